@@ -84,7 +84,7 @@ export interface TriggerDeps {
       readonly repositoryUrl: () => string | undefined;
     };
   readonly log: Logger;
-  /** The log's lines for whoever watches them. */
+  /** The lines of the log, for viewers. */
   readonly memory: Pick<LogMemory, "tap">;
   readonly announceRestart: (signal: AbortSignal) => Promise<void>;
 }

@@ -97,7 +97,7 @@ export async function resetOffline(
   await orderReset(files, stateDir, { factory, at: clock.now() });
   const { log } = rootLogger({ level: "fatal", destination: { write: () => undefined } });
   const done = await completeReset({ settings, files, clock, reader: hostReader(), log });
-  if (done === undefined) throw new InternalError("internal", `the order to reset ${stateDir} is gone`);
+  if (done === undefined) throw new InternalError("internal", `the order to reset ${stateDir} is missing`);
   return done;
 }
 

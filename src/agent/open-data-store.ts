@@ -36,7 +36,7 @@ export interface OpenedDataStore {
   handle(request: DataStoreRequest, signal: AbortSignal): Promise<unknown>;
   /** Begins a file from memory, as `DataStore.create`. @throws {InputError} `not-supported` where there is no data store */
   create(path: string, signal: AbortSignal): Promise<TextFile>;
-  /** Goes on with the transfers that the last agent left and removes its unfinished files; without any, nothing is loaded. Never rejects. */
+  /** Resumes the transfers of the last agent and removes its unfinished files; without any, nothing is loaded. Never rejects. */
   resume(): Promise<void>;
   close(): Promise<void>;
 }
@@ -106,7 +106,7 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
     async resume() {
       if (!hasOpenTasks(sql) && !(await noted.isLeft())) return;
       await open().catch((error: unknown) =>
-        log.warn({ err: toError(error) }, "unfinished transfers and files were not taken up"),
+        log.warn({ err: toError(error) }, "unfinished transfers are not resumed, or files not removed"),
       );
     },
     async close() {

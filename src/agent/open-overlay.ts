@@ -96,7 +96,7 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
           runDir,
           () => makeManagedDirectory(options.exec, runDir),
           (error) => {
-            log.error({ err: error }, "the overlay's run directory is gone");
+            log.error({ err: error }, "the overlay's run directory is missing and was not made again");
           },
         );
   return {

@@ -48,7 +48,7 @@ export function watchHealth(options: WatchHealthOptions): HealthChecks {
 
 /**
  * The host whose name this machine resolves to reach an address: behind a proxy it is the proxy's, and the proxy resolves the other. An
- * address that is set for it by hand stands in its place, since nothing is resolved then.
+ * address that is set for it by hand replaces it, since nothing is resolved then.
  */
 export function resolvedHost(
   address: string,

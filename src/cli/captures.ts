@@ -21,8 +21,8 @@ function bodyOf(call: Call): Readonly<Record<string, unknown>> {
   const [action = "status", iface = "", filter = ""] = call.positionals;
   if (action !== "start") {
     if (action !== "stop" && action !== "status")
-      throw new InputError("usage", `'${action}' is none of start, stop and status`);
-    if (call.positionals.length > 1) throw new InputError("usage", `${action} takes nothing more`);
+      throw new InputError("usage", `action '${action}' is unknown: use start, stop or status`);
+    if (call.positionals.length > 1) throw new InputError("usage", `${action} takes no further arguments`);
     return { action };
   }
   if (!LinkName.safeParse(iface).success)

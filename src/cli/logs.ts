@@ -41,7 +41,7 @@ export const logsVerb: VerbProgram = {
   },
 };
 
-/** Follows the agent's log with its debug lines, as long as the agent shows them. */
+/** Follows the agent's log with its debug lines, until the agent ends them. */
 async function debug(call: Call, plugin: string): Promise<ExitClass> {
   const { terminal, settings, signal } = call;
   if (plugin.length < 1 || plugin.length > 64) throw new InputError("usage", "--debug needs a name, or 'any'");

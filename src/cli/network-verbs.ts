@@ -77,8 +77,8 @@ export const networkVerbs: readonly Verb[] = [
     name: "captures",
     summary: "capture whole packets into files of the data store",
     about:
-      "'start' begins a capture that goes on without this command, 'stop' ends it and gives its files their names in captures/, and without an " +
-      "action it says how the capture stands and which files there are. The files hold what the packets hold, passwords among it.",
+      "'start' begins a capture that continues without this command, 'stop' ends it and gives its files their names in captures/, and without an " +
+      "action it says how the capture stands and which files there are. The files contain whole packets, passwords included.",
     arguments: [
       {
         name: "action",
@@ -90,7 +90,7 @@ export const networkVerbs: readonly Verb[] = [
       { name: "filter", isRequired: false, help: "for start: which packets, as pcap-filter(7)", complete: "none" },
     ],
     options: {
-      megabytes: { short: "m", value: "N", help: "for start: of all files, 1 to 1000 (100); the oldest gives way" },
+      megabytes: { short: "m", value: "N", help: "for start: of all files, 1 to 1000 (100); the oldest is removed" },
       seconds: { short: "s", value: "N", help: "for start: end after so long, at most a day" },
       count: { short: "c", value: "N", help: "for start: end after so many packets" },
       delete: { help: "for start: remove the files of earlier captures first" },

@@ -12,7 +12,7 @@ import { standingText } from "./upgrade-text.ts";
 const TROUBLED_SECTIONS: ReadonlySet<string> = new Set(["rejected", "failed", "diverged"]);
 const FAULTS_SHOWN = 10;
 
-/** How well the node stands, as an exit class: registered, connected, nothing failing, and no worse than `health` judges it. */
+/** Exit class of the node's state: registered, connected, nothing failing, and no better than the verdict of `health`. */
 export function standing(status: Status, verdict: Health["verdict"] = "ok"): ExitClass {
   if (status.node === null) return "unregistered";
   if (verdict === "failed") return "failed";

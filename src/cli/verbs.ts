@@ -89,8 +89,8 @@ export const verbs: readonly Verb[] = [
     about: "Asks the running agent, or does it alone when none runs. Repeating it after a lost answer does no harm.",
     arguments: [license],
     options: {
-      activate: { value: "ORIGIN", help: "show a code that an operator enters at this control plane, and wait" },
-      pin: { value: "SHA256[,...]", help: "keys of its TLS for --activate, as base64url of SHA-256" },
+      activate: { value: "ORIGIN", help: "show a code for an operator to enter at this control plane, and wait" },
+      pin: { value: "SHA256[,...]", help: "TLS keys of that control plane, each a SHA-256 as base64url" },
       token: { value: "TOKEN", help: "an agent token, or - for standard input (AUTH_TOKEN)" },
       ...JSON_OPTION,
       ...TIMEOUT,
@@ -104,15 +104,15 @@ export const verbs: readonly Verb[] = [
   setupVerbSpec,
   {
     name: "reset",
-    summary: "wipe this node's identity and configuration, or with --factory everything, for good",
+    summary: "permanently remove this node's identity and configuration, or everything with --factory",
     about:
       "Reports to the control plane that the node deregisters, stops what it serves, removes its containers, and starts anew without " +
-      "an identity; works with the agent running and without. The data store, volumes, images and the machine's network stay; with " +
-      "--factory only images do, and a machine that is reached by the network that Holdfast set is cut off. Asks for the node's name first. " +
+      "an identity; works with and without a running agent. The data store, volumes, images and the machine's network stay; with " +
+      "--factory only images do, and a machine that is reached through the network that Holdfast set is cut off. Asks for the node's name first. " +
       "A reset that was cut short continues when the agent starts, or with the next reset.",
     arguments: [],
     options: {
-      factory: { help: "remove volumes, the data store and the network that was set, too" },
+      factory: { help: "also remove volumes, the data store and the network that Holdfast set" },
       yes: { short: "y", help: "do not ask" },
       ...JSON_OPTION,
       ...TIMEOUT,

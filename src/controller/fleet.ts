@@ -246,7 +246,7 @@ export interface Fleet {
     type: NodeType;
     jkt?: string;
     user: string;
-    /** A day unless told. */
+    /** A day by default. */
     lifetimeSeconds?: number;
   }): Promise<string>;
   updateNode(uid: string, change: { state?: NodeState; cluster?: string | null }, user: string): NodeRecord;

@@ -12,7 +12,7 @@ export interface SpawnOptions {
   readonly signal: AbortSignal;
   /** Ends the whole process tree after so many milliseconds. */
   readonly deadlineMs?: number;
-  /** How standard output becomes text, UTF-8 unless told; `latin1` has a character for each byte, whatever that is. */
+  /** Encoding of standard output, UTF-8 by default; `latin1` has a character for each byte. */
   readonly encoding?: "latin1";
   /** Written to standard input, which is otherwise /dev/null. The tool is started before a promised one is there, and ended if it never is. */
   readonly input?: string | Promise<string> | HeldInput;

@@ -16,8 +16,8 @@ export interface LogMemory {
   /** Calls `listener` for each line from now on; the returned function stops that. */
   follow(listener: (line: LogLine) => void): () => void;
   /**
-   * Calls `listener` with each line from now on, those of level `debug` included, whatever is written and kept; the returned function
-   * stops that. The listener must not log.
+   * Calls `listener` with each line from now on, those of level `debug` included, also if they are not written or kept; the returned
+   * function stops that. The listener must not log.
    */
   tap(listener: (text: string) => void): () => void;
 }
@@ -129,7 +129,7 @@ export function rootLogger({
       formatters: { level: (label) => ({ level: label }) },
       redact: { paths: SECRETS.flatMap((name) => [name, `*.${name}`]), censor: "[removed]" },
       hooks: {
-        // The level of a child is fixed when it is made: all of them are open, and what nobody wants is not even put into words.
+        // The level of a child is fixed when it is made: all levels are open, and a line that nobody wants is not formatted.
         logMethod(args, method, number) {
           if (number >= least || taps.size > 0) method.apply(this, args);
         },
@@ -155,5 +155,5 @@ export function rootLogger({
 
 const levelOf = (text: string): string => /^\{"level":"([a-z]+)"/.exec(text)?.[1] ?? "info";
 
-/** As a number, pino's; that of `silent` is above all. */
+/** The number of a level in pino; `silent` is above all. */
 const valueOf = (level: string): number => pino.levels.values[level] ?? Infinity;

@@ -43,7 +43,7 @@ const WRITING = [
  * nowhere else.
  */
 export function resolverFileCommand(directory: string, { file, args }: CommandLine): CommandLine {
-  // Where the unit has a root directory of its own, the path is within it.
+  // If the unit has a root directory of its own, the path is within it.
   const properties = [...WRITING, `ReadWritePaths=+${directory}`];
   return { file: "systemd-run", args: transient(unitName(), properties, file, args) };
 }

@@ -1,5 +1,5 @@
 const WINDOW_MS = 60_000;
-/** Lines of one kind in a minute. Who asks for debug lines wants to see each step. */
+/** Lines of one kind in a minute; more for debug lines, whose reader wants each step. */
 const MAX_LINES = { debug: 1000, other: 100 } as const;
 /** Kinds counted at once; the lines of further kinds count as one. */
 const MAX_KINDS = 512;
@@ -7,7 +7,7 @@ const FURTHER = "further lines";
 
 interface Counted {
   readonly endsAt: number;
-  /** The first line that was left out, of which the summary has level, component and message. */
+  /** The first dropped line, whose level, component and message the summary has. */
   leftOut: string | undefined;
   passed: number;
   repeated: number;
@@ -16,13 +16,13 @@ interface Counted {
 /** Lines that may be written. */
 export interface PassedLines {
   readonly lines: readonly string[];
-  /** When the next summary is due, in monotonic milliseconds; undefined while nothing is left out. */
+  /** Time of the next summary, in monotonic milliseconds; undefined while nothing is dropped. */
   readonly dueAt: number | undefined;
 }
 
 /**
- * Limits log lines that repeat: of one kind, which is level, component and message, so many pass in a minute. The others are counted,
- * and one line says how many they were when the minute ends. Deciding only: the caller gives the time in monotonic milliseconds.
+ * Limits log lines that repeat, by kind: level, component and message. Lines of a kind above the limit of a minute are counted, and one
+ * line reports their number when the minute ends. Pure decisions: the caller gives the time in monotonic milliseconds.
  */
 export class RepeatedLines {
   readonly #kinds = new Map<string, Counted>();
@@ -66,7 +66,7 @@ export class RepeatedLines {
   }
 }
 
-/** A message is constant and comes last; whatever a field holds has its quotes escaped, so it cannot be taken for one. */
+/** The level, component and message of a line. The message is constant and comes last; quotes in fields are escaped, so none looks like it. */
 function kindOf(text: string): string {
   const level = /^\{"level":"([a-z]+)"/.exec(text)?.[1] ?? "";
   const component = /^[^}]*?"component":"([^"]*)"/.exec(text.slice(0, 256))?.[1] ?? "";

@@ -6,7 +6,7 @@ export type Resolve = (host: string) => Promise<readonly string[]>;
 /** Addresses of names that local settings give, by the name in lower case. */
 export type SetHosts = Readonly<Record<string, readonly string[]>>;
 
-/** Resolves names whose addresses are set by hand to those alone, and all others as `next` does. */
+/** Resolves names whose addresses are set by hand to those only, and all others as `next` does. */
 export function resolveSet(hosts: SetHosts, next: Resolve): Resolve {
   return (host) => {
     const set = setAddresses(hosts, host);

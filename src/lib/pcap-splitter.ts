@@ -1,13 +1,13 @@
 import { InputError } from "../errors.ts";
 
-/** What a cut stream consists of: bytes for the file at hand, or the begin of the next one. */
+/** A part of a split stream: bytes for the current file, or the start of the next one. */
 export type PcapPart = { readonly is: "file" } | { readonly is: "bytes"; readonly bytes: Buffer };
 
 const FILE_HEADER = 24;
 const RECORD_HEADER = 16;
-/** MAXIMUM_SNAPLEN of libpcap, and more than it writes of a packet. */
+/** MAXIMUM_SNAPLEN of libpcap: the most that it writes of a packet. */
 const MAX_PACKET = 262_144;
-/** By the first four bytes of a file: whether its numbers are little-endian. Microseconds and nanoseconds. */
+/** Little-endian or not, by the first four bytes of a file, for microseconds and nanoseconds. */
 const MAGIC: ReadonlyMap<number, boolean> = new Map([
   [0xd4c3b2a1, true],
   [0x4d3cb2a1, true],
@@ -15,21 +15,21 @@ const MAGIC: ReadonlyMap<number, boolean> = new Map([
   [0xa1b23c4d, false],
 ]);
 
-/** Cuts one pcap stream (pcap-savefile(5)) between packets into files of at most so many bytes, each of which can be read alone. */
+/** Splits a pcap stream (pcap-savefile(5)) between packets into files of a limited size, each of which can be read alone. */
 export class PcapSplitter {
   packets = 0;
   readonly #fileBytes: number;
   #header: Buffer | undefined;
   #isLittle = true;
   #rest: Buffer = Buffer.alloc(0);
-  /** Bytes of the file at hand. */
+  /** Bytes of the current file. */
   #written = 0;
 
   constructor(fileBytes: number) {
     this.#fileBytes = fileBytes;
   }
 
-  /** Takes the next bytes of the stream. @throws {InputError} `bad-capture` for what is no capture. */
+  /** Takes the next bytes of the stream. @throws {InputError} `bad-capture` for a stream that is no capture. */
   take(bytes: Buffer): readonly PcapPart[] {
     const parts: PcapPart[] = [];
     let data = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes]);
@@ -59,7 +59,7 @@ export class PcapSplitter {
     if (header === undefined) return;
     if (this.#header === undefined) {
       const isLittle = MAGIC.get(header.readUInt32BE(0));
-      if (isLittle === undefined) throw new InputError("bad-capture", "tcpdump wrote what is no capture");
+      if (isLittle === undefined) throw new InputError("bad-capture", "the output of tcpdump is no capture");
       this.#isLittle = isLittle;
       this.#header = Buffer.from(header);
     }

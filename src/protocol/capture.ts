@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { LinkName, Text64, Text512, Text4096, UnixMilliseconds, Version } from "./values.ts";
 
-/** The event that captures packets into files, and the permission that it takes, which no other stands for. */
+/** The event that captures packets into files, and the permission that it needs, which no other implies. */
 export const CAPTURE_EVENT = "tg-capture";
 export const CAPTURE_PERMISSION = "node-advanced::service:tg-capture";
 
-/** What a filter may be made of: printable ASCII, as pcap-filter(7) is written in. */
+/** Characters of a filter: printable ASCII, as in pcap-filter(7). */
 export const CaptureFilter = z
   .string()
   .max(512)
@@ -46,11 +46,11 @@ export const TgCapture = z
   .meta({ id: "TgCapture", description: "Body of `tg-capture`" });
 export type TgCapture = z.infer<typeof TgCapture>;
 
-/** How the last capture stands, and the files of all of them that the data store has. */
+/** The state of the last capture, and the files of all captures in the data store. */
 export const CaptureAnswer = z
   .object({
     state: z.enum(["RUNNING", "STOPPED"]),
-    /** Of the capture that runs, or of the last one since the agent's start. */
+    /** The running capture, or the last one since the agent's start. */
     capture: z
       .object({
         iface: LinkName,

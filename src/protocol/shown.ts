@@ -82,7 +82,7 @@ export function shownValue(kind: string, value: unknown): Shown {
   return { shown, leftOut };
 }
 
-/** The fields below these are named by whoever wrote them: items by their ids, tags and hosts by their names. */
+/** The fields below these have names that their author chose: items by their ids, tags and hosts by their names. */
 const BY_NAME: ReadonlySet<string> = new Set(["items", "tags", "hosts"]);
 
 function walk(value: unknown, known: ReadonlySet<string>, leftOut: string[], isByName: boolean): unknown {

@@ -138,7 +138,7 @@ async function fetch(
   }: {
     readonly platform: string;
     readonly hasLocal: boolean;
-    /** A registry is asked now: which one, and with which credential. */
+    /** Called with the registry that is asked, and the credential. */
     readonly onAsked: (text: string) => void;
   },
   signal: AbortSignal,
@@ -194,7 +194,7 @@ async function fetch(
     .finally(takeBackPulling);
 }
 
-/** Whether a failure may come of the registry that was asked, or of the credential that it was asked with. */
+/** Reports whether a failure may be due to the registry or the credential. */
 function isAboutRegistry(error: unknown): boolean {
   const others: ReadonlySet<string> = new Set(["disk-full", "pull-no-space", "image-platform", "pull-rate-limited"]);
   return !(error instanceof HostError && others.has(error.code));

@@ -1,7 +1,7 @@
 import type { RegistryPlace } from "../../protocol/registry.ts";
 import type { Blueprint } from "./wanted.ts";
 
-/** Says which registry a pull asks, and why without a credential if it is without one. Pure. */
+/** Describes the registry that a pull asks, and why it is asked without a credential if it is. Pure. */
 export function registryAsked(
   image: Pick<Blueprint["image"], "reference" | "isFromRegistry">,
   registry: RegistryPlace | undefined,

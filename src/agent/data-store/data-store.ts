@@ -34,7 +34,7 @@ export interface DataStoreOptions {
   readonly settings: JobSettings;
   /** Why what is at these names may not be replaced; undefined when nothing is against it. */
   readonly isInUse: (parts: readonly string[]) => string | undefined;
-  /** Nothing is left of the files that an earlier agent did not finish. */
+  /** Called when the unfinished files of an earlier agent are removed. */
   readonly onSwept?: () => void;
 }
 

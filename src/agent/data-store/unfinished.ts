@@ -1,17 +1,17 @@
 import type { Files } from "../../host/files.ts";
 import type { TextFile } from "./text-file.ts";
 
-/** Says on the disk whether the data store may hold files without a name, which nobody but their writer removes. */
+/** Keeps a note on disk that the data store may hold files without a name, which only their writer removes. */
 export interface Unfinished {
-  /** Notes that a file is begun, until it is published or discarded. @throws what begins it throws */
+  /** Notes that a file is begun, until it is published or discarded. @throws as `begin`. */
   hold(begin: () => Promise<TextFile>): Promise<TextFile>;
-  /** Whether an earlier agent ended while it wrote one. */
+  /** Reports whether an earlier agent stopped while it wrote one. */
   isLeft(): Promise<boolean>;
-  /** What an earlier agent left is removed. */
+  /** Notes that the files of an earlier agent are removed. */
   swept(): void;
 }
 
-/** Keeps the note in one file; that it cannot be written keeps nobody from writing. */
+/** Keeps the note in one file. If the note cannot be written, files are written all the same. */
 export function unfinished(
   files: Pick<Files, "read" | "writeAtomic" | "remove">,
   path: string,
@@ -26,7 +26,7 @@ export function unfinished(
   let last: Promise<void> = isLeft.then((left) => {
     isNoted = left;
   });
-  // One write after the other, each as things are when its turn comes.
+  // Writes of the note are serialized, each by the state at its turn.
   const settle = (): Promise<void> => {
     last = last.then(async () => {
       const isNeeded = open > 0 || (await isLeft);

@@ -94,7 +94,7 @@ function withKeyFix(error: InputError, given: GivenDirectories): InputError {
   return new InputError(error.code, message, { ...(error.details && { details: error.details }), cause: error });
 }
 
-/** @throws {InputError} `already-registered`, or `identity-lost` when its keys are gone. */
+/** @throws {InputError} `already-registered`, or `identity-lost` when its keys are lost. */
 export async function refuseRegistered(deps: Pick<RegisterDeps, "files" | "given">): Promise<void> {
   const existing = await deps.files.registration.load();
   if (existing.is === "good" || existing.is === "recovered") {

@@ -9,8 +9,8 @@ export function filterArguments(filter: string): string[] {
 }
 
 /**
- * Tries a filter out before a capture.
- * @throws {InputError} `invalid-body` with what tcpdump says of the filter; {HostError} `exec-failed`, when it cannot say.
+ * Checks a filter before a capture.
+ * @throws {InputError} `invalid-body` with tcpdump's message about the filter; {HostError} `exec-failed`, if tcpdump fails otherwise.
  */
 export async function checkFilter(
   exec: Exec,
@@ -23,7 +23,7 @@ export async function checkFilter(
     signal,
     ...COMPILE,
   });
-  // A filter whose program is too long to be shown is fine.
+  // A filter is valid also if its compiled program is too long to show.
   if (tried.exitCode === 0 || tried.truncated) return;
   const said = tried.stderr
     .trim()
@@ -33,7 +33,7 @@ export async function checkFilter(
   throw new InputError("invalid-body", `${event}: filter: ${said}`, { details: { field: "filter" } });
 }
 
-/** Why tcpdump ended, when it says that it lacks the right to become another user. */
+/** The failure of a tcpdump that lacks the right to become another user; undefined for any other message. */
 export function cannotChangeUser(said: string): HostError | undefined {
   if (!said.includes("Couldn't change to")) return undefined;
   return new HostError(

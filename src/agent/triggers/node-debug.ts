@@ -28,15 +28,15 @@ const ANY = "any";
 const LIMITS = { perSecond: 200, maxBytes: 50_000_000 };
 /** Pieces that wait for a slow reader. */
 const MAX_WAITING = 500;
-/** Somebody who waits for the whole answer gets the lines of this time. */
+/** Duration of the stream for a caller that waits for the whole answer. */
 const WAIT_MS = 10_000;
 const IDLE_MS = 900_000;
 const LONGEST_MS = 3_600_000;
 const MAX_VALUE = 1024;
 
 /**
- * Shows the lines of the agent's log as they come, those of level `debug` included, of one component or section or of all. What is
- * written to the log stays as it is, so the end of the stream, of the session or of the agent is the end of it.
+ * Shows the lines of the agent's log as they come, those of level `debug` included, of one component or section or of all. The
+ * written log is not affected. It stops with the stream, the session or the agent.
  */
 export function nodeDebug(memory: Pick<LogMemory, "tap">, clock: Clock): StreamTrigger<NodeDebug> {
   return {
@@ -77,7 +77,7 @@ export function nodeDebug(memory: Pick<LogMemory, "tap">, clock: Clock): StreamT
   };
 }
 
-/** Lines on their way to whoever watches, within what may pass in a second and what may wait. */
+/** Queue of lines for a viewer, limited in lines a second and lines that wait. */
 class WaitingLines {
   readonly #clock: Clock;
   readonly #cap = new LineCap(LIMITS);
@@ -102,7 +102,7 @@ class WaitingLines {
     this.#wake();
   }
 
-  /** What has come since the last call, as soon as there is something; undefined when nothing follows. */
+  /** Resolves to the lines since the last call, as soon as there are any; undefined at the end. */
   async next(): Promise<readonly Chunk[] | undefined> {
     if (this.#waiting.length === 0 && !this.#isEnded) {
       await new Promise<void>((resolve) => {
@@ -133,10 +133,10 @@ function refuseUnknown(plugin: string): void {
   throw new InputError("not-found", `no plugin ${plugin}: the plugins are ${names}`, { details: { field: "plugin" } });
 }
 
-/** A line of the log as viewers show it, `HH:MM:SS.mmm: name=value, …: message`; undefined for one that is not asked for. Pure. */
+/** A line of the log as viewers show it, `HH:MM:SS.mmm: name=value, …: message`; undefined for one that the filter excludes. Pure. */
 export function debugLine(text: string, wanted: NodeDebug): string | undefined {
   const { time, level, component = "agent", msg, ...fields } = JSON.parse(text) as Readonly<Record<string, unknown>>;
-  // The overlay carries out what the section says.
+  // The overlay implements the section `gateway`.
   const names = [component, fields["section"], ...(component === "overlay" ? ["gateway"] : [])];
   if (wanted.plugin !== ANY && !names.includes(wanted.plugin)) return undefined;
   for (const name of ["local", "peer", "service"] as const) {

@@ -19,7 +19,7 @@ interface CaptureFile {
 }
 
 export interface PacketCaptureOptions {
-  /** Starts what sees every packet. */
+  /** Starts tools that capture packets. */
   readonly exec: Exec;
   readonly files: Pick<Files, "list">;
   readonly clock: Clock;
@@ -39,7 +39,7 @@ type Reason = NonNullable<NonNullable<CaptureAnswer["capture"]>["reason"]>;
 const DIRECTORY = "captures";
 const OWN_NAME = /^capture-\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\.pcap\d+$/;
 const MAX_FILE_BYTES = 10_000_000;
-/** What is taken from tcpdump in a second; the kernel drops, and counts, packets beyond that. */
+/** Bytes read from tcpdump in a second; the kernel drops and counts packets beyond that. */
 const MAX_BYTES_PER_SECOND = 16 * 1024 * 1024;
 const BEGIN_MS = 10_000;
 const MAX_SAID = 1024;
@@ -129,12 +129,12 @@ class Run {
   readonly #startedAt: number;
   readonly #tool: Spawned;
   readonly #splitter: PcapSplitter;
-  /** How many files there are at a time. */
+  /** Number of files at a time. */
   readonly #ring: number;
   /** The oldest first. */
   readonly #kept: { readonly file: CaptureFile; bytes: number }[] = [];
   readonly #done: Promise<void>;
-  /** Settles when packets are captured, or never will be. */
+  /** Settles when the capture has begun or failed. */
   readonly #listening: Promise<void>;
   #isListening: () => void = () => undefined;
   #listensNot: (error: Error) => void = () => undefined;
@@ -170,10 +170,10 @@ class Run {
     this.#done = this.#carryOut();
   }
 
-  /** Resolves when packets are captured. @throws why they are not */
+  /** Resolves when the capture has begun. @throws the reason if it has not */
   async begun(signal: AbortSignal): Promise<void> {
     const late = (): void =>
-      this.#listensNot(new HostError("timeout", `tcpdump does not begin within ${BEGIN_MS / 1000} s`));
+      this.#listensNot(new HostError("timeout", `tcpdump does not begin to capture within ${BEGIN_MS / 1000} s`));
     const cancel = this.#options.clock.after(BEGIN_MS, late);
     const onAbort = (): void => this.#listensNot(toError(signal.reason));
     signal.addEventListener("abort", onAbort, { once: true });
@@ -230,7 +230,7 @@ class Run {
       this.#reason ??= { code, message: error.message.slice(0, MAX_SAID) };
     }
     this.#cancelTime();
-    // What has no packet at all is no failed capture either, and leaves no file.
+    // A capture without a packet is not a failed one, and leaves no file.
     this.#listensNot(this.#failure(0));
     await this.#publish();
     this.#endedAt = clock.now();
@@ -267,7 +267,7 @@ class Run {
     this.#kept.push({ file: await this.#options.store.create(path, this.#signal), bytes: 0 });
   }
 
-  /** Lets tcpdump wait, and the kernel drop packets, before this program does nothing else. */
+  /** Pauses reading, so that the kernel drops packets instead of this program being busy with nothing else. */
   async #pace(bytes: number): Promise<void> {
     const { clock } = this.#options;
     const now = clock.elapsed();

@@ -2,7 +2,7 @@ import { CAPTURE_EVENT, TgCapture, type CaptureAnswer } from "../../protocol/cap
 import type { PacketCapture, PacketCaptureOptions } from "./packet-capture.ts";
 import type { OneShotTrigger } from "./trigger.ts";
 
-/** Captures of this node, with nothing loaded before the first request. */
+/** Captures of this node; their code is loaded at the first request. */
 export interface Captures {
   handle(request: TgCapture, user: string, signal: AbortSignal): Promise<CaptureAnswer>;
   /** Ends the capture that runs and gives its files their names. */
@@ -32,8 +32,8 @@ export function openCaptures(options: PacketCaptureOptions): Captures {
 }
 
 /**
- * Starts and stops a capture of whole packets into files of the data store, and answers how it stands. It outlives its caller and the
- * session, and ends with the agent.
+ * Starts and stops a capture of whole packets into files of the data store, and answers with its state. It outlives its caller and the
+ * session, and stops with the agent.
  */
 export function tgCapture(captures: Pick<Captures, "handle">): OneShotTrigger<TgCapture> {
   return {

@@ -111,7 +111,7 @@ function run(route: Route, context: Context<ApiEnv>, identify: RawCall["identify
   });
 }
 
-/** Where a request comes from; tests call the application without any bindings. */
+/** The origin of a request; tests call the application without any bindings. */
 function sourceOf(env: ApiEnv["Bindings"] | undefined): Source {
   return env?.source ?? { address: "unknown", prefix: "unknown" };
 }

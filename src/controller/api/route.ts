@@ -78,7 +78,7 @@ export type Access<P> =
   | {
       readonly to: "resource";
       readonly permissions: readonly string[];
-      /** What some parameters need in place of these. */
+      /** Permissions that some parameters need instead of these. */
       readonly instead?: (params: P) => readonly string[] | undefined;
       readonly resource: (params: P) => string;
     }

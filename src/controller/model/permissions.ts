@@ -41,7 +41,7 @@ export const knownPermissions: ReadonlySet<string> = new Set([
   "repositories::modify",
 ]);
 
-/** Permissions that no wildcard grants, an administrator's neither: a policy has to name them. */
+/** Permissions that no wildcard grants, not even an administrator's: a policy has to name them. */
 const GRANTED_BY_NAME: ReadonlySet<string> = new Set([CAPTURE_PERMISSION]);
 
 const OPEN_PREFIX = "nodes::service:";
@@ -108,7 +108,7 @@ export function judge(policies: readonly Policy[], permission: string, resource:
   return verdict;
 }
 
-/** Reports whether a statement grants or denies a permission; what is granted by name alone is denied by a wildcard, too. */
+/** Reports whether a statement grants or denies a permission; a wildcard denies also those that it does not grant. */
 function speaksOf({ effect, actions }: Policy["statements"][number], permission: string): boolean {
   const isByName = effect === "allow" && GRANTED_BY_NAME.has(permission);
   return actions.some((action) => (isByName ? action === permission : actionCovers(action, permission)));

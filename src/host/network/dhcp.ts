@@ -63,7 +63,7 @@ export class DhcpClients {
     return new Set(links.filter((link) => this.#find(link) !== undefined));
   }
 
-  /** What is known of the clients of these links: which ignore the default route of the lease, and what the leases name. */
+  /** State of the clients of these links: which ignore the default route of the lease, and what the leases name. */
   details(links: ReadonlySet<string>): Pick<NetworkState, "dhcpWithoutGateway" | "leases"> {
     const { reader } = this.#options;
     const without = [...links].filter((link) => reader.read(this.#withoutGatewayPath(link)) !== undefined);

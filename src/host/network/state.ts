@@ -110,9 +110,9 @@ export interface NetworkState {
   readonly sysctls: ReadonlyMap<string, string>;
   /** Links on which our DHCP client runs. */
   readonly dhcp: ReadonlySet<string>;
-  /** Those of them whose client leaves the default route of its lease out. */
+  /** Those of them whose client ignores the default route of its lease. */
   readonly dhcpWithoutGateway?: readonly string[];
-  /** What the leases of our clients name, by link. */
+  /** Gateway and name servers of our clients' leases, by link. */
   readonly leases?: Readonly<Record<string, LeaseOffer>>;
   /** The name servers that this machine asks, from when we set them until they are handed back. */
   readonly nameServers?: readonly string[];
@@ -133,7 +133,7 @@ export interface NetworkTarget {
   readonly keepsFirewall?: boolean;
   readonly sysctls: ReadonlyMap<string, string>;
   readonly dhcp: ReadonlySet<string>;
-  /** Links whose client leaves the default route of its lease out. */
+  /** Links whose client ignores the default route of its lease. */
   readonly dhcpWithoutGateway?: readonly string[];
   readonly nameServers?: readonly string[];
   /** It was observed: what is not in it goes also where a lease has yet to come. */

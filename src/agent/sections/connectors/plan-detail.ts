@@ -20,8 +20,8 @@ export function describeConnectorStep(step: ConnectorStep, { listeners, nodes }:
   switch (step.kind) {
     case "filter":
       return step.text === undefined
-        ? "removes the filter of sources from nftables"
-        : "loads the filter of sources into nftables; flows go on";
+        ? "removes the source filter from nftables"
+        : "loads the source filter into nftables; flows continue";
     case "close": {
       const before = listeners.get(step.key);
       const where = before === undefined ? step.key : placeOf(before);
