@@ -68,6 +68,7 @@ export function listSections({
     reconciler(
       networkSection({
         ...network,
+        gateways: () => [...new Set((overlay.view.mesh?.paths ?? []).map(({ host }) => host))],
         context: () => ({ nodeType: nodeType(), isMember: isMember() }),
         isActiveMember: () => isActiveMember(node()),
       }),

@@ -53,6 +53,7 @@ export function networkOver(
   notes: Notes = { record: EMPTY_RECORD },
   role?: "active" | "standby",
   vendor = "kvm",
+  gateways: readonly string[] = [],
 ) {
   return networkSection({
     driver: model,
@@ -64,6 +65,7 @@ export function networkOver(
       },
     },
     carrier: () => carrier,
+    gateways: () => gateways,
     context: () => ({ nodeType: "Node", isMember: role !== undefined }),
     isActiveMember: () => role !== "standby",
     vendor: () => vendor,

@@ -37,6 +37,8 @@ export interface NetworkActual {
   readonly features: NetworkFeatures;
   readonly record: NetworkRecord;
   readonly carrier: Carrier | undefined;
+  /** IPv4 addresses of the gateways that this node dials. */
+  readonly gateways: readonly string[];
   /** What the drivers of links have refused, by link. */
   readonly unfixable: ReadonlyMap<string, Unfixable>;
   /** The MTU of an interface whose entry gives none. */

@@ -3,6 +3,7 @@ import { parseCidr } from "../../../lib/cidr.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkInterface, VrfRoute } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
+import { captureNotices } from "./captured.ts";
 import { preferredSources, type PreferredSource } from "./preferred-sources.ts";
 import { addressesOf, isWithin, MAIN_TABLE, vrfOf, type Context, type Member } from "./contexts.ts";
 
@@ -132,7 +133,12 @@ export function compileRoutes(
       }
     }
   }
-  return { routes: [...routes.values()].map(({ route }) => route), waits, notices };
+  const all = [...routes.values()];
+  const addresses = contexts.flatMap(({ vrf, members }) =>
+    vrf === undefined ? members.flatMap((member) => addressesOf(member, actual.state)) : [],
+  );
+  notices.push(...captureNotices(all, addresses, actual, wan));
+  return { routes: all.map(({ route }) => route), waits, notices };
 }
 
 /** Names the source of a route through a link if the kernel would choose another address than the link's `ip`. */

@@ -30,6 +30,8 @@ export interface NetworkOptions {
   readonly record: RecordStore;
   /** The socket of the control session, or of the last one. */
   readonly carrier: () => Carrier | undefined;
+  /** IPv4 addresses of the gateways that this node dials. */
+  readonly gateways?: () => readonly string[];
   readonly context: () => NetworkContext;
   readonly isActiveMember: () => boolean;
   /** The vendor of the machine, as in the shadow's `device`: clouds have an MTU of their own. */
@@ -73,6 +75,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     isActiveMember,
     unsupported,
     forwardDrops = () => [],
+    gateways = () => [],
     readingTable,
   } = options;
   let last:
@@ -100,7 +103,8 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     async observe(signal, desired) {
       const noted = await record.load();
       const mayOwn = await driver.mayOwn();
-      const about = { record: noted, carrier: carrier(), isActiveMember: isActiveMember(), unfixable, defaultMtu };
+      const reached = { carrier: carrier(), gateways: gateways() };
+      const about = { record: noted, ...reached, isActiveMember: isActiveMember(), unfixable, defaultMtu };
       // Nothing is wanted and nothing was ever done: an idle agent starts no process.
       if (desired?.config.isPresent === false && !mayOwn && isEmptyRecord(noted)) {
         readingTable?.(false);
@@ -117,6 +121,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     asSurrounded: (actual, before) => ({
       ...actual,
       carrier: before.carrier,
+      gateways: before.gateways,
       isActiveMember: before.isActiveMember,
       state: {
         ...actual.state,

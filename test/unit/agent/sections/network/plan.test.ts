@@ -15,10 +15,17 @@ async function plan(
     model = aMachine(),
     role,
     wan,
-  }: { carrier?: Carrier; model?: ReturnType<typeof aMachine>; role?: "active" | "standby"; wan?: string } = {},
+    gateways,
+  }: {
+    carrier?: Carrier;
+    model?: ReturnType<typeof aMachine>;
+    role?: "active" | "standby";
+    wan?: string;
+    gateways?: readonly string[];
+  } = {},
 ) {
   const record = wan === undefined ? EMPTY_RECORD : { ...EMPTY_RECORD, wan };
-  const section = networkOver(model, carrier, { record }, role);
+  const section = networkOver(model, carrier, { record }, role, undefined, gateways);
   const { desired } = section.parse(raw);
   const actual = await section.observe(signal, desired);
   const steps = section.plan(desired, actual);
@@ -179,6 +186,56 @@ describe("the WAN", () => {
         { path: "network.routes.0", code: "default-route" },
       ]);
     }
+  });
+});
+
+describe("a route of a LAN interface", () => {
+  const wan = { ...WAN, dns: ["10.9.0.53", "10.9.0.54"] };
+  const lan = (route: string) => ({ nic: "eth1", ip: "10.1.0.1/24", routes: [{ route, next: "10.1.0.254" }] });
+  const captures = (notices: readonly { readonly code: string; readonly message: string }[]): readonly string[] =>
+    notices.flatMap(({ code, message }) => (code === "captures" ? [message] : []));
+
+  test("is named when it takes the packets to the control plane, a name server or a gateway along", async () => {
+    const gateways = ["203.0.113.20", "192.0.2.1", "gateway.example"];
+    const raw = { interfaces: [wan, lan("203.0.113.0/24"), { ...lan("10.0.0.0/8"), nic: "eth2", ip: "10.2.0.1/24" }] };
+    const { notices } = await plan(raw, { carrier: CARRIER, gateways });
+    expect(captures(notices)).toEqual([
+      "network.interfaces.1.routes.0: 203.0.113.0/24 through eth1 also takes the packets to the control plane 203.0.113.9, the gateway 203.0.113.20, which would go through the WAN eth0 without it; if that is not reachable there, add routes to these addresses to eth0 with the next hop 198.51.100.1",
+      expect.stringMatching(
+        /interfaces\.2.*10\.0\.0\.0\/8 through eth2.*name server 10\.9\.0\.53, the name server 10\.9\.0\.54,/u,
+      ),
+    ]);
+  });
+
+  test("of the section captures as well, and those of both halves of all addresses", async () => {
+    const routes = [{ dest: "128.0.0.0/1", dev: "eth1", via: "10.1.0.254" }];
+    const { notices } = await plan({ interfaces: [WAN, lan("10.70.0.0/16")], routes }, { carrier: CARRIER });
+    expect(captures(notices)).toEqual([expect.stringContaining("network.routes.0: 128.0.0.0/1 through eth1")]);
+  });
+
+  test.each<[string, object, Carrier]>([
+    ["the route leads elsewhere", { interfaces: [WAN, lan("10.70.0.0/16")] }, CARRIER],
+    ["the default route is refused", { interfaces: [WAN, lan("0.0.0.0/0")] }, CARRIER],
+    [
+      "a route of the WAN is more specific",
+      { interfaces: [{ ...WAN, routes: [{ route: "203.0.113.9/32" }] }, lan("203.0.113.0/24")] },
+      CARRIER,
+    ],
+    [
+      "a subnet of the machine is more specific",
+      { interfaces: [{ ...WAN, dns: ["10.1.0.53"] }, lan("10.0.0.0/8")] },
+      CARRIER,
+    ],
+    [
+      "the session leaves by that interface",
+      { interfaces: [WAN, lan("203.0.113.0/24")] },
+      { ...CARRIER, local: "10.1.0.1" },
+    ],
+  ])("is not named when %s", async (_what, raw, carrier) => {
+    const model = aMachine();
+    model.addresses.push({ link: "eth1", address: "10.1.0.1/24", isOurs: true, isDynamic: false });
+    const { notices } = await plan(raw, { carrier, model, wan: "eth0" });
+    expect(captures(notices)).toEqual([]);
   });
 });
 
