@@ -30,6 +30,8 @@ export const DomainPeer = z.object({
   mayDial: z.literal(true).optional(),
   /** It dials this node's gateway and is a hub, which leads to the nodes that it has; of a gateway to dial, the type tells. */
   isHub: z.literal(true).optional(),
+  /** It dials this node's gateway and is a gateway too: it says which node began a stream that it passes on. */
+  isGateway: z.literal(true).optional(),
   requires: Requires,
 });
 export type DomainPeer = z.infer<typeof DomainPeer>;

@@ -30,6 +30,8 @@ export const MeshPeer = z.object({
   mayDial: z.literal(true).optional(),
   /** A gateway that relays for other gateways too. */
   isHub: z.literal(true).optional(),
+  /** A gateway that dials this one, and says which node began a stream that it passes on. */
+  isGateway: z.literal(true).optional(),
 });
 export type MeshPeer = z.infer<typeof MeshPeer>;
 
@@ -56,7 +58,10 @@ export type MeshGrant = z.infer<typeof MeshGrant>;
 export const MeshLiterals = z.object({ allow: z.array(AddressBlock).max(64), own: z.literal(true).optional() });
 export type MeshLiterals = z.infer<typeof MeshLiterals>;
 
-/** Where this node's own gateway listens. `relays` are the pairs that it may carry, in either direction; absent means every pair. */
+/**
+ * Where this node's own gateway listens. `relays` are the pairs that it may carry: streams that `source` opens to `dest`, with the bytes of
+ * both directions. The opposite pair is one of its own. Absent means every pair.
+ */
 export const MeshServer = z.object({
   addresses: z.array(IpAddress).min(1).max(16),
   port: Port,

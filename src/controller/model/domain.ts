@@ -82,6 +82,7 @@ function shareOf(self: MeshNode, other: MeshNode | undefined): Share | undefined
     ...(gateway === undefined ? {} : { gateway }),
     ...(mayDial ? { mayDial: true as const } : {}),
     ...(mayDial && other.server?.type === "hub" ? { isHub: true as const } : {}),
+    ...(mayDial && other.server !== undefined ? { isGateway: true as const } : {}),
   };
   return { peer, grants: given.map(({ service, protocol }) => ({ source: uid, service, protocol })) };
 }

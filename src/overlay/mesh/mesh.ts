@@ -1,4 +1,5 @@
 import { isIP } from "node:net";
+import { SessionError } from "../../errors.ts";
 import type { Files } from "../../host/files.ts";
 import type { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, RttBucket } from "../../protocol/overlay-mesh.ts";
 import type { ListenerOptions } from "../listener.ts";
@@ -7,12 +8,14 @@ import type { Remote } from "../remote.ts";
 import { identityStore, type IdentityStore } from "./identity.ts";
 import { MeshGates } from "./mesh-gates.ts";
 import { dialHop } from "./paths/dial-hop.ts";
+import { mostTelling, sessionErrorOf } from "./paths/most-telling.ts";
 import { Paths } from "./paths/paths.ts";
 import { peerFlows, type PeerFlows } from "./peers/peer-flows.ts";
 import { MeshServer } from "./server.ts";
+import { viasOf } from "./static-routes.ts";
 import type { MeshIdentity } from "./tls.ts";
 import { memoryLimit, UnreadBytes } from "./unread.ts";
-import type { WayWish, Ways } from "./ways.ts";
+import type { SpliceWish, WayWish, Ways } from "./ways.ts";
 
 export interface MeshOptions {
   /** What flows from other nodes need of this one. */
@@ -190,16 +193,24 @@ export class Mesh {
     this.#unread.close();
   }
 
-  /** By a gateway that dials this one where a static route says so; else over those that this node dials, then those that dial it. */
+  /** By the gateways that static routes name, be they dialled or dialling; then by the others that this node dials. */
   async #splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
-    if (this.#server.leadsTo(peer, wish)) return this.#server.splice(peer, wish);
-    try {
-      return await this.#paths.splice(peer, wish);
-    } catch (error) {
-      wish.signal.throwIfAborted();
-      if (this.#mesh?.server === undefined) throw error;
-      return this.#server.splice(peer, wish);
+    const { signal, path } = wish;
+    if (this.#mesh?.server === undefined || path !== undefined) return this.#paths.splice(peer, wish);
+    const vias = viasOf(this.#mesh, peer);
+    const failures: SessionError[] = [];
+    for (const via of [...vias, undefined]) {
+      const next: SpliceWish = via === undefined ? { signal, tried: new Set(vias) } : { signal, via };
+      const by = via !== undefined && this.#server.serves(via) ? this.#server : this.#paths;
+      try {
+        return await by.splice(peer, next);
+      } catch (error) {
+        signal.throwIfAborted();
+        failures.push(sessionErrorOf(error));
+      }
     }
+    const absent = new SessionError("peer-absent", "neither a client of this gateway nor behind another one");
+    throw mostTelling([...failures, absent]) ?? absent;
   }
 
   #serially(work: () => Promise<void>): Promise<void> {

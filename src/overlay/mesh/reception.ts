@@ -43,8 +43,9 @@ export class Reception {
 
   apply(mesh: OverlayMesh | undefined): void {
     this.#self = mesh?.self;
-    const hubs = (mesh?.peers ?? []).filter(({ isHub }) => isHub === true).map(({ uid }) => uid);
-    this.#gateways = new Set([...hubs, ...(mesh?.paths ?? []).map(({ gateway }) => gateway)]);
+    const dialling = (mesh?.peers ?? []).filter(({ isHub, isGateway }) => isHub === true || isGateway === true);
+    const dialled = (mesh?.paths ?? []).map(({ gateway }) => gateway);
+    this.#gateways = new Set([...dialling.map(({ uid }) => uid), ...dialled]);
     const peers = new Set(mesh?.peers.map(({ uid }) => uid));
     for (const peer of this.#resets.keys()) if (!peers.has(peer)) this.#resets.delete(peer);
   }

@@ -7,7 +7,9 @@ import { OverlayReason } from "../../protocol/overlay.ts";
 import type { MeshGates } from "./mesh-gates.ts";
 import { openStream } from "./paths/open-stream.ts";
 import type { OutwardHop } from "./paths/hop.ts";
+import { mostTelling, sessionErrorOf } from "./paths/most-telling.ts";
 import { Splice } from "./splice.ts";
+import { viasOf } from "./static-routes.ts";
 import type { UnreadBytes } from "./unread.ts";
 
 /** What a relay asks of the paths of this node itself. */
@@ -19,6 +21,10 @@ export interface OnwardWish {
   readonly source: string;
   /** Where it came from. */
   readonly except: string;
+  /** Only by this gateway, because a static route names it. */
+  readonly via?: string;
+  /** Gateways that were asked already. */
+  readonly tried?: ReadonlySet<string>;
 }
 
 /** Opens a stream to a node that is no client of this one. @throws {SessionError} with an `OverlayReason`. */
@@ -58,7 +64,9 @@ export class Relay {
   readonly #options: RelayOptions;
   readonly #carried = new Set<Carried>();
   #pairs: ReadonlySet<string> | undefined;
-  #routes: OverlayMesh["routes"] = [];
+  #mesh: OverlayMesh | undefined;
+  /** The gateways that this node dials. */
+  #dialled: ReadonlySet<string> = new Set();
   #isOn = false;
   #opening = 0;
   #total = 0;
@@ -73,7 +81,8 @@ export class Relay {
     this.#isOn = mesh?.server !== undefined;
     const pairs = mesh?.server?.relays;
     this.#pairs = pairs === undefined ? undefined : new Set(pairs.map(({ source, dest }) => pairOf(source, dest)));
-    this.#routes = (mesh?.routes ?? []).toSorted((a, b) => a.metric - b.metric);
+    this.#mesh = mesh;
+    this.#dialled = new Set(mesh?.paths.map(({ gateway }) => gateway));
     for (const { passage, splice } of this.#carried) if (!this.#mayCarry(passage)) splice.abort();
   }
 
@@ -121,24 +130,41 @@ export class Relay {
     return this.#isOn && (this.#pairs === undefined || this.#pairs.has(pairOf(source, dest)));
   }
 
-  /** First the node itself, then what a static route names, then the gateways that this node dials. */
+  /** By the node itself, then by the gateways that static routes name, then by the others that this node dials. */
   async #open({ from, source, dest, hops }: Passage, signal: AbortSignal): Promise<Duplex> {
     const { clock, inward, onward } = this.#options;
     const headers = { ":authority": `${dest}:443`, "holdfast-hops": String(hops + 1), "holdfast-source": source };
-    const vias = [dest, ...this.#routes.filter(({ to }) => to === dest).map(({ via }) => via)];
-    for (const via of vias.filter((one) => one !== from)) {
-      for (const hop of inward(via)) {
+    const wish: OnwardWish = { signal, hops: hops + 1, source, except: from };
+    const vias = viasOf(this.#mesh, dest).filter((one) => one !== from);
+    const failures: SessionError[] = [];
+    for (const via of [dest, ...vias]) {
+      const clients = inward(via);
+      if (clients.length === 0 && via !== dest && this.#dialled.has(via)) {
+        try {
+          return (await onward(dest, { ...wish, via })).stream;
+        } catch (error) {
+          signal.throwIfAborted();
+          failures.push(sessionErrorOf(error));
+        }
+      }
+      for (const hop of clients) {
         try {
           return await openStream(clock, hop.session, headers, signal);
         } catch (error) {
           signal.throwIfAborted();
           // Another session of the same node may be in order; what the node itself answers is final.
           if (via === dest && !isLost(error)) throw error;
+          failures.push(sessionErrorOf(error));
           if (!isLost(error)) break;
         }
       }
     }
-    return (await onward(dest, { signal, hops: hops + 1, source, except: from })).stream;
+    try {
+      return (await onward(dest, { ...wish, tried: new Set(vias) })).stream;
+    } catch (error) {
+      signal.throwIfAborted();
+      throw mostTelling([...failures, sessionErrorOf(error)]) ?? error;
+    }
   }
 
   #join(near: ServerHttp2Stream, far: Duplex, passage: Passage): void {
@@ -185,8 +211,8 @@ function statusOf(reason: OverlayReason, hops: number): number {
   }
 }
 
-function pairOf(a: string, b: string): string {
-  return a < b ? `${a} ${b}` : `${b} ${a}`;
+function pairOf(source: string, dest: string): string {
+  return `${source} ${dest}`;
 }
 
 function isLost(error: unknown): boolean {

@@ -6,14 +6,13 @@ import type { ListenerOptions } from "../listener.ts";
 import { Clients } from "./clients.ts";
 import { Door, type DoorLimits } from "./door.ts";
 import type { MeshGates } from "./mesh-gates.ts";
-import type { OutwardHop } from "./paths/hop.ts";
 import { openStream } from "./paths/open-stream.ts";
 import { Reception } from "./reception.ts";
 import { Relay, type Onward } from "./relay.ts";
 import { Threshold } from "./threshold.ts";
 import type { MeshIdentity } from "./tls.ts";
 import type { UnreadBytes } from "./unread.ts";
-import type { Inward, Way, WayWish, Ways } from "./ways.ts";
+import type { Inward, SpliceWish, Way, WayWish, Ways } from "./ways.ts";
 
 export interface MeshServerOptions extends Pick<ListenerOptions, "own" | "isBeside"> {
   readonly clock: Clock;
@@ -103,16 +102,15 @@ export class MeshServer implements Ways {
     return hop === undefined ? undefined : Promise.resolve({ session: hop.session, way: this.#way });
   }
 
-  /** Whether a static route leads to a node over a gateway that dials this one. */
-  leadsTo(peer: string, wish: Pick<WayWish, "path">): boolean {
-    return this.#vias(peer, wish).length > 0;
+  /** Reports whether a node has dialled this gateway and can be sent streams. */
+  serves(client: string): boolean {
+    return this.#clients.inward(client).length > 0;
   }
 
-  /** By static routes over the gateways that dial this one. */
-  async splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
-    const { signal } = wish;
+  /** By the gateway `via`, which dials this one. */
+  async splice(peer: string, { signal, via }: SpliceWish): ReturnType<Ways["splice"]> {
     let failure = new SessionError("peer-absent", "no client of this gateway leads there");
-    for (const hop of this.#vias(peer, wish)) {
+    for (const hop of via === undefined ? [] : this.#clients.inward(via)) {
       try {
         const headers = { ":authority": `${peer}:443` };
         return { stream: await openStream(this.#options.clock, hop.session, headers, signal), way: this.#way };
@@ -122,12 +120,6 @@ export class MeshServer implements Ways {
       }
     }
     throw failure;
-  }
-
-  #vias(peer: string, { path }: Pick<WayWish, "path">): readonly OutwardHop[] {
-    if (path !== undefined) return [];
-    const routes = (this.#mesh?.routes ?? []).filter(({ to }) => to === peer).toSorted((a, b) => a.metric - b.metric);
-    return routes.flatMap(({ via }) => this.#clients.inward(via));
   }
 
   clients(): ClientState[] {

@@ -13,6 +13,14 @@ export interface WayWish {
   readonly path?: string;
 }
 
+/** A wish for a stream that gateways splice. */
+export interface SpliceWish extends WayWish {
+  /** Only by this gateway, because a static route names it. */
+  readonly via?: string;
+  /** Gateways that were asked already. */
+  readonly tried?: ReadonlySet<string>;
+}
+
 /**
  * How other nodes are reached at this moment, over the hop sessions there are.
  * @throws {SessionError} with an `OverlayReason` as its code: `no-path`, `peer-absent`, `relay-refused`, `tunnel-lost`, …

@@ -89,13 +89,14 @@ export function defaultPath(gateway: Gateway, domain: DomainView, uid: string): 
   return gateway.paths.find(({ enabled, isDefault, node }) => enabled && isDefault && domain.find(node)?.uid === uid);
 }
 
-function meshPeer({ uid, fqdn, key, mayDial, gateway }: DomainPeer): MeshPeer {
+function meshPeer({ uid, fqdn, key, mayDial, isGateway, gateway }: DomainPeer): MeshPeer {
   return {
     uid,
     fqdn,
     key,
     ...(mayDial === undefined ? {} : { mayDial }),
     ...(gateway?.type === "hub" ? { isHub: true } : {}),
+    ...(isGateway === undefined ? {} : { isGateway }),
   };
 }
 

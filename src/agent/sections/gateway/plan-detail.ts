@@ -74,6 +74,9 @@ function peerText(
       ? []
       : [is.mayDial === true ? "may dial this gateway" : "may no longer dial this gateway, ends its tunnels"]),
     ...(was.isHub === is.isHub ? [] : [is.isHub === true ? "is a hub" : "is no hub any more"]),
+    ...(was.isGateway === is.isGateway
+      ? []
+      : [is.isGateway === true ? "is a gateway that passes on for its clients" : "is a gateway no more"]),
   ];
   return `${name}: ${changes.join(", ")}`;
 }

@@ -1,10 +1,12 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import { SessionError, toError } from "../../../errors.ts";
+import { SessionError } from "../../../errors.ts";
 import { untilAborted } from "../../../lib/until-aborted.ts";
 import type { MeshEvent, MeshPath, OverlayMesh, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
-import type { Way, WayWish, Ways } from "../ways.ts";
+import { viasOf } from "../static-routes.ts";
+import type { SpliceWish, Way, WayWish, Ways } from "../ways.ts";
 import { choose, isSame, NO_CHOICE, ranked, type Choice } from "./choice.ts";
 import { Link, type LinkOptions } from "./link.ts";
+import { mostTelling, sessionErrorOf } from "./most-telling.ts";
 import { openStream } from "./open-stream.ts";
 
 export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "dial"> {
@@ -19,7 +21,7 @@ export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "di
 }
 
 /** What a relay says of what it passes on. */
-export interface RelayWish extends WayWish {
+export interface RelayWish extends SpliceWish {
   /** How many relays it went through. */
   readonly hops?: number;
   /** Who began it. */
@@ -31,15 +33,6 @@ export interface RelayWish extends WayWish {
 const MINUTE_MS = 60_000;
 /** After the end of a minute, until its last answers are in. */
 const CLOSE_AFTER_MS = 5500;
-/** What to say when several gateways refused: the first of these that any of them gave. */
-const TELLING: readonly string[] = [
-  "relay-refused",
-  "too-many-flows",
-  "out-of-resources",
-  "peer-absent",
-  "tunnel-lost",
-];
-
 /** The paths to all gateways that this node dials: kept up, measured, and chosen between. */
 export class Paths implements Ways {
   readonly #options: PathsOptions;
@@ -98,8 +91,11 @@ export class Paths implements Ways {
   }
 
   splice(peer: string, wish: RelayWish): ReturnType<Ways["splice"]> {
-    const { signal, path, except } = wish;
-    const links = [...this.#links.values()].filter(({ way }) => way.gateway !== except);
+    const { signal, path, except, via, tried } = wish;
+    const links = [...this.#links.values()].filter(
+      ({ way: { gateway } }) =>
+        gateway !== except && (via === undefined || gateway === via) && tried?.has(gateway) !== true,
+    );
     const headers = headersOf(peer, wish);
     return this.#first(
       () => this.#towards(peer, this.#inOrder(links, path)),
@@ -163,12 +159,9 @@ export class Paths implements Ways {
 
   /** The same, static routes first. */
   #towards(peer: string, links: readonly Link[]): readonly Link[] {
-    const metrics = new Map<string, number>();
-    for (const { to, via, metric } of this.#mesh?.routes ?? []) {
-      if (to === peer) metrics.set(via, Math.min(metric, metrics.get(via) ?? Infinity));
-    }
-    const metricOf = ({ way }: Link): number => metrics.get(way.gateway) ?? Number.MAX_VALUE;
-    return metrics.size === 0 ? links : [...links].sort((a, b) => metricOf(a) - metricOf(b));
+    const vias = viasOf(this.#mesh, peer);
+    const placeOf = ({ way }: Link): number => (vias.includes(way.gateway) ? vias.indexOf(way.gateway) : vias.length);
+    return vias.length === 0 ? links : [...links].sort((a, b) => placeOf(a) - placeOf(b));
   }
 
   /** Tries one link after another; a gateway that answered for itself is not asked again by another path. */
@@ -190,13 +183,12 @@ export class Paths implements Ways {
         return await attempt(link);
       } catch (error) {
         signal.throwIfAborted();
-        const failure = error instanceof SessionError ? error : new SessionError("tunnel-lost", toError(error).message);
+        const failure = sessionErrorOf(error);
         failures.push(failure);
         if (!PATH_FAULTS.has(failure.code)) answered.add(link.way.gateway);
       }
     }
-    const telling = TELLING.map((code) => failures.find((failure) => failure.code === code));
-    throw telling.find((failure) => failure !== undefined) ?? failures[0] ?? this.#noPath();
+    throw mostTelling(failures) ?? this.#noPath();
   }
 
   #verdict(): Promise<void> {

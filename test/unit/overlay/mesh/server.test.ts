@@ -107,8 +107,8 @@ describe("a gateway", () => {
     expect(answer[":status"]).toBe(200);
     stream.end("by b");
     expect(await textOf(stream)).toBe("by b");
-    expect(rig.server.leadsTo(c.uid, {})).toBe(true);
-    const own = await rig.server.splice(c.uid, { signal: new AbortController().signal });
+    expect(rig.server.serves(b.uid)).toBe(true);
+    const own = await rig.server.splice(c.uid, { signal: new AbortController().signal, via: b.uid });
     own.stream.end("own");
     expect(await textOf(own.stream)).toBe("own");
   });
@@ -127,6 +127,28 @@ describe("a gateway", () => {
     expect(forbidden.answer).toMatchObject({ ":status": 403, "holdfast-reason": "relay-refused" });
   });
 
+  it("carries a pair one way: what its source asks of its destination, with the answers, and nothing else", async () => {
+    const rig = await gatewayRig([a, b, c]);
+    for (const node of [a, b, c]) await inward(rig, node);
+    const server = { addresses: [HOST], port: rig.port, relays: [{ source: a.uid, dest: b.uid }] };
+    const [fromA, fromB] = [await outward(rig.port, a), await outward(rig.port, b)];
+    const before = await connectTo(fromB, a.uid);
+    expect(before.answer[":status"]).toBe(200);
+    await rig.apply([a, b, c], { server });
+    await once(before.stream, "close");
+    const { stream, answer } = await connectTo(fromA, b.uid);
+    expect(answer[":status"]).toBe(200);
+    stream.end("there and back");
+    expect(await textOf(stream)).toBe("there and back");
+    for (const [session, dest] of [
+      [fromB, a.uid],
+      [fromA, c.uid],
+    ] as const) {
+      const refused = await connectTo(session, dest);
+      expect(refused.answer).toMatchObject({ ":status": 403, "holdfast-reason": "relay-refused" });
+    }
+  });
+
   it("carries no more at a time than it may", async () => {
     const rig = await gatewayRig([a, b], { limits: { maxRelays: 1 } });
     await inward(rig, b);
@@ -142,7 +164,7 @@ describe("a gateway", () => {
     await inward(rig, c);
     const session = await outward(rig.port, a);
     const [toB, toC] = [await connectTo(session, b.uid), await connectTo(session, c.uid)];
-    const relays = [{ source: c.uid, dest: a.uid }];
+    const relays = [{ source: a.uid, dest: c.uid }];
     await rig.apply([a, b, c], { server: { addresses: [HOST], port: rig.port, relays } });
     await once(toB.stream, "close");
     toC.stream.end("allowed");

@@ -1,0 +1,21 @@
+import { SessionError, toError } from "../../../errors.ts";
+
+/** What to say when several gateways refused: the first of these that any of them gave. */
+const TELLING: readonly string[] = [
+  "relay-refused",
+  "too-many-flows",
+  "out-of-resources",
+  "peer-absent",
+  "tunnel-lost",
+];
+
+/** The failure that says most of why a node was not reached; undefined of none. Pure. */
+export function mostTelling(failures: readonly SessionError[]): SessionError | undefined {
+  const telling = TELLING.map((code) => failures.find((failure) => failure.code === code));
+  return telling.find((failure) => failure !== undefined) ?? failures[0];
+}
+
+/** The error itself, or one that says that a tunnel was lost by it. */
+export function sessionErrorOf(error: unknown): SessionError {
+  return error instanceof SessionError ? error : new SessionError("tunnel-lost", toError(error).message);
+}
