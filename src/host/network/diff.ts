@@ -134,14 +134,16 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
   });
   // What was leased becomes the link's for good while its client still runs, which then leaves it alone.
   const taken = new Set(added.filter((address) => known.has(addressKey(address))));
-  // The kernel cannot give an address that is there its route, or take it.
+  const isLate = target.isExact === true ? outOfOrder(there) : () => false;
+  // The kernel cannot give an address that is there its route, or take it, or move it behind another one.
   const swapped = possible.flatMap(([key, address]) => {
     const found = known.get(key);
+    const isBehind = isLate(address, found);
     const isOther = found !== undefined && (found.hasNoRoute ?? false) !== (address.hasNoRoute ?? false);
-    return isOther && (found.isOurs || taken.has(address)) ? [address] : [];
+    return (isOther && (found.isOurs || taken.has(address))) || (isBehind && found?.isOurs === true) ? [address] : [];
   });
   // A client would be confused by it as long as it runs.
-  const isLate = ({ link }: AddressTarget): boolean => state.dhcp.has(link) && !target.dhcp.has(link);
+  const isHeldBack = ({ link }: AddressTarget): boolean => state.dhcp.has(link) && !target.dhcp.has(link);
   const swap = (address: AddressTarget): readonly string[] =>
     swapAddressLines(address, (other) => !known.has(addressKey(other)) && !wanted.has(addressKey(other)));
   const removed = there.filter(
@@ -163,14 +165,29 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
   );
   const promoting = removed.filter((address) => subnets.has(subnetKey(address)));
   return {
-    added: [...added.map(addressLine), ...swapped.filter((address) => !isLate(address)).flatMap(swap)],
-    swappedLast: swapped.filter(isLate).flatMap(swap),
+    added: [...added.map(addressLine), ...swapped.filter((address) => !isHeldBack(address)).flatMap(swap)],
+    swappedLast: swapped.filter(isHeldBack).flatMap(swap),
     // With the first of a subnet go those after it.
     removed: removed.toReversed().map(deleteAddressLine),
     released,
     promoting: new Set([...promoting, ...swapped].map(({ link }) => link)),
     emptied: new Set(removed.map(({ link }) => link).filter((link) => !inhabited.has(link))),
     interrupted: new Set([...released].filter(isLeasedAlone)),
+  };
+}
+
+/**
+ * Tells, of the wanted addresses one after the other, which have to come behind one of the same subnet that they are before, since that is
+ * new or further back: the first of a subnet is the primary one.
+ */
+function outOfOrder(there: readonly AddressState[]): (address: AddressTarget, found?: AddressState) => boolean {
+  const last = new Map<string, number>();
+  return (address, found) => {
+    const subnet = subnetKey(address);
+    const before = last.get(subnet) ?? -1;
+    const at = found === undefined ? there.length : there.indexOf(found);
+    last.set(subnet, Math.max(before, at));
+    return at < before;
   };
 }
 

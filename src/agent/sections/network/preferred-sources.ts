@@ -1,7 +1,9 @@
 import type { AddressState } from "../../../host/network/state.ts";
 import { parseCidr } from "../../../lib/cidr.ts";
 import type { NetworkActual } from "./actual.ts";
-import type { Member } from "./contexts.ts";
+import { vrfOf, type Member } from "./contexts.ts";
+
+type PrimaryAddress = Pick<AddressState, "address" | "isOurs">;
 
 /** The source that the routes through a link name, since the kernel would take another address of the same subnet. */
 export interface PreferredSource {
@@ -10,7 +12,7 @@ export interface PreferredSource {
   /** The subnet that both are in. */
   readonly subnet: string;
   /** The address that the kernel has as the primary one. */
-  readonly primary: AddressState;
+  readonly primary: PrimaryAddress;
 }
 
 /**
@@ -19,7 +21,7 @@ export interface PreferredSource {
  */
 export function preferredSources(
   members: readonly Member[],
-  { state }: Pick<NetworkActual, "state">,
+  { state, features }: Pick<NetworkActual, "state" | "features">,
 ): ReadonlyMap<string, PreferredSource> {
   const found = new Map<string, PreferredSource>();
   for (const member of members) {
@@ -27,19 +29,33 @@ export function preferredSources(
     const ip = primaryOf(member);
     const subnet = ip === undefined ? undefined : parseCidr(ip)?.text;
     if (ip === undefined || subnet === undefined || ip.endsWith("/32")) continue;
-    // The kernel lists the primary address of a subnet first.
-    const first = state.addresses.find(
-      (one) =>
-        one.link === link && parseCidr(one.address)?.text === subnet && (one.address === ip || isStaying(one, member)),
-    );
+    const first = inOrder(member).find(({ address }) => parseCidr(address)?.text === subnet);
     if (first === undefined || first.address === ip) continue;
     found.set(link, { source: ip.split("/", 1)[0] ?? "", subnet, primary: first });
   }
   return found;
 
-  /** Reports whether an address stays; one of a lease goes with our own client. */
-  function isStaying({ address, isOurs, isDynamic }: AddressState, { link, addresses }: Member): boolean {
-    return isOurs ? addresses.includes(address) : !(isDynamic && state.dhcp.has(link));
+  /**
+   * The addresses of a link once all is applied, in the order of the kernel, whose first of a subnet is the primary one: those that stay,
+   * then new ones, then those that are made again because they get or lose the kernel's route.
+   */
+  function inOrder(member: Member): readonly PrimaryAddress[] {
+    const { link, addresses } = member;
+    const there = state.addresses.filter((one) => one.link === link);
+    const isApart = vrfOf(member) !== undefined && !features.vrf;
+    const isMadeAgain = ({ isOurs, hasNoRoute = false }: AddressState): boolean => isOurs && hasNoRoute !== isApart;
+    // An address of a lease goes with our own client.
+    const isStaying = (one: AddressState): boolean =>
+      addresses.includes(one.address) || (!one.isOurs && !(one.isDynamic && state.dhcp.has(link)));
+    const remade = new Set(there.filter(isMadeAgain).map(({ address }) => address));
+    const kept = there.filter((one) => isStaying(one) && !isMadeAgain(one));
+    const known = new Set(there.map(({ address }) => address));
+    const ours = addresses.map((address) => ({ address, isOurs: true }));
+    return [
+      ...kept,
+      ...ours.filter(({ address }) => !known.has(address)),
+      ...ours.filter(({ address }) => remade.has(address)),
+    ];
   }
 }
 
