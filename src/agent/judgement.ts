@@ -26,14 +26,25 @@ export function judge(
   const failing = health.items.filter(isFailing);
   const named = failing.filter((item) => wrong.some((reason) => isAbout(item, reason)));
   const found = failing.filter((item) => !named.includes(item)).map((item) => reasonOf(item, input.now, since));
-  const unseen = wrong.filter((reason) => !named.some((item) => isAbout(item, reason)));
-  const [first] = unseen;
-  const verdict = health.verdict === "ok" ? "degraded" : health.verdict;
+  const unseen = wrong.filter((reason) => !named.some((item) => item.name !== "documents" && isAbout(item, reason)));
   return {
-    health:
-      first === undefined ? health : { ...health, verdict, items: [...health.items, itemOf(first, unseen.length)] },
+    health: withReasons(health, unseen),
     why: { schema: 1, reasons: [...reasons, ...found] },
   };
+}
+
+/** The reasons that no other check names, at the check of the documents if that fails, else as an item of their own. */
+function withReasons(health: Health, [first, ...others]: readonly Reason[]): Health {
+  if (first === undefined) return health;
+  const item = itemOf(first, others.length + 1);
+  const isTheirs = (one: HealthItem): boolean => one.name === "documents" && isFailing(one);
+  if (health.items.some(isTheirs)) {
+    const items = health.items.map((one) =>
+      isTheirs(one) ? { ...one, message: `${one.message}; ${item.message}` } : one,
+    );
+    return { ...health, items };
+  }
+  return { ...health, verdict: health.verdict === "ok" ? "degraded" : health.verdict, items: [...health.items, item] };
 }
 
 function isFailing({ status }: HealthItem): boolean {

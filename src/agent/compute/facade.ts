@@ -56,7 +56,7 @@ export function computeFacade(options: FacadeOptions): Compute {
         .flatMap((worker) => statusOf(keeper.view(worker), now()))
         .map((status) => (engine.state === "unwell" ? unknownSince(status, engine) : status));
       const ids = new Set(known.map(({ id }) => id));
-      const rest = definitions().flatMap((spec) => (ids.has(spec.id) ? [] : [untold(spec, startedAt)]));
+      const rest = definitions().flatMap((spec) => (ids.has(spec.id) ? [] : [untold(spec, engine, startedAt)]));
       return [...known, ...rest].toSorted((one, other) => (one.name < other.name ? -1 : 1));
     },
     volumes,
@@ -145,8 +145,10 @@ function unknownSince(
   return { ...status, state: "waiting", since, reason: because, health: undefined, nextAttempt: undefined };
 }
 
-/** One of which the engine has not been asked yet. */
-function untold({ id, name, execType, enabled, saveOutput, image }: ContainerSpec, since: number): ContainerStatus {
+/** One that waits for an engine that has not answered since the definition came. */
+function untold(spec: ContainerSpec, engine: Keeper["engineStanding"], startedAt: number): ContainerStatus {
+  const { id, name, execType, enabled, saveOutput, image } = spec;
+  const isUnwell = engine.state === "unwell";
   return {
     id,
     name,
@@ -154,9 +156,11 @@ function untold({ id, name, execType, enabled, saveOutput, image }: ContainerSpe
     enabled,
     savesOutput: saveOutput,
     image,
-    since,
-    state: "idle",
-    reason: "the container engine has not been asked yet",
+    since: isUnwell ? engine.since : startedAt,
+    state: enabled ? "waiting" : "idle",
+    reason: isUnwell
+      ? `the container engine does not answer: ${engine.reason}`
+      : "the container engine has not been asked yet",
     nextAttempt: undefined,
     nextRun: undefined,
     isStoppedByHand: false,

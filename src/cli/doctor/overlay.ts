@@ -123,7 +123,7 @@ export function containerChecks({
             "engine",
             "engine-unavailable",
             engine.reason ?? "it does not answer",
-            "start it: 'systemctl status docker'",
+            "install or start it ('systemctl start docker'), or name its socket by engineSocket in agent.json; or remove the containers",
           );
   return [
     engineCheck,

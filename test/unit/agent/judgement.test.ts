@@ -63,6 +63,17 @@ describe("health and why", () => {
     expect(why.reasons).toHaveLength(2);
   });
 
+  test("agree on a section that waits, with its reason at the check of the documents", () => {
+    const sections = { exec: { state: "pending", version: 1, issues: [], steps: 0 } } satisfies Status["sections"];
+    const waits = { ...REASON, section: "exec", item: undefined, message: "the engine does not answer" };
+    const { health, why } = judged({ sections }, [waits]);
+    expect(health.verdict).toBe("degraded");
+    expect(health.items.filter(({ name }) => ["documents", "config"].includes(name))).toMatchObject([
+      { name: "documents", status: "warn", message: "exec pending; exec: the engine does not answer" },
+    ]);
+    expect(why.reasons).toEqual([waits]);
+  });
+
   test("agree on keys that are lost, by one code", () => {
     const session = {
       state: "stopped",

@@ -366,6 +366,29 @@ test("limits of all containers have the engine asked although there is no contai
   expect(model.calls).toEqual(["info"]);
 });
 
+test("a container whose engine has never answered waits for it, and one that is switched off does not", async () => {
+  const clock = new FakeClock();
+  const known = modelStage({ clock });
+  await known.stage.pass({ commands: [itemOf(1)] });
+  const spec = known.stage.keeper.workers.get(idOf(1))?.wanted?.spec;
+  if (spec === undefined) throw new Error("no definition");
+  const { model, stage } = modelStage({ clock });
+  model.setStanding({ state: "unwell", since: 7, reason: "it has no socket" });
+  await stage.look({ commands: [], limits: { cpuMax: 50 } });
+  const compute = computeFacade({
+    keeper: stage.keeper,
+    now: () => clock.now(),
+    definitions: () => [spec, { ...spec, id: idOf(2), name: "off", enabled: false }],
+    volumes: () => [],
+    referenceOf: (repository) => repository,
+    startedAt: 0,
+  });
+  expect(compute.containers()).toMatchObject([
+    { name: spec.name, state: "waiting", since: 7, reason: "the container engine does not answer: it has no socket" },
+    { name: "off", state: "idle" },
+  ]);
+});
+
 describe("a service that is stopped at the engine", () => {
   async function stopped() {
     const clock = new FakeClock();
