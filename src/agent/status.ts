@@ -1,7 +1,7 @@
 import type { OverlayStatus } from "../host/overlay.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { IDENTITY_LOST, identityLostFix, startOver } from "../protocol/identity-lost.ts";
-import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
+import { directoriesOf, holdfastCommand } from "../lib/command-line.ts";
 import type { DataPlane } from "../protocol/local-mesh.ts";
 import type { FloorName } from "../protocol/local-api.ts";
 import type { Health, HealthItem, SessionStatus, Status } from "../protocol/local-answers.ts";
@@ -16,7 +16,6 @@ import { sectionNames, sectionSuits } from "../protocol/sections.ts";
 import type { NodeType } from "../protocol/values.ts";
 import type { Registration } from "./identity/identity.ts";
 import type { Fault } from "./fault.ts";
-import { DEFAULT_RUN_DIR, DEFAULT_STATE_DIR } from "./settings.ts";
 import type { AppliedReports } from "./managed-node.ts";
 import { dataPlaneItems } from "./data-plane-items.ts";
 import { overlayStateOf } from "./overlay-reading.ts";
@@ -234,14 +233,6 @@ export function identityReasons({ session, state }: Pick<Status, "session" | "st
   const { code, message } = IDENTITY_LOST;
   const text = `${message}; ${identityLostFix(directoriesOf(state))}`;
   return [{ section: "node", code, message: text, since: session.since, lastAttempt: session.since }];
-}
-
-/** The directories that an operator must add to a command about this node. */
-export function directoriesOf({ stateDir, runDir }: Status["state"]): GivenDirectories {
-  return {
-    ...(stateDir === DEFAULT_STATE_DIR ? {} : { state: stateDir }),
-    ...(runDir === DEFAULT_RUN_DIR ? {} : { run: runDir }),
-  };
 }
 
 function documentsItem({ node, documents, sections }: Status): HealthItem | undefined {

@@ -105,8 +105,8 @@ function reportText({ terminal, clock }: Call, untrusted: DiagReport): string {
   const { columns } = terminal.size();
   const mark = (is: NetworkCheck["status"]): string =>
     terminal.style(STYLES[is], is === "pass" ? "OK" : is.toUpperCase());
-  const checkRow = ({ status, target, name, path, message, fix }: NetworkCheck): readonly Row[] => {
-    const about = [target === "node" ? "this node" : name, path].filter(Boolean).join(" ");
+  const checkRow = ({ check, status, target, name, path, message, fix }: NetworkCheck): readonly Row[] => {
+    const about = [check, target === "node" ? "" : name, path].filter(Boolean).join(" ");
     const row: Row = [`  ${mark(status)} ${about}`.trimEnd(), message];
     return fix === undefined ? [row] : [row, ["", terminal.style("bold", `fix: ${fix}`)]];
   };

@@ -1,3 +1,4 @@
+import { directoriesOf, holdfastCommand } from "../lib/command-line.ts";
 import { formatBytes, formatCount, formatDuration, formatMoment } from "../lib/durations.ts";
 import { plainValue } from "../lib/terminal-text.ts";
 import { clockBehindText } from "../protocol/known-time.ts";
@@ -110,11 +111,14 @@ function dataPlaneRow({ state, paths, up, carrier, server }: DataPlane, now: num
   return parts.join("; ");
 }
 
-function nodeRow({ node, nodeState, deletedAt, lifecycleState, cluster }: Status, paint: Paint): string {
-  if (node === null) return paint("yellow", "not registered: run 'holdfast register <license file>'");
+function nodeRow({ node, nodeState, deletedAt, lifecycleState, cluster, state }: Status, paint: Paint): string {
+  if (node === null) {
+    const register = holdfastCommand("register <license>", directoriesOf(state));
+    return paint("yellow", `not registered: run '${register}'`);
+  }
   const active = nodeState === "ACTIVE" ? nodeState : paint("yellow", nodeState);
-  const state = deletedAt === undefined ? active : paint("red", "deleted by the control plane");
-  const facts = [node.type, state, lifecycleState];
+  const shown = deletedAt === undefined ? active : paint("red", "deleted by the control plane");
+  const facts = [node.type, shown, lifecycleState];
   const suffix = cluster === undefined ? "" : `, member of ${cluster}`;
   return `${paint("bold", node.fqdn)} (${facts.filter((fact) => fact !== undefined).join(", ")})${suffix}`;
 }

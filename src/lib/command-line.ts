@@ -4,6 +4,23 @@ export interface GivenDirectories {
   readonly run?: string;
 }
 
+const USUAL_STATE_DIR = "/var/lib/holdfast";
+const USUAL_RUN_DIR = "/run/holdfast";
+
+/** The directories that an operator must add to a command about a node, since they are not the usual ones. */
+export function directoriesOf({
+  stateDir,
+  runDir,
+}: {
+  readonly stateDir: string;
+  readonly runDir: string;
+}): GivenDirectories {
+  return {
+    ...(stateDir === USUAL_STATE_DIR ? {} : { state: stateDir }),
+    ...(runDir === USUAL_RUN_DIR ? {} : { run: runDir }),
+  };
+}
+
 /** A command to copy into a shell: `holdfast <words>` with the directories that the verb takes and that were given. */
 export function holdfastCommand(words: string, { state, run }: GivenDirectories): string {
   const options = [

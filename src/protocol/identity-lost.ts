@@ -9,10 +9,10 @@ export const IDENTITY_LOST = {
 /** The commands that register this machine as a new node, with the directories that they need. */
 export function startOver(given: GivenDirectories): string {
   const [reset, register] = [holdfastCommand("reset", given), holdfastCommand("register <license>", given)];
-  return `stop the agent, run '${reset}', then with a new license run '${register}'`;
+  return `run '${reset}', then with a new license run '${register}'`;
 }
 
 /** The fix for a node whose keys are lost: its name is taken until the old node is deleted at the control plane. */
 export function identityLostFix(given: GivenDirectories): string {
-  return `restore identity/keys.json from a backup, or delete the node at the control plane, ${startOver(given)}`;
+  return `restore identity/keys.json from a backup and restart the agent, or delete the node at the control plane, ${startOver(given)}`;
 }

@@ -61,7 +61,10 @@ export class PacketCapture {
    */
   async start(request: Start, user: string, signal: AbortSignal): Promise<CaptureAnswer> {
     if (this.#isStarting || this.#run?.isOver === false) {
-      throw new InputError("busy", `a capture is running: stop it first with ${CAPTURE_EVENT} and the action "stop"`);
+      throw new InputError(
+        "busy",
+        `a capture is running: stop it first, by 'holdfast captures stop' or by ${CAPTURE_EVENT} with the action "stop"`,
+      );
     }
     this.#isStarting = true;
     try {

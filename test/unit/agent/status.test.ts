@@ -29,7 +29,7 @@ test("a deleted node is told to reset and to register again", () => {
   expect(items[0]).toMatchObject({
     status: "fail",
     message: "the control plane deleted this node; its data plane and containers are stopped",
-    fix: "stop the agent, run 'holdfast reset', then with a new license run 'holdfast register <license>'",
+    fix: "run 'holdfast reset', then with a new license run 'holdfast register <license>'",
   });
 });
 

@@ -47,7 +47,7 @@ test("diag shows what the agent answers and what is tried from here, and names w
   expect(await diagVerb.run(call)).toBe("ok");
   const text = shown.join("");
   expect(text).toMatch(/^NODE\n +health +ok\n +load +0\.25\n/);
-  expect(text).toMatch(/\nSESSION\n +OK this node +it has a session/);
+  expect(text).toMatch(/\nSESSION\n +OK agent +it has a session/);
   expect(text).toMatch(/\nNAME SERVERS\n +OK 192\.0\.2\.53 +answers\n/);
   expect(text).toMatch(/\nINTERFACES\n +eth0 +UP, 192\.0\.2\.7\/24, MTU 1500\n/);
   expect(text).toMatch(/\nERRORS\n.*session: it broke\n/);
