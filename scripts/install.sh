@@ -19,7 +19,7 @@ usage: install.sh [--from DIR|URL] [--profile appliance|agent] [--license FILE] 
   --license FILE   registers the node once it is installed
   --keys FILE      the keys that may sign releases (a JWK set), instead of those known here
   --dry-run        says what would be done and changes nothing
-  --remove         removes Holdfast; /var/lib/holdfast and /etc/holdfast stay
+  --remove         removes Holdfast; /var/lib/holdfast, /var/lib/holdfast-controller and /etc/holdfast stay
   --purge          with --remove: removes these, too
 USAGE
 }
