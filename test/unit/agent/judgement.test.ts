@@ -65,7 +65,7 @@ describe("health and why", () => {
 
   test("agree on a section that waits, with its reason at the check of the documents", () => {
     const sections = { exec: { state: "pending", version: 1, issues: [], steps: 0 } } satisfies Status["sections"];
-    const waits = { ...REASON, section: "exec", item: undefined, message: "the engine does not answer" };
+    const waits = { ...REASON, section: "exec", item: undefined, message: "exec: the engine does not answer" };
     const { health, why } = judged({ sections }, [waits]);
     expect(health.verdict).toBe("degraded");
     expect(health.items.filter(({ name }) => ["documents", "config"].includes(name))).toMatchObject([
