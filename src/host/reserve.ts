@@ -18,7 +18,7 @@ export interface Reserve {
   /** Gives up at least so many bytes. False when that much is not left. */
   release(bytes: number): boolean;
   /**
-   * Makes the reserve whole again, if as much again stays free beside it. What is in its place and no regular file is set aside.
+   * Makes the reserve whole again, if as much again stays free beside it. Anything in its place that is no regular file is set aside.
    * @throws {HostError} `disk-full` while there is no room; `read-only`, `file-failed`
    */
   refill(): void;

@@ -6,7 +6,7 @@ import { networkIssue, type NetworkActual } from "./actual.ts";
 import { isWithin, MAIN_TABLE } from "./contexts.ts";
 import { defaultRoute, wanLinkOf } from "./wan.ts";
 
-/** A route that is taken, and where in the document it stands. */
+/** A route that is applied, and its path in the document. */
 interface Taken {
   readonly route: NetworkTarget["routes"][number];
   readonly path?: string;
@@ -22,8 +22,8 @@ const MAX_GATEWAYS = 16;
 const ANYWHERE = "0.0.0.0/0";
 
 /**
- * Names the routes through other interfaces than the WAN that take packets to the control plane, a name server or a gateway of the overlay
- * along. A session that does go through such an interface shows that the control plane is reachable there. Pure.
+ * Reports routes through other interfaces than the WAN that also match the control plane, a name server or a gateway of the overlay. A
+ * session through such an interface proves that the control plane is reachable there. Pure.
  */
 export function captureNotices(
   taken: readonly Taken[],
