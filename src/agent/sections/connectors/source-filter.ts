@@ -1,4 +1,4 @@
-import { isInBlock } from "../../../lib/cidr.ts";
+import { addressRange } from "../../../lib/cidr.ts";
 import type { OverlayListener } from "../../../protocol/overlay.ts";
 
 /** The table of nftables for connectors; the section `network` and containers have tables of their own. */
@@ -32,14 +32,23 @@ function filterLines({ protocol, addresses, port, sources }: OverlayListener): r
   return [`${to}${protocol} dport ${port} ${from}drop`];
 }
 
-/** The blocks that no other contains: a set of nftables takes none that overlap. */
+/**
+ * The blocks that no other contains: a set of nftables takes none that overlap. Of two blocks that overlap one contains the other, so in the
+ * order of their first addresses, the wider one first, each is compared with one other only.
+ */
 function apart(blocks: readonly string[]): readonly string[] {
-  const all = [...new Set(blocks)];
-  return all.filter(
-    (block) =>
-      !all.some((other) => other !== block && isInBlock(block.split("/", 1)[0] ?? "", other) && isWider(other, block)),
-  );
+  const known = blocks.flatMap((text) => {
+    const range = addressRange(text);
+    return range === undefined ? [] : [{ text, ...range }];
+  });
+  const kept: string[] = [];
+  let wider: Uint8Array | undefined;
+  for (const { text, high } of known.toSorted(
+    (a, b) => Buffer.compare(a.low, b.low) || Buffer.compare(b.high, a.high),
+  )) {
+    if (wider !== undefined && Buffer.compare(high, wider) <= 0) continue;
+    wider = high;
+    kept.push(text);
+  }
+  return kept;
 }
-
-const isWider = (one: string, other: string): boolean => lengthOf(one) < lengthOf(other);
-const lengthOf = (block: string): number => Number(block.split("/")[1] ?? 32);
