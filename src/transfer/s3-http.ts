@@ -1,7 +1,7 @@
 import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { Duplex, Readable } from "node:stream";
-import { toError } from "../errors.ts";
+import { SessionError, toError } from "../errors.ts";
 
 /** Opens a connection to a host, TLS done where it is asked for; judges where that leads. */
 export type Connect = (
@@ -25,7 +25,7 @@ interface Answer {
   readonly statusCode: number;
   readonly reason: string | undefined;
   readonly headers: Record<string, string>;
-  readonly body: IncomingMessage;
+  readonly body: Readable;
 }
 
 export interface S3HttpOptions {
@@ -35,8 +35,13 @@ export interface S3HttpOptions {
   readonly stallMs: number;
 }
 
+/** What an object comes with: whole, or a range of it. */
+const OBJECT: ReadonlySet<number> = new Set([200, 206]);
 /** How long a body is held back for a server that may refuse it by its head (RFC 9110 §10.1.1). */
 const CONTINUE_MS = 1000;
+
+/** An answer that is no object is XML, of a few KiB; the SDK takes all of it into memory. */
+const MAX_XML_BYTES = 1024 * 1024;
 
 /** Carries the SDK's requests, over connections of our own that are kept for later ones. */
 export class S3Http {
@@ -51,7 +56,10 @@ export class S3Http {
     this.#agents = { "http:": agent(false), "https:": agent(true) };
   }
 
-  /** Sends one request and gives the head of its answer; the body is to be read or destroyed. Rejects with what went wrong. */
+  /**
+   * Sends one request and gives the head of its answer; the body of an object is to be read or destroyed. Rejects with what went wrong.
+   * @throws {SessionError} `s3-failed` for an answer that is no object and too large
+   */
   async handle(
     request: SignedRequest,
     { abortSignal }: { readonly abortSignal?: unknown } = {},
@@ -75,6 +83,8 @@ export class S3Http {
     if (body === undefined) outgoing.end(plainBody(request.body));
     else await send(outgoing, body, answered);
     const response = await answered;
+    const isObject = request.query?.["x-id"] === "GetObject" && OBJECT.has(response.statusCode ?? 0);
+    const content = isObject ? response : Readable.from([await xmlIn(response)]);
     return {
       response: {
         statusCode: response.statusCode ?? 0,
@@ -85,7 +95,7 @@ export class S3Http {
             Array.isArray(value) ? value.join(", ") : (value ?? ""),
           ]),
         ),
-        body: response,
+        body: content,
       },
     };
   }
@@ -102,6 +112,19 @@ export class S3Http {
   httpHandlerConfigs(): Record<string, never> {
     return {};
   }
+}
+
+/** Reads an answer that is no object. */
+async function xmlIn(response: IncomingMessage): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of response as AsyncIterable<Buffer>) {
+    bytes += piece.length;
+    // Leaving the loop destroys the answer, and its connection with it.
+    if (bytes > MAX_XML_BYTES) throw new SessionError("s3-failed", `S3 answered with more than ${MAX_XML_BYTES} bytes`);
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces);
 }
 
 /** An agent whose connections are all opened by `connect`. */
