@@ -256,6 +256,7 @@ function assemble({
     ...base,
     ...identity,
     areAddressesHidden: sources.areHidden,
+    isFrontEnd: (address) => sources.isFrontEnd(address),
     events,
     documents,
     sessions,

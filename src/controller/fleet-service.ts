@@ -53,6 +53,8 @@ export interface FleetServiceDeps extends TerminalDeps {
   readonly domain: string;
   /** Whether a front end hides the addresses of nodes. */
   readonly areAddressesHidden: boolean;
+  /** Whether an address is that of a front end that names the addresses of nodes. */
+  readonly isFrontEnd: (address: string) => boolean;
 }
 
 const LICENSE_SECONDS = 24 * 3600;
@@ -190,7 +192,7 @@ export class FleetService implements Fleet {
   }
 
   setLock(uid: string, lock: readonly string[] | "current" | undefined, user: string): NodeRecord {
-    const { store, events, sessions, areAddressesHidden } = this.#deps;
+    const { store, events, sessions, areAddressesHidden, isFrontEnd } = this.#deps;
     if (lock !== undefined && areAddressesHidden) {
       const cure = "start the controller with --trusted-proxy, so that it knows the addresses of nodes";
       throw new InputError("not-configured", `a front end hides the addresses of nodes: ${cure}`);
@@ -202,6 +204,11 @@ export class FleetService implements Fleet {
       throw new InputError("invalid-body", "addresses: the node has not connected yet, so its address is not known", {
         details: { field: "addresses" },
       });
+    }
+    if (lock === "current" && known !== undefined && isFrontEnd(known)) {
+      // Everybody whom it does not name would be let in.
+      const cure = "have it send X-Forwarded-For, or name the node's addresses";
+      throw new InputError("not-configured", `the front end ${known} has not named the node's address: ${cure}`);
     }
     const lockedTo = lock === "current" ? [placeOf(known ?? "")] : lock === undefined ? undefined : [...lock].sort();
     const from = current ?? node.unauthorizedIp;

@@ -23,6 +23,8 @@ export interface Sources {
   /** Whether every client is behind a front end that does not name it. */
   readonly areHidden: boolean;
   of(request: Pick<IncomingMessage, "headers"> & { readonly socket: Connection }): Source;
+  /** Whether an address is that of a front end, and so of no client. */
+  isFrontEnd(address: string): boolean;
   /** The prefix that the connections of a socket count for; undefined if it may carry the requests of many clients. */
   prefixOf(socket: Connection): string | undefined;
 }
@@ -47,6 +49,7 @@ export function sourcesOf({ trustedProxies, hasFrontEnd }: SourceOptions): Sourc
       const client = clientOf(headers["x-forwarded-for"], isTrusted);
       return client === undefined ? { address, prefix: undefined } : { address: client, prefix: sharedPrefix(client) };
     },
+    isFrontEnd: isTrusted,
     prefixOf(socket) {
       const address = addressOf(socket);
       return areHidden || isTrusted(address) ? undefined : sharedPrefix(address);

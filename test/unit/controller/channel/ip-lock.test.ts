@@ -110,3 +110,15 @@ test("a node that never connected cannot be locked to where it is, and none behi
     expect.objectContaining({ code: "not-configured" }) as Error,
   );
 });
+
+test("a node is not locked to a front end that has not named its address", async () => {
+  const controller = await runController({ trustedProxies: ["127.0.0.1"] });
+  const node = await addNode(controller, "edge");
+  await node.connect();
+  expect(() => controller.fleet.setLock(node.uid, "current", "test")).toThrow(
+    expect.objectContaining({ code: "not-configured" }) as Error,
+  );
+  expect(controller.fleet.node(node.uid)?.lockedTo).toBeUndefined();
+  await node.connect({ socket: { headers: { "x-forwarded-for": "198.51.100.1, 203.0.113.9" } } });
+  expect(controller.fleet.setLock(node.uid, "current", "test").lockedTo).toEqual(["203.0.113.9"]);
+});
