@@ -4,7 +4,7 @@
  * goes by itself; routes are bound to the address by their source and go with it.
  * `HOLDFAST_METRIC` is the metric of the routes, `HOLDFAST_LEASE` the file that remembers the address: others that came by DHCP are
  * not ours. `HOLDFAST_OFFER` is the file that has the gateway and the name servers of the lease. With `HOLDFAST_GATEWAY=0` no default
- * route is set. With `HOLDFAST_NOTES=1` the client sets everything itself, as dhcpcd does, and only that file is written.
+ * route is set, nor one that stands for a part of it: a server of another network does not take the machine's traffic by two halves. With `HOLDFAST_NOTES=1` the client sets everything itself, as dhcpcd does, and only that file is written.
  */
 export const DHCP_SCRIPT = `#!/bin/sh
 # Written by holdfast.
@@ -24,6 +24,11 @@ prefix_of() {
   done
   unset IFS
   echo "$bits"
+}
+
+# Without the default route, no part of it either: $1 prefix length
+is_left_out() {
+  [ "$HOLDFAST_GATEWAY" = 0 ] && [ "$1" -lt 8 ]
 }
 
 # $1 destination, $2 gateway
@@ -82,13 +87,13 @@ configure() {
   ip -4 address replace "$address/$prefix" brd + dev "$link" valid_lft "$lease" preferred_lft "$lease" noprefixroute ||
     ip -4 address replace "$address/$prefix" dev "$link" valid_lft "$lease" preferred_lft "$lease" noprefixroute
   remember "$address/$prefix"
-  [ "$prefix" = 32 ] || add_route "$(network_of "$address" "$prefix")/$prefix" 0.0.0.0
+  [ "$prefix" = 32 ] || is_left_out "$prefix" || add_route "$(network_of "$address" "$prefix")/$prefix" 0.0.0.0
   if [ -n "$classless" ]; then
     set -- $classless
     while [ $# -ge 2 ]; do
       case $1 in
       */0) ;;
-      *) add_route "$1" "$2" ;;
+      *) is_left_out "\${1#*/}" || add_route "$1" "$2" ;;
       esac
       shift 2
     done

@@ -73,4 +73,23 @@ describe("the script of the DHCP clients", () => {
     expect(run(`reason=BOUND ${lease} new_rfc3442_classless_static_routes='24 10 1 2 192 0'`)).toBe("192.0.2.77/24\n");
     expect(routes()).toHaveLength(1);
   });
+
+  it("sets no part of the default route where it leaves that out", async () => {
+    const { run, routes } = await link();
+    const lease = "reason=BOUND HOLDFAST_GATEWAY=0 new_ip_address=192.0.2.77 new_routers=192.0.2.1";
+    const halves = "1 0 192 0 2 66 1 128 192 0 2 66 0 192 0 2 66 8 10 192 0 2 66";
+    const own = "src 192.0.2.77 metric 307";
+    expect(run(`${lease} new_subnet_mask=255.255.255.0 new_rfc3442_classless_static_routes='${halves}'`)).toBe(
+      "192.0.2.77/24\n",
+    );
+    expect(routes()).toStrictEqual([
+      `10.0.0.0/8 via 192.0.2.66 dev cl proto 16 ${own} onlink`,
+      `192.0.2.0/24 dev cl proto 16 scope 253 ${own}`,
+    ]);
+    for (const mask of ["0.0.0.0", "128.0.0.0"]) {
+      run("reason=EXPIRE");
+      run(`${lease} new_subnet_mask=${mask}`);
+      expect(routes()).toStrictEqual([""]);
+    }
+  });
 });
