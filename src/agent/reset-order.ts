@@ -1,6 +1,8 @@
 import { join } from "node:path";
 import { z } from "zod";
+import { errnoOf } from "../errors.ts";
 import type { Files } from "../host/files.ts";
+import { isNoRegularFile } from "../host/regular-file.ts";
 import { RESET_FILE } from "../host/state-directory.ts";
 import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
 import { JsonObject, UnixMilliseconds } from "../protocol/values.ts";
@@ -20,10 +22,23 @@ function leftNetwork(files: Files, stateDir: string): StateFile<{ readonly netwo
   return stateFile(files, { path: join(stateDir, "local-network.json"), schema, keepsPrevious: false });
 }
 
-/** The order on disk; one that cannot be read counts as a plain reset, which removes less. */
+/**
+ * The order on disk; one that cannot be read counts as a plain reset, which removes less. A directory, a pipe or a device of that name is no
+ * order.
+ */
 export async function readResetOrder(files: Files, stateDir: string): Promise<ResetOrder | undefined> {
   const found = await orderFile(files, stateDir).inspect();
-  return found.is === "lost" ? { factory: false, at: 0 } : valueOf(found);
+  if (found.is !== "lost") return valueOf(found);
+  return (await isFile(files, join(stateDir, RESET_FILE))) ? { factory: false, at: 0 } : undefined;
+}
+
+async function isFile(files: Files, path: string): Promise<boolean> {
+  try {
+    await files.read(path);
+    return true;
+  } catch (error) {
+    return !(error instanceof Error) || !isNoRegularFile(errnoOf(error.cause));
+  }
 }
 
 /** Puts the order on disk. An order for a factory reset that was given before stays one. */

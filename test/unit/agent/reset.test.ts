@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pino } from "pino";
@@ -96,6 +97,17 @@ describe("a reset that was ordered", () => {
     await orderReset(files, dirs.stateDir, order(true));
     await orderReset(files, dirs.stateDir, order(false));
     expect(await readResetOrder(files, dirs.stateDir)).toMatchObject({ factory: true });
+  });
+
+  it.each([
+    ["directory", (path: string) => mkdirSync(path)],
+    ["pipe", (path: string) => execFileSync("mkfifo", [path])],
+  ] as const)("is never a %s", async (_, make) => {
+    await using dirs = await someDirectories();
+    const options = await aNode(dirs);
+    make(join(dirs.stateDir, "reset.json"));
+    expect(await completeReset(options)).toBeUndefined();
+    expect(readdirSync(dirs.stateDir)).toContain("identity");
   });
 });
 
