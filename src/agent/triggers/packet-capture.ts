@@ -71,7 +71,9 @@ export class PacketCapture {
       const { files, exec, log, audit } = this.#options;
       await needLink(files, request.iface, "iface");
       await checkFilter(exec, CAPTURE_EVENT, request, signal);
-      if (request.deleteExisting) await this.#deleteFiles(signal);
+      // Where its files cannot go nothing is begun, lest it go on behind the error.
+      const earlier = await this.#files(signal);
+      if (request.deleteExisting) await this.#delete(earlier, signal);
       const run = new Run(this.#options, request, user, this.#ending.signal);
       this.#run = run;
       await run.begun(signal);
@@ -115,8 +117,8 @@ export class PacketCapture {
     }
   }
 
-  async #deleteFiles(signal: AbortSignal): Promise<void> {
-    for (const { path } of await this.#files(signal)) {
+  async #delete(files: CaptureAnswer["files"], signal: AbortSignal): Promise<void> {
+    for (const { path } of files) {
       await this.#options.store.handle({ action: "DELETE", filename: path }, signal);
     }
   }

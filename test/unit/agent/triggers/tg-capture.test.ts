@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pino } from "pino";
 import { expect, test } from "vitest";
@@ -183,6 +183,28 @@ test("what keeps tcpdump from capturing is said at once", async () => {
   expect(await run("tg-capture", { body: { action: "status" } })).toMatchObject({
     body: { state: "STOPPED", capture: { reason: { code: "exec-failed" } }, files: [] },
   });
+});
+
+test("where its files cannot go it is refused before it begins", async () => {
+  const begun = join(tempDir(), "begun");
+  const tool = `case "$1" in -d) exit 0;; esac\ntouch '${begun}'\n${BEGUN}\n${UNTIL_STOPPED}`;
+  const captures = openCaptures({
+    exec: fakeTools({ tcpdump: tool }).exec,
+    files: hostFiles(),
+    clock: systemClock(),
+    log: pino({ level: "silent" }),
+    audit: () => undefined,
+    store: {
+      handle: () => Promise.reject(new InputError("forbidden", "captures is a link")),
+      create: () => Promise.reject(new Error("no file")),
+    },
+  });
+  const { run } = rig([tgCapture(captures)]);
+  expect(await run("tg-capture", { body: { action: "start", iface: "lo" } })).toMatchObject({
+    error: { code: "forbidden" },
+  });
+  expect(existsSync(begun)).toBe(false);
+  await captures.close();
 });
 
 test("the agent's end ends it and keeps its files; files of earlier ones go when that is asked for", async () => {
