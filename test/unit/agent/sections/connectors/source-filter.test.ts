@@ -38,7 +38,7 @@ test("the filter has a line for each listener that not everybody may reach", () 
 
 test("only blocks that lie in no other are named, in whatever order and spelling they come", () => {
   const named = (sources: readonly string[]): string =>
-    /saddr != \{ (.*) \}/.exec(sourceFilter([listener({ sources })]) ?? "")?.[1] ?? "";
+    /saddr != \{ (.*) \}/.exec(sourceFilter([listener({ sources: [...sources] })]) ?? "")?.[1] ?? "";
   expect(named(["10.1.2.3/32", "10.1.0.0/16", "10.2.0.0/16", "10.0.0.0/8", "9.0.0.0/8"])).toBe("9.0.0.0/8, 10.0.0.0/8");
   expect(named(["10.0.0.0/8", "10.255.255.255/32", "11.0.0.0/32", "11.0.0.1/32"])).toBe(
     "10.0.0.0/8, 11.0.0.0/32, 11.0.0.1/32",
