@@ -99,7 +99,7 @@ export class Reception {
 }
 
 const REFUSED: Purpose = { is: "refused", reason: "peer-absent" };
-const REQUESTS: ReadonlySet<string> = new Set(["/echo", "/perf"]);
+const REQUESTS: ReadonlySet<string> = new Set(["/echo", "/perf", "/taken"]);
 
 /** Reads what a stream is for; nothing in it is believed but its form. Pure. */
 export function purposeOf(headers: IncomingHttpHeaders, self: string): Purpose {

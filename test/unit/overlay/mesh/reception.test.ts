@@ -11,6 +11,7 @@ describe("what a stream is for", () => {
     [{ ":method": "CONNECT", ":authority": `${SELF}:443`, ":protocol": "connect-udp" }, { is: "request" }],
     [{ ":method": "POST", ":path": "/echo" }, { is: "request" }],
     [{ ":method": "POST", ":path": "/perf", ":authority": `${SELF}:443` }, { is: "request" }],
+    [{ ":method": "POST", ":path": "/taken", ":authority": `${SELF}:443` }, { is: "request" }],
     [
       { ":method": "CONNECT", ":authority": `${OTHER}:443` },
       { is: "passage", dest: OTHER, hops: 0 },
