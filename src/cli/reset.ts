@@ -125,7 +125,7 @@ async function confirm({ terminal, signal, values }: Call, { stateDir, name, fac
 function summary({ stateDir, factory, by, isReported, removed, overlayEnded, left }: ResetOutput, call: Call): string {
   const again = holdfastCommand("register <license>", call.settings.given);
   const end = overlayEnded === true ? ", and stopped the overlay" : "";
-  const reported = isReported ? "the control plane knows" : "the control plane was not reached";
+  const reported = isReported ? "the control plane knows" : "nothing was reported to the control plane";
   const what =
     by === "agent"
       ? `the agent has ${factory ? "reset this node to factory settings" : "reset this node"} (${reported})`
