@@ -33,7 +33,7 @@ export function judge(
   };
 }
 
-/** The reasons that no other check names, at the check of the documents if that fails, else as an item of their own. */
+/** Adds the reasons that no other check names: to the check of the documents if that fails, else as an item of their own. */
 function withReasons(health: Health, [first, ...others]: readonly Reason[]): Health {
   if (first === undefined) return health;
   const item = itemOf(first, others.length + 1);

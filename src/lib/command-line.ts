@@ -7,7 +7,7 @@ export interface GivenDirectories {
 const USUAL_STATE_DIR = "/var/lib/holdfast";
 const USUAL_RUN_DIR = "/run/holdfast";
 
-/** The directories that an operator must add to a command about a node, since they are not the usual ones. */
+/** The directories that an operator must add to a command about a node, since they are not the default ones. */
 export function directoriesOf({
   stateDir,
   runDir,

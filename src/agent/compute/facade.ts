@@ -145,7 +145,7 @@ function unknownSince(
   return { ...status, state: "waiting", since, reason: because, health: undefined, nextAttempt: undefined };
 }
 
-/** One that waits for an engine that has not answered since the definition came. */
+/** The status of a container whose engine has not answered since the definition came. */
 function untold(spec: ContainerSpec, engine: Keeper["engineStanding"], startedAt: number): ContainerStatus {
   const { id, name, execType, enabled, saveOutput, image } = spec;
   const isUnwell = engine.state === "unwell";

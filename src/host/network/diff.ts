@@ -177,7 +177,7 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
 }
 
 /**
- * Tells, of the wanted addresses one after the other, which have to come behind one of the same subnet that they are before, since that is
+ * Reports, for the desired addresses in order, which must move behind one of the same subnet that they precede now, since that one is
  * new or further back: the first of a subnet is the primary one.
  */
 function outOfOrder(there: readonly AddressState[]): (address: AddressTarget, found?: AddressState) => boolean {

@@ -1,6 +1,6 @@
 import { SessionError, toError } from "../../../errors.ts";
 
-/** What to say when several gateways refused: the first of these that any of them gave. */
+/** Reasons by precedence: when several gateways refused, the first of these that any of them gave is reported. */
 const TELLING: readonly string[] = [
   "relay-refused",
   "too-many-flows",
@@ -9,13 +9,13 @@ const TELLING: readonly string[] = [
   "tunnel-lost",
 ];
 
-/** The failure that says most of why a node was not reached; undefined of none. Pure. */
+/** The failure that best explains why a node was not reached; undefined if there is none. Pure. */
 export function mostTelling(failures: readonly SessionError[]): SessionError | undefined {
   const telling = TELLING.map((code) => failures.find((failure) => failure.code === code));
   return telling.find((failure) => failure !== undefined) ?? failures[0];
 }
 
-/** The error itself, or one that says that a tunnel was lost by it. */
+/** The error itself, or one that reports that it lost a tunnel. */
 export function sessionErrorOf(error: unknown): SessionError {
   return error instanceof SessionError ? error : new SessionError("tunnel-lost", toError(error).message);
 }
