@@ -26,7 +26,7 @@ export type Event =
   | { readonly is: "stopped"; readonly id: string }
   /** Somebody stopped it at the engine, which still serves. */
   | { readonly is: "stopped-outside"; readonly id: string }
-  /** The engine has shut down since it was stopped. */
+  /** The engine has shut down since it was stopped, and `engine-well` says when it is back. */
   | { readonly is: "stopped-with-engine"; readonly id: string }
   | { readonly is: "phase"; readonly number: number; readonly phase: Job["phase"] }
   | { readonly is: "ended"; readonly number: number; readonly result: JobResult; readonly found: Found | undefined }
@@ -80,7 +80,7 @@ function take(before: Standing, event: Event, now: number): readonly [Standing, 
     case "stopped-outside":
       return stoppedOutside(before, event.id);
     case "stopped-with-engine":
-      return [isStopped(before, event.id) ? { ...before, retry: undefined } : before, []];
+      return [stoppedWithEngine(before, event.id), []];
     case "exited":
       return [exited(before, event, now), []];
     case "phase":
@@ -167,6 +167,13 @@ function stopped(before: Standing, id: string, now: number): Standing {
 /** Reports whether it is still as it was when it was stopped at the engine. */
 function isStopped({ found, job, retry }: Standing, id: string): boolean {
   return job === undefined && found?.id === id && retry?.after === "stop";
+}
+
+/** The engine may start it again itself, and until it is back it cannot be asked. */
+function stoppedWithEngine(before: Standing, id: string): Standing {
+  const { retry } = before;
+  if (retry === undefined || !isStopped(before, id)) return before;
+  return { ...before, retry: { ...retry, after: "engine", reason: "the container engine has shut down" } };
 }
 
 function stoppedOutside(before: Standing, id: string): readonly [Standing, readonly Effect[]] {

@@ -343,7 +343,10 @@ export class Keeper {
         () => true,
         () => false,
       );
-      worker.take({ is: isAnswered && isServing() ? "stopped-outside" : "stopped-with-engine", id });
+      if (isAnswered && isServing()) return worker.take({ is: "stopped-outside", id });
+      worker.take({ is: "stopped-with-engine", id });
+      // It may have come back before that: a list made now counts as its return.
+      if (isAnswered) await cache.refresh(signal).catch(() => undefined);
     };
     const cancel = this.#options.clock.after(STOP_JUDGED_MS, () => void judge());
     this.#judgements.add(cancel);

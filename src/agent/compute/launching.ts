@@ -78,7 +78,9 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
   const ending = own.filter((one) => one !== usable || isRestart);
   // Whoever takes a day to end keeps nobody else from starting.
   await stopAll(options, ending, stopSeconds, signal);
-  await slots.run(signal, async () => {
+  // The engine may have started it itself since the start was decided on.
+  const isOn = !isRestart && usable !== undefined && stateOf(usable.container) === "running";
+  const begin = async (): Promise<void> => {
     try {
       // What ran until now, or what shares a directory with it, may have put a link in the place of a bind's source.
       await mayStart(blueprint);
@@ -88,7 +90,8 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
       if (isBack) request.onFellBack(error);
       throw error;
     }
-  });
+  };
+  if (!isOn) await slots.run(signal, begin);
   await clearAway(
     options,
     own.filter(({ container }) => container.id !== chosen),

@@ -8,7 +8,7 @@ import type { Duplex } from "node:stream";
 export interface Engine {
   version(signal: AbortSignal): Promise<EngineVersion>;
   info(signal: AbortSignal): Promise<EngineInfo>;
-  /** The cheapest question there is: resolves when the engine answers. */
+  /** The cheapest question there is: resolves when the engine answers on a new connection. */
   ping(signal: AbortSignal): Promise<void>;
 
   /** Every container, running or not; only those with all the labels (`name` or `name=value`) when some are given. */

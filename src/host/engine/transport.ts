@@ -23,6 +23,8 @@ export interface EngineCall {
   readonly idleMs?: number;
   /** Statuses of 400 and above that are answers and no errors. */
   readonly accepts?: readonly number[];
+  /** Made on a new connection; otherwise a `GET` shares those that are kept. */
+  readonly isOnNewConnection?: boolean;
   /** What the engine may repeat in its messages and nobody may read. */
   readonly secrets?: readonly string[];
 }
@@ -117,13 +119,13 @@ export class Transport {
     return negotiated(await this.version(signal));
   }
 
-  /** Asks nothing but whether anybody answers; no version is needed for it. */
+  /**
+   * Asks nothing but whether anybody answers; no version is needed for it. An engine that shuts down takes no new connection, and still
+   * answers on those that it has.
+   */
   async ping(signal: AbortSignal): Promise<void> {
-    await this.#whole(
-      { what: "cannot reach the engine", method: "GET", path: "/_ping", deadlineMs: PING_MS },
-      "",
-      signal,
-    );
+    const call = { what: "cannot reach the engine", method: "GET", path: "/_ping", deadlineMs: PING_MS } as const;
+    await this.#whole({ ...call, isOnNewConnection: true }, "", signal);
   }
 
   async #prefix(signal: AbortSignal): Promise<string> {
@@ -160,7 +162,7 @@ export class Transport {
     more: Readonly<Record<string, string>>,
   ): Promise<{ readonly response: IncomingMessage; readonly socket?: Duplex }> {
     const attempt = (isFresh: boolean) => this.#request(call, prefix, bounds, more, isFresh);
-    if (call.method !== "GET" || "upgrade" in more) return attempt(true);
+    if (call.method !== "GET" || call.isOnNewConnection === true || "upgrade" in more) return attempt(true);
     try {
       return await attempt(false);
     } catch (error) {

@@ -212,8 +212,13 @@ describe("a service", () => {
     expect(off.effects).toEqual([]);
     expect(run(off.standing, [{ is: "tick" }, 3000]).effects).toEqual([]);
     const down = run(off.standing, [{ is: "stopped-with-engine", id: "1" }, 3001]);
-    expect(begun(down.effects)).toMatchObject([{ kind: "start" }]);
+    expect(down.effects).toEqual([]);
     expect(down.standing.byHand).toBeUndefined();
+    expect(begun(run(down.standing, [{ is: "engine-well" }, 4000]).effects)).toMatchObject([{ kind: "start" }]);
+    const restarted = run(down.standing, [{ is: "found", found: running() }, 4000], [{ is: "engine-well" }, 4000]);
+    expect(restarted.effects).toEqual([]);
+    expect(restarted.standing.retry).toBeUndefined();
+    expect(begun(run(down.standing, [{ is: "tick" }, 15_001]).effects)).toMatchObject([{ kind: "start" }]);
     // Nobody has found out: it is not left down for that.
     expect(begun(run(off.standing, [{ is: "tick" }, 15_001]).effects)).toMatchObject([{ kind: "start" }]);
     // The engine has started it again meanwhile.

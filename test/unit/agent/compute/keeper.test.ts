@@ -401,7 +401,8 @@ describe("a service that is stopped at the engine", () => {
     if (container === undefined) throw new Error("no container");
     opened.model.stop(container.id);
     const byHand = () => opened.stage.ledger.definitions.get(idOf(1))?.byHand;
-    return { ...opened, clock, byHand };
+    const standing = () => opened.stage.keeper.workers.get(idOf(1))?.standing;
+    return { ...opened, clock, container, byHand, standing };
   }
 
   test("by somebody stays stopped", async () => {
@@ -411,6 +412,37 @@ describe("a service that is stopped at the engine", () => {
     await waitFor("it is noted", () => byHand() !== undefined);
     await clock.advance(60_000);
     expect(running()).toEqual([]);
+  });
+
+  test("by an engine that shuts down is the engine's to start again, and nothing is tried until it is back", async () => {
+    const { clock, container, byHand, standing, model } = await stopped();
+    const jobs = standing()?.jobs;
+    const away = new HostError("engine-unwell", "connection refused");
+    model.before = () => Promise.reject(away);
+    model.setStanding({ state: "unwell", since: clock.now(), reason: away.message });
+    await clock.advance(3000);
+    await waitFor("it is judged", () => standing()?.retry?.after === "engine");
+    container.state = "running";
+    model.before = () => Promise.resolve();
+    model.connections += 1;
+    await model.cache.refresh(new AbortController().signal);
+    await clock.advance(60_000);
+    expect(standing()).toMatchObject({ found: { is: "running" }, retry: undefined, job: undefined, jobs });
+    expect(byHand()).toBeUndefined();
+  });
+
+  test("by an engine that is back before that is known is not started where the engine has done so", async () => {
+    const { clock, container, model, hold, standing } = await stopped();
+    const free = hold("list");
+    model.connections += 1;
+    model.calls.splice(0);
+    await clock.advance(3000);
+    await waitFor("it is to be started", () => model.calls.includes("list"));
+    container.state = "running";
+    free();
+    await waitFor("the start is done", () => standing()?.job === undefined);
+    expect(standing()).toMatchObject({ found: { is: "running" }, retry: undefined });
+    expect(model.calls).not.toContain("start");
   });
 
   test("by an engine that shuts down is started again, and unknown is not running", async () => {
