@@ -120,11 +120,7 @@ class RunningOverlay implements Overlay {
 
   async start(): Promise<void> {
     if (this.#options.isSuccessor) await this.#takeOver();
-    else {
-      // The path is taken first: two overlays on one run directory would fight for ports.
-      await this.#serve();
-      await this.#loadTable();
-    }
+    else await this.#serveLastTable();
     this.#keepSocket();
   }
 
@@ -167,6 +163,15 @@ class RunningOverlay implements Overlay {
     });
   }
 
+  /** The path is taken first: two overlays on one run directory would fight for ports. Until the table is loaded, calls about it wait. */
+  #serveLastTable(): Promise<void> {
+    const serving = this.#serve();
+    return this.#serially(async () => {
+      await serving;
+      await this.#loadTable();
+    });
+  }
+
   #giveTo(peer: ControlPeer | undefined): void {
     this.#taker = peer;
     this.#flows.deliverTo(peer === undefined ? undefined : (flows) => peer.notify("flows.ended", { flows }));
@@ -197,8 +202,7 @@ class RunningOverlay implements Overlay {
     }).catch(() => undefined);
     const handover = await client?.peer.request("handover", {}).catch(() => undefined);
     if (client === undefined || handover === undefined) {
-      await this.#serve();
-      return this.#loadTable();
+      return this.#serveLastTable();
     }
     this.#predecessor = client;
     const { pid, table, bound } = handover;
@@ -219,13 +223,7 @@ class RunningOverlay implements Overlay {
     return {
       ...this.#mesh.handlers(),
       "table.set": ({ table }) => this.#serially(() => this.#set(table)),
-      "table.get": ({ known }) => ({
-        version: this.#table?.version ?? 0,
-        hash: this.#hash,
-        ...(this.#table === undefined || this.#hash === known ? {} : { table: this.#table }),
-        listeners: this.#plane.listeners(),
-        services: this.#plane.services(),
-      }),
+      "table.get": ({ known }) => this.#serially(() => this.#get(known)),
       "counters.get": () => ({
         pid: process.pid,
         startedAt: this.#startedAt,
@@ -254,11 +252,22 @@ class RunningOverlay implements Overlay {
         this.#options.log.info("key, certificate and table removed: the node is reset");
         return {};
       },
-      handover: () => ({
-        pid: process.pid,
-        ...(this.#table === undefined ? {} : { table: this.#table }),
-        bound: [...this.#plane.bound()],
-      }),
+      handover: () =>
+        this.#serially(() => ({
+          pid: process.pid,
+          ...(this.#table === undefined ? {} : { table: this.#table }),
+          bound: [...this.#plane.bound()],
+        })),
+    };
+  }
+
+  #get(known: string | undefined) {
+    return {
+      version: this.#table?.version ?? 0,
+      hash: this.#hash,
+      ...(this.#table === undefined || this.#hash === known ? {} : { table: this.#table }),
+      listeners: this.#plane.listeners(),
+      services: this.#plane.services(),
     };
   }
 
@@ -319,8 +328,8 @@ class RunningOverlay implements Overlay {
     this.#options.log.info({ version, listeners: listeners.length }, "table in force");
   }
 
-  /** Tables come into force one after another. */
-  #serially<T>(work: () => Promise<T>): Promise<T> {
+  /** Tables come into force one after another, the one that is loaded first; what is asked of them is of none that is half in force. */
+  #serially<T>(work: () => T | Promise<T>): Promise<T> {
     const result = this.#work.then(work);
     this.#work = result.catch(() => undefined);
     return result;

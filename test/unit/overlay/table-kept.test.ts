@@ -4,11 +4,62 @@ import { expect, onTestFinished, test } from "vitest";
 import { HostError } from "../../../src/errors.ts";
 import { hostFiles, type Files } from "../../../src/host/files.ts";
 import { connectControl } from "../../../src/host/overlay-control.ts";
-import { startOverlay } from "../../../src/overlay/overlay.ts";
-import { aTable } from "../../support/overlay-rig.ts";
+import { startOverlay, type Overlay } from "../../../src/overlay/overlay.ts";
+import { deferred } from "../../support/deferred.ts";
+import { aListener, aTable } from "../../support/overlay-rig.ts";
+import { freePort } from "../../support/programs.ts";
 import { clockWith } from "../../support/running-controller.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
+
+async function overlayOf(dir: string, files: Files): Promise<Overlay> {
+  const overlay = await startOverlay({
+    stateDir: join(dir, "state"),
+    runDir: join(dir, "run"),
+    isSuccessor: false,
+    endsWithState: true,
+    clock: clockWith(10_000, 5),
+    files,
+    log: pino({ level: "silent" }),
+    askName: () => Promise.reject(new Error("no names here")),
+    localAddresses: () => [],
+    descriptorLimit: 1000,
+    onMesh: () => undefined,
+    onFirstFlow: () => undefined,
+    makeRoom: () => undefined,
+  });
+  onTestFinished(() => overlay.close());
+  return overlay;
+}
+
+test("calls about the table are answered once the last one is loaded, and a newer one takes its place", async () => {
+  const dir = tempDir();
+  const files = hostFiles();
+  const path = join(dir, "run/overlay.sock");
+  const [last, newer] = [aTable([aListener(await freePort(), 9)]), aTable([])];
+  const before = await overlayOf(dir, files);
+  const agent = await connectControl(path, {});
+  await agent.peer.request("table.set", { table: last });
+  agent.close();
+  before.close();
+
+  const reading = deferred<void>();
+  const slow: Files = { ...files, read: (file) => reading.promise.then(() => files.read(file)) };
+  const starting = overlayOf(dir, slow);
+  const next = await waitFor("it takes calls", () => connectControl(path, {}));
+  onTestFinished(() => next.close());
+  const answered: string[] = [];
+  const got = next.peer.request("table.get", {}).finally(() => answered.push("get"));
+  const set = next.peer.request("table.set", { table: newer }).finally(() => answered.push("set"));
+  // Calls about something else are answered meanwhile.
+  await next.peer.request("counters.get", {});
+  expect(answered).toEqual([]);
+  reading.resolve();
+  expect(await got).toMatchObject({ table: last, listeners: [{ state: "listening" }] });
+  expect(await set).toMatchObject({ version: newer.version });
+  await starting;
+  expect(await next.peer.request("table.get", {})).toMatchObject({ table: newer, listeners: [] });
+});
 
 test("a table that a full disk did not take is kept once there is room, unless a newer one was", async () => {
   const dir = tempDir();
@@ -23,22 +74,7 @@ test("a table that a full disk did not take is kept once there is room, unless a
       return Promise.reject(new HostError("disk-full", `cannot write ${path}`));
     },
   };
-  const overlay = await startOverlay({
-    stateDir: join(dir, "state"),
-    runDir: join(dir, "run"),
-    isSuccessor: false,
-    endsWithState: true,
-    clock: clockWith(10_000, 5),
-    files: failing,
-    log: pino({ level: "silent" }),
-    askName: () => Promise.reject(new Error("no names here")),
-    localAddresses: () => [],
-    descriptorLimit: 1000,
-    onMesh: () => undefined,
-    onFirstFlow: () => undefined,
-    makeRoom: () => undefined,
-  });
-  onTestFinished(() => overlay.close());
+  await overlayOf(dir, failing);
   const faults: string[] = [];
   const agent = await connectControl(join(dir, "run/overlay.sock"), {
     fault: ({ code, file }) => void faults.push(`${code}: ${file}`),
