@@ -3,7 +3,8 @@ import { connect, type AddressInfo } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { megabitsPerSecond, speedTest, type SpeedTestOptions } from "../../../../src/agent/triggers/speed-test.ts";
 import type { TransferTarget } from "../../../../src/agent/triggers/speed-transfer.ts";
-import { systemClock } from "../../../../src/host/clock.ts";
+import { systemClock, type Clock } from "../../../../src/host/clock.ts";
+import { deferred } from "../../../support/deferred.ts";
 import { rig } from "./rig.ts";
 
 const servers: Server[] = [];
@@ -48,7 +49,15 @@ function to(url: URL): TransferTarget {
   return { url, connect: () => Promise.resolve(connect(Number(url.port), url.hostname)) };
 }
 
-const small = { clock: systemClock(), durationMs: 300, reportMs: 100, maxBytes: 4_000_000 };
+const NEVER_MS = 3_600_000;
+/** Ends by its volume, however long that takes; nothing stalls. */
+const small = {
+  clock: systemClock(),
+  durationMs: NEVER_MS,
+  reportMs: 100,
+  stallMs: NEVER_MS,
+  maxBytes: 4_000_000,
+};
 
 async function measure(options: Partial<SpeedTestOptions>, body: unknown = {}) {
   const reply = await rig([speedTest({ ...small, target: () => undefined, ...options })]).run("speed-test", { body });
@@ -79,17 +88,11 @@ describe("measures", () => {
 
   test("one way when that is asked for, within the volume that is allowed", async () => {
     const { url, seen } = await serve();
-    const { lines } = await measure(
-      { target: () => to(url), maxBytes: 1_000_000, durationMs: 60_000 },
-      { action: "upload" },
-    );
+    const { lines } = await measure({ target: () => to(url), maxBytes: 1_000_000 }, { action: "upload" });
     expect(lines.at(-1)).toMatchObject({ done: true, downloadMbps: 0, maxDownloadMbps: 0 });
     expect(seen.posted).toBe(1_000_000);
     expect(seen.got.filter((line) => line.startsWith("GET"))).toEqual([]);
-    const down = await measure(
-      { target: () => to(url), maxBytes: 1_000_000, durationMs: 60_000 },
-      { action: "download" },
-    );
+    const down = await measure({ target: () => to(url), maxBytes: 1_000_000 }, { action: "download" });
     expect(down.lines.at(-1)).toMatchObject({ done: true, uploadMbps: 0 });
   });
 
@@ -101,27 +104,30 @@ describe("measures", () => {
       response.on("drain", fill);
       fill();
     });
-    const { lines } = await measure({ target: () => to(url), maxBytes: 1e9 }, { action: "download" });
+    const timed = { target: () => to(url), maxBytes: 1e15, durationMs: 300 };
+    const { lines } = await measure(timed, { action: "download" });
     expect(lines.length).toBeGreaterThanOrEqual(2);
     expect(lines.at(-1)).toMatchObject({ done: true });
-    const bounded = await measure(
-      { target: () => to(url), maxBytes: 1_000_000, durationMs: 3_600_000 },
-      { action: "download" },
-    );
+    const bounded = await measure({ target: () => to(url), maxBytes: 1_000_000 }, { action: "download" });
     expect(bounded.lines.at(-1)).toMatchObject({ done: true });
   });
 });
 
 test("the peak is never below the average, not even when the last interval is the fastest", async () => {
   // Next to nothing for one interval, then everything at once: the whole is then faster than the one interval that was timed.
+  const timed = deferred<void>();
+  let intervals = 0;
+  const real = systemClock();
+  const sleep: Clock["sleep"] = (ms, signal) => {
+    // The one before is timed.
+    if (++intervals === 2) timed.resolve();
+    return real.sleep(ms, signal);
+  };
   const { url } = await serve((_, response) => {
     response.write(Buffer.alloc(1000));
-    setTimeout(() => response.end(Buffer.alloc(4_000_000)), 150);
+    void timed.promise.then(() => response.end(Buffer.alloc(4_000_000)));
   });
-  const { lines } = await measure(
-    { target: () => to(url), maxBytes: 4_000_000, durationMs: 60_000, stallMs: 60_000 },
-    { action: "download" },
-  );
+  const { lines } = await measure({ clock: { ...real, sleep }, target: () => to(url) }, { action: "download" });
   expect(lines.length).toBeGreaterThan(2);
   for (const line of lines) {
     expect(Number(line["maxDownloadMbps"])).toBeGreaterThanOrEqual(Number(line["downloadMbps"]));
@@ -147,7 +153,7 @@ describe("says what is wrong", () => {
     const { url } = await serve((_, response) => response.flushHeaders());
     for (const action of ["download", "upload"]) {
       const silent = action === "download" ? url : (await serve(() => undefined)).url;
-      const stalling = { target: () => to(silent), durationMs: 60_000, stallMs: 300, maxBytes: 1e9 };
+      const stalling = { target: () => to(silent), stallMs: 300, maxBytes: 1e9 };
       const { error } = await measure(stalling, { action });
       expect(error).toMatchObject({ code: "timeout", details: { server: silent.host } });
     }
@@ -182,7 +188,7 @@ describe("says what is wrong", () => {
 
   test("nothing after a cancel", async () => {
     const { url } = await serve();
-    const trigger = speedTest({ ...small, durationMs: 60_000, maxBytes: 1e15, target: () => to(url) });
+    const trigger = speedTest({ ...small, maxBytes: 1e15, target: () => to(url) });
     const { dispatcher, run } = rig([trigger]);
     const jti = "6e1f7d3c-94c4-4c1c-9c36-8d6a9b7c0010";
     const reply = run("speed-test", { jti });
