@@ -57,6 +57,8 @@ export const DomainDocument = z.object({
   fqdn: Fqdn,
   peers: z.array(JsonObject).max(10_000),
   grants: z.array(JsonObject).max(100_000),
+  /** Names in this node's sections that are those of clusters, which cannot be destinations yet. */
+  clusters: z.array(z.string().min(1).max(253)).max(10_000).optional(),
   requires: Requires,
 });
 export type DomainDocument = z.infer<typeof DomainDocument>;

@@ -12,6 +12,8 @@ export interface DomainView {
   readonly peers: ReadonlyMap<string, DomainPeer>;
   readonly grants: readonly DomainGrant[];
   readonly issues: readonly Issue[];
+  /** Names of clusters, as far as this node's sections have them. */
+  readonly clusters: ReadonlySet<string>;
   /** Returns the peer whose name, FQDN or uid is exactly this. */
   find(name: string): DomainPeer | undefined;
 }
@@ -36,7 +38,7 @@ export function domainReader(): ReadDomain {
 }
 
 /** Takes a document apart, whose items that need features of another version are left out already. Pure. */
-export function readDomain({ fqdn, peers, grants }: DomainDocument): DomainView {
+export function readDomain({ fqdn, peers, grants, clusters }: DomainDocument): DomainView {
   const foundPeers = readItems("peers", peers, DomainPeer);
   const foundGrants = readItems("grants", grants, DomainGrant);
   const byUid = new Map<string, DomainPeer>();
@@ -55,6 +57,7 @@ export function readDomain({ fqdn, peers, grants }: DomainDocument): DomainView 
     peers: byUid,
     grants: foundGrants.items,
     issues: [...issues, ...foundGrants.issues].slice(0, MAX_ISSUES),
+    clusters: new Set(clusters),
     find: (name) => byName.get(name),
   };
 }

@@ -8,6 +8,11 @@ export function isOwnName(node: OwnNames | undefined, name: string): boolean {
   return name === "local" || [uid, own, fqdn, cluster, cluster?.split(".")[0]].includes(name);
 }
 
+/** The message about a destination that is a cluster, with what to do. */
+export function clusterText(name: string): string {
+  return `${name} is a cluster, and clusters cannot be destinations yet (unsupported: clusters): name one of its members`;
+}
+
 /** The message about a destination that no known node has, with what to do. Names are lower-case. */
 export function unknownNodeText(name: string): string {
   const exact = name.toLowerCase();

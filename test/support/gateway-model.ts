@@ -10,8 +10,9 @@ import { aPeer, SELF, uidOf } from "./mesh.ts";
 export function aDomain(
   peers: readonly DomainPeer[] = [aPeer(2, "gw1"), aPeer(3, "gw2"), aPeer(4, "branch")],
   grants: readonly DomainGrant[] = [{ source: uidOf(4), service: "web", protocol: "tcp" }],
+  clusters: readonly string[] = [],
 ): DomainView {
-  return readDomain({ fqdn: "example.org", peers: [...peers], grants: [...grants] });
+  return readDomain({ fqdn: "example.org", peers: [...peers], grants: [...grants], clusters: [...clusters] });
 }
 
 /** An overlay that has nothing yet, on the node `me` of that domain. */

@@ -20,16 +20,20 @@ export interface Domain {
   readonly named: ReadonlyMap<string, readonly MeshNode[]>;
   /** By what connectors and gateways call others: who calls them so. */
   readonly calling: ReadonlyMap<string, readonly MeshNode[]>;
+  /** The clusters that have members, each by the domain and a name of it. */
+  readonly clusters: ReadonlySet<string>;
 }
 
 /** Lists who is called what; nodes that are not active are nobody's business. Pure. */
 export function domainOf(nodes: Iterable<MeshNode>): Domain {
-  const active = [...nodes].filter(({ isActive }) => isActive);
+  const all = [...nodes];
+  const active = all.filter(({ isActive }) => isActive);
   return {
     nodes: new Map(active.map((node) => [node.uid, node])),
     gateways: active.filter(({ server }) => server !== undefined),
     named: groupBy(active, ({ names }) => names),
-    calling: groupBy(active, ({ wants, mentions }) => new Set([...wants.keys(), ...mentions])),
+    calling: groupBy(active, calledBy),
+    clusters: new Set(all.flatMap(clustersOf)),
   };
 }
 
@@ -44,7 +48,26 @@ export function domainDocument(fqdn: string, self: MeshNode | undefined, domain:
     .filter((share) => share !== undefined);
   const peers = mostNeeded(shares).toSorted((a, b) => (a.peer.uid < b.peer.uid ? -1 : 1));
   const grants = peers.flatMap((share) => share.grants.toSorted(byService));
-  return { fqdn, peers: peers.map(({ peer }) => peer), grants: grants.slice(0, MAX_GRANTS) };
+  const clusters = [...calledBy(self)].filter((name) => domain.clusters.has(clusterKey(self, name)));
+  return {
+    fqdn,
+    peers: peers.map(({ peer }) => peer),
+    grants: grants.slice(0, MAX_GRANTS),
+    ...(clusters.length === 0 ? {} : { clusters: clusters.toSorted().slice(0, MAX_PEERS) }),
+  };
+}
+
+/** What the sections of a node call others. */
+function calledBy({ wants, mentions }: MeshNode): ReadonlySet<string> {
+  return new Set([...wants.keys(), ...mentions]);
+}
+
+function clustersOf(node: MeshNode): readonly string[] {
+  return node.clusterNames.map((name) => clusterKey(node, name));
+}
+
+function clusterKey({ domain }: MeshNode, name: string): string {
+  return `${domain} ${name}`;
 }
 
 /** Whose documents differ when one node becomes another, or comes or goes: the node's own, and of those that share something with it. Pure. */
@@ -54,11 +77,30 @@ export function affectedBy(
   nodes: Iterable<MeshNode>,
 ): readonly string[] {
   const affected: string[] = [];
-  for (const node of nodes) {
-    if (node.uid === before?.uid || node.uid === after?.uid) affected.push(node.uid);
+  const all = [...nodes];
+  const changed = changedClusters(before, after, all);
+  const callsChanged = (node: MeshNode): boolean =>
+    changed.size > 0 && node.isActive && [...calledBy(node)].some((name) => changed.has(clusterKey(node, name)));
+  for (const node of all) {
+    if (node.uid === before?.uid || node.uid === after?.uid || callsChanged(node)) affected.push(node.uid);
     else if (!isSameShare(shareOf(node, before), shareOf(node, after))) affected.push(node.uid);
   }
   return affected;
+}
+
+/** The clusters that came with their first member, or went with their last. */
+function changedClusters(
+  before: MeshNode | undefined,
+  after: MeshNode | undefined,
+  nodes: readonly MeshNode[],
+): ReadonlySet<string> {
+  const [was, is] = [before, after].map((node) => (node === undefined ? [] : clustersOf(node)));
+  const changed = new Set([...(was ?? []), ...(is ?? [])].filter((key) => was?.includes(key) !== is?.includes(key)));
+  if (changed.size === 0) return changed;
+  for (const node of nodes) {
+    if (node.uid !== before?.uid && node.uid !== after?.uid) for (const key of clustersOf(node)) changed.delete(key);
+  }
+  return changed;
 }
 
 /** What `self` must know of `other`; undefined when it has no business with it. */

@@ -34,7 +34,9 @@ export interface MeshNode {
   readonly isActive: boolean;
   /** What a section may call it. */
   readonly names: readonly string[];
-  /** The same and what its cluster is called, where every member is meant. */
+  /** What its cluster is called; empty without one. */
+  readonly clusterNames: readonly string[];
+  /** The names of the node and of its cluster, where every member is meant. */
   readonly namesWithCluster: readonly string[];
   readonly server?: GatewayServer & { readonly requestsHops: boolean; readonly clients: ReadonlySet<string> };
   readonly connectToPublic: boolean;
@@ -50,6 +52,7 @@ export function meshNode(record: MeshRecord): MeshNode {
   const { gateway } = normaliseGateway(record.gateway, { nodeType: type });
   const { server, clients, hops, routes, acls = [] } = gateway;
   const names = [uid, name, fqdn];
+  const clusterNames = cluster === undefined ? [] : [cluster, cluster.replace(`.${domain}`, "")];
   const enabled = clients.filter((client) => client.enabled).map((client) => client.name);
   const mentioned = [...routes.map(({ to }) => to), ...acls.flatMap(({ source, dest }) => [source, dest])];
   return {
@@ -61,7 +64,8 @@ export function meshNode(record: MeshRecord): MeshNode {
     key,
     isActive: record.state === "ACTIVE",
     names,
-    namesWithCluster: cluster === undefined ? names : [...names, cluster, cluster.replace(`.${domain}`, "")],
+    clusterNames,
+    namesWithCluster: [...names, ...clusterNames],
     ...(server === undefined
       ? {}
       : { server: { ...server, requestsHops: hops.requestsHops, clients: new Set(enabled) } }),

@@ -88,6 +88,16 @@ describe("a connector that listens", () => {
 });
 
 describe("a connector that does not listen", () => {
+  it("leads to a cluster, which is told apart from a node that nobody knows", () => {
+    const parts = { config: config({ c1: { ...web, node: "pair" } }) };
+    const domain = aDomain(undefined, undefined, ["pair"]);
+    expect(only(parts, { domain })).toMatchObject({
+      state: "waiting",
+      reason: { code: "unsupported", message: expect.stringContaining("(unsupported: clusters)") as string },
+    });
+    expect(only(parts, { domain: aDomain() })).toMatchObject({ reason: { code: "unknown-node" } });
+  });
+
   it.each<[string, JsonObject, Partial<ReadingParts>, Parameters<typeof aReading>[1], Partial<ConnectorView>]>([
     ["is off", { enabled: false }, {}, {}, { state: "off" }],
     [

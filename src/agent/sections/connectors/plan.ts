@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { firewallDigest } from "../../../host/network/firewall.ts";
 import type { SourceFilterState } from "../../../host/network/source-filter.ts";
 import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay.ts";
-import { unknownNodeText } from "../../../protocol/own-name.ts";
+import { clusterText, unknownNodeText } from "../../../protocol/own-name.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import { forbiddenTargets } from "../../../protocol/sections/connector-targets.ts";
 import { takenBy, type Connector } from "../../../protocol/sections/connectors.ts";
@@ -26,11 +26,14 @@ export interface Nodes {
   find(node: string): "here" | { readonly peer: string } | undefined;
   /** What people call the peer of this uid. */
   nameOf(uid: string): string;
+  /** Reports whether a name is that of a cluster, which cannot be a destination yet. */
+  isCluster(node: string): boolean;
 }
 
 /** The peers of a domain, as far as they are needed here. */
 export interface Peers {
   readonly peers: ReadonlyMap<string, { readonly name: string }>;
+  readonly clusters: ReadonlySet<string>;
   find(name: string): { readonly uid: string } | undefined;
 }
 
@@ -43,6 +46,7 @@ export function nodesOf(isHere: (node: string) => boolean, domain: Peers | undef
       return peer === undefined ? undefined : { peer: peer.uid };
     },
     nameOf: (uid) => domain?.peers.get(uid)?.name ?? uid,
+    isCluster: (node) => domain?.clusters.has(node) === true,
   };
 }
 
@@ -250,8 +254,9 @@ export function unknownNodes(desired: readonly Connector[], nodes: Nodes): reado
     .filter((connector) => connector.enabled && nodes.find(connector.node) === undefined)
     .map(({ path, node }) => {
       const at = `${path}.node`;
-      const text = unknownNodeText(node);
-      return { path: at, code: "unknown-node", message: `${at}: ${text}` };
+      return nodes.isCluster(node)
+        ? { path: at, code: "unsupported", message: `${at}: ${clusterText(node)}` }
+        : { path: at, code: "unknown-node", message: `${at}: ${unknownNodeText(node)}` };
     });
 }
 

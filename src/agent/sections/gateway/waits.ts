@@ -1,6 +1,6 @@
-import { unknownNodeText } from "../../../protocol/own-name.ts";
+import { clusterText, unknownNodeText } from "../../../protocol/own-name.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
-import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway.ts";
+import type { Gateway, GatewayPath, LatencyMonitor } from "../../../protocol/sections/gateway.ts";
 import type { DomainView } from "../../../protocol/domain-view.ts";
 import { isDialled, isSelf } from "./mesh.ts";
 import type { GatewayActual } from "./plan.ts";
@@ -19,20 +19,28 @@ export function waitingGateway(desired: Gateway, actual: GatewayActual): readonl
       { at: "gateway.acls.source", name: source },
       { at: "gateway.acls.dest", name: dest },
     ]),
+    ...desired.hops.overrides.map(({ node }) => ({ at: "gateway.monitorHopsOverrides.node", name: node })),
     ...desired.latency.monitors.map(({ node }) => ({ at: "gateway.latencyMonitors.node", name: node })),
   ];
   const unknown = new Map(
-    references.filter(({ name }) => !known(name)).map(({ at, name }) => [`${at} ${name}`, unknownNode(at, name)]),
+    references
+      .filter(({ name }) => !known(name))
+      .map(({ at, name }) => [`${at} ${name}`, domain.clusters.has(name) ? cluster(at, name) : unknownNode(at, name)]),
   );
   return [
     ...domain.issues,
     ...desired.paths.filter(({ enabled }) => enabled).flatMap((path) => pathIssues(path, desired, actual, domain)),
     ...unknown.values(),
+    ...desired.latency.monitors.flatMap((monitor) => monitorIssues(monitor, desired, domain)),
     ...serverIssues(actual),
   ].slice(0, MAX_ISSUES);
 }
 
 const MAX_ISSUES = 1000;
+
+function cluster(path: string, name: string): Issue {
+  return { path, code: "unsupported", message: `${path}: ${clusterText(name)}` };
+}
 
 /** That a name is of no node of the domain, and what to do. */
 export function unknownNode(path: string, name: string): Issue {
@@ -56,6 +64,23 @@ function pathIssues(
   if (local === undefined || actual.local.has(local)) return [];
   const text = `${local} is no address of this machine; the path stays down`;
   return [{ path: `${at}.local`, code: "address-absent", message: `${at}.local: ${text}` }];
+}
+
+/** A monitor sees samples only of a gateway that this node dials, and only of a path to that gateway that is switched on. */
+function monitorIssues({ node, path }: LatencyMonitor, desired: Gateway, domain: DomainView): readonly Issue[] {
+  const peer = domain.find(node);
+  if (peer === undefined) return [];
+  const at = "gateway.latencyMonitors";
+  if (!isDialled(desired, peer)) {
+    const text = `${node} is no gateway that this node dials, so that there is nothing to measure`;
+    return [{ path: `${at}.node`, code: "not-a-gateway", message: `${at}.node: ${text}` }];
+  }
+  const isThere = desired.paths.some(
+    (one) => one.id === path && one.enabled && domain.find(one.node)?.uid === peer.uid,
+  );
+  if (path === undefined || isThere) return [];
+  const text = `path ${path} does not lead to ${node} or is switched off, so that there is nothing to measure`;
+  return [{ path: `${at}.path`, code: "no-path", message: `${at}.path: ${text}` }];
 }
 
 function serverIssues({ mesh, standing }: GatewayActual): readonly Issue[] {

@@ -175,6 +175,22 @@ describe("a gateway", () => {
   });
 });
 
+describe("a cluster", () => {
+  const member = meshRecord(2, { name: "member", cluster: "pair.net.example", state: "INACTIVE" });
+
+  it.each(["pair", "pair.net.example"])("that a connector calls %s is named, and its members are not", (name) => {
+    const source = meshNode(meshRecord(1, { name: "source", connectors: connectors([name, "web"], ["none", "web"]) }));
+    const bystander = meshNode(meshRecord(3));
+    const documentOf = (self: typeof source, ...members: readonly MeshRecord[]) =>
+      domainDocument("net.example", self, domainOf([source, bystander, ...members.map((record) => meshNode(record))]));
+    expect(documentOf(source, member)).toEqual({ fqdn: "net.example", peers: [], grants: [], clusters: [name] });
+    const none = { fqdn: "net.example", peers: [], grants: [] };
+    expect(documentOf(bystander, member)).toEqual(none);
+    expect(documentOf(source)).toEqual(none);
+    expect(documentOf(source, { ...member, domain: "else.example", cluster: "pair.else.example" })).toEqual(none);
+  });
+});
+
 describe("grants", () => {
   const target = meshRecord(2, { name: "target" });
 

@@ -95,8 +95,9 @@ describe("static routes of a gateway", () => {
     expect([rig.relayed(by), rig.relayed(other)]).toEqual([2, 0]);
   });
 
-  it("lead on by the next when the best one has no way to the node", async () => {
-    const rig = await domainRig({ ...sections(9, 1), q: serves("private") }, [
+  it("lead on by the next when the best one may not relay", async () => {
+    const closed = serves("private", { acls: [{ source: "q", dest: "q" }] });
+    const rig = await domainRig({ ...sections(9, 1), q: closed }, [
       ["a", "t"],
       ["gw", "t"],
     ]);

@@ -21,6 +21,7 @@ function details(desired: readonly Connector[], listeners: readonly OverlayListe
     addresses: new Map([["eth0", ["10.0.0.2", "10.0.0.3"]]]),
     nodes: nodesOf((node) => node === "local", {
       peers: new Map([[uidOf(3), { name: "branch" }]]),
+      clusters: new Set(),
       find: (name) => (name === "branch" ? { uid: uidOf(3) } : undefined),
     }),
   };

@@ -15,6 +15,7 @@ const LINKS = { lo: ["127.0.0.1"], eth0: ["10.0.0.2", "10.0.0.3"], bare: [] };
 
 const NODES: Nodes = nodesOf((node) => node === "local", {
   peers: new Map([[uidOf(3), { name: "branch" }]]),
+  clusters: new Set(),
   find: (name) => (name === "branch" ? { uid: uidOf(3) } : undefined),
 });
 

@@ -80,7 +80,7 @@ test("a source that may not connect gets no answer, and everything else is as wi
   expect(machine.sh("nc -v -z -w 1 127.0.0.1 7001 2>&1 || true")).toContain("refused");
 }, 60_000);
 
-const nodes = { find: () => "here" as const, nameOf: (uid: string) => uid };
+const nodes = { find: () => "here" as const, nameOf: (uid: string) => uid, isCluster: () => false };
 const seen = (filter: SourceFilterState | undefined, listeners: readonly OverlayListener[] = []) => ({
   listeners: new Map(listeners.map((one) => [one.key, one])),
   states: new Map(),

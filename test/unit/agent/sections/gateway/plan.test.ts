@@ -218,6 +218,36 @@ describe("what cannot work", () => {
     expect(codes(raw, { domain: undefined })).toEqual([]);
   });
 
+  test("is a cluster in the place of a node, which is told apart from what nobody knows", () => {
+    const domain = aDomain(undefined, undefined, ["pair.example.org"]);
+    const raw = { ...SERVER, routes: [{ route: "pair.example.org", dest: "gw1", metric: 1 }] };
+    expect(codes(raw, { domain })).toEqual(["gateway.routes.route unsupported"]);
+  });
+
+  test("is a monitor without anything to measure, and an override of a node that nobody knows", () => {
+    const path = { host: "192.0.2.1", port: 1 };
+    const raw = {
+      paths: [
+        { id: "a", node: "gw1", ...path },
+        { id: "off", node: "gw1", enabled: false, ...path },
+      ],
+      latencyMonitors: [
+        { node: "gw1", maxLatency: 5 },
+        { node: "gw1", path: "a", maxLatency: 5 },
+        { node: "gw2", path: "a", maxLatency: 5 },
+        { node: "gw1", path: "off", maxLatency: 5 },
+        { node: "branch", maxLatency: 5 },
+      ],
+      monitorHopsOverrides: [{ node: "nobody", protocol: "icmp" }],
+    };
+    expect(codes(raw)).toEqual([
+      "gateway.monitorHopsOverrides.node unknown-node",
+      "gateway.latencyMonitors.path no-path",
+      "gateway.latencyMonitors.path no-path",
+      "gateway.latencyMonitors.node not-a-gateway",
+    ]);
+  });
+
   test("is a server that does not listen, with why", () => {
     const { sessions: _sessions, ...state } = aMeshState();
     const server = { ...state.server, state: "failed", reason: "address-in-use", message: "port 8443" } as const;

@@ -113,6 +113,16 @@ describe("the section gateway at work", () => {
     expect(whyOf(rig.engine.standings)).toMatchObject([
       { section: "connectors", item: "connectors.items.far.node", code: "unknown-node" },
     ]);
+    await rig.surround({ domain: aDomain([aPeer(2, "gw1")], [], ["branch"]) });
+    const text = "clusters cannot be destinations yet (unsupported: clusters): name one of its members";
+    expect(whyOf(rig.engine.standings)).toMatchObject([
+      {
+        section: "connectors",
+        item: "connectors.items.far.node",
+        code: "unsupported",
+        message: `connectors.items.far.node: branch is a cluster, and ${text}`,
+      },
+    ]);
     await rig.surround({ domain: aDomain() });
     expect(targets()).toHaveLength(2);
     expect(rig.standing("connectors")?.drift.count).toBe(0);
