@@ -238,9 +238,12 @@ describe("the overlay process", () => {
     const flow = aClient(port);
     await echoes(flow, "before");
     agent.close();
+    // Held, the first one cannot make its socket again before the second one has its own.
+    first.child.kill("SIGSTOP");
     rmSync(join(first.runDir, "overlay.sock"));
     const second = startOverlayProcess(dir);
     const other = await asAgent(second);
+    first.child.kill("SIGCONT");
     await waitFor("the first one drains", () => first.output().includes("draining"));
     await echoes(flow, "after");
     flow.socket.end();
