@@ -6,6 +6,7 @@ import { UPGRADE_EVENT, type NodeAudit } from "../protocol/telemetry.ts";
 import type { Clearing, EventInput, OpenEvent } from "./telemetry/events.ts";
 
 const ABOUT = { eventType: UPGRADE_EVENT, object: "upgrade" } as const;
+const ABOUT_OS = { eventType: UPGRADE_EVENT, object: "os-update" } as const;
 const MAX_TEXT = 1024;
 
 /** How an upgrade stands once its version was given up after it had proven itself, which the launcher does by itself. Pure. */
@@ -29,6 +30,8 @@ export function upgradeFacts({ standing, trial }: UpgradeStatus): ShadowMap {
     "node.upgrade.version": standing?.to,
     "node.upgrade.step": standing?.state === "IN_PROGRESS" ? standing.step : undefined,
     "node.upgrade.reason": standing?.state === "FAILED" ? reasonText(standing) : undefined,
+    "node.upgrade.os.reason":
+      standing?.osReason === undefined ? undefined : `${standing.osReason.code}: ${standing.osReason.message}`,
     "node.upgrade.trial": trial === undefined ? undefined : "true",
   };
   const known: ShadowMap = {};
@@ -36,6 +39,25 @@ export function upgradeFacts({ standing, trial }: UpgradeStatus): ShadowMap {
     if (value !== undefined) known[key] = value;
   }
   return known;
+}
+
+/** The condition that the packages of the operating system were not updated, told once for each upgrade; success alone ends it. Pure. */
+export function osEventsOf(
+  standing: UpgradeStanding | undefined,
+  open: readonly OpenEvent[],
+): { readonly raises: readonly EventInput[]; readonly clears: readonly Clearing[] } {
+  const told = open.find(({ eventType, object }) => eventType === ABOUT_OS.eventType && object === ABOUT_OS.object);
+  if (standing?.osReason === undefined) {
+    const isUpdated = standing?.osUpdatedAt !== undefined && told !== undefined;
+    return { raises: [], clears: isUpdated ? [{ ...ABOUT_OS, message: "The operating system was updated" }] : [] };
+  }
+  const { osReason, begunAt } = standing;
+  if (told?.details["begunAt"] === begunAt) return { raises: [], clears: [] };
+  const message = `The operating system was not updated: ${osReason.code}: ${osReason.message}`.slice(0, MAX_TEXT);
+  return {
+    raises: [{ ...ABOUT_OS, level: "WARNING", message, details: { begunAt, code: osReason.code } }],
+    clears: told === undefined ? [] : [{ ...ABOUT_OS, message: "Another update has been tried since" }],
+  };
 }
 
 /** The condition that the last upgrade failed, as far as it is not told yet. A later failure is told anew; success alone ends it. Pure. */
@@ -82,6 +104,12 @@ export function upgradeReasons({ standing, trial }: UpgradeStatus): Reason[] {
     const to = standing.to === undefined ? "" : ` to ${standing.to}`;
     const message = `the upgrade${to} failed, and ${standing.from} goes on: ${reasonText(standing)}`;
     reasons.push({ section: "upgrade", code: "upgrade-failed", message, since, lastAttempt: since });
+  }
+  if (standing?.osReason !== undefined) {
+    const since = standing.begunAt * 1000;
+    const { code, message: why } = standing.osReason;
+    const message = `the packages of the operating system were not updated: ${code}: ${why}`.slice(0, MAX_TEXT);
+    reasons.push({ section: "upgrade", code: "os-update-failed", message, since, lastAttempt: since });
   }
   if (standing?.state === "IN_PROGRESS") {
     const since = standing.begunAt * 1000;

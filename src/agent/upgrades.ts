@@ -19,7 +19,7 @@ import type { NodeType } from "../protocol/values.ts";
 import type { NodeFacts } from "./triggers/admit.ts";
 import { UPGRADE_TRIGGER } from "./triggers/node-upgrade.ts";
 import type { EventLog } from "./telemetry/events.ts";
-import { eventsOf, osAuditOf, standingNow, upgradeFacts, upgradeReasons } from "./upgrade-reports.ts";
+import { eventsOf, osAuditOf, osEventsOf, standingNow, upgradeFacts, upgradeReasons } from "./upgrade-reports.ts";
 
 export interface UpgradesOptions {
   readonly clock: Clock;
@@ -141,9 +141,10 @@ export class Upgrades {
         ? {}
         : { trial: { ...(from === undefined ? {} : { from }), ...(since === undefined ? {} : { since }) } }),
     };
-    const { raises, clears } = eventsOf(standing, events.openEvents());
-    for (const clearing of clears) events.clear(clearing);
-    for (const event of raises) events.raise(event);
+    for (const { raises, clears } of [eventsOf, osEventsOf].map((of) => of(standing, events.openEvents()))) {
+      for (const clearing of clears) events.clear(clearing);
+      for (const event of raises) events.raise(event);
+    }
     const os = osAuditOf(standing, await told.load());
     if (os !== undefined) {
       audit(os);

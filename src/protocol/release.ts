@@ -129,6 +129,8 @@ export const UpgradeStanding = z.object({
   completedAt: UnixSeconds.optional(),
   /** When packages of the operating system were brought up to date in its course. */
   osUpdatedAt: UnixSeconds.optional(),
+  /** Why they were not, although the upgrade went on. */
+  osReason: z.object({ code: Text64, message: Text1024 }).optional(),
   /** Why it failed, with a code that programs compare. */
   reason: z.strictObject({ code: Text64, message: Text1024 }).optional(),
   /** When the old version, which was tried in the place of the one on trial, had a session. */

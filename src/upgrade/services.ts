@@ -7,6 +7,8 @@ const SYSTEM_UPDATE = "holdfast-os-update.service";
 const DEADLINE_MS = 30_000;
 /** Longer than its unit may take: nothing is switched while packages are being replaced. */
 const SYSTEM_UPDATE_MS = 3 * 60 * 60_000;
+const PACKAGES_BYTES = 4 * 1024 * 1024;
+const MAX_NAMED = 8;
 const SUCCESSION_MS = 90_000;
 
 /** The units of a managed install. */
@@ -22,7 +24,12 @@ export function systemdServices(exec: Pick<Exec, "run">): Services {
     restartAgent: (signal) => systemctl(["restart", "--no-block", "--", AGENT], DEADLINE_MS, signal),
     startAgent: (signal) => systemctl(["start", "--no-block", "--", AGENT], DEADLINE_MS, signal),
     async updateSystem(signal) {
-      await systemctl(["start", "--", SYSTEM_UPDATE], SYSTEM_UPDATE_MS, signal);
+      try {
+        await systemctl(["start", "--", SYSTEM_UPDATE], SYSTEM_UPDATE_MS, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        throw (await packageFault(exec, signal).catch(() => undefined)) ?? error;
+      }
       // Where the tool is not installed its unit is passed over, which is no failure.
       const shown = await ask(["show", "--property=ConditionResult", "--", SYSTEM_UPDATE], DEADLINE_MS, signal);
       return shown.trim() === "ConditionResult=yes";
@@ -30,4 +37,37 @@ export function systemdServices(exec: Pick<Exec, "run">): Services {
     succeedOverlay: (version, signal) =>
       systemctl(["start", "--", `holdfast-overlay@${version}.service`], SUCCESSION_MS, signal),
   };
+}
+
+/** The fault of the package database that keeps packages from being updated, if it has one: its unit has repaired what it could. */
+async function packageFault(exec: Pick<Exec, "run">, signal: AbortSignal): Promise<HostError | undefined> {
+  const args = ["--show", "--showformat=${db:Status-Abbrev}\t${binary:Package}\n"];
+  const shown = await exec.run("dpkg-query", args, { signal, deadlineMs: DEADLINE_MS, maxOutputBytes: PACKAGES_BYTES });
+  if (shown.exitCode !== 0) {
+    const said = shown.stderr.replaceAll(/\s+/gu, " ").trim().slice(0, 512) || `exit status ${shown.exitCode}`;
+    return new HostError(
+      "package-database",
+      `the package database cannot be read: ${said}; restore /var/lib/dpkg/status from /var/backups or /var/lib/dpkg/status-old`,
+    );
+  }
+  const broken = brokenPackages(shown.stdout);
+  if (broken.length === 0) return undefined;
+  const more = broken.length > MAX_NAMED ? ` and ${broken.length - MAX_NAMED} more` : "";
+  const named = broken.slice(0, MAX_NAMED).map(({ name, state }) => `${name} (${state})`);
+  return new HostError(
+    "package-database",
+    `packages are not completely installed: ${named.join(", ")}${more}; run dpkg --configure -a and apt-get --fix-broken install, or install those again`,
+  );
+}
+
+/** Letters of the status of a package in dpkg-query(1). */
+const UNFINISHED: Readonly<Record<string, string>> = { U: "unpacked", F: "half configured", H: "half installed" };
+
+/** The packages whose installation was interrupted or failed, from the lines of dpkg-query(1). Pure. */
+export function brokenPackages(shown: string): readonly { readonly name: string; readonly state: string }[] {
+  return shown.split("\n").flatMap((line) => {
+    const [status = "", name = ""] = line.split("\t");
+    const state = status[2] === "R" ? "must be installed again" : UNFINISHED[status[1] ?? ""];
+    return state === undefined || name === "" ? [] : [{ name, state }];
+  });
 }

@@ -145,9 +145,7 @@ async function prepare(
   };
   try {
     const to = await deps.prepare(request, onStep, signal);
-    if (!request.skipUnattended && (await updateSystem(deps, signal))) {
-      current = { ...current, osUpdatedAt: unixSeconds(deps.clock) };
-    }
+    if (!request.skipUnattended) current = { ...current, ...(await updateSystem(deps, signal)) };
     await stand(deps, { ...current, step: "switching", to }, signal);
     return undefined;
   } catch (error) {
@@ -157,14 +155,22 @@ async function prepare(
 }
 
 /** What the operating system lacks is no reason to go without the new version. */
-async function updateSystem({ services, print }: UpgradeDeps, signal: AbortSignal): Promise<boolean> {
+async function updateSystem(
+  { services, clock, print }: UpgradeDeps,
+  signal: AbortSignal,
+): Promise<Pick<UpgradeStanding, "osUpdatedAt" | "osReason">> {
   try {
-    return await services.updateSystem(signal);
+    return (await services.updateSystem(signal)) ? { osUpdatedAt: unixSeconds(clock) } : {};
   } catch (error) {
     signal.throwIfAborted();
     print(`the operating system was not brought up to date: ${toError(error).message}`);
-    return false;
+    return { osReason: reasonFor(toError(error)) };
   }
+}
+
+function reasonFor(error: Error): NonNullable<UpgradeStanding["reason"]> {
+  const code = error instanceof AgentError ? error.code : "internal";
+  return { code: code.slice(0, 64), message: error.message.slice(0, 1024) };
 }
 
 async function switchOver(
@@ -328,8 +334,7 @@ async function giveUp(
   signal: AbortSignal,
 ): Promise<UpgradeEnd> {
   const { step: _step, ...rest } = standing;
-  const code = error instanceof AgentError ? error.code : "internal";
-  const reason = { code: code.slice(0, 64), message: error.message.slice(0, 1024) };
+  const reason = reasonFor(error);
   await stand(deps, { ...rest, state: "FAILED", reason, completedAt: unixSeconds(deps.clock) }, signal);
   deps.print(`not upgraded: ${error.message}`);
   await deps.requests.done();

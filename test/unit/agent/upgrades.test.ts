@@ -215,6 +215,25 @@ describe("how an upgrade stands", () => {
     expect(told).toEqual([["OS Update", "OS Security Update applied on Thu, 01 Jan 1970 00:58:20 GMT"]]);
   });
 
+  test("reports that the operating system was not updated until it is", async () => {
+    const { upgrades, state, told } = rig();
+    const osReason = { code: "package-database", message: "packages are not completely installed: half" };
+    state.standing = { ...completed, osReason };
+    await upgrades.look();
+    await upgrades.look();
+    expect(upgrades.facts()).toMatchObject({ "node.upgrade.os.reason": `package-database: ${osReason.message}` });
+    expect(upgrades.why({ schema: 1, reasons: [] }).reasons).toMatchObject([{ code: "os-update-failed" }]);
+    const text = `The operating system was not updated: package-database: ${osReason.message}`;
+    expect(told).toEqual([["Upgrade Failed", "EXCEEDED", "WARNING", text]]);
+    // An upgrade without packages says nothing of them.
+    state.standing = { ...completed, begunAt: 5000 };
+    await upgrades.look();
+    expect(told).toHaveLength(1);
+    state.standing = { ...completed, begunAt: 6000, osUpdatedAt: 6001 };
+    await upgrades.look();
+    expect(told.slice(1, 2)).toEqual([["Upgrade Failed", "CLEARED", "INFO", "The operating system was updated"]]);
+  });
+
   test("says that the version which runs is on trial", async () => {
     const { upgrades, state } = rig();
     const trial = { from: OLD, since: 1500, bootId: "b", before: {} };

@@ -1,7 +1,10 @@
-import { readFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Exec } from "../../../src/host/exec.ts";
 import { systemdServices } from "../../../src/upgrade/services.ts";
+import { tempDir } from "../../support/temp-dir.ts";
 
 /** systemctl(1) that has every unit pass over or carry out what it is asked, and notes the longest wait. */
 function systemctl(condition: string): { readonly exec: Pick<Exec, "run">; readonly waits: number[] } {
@@ -20,6 +23,48 @@ test.each([
 ])("an update whose unit says %s to its condition took place: %j", async (condition, isUpdated) => {
   const { exec } = systemctl(condition);
   expect(await systemdServices(exec).updateSystem(new AbortController().signal)).toBe(isUpdated);
+});
+
+const UNDONE = "iF \thalf\nii \tgood\niHR\tbroken:amd64\niU \tunpacked\n";
+
+test.each([
+  [
+    { exitCode: 0, stdout: UNDONE, stderr: "" },
+    "package-database",
+    /^packages are not completely installed: half \(half configured\), broken:amd64 \(must be installed again\), unpacked \(unpacked\); run dpkg --configure -a/u,
+  ],
+  [
+    { exitCode: 2, stdout: "", stderr: "dpkg-query: error:\n parsing file '/var/lib/dpkg/status'" },
+    "package-database",
+    /^the package database cannot be read: dpkg-query: error: parsing file '\/var\/lib\/dpkg\/status'; restore/u,
+  ],
+  [{ exitCode: 0, stdout: "ii \tgood\nrc \tremoved\n", stderr: "" }, "exec-failed", /^systemctl start .*: no$/u],
+])("an update that fails says what is wrong with the packages: %j", async (answer, code, message) => {
+  const run: Exec["run"] = (file) =>
+    Promise.resolve({
+      ...(file === "dpkg-query" ? answer : { exitCode: 1, stdout: "", stderr: "no" }),
+      signal: undefined,
+      truncated: false,
+    });
+  const updated = systemdServices({ run }).updateSystem(new AbortController().signal);
+  await expect(updated).rejects.toMatchObject({ code, message: expect.stringMatching(message) as unknown });
+});
+
+test("packages are updated after what an interrupted installation left is completed, or not at all", () => {
+  const unit = readFileSync("systemd/holdfast-os-update.service", "utf8");
+  const programs = [...unit.matchAll(/^ExecStart(?:Pre)?=(.*)$/gm)].map(([, line = ""]) => line);
+  expect(programs[0]).toBe("/usr/bin/dpkg --force-confdef --force-confold --configure --pending");
+  const [, script = ""] = /^\/bin\/sh -c '([^'$%\\]*)'$/u.exec(programs[1] ?? "") ?? [];
+  expect(script).not.toBe("");
+  const ended = (lines: string): number | null => {
+    const dir = tempDir();
+    writeFileSync(join(dir, "dpkg-query"), `#!/bin/sh\nprintf '${lines}'\n`, { mode: 0o755 });
+    return spawnSync("/bin/sh", ["-c", script], { env: { PATH: `${dir}:/usr/bin:/bin` } }).status;
+  };
+  const head =
+    "Desired=Unknown/Install\n| Status=Not/Inst\n|/ Err?=(none)/Reinst-required\n||/ Name Version\n+++-====\n";
+  expect(ended(`${head}ii  good 1\nrc  removed 1\nit  triggered 1\n`)).toBe(0);
+  for (const status of ["iF ", "iU ", "iH ", "iHR"]) expect(ended(`${head}ii  good 1\n${status} broken 1\n`)).toBe(1);
 });
 
 test("packages may be replaced for as long as their unit allows", async () => {

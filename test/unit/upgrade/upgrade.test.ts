@@ -147,7 +147,9 @@ test("when the operating system was brought up to date is told, and only where i
     other.updates = updates;
     other.request();
     expect(await run(other)).toBe("completed");
-    expect(await other.deps.versions.standing()).not.toHaveProperty("osUpdatedAt");
+    const standing = await other.deps.versions.standing();
+    expect(standing).not.toHaveProperty("osUpdatedAt");
+    expect(standing?.osReason).toEqual(updates === failing ? { code: "exec-failed", message: "no" } : undefined);
   }
 });
 
