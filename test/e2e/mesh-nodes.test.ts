@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { cut } from "../../scripts/labs/faults.ts";
+import { blockUdp, cut } from "../../scripts/labs/faults.ts";
 import { GATEWAY_PORT } from "../../scripts/labs/layout.ts";
 import { carrierOf, pathsOf, untilAllUp, untilPath } from "../support/mesh-paths.ts";
 import {
@@ -14,6 +14,7 @@ import {
   meshStage,
   startEcho,
   talk,
+  type Talker,
   untilOver,
   untilServed,
 } from "../support/mesh-stage.ts";
@@ -69,6 +70,26 @@ test("a client that speaks UDP goes on by the other gateway without doing anythi
     asker.send("after");
     return asker.text().length > heard + 25;
   });
+});
+
+test("without any UDP between the sites, flows of TCP and UDP go on, and begin, over TCP alone", async () => {
+  const { lab } = stage;
+  healAfter(lab);
+  await untilAllUp(lab, ["a", "b"]);
+  const flow = await untilServed(lab, "a", 7001);
+  const asker = aTalker(lab, "a", 7002, "127.0.0.1", "ask");
+  const answers = (asker: Talker, text: string): Promise<unknown> =>
+    waitFor(`an answer to ${text}`, () => {
+      asker.send(text);
+      return asker.text().endsWith(text);
+    });
+  await answers(asker, "before");
+  for (const site of ["a", "b"]) blockUdp(lab, site);
+  await talk(flow, "in the middle");
+  await answers(asker, "in the middle");
+  await lab.restart("overlay", "a");
+  await untilServed(lab, "a", 7001);
+  await answers(aTalker(lab, "a", 7002, "127.0.0.1", "ask"), "from the start");
 });
 
 test("many clients at a time all get what they sent", async () => {
