@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { listenForNotices } from "../support/notices.ts";
 import { freePort, registerNode, startAgent, startController, startProgram } from "../support/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { aClient, aServer, echo } from "../support/overlay-rig.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 test("an agent tells whoever runs it when it serves, that it lives, how it stands, and that it stops", async () => {
@@ -99,4 +100,28 @@ test("installed as an agent, it leaves network and containers alone, and says wh
   expect(await controller.call("POST", `/node/${uid}/trigger/node-reboot?wait=1`, {})).toMatchObject({
     body: { code: "not-supported", error: "node-reboot is for appliances; this node is an agent" },
   });
+
+  const [port, gatewayPort] = [await freePort(), await freePort()];
+  const service = { name: "echo", protocol: "tcp", host: "127.0.0.1", port: await aServer(echo) };
+  const connector = { node: "local", service: "echo", protocol: "tcp", port };
+  for (const [section, item] of [
+    ["services", service],
+    ["connectors", connector],
+  ] as const) {
+    expect(await controller.call("POST", `/v2/node/${uid}/config/${section}`, item)).toMatchObject({ status: 201 });
+  }
+  await waitFor("its connector and service work", async () => {
+    const client = aClient(port);
+    client.socket.end("here");
+    await waitFor("an answer or an end", () => client.fate() !== undefined);
+    return client.text() === "here";
+  });
+  const gateway = { enabled: true, type: "public", host: "127.0.0.1", port: gatewayPort };
+  expect(await controller.call("PUT", `/node/${uid}/config/gateway`, gateway)).toMatchObject({ status: 200 });
+  await waitFor("it is no gateway, and says so", async () => {
+    const text = await why();
+    return text.includes('"section":"gateway"') && text.includes("agents are no gateways");
+  });
+  const knock = aClient(gatewayPort);
+  await waitFor("nobody listens there", () => knock.fate() === "ECONNREFUSED");
 });
