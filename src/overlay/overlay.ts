@@ -328,7 +328,7 @@ class RunningOverlay implements Overlay {
     this.#options.log.info({ version, listeners: listeners.length }, "table in force");
   }
 
-  /** Tables come into force one after another, the one that is loaded first; what is asked of them is of none that is half in force. */
+  /** Runs calls about the table one after another, behind its loading, so that none sees a table that is partly applied. */
   #serially<T>(work: () => T | Promise<T>): Promise<T> {
     const result = this.#work.then(work);
     this.#work = result.catch(() => undefined);

@@ -35,7 +35,7 @@ export interface S3HttpOptions {
   readonly stallMs: number;
 }
 
-/** What an object comes with: whole, or a range of it. */
+/** Status codes of an answer with an object: all of it, or a range. */
 const OBJECT: ReadonlySet<number> = new Set([200, 206]);
 /** How long a body is held back for a server that may refuse it by its head (RFC 9110 §10.1.1). */
 const CONTINUE_MS = 1000;

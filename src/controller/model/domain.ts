@@ -57,7 +57,7 @@ export function domainDocument(fqdn: string, self: MeshNode | undefined, domain:
   };
 }
 
-/** What the sections of a node call others. */
+/** Names by which the sections of a node refer to others. */
 function calledBy({ wants, mentions }: MeshNode): ReadonlySet<string> {
   return new Set([...wants.keys(), ...mentions]);
 }

@@ -34,7 +34,7 @@ export interface MeshNode {
   readonly isActive: boolean;
   /** What a section may call it. */
   readonly names: readonly string[];
-  /** What its cluster is called; empty without one. */
+  /** Names of its cluster; empty without one. */
   readonly clusterNames: readonly string[];
   /** The names of the node and of its cluster, where every member is meant. */
   readonly namesWithCluster: readonly string[];
