@@ -227,6 +227,8 @@ export class EdgeMachine {
   boot({ isSameStart = false } = {}): void {
     if (!isSameStart) writeFileSync(this.#bootIdFile, `${randomUUID()}\n`);
     run(["ip", "netns", "add", this.#space]);
+    // A new namespace has what the test's own has now, which a container engine changes.
+    run(["ip", "netns", "exec", this.#space, "sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward"]);
     const site = this.#site;
     const batch = (space: string, lines: readonly string[]): string =>
       run(["ip", "-n", space, "-batch", "-"], `${lines.join("\n")}\n`);

@@ -34,7 +34,9 @@ const CHILD = join(import.meta.dirname, "network-child.ts");
 /** With processes of its own, so that none of them outlives it. */
 const OWN = ["-nmp", "--fork", "--kill-child", "--mount-proc"];
 const USER = process.getuid?.() === 0 ? [] : ["-r"];
-const SETUP = "mount -t tmpfs tmpfs /run && mount -t sysfs sysfs /sys && ip link set lo up";
+/** What a new namespace forwards is what the one of the tests does, which a container engine changes. */
+const FORWARDS_NOTHING = "echo 0 > /proc/sys/net/ipv4/ip_forward";
+const SETUP = `mount -t tmpfs tmpfs /run && mount -t sysfs sysfs /sys && ip link set lo up && ${FORWARDS_NOTHING}`;
 
 /** Makes the namespaces and starts a driver there; needs root or user namespaces. Everything ends with the test. */
 export async function networkMachine(
