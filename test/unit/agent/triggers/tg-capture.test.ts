@@ -12,7 +12,7 @@ import { somePcap } from "../../../support/some-pcap.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { LOCAL_USER } from "../../../../src/agent/triggers/trigger.ts";
-import { fastClock, rig } from "./rig.ts";
+import { rig } from "./rig.ts";
 
 const BEGUN = 'echo "tcpdump: listening on lo, link-type EN10MB" >&2';
 const UNTIL_STOPPED = 'trap "exit 0" INT; while :; do sleep 0.05; done';
@@ -144,8 +144,20 @@ test("it ends by itself after its packets and after its time", async () => {
   await counted.start({ packetCount: 2 });
   expect(await counted.ended()).toMatchObject({ capture: { reason: { code: "packets" } } });
   expect(counted.tools.calls("tcpdump")).toEqual(["-n -i lo -w - -c 2"]);
-  const timed = stage({ clock: fastClock(1000) });
-  await timed.start({ maxSeconds: 60 });
+  const real = systemClock();
+  let timeIsUp = (): void => undefined;
+  const isUpWhenTold: Clock = {
+    ...real,
+    after(ms, run) {
+      if (ms !== 86_399_000) return real.after(ms, run);
+      timeIsUp = run;
+      return () => undefined;
+    },
+  };
+  const timed = stage({ clock: isUpWhenTold });
+  await timed.start({ maxSeconds: 86_399 });
+  await waitFor("both packets", async () => (await timed.ask({ action: "status" })).capture?.packets === 2);
+  timeIsUp();
   expect(await timed.ended()).toMatchObject({ capture: { reason: { code: "time" } } });
   expect(timed.stored.size).toBe(1);
 });
