@@ -14,14 +14,14 @@ import { diskReserve, filesWithReserve, type Reserve } from "../host/reserve.ts"
 import { directoriesOf } from "../lib/command-line.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./agent-options.ts";
-import { Applying } from "./applying.ts";
+import { Applying } from "./applying/applying.ts";
 import { gatherStatus } from "./gather-status.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { openKnownTime, reportClock } from "./known-time.ts";
 import { KnownAddresses } from "./identity/known-addresses.ts";
 import { nodeParty } from "./identity/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
-import { readLastGood } from "./last-good.ts";
+import { readLastGood } from "./applying/last-good.ts";
 import { checkLocalApi } from "./local-api/server.ts";
 import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { localProvider } from "./local-provider.ts";

@@ -1,7 +1,7 @@
 import { wallTimes, type Clock } from "../host/clock.ts";
 import type { Overlay } from "../host/overlay.ts";
 import type { Reader } from "../host/reader.ts";
-import type { Applying } from "./applying.ts";
+import type { Applying } from "./applying/applying.ts";
 import type { FaultList } from "./fault.ts";
 import { repositoryState, usedRatioOf } from "./gathering.ts";
 import type { KnownTime } from "./known-time.ts";

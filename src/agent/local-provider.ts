@@ -6,7 +6,7 @@ import type { Reader } from "../host/reader.ts";
 import { withinTime } from "../lib/within-time.ts";
 import { LOCAL_REPLY_LIMITS, type ContainerLogsQuery, type FloorName, type LogsQuery } from "../protocol/local-api.ts";
 import type { ContainerLogPiece, LogLine, TriggerLine } from "../protocol/local-answers.ts";
-import type { Applying } from "./applying.ts";
+import type { Applying } from "./applying/applying.ts";
 import type { Compute } from "./compute/compute.ts";
 import { decodeOutput } from "./compute/decode-output.ts";
 import { containersReport, volumesReport } from "./containers-report.ts";
@@ -20,7 +20,7 @@ import { gatewaysReport, peersReport, type MeshReading } from "./mesh-report.ts"
 import type { ContainersView } from "./open-containers-view.ts";
 import type { NetworkView } from "./open-network-view.ts";
 import { overlayStateOf, type OverlayReading } from "./overlay-reading.ts";
-import { parsedSections } from "./parsed-sections.ts";
+import { parsedSections } from "./applying/parsed-sections.ts";
 import { servicesReport } from "./services-report.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
 import type { Streams } from "./streams/streams.ts";

@@ -11,7 +11,7 @@ import type { ControlMethods } from "../protocol/methods.ts";
 import { verifyJws } from "../protocol/jws.ts";
 import { keySetOf } from "../protocol/keys-chain.ts";
 import type { Registration } from "./identity/identity.ts";
-import type { Applying } from "./applying.ts";
+import type { Applying } from "./applying/applying.ts";
 import type { DesiredDocuments, Trust } from "./shadow/desired.ts";
 import { DocumentSync } from "./shadow/document-sync.ts";
 import type { ShadowReporting } from "./shadow/reporting.ts";

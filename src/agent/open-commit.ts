@@ -4,10 +4,10 @@ import type { Exec } from "../host/exec.ts";
 import type { Overlay } from "../host/overlay.ts";
 import { ownProcess } from "../host/process-tree.ts";
 import { systemResolve } from "../host/system-resolve.ts";
-import type { ApplyingOptions } from "./applying.ts";
+import type { ApplyingOptions } from "./applying/applying.ts";
 import type { Registration } from "./identity/identity.ts";
 import { networkTargets } from "./network-targets.ts";
-import { proof } from "./proof.ts";
+import { proof } from "./applying/proof.ts";
 import type { Session } from "./session/session.ts";
 import type { AgentSettings } from "./settings.ts";
 

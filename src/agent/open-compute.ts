@@ -37,9 +37,9 @@ import { networksByLink, type SectionDeps } from "./list-sections.ts";
 import { firstAddress, resolverAddress } from "./sections/exec/addresses.ts";
 import { imageReference } from "./sections/exec/image-reference.ts";
 import type { ExecActual, ExecDesired } from "./sections/exec/actual.ts";
-import { parsedSections, type ParsedSections } from "./parsed-sections.ts";
+import { parsedSections, type ParsedSections } from "./applying/parsed-sections.ts";
 import type { AgentSettings } from "./settings.ts";
-import { effectiveOf } from "./effective-config.ts";
+import { effectiveOf } from "./applying/effective-config.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { AgentState } from "./state.ts";
 

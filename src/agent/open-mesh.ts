@@ -16,7 +16,7 @@ import type { Gateway } from "../protocol/sections/gateway.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { NodeType } from "../protocol/values.ts";
 import { carrierOf, dataPlaneState, namesOf } from "./mesh-report.ts";
-import { parsedSections } from "./parsed-sections.ts";
+import { parsedSections } from "./applying/parsed-sections.ts";
 import { typeHere } from "./profile.ts";
 import type { AgentSettings } from "./settings.ts";
 import type { Desired } from "./shadow/desired.ts";

@@ -18,7 +18,7 @@ import { isActiveMember } from "./active-member.ts";
 import { clusterAddresses } from "./cluster-addresses.ts";
 import { networkFacts, networkStanding, watchNetworkSection } from "./network-conditions.ts";
 import { networkReport } from "./network-report.ts";
-import { parsedSections } from "./parsed-sections.ts";
+import { parsedSections } from "./applying/parsed-sections.ts";
 import type { Issue } from "../protocol/reconcile.ts";
 import type { Standing } from "./reconcile/standing.ts";
 import type { Desired } from "./shadow/desired.ts";

@@ -3,7 +3,7 @@ import { bundleProcess } from "../host/bundle-process.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Registration } from "./identity/identity.ts";
 import { listTriggers, type TriggerDeps } from "./list-triggers.ts";
-import type { Applying } from "./applying.ts";
+import type { Applying } from "./applying/applying.ts";
 import type { ContainersView } from "./open-containers-view.ts";
 import type { AgentSettings } from "./settings.ts";
 import type { Telemetry } from "./open-telemetry.ts";

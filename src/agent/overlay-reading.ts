@@ -5,7 +5,7 @@ import type { Issue, Reason } from "../protocol/reconcile.ts";
 import type { Connector } from "../protocol/sections/connectors.ts";
 import type { ConfigIssue } from "../protocol/sections/issue.ts";
 import type { DomainView } from "../protocol/domain-view.ts";
-import type { ParsedSections } from "./parsed-sections.ts";
+import type { ParsedSections } from "./applying/parsed-sections.ts";
 
 /** What is asked for and what is there, at one moment. */
 export interface OverlayReading {

@@ -14,7 +14,7 @@ import { wipeEverything, wipeState } from "../host/state-directory.ts";
 import { valueOf } from "../host/state-file.ts";
 import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
 import { JsonObject } from "../protocol/values.ts";
-import { effectiveOf, withLocalNetwork } from "./effective-config.ts";
+import { effectiveOf, withLocalNetwork } from "./applying/effective-config.ts";
 import { openCompute } from "./open-compute.ts";
 import { openNetwork, type NetworkParts } from "./open-network.ts";
 import { typeHere } from "./profile.ts";

@@ -1,5 +1,5 @@
 import { pino } from "pino";
-import { Applying } from "../../src/agent/applying.ts";
+import { Applying } from "../../src/agent/applying/applying.ts";
 import type { DesiredDocuments } from "../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../src/host/files.ts";
 import type { Clock } from "../../src/host/clock.ts";

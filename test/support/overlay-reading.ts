@@ -1,5 +1,5 @@
 import type { OverlayReading } from "../../src/agent/overlay-reading.ts";
-import { parsedSections } from "../../src/agent/parsed-sections.ts";
+import { parsedSections } from "../../src/agent/applying/parsed-sections.ts";
 import type { OverlayCounters, OverlayView } from "../../src/host/overlay.ts";
 import type { Config, NodeDocument } from "../../src/protocol/documents.ts";
 import type { ListenerCounters, ListenerState, OverlayService, ServiceHealth } from "../../src/protocol/overlay.ts";

@@ -6,7 +6,7 @@ import { openDatabase } from "../../../src/host/database.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import type { Migration } from "../../../src/host/schema.ts";
 import { generateKeys, identityFiles, SessionCounter } from "../../../src/agent/identity/identity.ts";
-import { readLastGood } from "../../../src/agent/last-good.ts";
+import { readLastGood } from "../../../src/agent/applying/last-good.ts";
 import { openState, stateMigrations } from "../../../src/agent/state.ts";
 import { Journal } from "../../../src/agent/triggers/journal.ts";
 import { tempDir } from "../../support/temp-dir.ts";

@@ -1,9 +1,9 @@
-import type { Clock } from "../host/clock.ts";
-import { DocumentName } from "../protocol/claims.ts";
-import type { Drift, Standing } from "./reconcile/standing.ts";
-import { whyOf } from "./reconcile/standing.ts";
-import type { Desired } from "./shadow/desired.ts";
-import type { EventLog } from "./telemetry/events.ts";
+import type { Clock } from "../../host/clock.ts";
+import { DocumentName } from "../../protocol/claims.ts";
+import type { Drift, Standing } from "../reconcile/standing.ts";
+import { whyOf } from "../reconcile/standing.ts";
+import type { Desired } from "../shadow/desired.ts";
+import type { EventLog } from "../telemetry/events.ts";
 
 export interface ConfigEventsOptions {
   readonly clock: Clock;

@@ -3,12 +3,12 @@ import { createServer as createHttpsServer } from "node:https";
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, getCACertificates, setDefaultCACertificates } from "node:tls";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { proof, reasonOf, type ProofOptions } from "../../../src/agent/proof.ts";
-import { systemClock } from "../../../src/host/clock.ts";
-import { hostDialler } from "../../../src/host/dial.ts";
-import { P256PublicKey, thumbprint } from "../../../src/protocol/keys.ts";
-import type { NetworkTargets } from "../../../src/protocol/network-targets.ts";
-import { testCertificate, type TestCertificate } from "../../support/certificates.ts";
+import { proof, reasonOf, type ProofOptions } from "../../../../src/agent/applying/proof.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import { hostDialler } from "../../../../src/host/dial.ts";
+import { P256PublicKey, thumbprint } from "../../../../src/protocol/keys.ts";
+import type { NetworkTargets } from "../../../../src/protocol/network-targets.ts";
+import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
 
 let authority: TestCertificate;
 let signed: TestCertificate;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parsedSections } from "../../../src/agent/parsed-sections.ts";
+import { parsedSections } from "../../../../src/agent/applying/parsed-sections.ts";
 
 const item = { node: "local", service: "web", protocol: "tcp", port: 8080, sourceBlock: "10.0.0.0/8" };
 

@@ -1,8 +1,8 @@
-import type { Config } from "../protocol/documents.ts";
-import { sectionNames, sectionSuits } from "../protocol/sections.ts";
-import type { JsonObject } from "../protocol/values.ts";
-import type { Desired } from "./shadow/desired.ts";
-import { effective, type Effective } from "./shadow/merge.ts";
+import type { Config } from "../../protocol/documents.ts";
+import { sectionNames, sectionSuits } from "../../protocol/sections.ts";
+import type { JsonObject } from "../../protocol/values.ts";
+import type { Desired } from "../shadow/desired.ts";
+import { effective, type Effective } from "../shadow/merge.ts";
 
 /** A configuration with this network where documents give none to an appliance. Pure. */
 export function withLocalNetwork(merged: Effective, desired: Desired, network: JsonObject | undefined): Effective {

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import type { Standing } from "../../../src/agent/reconcile/standing.ts";
-import { configFacts } from "../../../src/agent/config-facts.ts";
-import { withinLimits } from "../../../src/agent/shadow/reporter.ts";
-import { InputError } from "../../../src/errors.ts";
-import { configShadowKeys, ShadowMap } from "../../../src/protocol/shadow.ts";
+import type { Standing } from "../../../../src/agent/reconcile/standing.ts";
+import { configFacts } from "../../../../src/agent/applying/config-facts.ts";
+import { withinLimits } from "../../../../src/agent/shadow/reporter.ts";
+import { InputError } from "../../../../src/errors.ts";
+import { configShadowKeys, ShadowMap } from "../../../../src/protocol/shadow.ts";
 
 function standing(changes: Partial<Standing> = {}): Standing {
   return {

@@ -1,12 +1,12 @@
-import { valueOf, type StateFile } from "../host/state-file.ts";
-import { commitFiles } from "../checkpoint/commit-files.ts";
-import { damageOf, type Damage } from "../host/damage.ts";
-import type { Files } from "../host/files.ts";
-import { networkLedgerFile } from "../host/network/ledger.ts";
-import { networkRecordFile } from "../host/network/record.ts";
-import type { IdentityFiles, Registration } from "./identity/identity.ts";
-import type { KnownTimeRecord } from "../protocol/known-time.ts";
-import type { AgentState } from "./state.ts";
+import { valueOf, type StateFile } from "../../host/state-file.ts";
+import { commitFiles } from "../../checkpoint/commit-files.ts";
+import { damageOf, type Damage } from "../../host/damage.ts";
+import type { Files } from "../../host/files.ts";
+import { networkLedgerFile } from "../../host/network/ledger.ts";
+import { networkRecordFile } from "../../host/network/record.ts";
+import type { IdentityFiles, Registration } from "../identity/identity.ts";
+import type { KnownTimeRecord } from "../../protocol/known-time.ts";
+import type { AgentState } from "../state.ts";
 
 /** What a start finds of the last run besides the documents. */
 export interface LastGood {

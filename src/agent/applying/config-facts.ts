@@ -1,7 +1,7 @@
-import { whyOf, type Standing } from "./reconcile/standing.ts";
-import { DocumentName } from "../protocol/claims.ts";
-import type { ShadowMap, ShadowValue } from "../protocol/shadow.ts";
-import type { Desired } from "./shadow/desired.ts";
+import { whyOf, type Standing } from "../reconcile/standing.ts";
+import { DocumentName } from "../../protocol/claims.ts";
+import type { ShadowMap, ShadowValue } from "../../protocol/shadow.ts";
+import type { Desired } from "../shadow/desired.ts";
 
 /** What the shadow says of the configuration. */
 export interface ConfigReadings {

@@ -1,10 +1,10 @@
-import { normaliseConnectors, type Connector } from "../protocol/sections/connectors.ts";
-import { normaliseGateway, type NormalisedGateway } from "../protocol/sections/gateway.ts";
-import type { Normalised } from "../protocol/sections/items.ts";
-import { normaliseServices, type Service } from "../protocol/sections/services.ts";
-import { readExec, type ReadExec } from "../protocol/sections/read-exec.ts";
-import { readNetwork, type ReadNetwork } from "../protocol/sections/read-network.ts";
-import type { NodeType } from "../protocol/values.ts";
+import { normaliseConnectors, type Connector } from "../../protocol/sections/connectors.ts";
+import { normaliseGateway, type NormalisedGateway } from "../../protocol/sections/gateway.ts";
+import type { Normalised } from "../../protocol/sections/items.ts";
+import { normaliseServices, type Service } from "../../protocol/sections/services.ts";
+import { readExec, type ReadExec } from "../../protocol/sections/read-exec.ts";
+import { readNetwork, type ReadNetwork } from "../../protocol/sections/read-network.ts";
+import type { NodeType } from "../../protocol/values.ts";
 
 /** Sections in one form, each raw value read once for as long as it is in use. */
 export interface ParsedSections {
