@@ -9,7 +9,7 @@ import type { ContainerLogPiece, LogLine, TriggerLine } from "../protocol/local-
 import type { Applying } from "./applying/applying.ts";
 import type { Compute } from "./compute/compute.ts";
 import { decodeOutput } from "./compute/decode-output.ts";
-import { containersReport, volumesReport } from "./containers-report.ts";
+import { containersReport, volumesReport } from "./containers/report.ts";
 import { connectorsReport } from "./connectors-report.ts";
 import { addressesByLink } from "./list-sections.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";

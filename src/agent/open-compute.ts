@@ -20,7 +20,7 @@ import type { NetworkConfig } from "../protocol/sections/network-config.ts";
 import { DEFAULT_BRIDGE_CIDR } from "../protocol/sections/network-fields.ts";
 import { containerNetwork } from "./compute/container-network.ts";
 import type { Compute } from "./compute/compute.ts";
-import { computeFacade } from "./compute/facade.ts";
+import { computeFacade } from "./containers/facade.ts";
 import { ImageCleaner } from "./compute/image-cleaner.ts";
 import { Keeper } from "./compute/keeper.ts";
 import type { Seen } from "./compute/seen.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { computeFacade } from "../../../../src/agent/compute/facade.ts";
+import { computeFacade } from "../../../../src/agent/containers/facade.ts";
 import { restartByHand } from "../../../../src/agent/compute/running.ts";
 import { nameOf } from "../../../../src/agent/reconcile/outcome.ts";
 import { HostError } from "../../../../src/errors.ts";

@@ -1,11 +1,11 @@
 import { HostError, InputError } from "../../errors.ts";
 import type { ContainerSpec } from "../../protocol/sections/exec-config.ts";
-import { WIRE_STATES, type Compute, type ContainerStatus, type VolumeStatus } from "./compute.ts";
-import { isEnginesTurn, standsAt } from "./standing.ts";
-import type { Keeper } from "./keeper.ts";
-import type { WorkView } from "./seen.ts";
-import { restartByHand, startByHand, stopByHand } from "./running.ts";
-import type { Worker } from "./worker.ts";
+import { WIRE_STATES, type Compute, type ContainerStatus, type VolumeStatus } from "../compute/compute.ts";
+import { isEnginesTurn, standsAt } from "../compute/standing.ts";
+import type { Keeper } from "../compute/keeper.ts";
+import type { WorkView } from "../compute/seen.ts";
+import { restartByHand, startByHand, stopByHand } from "../compute/running.ts";
+import type { Worker } from "../compute/worker.ts";
 
 export interface FacadeOptions {
   readonly keeper: Keeper;

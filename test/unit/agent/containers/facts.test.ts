@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { containerFacts } from "../../../src/agent/containers-facts.ts";
-import { containerMetrics } from "../../../src/agent/containers-metrics.ts";
-import { hostReader } from "../../../src/host/reader.ts";
-import { ShadowMap } from "../../../src/protocol/shadow.ts";
-import { containerState } from "../../support/fake-compute.ts";
-import { machineRoot } from "../../support/machine-root.ts";
+import { containerFacts } from "../../../../src/agent/containers/facts.ts";
+import { containerMetrics } from "../../../../src/agent/containers/metrics.ts";
+import { hostReader } from "../../../../src/host/reader.ts";
+import { ShadowMap } from "../../../../src/protocol/shadow.ts";
+import { containerState } from "../../../support/fake-compute.ts";
+import { machineRoot } from "../../../support/machine-root.ts";
 
 test("a few keys for each container, with what is so as usual left out", () => {
   expect(

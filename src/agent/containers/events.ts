@@ -1,5 +1,5 @@
-import type { ContainerStatus } from "./compute/compute.ts";
-import type { EventInput, EventLog } from "./telemetry/events.ts";
+import type { ContainerStatus } from "../compute/compute.ts";
+import type { EventInput, EventLog } from "../telemetry/events.ts";
 
 /** What is told of containers, each as an event type of its own. */
 const TYPES = {
