@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { HostError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { DiskSpace } from "../../host/files.ts";
-import { isShort, unusedImages } from "./image-cleanup.ts";
+import { isShort, unusedImages } from "../containers/images/image-cleanup.ts";
 import type { Keeper } from "./keeper.ts";
 import type { Ledger } from "./ledger.ts";
 

@@ -6,8 +6,8 @@ import { isParked, isWanting, standsAt, type Found, type Job } from "./standing.
 import { giveLimits, limitAgain, unlessRefused } from "./limiting.ts";
 import { halt, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";
 import { CONTAINER_LABEL, foundOf, sortContainers } from "./own-containers.ts";
-import { platformOf } from "./platform.ts";
-import type { PullingOptions } from "./pulling.ts";
+import { platformOf } from "../containers/images/platform.ts";
+import type { PullingOptions } from "../containers/images/pulling.ts";
 import type { Seen, WorkView } from "./seen.ts";
 import { Slots } from "./slots.ts";
 import { startWork } from "./starting.ts";

@@ -1,7 +1,7 @@
 import { HostError, InternalError, toError } from "../../errors.ts";
 import { failureCode } from "./failure-code.ts";
 import { launch, revive, survey, type LaunchingOptions } from "./launching.ts";
-import { ensureImage, isFull, type PullingOptions } from "./pulling.ts";
+import { ensureImage, isFull, type PullingOptions } from "../containers/images/pulling.ts";
 import type { Job } from "./standing.ts";
 import type { Worker } from "./worker.ts";
 

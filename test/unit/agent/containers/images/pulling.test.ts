@@ -1,10 +1,10 @@
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { ensureImage, pullReason } from "../../../../src/agent/compute/pulling.ts";
-import { Slots } from "../../../../src/agent/compute/slots.ts";
-import { HostError } from "../../../../src/errors.ts";
-import { untilAborted } from "../../../../src/lib/until-aborted.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
+import { ensureImage, pullReason } from "../../../../../src/agent/containers/images/pulling.ts";
+import { Slots } from "../../../../../src/agent/compute/slots.ts";
+import { HostError } from "../../../../../src/errors.ts";
+import { untilAborted } from "../../../../../src/lib/until-aborted.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
 
 test("a pull that goes on and on gives its place back after six hours", async () => {
   const clock = new FakeClock();

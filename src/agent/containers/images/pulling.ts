@@ -1,16 +1,16 @@
 import type { Logger } from "pino";
-import { HostError, toError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { Engine, ImageDetail, PullOptions, PullProgress } from "../../host/engine/engine.ts";
-import type { DiskSpace } from "../../host/files.ts";
-import { formatBytes } from "../../lib/durations.ts";
-import type { RegistryPlace } from "../../protocol/registry.ts";
-import { failureCode } from "./failure-code.ts";
-import type { Ledger } from "./ledger.ts";
+import { HostError, toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { Engine, ImageDetail, PullOptions, PullProgress } from "../../../host/engine/engine.ts";
+import type { DiskSpace } from "../../../host/files.ts";
+import { formatBytes } from "../../../lib/durations.ts";
+import type { RegistryPlace } from "../../../protocol/registry.ts";
+import { failureCode } from "../../compute/failure-code.ts";
+import type { Ledger } from "../../compute/ledger.ts";
 import { runsOn } from "./platform.ts";
 import { registryAsked } from "./registry-asked.ts";
-import type { Slots } from "./slots.ts";
-import type { Blueprint } from "./wanted.ts";
+import type { Slots } from "../../compute/slots.ts";
+import type { Blueprint } from "../../compute/wanted.ts";
 
 export interface PullingOptions {
   readonly engine: Pick<Engine, "inspectImage" | "pull">;

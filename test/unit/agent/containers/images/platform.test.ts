@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { platformOf, runsOn } from "../../../../src/agent/compute/platform.ts";
+import { platformOf, runsOn } from "../../../../../src/agent/containers/images/platform.ts";
 
 test.each([
   ["x86_64", "linux/amd64"],
