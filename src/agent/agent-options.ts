@@ -3,7 +3,7 @@ import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files.ts";
 import type { LogMemory } from "../host/log.ts";
 import type { Reader } from "../host/reader.ts";
-import type { Compute } from "./compute/compute.ts";
+import type { Compute } from "./containers/model/compute.ts";
 import type { Pulse } from "./pulse.ts";
 import type { AgentSettings } from "./settings.ts";
 

@@ -7,7 +7,7 @@ import { withinTime } from "../lib/within-time.ts";
 import { LOCAL_REPLY_LIMITS, type ContainerLogsQuery, type FloorName, type LogsQuery } from "../protocol/local-api.ts";
 import type { ContainerLogPiece, LogLine, TriggerLine } from "../protocol/local-answers.ts";
 import type { Applying } from "./applying/applying.ts";
-import type { Compute } from "./compute/compute.ts";
+import type { Compute } from "./containers/model/compute.ts";
 import { decodeOutput } from "./compute/decode-output.ts";
 import { containersReport, volumesReport } from "./containers/report.ts";
 import { connectorsReport } from "./connectors-report.ts";

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../host/clock.ts";
 import type { Reader } from "../host/reader.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
-import type { Compute } from "./compute/compute.ts";
+import type { Compute } from "./containers/model/compute.ts";
 import { OutputSaver } from "./compute/saved-output.ts";
 import type { AgentSettings } from "./settings.ts";
 import { containerFacts } from "./containers/facts.ts";

@@ -1,4 +1,4 @@
-import type { Compute } from "./compute/compute.ts";
+import type { Compute } from "./containers/model/compute.ts";
 import { openCompute, type OpenComputeOptions, type OpenedCompute } from "./open-compute.ts";
 import { openContainersView, type ContainersView, type OpenContainersViewOptions } from "./open-containers-view.ts";
 

@@ -13,7 +13,7 @@ import type { RecordStore } from "../host/network/record.ts";
 import { toolRunner } from "../host/network/tool.ts";
 import { privilegedExec } from "../host/privileged-exec.ts";
 import type { Reader } from "../host/reader.ts";
-import { CONTAINER_LINK, type ContainerNetwork } from "./compute/container-network.ts";
+import { CONTAINER_LINK, type ContainerNetwork } from "./containers/model/container-network.ts";
 import { addressesByLink } from "./list-sections.ts";
 import type { ExposureSeen } from "./sections/exec/exposure.ts";
 import type { ExposureStep } from "./sections/exec/exposure-plan.ts";

@@ -2,7 +2,7 @@ import { hostDirectories } from "../host/directories.ts";
 import type { EngineInfo } from "../host/engine/engine.ts";
 import { privilegesOf } from "./compute/privileges.ts";
 import type { Seen } from "./compute/seen.ts";
-import { isUp } from "./compute/standing.ts";
+import { isUp } from "./containers/model/standing.ts";
 import type { ExecDesired } from "./sections/exec/actual.ts";
 import { checkBinds, checkPrivileges, type BindVerdict } from "./sections/exec/policy.ts";
 import { protectedPaths } from "./sections/exec/protected-paths.ts";

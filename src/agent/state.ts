@@ -7,7 +7,7 @@ import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
 import { KnownTimeRecord } from "../protocol/known-time.ts";
 import { ShadowMap } from "../protocol/shadow.ts";
 import { Text128, UnixSeconds, Version } from "../protocol/values.ts";
-import { computeColumnsMigration, computeMigration } from "./compute/ledger.ts";
+import { computeColumnsMigration, computeMigration } from "./containers/model/ledger.ts";
 import { outputMigration } from "./compute/saved-output.ts";
 import { dataStoreMigration } from "./data-store/task-table.ts";
 import { OpenEvents } from "./telemetry/events.ts";

@@ -1,4 +1,4 @@
-import type { Compute, ContainerStatus, StartOptions, VolumeStatus } from "../../src/agent/compute/compute.ts";
+import type { Compute, ContainerStatus, StartOptions, VolumeStatus } from "../../src/agent/containers/model/compute.ts";
 import { HostError, InputError } from "../../src/errors.ts";
 import type { ImageSummary, OutputFrame, Terminal } from "../../src/host/engine/engine.ts";
 

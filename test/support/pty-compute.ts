@@ -1,7 +1,7 @@
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { readFileSync, readlinkSync } from "node:fs";
 import { Duplex, type Readable, type Writable } from "node:stream";
-import type { Compute, TerminalRequest } from "../../src/agent/compute/compute.ts";
+import type { Compute, TerminalRequest } from "../../src/agent/containers/model/compute.ts";
 import { InputError } from "../../src/errors.ts";
 import type { OutputFrame, Terminal } from "../../src/host/engine/engine.ts";
 import { waitFor } from "./wait-for.ts";

@@ -4,7 +4,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { DiskSpace } from "../../host/files.ts";
 import { isShort, unusedImages } from "../containers/images/image-cleanup.ts";
 import type { Keeper } from "./keeper.ts";
-import type { Ledger } from "./ledger.ts";
+import type { Ledger } from "../containers/model/ledger.ts";
 
 export interface ImageCleanerOptions {
   readonly keeper: Pick<Keeper, "engine" | "engineStanding" | "info" | "workers" | "onChange">;

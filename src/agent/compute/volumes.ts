@@ -5,7 +5,7 @@ import type { EncryptedVolumes, EncryptionSupport } from "../../host/encrypted-v
 import type { Engine } from "../../host/engine/engine.ts";
 import type { Files } from "../../host/files.ts";
 import type { VolumeSpec } from "../../protocol/sections/exec-config.ts";
-import type { VolumeStatus } from "./compute.ts";
+import type { VolumeStatus } from "../containers/model/compute.ts";
 import { EngineVolumes } from "./engine-volumes.ts";
 import {
   contentPath,

@@ -1,4 +1,4 @@
-import type { ContainerStatus } from "../compute/compute.ts";
+import type { ContainerStatus } from "./model/compute.ts";
 import type { EventInput, EventLog } from "../telemetry/events.ts";
 
 /** What is told of containers, each as an event type of its own. */

@@ -1,7 +1,7 @@
 import { HostError, InputError } from "../../errors.ts";
 import type { ContainerSpec } from "../../protocol/sections/exec-config.ts";
-import { WIRE_STATES, type Compute, type ContainerStatus, type VolumeStatus } from "../compute/compute.ts";
-import { isEnginesTurn, standsAt } from "../compute/standing.ts";
+import { WIRE_STATES, type Compute, type ContainerStatus, type VolumeStatus } from "./model/compute.ts";
+import { isEnginesTurn, standsAt } from "./model/standing.ts";
 import type { Keeper } from "../compute/keeper.ts";
 import type { WorkView } from "../compute/seen.ts";
 import { restartByHand, startByHand, stopByHand } from "../compute/running.ts";

@@ -1,5 +1,5 @@
 import type { ShadowMap } from "../../protocol/shadow.ts";
-import { WIRE_STATES, type ContainerStatus } from "../compute/compute.ts";
+import { WIRE_STATES, type ContainerStatus } from "./model/compute.ts";
 
 const MAX_CONTAINERS = 256;
 /** The shadow as a whole has a bound, and other keys need room. */

@@ -1,6 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
 import type { Reader } from "../../host/reader.ts";
-import { WIRE_STATES, type ContainerStatus } from "../compute/compute.ts";
+import { WIRE_STATES, type ContainerStatus } from "./model/compute.ts";
 
 export interface ContainerMetricsSources {
   readonly clock: Pick<Clock, "elapsed">;

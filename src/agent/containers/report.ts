@@ -1,5 +1,5 @@
 import type { ContainersReport, ContainerView, VolumesReport, VolumeView } from "../../protocol/local-containers.ts";
-import type { Compute, ContainerStatus, VolumeStatus } from "../compute/compute.ts";
+import type { Compute, ContainerStatus, VolumeStatus } from "./model/compute.ts";
 
 /** The containers for people on this machine, from memory. Nothing secret is in it. Pure. */
 export function containersReport(compute: Pick<Compute, "engine" | "containers"> | undefined): ContainersReport {

@@ -2,7 +2,7 @@ import { HostError, InputError, toError } from "../../errors.ts";
 import type { Terminal } from "../../host/engine/engine.ts";
 import { withinTime } from "../../lib/within-time.ts";
 import { LocalContainerExec, type StreamCommand, type StreamEnd } from "../../protocol/streams.ts";
-import type { Compute } from "../compute/compute.ts";
+import type { Compute } from "../containers/model/compute.ts";
 import { readParams, type OpenedStream, type StreamKind } from "./kind.ts";
 import type { StreamLink } from "./stream-link.ts";
 

@@ -1,6 +1,6 @@
 import { HostError, InputError } from "../../errors.ts";
 import { ContainerImageRequest } from "../../protocol/trigger-bodies.ts";
-import type { Compute } from "../compute/compute.ts";
+import type { Compute } from "../containers/model/compute.ts";
 import type { OneShotTrigger } from "./trigger.ts";
 
 export interface ContainerImageOptions {

@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 import { ContainerLogs } from "../../protocol/trigger-bodies.ts";
-import type { Compute } from "../compute/compute.ts";
+import type { Compute } from "../containers/model/compute.ts";
 import { decodeOutput } from "../compute/decode-output.ts";
 import type { StreamTrigger } from "./trigger.ts";
 

@@ -1,5 +1,5 @@
 import { ContainerStatusRequest } from "../../protocol/trigger-bodies.ts";
-import { WIRE_STATES, type Compute, type ContainerStatus } from "../compute/compute.ts";
+import { WIRE_STATES, type Compute, type ContainerStatus } from "../containers/model/compute.ts";
 import type { OneShotTrigger } from "./trigger.ts";
 
 /** Short ids as the engine's own tools show them. */

@@ -7,7 +7,7 @@ import type { TrackedFlow } from "../../host/conntrack-line.ts";
 import { flowMeta } from "../../protocol/flow-meta.ts";
 import type { OverlayFlow, OverlayFlowFilter } from "../../protocol/overlay.ts";
 import { Flows } from "../../protocol/trigger-bodies.ts";
-import type { ContainerStatus } from "../compute/compute.ts";
+import type { ContainerStatus } from "../containers/model/compute.ts";
 import type { OneShotTrigger } from "./trigger.ts";
 
 /** A flow as the platform names its parts; what the kernel does not count is absent. */

@@ -16,7 +16,7 @@ import { SectionName } from "../../../src/protocol/sections.ts";
 import { execDisturbances, execSubject, rawExecs } from "../../support/exec-arbitraries.ts";
 import { ModelEngine } from "../../support/model-engine.ts";
 import { Keeper } from "../../../src/agent/compute/keeper.ts";
-import { Ledger } from "../../../src/agent/compute/ledger.ts";
+import { Ledger } from "../../../src/agent/containers/model/ledger.ts";
 import { aGatewayActual, gatewayOver, rawGateways } from "../../support/gateway-model.ts";
 import { modelOverlay, rawSections, sectionsOver } from "../../support/l4-model.ts";
 import { aMachine, countOurs, networkOver, rawNetworks } from "../../support/network-section.ts";

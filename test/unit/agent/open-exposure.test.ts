@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { openExposure } from "../../../src/agent/open-exposure.ts";
 import type { ExecActual, ExecDesired } from "../../../src/agent/sections/exec/actual.ts";
 import { planExec, waitingExec } from "../../../src/agent/sections/exec/plan.ts";
-import { beginning } from "../../../src/agent/compute/standing.ts";
+import { beginning } from "../../../src/agent/containers/model/standing.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import { fakeTools } from "../../support/fake-tools.ts";
 import { machineRoot } from "../../support/machine-root.ts";

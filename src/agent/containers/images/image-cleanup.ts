@@ -1,6 +1,6 @@
 import type { ImageSummary } from "../../../host/engine/engine.ts";
 import type { DiskSpace } from "../../../host/files.ts";
-import type { ImageRow } from "../../compute/ledger.ts";
+import type { ImageRow } from "../model/ledger.ts";
 
 const MIN_FREE_RATIO = 0.15;
 const MIN_AGE_MS = 24 * 3_600_000;

@@ -5,12 +5,12 @@ import type { Engine, ImageDetail, PullOptions, PullProgress } from "../../../ho
 import type { DiskSpace } from "../../../host/files.ts";
 import { formatBytes } from "../../../lib/durations.ts";
 import type { RegistryPlace } from "../../../protocol/registry.ts";
-import { failureCode } from "../../compute/failure-code.ts";
-import type { Ledger } from "../../compute/ledger.ts";
+import { failureCode } from "../model/failure-code.ts";
+import type { Ledger } from "../model/ledger.ts";
 import { runsOn } from "./platform.ts";
 import { registryAsked } from "./registry-asked.ts";
-import type { Slots } from "../../compute/slots.ts";
-import type { Blueprint } from "../../compute/wanted.ts";
+import type { Slots } from "../model/slots.ts";
+import type { Blueprint } from "../model/wanted.ts";
 
 export interface PullingOptions {
   readonly engine: Pick<Engine, "inspectImage" | "pull">;

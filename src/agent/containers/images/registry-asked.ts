@@ -1,5 +1,5 @@
 import type { RegistryPlace } from "../../../protocol/registry.ts";
-import type { Blueprint } from "../../compute/wanted.ts";
+import type { Blueprint } from "../model/wanted.ts";
 
 /** Describes the registry that a pull asks, and why it is asked without a credential if it is. Pure. */
 export function registryAsked(

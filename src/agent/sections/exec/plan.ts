@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ContainerSpec, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
-import { rangeConflict } from "../../compute/container-network.ts";
-import { isWanting, standsAt } from "../../compute/standing.ts";
+import { rangeConflict } from "../../containers/model/container-network.ts";
+import { isWanting, standsAt } from "../../containers/model/standing.ts";
 import type { Seen, WorkView } from "../../compute/seen.ts";
 import type { Tampered } from "../../compute/upholding.ts";
-import type { Wanted } from "../../compute/wanted.ts";
+import type { Wanted } from "../../containers/model/wanted.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
 import type { ExecActual, ExecDesired } from "./actual.ts";
 import { capsNotices, capsWaits, planCaps, type CapsStep } from "./caps.ts";

@@ -1,8 +1,8 @@
 import type { ContainerSpec } from "../../../protocol/sections/exec-config.ts";
 import { privilegesText } from "../../compute/privileges.ts";
 import type { WorkView } from "../../compute/seen.ts";
-import { HOLD_MS, type Goal } from "../../compute/standing.ts";
-import type { Blueprint, Wanted } from "../../compute/wanted.ts";
+import { HOLD_MS, type Goal } from "../../containers/model/standing.ts";
+import type { Blueprint, Wanted } from "../../containers/model/wanted.ts";
 import type { ExecActual, ExecDesired } from "./actual.ts";
 import { allotAddresses, isHostOf } from "./addresses.ts";
 import { compileContainer, restartPolicyOf, type Compiled, type Placement } from "./compile.ts";

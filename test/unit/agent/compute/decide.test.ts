@@ -10,7 +10,7 @@ import {
   type Goal,
   type Job,
   type Standing,
-} from "../../../../src/agent/compute/standing.ts";
+} from "../../../../src/agent/containers/model/standing.ts";
 
 type Kept = Extract<Goal, { is: "kept" }>;
 

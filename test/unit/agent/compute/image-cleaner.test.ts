@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { ImageCleaner, type ImageCleanerOptions } from "../../../../src/agent/compute/image-cleaner.ts";
 import { unusedImages } from "../../../../src/agent/containers/images/image-cleanup.ts";
-import { computeColumnsMigration, computeMigration, Ledger } from "../../../../src/agent/compute/ledger.ts";
+import { computeColumnsMigration, computeMigration, Ledger } from "../../../../src/agent/containers/model/ledger.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { openDatabase } from "../../../../src/host/database.ts";
 import type { ImageSummary } from "../../../../src/host/engine/engine.ts";

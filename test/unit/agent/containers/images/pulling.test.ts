@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { ensureImage, pullReason } from "../../../../../src/agent/containers/images/pulling.ts";
-import { Slots } from "../../../../../src/agent/compute/slots.ts";
+import { Slots } from "../../../../../src/agent/containers/model/slots.ts";
 import { HostError } from "../../../../../src/errors.ts";
 import { untilAborted } from "../../../../../src/lib/until-aborted.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { changedAttachment, changedFields, puttingBack } from "../../../../src/agent/compute/upheld.ts";
+import { changedAttachment, changedFields, puttingBack } from "../../../../../src/agent/containers/model/upheld.ts";
 
 const resources = { NanoCpus: 1e9, Memory: 64e6, MemorySwap: 64e6, PidsLimit: 4096 };
 const upheld = {

@@ -1,4 +1,4 @@
-import type { ContainerSummary } from "../../host/engine/engine.ts";
+import type { ContainerSummary } from "../../../host/engine/engine.ts";
 import type { Found } from "./standing.ts";
 import type { ContainerRow, Ledger } from "./ledger.ts";
 

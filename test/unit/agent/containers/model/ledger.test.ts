@@ -6,11 +6,11 @@ import {
   computeMigration,
   Ledger,
   type ContainerRow,
-} from "../../../../src/agent/compute/ledger.ts";
-import { sortContainers } from "../../../../src/agent/compute/own-containers.ts";
-import { openDatabase } from "../../../../src/host/database.ts";
-import type { ContainerSummary } from "../../../../src/host/engine/engine.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+} from "../../../../../src/agent/containers/model/ledger.ts";
+import { sortContainers } from "../../../../../src/agent/containers/model/own-containers.ts";
+import { openDatabase } from "../../../../../src/host/database.ts";
+import type { ContainerSummary } from "../../../../../src/host/engine/engine.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
 
 const row = (change: Partial<ContainerRow> = {}): ContainerRow => ({
   nonce: "n1",

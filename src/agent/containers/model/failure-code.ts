@@ -1,4 +1,4 @@
-import { HostError } from "../../errors.ts";
+import { HostError } from "../../../errors.ts";
 
 /** Conditions of the machine that keep a container from running and have a code of their own in `why`. */
 const NAMED: ReadonlySet<string> = new Set(["disk-full", "image-platform", "address-conflict"]);

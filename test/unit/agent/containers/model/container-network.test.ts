@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { containerNetwork } from "../../../../src/agent/compute/container-network.ts";
-import type { Engine, NetworkBody, NetworkSummary } from "../../../../src/host/engine/engine.ts";
+import { containerNetwork } from "../../../../../src/agent/containers/model/container-network.ts";
+import type { Engine, NetworkBody, NetworkSummary } from "../../../../../src/host/engine/engine.ts";
 
 const OWNER = "7d1c2f0e-5a1b-4c3d-9e8f-0123456789ab";
 const LABELS = { "io.holdfast.owner": OWNER };

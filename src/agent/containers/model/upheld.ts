@@ -1,4 +1,4 @@
-import type { ContainerSettings, EngineInfo, UpdateBody } from "../../host/engine/engine.ts";
+import type { ContainerSettings, EngineInfo, UpdateBody } from "../../../host/engine/engine.ts";
 
 /** The settings of a container that are restored when somebody changes them at the engine. */
 export interface Upheld {
