@@ -8,7 +8,7 @@ import { LOCAL_REPLY_LIMITS, type ContainerLogsQuery, type FloorName, type LogsQ
 import type { ContainerLogPiece, LogLine, TriggerLine } from "../protocol/local-answers.ts";
 import type { Applying } from "./applying/applying.ts";
 import type { Compute } from "./containers/model/compute.ts";
-import { decodeOutput } from "./compute/decode-output.ts";
+import { decodeOutput } from "./containers/output/decode-output.ts";
 import { containersReport, volumesReport } from "./containers/report.ts";
 import { connectorsReport } from "./connectors-report.ts";
 import { addressesByLink } from "./list-sections.ts";

@@ -4,7 +4,7 @@ import type { Clock } from "../host/clock.ts";
 import type { Reader } from "../host/reader.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { Compute } from "./containers/model/compute.ts";
-import { OutputSaver } from "./compute/saved-output.ts";
+import { OutputSaver } from "./containers/output/saved-output.ts";
 import type { AgentSettings } from "./settings.ts";
 import { containerFacts } from "./containers/facts.ts";
 import type { Desired } from "./shadow/desired.ts";

@@ -8,7 +8,7 @@ import { KnownTimeRecord } from "../protocol/known-time.ts";
 import { ShadowMap } from "../protocol/shadow.ts";
 import { Text128, UnixSeconds, Version } from "../protocol/values.ts";
 import { computeColumnsMigration, computeMigration } from "./containers/model/ledger.ts";
-import { outputMigration } from "./compute/saved-output.ts";
+import { outputMigration } from "./containers/output/saved-output.ts";
 import { dataStoreMigration } from "./data-store/task-table.ts";
 import { OpenEvents } from "./telemetry/events.ts";
 import { RunRecord } from "./telemetry/run-record.ts";

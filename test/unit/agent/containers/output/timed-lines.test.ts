@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { timedLines } from "../../../../src/agent/compute/timed-lines.ts";
+import { timedLines } from "../../../../../src/agent/containers/output/timed-lines.ts";
 
 const T1 = "2026-11-21T12:00:00.123456789Z ";
 const T2 = "2026-11-21T12:00:01.5Z ";

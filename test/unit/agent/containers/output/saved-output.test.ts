@@ -1,13 +1,13 @@
 import { DatabaseSync } from "node:sqlite";
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
-import { outputMigration, OutputSaver, recordsOf } from "../../../../src/agent/compute/saved-output.ts";
-import { systemClock } from "../../../../src/host/clock.ts";
-import type { OutputFrame } from "../../../../src/host/engine/engine.ts";
-import type { ContainerOutput } from "../../../../src/protocol/telemetry.ts";
-import { containerState, FakeCompute } from "../../../support/fake-compute.ts";
-import { waitFor } from "../../../support/wait-for.ts";
-import { fastClock } from "../triggers/rig.ts";
+import { outputMigration, OutputSaver, recordsOf } from "../../../../../src/agent/containers/output/saved-output.ts";
+import { systemClock } from "../../../../../src/host/clock.ts";
+import type { OutputFrame } from "../../../../../src/host/engine/engine.ts";
+import type { ContainerOutput } from "../../../../../src/protocol/telemetry.ts";
+import { containerState, FakeCompute } from "../../../../support/fake-compute.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
+import { fastClock } from "../../triggers/rig.ts";
 
 const saved = containerState({ savesOutput: true });
 const frame = (second: number, text: string): OutputFrame => ({

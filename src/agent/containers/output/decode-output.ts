@@ -1,5 +1,5 @@
 import { StringDecoder } from "node:string_decoder";
-import type { OutputFrame } from "../../host/engine/engine.ts";
+import type { OutputFrame } from "../../../host/engine/engine.ts";
 
 /** A piece of what a container wrote, as text. */
 export interface OutputText {

@@ -1,9 +1,9 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { Logger } from "pino";
-import { InputError, toError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import { CONTAINER_OUTPUT_CHARS, type ContainerOutput } from "../../protocol/telemetry.ts";
-import type { Compute, ContainerStatus } from "../containers/model/compute.ts";
+import { InputError, toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import { CONTAINER_OUTPUT_CHARS, type ContainerOutput } from "../../../protocol/telemetry.ts";
+import type { Compute, ContainerStatus } from "../model/compute.ts";
 import { timedLines, type TimedText } from "./timed-lines.ts";
 
 /** How far the output of each container of the engine is saved, for the list of migrations of the state database. */
