@@ -1,7 +1,7 @@
 import { hostDirectories } from "../host/directories.ts";
 import type { EngineInfo } from "../host/engine/engine.ts";
-import { privilegesOf } from "./compute/privileges.ts";
-import type { Seen } from "./compute/seen.ts";
+import { privilegesOf } from "./containers/supervision/privileges.ts";
+import type { Seen } from "./containers/supervision/seen.ts";
 import { isUp } from "./containers/model/standing.ts";
 import type { ExecDesired } from "./sections/exec/actual.ts";
 import { checkBinds, checkPrivileges, type BindVerdict } from "./sections/exec/policy.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { containerNetwork } from "../../src/agent/containers/model/container-network.ts";
-import { Keeper, type KeeperOptions } from "../../src/agent/compute/keeper.ts";
+import { Keeper, type KeeperOptions } from "../../src/agent/containers/supervision/supervisor.ts";
 import { computeColumnsMigration, computeMigration, Ledger } from "../../src/agent/containers/model/ledger.ts";
 import { openPolicy } from "../../src/agent/open-policy.ts";
 import { reconciler, type View } from "../../src/agent/reconcile/section.ts";

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import type { KeeperOptions } from "../../src/agent/compute/keeper.ts";
+import type { KeeperOptions } from "../../src/agent/containers/supervision/supervisor.ts";
 import type { ContainerPolicy } from "../../src/agent/sections/exec/policy.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { execStage } from "./exec-stage.ts";

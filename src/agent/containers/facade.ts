@@ -2,10 +2,10 @@ import { HostError, InputError } from "../../errors.ts";
 import type { ContainerSpec } from "../../protocol/sections/exec-config.ts";
 import { WIRE_STATES, type Compute, type ContainerStatus, type VolumeStatus } from "./model/compute.ts";
 import { isEnginesTurn, standsAt } from "./model/standing.ts";
-import type { Keeper } from "../compute/keeper.ts";
-import type { WorkView } from "../compute/seen.ts";
-import { restartByHand, startByHand, stopByHand } from "../compute/running.ts";
-import type { Worker } from "../compute/worker.ts";
+import type { Keeper } from "./supervision/supervisor.ts";
+import type { WorkView } from "./supervision/seen.ts";
+import { restartByHand, startByHand, stopByHand } from "./supervision/running.ts";
+import type { Worker } from "./supervision/worker.ts";
 
 export interface FacadeOptions {
   readonly keeper: Keeper;

@@ -15,7 +15,7 @@ import { reconciler } from "../../../src/agent/reconcile/section.ts";
 import { SectionName } from "../../../src/protocol/sections.ts";
 import { execDisturbances, execSubject, rawExecs } from "../../support/exec-arbitraries.ts";
 import { ModelEngine } from "../../support/model-engine.ts";
-import { Keeper } from "../../../src/agent/compute/keeper.ts";
+import { Keeper } from "../../../src/agent/containers/supervision/supervisor.ts";
 import { Ledger } from "../../../src/agent/containers/model/ledger.ts";
 import { aGatewayActual, gatewayOver, rawGateways } from "../../support/gateway-model.ts";
 import { modelOverlay, rawSections, sectionsOver } from "../../support/l4-model.ts";

@@ -1,7 +1,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { Seen, WorkView } from "../../../src/agent/compute/seen.ts";
+import type { Seen, WorkView } from "../../../src/agent/containers/supervision/seen.ts";
 import { beginning } from "../../../src/agent/containers/model/standing.ts";
 import { openPolicy } from "../../../src/agent/open-policy.ts";
 import { readExec } from "../../../src/protocol/sections/read-exec.ts";

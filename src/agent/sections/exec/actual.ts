@@ -1,5 +1,5 @@
 import type { ContainerSpec, ExecConfig } from "../../../protocol/sections/exec-config.ts";
-import type { Seen } from "../../compute/seen.ts";
+import type { Seen } from "../../containers/supervision/seen.ts";
 import type { AddressPlan } from "./addresses.ts";
 import type { CapsSeen } from "./caps.ts";
 import type { Placement } from "./compile.ts";

@@ -5,8 +5,8 @@ import type { ResourceLimits, VolumeSpec } from "../../../protocol/sections/exec
 import { isObject } from "../../../protocol/sections/forms.ts";
 import { standsAt } from "../../containers/model/standing.ts";
 import { WIRE_STATES } from "../../containers/model/compute.ts";
-import type { Keeper } from "../../compute/keeper.ts";
-import type { Seen } from "../../compute/seen.ts";
+import type { Keeper } from "../../containers/supervision/supervisor.ts";
+import type { Seen } from "../../containers/supervision/seen.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeExecStep } from "./describe.ts";
 import type { ExposureStep } from "./exposure-plan.ts";

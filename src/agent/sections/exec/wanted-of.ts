@@ -1,6 +1,6 @@
 import type { ContainerSpec } from "../../../protocol/sections/exec-config.ts";
-import { privilegesText } from "../../compute/privileges.ts";
-import type { WorkView } from "../../compute/seen.ts";
+import { privilegesText } from "../../containers/supervision/privileges.ts";
+import type { WorkView } from "../../containers/supervision/seen.ts";
 import { HOLD_MS, type Goal } from "../../containers/model/standing.ts";
 import type { Blueprint, Wanted } from "../../containers/model/wanted.ts";
 import type { ExecActual, ExecDesired } from "./actual.ts";

@@ -1,14 +1,14 @@
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
-import { ImageCleaner, type ImageCleanerOptions } from "../../../../src/agent/compute/image-cleaner.ts";
-import { unusedImages } from "../../../../src/agent/containers/images/image-cleanup.ts";
-import { computeColumnsMigration, computeMigration, Ledger } from "../../../../src/agent/containers/model/ledger.ts";
-import { HostError } from "../../../../src/errors.ts";
-import { openDatabase } from "../../../../src/host/database.ts";
-import type { ImageSummary } from "../../../../src/host/engine/engine.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
-import { waitFor } from "../../../support/wait-for.ts";
+import { ImageCleaner, type ImageCleanerOptions } from "../../../../../src/agent/containers/supervision/image-cleaner.ts";
+import { unusedImages } from "../../../../../src/agent/containers/images/image-cleanup.ts";
+import { computeColumnsMigration, computeMigration, Ledger } from "../../../../../src/agent/containers/model/ledger.ts";
+import { HostError } from "../../../../../src/errors.ts";
+import { openDatabase } from "../../../../../src/host/database.ts";
+import type { ImageSummary } from "../../../../../src/host/engine/engine.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
 
 const DAY_MS = 86_400_000;
 const NOW = Date.UTC(2026, 0, 10);

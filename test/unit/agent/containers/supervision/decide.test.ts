@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { decide, type Effect, type Event } from "../../../../src/agent/compute/decide.ts";
+import { decide, type Effect, type Event } from "../../../../../src/agent/containers/supervision/decide.ts";
 import {
   beginning,
   isBusy,
@@ -10,7 +10,7 @@ import {
   type Goal,
   type Job,
   type Standing,
-} from "../../../../src/agent/containers/model/standing.ts";
+} from "../../../../../src/agent/containers/model/standing.ts";
 
 type Kept = Extract<Goal, { is: "kept" }>;
 

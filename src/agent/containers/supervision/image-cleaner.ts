@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
-import { HostError, toError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { DiskSpace } from "../../host/files.ts";
-import { isShort, unusedImages } from "../containers/images/image-cleanup.ts";
-import type { Keeper } from "./keeper.ts";
-import type { Ledger } from "../containers/model/ledger.ts";
+import { HostError, toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { DiskSpace } from "../../../host/files.ts";
+import { isShort, unusedImages } from "../images/image-cleanup.ts";
+import type { Keeper } from "./supervisor.ts";
+import type { Ledger } from "../model/ledger.ts";
 
 export interface ImageCleanerOptions {
   readonly keeper: Pick<Keeper, "engine" | "engineStanding" | "info" | "workers" | "onChange">;

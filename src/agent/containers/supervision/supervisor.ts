@@ -1,18 +1,18 @@
-import { InputError, toError } from "../../errors.ts";
-import type { EngineCache, EngineChange } from "../../host/engine/cache.ts";
-import type { ContainerSummary, Engine, EngineInfo } from "../../host/engine/engine.ts";
-import { untilAborted } from "../../lib/until-aborted.ts";
-import { isParked, isWanting, standsAt, type Found, type Job } from "../containers/model/standing.ts";
+import { InputError, toError } from "../../../errors.ts";
+import type { EngineCache, EngineChange } from "../../../host/engine/cache.ts";
+import type { ContainerSummary, Engine, EngineInfo } from "../../../host/engine/engine.ts";
+import { untilAborted } from "../../../lib/until-aborted.ts";
+import { isParked, isWanting, standsAt, type Found, type Job } from "../model/standing.ts";
 import { giveLimits, limitAgain, unlessRefused } from "./limiting.ts";
 import { halt, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";
-import { CONTAINER_LABEL, foundOf, sortContainers } from "../containers/model/own-containers.ts";
-import { platformOf } from "../containers/images/platform.ts";
-import type { PullingOptions } from "../containers/images/pulling.ts";
+import { CONTAINER_LABEL, foundOf, sortContainers } from "../model/own-containers.ts";
+import { platformOf } from "../images/platform.ts";
+import type { PullingOptions } from "../images/pulling.ts";
 import type { Seen, WorkView } from "./seen.ts";
-import { Slots } from "../containers/model/slots.ts";
+import { Slots } from "../model/slots.ts";
 import { startWork } from "./starting.ts";
 import { Upholding } from "./upholding.ts";
-import type { Wanted } from "../containers/model/wanted.ts";
+import type { Wanted } from "../model/wanted.ts";
 import { Worker } from "./worker.ts";
 
 export interface KeeperOptions

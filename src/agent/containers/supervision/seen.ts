@@ -1,9 +1,9 @@
-import type { EngineStanding } from "../../host/engine/cache.ts";
-import type { ContainerSummary, EngineInfo } from "../../host/engine/engine.ts";
-import type { DefinitionRow } from "../containers/model/ledger.ts";
-import type { Standing } from "../containers/model/standing.ts";
+import type { EngineStanding } from "../../../host/engine/cache.ts";
+import type { ContainerSummary, EngineInfo } from "../../../host/engine/engine.ts";
+import type { DefinitionRow } from "../model/ledger.ts";
+import type { Standing } from "../model/standing.ts";
 import type { Tampered } from "./upholding.ts";
-import type { Wanted } from "../containers/model/wanted.ts";
+import type { Wanted } from "../model/wanted.ts";
 
 /** What is known of one definition. */
 export interface WorkView {

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { engineNameOf } from "../../../../src/agent/containers/model/own-containers.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
-import { idOf, itemOf, modelStage } from "../../../support/model-stage.ts";
-import { waitFor } from "../../../support/wait-for.ts";
+import { engineNameOf } from "../../../../../src/agent/containers/model/own-containers.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
+import { idOf, itemOf, modelStage } from "../../../../support/model-stage.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
 
 const commands = [itemOf(1)];
 

@@ -1,7 +1,7 @@
-import { HostError, InputError } from "../../errors.ts";
-import type { OutputFrame } from "../../host/engine/engine.ts";
-import type { StartOptions } from "../containers/model/compute.ts";
-import { isBusy, type Standing } from "../containers/model/standing.ts";
+import { HostError, InputError } from "../../../errors.ts";
+import type { OutputFrame } from "../../../host/engine/engine.ts";
+import type { StartOptions } from "../model/compute.ts";
+import { isBusy, type Standing } from "../model/standing.ts";
 import type { Worker } from "./worker.ts";
 
 /** Starts one by hand: see `Compute.start`. */

@@ -1,8 +1,8 @@
-import { HostError, InternalError, toError } from "../../errors.ts";
-import { failureCode } from "../containers/model/failure-code.ts";
+import { HostError, InternalError, toError } from "../../../errors.ts";
+import { failureCode } from "../model/failure-code.ts";
 import { launch, revive, survey, type LaunchingOptions } from "./launching.ts";
-import { ensureImage, isFull, type PullingOptions } from "../containers/images/pulling.ts";
-import type { Job } from "../containers/model/standing.ts";
+import { ensureImage, isFull, type PullingOptions } from "../images/pulling.ts";
+import type { Job } from "../model/standing.ts";
 import type { Worker } from "./worker.ts";
 
 export interface StartingOptions {

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { computeFacade } from "../../../../src/agent/containers/facade.ts";
-import { restartByHand } from "../../../../src/agent/compute/running.ts";
-import { nameOf } from "../../../../src/agent/reconcile/outcome.ts";
-import { HostError } from "../../../../src/errors.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
-import { idOf, itemOf, modelStage } from "../../../support/model-stage.ts";
-import { waitFor } from "../../../support/wait-for.ts";
+import { computeFacade } from "../../../../../src/agent/containers/facade.ts";
+import { restartByHand } from "../../../../../src/agent/containers/supervision/running.ts";
+import { nameOf } from "../../../../../src/agent/reconcile/outcome.ts";
+import { HostError } from "../../../../../src/errors.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
+import { idOf, itemOf, modelStage } from "../../../../support/model-stage.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
 
 const other = { variables: [{ name: "A", value: "2" }] };
 const third = { variables: [{ name: "A", value: "3" }] };

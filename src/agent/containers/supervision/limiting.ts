@@ -1,5 +1,5 @@
-import { HostError, toError } from "../../errors.ts";
-import type { Blueprint, Wanted } from "../containers/model/wanted.ts";
+import { HostError, toError } from "../../../errors.ts";
+import type { Blueprint, Wanted } from "../model/wanted.ts";
 import type { LaunchingOptions } from "./launching.ts";
 import type { Worker } from "./worker.ts";
 

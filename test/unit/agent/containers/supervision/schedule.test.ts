@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { crashDelay, crashesAfter, failureDelay } from "../../../../src/agent/compute/backoff.ts";
-import { rateTimetable, timetable } from "../../../../src/agent/compute/schedule.ts";
+import { crashDelay, crashesAfter, failureDelay } from "../../../../../src/agent/containers/supervision/backoff.ts";
+import { rateTimetable, timetable } from "../../../../../src/agent/containers/supervision/schedule.ts";
 
 const at = (text: string): number => Date.parse(`${text}Z`);
 

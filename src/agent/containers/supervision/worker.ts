@@ -1,14 +1,14 @@
 import type { Logger } from "pino";
-import { HostError, InputError, toError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { OutputFrame, PullProgress } from "../../host/engine/engine.ts";
+import { HostError, InputError, toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { OutputFrame, PullProgress } from "../../../host/engine/engine.ts";
 import { decide, type Effect, type Event, type JobResult } from "./decide.ts";
-import { failureCode } from "../containers/model/failure-code.ts";
-import { beginning, standsAt, wakeAt, type Found, type Job, type Standing } from "../containers/model/standing.ts";
-import type { Ledger } from "../containers/model/ledger.ts";
-import type { WorkState } from "../containers/model/compute.ts";
+import { failureCode } from "../model/failure-code.ts";
+import { beginning, standsAt, wakeAt, type Found, type Job, type Standing } from "../model/standing.ts";
+import type { Ledger } from "../model/ledger.ts";
+import type { WorkState } from "../model/compute.ts";
 import { refusalOf, type Refusal } from "./refusal.ts";
-import type { Wanted } from "../containers/model/wanted.ts";
+import type { Wanted } from "../model/wanted.ts";
 import { timetable, type Timetable } from "./schedule.ts";
 
 /** What a worker has done for it at the engine. */

@@ -13,7 +13,7 @@ import {
   type JobKind,
   type Retry,
   type Standing,
-} from "../containers/model/standing.ts";
+} from "../model/standing.ts";
 
 export type Event =
   | { readonly is: "wanted"; readonly goal: Goal }

@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
-import { toError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { ContainerSettings, Engine } from "../../host/engine/engine.ts";
+import { toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { ContainerSettings, Engine } from "../../../host/engine/engine.ts";
 import type { LaunchingOptions } from "./launching.ts";
-import { changedAttachment, changedFields, puttingBack, type AttachmentDrift, type Machine } from "../containers/model/upheld.ts";
-import type { Blueprint } from "../containers/model/wanted.ts";
+import { changedAttachment, changedFields, puttingBack, type AttachmentDrift, type Machine } from "../model/upheld.ts";
+import type { Blueprint } from "../model/wanted.ts";
 import type { Worker } from "./worker.ts";
 
 export interface UpholdingOptions {
