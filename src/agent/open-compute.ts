@@ -30,7 +30,7 @@ import { openCaps } from "./open-caps.ts";
 import { openExposure } from "./open-exposure.ts";
 import { isUp } from "./containers/model/standing.ts";
 import type { Worker } from "./containers/supervision/worker.ts";
-import { volumeAt } from "./compute/volume-record.ts";
+import { volumeAt } from "./containers/volumes/volume-record.ts";
 import { openPolicy } from "./open-policy.ts";
 import { openVolumes } from "./open-volumes.ts";
 import { networksByLink, type SectionDeps } from "./list-sections.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "zod";
-import { VolumeKeeper } from "../../src/agent/compute/volumes.ts";
+import { VolumeKeeper } from "../../src/agent/containers/volumes/volumes.ts";
 import { compileContainer, engineNameOf, type Compiled } from "../../src/agent/sections/exec/compile.ts";
 import { wholeDiskOf } from "../../src/host/block-device.ts";
 import { systemClock } from "../../src/host/clock.ts";

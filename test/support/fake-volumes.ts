@@ -1,5 +1,5 @@
 import { HostError } from "../../src/errors.ts";
-import type { VolumeRecord, VolumeRecords } from "../../src/agent/compute/volume-record.ts";
+import type { VolumeRecord, VolumeRecords } from "../../src/agent/containers/volumes/volume-record.ts";
 import type { EncryptedVolumes } from "../../src/host/encrypted-volume.ts";
 import type { Engine, VolumeBody, VolumeSummary } from "../../src/host/engine/engine.ts";
 

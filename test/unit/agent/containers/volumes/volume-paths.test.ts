@@ -5,7 +5,7 @@ import {
   parseQuarantined,
   quarantineEntry,
   shapeOf,
-} from "../../../../src/agent/compute/volume-paths.ts";
+} from "../../../../../src/agent/containers/volumes/volume-paths.ts";
 
 const shape = (name: string, location?: string, encrypted = false) => shapeOf({ name, location, encrypted });
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { detailOf, volumeAt, type VolumeRecord } from "../../../../src/agent/compute/volume-record.ts";
+import { detailOf, volumeAt, type VolumeRecord } from "../../../../../src/agent/containers/volumes/volume-record.ts";
 
 const record = (name: string, parts: readonly string[], quarantinedAt?: number): VolumeRecord => ({
   name,

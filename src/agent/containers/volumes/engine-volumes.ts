@@ -1,5 +1,5 @@
-import { HostError } from "../../errors.ts";
-import type { Engine, VolumeSummary } from "../../host/engine/engine.ts";
+import { HostError } from "../../../errors.ts";
+import type { Engine, VolumeSummary } from "../../../host/engine/engine.ts";
 
 /** A volume of the engine that binds a directory. */
 export interface BoundVolume {

@@ -10,15 +10,15 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { VolumeKeeper } from "../../../../src/agent/compute/volumes.ts";
-import { HostError } from "../../../../src/errors.ts";
-import { hostDirectories } from "../../../../src/host/directories.ts";
-import type { EncryptedVolumes } from "../../../../src/host/encrypted-volume.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
-import type { VolumeSpec } from "../../../../src/protocol/sections/exec-config.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
-import { fakeEncryption, FakeEngineVolumes, FakeRecords } from "../../../support/fake-volumes.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import { VolumeKeeper } from "../../../../../src/agent/containers/volumes/volumes.ts";
+import { HostError } from "../../../../../src/errors.ts";
+import { hostDirectories } from "../../../../../src/host/directories.ts";
+import type { EncryptedVolumes } from "../../../../../src/host/encrypted-volume.ts";
+import { hostFiles } from "../../../../../src/host/files.ts";
+import type { VolumeSpec } from "../../../../../src/protocol/sections/exec-config.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
+import { fakeEncryption, FakeEngineVolumes, FakeRecords } from "../../../../support/fake-volumes.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
 
 const OWNER = "0f0e0d0c-0000-4000-8000-000000000001";
 const HOUR_MS = 3_600_000;

@@ -1,11 +1,11 @@
-import { HostError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { Directories } from "../../host/directories.ts";
-import type { EncryptedVolumes, EncryptionSupport } from "../../host/encrypted-volume.ts";
-import type { Engine } from "../../host/engine/engine.ts";
-import type { Files } from "../../host/files.ts";
-import type { VolumeSpec } from "../../protocol/sections/exec-config.ts";
-import type { VolumeStatus } from "../containers/model/compute.ts";
+import { HostError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { Directories } from "../../../host/directories.ts";
+import type { EncryptedVolumes, EncryptionSupport } from "../../../host/encrypted-volume.ts";
+import type { Engine } from "../../../host/engine/engine.ts";
+import type { Files } from "../../../host/files.ts";
+import type { VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import type { VolumeStatus } from "../model/compute.ts";
 import { EngineVolumes } from "./engine-volumes.ts";
 import {
   contentPath,
