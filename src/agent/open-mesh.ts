@@ -15,7 +15,7 @@ import type { RttBucket } from "../protocol/overlay-mesh.ts";
 import type { Gateway } from "../protocol/sections/gateway.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { NodeType } from "../protocol/values.ts";
-import { carrierOf, dataPlaneState, namesOf } from "./mesh-report.ts";
+import { carrierOf, dataPlaneState, namesOf } from "./data-plane/mesh-report.ts";
 import { parsedSections } from "./applying/parsed-sections.ts";
 import { typeHere } from "./profile.ts";
 import type { AgentSettings } from "./settings.ts";

@@ -10,7 +10,7 @@ import type { OverlayFlow } from "../protocol/overlay.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type { FaultList } from "./fault.ts";
 import { withinDeadline } from "./reconcile/deadline.ts";
-import { namesOf } from "./mesh-report.ts";
+import { namesOf } from "./data-plane/mesh-report.ts";
 import { openMesh, type OpenedMesh, type OpenMeshOptions } from "./open-mesh.ts";
 import type { AgentSettings } from "./settings.ts";
 import type { AgentState } from "./state.ts";

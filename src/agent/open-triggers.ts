@@ -17,7 +17,7 @@ import type { CleanStop } from "./triggers/clean-stop.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
 import { openCaptures, type Captures } from "./triggers/tg-capture.ts";
 import { Journal } from "./triggers/journal.ts";
-import { agentTunnels, type TunnelSources } from "./tunnels.ts";
+import { agentTunnels, type TunnelSources } from "./data-plane/tunnels.ts";
 
 type Given =
   | "memory"

@@ -17,8 +17,8 @@ import type { NodeType } from "../protocol/values.ts";
 import type { Registration } from "./identity/identity.ts";
 import type { Fault } from "./fault.ts";
 import type { AppliedReports } from "./managed-node.ts";
-import { dataPlaneItems } from "./data-plane-items.ts";
-import { overlayStateOf } from "./overlay-reading.ts";
+import { dataPlaneItems } from "./data-plane/items.ts";
+import { overlayStateOf } from "./data-plane/overlay-reading.ts";
 import type { Desired } from "./shadow/desired.ts";
 import { reasonText } from "./upgrade-reports.ts";
 

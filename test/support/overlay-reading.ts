@@ -1,4 +1,4 @@
-import type { OverlayReading } from "../../src/agent/overlay-reading.ts";
+import type { OverlayReading } from "../../src/agent/data-plane/overlay-reading.ts";
 import { parsedSections } from "../../src/agent/applying/parsed-sections.ts";
 import type { OverlayCounters, OverlayView } from "../../src/host/overlay.ts";
 import type { Config, NodeDocument } from "../../src/protocol/documents.ts";

@@ -6,18 +6,18 @@ import {
   namesOf,
   peersReport,
   type MeshReading,
-} from "../../../src/agent/mesh-report.ts";
-import type { DomainGateway, DomainPeer } from "../../../src/protocol/domain-items.ts";
-import { GatewaysReport, PeersReport } from "../../../src/protocol/local-mesh.ts";
+} from "../../../../src/agent/data-plane/mesh-report.ts";
+import type { DomainGateway, DomainPeer } from "../../../../src/protocol/domain-items.ts";
+import { GatewaysReport, PeersReport } from "../../../../src/protocol/local-mesh.ts";
 import type {
   ClientState,
   MeshState,
   OverlayMesh,
   PathState,
   PeerSessionState,
-} from "../../../src/protocol/overlay-mesh.ts";
-import { aDomain } from "../../support/gateway-model.ts";
-import { aMesh, aMeshState, aPathState, aPeer, keyOf, uidOf } from "../../support/mesh.ts";
+} from "../../../../src/protocol/overlay-mesh.ts";
+import { aDomain } from "../../../support/gateway-model.ts";
+import { aMesh, aMeshState, aPathState, aPeer, keyOf, uidOf } from "../../../support/mesh.ts";
 
 const PATHS: OverlayMesh["paths"] = [
   { gateway: uidOf(2), id: "", host: "gw1.example.net", port: 8443, isDefault: true },

@@ -1,5 +1,5 @@
-import type { MeshStanding } from "../host/overlay.ts";
-import type { DomainPeer } from "../protocol/domain-items.ts";
+import type { MeshStanding } from "../../host/overlay.ts";
+import type { DomainPeer } from "../../protocol/domain-items.ts";
 import type {
   Carrier,
   DataPlaneState,
@@ -10,11 +10,11 @@ import type {
   PeersReport,
   PeerSessionView,
   PeerView,
-} from "../protocol/local-mesh.ts";
-import type { ClientState, MeshPath, MeshState, OverlayMesh, PathState } from "../protocol/overlay-mesh.ts";
-import type { OverlayState } from "../protocol/local-overlay.ts";
-import type { Issue, Reason } from "../protocol/reconcile.ts";
-import type { DomainView } from "../protocol/domain-view.ts";
+} from "../../protocol/local-mesh.ts";
+import type { ClientState, MeshPath, MeshState, OverlayMesh, PathState } from "../../protocol/overlay-mesh.ts";
+import type { OverlayState } from "../../protocol/local-overlay.ts";
+import type { Issue, Reason } from "../../protocol/reconcile.ts";
+import type { DomainView } from "../../protocol/domain-view.ts";
 
 /** What the documents say of other nodes and what the overlay says, at one moment. */
 export interface MeshReading {

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { connectorsReport } from "../../../src/agent/connectors-report.ts";
-import { ConnectorsReport, type ConnectorView } from "../../../src/protocol/local-overlay.ts";
-import type { ListenerState } from "../../../src/protocol/overlay.ts";
-import type { JsonObject } from "../../../src/protocol/values.ts";
-import type { OverlayView } from "../../../src/host/overlay.ts";
-import { aDomain } from "../../support/gateway-model.ts";
-import { aMesh, aMeshState, aPathState, uidOf } from "../../support/mesh.ts";
-import { aService } from "../../support/overlay-rig.ts";
-import { ABSENT, aReading, type ReadingParts } from "../../support/overlay-reading.ts";
+import { connectorsReport } from "../../../../src/agent/data-plane/connectors-report.ts";
+import { ConnectorsReport, type ConnectorView } from "../../../../src/protocol/local-overlay.ts";
+import type { ListenerState } from "../../../../src/protocol/overlay.ts";
+import type { JsonObject } from "../../../../src/protocol/values.ts";
+import type { OverlayView } from "../../../../src/host/overlay.ts";
+import { aDomain } from "../../../support/gateway-model.ts";
+import { aMesh, aMeshState, aPathState, uidOf } from "../../../support/mesh.ts";
+import { aService } from "../../../support/overlay-rig.ts";
+import { ABSENT, aReading, type ReadingParts } from "../../../support/overlay-reading.ts";
 
 const web = { node: "local", service: "web", protocol: "tcp", port: 8080 };
 const KEY = "tcp/any/8080";

@@ -1,7 +1,7 @@
-import { MAX_SERVICE_USERS } from "../protocol/local-api.ts";
-import type { ItemReason, ServicesReport, ServiceUser, ServiceView } from "../protocol/local-overlay.ts";
-import type { Connector } from "../protocol/sections/connectors.ts";
-import type { Service } from "../protocol/sections/services.ts";
+import { MAX_SERVICE_USERS } from "../../protocol/local-api.ts";
+import type { ItemReason, ServicesReport, ServiceUser, ServiceView } from "../../protocol/local-overlay.ts";
+import type { Connector } from "../../protocol/sections/connectors.ts";
+import type { Service } from "../../protocol/sections/services.ts";
 import {
   isDown,
   issuesOfSection,
@@ -13,8 +13,8 @@ import {
   whyNotYet,
   type OverlayReading,
 } from "./overlay-reading.ts";
-import { isOwnName } from "../protocol/own-name.ts";
-import { waitingServices } from "./sections/services/plan.ts";
+import { isOwnName } from "../../protocol/own-name.ts";
+import { waitingServices } from "../sections/services/plan.ts";
 
 /** Every service in force, with its health and the connectors that lead to it. Pure. */
 export function servicesReport(reading: OverlayReading): ServicesReport {

@@ -1,6 +1,6 @@
-import type { ConnectorCounters, ConnectorsReport, ConnectorView, ItemReason } from "../protocol/local-overlay.ts";
-import type { ListenerCounters } from "../protocol/overlay.ts";
-import type { Connector } from "../protocol/sections/connectors.ts";
+import type { ConnectorCounters, ConnectorsReport, ConnectorView, ItemReason } from "../../protocol/local-overlay.ts";
+import type { ListenerCounters } from "../../protocol/overlay.ts";
+import type { Connector } from "../../protocol/sections/connectors.ts";
 import {
   isIgnored,
   issuesOfSection,
@@ -12,8 +12,8 @@ import {
   whyNotYet,
   type OverlayReading,
 } from "./overlay-reading.ts";
-import { isOwnName } from "../protocol/own-name.ts";
-import { keyOf, nodesOf, waitingConnectors } from "./sections/connectors/plan.ts";
+import { isOwnName } from "../../protocol/own-name.ts";
+import { keyOf, nodesOf, waitingConnectors } from "../sections/connectors/plan.ts";
 import { downServices } from "./services-report.ts";
 
 /** Every connector in force, with how its listener stands and what it has counted. Pure. */

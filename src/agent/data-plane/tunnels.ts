@@ -1,10 +1,10 @@
-import { HostError, toError } from "../errors.ts";
-import type { Overlay } from "../host/overlay.ts";
-import { withinTime } from "../lib/within-time.ts";
-import type { ReadDomain } from "../protocol/domain-view.ts";
-import type { Registration } from "./identity/identity.ts";
-import type { DesiredDocuments } from "./shadow/desired.ts";
-import type { Tunnels } from "./triggers/tunnels.ts";
+import { HostError, toError } from "../../errors.ts";
+import type { Overlay } from "../../host/overlay.ts";
+import { withinTime } from "../../lib/within-time.ts";
+import type { ReadDomain } from "../../protocol/domain-view.ts";
+import type { Registration } from "../identity/identity.ts";
+import type { DesiredDocuments } from "../shadow/desired.ts";
+import type { Tunnels } from "../triggers/tunnels.ts";
 
 export interface TunnelSources {
   readonly registration: () => Registration | undefined;
