@@ -16,7 +16,7 @@ import type { DesiredDocuments, Trust } from "./shadow/desired.ts";
 import { DocumentSync } from "./shadow/document-sync.ts";
 import type { ShadowReporting } from "./shadow/reporting.ts";
 import type { Connection } from "./session/attempt.ts";
-import type { Fault } from "./fault.ts";
+import type { Fault } from "./faults/fault.ts";
 import { judgeStream } from "./streams/judge.ts";
 import type { Streams } from "./streams/streams.ts";
 import type { Beating } from "./telemetry/beating.ts";

@@ -1,6 +1,6 @@
 import { errnoOf, toError } from "../errors.ts";
 import type { Power } from "../host/power.ts";
-import type { FaultList } from "./fault.ts";
+import type { FaultList } from "./faults/fault.ts";
 import { serveLocalApi, type LocalApiOptions } from "./local-api/server.ts";
 import type { MetricsEndpoint, MetricsEndpointOptions } from "./metrics-endpoint.ts";
 import type { AgentSettings } from "./settings.ts";

@@ -8,7 +8,7 @@ import type { Reader } from "../host/reader.ts";
 import { makeManagedDirectory } from "../host/tmpfiles.ts";
 import type { OverlayFlow } from "../protocol/overlay.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
-import type { FaultList } from "./fault.ts";
+import type { FaultList } from "./faults/fault.ts";
 import { withinDeadline } from "./reconcile/deadline.ts";
 import { namesOf } from "./data-plane/mesh-report.ts";
 import { openMesh, type OpenedMesh, type OpenMeshOptions } from "./open-mesh.ts";

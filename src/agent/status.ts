@@ -15,7 +15,7 @@ import { restrictionText } from "../protocol/restriction.ts";
 import { sectionNames, sectionSuits } from "../protocol/sections.ts";
 import type { NodeType } from "../protocol/values.ts";
 import type { Registration } from "./identity/identity.ts";
-import type { Fault } from "./fault.ts";
+import type { Fault } from "./faults/fault.ts";
 import type { AppliedReports } from "./managed-node.ts";
 import { dataPlaneItems } from "./data-plane/items.ts";
 import { overlayStateOf } from "./data-plane/overlay-reading.ts";

@@ -1,10 +1,10 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { FaultList } from "../../../src/agent/fault.ts";
-import { hostFiles } from "../../../src/host/files.ts";
-import { tempDir } from "../../support/temp-dir.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
-import { MovableClock } from "../../support/running-controller.ts";
+import { FaultList } from "../../../../src/agent/faults/fault.ts";
+import { hostFiles } from "../../../../src/host/files.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { MovableClock } from "../../../support/running-controller.ts";
 
 const lost = (file: string) => ({ file, isRecovered: false });
 

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { StorageWatch } from "../../../src/agent/storage.ts";
-import { HostError } from "../../../src/errors.ts";
-import { hostFiles } from "../../../src/host/files.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { StorageWatch } from "../../../../src/agent/faults/storage.ts";
+import { HostError } from "../../../../src/errors.ts";
+import { hostFiles } from "../../../../src/host/files.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const full = new HostError("disk-full", "no space");
 
