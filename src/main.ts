@@ -29,7 +29,7 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
     return import("./transfer/main.ts");
   },
   inventory: () => import("./agent/inventory.ts"),
-  "resolver-file": () => import("./agent/resolver-file.ts"),
+  "resolver-file": () => import("./agent/network/resolver-file.ts"),
   "upgrade-fetch": async () =>
     (await import("./upgrade/fetch-main.ts")).upgradeFetch((await import("./agent/offline.ts")).readTargets),
   "self-test": async () => (await import("./agent/self-test.ts")).selfTest(loaders),

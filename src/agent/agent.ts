@@ -26,7 +26,7 @@ import { checkLocalApi } from "./local-api/server.ts";
 import { listSections, OVERLAY_SECTIONS } from "./list-sections.ts";
 import { localProvider } from "./local-provider.ts";
 import { ManagedNode } from "./managed-node.ts";
-import { networkTargets } from "./network-targets.ts";
+import { networkTargets } from "./network/targets.ts";
 import { openCommit } from "./open-commit.ts";
 import { openContainers } from "./open-containers.ts";
 import { openDataStore } from "./open-data-store.ts";

@@ -2,7 +2,7 @@ import { readAddresses4 } from "../host/links.ts";
 import type { SourceFilterDriver } from "../host/network/source-filter.ts";
 import type { Overlay } from "../host/overlay.ts";
 import type { Reader } from "../host/reader.ts";
-import { isActiveMember } from "./active-member.ts";
+import { isActiveMember } from "./network/active-member.ts";
 import { typeHere, type Profile } from "./profile.ts";
 import type { Desired } from "./shadow/desired.ts";
 import { reconciler, type Reconciler } from "./reconcile/section.ts";

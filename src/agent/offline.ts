@@ -25,7 +25,7 @@ import { describeDevice } from "./describe-device.ts";
 import { identityFiles } from "./identity/identity.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { askStanding, type AskStanding } from "./identity/standing.ts";
-import { networkTargets } from "./network-targets.ts";
+import { networkTargets } from "./network/targets.ts";
 import { completeReset, type ResetDone } from "./reset.ts";
 import { orderReset, readResetOrder } from "./reset-order.ts";
 import { readSettings } from "./settings.ts";

@@ -6,7 +6,7 @@ import { ownProcess } from "../host/process-tree.ts";
 import { systemResolve } from "../host/system-resolve.ts";
 import type { ApplyingOptions } from "./applying/applying.ts";
 import type { Registration } from "./identity/identity.ts";
-import { networkTargets } from "./network-targets.ts";
+import { networkTargets } from "./network/targets.ts";
 import { proof } from "./applying/proof.ts";
 import type { Session } from "./session/session.ts";
 import type { AgentSettings } from "./settings.ts";

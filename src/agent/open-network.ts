@@ -13,13 +13,13 @@ import { sourceFilterDriver, type SourceFilterDriver } from "../host/network/sou
 import { toolRunner } from "../host/network/tool.ts";
 import type { Reader } from "../host/reader.ts";
 import { carryingDialler } from "./carrier.ts";
-import { startForwardWatch } from "./forward-watch.ts";
+import { startForwardWatch } from "./network/forward-watch.ts";
 import type { SectionDeps } from "./list-sections.ts";
 import { unsupportedHere } from "./profile.ts";
 import { CONNECTORS_TABLE } from "./sections/connectors/source-filter.ts";
 import type { AgentSettings } from "./settings.ts";
 import { vendorOf } from "./shadow/device.ts";
-import { startTableWatch } from "./table-watch.ts";
+import { startTableWatch } from "./network/table-watch.ts";
 
 export interface NetworkParts {
   readonly driver: NetworkDriver;

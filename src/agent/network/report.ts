@@ -1,4 +1,4 @@
-import { CONTAINER_PROTOCOL } from "../host/exposure/routing.ts";
+import { CONTAINER_PROTOCOL } from "../../host/exposure/routing.ts";
 import {
   OUR_PROTOCOL,
   type AddressState,
@@ -7,9 +7,9 @@ import {
   type NetworkState,
   type RouteState,
   type RuleState,
-} from "../host/network/state.ts";
-import { NETWORK_REPORT_LIMITS } from "../protocol/local-api.ts";
-import type { NetworkReport } from "../protocol/local-network.ts";
+} from "../../host/network/state.ts";
+import { NETWORK_REPORT_LIMITS } from "../../protocol/local-api.ts";
+import type { NetworkReport } from "../../protocol/local-network.ts";
 
 /** What is looked at for people. */
 export interface ObservedNetwork extends Pick<NetworkState, "links" | "addresses" | "routes" | "rules"> {

@@ -1,13 +1,13 @@
-import type { Clock } from "../host/clock.ts";
-import { AgentError } from "../errors.ts";
-import type { Issue } from "../protocol/reconcile.ts";
-import type { ShadowMap } from "../protocol/shadow.ts";
-import type { NodeType } from "../protocol/values.ts";
-import type { Standing } from "./reconcile/standing.ts";
-import { ANNOUNCED_OVER } from "./telemetry/arp-announcer.ts";
-import { STALE_OVER } from "./telemetry/arp-watch.ts";
-import { watchConditions, type Condition } from "./telemetry/condition-watch.ts";
-import type { EventLog } from "./telemetry/events.ts";
+import type { Clock } from "../../host/clock.ts";
+import { AgentError } from "../../errors.ts";
+import type { Issue } from "../../protocol/reconcile.ts";
+import type { ShadowMap } from "../../protocol/shadow.ts";
+import type { NodeType } from "../../protocol/values.ts";
+import type { Standing } from "../reconcile/standing.ts";
+import { ANNOUNCED_OVER } from "../telemetry/arp-announcer.ts";
+import { STALE_OVER } from "../telemetry/arp-watch.ts";
+import { watchConditions, type Condition } from "../telemetry/condition-watch.ts";
+import type { EventLog } from "../telemetry/events.ts";
 
 const SECTION = "network";
 const ROUTE_ERROR = "Network Route Error";

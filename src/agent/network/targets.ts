@@ -1,7 +1,7 @@
-import type { NetworkTargets } from "../protocol/network-targets.ts";
-import type { MeshPath, MeshPeer, OverlayMesh } from "../protocol/overlay-mesh.ts";
-import type { Registration } from "./identity/identity.ts";
-import type { AgentSettings } from "./settings.ts";
+import type { NetworkTargets } from "../../protocol/network-targets.ts";
+import type { MeshPath, MeshPeer, OverlayMesh } from "../../protocol/overlay-mesh.ts";
+import type { Registration } from "../identity/identity.ts";
+import type { AgentSettings } from "../settings.ts";
 
 /** Whom a node must reach: its control plane, through which proxy, and every path to a gateway. Pure. */
 export function networkTargets(

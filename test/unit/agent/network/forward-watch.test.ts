@@ -1,9 +1,9 @@
 import { expect, onTestFinished, test } from "vitest";
-import { startForwardWatch } from "../../../src/agent/forward-watch.ts";
-import { HostError } from "../../../src/errors.ts";
-import type { ForwardDrop } from "../../../src/host/network/forward-drops.ts";
-import { FakeClock, settle } from "../../support/fake-clock.ts";
-import { fakeRuleset } from "../../support/fake-ruleset.ts";
+import { startForwardWatch } from "../../../../src/agent/network/forward-watch.ts";
+import { HostError } from "../../../../src/errors.ts";
+import type { ForwardDrop } from "../../../../src/host/network/forward-drops.ts";
+import { FakeClock, settle } from "../../../support/fake-clock.ts";
+import { fakeRuleset } from "../../../support/fake-ruleset.ts";
 
 const DOCKER: ForwardDrop = { table: "ip filter", chain: "FORWARD", by: "policy drop" };
 const MINUTE_MS = 60_000;
