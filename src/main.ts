@@ -16,7 +16,7 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
     return import("./overlay/main.ts");
   },
   "upgrade-run": async () => {
-    const { readTargets, standingAsker } = await import("./agent/offline.ts");
+    const { readTargets, standingAsker } = await import("./agent/offline/offline.ts");
     return (await import("./upgrade/main.ts")).upgradeRun({ readTargets, standingAsker });
   },
   guard: () => import("./guard/main.ts"),
@@ -31,7 +31,7 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
   inventory: () => import("./agent/inventory.ts"),
   "resolver-file": () => import("./agent/network/resolver-file.ts"),
   "upgrade-fetch": async () =>
-    (await import("./upgrade/fetch-main.ts")).upgradeFetch((await import("./agent/offline.ts")).readTargets),
+    (await import("./upgrade/fetch-main.ts")).upgradeFetch((await import("./agent/offline/offline.ts")).readTargets),
   "self-test": async () => (await import("./agent/self-test.ts")).selfTest(loaders),
 };
 
@@ -50,27 +50,27 @@ async function loadVerbs(): Promise<unknown> {
 const offline: Offline = {
   register: async () => {
     process.umask(0o077);
-    return (await import("./agent/offline.ts")).registerOffline;
+    return (await import("./agent/offline/offline.ts")).registerOffline;
   },
   activate: async () => {
     process.umask(0o077);
-    return (await import("./agent/offline.ts")).activateOffline;
+    return (await import("./agent/offline/offline.ts")).activateOffline;
   },
   reset: async () => {
     process.umask(0o077);
-    return (await import("./agent/offline.ts")).resetOffline;
+    return (await import("./agent/offline/offline.ts")).resetOffline;
   },
-  readIdentity: async () => (await import("./agent/offline.ts")).readIdentity,
+  readIdentity: async () => (await import("./agent/offline/offline.ts")).readIdentity,
   localSettings: async () => {
     const { changeLocalSettings: change, readLocalSettings: read } = await import("./agent/local-settings.ts");
     return { change, read };
   },
-  forBundle: () => import("./agent/offline-state.ts"),
-  inspectState: async () => (await import("./agent/offline-state.ts")).inspectState,
-  readTargets: async () => (await import("./agent/offline.ts")).readTargets,
-  askUpgrade: async () => (await import("./agent/offline.ts")).askUpgradeOffline,
+  forBundle: () => import("./agent/offline/offline-state.ts"),
+  inspectState: async () => (await import("./agent/offline/offline-state.ts")).inspectState,
+  readTargets: async () => (await import("./agent/offline/offline.ts")).readTargets,
+  askUpgrade: async () => (await import("./agent/offline/offline.ts")).askUpgradeOffline,
   async checkRelease() {
-    const { readReleasePlace, readTargets } = await import("./agent/offline.ts");
+    const { readReleasePlace, readTargets } = await import("./agent/offline/offline.ts");
     const { checkHere } = await import("./upgrade/check-here.ts");
     return async (stateDir, { from, isForced }, signal) => {
       const targets = await readTargets(stateDir).catch(() => undefined);
@@ -78,7 +78,7 @@ const offline: Offline = {
     };
   },
   async handOverRelease() {
-    const { readReleasePlace } = await import("./agent/offline.ts");
+    const { readReleasePlace } = await import("./agent/offline/offline.ts");
     const { handOverHere } = await import("./upgrade/check-here.ts");
     return async (stateDir, { from, isForced }, signal) =>
       handOverHere({ ...(await readReleasePlace(stateDir, from)), isForced, targets: undefined }, signal);

@@ -3,7 +3,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync
 import { join } from "node:path";
 import { expect } from "vitest";
 import { identityFiles, publicKeys } from "../../src/agent/identity/identity.ts";
-import { registerOffline } from "../../src/agent/offline.ts";
+import { registerOffline } from "../../src/agent/offline/offline.ts";
 import { DesiredDocuments, type Trust } from "../../src/agent/shadow/desired.ts";
 import { openState } from "../../src/agent/state.ts";
 import type { Controller } from "../../src/controller/controller.ts";

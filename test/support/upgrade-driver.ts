@@ -2,7 +2,7 @@
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { standingAsker } from "../../src/agent/offline.ts";
+import { standingAsker } from "../../src/agent/offline/offline.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { hostDialler } from "../../src/host/dial.ts";
 import { hostDirectories } from "../../src/host/directories.ts";

@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { netcheckVerb } from "../../../src/cli/netcheck.ts";
 import { NetworkReport } from "../../../src/cli/netcheck/result.ts";
-import { readTargets } from "../../../src/agent/offline.ts";
+import { readTargets } from "../../../src/agent/offline/offline.ts";
 import type { NetworkTargets } from "../../../src/protocol/network-targets.ts";
 import { someCall } from "../../support/fake-call.ts";
 import { overlayUp, someStatus } from "../../support/fake-local-provider.ts";

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { resetOffline } from "../../../src/agent/offline.ts";
+import { resetOffline } from "../../../src/agent/offline/offline.ts";
 import { resetVerb } from "../../../src/cli/reset.ts";
 import { resetFloorVerb } from "../../../src/cli/reset-floor.ts";
 import { openDatabase } from "../../../src/host/database.ts";

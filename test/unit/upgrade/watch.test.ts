@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { standingAsker } from "../../../src/agent/offline.ts";
+import { standingAsker } from "../../../src/agent/offline/offline.ts";
 import { hostDialler } from "../../../src/host/dial.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { systemResolve } from "../../../src/host/system-resolve.ts";

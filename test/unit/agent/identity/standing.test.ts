@@ -2,7 +2,7 @@ import { cpSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { registerOffline, standingAsker } from "../../../../src/agent/offline.ts";
+import { registerOffline, standingAsker } from "../../../../src/agent/offline/offline.ts";
 import { identityFiles } from "../../../../src/agent/identity/identity.ts";
 import { keyStore } from "../../../../src/controller/keys/key-store.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "n
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { identityFiles } from "../../../../src/agent/identity/identity.ts";
-import * as state from "../../../../src/agent/offline-state.ts";
+import * as state from "../../../../src/agent/offline/offline-state.ts";
 import { Stored } from "../../../../src/agent/shadow/held-document.ts";
 import { bundleVerb } from "../../../../src/cli/bundle.ts";
 import { hostFiles } from "../../../../src/host/files.ts";

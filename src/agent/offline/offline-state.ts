@@ -1,15 +1,15 @@
-import { AgentError, HostError, toError } from "../errors.ts";
-import { hostFiles, type Files } from "../host/files.ts";
-import { readPrivateFile } from "../host/private-file.ts";
-import { stateFile, valueOf, type Loaded, type StateFile } from "../host/state-file.ts";
-import { DocumentName } from "../protocol/claims.ts";
-import { peekClaims } from "../protocol/jws.ts";
-import type { FileStanding, LeftDocument, LeftState, SettingsStanding } from "../protocol/left-state.ts";
-import { shownValue, type Shown } from "../protocol/shown.ts";
-import { JsonObject } from "../protocol/values.ts";
-import { AgentFile, readSettings } from "./settings.ts";
-import { identityFiles } from "./identity/identity.ts";
-import { Stored } from "./shadow/held-document.ts";
+import { AgentError, HostError, toError } from "../../errors.ts";
+import { hostFiles, type Files } from "../../host/files.ts";
+import { readPrivateFile } from "../../host/private-file.ts";
+import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/state-file.ts";
+import { DocumentName } from "../../protocol/claims.ts";
+import { peekClaims } from "../../protocol/jws.ts";
+import type { FileStanding, LeftDocument, LeftState, SettingsStanding } from "../../protocol/left-state.ts";
+import { shownValue, type Shown } from "../../protocol/shown.ts";
+import { JsonObject } from "../../protocol/values.ts";
+import { AgentFile, readSettings } from "../settings.ts";
+import { identityFiles } from "../identity/identity.ts";
+import { Stored } from "../shadow/held-document.ts";
 
 /** Reads what an agent left, without changing anything and whatever of it can be read. */
 export async function inspectState(stateDir: string, config: string | undefined, runDir?: string): Promise<LeftState> {

@@ -1,36 +1,36 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
-import { InputError, InternalError } from "../errors.ts";
-import { systemClock } from "../host/clock.ts";
-import { hostDialler } from "../host/dial.ts";
-import { hostExec } from "../host/exec.ts";
-import { hostFiles } from "../host/files.ts";
-import { hostHttpClient } from "../host/http-client.ts";
-import { rootLogger } from "../host/log.ts";
-import { parseBootId } from "../host/proc.ts";
-import { hostReader } from "../host/reader.ts";
-import { requireSettled, requireUnused } from "../host/state-directory.ts";
-import { readSealed, valueOf } from "../host/state-file.ts";
-import { resolveSet, systemResolve } from "../host/system-resolve.ts";
-import { upgradeUnit } from "../host/upgrade-unit.ts";
-import { buildInfo, packageVersion } from "../lib/build-info.ts";
-import type { NodeIdentity } from "../protocol/claims.ts";
-import type { NetworkTargets } from "../protocol/network-targets.ts";
-import { UPGRADE_ANSWERS, UPGRADE_REQUEST_NAME, type UpgradeAnswer, type UpgradeOrder } from "../protocol/release.ts";
-import { OverlayTable } from "../protocol/overlay.ts";
-import type { ActivationRequest, ActivationStep } from "../protocol/activation.ts";
-import type { NodeType } from "../protocol/values.ts";
-import type { ActivationDeps } from "./identity/activation.ts";
-import { describeDevice } from "./describe-device.ts";
-import { identityFiles } from "./identity/identity.ts";
-import { readLicense, register } from "./identity/registration.ts";
-import { askStanding, type AskStanding } from "./identity/standing.ts";
-import { networkTargets } from "./network/targets.ts";
-import { completeReset, type ResetDone } from "./reset.ts";
-import { orderReset, readResetOrder } from "./reset-order.ts";
-import { readSettings } from "./settings.ts";
-import { openState } from "./state.ts";
-import { knownManifest, refuseElsewhere } from "./upgrades.ts";
+import { InputError, InternalError } from "../../errors.ts";
+import { systemClock } from "../../host/clock.ts";
+import { hostDialler } from "../../host/dial.ts";
+import { hostExec } from "../../host/exec.ts";
+import { hostFiles } from "../../host/files.ts";
+import { hostHttpClient } from "../../host/http-client.ts";
+import { rootLogger } from "../../host/log.ts";
+import { parseBootId } from "../../host/proc.ts";
+import { hostReader } from "../../host/reader.ts";
+import { requireSettled, requireUnused } from "../../host/state-directory.ts";
+import { readSealed, valueOf } from "../../host/state-file.ts";
+import { resolveSet, systemResolve } from "../../host/system-resolve.ts";
+import { upgradeUnit } from "../../host/upgrade-unit.ts";
+import { buildInfo, packageVersion } from "../../lib/build-info.ts";
+import type { NodeIdentity } from "../../protocol/claims.ts";
+import type { NetworkTargets } from "../../protocol/network-targets.ts";
+import { UPGRADE_ANSWERS, UPGRADE_REQUEST_NAME, type UpgradeAnswer, type UpgradeOrder } from "../../protocol/release.ts";
+import { OverlayTable } from "../../protocol/overlay.ts";
+import type { ActivationRequest, ActivationStep } from "../../protocol/activation.ts";
+import type { NodeType } from "../../protocol/values.ts";
+import type { ActivationDeps } from "../identity/activation.ts";
+import { describeDevice } from "../describe-device.ts";
+import { identityFiles } from "../identity/identity.ts";
+import { readLicense, register } from "../identity/registration.ts";
+import { askStanding, type AskStanding } from "../identity/standing.ts";
+import { networkTargets } from "../network/targets.ts";
+import { completeReset, type ResetDone } from "../reset.ts";
+import { orderReset, readResetOrder } from "../reset-order.ts";
+import { readSettings } from "../settings.ts";
+import { openState } from "../state.ts";
+import { knownManifest, refuseElsewhere } from "../upgrades.ts";
 
 /** Registers the node of a state directory while no agent runs; an agent that starts meanwhile is kept out. */
 export async function registerOffline(stateDir: string, license: string, signal: AbortSignal): Promise<NodeIdentity> {
@@ -70,7 +70,7 @@ export async function activateOffline(
   signal: AbortSignal,
 ): Promise<ActivationStep> {
   return withRegistrar(stateDir, "Node", signal, async (deps) => {
-    const { askForLicense } = await import("./identity/activation.ts");
+    const { askForLicense } = await import("../identity/activation.ts");
     return askForLicense(request, deps, signal);
   });
 }
