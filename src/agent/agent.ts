@@ -44,7 +44,7 @@ import { describeDevice } from "./describe-device.ts";
 import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
 import { nodeFacts } from "./profile.ts";
 import { agentPulse } from "./pulse.ts";
-import { resetter } from "./resetter.ts";
+import { resetter } from "./reset/resetter.ts";
 import { Session } from "./session/session.ts";
 import { webSocketTransport } from "./session/transport.ts";
 import { StorageWatch } from "./faults/storage.ts";

@@ -11,7 +11,7 @@ import { startWatchdog } from "../host/watchdog.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./agent-options.ts";
 import { startAgent } from "./agent.ts";
-import { readResetOrder, withLeftNetwork } from "./reset-order.ts";
+import { readResetOrder, withLeftNetwork } from "./reset/order.ts";
 import { keepMemoryLow, ownUsage } from "./resting-memory.ts";
 import { readSettings, type AgentSettings } from "./settings.ts";
 

@@ -20,7 +20,7 @@ import { openNetwork, type NetworkParts } from "./open-network.ts";
 import { typeHere } from "./profile.ts";
 import { withinDeadline } from "./reconcile/deadline.ts";
 import { reconciler, type Reconciler } from "./reconcile/section.ts";
-import { forgetOrder, keepNetwork, readResetOrder, type ResetOrder } from "./reset-order.ts";
+import { forgetOrder, keepNetwork, readResetOrder, type ResetOrder } from "./reset/order.ts";
 import { execSection } from "./sections/exec/section.ts";
 import { networkSection } from "./sections/network/section.ts";
 import { DEFAULT_STATE_DIR, type AgentSettings } from "./settings.ts";

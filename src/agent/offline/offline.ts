@@ -27,7 +27,7 @@ import { readLicense, register } from "../identity/registration.ts";
 import { askStanding, type AskStanding } from "../identity/standing.ts";
 import { networkTargets } from "../network/targets.ts";
 import { completeReset, type ResetDone } from "../reset.ts";
-import { orderReset, readResetOrder } from "../reset-order.ts";
+import { orderReset, readResetOrder } from "../reset/order.ts";
 import { readSettings } from "../settings.ts";
 import { openState } from "../state.ts";
 import { knownManifest, refuseElsewhere } from "../upgrades.ts";

@@ -1,12 +1,12 @@
-import { InputError } from "../errors.ts";
-import type { Clock } from "../host/clock.ts";
-import type { Files } from "../host/files.ts";
-import { requireSettled } from "../host/state-directory.ts";
-import type { LocalProvider } from "./local-api/provider.ts";
-import { orderReset } from "./reset-order.ts";
-import type { AgentSettings } from "./settings.ts";
-import type { Pusher } from "./telemetry/pusher.ts";
-import type { EventLog } from "./telemetry/events.ts";
+import { InputError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { Files } from "../../host/files.ts";
+import { requireSettled } from "../../host/state-directory.ts";
+import type { LocalProvider } from "../local-api/provider.ts";
+import { orderReset } from "./order.ts";
+import type { AgentSettings } from "../settings.ts";
+import type { Pusher } from "../telemetry/pusher.ts";
+import type { EventLog } from "../telemetry/events.ts";
 
 export interface ResetterOptions {
   readonly settings: Pick<AgentSettings, "stateDir">;

@@ -1,12 +1,12 @@
 import { join } from "node:path";
 import { z } from "zod";
-import { errnoOf } from "../errors.ts";
-import type { Files } from "../host/files.ts";
-import { isNoRegularFile } from "../host/regular-file.ts";
-import { RESET_FILE } from "../host/state-directory.ts";
-import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
-import { JsonObject, UnixMilliseconds } from "../protocol/values.ts";
-import type { AgentSettings } from "./settings.ts";
+import { errnoOf } from "../../errors.ts";
+import type { Files } from "../../host/files.ts";
+import { isNoRegularFile } from "../../host/regular-file.ts";
+import { RESET_FILE } from "../../host/state-directory.ts";
+import { stateFile, valueOf, type StateFile } from "../../host/state-file.ts";
+import { JsonObject, UnixMilliseconds } from "../../protocol/values.ts";
+import type { AgentSettings } from "../settings.ts";
 
 /** An order to reset this node. Once it is on disk, the reset comes before any other use of the state directory. */
 export const ResetOrder = z.object({ factory: z.boolean(), at: UnixMilliseconds });
