@@ -19,7 +19,7 @@ import { gatherStatus } from "./gather-status.ts";
 import { identityFiles, SessionCounter, type Registration } from "./identity/identity.ts";
 import { openKnownTime, reportClock } from "./known-time.ts";
 import { KnownAddresses } from "./identity/known-addresses.ts";
-import { nodeParty } from "./identity/party.ts";
+import { nodeParty } from "./session/party.ts";
 import { readLicense, register } from "./identity/registration.ts";
 import { readLastGood } from "./applying/last-good.ts";
 import { checkLocalApi } from "./local-api/server.ts";

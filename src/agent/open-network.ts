@@ -12,7 +12,7 @@ import { networkRecord } from "../host/network/record.ts";
 import { sourceFilterDriver, type SourceFilterDriver } from "../host/network/source-filter.ts";
 import { toolRunner } from "../host/network/tool.ts";
 import type { Reader } from "../host/reader.ts";
-import { carryingDialler } from "./carrier.ts";
+import { carryingDialler } from "./session/carrier.ts";
 import { startForwardWatch } from "./network/forward-watch.ts";
 import type { SectionDeps } from "./list-sections.ts";
 import { unsupportedHere } from "./profile.ts";

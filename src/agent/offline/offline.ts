@@ -24,7 +24,7 @@ import type { ActivationDeps } from "../identity/activation.ts";
 import { describeDevice } from "../describe-device.ts";
 import { identityFiles } from "../identity/identity.ts";
 import { readLicense, register } from "../identity/registration.ts";
-import { askStanding, type AskStanding } from "../identity/standing.ts";
+import { askStanding, type AskStanding } from "../session/standing.ts";
 import { networkTargets } from "../network/targets.ts";
 import { completeReset, type ResetDone } from "../reset.ts";
 import { orderReset, readResetOrder } from "../reset/order.ts";

@@ -4,7 +4,7 @@ import { pino } from "pino";
 import { expect, onTestFinished } from "vitest";
 import { SessionCounter, generateKeys, identityFiles } from "../../../../src/agent/identity/identity.ts";
 import { KnownAddresses } from "../../../../src/agent/identity/known-addresses.ts";
-import { nodeParty } from "../../../../src/agent/identity/party.ts";
+import { nodeParty } from "../../../../src/agent/session/party.ts";
 import type { Connection } from "../../../../src/agent/session/attempt.ts";
 import { Session } from "../../../../src/agent/session/session.ts";
 import { webSocketTransport } from "../../../../src/agent/session/transport.ts";

@@ -6,11 +6,11 @@ import { valueOf, type StateFile } from "../../host/state-file.ts";
 import { ASKING_VERSION } from "../../protocol/envelope.ts";
 import { keySetOf } from "../../protocol/keys-chain.ts";
 import type { Standing } from "../../protocol/standing.ts";
-import { AnswerWatch } from "../session/answers.ts";
-import { Attempt, type HandshakeParty } from "../session/attempt.ts";
-import { judgeServerProof, proveNode } from "../session/handshake.ts";
-import { webSocketTransport } from "../session/transport.ts";
-import { authSigner, identityFiles } from "./identity.ts";
+import { AnswerWatch } from "./answers.ts";
+import { Attempt, type HandshakeParty } from "./attempt.ts";
+import { judgeServerProof, proveNode } from "./handshake.ts";
+import { webSocketTransport } from "./transport.ts";
+import { authSigner, identityFiles } from "../identity/identity.ts";
 
 /** Whose standing is asked for, and by whom. */
 export interface NodeAsked {

@@ -4,10 +4,10 @@ import type { DocumentVersions } from "../../protocol/claims.ts";
 import { PROTOCOL_VERSION } from "../../protocol/envelope.ts";
 import { verifyJws } from "../../protocol/jws.ts";
 import { keySetOf } from "../../protocol/keys-chain.ts";
-import { judgeServerProof, proveNode } from "../session/handshake.ts";
-import type { ControlPlaneRpc, HandshakeParty } from "../session/attempt.ts";
-import type { KnownAddresses } from "./known-addresses.ts";
-import { authSigner, type PrivateKeys, type Registration, type SessionCounter } from "./identity.ts";
+import { judgeServerProof, proveNode } from "./handshake.ts";
+import type { ControlPlaneRpc, HandshakeParty } from "./attempt.ts";
+import type { KnownAddresses } from "../identity/known-addresses.ts";
+import { authSigner, type PrivateKeys, type Registration, type SessionCounter } from "../identity/identity.ts";
 
 export interface PartyOptions {
   readonly clock: Clock;
