@@ -28,7 +28,7 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
     preferSpeed();
     return import("./transfer/main.ts");
   },
-  inventory: () => import("./agent/inventory.ts"),
+  inventory: () => import("./agent/shadow/inventory.ts"),
   "resolver-file": () => import("./agent/network/resolver-file.ts"),
   "upgrade-fetch": async () =>
     (await import("./upgrade/fetch-main.ts")).upgradeFetch((await import("./agent/offline/offline.ts")).readTargets),

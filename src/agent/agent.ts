@@ -40,7 +40,7 @@ import { openTelemetry } from "./open-telemetry.ts";
 import { openTriggers } from "./open-triggers.ts";
 import { IDENTITY_LOST, identityLostFix } from "../protocol/identity-lost.ts";
 import { domainReader } from "../protocol/domain-view.ts";
-import { describeDevice } from "./describe-device.ts";
+import { describeDevice } from "./shadow/describe-device.ts";
 import { DesiredDocuments, type Desired } from "./shadow/desired.ts";
 import { nodeFacts } from "./profile.ts";
 import { agentPulse } from "./pulse.ts";

@@ -21,7 +21,7 @@ import { OverlayTable } from "../../protocol/overlay.ts";
 import type { ActivationRequest, ActivationStep } from "../../protocol/activation.ts";
 import type { NodeType } from "../../protocol/values.ts";
 import type { ActivationDeps } from "../identity/activation.ts";
-import { describeDevice } from "../describe-device.ts";
+import { describeDevice } from "../shadow/describe-device.ts";
 import { identityFiles } from "../identity/identity.ts";
 import { readLicense, register } from "../identity/registration.ts";
 import { askStanding, type AskStanding } from "../session/standing.ts";

@@ -1,12 +1,12 @@
-import type { Clock } from "../host/clock.ts";
-import { readDmi } from "../host/dmi.ts";
-import type { Exec } from "../host/exec.ts";
-import { readInventory } from "../host/inventory.ts";
-import type { Reader } from "../host/reader.ts";
-import type { Device } from "../protocol/claims.ts";
-import type { NodeType } from "../protocol/values.ts";
-import { deviceOf } from "./shadow/device.ts";
-import { readMachine } from "./shadow/readings.ts";
+import type { Clock } from "../../host/clock.ts";
+import { readDmi } from "../../host/dmi.ts";
+import type { Exec } from "../../host/exec.ts";
+import { readInventory } from "../../host/inventory.ts";
+import type { Reader } from "../../host/reader.ts";
+import type { Device } from "../../protocol/claims.ts";
+import type { NodeType } from "../../protocol/values.ts";
+import { deviceOf } from "./device.ts";
+import { readMachine } from "./readings.ts";
 
 /** What this machine is, for registration. Asks other programs only where the firmware's tables say nothing. */
 export async function describeDevice(
