@@ -4,7 +4,7 @@ import { readAddresses, readAddresses4, type LinkAddress } from "../host/links.t
 import type { Reader } from "../host/reader.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
-import { repositoryState, secondsOf } from "./gathering.ts";
+import { repositoryState, secondsOf } from "./status/gathering.ts";
 import type { AppliedReports } from "./managed-node.ts";
 import type { OpenedOverlay } from "./open-overlay.ts";
 import { shadowFacts } from "./shadow/facts.ts";

@@ -1,6 +1,6 @@
-import type { DiskSpace } from "../host/files.ts";
-import type { HealthChecks } from "./telemetry/health-checks.ts";
-import { usedRatio } from "./telemetry/heartbeat.ts";
+import type { DiskSpace } from "../../host/files.ts";
+import type { HealthChecks } from "../telemetry/health-checks.ts";
+import { usedRatio } from "../telemetry/heartbeat.ts";
 
 /** Unix seconds of a time in milliseconds. */
 export function secondsOf(milliseconds: number | undefined): number | undefined {

@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
-import type { OverlayStatus } from "../../../src/host/overlay.ts";
-import { buildHealth, buildStatus, type StatusInput } from "../../../src/agent/status.ts";
-import type { DataPlane } from "../../../src/protocol/local-mesh.ts";
-import { Health, Status } from "../../../src/protocol/local-answers.ts";
-import { identity } from "../../support/fake-local-provider.ts";
+import type { OverlayStatus } from "../../../../src/host/overlay.ts";
+import { buildHealth, buildStatus, type StatusInput } from "../../../../src/agent/status/status.ts";
+import type { DataPlane } from "../../../../src/protocol/local-mesh.ts";
+import { Health, Status } from "../../../../src/protocol/local-answers.ts";
+import { identity } from "../../../support/fake-local-provider.ts";
 
 const NO_PLANE: DataPlane = { state: "none", paths: 0, up: 0 };
 
