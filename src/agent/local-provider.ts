@@ -13,7 +13,7 @@ import { containersReport, volumesReport } from "./containers/report.ts";
 import { connectorsReport } from "./data-plane/connectors-report.ts";
 import { addressesByLink } from "./list-sections.ts";
 import type { ReadDomain } from "../protocol/domain-view.ts";
-import { clockReasons, type KnownTime } from "./known-time.ts";
+import { clockReasons, type KnownTime } from "./telemetry/known-time.ts";
 import { judge, type Judgement } from "./status/judgement.ts";
 import type { LocalProvider } from "./local-api/provider.ts";
 import { gatewaysReport, peersReport, type MeshReading } from "./data-plane/mesh-report.ts";

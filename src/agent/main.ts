@@ -12,7 +12,7 @@ import { buildInfo } from "../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./agent-options.ts";
 import { startAgent } from "./agent.ts";
 import { readResetOrder, withLeftNetwork } from "./reset/order.ts";
-import { keepMemoryLow, ownUsage } from "./resting-memory.ts";
+import { keepMemoryLow, ownUsage } from "./telemetry/metrics/resting-memory.ts";
 import { readSettings, type AgentSettings } from "./settings.ts";
 
 /** Runs `holdfast agent` until it is stopped; resolves to the exit status. After a reset a new agent starts in the same process. */

@@ -2,7 +2,7 @@ import { errnoOf, toError } from "../errors.ts";
 import type { Power } from "../host/power.ts";
 import type { FaultList } from "./faults/fault.ts";
 import { serveLocalApi, type LocalApiOptions } from "./local-api/server.ts";
-import type { MetricsEndpoint, MetricsEndpointOptions } from "./metrics-endpoint.ts";
+import type { MetricsEndpoint, MetricsEndpointOptions } from "./telemetry/metrics/endpoint.ts";
 import type { AgentSettings } from "./settings.ts";
 
 export interface OpenFacesOptions
@@ -43,7 +43,7 @@ export async function openFaces(options: OpenFacesOptions): Promise<{ close(): P
   });
   let metrics: MetricsEndpoint | undefined;
   if (settings.metrics !== undefined) {
-    const { serveMetrics } = await import("./metrics-endpoint.ts");
+    const { serveMetrics } = await import("./telemetry/metrics/endpoint.ts");
     metrics = await serveMetrics({
       ...options,
       listen: settings.metrics,

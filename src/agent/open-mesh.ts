@@ -21,12 +21,12 @@ import { typeHere } from "./profile.ts";
 import type { AgentSettings } from "./settings.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { EventLog } from "./telemetry/events.ts";
-import { gatewayDetails } from "./telemetry/gateway-details.ts";
-import { gatewayWatch } from "./telemetry/gateway-watch.ts";
-import { hopWatch, type HopTarget, type HopWish } from "./telemetry/hop-watch.ts";
+import { gatewayDetails } from "./telemetry/conditions/gateway-details.ts";
+import { gatewayWatch } from "./telemetry/conditions/gateway-watch.ts";
+import { hopWatch, type HopTarget, type HopWish } from "./telemetry/conditions/hop-watch.ts";
 import { bytesOf, risesOf } from "./telemetry/ingress.ts";
-import { meshEvents } from "./telemetry/mesh-events.ts";
-import { reverseNames } from "./telemetry/reverse-names.ts";
+import { meshEvents } from "./telemetry/conditions/mesh-events.ts";
+import { reverseNames } from "./telemetry/conditions/reverse-names.ts";
 import type { Spool } from "./telemetry/spool.ts";
 
 export interface OpenMeshOptions {

@@ -24,8 +24,8 @@ import type { Standing } from "./reconcile/standing.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { AgentState } from "./state.ts";
 import type { EventLog } from "./telemetry/events.ts";
-import { startArpAnnouncer } from "./telemetry/arp-announcer.ts";
-import { startArpProbe, type HeldAddress } from "./telemetry/arp-watch.ts";
+import { startArpAnnouncer } from "./telemetry/conditions/arp-announcer.ts";
+import { startArpProbe, type HeldAddress } from "./telemetry/conditions/arp-watch.ts";
 import { startNatWatch, type NatWatch } from "./triggers/nat-watch.ts";
 
 export interface NetworkViewOptions {

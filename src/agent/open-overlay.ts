@@ -15,8 +15,8 @@ import { openMesh, type OpenedMesh, type OpenMeshOptions } from "./open-mesh.ts"
 import type { AgentSettings } from "./settings.ts";
 import type { AgentState } from "./state.ts";
 import { flowRecorder, type FlowNames } from "./telemetry/flow-records.ts";
-import { overlayMeter } from "./telemetry/overlay-meter.ts";
-import { serviceEvents } from "./telemetry/service-events.ts";
+import { overlayMeter } from "./telemetry/metrics/overlay-meter.ts";
+import { serviceEvents } from "./telemetry/conditions/service-events.ts";
 import type { Spool } from "./telemetry/spool.ts";
 
 export interface OpenOverlayOptions extends Omit<OpenMeshOptions, "overlay" | "onChanged"> {

@@ -11,7 +11,7 @@ import { shadowFacts } from "./shadow/facts.ts";
 import { readMachine } from "./shadow/readings.ts";
 import { ShadowReporting, type ReportingOptions } from "./shadow/reporting.ts";
 import { Beating } from "./telemetry/beating.ts";
-import type { HealthChecks } from "./telemetry/health-checks.ts";
+import type { HealthChecks } from "./telemetry/conditions/health-checks.ts";
 import { buildHeartbeat, overlayBeat, readHeartbeat } from "./telemetry/heartbeat.ts";
 import { queueOf, type Spool } from "./telemetry/spool.ts";
 

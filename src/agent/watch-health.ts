@@ -10,8 +10,8 @@ import { proxyFor } from "../lib/proxy.ts";
 import { manifestAddress } from "../protocol/release.ts";
 import type { AgentSettings } from "./settings.ts";
 import type { EventLog } from "./telemetry/events.ts";
-import { startHealthChecks, type HealthChecks } from "./telemetry/health-checks.ts";
-import { checkRepository } from "./telemetry/repository-check.ts";
+import { startHealthChecks, type HealthChecks } from "./telemetry/conditions/health-checks.ts";
+import { checkRepository } from "./telemetry/conditions/repository-check.ts";
 
 export interface WatchHealthOptions {
   readonly clock: Clock;

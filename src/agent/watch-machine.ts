@@ -9,8 +9,8 @@ import type { MetricSample } from "../protocol/telemetry.ts";
 import { reportedLinks } from "./shadow/facts.ts";
 import { readMachine } from "./shadow/readings.ts";
 import type { EventLog } from "./telemetry/events.ts";
-import { startLinkMonitor } from "./telemetry/link-health.ts";
-import { createSampler, startSampling } from "./telemetry/metrics.ts";
+import { startLinkMonitor } from "./telemetry/conditions/link-health.ts";
+import { createSampler, startSampling } from "./telemetry/metrics/metrics.ts";
 
 export interface WatchMachineOptions {
   readonly clock: Clock;

@@ -4,9 +4,9 @@ import type { Issue } from "../../protocol/reconcile.ts";
 import type { ShadowMap } from "../../protocol/shadow.ts";
 import type { NodeType } from "../../protocol/values.ts";
 import type { Standing } from "../reconcile/standing.ts";
-import { ANNOUNCED_OVER } from "../telemetry/arp-announcer.ts";
-import { STALE_OVER } from "../telemetry/arp-watch.ts";
-import { watchConditions, type Condition } from "../telemetry/condition-watch.ts";
+import { ANNOUNCED_OVER } from "../telemetry/conditions/arp-announcer.ts";
+import { STALE_OVER } from "../telemetry/conditions/arp-watch.ts";
+import { watchConditions, type Condition } from "../telemetry/conditions/condition-watch.ts";
 import type { EventLog } from "../telemetry/events.ts";
 
 const SECTION = "network";

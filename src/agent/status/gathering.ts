@@ -1,5 +1,5 @@
 import type { DiskSpace } from "../../host/files.ts";
-import type { HealthChecks } from "../telemetry/health-checks.ts";
+import type { HealthChecks } from "../telemetry/conditions/health-checks.ts";
 import { usedRatio } from "../telemetry/heartbeat.ts";
 
 /** Unix seconds of a time in milliseconds. */

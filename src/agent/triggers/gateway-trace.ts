@@ -1,7 +1,7 @@
 import { HostError, InputError } from "../../errors.ts";
 import type { Exec } from "../../host/exec.ts";
 import { GatewayLatency, GatewayTrace, type GatewayLatencyAnswer } from "../../protocol/diagnostics.ts";
-import { parseHops } from "../telemetry/hops.ts";
+import { parseHops } from "../telemetry/conditions/hops.ts";
 import { mtrArguments } from "./tg-mtr.ts";
 import type { OneShotTrigger, StreamTrigger } from "./trigger.ts";
 import { neededPeer, type Tunnels } from "./tunnels.ts";

@@ -9,7 +9,7 @@ import { networkStatus } from "../../../../src/agent/triggers/network-status.ts"
 import { nodeErrors, nodeStatus, parseServices } from "../../../../src/agent/triggers/node-status.ts";
 import { outboundConnectionCheck } from "../../../../src/agent/triggers/outbound-connection-check.ts";
 import type { Trigger, TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
-import type { HealthResults } from "../../../../src/agent/telemetry/health-checks.ts";
+import type { HealthResults } from "../../../../src/agent/telemetry/conditions/health-checks.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec, SEARCH_PATH } from "../../../../src/host/exec.ts";
 import { hostReader } from "../../../../src/host/reader.ts";

@@ -1,0 +1,107 @@
+import { toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { Announce } from "../../../host/network/announce.ts";
+import type { HeldAddress } from "./arp-watch.ts";
+import type { Condition } from "./condition-watch.ts";
+
+/** An address of the cluster that this member has, and the link that it is on. */
+type ClusterAddress = Pick<HeldAddress, "link" | "address">;
+
+export interface ArpAnnouncerOptions {
+  readonly clock: Clock;
+  readonly announce: Announce;
+  /** Those of the cluster's addresses that this member has at the moment. */
+  readonly held: () => readonly ClusterAddress[];
+  /** The conditions may have changed. */
+  readonly onChange: () => void;
+}
+
+/** The platform's interval of gratuitous ARP. */
+const EVERY_MS = 60_000;
+const MAX_HELD = 64;
+
+/** What is said when neighbours are told again. */
+export const ANNOUNCED_OVER = "The cluster address is announced again";
+
+/**
+ * Announces an address of the cluster as soon as this member has it, and once a minute as long as it does; starts no process while it has
+ * none.
+ */
+export function startArpAnnouncer({ clock, announce, held, onChange }: ArpAnnouncerOptions): {
+  look(): void;
+  conditions(): readonly Condition[];
+  close(): void;
+} {
+  const stop = new AbortController();
+  const failures = new Map<string, Condition>();
+  /** When each that is held was told last. */
+  const told = new Map<string, number>();
+  let cancel: (() => void) | undefined;
+  let isTelling = false;
+
+  const bounded = (): readonly ClusterAddress[] => (stop.signal.aborted ? [] : held().slice(0, MAX_HELD));
+
+  async function tell({ link, address }: ClusterAddress): Promise<void> {
+    const key = keyOf({ link, address });
+    told.set(key, clock.elapsed());
+    try {
+      await announce(link, address, stop.signal);
+      failures.delete(key);
+    } catch (error) {
+      if (!stop.signal.aborted) failures.set(key, unannounced(link, address, toError(error)));
+    }
+  }
+
+  /** One after the other, and those first that came meanwhile. */
+  async function tellDue(): Promise<void> {
+    for (let next = dueOf(bounded()); next !== undefined; next = dueOf(bounded())) await tell(next);
+  }
+
+  function dueOf(addresses: readonly ClusterAddress[]): ClusterAddress | undefined {
+    const now = clock.elapsed();
+    return addresses.find((one) => now - (told.get(keyOf(one)) ?? Number.NEGATIVE_INFINITY) >= EVERY_MS);
+  }
+
+  function look(): void {
+    const addresses = bounded();
+    const keys = new Set(addresses.map(keyOf));
+    for (const key of told.keys()) if (!keys.has(key)) told.delete(key);
+    for (const key of failures.keys()) if (!keys.has(key)) failures.delete(key);
+    cancel?.();
+    cancel = undefined;
+    if (isTelling || addresses.length === 0) return;
+    if (dueOf(addresses) === undefined) {
+      const first = Math.min(...addresses.map((one) => told.get(keyOf(one)) ?? 0));
+      cancel = clock.after(Math.max(first + EVERY_MS - clock.elapsed(), 0), look);
+      return;
+    }
+    isTelling = true;
+    void tellDue().finally(() => {
+      isTelling = false;
+      look();
+      onChange();
+    });
+  }
+
+  return {
+    look,
+    conditions: () => [...failures.values()],
+    close() {
+      stop.abort();
+      cancel?.();
+    },
+  };
+}
+
+const keyOf = ({ link, address }: ClusterAddress): string => `${link} ${address}`;
+
+function unannounced(link: string, address: string, { message }: Error): Condition {
+  return {
+    eventType: "Network Error",
+    object: `announce:${address}`,
+    level: "WARNING",
+    message: `The cluster address ${address} is not announced to the neighbours on ${link}: ${message}`.slice(0, 512),
+    details: { address, interface: link },
+    over: ANNOUNCED_OVER,
+  };
+}

@@ -1,0 +1,155 @@
+import type { Clock } from "../../../host/clock.ts";
+import type { MeshStanding } from "../../../host/overlay.ts";
+import type { OverlayMesh, PathState } from "../../../protocol/overlay-mesh.ts";
+import type { Gateway, LatencyMonitor } from "../../../protocol/sections/gateway.ts";
+import type { EventLog } from "../events.ts";
+import { bytesOf, nextIngress, risesOf, type IngressState } from "../ingress.ts";
+import { INITIAL_LATENCY, nextLatency, type LatencyState } from "./latency.ts";
+
+/** What the section asks to be watched, and where it is. */
+export interface GatewayWish {
+  readonly gateway: Gateway;
+  readonly mesh: OverlayMesh | undefined;
+  /** The uid of a node by its name, FQDN or uid. */
+  readonly uidOf: (name: string) => string | undefined;
+}
+
+export interface GatewayWatchOptions {
+  readonly clock: Clock;
+  readonly events: Pick<EventLog, "raise" | "clear" | "openEvents">;
+  readonly wish: () => GatewayWish;
+  /** Asks the overlay; undefined when nobody answers. */
+  readonly ask: () => Promise<MeshStanding | undefined>;
+}
+
+/** Watches round trips and what comes in against their limits, a look every 20 s, from the first look on and while anything asks for it. */
+export interface GatewayWatch {
+  /** What is to be watched may have changed. */
+  look(): void;
+  close(): void;
+}
+
+const EVERY_MS = 20_000;
+const LATENCY = "Gateway Latency Exceeded";
+const INGRESS = "Gateway Ingress Limit Reached";
+const SERVER = "gateway";
+
+export function gatewayWatch({ clock, events, wish, ask }: GatewayWatchOptions): GatewayWatch {
+  const states = new Map<string, LatencyState>();
+  let ingress: IngressState = { isReached: false };
+  let before: { readonly bytes: ReadonlyMap<string, number>; readonly at: number } | undefined;
+  let takeBack: (() => void) | undefined;
+  let isClosed = false;
+
+  for (const { eventType, object } of events.openEvents()) {
+    if (eventType === LATENCY) states.set(object, { isTriggered: true, inARow: 0 });
+    if (eventType === INGRESS) ingress = { isReached: true };
+  }
+
+  function isNeeded({ gateway, mesh }: GatewayWish): boolean {
+    return gateway.latency.monitors.length > 0 || limitOf(mesh) !== undefined || states.size > 0 || ingress.isReached;
+  }
+
+  function arm(): void {
+    if (isClosed || takeBack !== undefined || !isNeeded(wish())) return;
+    takeBack = clock.after(EVERY_MS, () => {
+      takeBack = undefined;
+      // An overlay that cannot be asked has nothing to judge by.
+      ask()
+        .then(sample, () => sample(undefined))
+        .finally(arm);
+    });
+  }
+
+  function sample(standing: MeshStanding | undefined): void {
+    if (isClosed) return;
+    const wanted = wish();
+    judgeLatency(wanted, standing);
+    judgeIngress(limitOf(wanted.mesh), standing);
+  }
+
+  function judgeLatency({ gateway, mesh, uidOf }: GatewayWish, standing: MeshStanding | undefined): void {
+    const monitors = new Map(gateway.latency.monitors.map((monitor) => [objectOf(monitor), monitor]));
+    for (const [object, { isTriggered }] of states) {
+      if (monitors.has(object)) continue;
+      states.delete(object);
+      if (isTriggered) events.clear({ eventType: LATENCY, object, message: `${object} is no longer watched` });
+    }
+    for (const [object, monitor] of monitors) {
+      const path = standing?.paths.find((path) => isMeant(path, monitor, uidOf(monitor.node), mesh));
+      const rttMs = path?.state === "up" ? path.rttMs : undefined;
+      // Without an answer there is no sample.
+      if (rttMs === undefined) continue;
+      const state = states.get(object) ?? INITIAL_LATENCY;
+      const next = nextLatency(state, monitor, rttMs);
+      states.set(object, next);
+      if (next.isTriggered !== state.isTriggered) tellLatency(object, monitor, rttMs, next.isTriggered);
+    }
+  }
+
+  function tellLatency(object: string, monitor: LatencyMonitor, rttMs: number, isTriggered: boolean): void {
+    const { node, path, maxLatencyMs, isCritical } = monitor;
+    const details = { gateway: node, ...(path === undefined ? {} : { path }), rttMs, maxLatencyMs, isCritical };
+    const who = `The round trip to gateway ${node}${path === undefined ? "" : ` by path ${path}`}`;
+    const took = `${Math.round(rttMs)} ms`;
+    if (isTriggered) {
+      const message = `${who} takes ${took}, more than ${maxLatencyMs} ms`;
+      events.raise({ eventType: LATENCY, object, level: "ERROR", message, details });
+    } else {
+      const message = `${who} takes ${took} again, no more than ${maxLatencyMs} ms`;
+      events.clear({ eventType: LATENCY, object, message, details });
+    }
+  }
+
+  function judgeIngress(limit: number | undefined, standing: MeshStanding | undefined): void {
+    const now = clock.elapsed();
+    const was = before;
+    before = standing === undefined ? undefined : { bytes: bytesOf(standing, "bytesIn"), at: now };
+    if (limit === undefined) return setIngress({ isReached: false }, 0, 0);
+    if (was === undefined || before === undefined || now <= was.at) return;
+    const bitsPerSecond = (risesOf(was.bytes, before.bytes) * 8000) / (now - was.at);
+    setIngress(nextIngress(ingress, bitsPerSecond / limit, was.at, now), bitsPerSecond, limit);
+  }
+
+  function setIngress(next: IngressState, bitsPerSecond: number, limit: number): void {
+    const wasReached = ingress.isReached;
+    ingress = next;
+    if (next.isReached === wasReached) return;
+    const [mbps, maxMbps] = [bitsPerSecond, limit].map((bits) => Math.round(bits / 100_000) / 10);
+    const details = { mbps, maxmbps: maxMbps };
+    const about = { eventType: INGRESS, object: SERVER, details };
+    if (next.isReached) {
+      const message = `What comes in over tunnels is at its limit of ${maxMbps} Mbit/s`;
+      events.raise({ ...about, level: "ERROR", message });
+    } else events.clear({ ...about, message: "What comes in over tunnels is no longer at its limit" });
+  }
+
+  return {
+    look: arm,
+    close() {
+      isClosed = true;
+      takeBack?.();
+    },
+  };
+}
+
+/** The limit of what comes in, where this node is a gateway. */
+function limitOf(mesh: OverlayMesh | undefined): number | undefined {
+  return mesh?.server === undefined ? undefined : mesh.ingressBitsPerSecond;
+}
+
+function objectOf({ node, path, maxLatencyMs }: LatencyMonitor): string {
+  return `${node}${path === undefined ? "" : `/${path}`} above ${maxLatencyMs} ms`;
+}
+
+/** Whether a monitor is about a path: the one that it names, else the preferred one to its gateway. */
+function isMeant(
+  { gateway, id }: PathState,
+  { path }: LatencyMonitor,
+  uid: string | undefined,
+  mesh: OverlayMesh | undefined,
+): boolean {
+  if (gateway !== uid) return false;
+  if (path !== undefined) return id === path;
+  return mesh?.paths.some((one) => one.gateway === gateway && one.id === id && one.isDefault) ?? false;
+}

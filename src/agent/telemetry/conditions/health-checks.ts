@@ -1,0 +1,178 @@
+import { isIP } from "node:net";
+import type { Clock } from "../../../host/clock.ts";
+import type { AskServer, ServerAnswer } from "../../../host/resolver.ts";
+import type { EventLog } from "../events.ts";
+import type { RepositoryAnswer } from "./repository-check.ts";
+
+/** The last result of each check; undefined is unknown and not reported. */
+export interface HealthResults {
+  readonly dns: DnsHealth | undefined;
+  readonly repository: RepositoryAnswer | undefined;
+  readonly isSshLocal: boolean | undefined;
+}
+
+export interface DnsHealth {
+  /** At least one server resolves the name. */
+  readonly isHealthy: boolean;
+  /** In the order of the configuration; empty when none is configured. */
+  readonly servers: readonly { readonly server: string; readonly answer: ServerAnswer }[];
+}
+
+export interface DnsCheck {
+  readonly name: string;
+  readonly servers: () => readonly string[];
+  readonly ask: AskServer;
+  readonly clock: Clock;
+}
+
+export interface HealthCheckOptions {
+  readonly clock: Clock;
+  readonly events: EventLog;
+  /** The control plane's host. */
+  readonly name: string;
+  readonly servers: () => readonly string[];
+  readonly ask: AskServer;
+  readonly isSshLocal: () => boolean | undefined;
+  /** Undefined when no repository is configured. */
+  readonly repository: ((signal: AbortSignal) => Promise<RepositoryAnswer>) | undefined;
+  readonly onResults: (results: HealthResults) => void;
+  readonly onError: (error: unknown) => void;
+}
+
+export interface HealthChecks {
+  results(): HealthResults;
+  /** Runs a check now, for an operator; joins the one that is running. */
+  checkDns(): Promise<void>;
+  checkRepository(): Promise<void>;
+  checkSsh(): void;
+  close(): void;
+}
+
+const TRIES = 3;
+const BETWEEN_TRIES_MS = 10_000;
+/** Not at once, since links and leases come up after a boot. */
+const FIRST_CHECK_MS = 60_000;
+const HOUR_MS = 3_600_000;
+/** A failure is looked at again sooner, so that its end is seen soon. */
+const RECHECK_MS = 300_000;
+
+/** Asks every server for the name, three times 10 s apart until one resolves it; undefined where no DNS is involved. */
+export async function checkDns(check: DnsCheck, signal: AbortSignal): Promise<DnsHealth | undefined> {
+  if (isIP(check.name) !== 0 || check.name === "localhost" || check.name.endsWith(".localhost")) return undefined;
+  for (let attempt = 1; ; attempt += 1) {
+    const servers = await Promise.all(
+      check.servers().map(async (server) => ({ server, answer: await check.ask(server, check.name, signal) })),
+    );
+    const isHealthy = servers.some(({ answer }) => answer === "ok");
+    if (isHealthy || attempt === TRIES) return { isHealthy, servers };
+    await check.clock.sleep(BETWEEN_TRIES_MS, signal);
+  }
+}
+
+/** Runs the checks on their schedule and raises and clears their events. */
+export function startHealthChecks(options: HealthCheckOptions): HealthChecks {
+  const { clock, events } = options;
+  const stop = new AbortController();
+  let results: HealthResults = { dns: undefined, repository: undefined, isSshLocal: undefined };
+
+  function set(change: Partial<HealthResults>): void {
+    results = { ...results, ...change };
+    options.onResults(results);
+  }
+
+  const dns = repeating(options, stop.signal, HOUR_MS, async () => {
+    const health = await checkDns(options, stop.signal);
+    if (health !== undefined) announceDns(events, options.name, health);
+    set({ dns: health });
+    return health?.isHealthy ?? true;
+  });
+
+  const { repository } = options;
+  const repo =
+    repository === undefined
+      ? undefined
+      : repeating(options, stop.signal, 24 * HOUR_MS, async () => {
+          const answer = await patiently(repository, clock, stop.signal);
+          announceRepository(events, answer);
+          set({ repository: answer });
+          return answer === "ok";
+        });
+
+  function checkSsh(): void {
+    const isSshLocal = options.isSshLocal();
+    if (isSshLocal !== undefined) announceSsh(events, isSshLocal);
+    set({ isSshLocal });
+  }
+
+  checkSsh();
+  return {
+    results: () => results,
+    checkDns: () => dns(),
+    checkRepository: async () => repo?.(),
+    checkSsh,
+    close: () => stop.abort(),
+  };
+}
+
+/** Runs `check` a minute after the start and then on its period; the returned function runs it at once. */
+function repeating(
+  { clock, onError }: Pick<HealthCheckOptions, "clock" | "onError">,
+  signal: AbortSignal,
+  periodMs: number,
+  check: () => Promise<boolean>,
+): () => Promise<void> {
+  let running: Promise<void> | undefined;
+  let cancel = (): void => {};
+  const schedule = (ms: number): void => {
+    cancel();
+    if (!signal.aborted) cancel = clock.after(ms, () => void run());
+  };
+  const run = (): Promise<void> => {
+    running ??= check()
+      .then(
+        (isHealthy) => schedule(isHealthy ? periodMs : RECHECK_MS),
+        (error: unknown) => {
+          if (!signal.aborted) onError(error);
+          schedule(RECHECK_MS);
+        },
+      )
+      .finally(() => {
+        running = undefined;
+      });
+    return running;
+  };
+  signal.addEventListener("abort", () => cancel(), { once: true });
+  schedule(FIRST_CHECK_MS);
+  return run;
+}
+
+async function patiently(
+  ask: (signal: AbortSignal) => Promise<RepositoryAnswer>,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<RepositoryAnswer> {
+  for (let attempt = 1; ; attempt += 1) {
+    const answer = await ask(signal);
+    if (answer === "ok" || attempt === TRIES) return answer;
+    await clock.sleep(BETWEEN_TRIES_MS, signal);
+  }
+}
+
+function announceDns(events: EventLog, name: string, { isHealthy, servers }: DnsHealth): void {
+  const details = { name, servers: Object.fromEntries(servers.map(({ server, answer }) => [server, answer])) };
+  const about = { eventType: "DNS Resolution", object: "dns", details };
+  if (isHealthy) events.clear({ ...about, message: "DNS resolution re-established" });
+  else events.raise({ ...about, level: "ERROR", message: "DNS resolution failed" });
+}
+
+function announceRepository(events: EventLog, answer: RepositoryAnswer): void {
+  const about = { eventType: "Repo Connectivity", object: "repository", details: { answer } };
+  if (answer === "ok") events.clear({ ...about, message: "Repo connectivity re-established" });
+  else events.raise({ ...about, level: "ERROR", message: "Repo connectivity failed" });
+}
+
+function announceSsh(events: EventLog, isLocal: boolean): void {
+  const about = { eventType: "SSH Lockdown", object: "sshd" };
+  if (isLocal) events.clear({ ...about, message: "SSH listens locally only" });
+  else events.raise({ ...about, level: "ERROR", message: "SSH is reachable on an address that is not local" });
+}

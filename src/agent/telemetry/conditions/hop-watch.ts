@@ -1,0 +1,148 @@
+import type { Logger } from "pino";
+import { HostError, toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { Exec } from "../../../host/exec.ts";
+import type { HopProtocol } from "../../../protocol/sections/gateway-fields.ts";
+import { mergeHops, parseHops, type Hop } from "./hops.ts";
+
+/** A path to a gateway whose hops are to be traced. */
+export interface HopTarget {
+  readonly gateway: string;
+  readonly path: string;
+  readonly ip: string;
+  readonly port: number;
+  readonly local?: string;
+  readonly protocol: HopProtocol;
+  /** Bytes of a probe beyond its headers. */
+  readonly payload: number;
+}
+
+/** What is to be traced, and how often. */
+export interface HopWish {
+  readonly intervalMs: number;
+  readonly targets: readonly HopTarget[];
+}
+
+export interface HopWatchOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly exec: Pick<Exec, "run">;
+  readonly wish: () => HopWish;
+  /** Whether this process may send probes at all. */
+  readonly isPermitted: () => boolean;
+  /** Told once, why there are no hops though they are asked for. */
+  readonly onUnable: (why: string) => void;
+}
+
+/** Traces the way to gateways with mtr(8), one after the other, from the first look on and while somebody asks for it. */
+export interface HopWatch {
+  /** What is to be traced may have changed. */
+  look(): void;
+  /** What was found of a path since it was last asked. */
+  take(gateway: string, path: string): readonly Hop[];
+  close(): void;
+}
+
+const DEADLINE_MS = 60_000;
+const MAX_OUTPUT = 64 * 1024;
+/** Runs that are kept of a path until its minute is over. */
+const MAX_RUNS = 16;
+
+export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopWatchOptions): HopWatch {
+  const ending = new AbortController();
+  const runs = new Map<string, (readonly Hop[])[]>();
+  let takeBack: (() => void) | undefined;
+  let isRunning = false;
+  let isUnable = false;
+
+  function unable(why: string): void {
+    isUnable = true;
+    onUnable(why);
+  }
+
+  function arm(delayMs: number): void {
+    if (ending.signal.aborted || isUnable || isRunning || takeBack !== undefined) return;
+    if (wish().targets.length === 0) return;
+    if (!isPermitted()) return unable("tracing needs the capability CAP_NET_RAW, which this agent does not have");
+    takeBack = clock.after(delayMs, () => {
+      takeBack = undefined;
+      isRunning = true;
+      const from = clock.elapsed();
+      void traceAll().finally(() => {
+        isRunning = false;
+        arm(Math.max(0, from + wish().intervalMs - clock.elapsed()));
+      });
+    });
+  }
+
+  async function traceAll(): Promise<void> {
+    const { targets } = wish();
+    const keys = new Set(targets.map(keyOf));
+    for (const key of runs.keys()) if (!keys.has(key)) runs.delete(key);
+    for (const target of targets) {
+      if (ending.signal.aborted || isUnable) return;
+      try {
+        await trace(target);
+      } catch (error) {
+        if (ending.signal.aborted) return;
+        if (error instanceof HostError && error.code === "tool-missing") {
+          return unable("mtr is not installed, and the way to gateways cannot be traced");
+        }
+        log.debug({ gateway: target.gateway, err: toError(error) }, "no hops");
+      }
+    }
+  }
+
+  async function trace(target: HopTarget): Promise<void> {
+    const bounds = { signal: ending.signal, deadlineMs: DEADLINE_MS, maxOutputBytes: MAX_OUTPUT };
+    const { exitCode, stdout, stderr } = await exec.run("mtr", mtrArguments(target), bounds);
+    if (exitCode !== 0) {
+      if (/permi|privileg|raw socket|not permitted/i.test(stderr)) unable(`mtr may not trace: ${stderr.slice(0, 200)}`);
+      else log.debug({ gateway: target.gateway, exitCode, stderr: stderr.slice(0, 200) }, "mtr failed");
+      return;
+    }
+    const hops = parseHops(stdout);
+    if (hops === undefined) return log.debug({ gateway: target.gateway }, "mtr answered no report");
+    const key = keyOf(target);
+    runs.set(key, [...(runs.get(key) ?? []), hops].slice(-MAX_RUNS));
+  }
+
+  return {
+    look: () => arm(0),
+    take(gateway, path) {
+      const key = keyOf({ gateway, path });
+      const found = runs.get(key) ?? [];
+      runs.delete(key);
+      return mergeHops(found);
+    },
+    close() {
+      ending.abort();
+      takeBack?.();
+    },
+  };
+}
+
+/** Three probes of each hop, a second apart, as the tunnel's own packets go: to the gateway's port, unless it is ICMP. Pure. */
+export function mtrArguments({ ip, port, local, protocol, payload }: HopTarget): readonly string[] {
+  return [
+    "--json",
+    // Segments of a session of its own are what mtr(8) has in the place of SACK.
+    ...(protocol === "icmp" ? [] : ["--tcp", "-P", String(port)]),
+    "-n",
+    "-c",
+    "3",
+    "-i",
+    "1",
+    ...(payload > 0 ? ["-s", String(Math.min(9000, Math.max(28, payload + HEADERS[protocol])))] : []),
+    ...(local === undefined ? [] : ["-a", local]),
+    "--",
+    ip,
+  ];
+}
+
+/** Bytes of the IP and transport headers, which mtr(8) counts in. */
+const HEADERS: Readonly<Record<HopProtocol, number>> = { icmp: 28, syn: 40, sack: 40 };
+
+function keyOf({ gateway, path }: Pick<HopTarget, "gateway" | "path">): string {
+  return `${gateway} ${path}`;
+}

@@ -1,0 +1,109 @@
+import type { ClientState, PathState } from "../../../protocol/overlay-mesh.ts";
+import type { EventInput } from "../events.ts";
+
+/** What the conditions of the way to other nodes are judged by, at one moment. */
+export interface MeshPicture {
+  readonly paths: readonly PathPicture[];
+  readonly clients: readonly Pick<ClientState, "state">[];
+  /** Whether there is a session with the control plane. */
+  readonly isOnline: boolean;
+}
+
+/** A path that this node is to keep up; `isLost` when it was up, or has had its time to come up. */
+export interface PathPicture extends Pick<PathState, "gateway" | "id" | "state" | "reason" | "remote"> {
+  /** What people call the gateway. */
+  readonly name: string;
+  readonly hasBeenUp: boolean;
+  readonly isLost: boolean;
+}
+
+/** Something that is wrong, and how its end is told. */
+export interface MeshCondition extends EventInput {
+  readonly end: Pick<EventInput, "level" | "message">;
+}
+
+export const DISRUPTION = "Data Plane Disruption";
+/** The types that are raised and cleared here, so that what an earlier run left open is known. */
+export const MESH_EVENTS = {
+  disruption: DISRUPTION,
+  gateways: "All Gateways Disconnected",
+  peers: "All Peers Disconnected",
+  both: "Data and Control Plane Disruption",
+} as const;
+const GATEWAYS = "gateways";
+const PEERS = "peers";
+const PLANES = "planes";
+
+/** Everything that is wrong with the ways that this node initiates, and with who dials it. Pure. */
+export function meshConditions({ paths, clients, isOnline }: MeshPicture): readonly MeshCondition[] {
+  const isAlone = paths.length > 0 && paths.every(({ isLost }) => isLost);
+  const isForsaken = clients.length > 0 && clients.every(({ state }) => state === "down");
+  return [
+    ...paths.filter(({ isLost }) => isLost).map(disruption),
+    ...(isAlone
+      ? [
+          condition(MESH_EVENTS.gateways, GATEWAYS, "WARNING", "Number of connected gateways has dropped to zero", {
+            level: "INFO",
+            message: "Number of connected gateways is no longer zero",
+          }),
+        ]
+      : []),
+    ...(isForsaken
+      ? [
+          condition(MESH_EVENTS.peers, PEERS, "WARNING", "Number of connected peers has dropped to zero", {
+            level: "WARNING",
+            message: "Number of connected peers is no longer zero",
+          }),
+        ]
+      : []),
+    ...(isAlone && !isOnline
+      ? [
+          condition(MESH_EVENTS.both, PLANES, "ERROR", "Data and Control plane connection is down", {
+            level: "INFO",
+            message: "Data and Control plane connection is up",
+          }),
+        ]
+      : []),
+  ];
+}
+
+/** What a path's condition is known by. */
+export function pathObject({ name, id }: Pick<PathPicture, "name" | "id">): string {
+  return id === "" ? name : `${name}/${id}`;
+}
+
+/** A path in words: the built-in one leads over the internet. */
+export function viaText(id: string): string {
+  return id === "" ? "Internet path" : `path ${id}`;
+}
+
+function disruption(path: PathPicture): MeshCondition {
+  const { name, id, reason, remote, hasBeenUp } = path;
+  const who = `Node ${name} via ${viaText(id)}`;
+  const because = reason === undefined ? "" : `: ${reason}`;
+  return {
+    ...condition(
+      DISRUPTION,
+      pathObject(path),
+      "WARNING",
+      `${who} ${hasBeenUp ? "abnormally disconnected" : `cannot be connected${because}`}`,
+      { level: "INFO", message: `${who} is connected again` },
+    ),
+    details: {
+      peer: name,
+      path: id === "" ? "default" : id,
+      ...(reason === undefined ? {} : { reason }),
+      ...(remote === undefined ? {} : { endpoint: `${remote.ip}:${remote.port}` }),
+    },
+  };
+}
+
+function condition(
+  eventType: string,
+  object: string,
+  level: EventInput["level"],
+  message: string,
+  end: MeshCondition["end"],
+): MeshCondition {
+  return { eventType, object, level, message, end };
+}

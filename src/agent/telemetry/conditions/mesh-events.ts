@@ -1,0 +1,266 @@
+import type { MeshStanding } from "../../../host/overlay.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { MeshEvent, PathState } from "../../../protocol/overlay-mesh.ts";
+import type { EventLog } from "../events.ts";
+import {
+  DISRUPTION,
+  MESH_EVENTS,
+  meshConditions,
+  pathObject,
+  viaText,
+  type MeshCondition,
+  type MeshPicture,
+  type PathPicture,
+} from "./mesh-conditions.ts";
+
+/** Makes events of the way to other nodes: what is wrong with it, and how traffic came to flow again. */
+export interface MeshEvents {
+  /** How paths and clients stand; undefined when no overlay tells, or there is no way to be told of. */
+  stands(standing: MeshStanding | undefined): void;
+  /** What happened, with its cause and how long it took. */
+  happened(events: readonly MeshEvent[]): void;
+  /** The session with the control plane began or ended. */
+  look(): void;
+  /** Nothing is raised from now on: what ends now was ended on purpose. */
+  close(): void;
+}
+
+export interface MeshEventsOptions {
+  readonly clock: Clock;
+  readonly events: Pick<EventLog, "raise" | "clear" | "notice" | "openEvents">;
+  /** What people call a node; undefined when nobody knows it. */
+  readonly nameOf: (uid: string) => string | undefined;
+  /** Whether a node still is a gateway for others to dial. */
+  readonly isGateway: (uid: string) => boolean;
+  /** Whether this node still has other nodes to reach, as far as its documents go. */
+  readonly isWanted: () => boolean;
+  /** Whether there is a session with the control plane. */
+  readonly isOnline: () => boolean;
+}
+
+/** Nothing is raised for so long after the start: links, names and tunnels come up one after the other. */
+const QUIET_MS = 60_000;
+/** How long a path has to come up for the first time, or an overlay to come back. */
+const FIRST_UP_MS = 60_000;
+const OVERLAY_BACK_MS = 10_000;
+/** How long it must be well before it is told so. */
+const STABLE_MS = 10_000;
+const MAX_NAMES = 10_000;
+
+/** A condition that was seen: since when, since when no more, and whether it was told. Times are monotonic. */
+interface Seen {
+  readonly condition: MeshCondition;
+  readonly since: number;
+  readonly endedAt?: number;
+  readonly isRaised: boolean;
+}
+
+interface KnownPath {
+  readonly firstSeen: number;
+  readonly hasBeenUp: boolean;
+  /** Where it led when it last led anywhere. */
+  readonly remote: PathState["remote"];
+}
+
+/** Recoveries as the overlay measured them, by the object of the path's condition. */
+type Recoveries = Map<string, { readonly cause: string; readonly durationMs: number }>;
+
+export function meshEvents(options: MeshEventsOptions): MeshEvents {
+  const { clock, events, nameOf, isGateway, isWanted, isOnline } = options;
+  const quietUntil = clock.elapsed() + QUIET_MS;
+  const known = new Map<string, KnownPath>();
+  const seen = new Map<string, Seen>();
+  const recoveries: Recoveries = new Map();
+  const names = new Map<string, string>();
+  let standing: MeshStanding | undefined;
+  let goneAt: number | undefined;
+  let hasClosed = false;
+  let takeBack = (): void => undefined;
+
+  for (const { eventType, object, level, message } of events.openEvents()) {
+    if (!OURS.has(eventType)) continue;
+    const end = { level: "INFO", message: "It is over: it was so when the agent started" } as const;
+    const condition = { eventType, object, level, message, end };
+    seen.set(keyOf(condition), { condition, since: clock.elapsed(), isRaised: true });
+  }
+
+  function name(uid: string): string {
+    const found = nameOf(uid);
+    if (found !== undefined && (names.has(uid) || names.size < MAX_NAMES)) names.set(uid, found);
+    return found ?? names.get(uid) ?? uid;
+  }
+
+  function picture(now: number): MeshPicture {
+    const isGone = goneAt !== undefined && now >= goneAt + OVERLAY_BACK_MS;
+    const paths = (standing?.paths ?? []).map((path) => pathPicture(path, isGone, now));
+    const keys = new Set(paths.map(({ gateway, id }) => `${gateway} ${id}`));
+    for (const key of known.keys()) if (!keys.has(key)) known.delete(key);
+    return { paths, clients: isGone ? [] : (standing?.clients ?? []), isOnline: isOnline() };
+  }
+
+  function pathPicture(path: PathState, isGone: boolean, now: number): PathPicture {
+    const { gateway, id } = path;
+    const key = `${gateway} ${id}`;
+    // One that an earlier run told of as lost was up then.
+    const disruption = { eventType: DISRUPTION, object: pathObject({ name: name(gateway), id }) };
+    const unknown = { firstSeen: now, hasBeenUp: seen.has(keyOf(disruption)), remote: undefined };
+    const { firstSeen, hasBeenUp: wasUp, remote: led } = known.get(key) ?? unknown;
+    const remote = path.remote ?? led;
+    const state = isGone ? "down" : path.state;
+    const reason = isGone ? "the overlay is not running" : path.reason;
+    const hasBeenUp = wasUp || state === "up";
+    known.set(key, { firstSeen, hasBeenUp, remote });
+    return {
+      gateway,
+      id,
+      state,
+      reason,
+      remote,
+      name: name(gateway),
+      hasBeenUp,
+      isLost: state !== "up" && (hasBeenUp || now >= firstSeen + FIRST_UP_MS),
+    };
+  }
+
+  function look(): void {
+    if (hasClosed) return;
+    const now = clock.elapsed();
+    const isQuiet = now < quietUntil;
+    const seenNow = picture(now);
+    const current = new Map(meshConditions(seenNow).map((one) => [keyOf(one), one]));
+    const objects = new Set(seenNow.paths.map(pathObject));
+    for (const [key, condition] of current) {
+      const before = seen.get(key);
+      const isNew = before?.isRaised !== true && !isQuiet;
+      if (isNew) events.raise(condition);
+      // One that comes back before it was told to be over is still the same.
+      seen.set(key, {
+        condition,
+        since: before?.since ?? now,
+        isRaised: before?.isRaised === true || isNew,
+      });
+    }
+    for (const [key, one] of seen) {
+      if (current.has(key)) continue;
+      const { condition, isRaised, endedAt = now } = one;
+      const isGone = condition.eventType === DISRUPTION && !objects.has(condition.object);
+      // What was left open by an earlier run is not over before paths had their time to be seen.
+      if (isRaised && isQuiet && (standing === undefined || isGone)) continue;
+      if (!isRaised || isGone || now >= endedAt + STABLE_MS) end(key, one, endedAt, isGone);
+      else seen.set(key, { ...one, endedAt });
+    }
+    wait(now);
+  }
+
+  function end(key: string, { condition, since, isRaised }: Seen, endedAt: number, isGone: boolean): void {
+    seen.delete(key);
+    const { eventType, object, details = {} } = condition;
+    const recovery = recoveries.get(object);
+    recoveries.delete(object);
+    if (!isRaised) return;
+    const told = isGone
+      ? { level: "INFO" as const, message: `The path to ${object} is no longer in use` }
+      : condition.end;
+    const { reason: _reason, ...about } = details;
+    const took = isGone ? {} : { durationMs: Math.round(endedAt - since), ...recovery };
+    events.clear({ eventType, object, ...told, details: { ...about, ...took } });
+  }
+
+  /** One timer for whatever comes next without any news. */
+  function wait(now: number): void {
+    takeBack();
+    const times = [
+      quietUntil,
+      ...(goneAt === undefined ? [] : [goneAt + OVERLAY_BACK_MS]),
+      ...[...known.values()].flatMap(({ firstSeen, hasBeenUp }) => (hasBeenUp ? [] : [firstSeen + FIRST_UP_MS])),
+      ...[...seen.values()].flatMap(({ endedAt }) => (endedAt === undefined ? [] : [endedAt + STABLE_MS])),
+    ].filter((time) => time > now);
+    if (times.length > 0) takeBack = clock.after(Math.min(...times) - now, look);
+  }
+
+  function happen(event: MeshEvent): void {
+    const { kind, gateway, path = "", peer, from, cause, durationMs } = event;
+    const took = durationMs === undefined ? {} : { durationMs: Math.round(durationMs) };
+    switch (kind) {
+      case "path-back": {
+        if (gateway === undefined || durationMs === undefined) return;
+        if (recoveries.size < MAX_NAMES)
+          recoveries.set(pathObject({ name: name(gateway), id: path }), { cause, durationMs: Math.round(durationMs) });
+        return;
+      }
+      case "moved": {
+        if (gateway === undefined) return;
+        const to = pathObject({ name: name(gateway), id: path });
+        const before = from === undefined ? undefined : pathObject({ name: name(from.gateway), id: from.path });
+        const within = durationMs === undefined ? "" : ` in ${Math.round(durationMs)} ms`;
+        return events.notice({
+          eventType: FAILOVER,
+          object: to,
+          level: "INFO",
+          message: `Traffic goes by ${to}${before === undefined ? "" : ` instead of ${before}`}${within}: ${cause}`,
+          details: { to, ...(before === undefined ? {} : { from: before }), cause, ...took },
+        });
+      }
+      case "gateway-removed": {
+        // One that this node merely does not dial any more is still one.
+        if (gateway === undefined || isGateway(gateway)) return;
+        return events.notice({
+          eventType: DISRUPTION,
+          object: name(gateway),
+          level: "WARNING",
+          message: `Gateway ${name(gateway)} removed from the domain`,
+          details: { peer: name(gateway), cause },
+        });
+      }
+      case "session-back": {
+        if (peer === undefined) return;
+        const way = gateway === undefined ? "" : ` via ${name(gateway)} ${viaText(path)}`;
+        const after = durationMs === undefined ? "" : ` after ${Math.round(durationMs)} ms`;
+        return events.notice({
+          eventType: FAILOVER,
+          object: name(peer),
+          level: "INFO",
+          message: `Node ${name(peer)} is reached again${way}${after}: ${cause}`,
+          details: { peer: name(peer), cause, ...took },
+        });
+      }
+      // The states say these, and a session that is lost is told of when it is back.
+      case "path-lost":
+      case "client-lost":
+      case "client-back":
+      case "session-lost":
+    }
+  }
+
+  wait(clock.elapsed());
+  return {
+    stands(next) {
+      if (next !== undefined) {
+        standing = next;
+        goneAt = undefined;
+      } else if (isWanted()) goneAt ??= clock.elapsed();
+      else [standing, goneAt] = [undefined, undefined];
+      look();
+    },
+    happened(list) {
+      if (hasClosed) return;
+      const isQuiet = clock.elapsed() < quietUntil;
+      // What ended a loss of traffic that had flowed is no part of coming up, and nor is what the domain's document says.
+      const isTold = ({ kind, durationMs }: MeshEvent): boolean =>
+        !isQuiet || durationMs !== undefined || kind === "gateway-removed";
+      for (const event of list.filter(isTold)) happen(event);
+    },
+    look,
+    close() {
+      hasClosed = true;
+      takeBack();
+    },
+  };
+}
+
+const FAILOVER = "Data Plane Failover";
+const OURS: ReadonlySet<string> = new Set(Object.values(MESH_EVENTS));
+
+function keyOf({ eventType, object }: Pick<MeshCondition, "eventType" | "object">): string {
+  return `${eventType} ${object}`;
+}

@@ -1,0 +1,42 @@
+import type { Clock } from "../../../host/clock.ts";
+import type { ReverseLookup } from "../../../host/reverse-lookup.ts";
+
+/** Names of addresses, as far as they are known already; nobody waits for one. */
+export interface ReverseNames {
+  /** The name, or the address itself until there is one. */
+  readonly nameOf: (ip: string) => string;
+}
+
+const KEPT_MS = 3_600_000;
+const MAX_KEPT = 4096;
+const MAX_ASKED = 4;
+const MAX_NAME = 253;
+
+/** Looks names up behind the back of whoever asks, and keeps them for an hour. */
+export function reverseNames(clock: Pick<Clock, "elapsed">, lookUp: ReverseLookup): ReverseNames {
+  const kept = new Map<string, { readonly name: string | undefined; readonly until: number }>();
+  const asked = new Set<string>();
+
+  function ask(ip: string): void {
+    if (asked.size >= MAX_ASKED || asked.has(ip)) return;
+    asked.add(ip);
+    void lookUp(ip)
+      .catch(() => undefined)
+      .then((name) => {
+        asked.delete(ip);
+        const [oldest] = kept.keys();
+        if (oldest !== undefined && kept.size >= MAX_KEPT) kept.delete(oldest);
+        kept.delete(ip);
+        const isName = name !== undefined && name !== "" && name.length <= MAX_NAME;
+        kept.set(ip, { name: isName ? name : undefined, until: clock.elapsed() + KEPT_MS });
+      });
+  }
+
+  return {
+    nameOf(ip) {
+      const known = kept.get(ip);
+      if (known === undefined || known.until <= clock.elapsed()) ask(ip);
+      return known?.name ?? ip;
+    },
+  };
+}

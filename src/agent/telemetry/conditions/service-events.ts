@@ -1,0 +1,53 @@
+import type { ServiceHealth } from "../../../protocol/overlay.ts";
+import type { EventLog } from "../events.ts";
+
+/** Makes events of services that their health checks withdraw and return. */
+export interface ServiceEvents {
+  /** Looks at how services stand; what is not among them stays as it was. */
+  look(services: readonly ServiceHealth[]): void;
+  /** The same of all services whose health is judged: any other is no longer withdrawn. */
+  lookAtAll(services: readonly ServiceHealth[]): void;
+}
+
+const EVENT_TYPE = "Network Error";
+const SERVICE = "service ";
+/** All open events together have a bound. */
+const MAX_OPEN = 100;
+
+export function serviceEvents(events: Pick<EventLog, "raise" | "clear" | "openEvents">): ServiceEvents {
+  // What an earlier run of the agent raised is cleared by this one.
+  const withdrawn = new Set(
+    events
+      .openEvents()
+      .filter(({ eventType, object }) => eventType === EVENT_TYPE && object.startsWith(SERVICE))
+      .map(({ object }) => object),
+  );
+
+  function clear(object: string, message: string): void {
+    if (withdrawn.delete(object)) events.clear({ eventType: EVENT_TYPE, object, message });
+  }
+
+  function look(services: readonly ServiceHealth[]): void {
+    for (const { name, state } of services) {
+      const object = objectOf(name);
+      if (state === "up") clear(object, `Service ${name} answers again`);
+      if (state !== "down" || withdrawn.has(object) || withdrawn.size >= MAX_OPEN) continue;
+      withdrawn.add(object);
+      const message = `Service ${name} does not answer its health check and is withdrawn`;
+      events.raise({ eventType: EVENT_TYPE, object, level: "WARNING", message });
+    }
+  }
+
+  return {
+    look,
+    lookAtAll(services) {
+      look(services);
+      const judged = new Set(services.map(({ name }) => objectOf(name)));
+      for (const object of withdrawn) if (!judged.has(object)) clear(object, `The ${object} is no longer checked`);
+    },
+  };
+}
+
+function objectOf(name: string): string {
+  return `${SERVICE}${name}`.slice(0, 256);
+}

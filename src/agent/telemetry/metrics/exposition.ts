@@ -1,0 +1,26 @@
+import type { Family } from "./families.ts";
+
+/** Metrics as text, in the format of its content type. */
+export interface Exposition {
+  readonly contentType: string;
+  readonly text: string;
+}
+
+/** Writes metrics in the text format of Prometheus; the library is loaded by the first that does. */
+export async function exposition(families: readonly Family[]): Promise<Exposition> {
+  const { Counter, Gauge, Registry } = await import("prom-client");
+  // A registry for each scrape: a series that is gone must not linger.
+  const registry = new Registry();
+  for (const { name, help, type, samples } of families) {
+    const labelNames = Object.keys(samples[0]?.labels ?? {});
+    const about = { name, help, labelNames, registers: [registry] };
+    if (type === "counter") {
+      const counter = new Counter(about);
+      for (const { labels, value } of samples) counter.inc({ ...labels }, value);
+    } else {
+      const gauge = new Gauge(about);
+      for (const { labels, value } of samples) gauge.set({ ...labels }, value);
+    }
+  }
+  return { contentType: registry.contentType, text: await registry.metrics() };
+}

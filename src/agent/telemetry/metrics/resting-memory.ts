@@ -1,0 +1,53 @@
+import type { Clock } from "../../../host/clock.ts";
+import { parseMemoryMaps } from "../../../host/proc.ts";
+import type { Reader } from "../../../host/reader.ts";
+
+/** Private memory of this process, and the processor time that it has used. */
+export interface Usage {
+  readonly privateBytes: number;
+  readonly cpuMs: number;
+}
+
+export interface RestingMemoryOptions {
+  readonly clock: Clock;
+  readonly usage: () => Usage;
+  /** Collects garbage and returns free memory to the kernel; blocks the process for about 120 ms. */
+  readonly giveBack: () => void;
+}
+
+/** The first session has done its work by then. */
+const FIRST_MS = 10_000;
+const EVERY_MS = 60_000;
+/** A process that uses less than this part of a core is idle. */
+const RESTING = 0.02;
+/** Growth that is worth a collection. */
+const GROWN_BYTES = 2_000_000;
+
+/**
+ * Returns memory once after the start, and after each minute in which the process was idle and has grown: a burst of work leaves tens of
+ * megabytes that V8 would keep, since it collects an old heap only once that has doubled. The returned function stops it.
+ */
+export function keepMemoryLow({ clock, usage, giveBack }: RestingMemoryOptions): () => void {
+  let before = { at: clock.elapsed(), cpuMs: usage().cpuMs };
+  let leastBytes: number | undefined;
+  const look = (): void => {
+    const { privateBytes, cpuMs } = usage();
+    const now = clock.elapsed();
+    const isResting = cpuMs - before.cpuMs < RESTING * (now - before.at);
+    if (leastBytes === undefined || (isResting && privateBytes >= leastBytes + GROWN_BYTES)) {
+      giveBack();
+      leastBytes = usage().privateBytes;
+    }
+    before = { at: now, cpuMs };
+    cancel = clock.after(EVERY_MS, look);
+  };
+  let cancel = clock.after(FIRST_MS, look);
+  return () => cancel();
+}
+
+/** Private memory of this process; pages of files do not count, since the kernel drops them itself. */
+export function ownUsage(reader: Pick<Reader, "read">): Usage {
+  const { user, system } = process.cpuUsage();
+  const maps = parseMemoryMaps(reader.read("/proc/self/smaps_rollup") ?? "");
+  return { privateBytes: maps?.privateDirtyBytes ?? 0, cpuMs: (user + system) / 1000 };
+}

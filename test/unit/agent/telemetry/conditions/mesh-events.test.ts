@@ -1,0 +1,314 @@
+import { describe, expect, test } from "vitest";
+import type { MeshStanding } from "../../../../../src/host/overlay.ts";
+import { createEventLog, type OpenEvent } from "../../../../../src/agent/telemetry/events.ts";
+import { meshEvents } from "../../../../../src/agent/telemetry/conditions/mesh-events.ts";
+import type { ClientState, MeshEvent, PathState } from "../../../../../src/protocol/overlay-mesh.ts";
+import type { NodeEvent } from "../../../../../src/protocol/telemetry.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
+import { aMeshState, aPathState, uidOf } from "../../../../support/mesh.ts";
+
+const MINUTE = 60_000;
+
+function setUp(open: readonly OpenEvent[] = []) {
+  const clock = new FakeClock();
+  const seen: NodeEvent[] = [];
+  const events = createEventLog({ clock, sink: (event) => void seen.push(event), open });
+  const names = new Map([
+    [uidOf(2), "gw1"],
+    [uidOf(3), "gw2"],
+    [uidOf(4), "branch"],
+  ]);
+  const gateways = new Set([uidOf(2), uidOf(3)]);
+  const surroundings = { isWanted: true, isOnline: true };
+  const mesh = meshEvents({
+    clock,
+    events,
+    nameOf: (uid) => names.get(uid),
+    isGateway: (uid) => gateways.has(uid),
+    isWanted: () => surroundings.isWanted,
+    isOnline: () => surroundings.isOnline,
+  });
+  return {
+    clock,
+    mesh,
+    names,
+    gateways,
+    surroundings,
+    seen,
+    /** What was told since the last time. */
+    told: () =>
+      seen.splice(0).map(({ eventType, level, state, message }) => `${state} ${level} ${eventType}: ${message}`),
+    stand: (...paths: readonly Partial<PathState>[]) => mesh.stands(standing(paths)),
+  };
+}
+
+function standing(paths: readonly Partial<PathState>[], clients: readonly ClientState[] = []): MeshStanding {
+  const { sessions: _sessions, ...state } = aMeshState();
+  return { ...state, paths: paths.map((path) => aPathState(path)), clients: [...clients] };
+}
+
+const event = (kind: MeshEvent["kind"], more: Partial<MeshEvent> = {}): MeshEvent => ({
+  kind,
+  at: 1,
+  gateway: uidOf(2),
+  path: "",
+  cause: "three probes went unanswered",
+  ...more,
+});
+const UP = { state: "up" } as const;
+const DOWN = { state: "down", remote: undefined, reason: "reset by the peer", carries: false } as const;
+const GW2 = { gateway: uidOf(3) } as const;
+const LOST = "EXCEEDED WARNING Data Plane Disruption: Node gw1 via Internet path abnormally disconnected";
+const BACK = "CLEARED INFO Data Plane Disruption: Node gw1 via Internet path is connected again";
+const NONE = "EXCEEDED WARNING All Gateways Disconnected: Number of connected gateways has dropped to zero";
+const SOME = "CLEARED INFO All Gateways Disconnected: Number of connected gateways is no longer zero";
+
+describe("a path", () => {
+  test("that is lost is told of once, and when it has been back for ten seconds, with how long it took", async () => {
+    const rig = setUp();
+    rig.stand(UP, { ...GW2, ...UP });
+    await rig.clock.advance(MINUTE);
+    expect(rig.told()).toEqual([]);
+    rig.stand(DOWN, { ...GW2, ...UP });
+    expect(rig.seen[0]?.details).toMatchObject({
+      object: "gw1",
+      peer: "gw1",
+      path: "default",
+      reason: "reset by the peer",
+      endpoint: "192.0.2.1:8443",
+    });
+    expect(rig.told()).toEqual([LOST]);
+    rig.stand({ ...DOWN, attempts: 2 }, { ...GW2, ...UP });
+    await rig.clock.advance(5000);
+    rig.mesh.happened([event("path-back", { durationMs: 4200, cause: "the network changed" })]);
+    rig.stand(UP, { ...GW2, ...UP });
+    await rig.clock.advance(9000);
+    expect(rig.told()).toEqual([]);
+    await rig.clock.advance(2000);
+    expect(rig.seen[0]?.details).toMatchObject({ durationMs: 4200, cause: "the network changed", peer: "gw1" });
+    expect(rig.seen[0]?.details).not.toHaveProperty("reason");
+    expect(rig.told()).toEqual([BACK]);
+  });
+
+  test("that comes and goes is one disruption, measured from its first loss where nobody else measured it", async () => {
+    const rig = setUp();
+    rig.stand(UP, { ...GW2, ...UP });
+    await rig.clock.advance(MINUTE);
+    for (const state of [DOWN, UP, DOWN, UP]) {
+      rig.stand(state, { ...GW2, ...UP });
+      await rig.clock.advance(3000);
+    }
+    await rig.clock.advance(8000);
+    expect(rig.seen.at(-1)?.details).toMatchObject({ durationMs: 9000 });
+    expect(rig.told()).toEqual([LOST, BACK]);
+  });
+
+  test("with a name of its own is told of by it", async () => {
+    const rig = setUp();
+    rig.stand({ ...UP, id: "wan2" }, { ...GW2, ...UP });
+    await rig.clock.advance(MINUTE);
+    rig.stand({ ...DOWN, id: "wan2" }, { ...GW2, ...UP });
+    expect(rig.seen[0]?.details).toMatchObject({ object: "gw1/wan2", path: "wan2" });
+    expect(rig.told()).toEqual([
+      "EXCEEDED WARNING Data Plane Disruption: Node gw1 via path wan2 abnormally disconnected",
+    ]);
+  });
+
+  test("that never came up is told of after a minute, with why", async () => {
+    const rig = setUp();
+    await rig.clock.advance(MINUTE);
+    rig.stand({ state: "connecting", reason: "connection refused" }, { ...GW2, ...UP });
+    await rig.clock.advance(MINUTE - 1);
+    expect(rig.told()).toEqual([]);
+    await rig.clock.advance(1);
+    expect(rig.told()).toEqual([
+      "EXCEEDED WARNING Data Plane Disruption: Node gw1 via Internet path cannot be connected: connection refused",
+    ]);
+  });
+
+  test("that nobody wants any more is no disruption any more", async () => {
+    const rig = setUp();
+    rig.stand(UP, { ...GW2, ...UP });
+    await rig.clock.advance(MINUTE);
+    rig.stand(DOWN, { ...GW2, ...UP });
+    rig.told();
+    rig.stand({ ...GW2, ...UP });
+    expect(rig.told()).toEqual(["CLEARED INFO Data Plane Disruption: The path to gw1 is no longer in use"]);
+  });
+});
+
+describe("all ways together", () => {
+  test("are told of when the last one goes and when the first one is back", async () => {
+    const rig = setUp();
+    rig.stand(UP, { ...GW2, ...UP });
+    await rig.clock.advance(MINUTE);
+    rig.stand(UP, { ...GW2, ...DOWN });
+    rig.told();
+    rig.stand(DOWN, { ...GW2, ...DOWN });
+    expect(rig.told()).toEqual([LOST, NONE]);
+    rig.stand(DOWN, { ...GW2, ...UP });
+    await rig.clock.advance(10_000);
+    expect(rig.told()).toContain(SOME);
+  });
+
+  test("and the control plane are told of together, and again when either is back", async () => {
+    const rig = setUp();
+    rig.stand(UP);
+    await rig.clock.advance(MINUTE);
+    rig.surroundings.isOnline = false;
+    rig.mesh.look();
+    expect(rig.told()).toEqual([]);
+    rig.stand(DOWN);
+    const both = "Data and Control Plane Disruption: Data and Control plane connection";
+    expect(rig.told()).toEqual([LOST, NONE, `EXCEEDED ERROR ${both} is down`]);
+    rig.surroundings.isOnline = true;
+    rig.mesh.look();
+    await rig.clock.advance(10_000);
+    expect(rig.told()).toEqual([`CLEARED INFO ${both} is up`]);
+  });
+
+  test("are gone with the overlay, unless it is back within ten seconds or nobody wants it", async () => {
+    const rig = setUp();
+    rig.stand(UP);
+    await rig.clock.advance(MINUTE);
+    rig.mesh.stands(undefined);
+    await rig.clock.advance(9000);
+    rig.stand(UP);
+    await rig.clock.advance(MINUTE);
+    expect(rig.told()).toEqual([]);
+    rig.mesh.stands(undefined);
+    await rig.clock.advance(10_000);
+    expect(rig.seen[0]?.details).toMatchObject({ reason: "the overlay is not running" });
+    expect(rig.told()).toEqual([LOST, NONE]);
+    rig.surroundings.isWanted = false;
+    rig.mesh.stands(undefined);
+    expect(rig.told()).toEqual(["CLEARED INFO Data Plane Disruption: The path to gw1 is no longer in use"]);
+    await rig.clock.advance(10_000);
+    expect(rig.told()).toEqual([SOME]);
+  });
+
+  test("that lead here are told of when the last node goes", async () => {
+    const rig = setUp();
+    const client = (state: "up" | "down"): ClientState => ({
+      peer: uidOf(4),
+      state,
+      since: 1,
+      sessions: 1,
+      bytesIn: 0,
+      bytesOut: 0,
+    });
+    rig.mesh.stands(standing([], [client("up")]));
+    await rig.clock.advance(MINUTE);
+    rig.mesh.stands(standing([], [client("down")]));
+    rig.mesh.stands(standing([], [client("up")]));
+    await rig.clock.advance(10_000);
+    expect(rig.told()).toEqual([
+      "EXCEEDED WARNING All Peers Disconnected: Number of connected peers has dropped to zero",
+      "CLEARED WARNING All Peers Disconnected: Number of connected peers is no longer zero",
+    ]);
+  });
+});
+
+describe("in the first minute and at the end", () => {
+  test("nothing is told of what comes up, and then what is still so", async () => {
+    const rig = setUp();
+    rig.stand(UP, { ...GW2, ...UP });
+    rig.stand(DOWN, { ...GW2, ...DOWN });
+    await rig.clock.advance(5000);
+    rig.stand(DOWN, { ...GW2, ...UP });
+    rig.mesh.happened([event("moved", { from: { gateway: uidOf(3), path: "" } })]);
+    await rig.clock.advance(MINUTE - 5001);
+    expect(rig.told()).toEqual([]);
+    await rig.clock.advance(1);
+    expect(rig.told()).toEqual([LOST]);
+  });
+
+  test("what ended a loss is told, and what left the domain", async () => {
+    const rig = setUp();
+    rig.stand(UP, { ...GW2, ...UP });
+    rig.mesh.happened([event("moved", { ...GW2, from: { gateway: uidOf(2), path: "" }, durationMs: 1500 })]);
+    expect(rig.told()).toEqual([
+      "UNKNOWN INFO Data Plane Failover: Traffic goes by gw2 instead of gw1 in 1500 ms: three probes went unanswered",
+    ]);
+    rig.gateways.delete(uidOf(2));
+    rig.mesh.happened([event("gateway-removed", { cause: "the document" })]);
+    expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
+  });
+
+  test("what an earlier run left open is cleared once it is well, and stays open while it is not", async () => {
+    const earlier = { level: "WARNING", message: "", details: {}, isAnnounced: true } as const;
+    const rig = setUp([
+      { ...earlier, eventType: "Data Plane Disruption", object: "gw1" },
+      { ...earlier, eventType: "Data Plane Disruption", object: "gw2" },
+      { ...earlier, eventType: "Data Plane Disruption", object: "forgotten" },
+      { ...earlier, eventType: "Network Error", object: "eth0" },
+    ]);
+    rig.stand(UP, { ...GW2, ...DOWN });
+    await rig.clock.advance(2 * MINUTE);
+    const told = rig.told();
+    expect(told).toHaveLength(2);
+    expect(told[0]).toMatch(/^CLEARED INFO Data Plane Disruption: It is over/);
+    expect(told[1]).toBe("CLEARED INFO Data Plane Disruption: The path to forgotten is no longer in use");
+  });
+
+  test("nothing is told that is ended on purpose", async () => {
+    const rig = setUp();
+    rig.stand(UP);
+    await rig.clock.advance(MINUTE);
+    rig.mesh.close();
+    rig.stand(DOWN);
+    rig.mesh.stands(undefined);
+    rig.mesh.happened([event("moved")]);
+    await rig.clock.advance(MINUTE);
+    expect(rig.told()).toEqual([]);
+  });
+});
+
+describe("what happened", () => {
+  test.each([
+    [
+      event("moved", { ...GW2, from: { gateway: uidOf(2), path: "wan2" }, durationMs: 812.4 }),
+      "UNKNOWN INFO Data Plane Failover: Traffic goes by gw2 instead of gw1/wan2 in 812 ms: three probes went unanswered",
+      { to: "gw2", from: "gw1/wan2", durationMs: 812, cause: "three probes went unanswered" },
+    ],
+    [
+      event("moved"),
+      "UNKNOWN INFO Data Plane Failover: Traffic goes by gw1: three probes went unanswered",
+      { to: "gw1" },
+    ],
+    [
+      event("session-back", { peer: uidOf(4), durationMs: 99 }),
+      "UNKNOWN INFO Data Plane Failover: Node branch is reached again via gw1 Internet path after 99 ms: three probes went unanswered",
+      { peer: "branch", durationMs: 99 },
+    ],
+  ])("is told with its cause and how long it took: %#", async (happened, message, details) => {
+    const rig = setUp();
+    await rig.clock.advance(MINUTE);
+    rig.mesh.happened([happened]);
+    expect(rig.seen[0]?.details).toMatchObject(details);
+    expect(rig.told()).toEqual([message]);
+  });
+
+  test("to a gateway that left the domain is told by the name it had, and nothing of one that is merely not dialled", async () => {
+    const rig = setUp();
+    rig.stand(UP, { ...GW2, ...UP });
+    await rig.clock.advance(MINUTE);
+    rig.mesh.happened([event("gateway-removed", { ...GW2, cause: "the document" })]);
+    expect(rig.told()).toEqual([]);
+    rig.gateways.delete(uidOf(3));
+    rig.mesh.happened([event("gateway-removed", { ...GW2, cause: "the document" })]);
+    expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw2 removed from the domain"]);
+    rig.names.delete(uidOf(2));
+    rig.gateways.delete(uidOf(2));
+    rig.mesh.happened([event("gateway-removed", { cause: "the document" })]);
+    rig.stand({ ...GW2, ...UP });
+    expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
+  });
+
+  test("to clients is not told", async () => {
+    const rig = setUp();
+    await rig.clock.advance(MINUTE);
+    rig.mesh.happened([event("client-lost"), event("client-back"), event("path-lost"), event("session-lost")]);
+    expect(rig.told()).toEqual([]);
+  });
+});

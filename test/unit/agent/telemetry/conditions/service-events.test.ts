@@ -1,0 +1,62 @@
+import { expect, test } from "vitest";
+import { createEventLog, type OpenEvent } from "../../../../../src/agent/telemetry/events.ts";
+import { serviceEvents } from "../../../../../src/agent/telemetry/conditions/service-events.ts";
+import type { ServiceHealth } from "../../../../../src/protocol/overlay.ts";
+import type { NodeEvent } from "../../../../../src/protocol/telemetry.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
+
+function setUp(open: readonly OpenEvent[] = []) {
+  const seen: NodeEvent[] = [];
+  const events = createEventLog({ clock: new FakeClock(), sink: (event) => void seen.push(event), open });
+  const told = (): unknown => seen.splice(0).map(({ state, level, details }) => [state, level, details["object"]]);
+  return { watch: serviceEvents(events), events, told };
+}
+
+const is = (name: string, state: ServiceHealth["state"]): ServiceHealth => ({ name, state, since: 1 });
+
+test("a service that is withdrawn is told of once, and again when it is back", () => {
+  const { watch, told } = setUp();
+  watch.look([is("web", "unknown"), is("db", "up")]);
+  expect(told()).toEqual([]);
+  watch.look([is("web", "down")]);
+  watch.lookAtAll([is("web", "down"), is("db", "up")]);
+  expect(told()).toEqual([["EXCEEDED", "WARNING", "service web"]]);
+  watch.look([is("web", "unknown")]);
+  watch.look([is("db", "up")]);
+  expect(told()).toEqual([]);
+  watch.look([is("web", "up")]);
+  watch.look([is("web", "up")]);
+  expect(told()).toEqual([["CLEARED", "INFO", "service web"]]);
+  watch.look([is("web", "down")]);
+  expect(told()).toEqual([["EXCEEDED", "WARNING", "service web"]]);
+});
+
+test("what an earlier run told of is over with the service, and nobody else's event is", () => {
+  const earlier = {
+    eventType: "Network Error",
+    level: "WARNING",
+    message: "",
+    details: {},
+    isAnnounced: true,
+  } as const;
+  const { watch, events, told } = setUp([
+    { ...earlier, object: "service old" },
+    { ...earlier, object: "eth0" },
+  ]);
+  watch.look([]);
+  expect(told()).toEqual([]);
+  watch.lookAtAll([is("new", "up")]);
+  expect(told()).toEqual([["CLEARED", "INFO", "service old"]]);
+  expect(events.isOpen("Network Error", "eth0")).toBe(true);
+});
+
+test("only so many are open at a time", () => {
+  const { watch, events } = setUp();
+  watch.look(Array.from({ length: 150 }, (_, i) => is(`s${i}`, "down")));
+  expect(events.openEvents().length).toBe(100);
+  watch.look([is("s0", "up"), is("s149", "down")]);
+  expect([events.isOpen("Network Error", "service s0"), events.isOpen("Network Error", "service s149")]).toEqual([
+    false,
+    true,
+  ]);
+});

@@ -1,0 +1,127 @@
+import { pino } from "pino";
+import { expect, it } from "vitest";
+import { clockReasons, KnownTime, reportClock } from "../../../../src/agent/telemetry/known-time.ts";
+import type { Clock } from "../../../../src/host/clock.ts";
+import { buildTime } from "../../../../src/lib/build-info.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+
+const BUILT = Date.UTC(2026, 10, 21, 18, 31, 6);
+const DAY = 24 * 3600 * 1000;
+
+function rig(now: number, kept?: number) {
+  const base = new FakeClock();
+  const time = { now, sinceBoot: 1000 };
+  const clock: Clock = {
+    now: () => time.now,
+    elapsed: () => base.elapsed(),
+    sinceBoot: () => time.sinceBoot,
+    sleep: (ms, signal) => base.sleep(ms, signal),
+    after: (ms, run) => base.after(ms, run),
+  };
+  const saved: number[] = [];
+  const file = { save: ({ at }: { readonly at: number }) => Promise.resolve(void saved.push(at)) };
+  const known = new KnownTime({
+    clock,
+    log: pino({ level: "silent" }),
+    file,
+    kept: kept === undefined ? undefined : { at: kept },
+    builtAt: BUILT,
+    onFault: () => undefined,
+  });
+  const pass = (ms: number): void => {
+    time.now += ms;
+    time.sinceBoot += ms;
+  };
+  return { known, time, saved, pass };
+}
+
+it("reads the moment of a build", () => {
+  expect(buildTime({ build: "20261121-183106.b98d6d0d30da" })).toBe(BUILT);
+  expect(buildTime({ build: "source" })).toBeUndefined();
+});
+
+it("a clock before the build is behind, and what is stamped goes on from the build", () => {
+  const { known, pass } = rig(60_000);
+  expect(known.behind()).toEqual({ state: "clock-behind", clockAt: 60_000, knownAt: BUILT, by: "build" });
+  pass(5000);
+  expect(known.stamps.now()).toBe(BUILT + 5000);
+  expect(clockReasons(known)).toMatchObject([
+    {
+      section: "clock",
+      code: "clock-behind",
+      since: 60_000,
+      message: expect.stringContaining("1970-01-01 00:01:05 UTC") as string,
+    },
+  ]);
+});
+
+it("is right at once when it is set, and says nothing more", () => {
+  const { known, time } = rig(60_000);
+  time.now = BUILT + DAY;
+  expect(known.look()).toBeUndefined();
+  expect(clockReasons(known)).toEqual([]);
+  expect(known.stamps.now()).toBe(BUILT + DAY);
+});
+
+it("is judged by what was kept where that is later, and by nothing else than the server once that speaks", () => {
+  const { known, time } = rig(BUILT + DAY, BUILT + 10 * DAY);
+  expect(known.behind()).toMatchObject({ knownAt: BUILT + 10 * DAY, by: "control-plane" });
+  // What was kept was told by somebody whose clock was wrong.
+  known.told(BUILT + DAY);
+  expect(known.behind()).toBeUndefined();
+  time.now -= 301_000;
+  expect(known.behind()).toMatchObject({ knownAt: BUILT + DAY, by: "control-plane" });
+  expect(known.offsetSeconds()).toBe(-301);
+});
+
+it("less than five minutes are only an offset", () => {
+  const { known } = rig(BUILT + DAY - 299_000);
+  known.told(BUILT + DAY);
+  expect(known.behind()).toBeUndefined();
+  expect(known.offsetSeconds()).toBe(-299);
+});
+
+it("is kept once a day, when the server corrects it, and at a clean stop with what has passed", async () => {
+  const { known, saved, pass } = rig(BUILT + DAY, BUILT);
+  known.told(BUILT + DAY);
+  known.told(BUILT + DAY + 1000);
+  known.told(BUILT + 2 * DAY - 1);
+  expect(saved).toEqual([BUILT + DAY]);
+  known.told(BUILT + 2 * DAY);
+  known.told(BUILT + DAY);
+  expect(saved).toEqual([BUILT + DAY, BUILT + 2 * DAY, BUILT + DAY]);
+  pass(7000);
+  await known.stopped();
+  expect(saved.at(-1)).toBe(BUILT + DAY + 7000);
+});
+
+it("writes nothing at a stop when no control plane has told the time", async () => {
+  const { known, saved } = rig(BUILT + DAY, BUILT);
+  await known.stopped();
+  expect(saved).toEqual([]);
+});
+
+it("a clock that is wrong by more than 300 s raises one event, which is cleared within 60 s of right", () => {
+  const { known, time } = rig(BUILT + DAY);
+  const told: string[] = [];
+  const events = {
+    raise: ({ level, message }: { level: string; message: string }) => void told.push(`${level} ${message}`),
+    clear: ({ message }: { message: string }) => void told.push(`clear ${message}`),
+  };
+  reportClock(known, events);
+  expect(told).toEqual([]);
+  known.told(time.now - 301_000);
+  reportClock(known, events);
+  known.told(time.now + 900_000);
+  reportClock(known, events);
+  expect(told.splice(0)).toEqual([
+    "ERROR This machine's clock is 301 s ahead of the control plane's",
+    "ERROR This machine's clock is 900 s behind the control plane's",
+  ]);
+  known.told(time.now + 120_000);
+  reportClock(known, events);
+  expect(told).toEqual([]);
+  known.told(time.now + 1000);
+  reportClock(known, events);
+  expect(told).toEqual(["clear This machine's clock agrees with the control plane's"]);
+});
