@@ -13,7 +13,7 @@ import { containerMetrics } from "./containers/metrics.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import type { Pusher } from "./telemetry/pusher.ts";
 import type { Spool } from "./telemetry/spool.ts";
-import { containerRun } from "./triggers/container-run.ts";
+import { containerRun } from "./triggers/containers/container-run.ts";
 
 export interface OpenContainersViewOptions {
   readonly clock: Clock;

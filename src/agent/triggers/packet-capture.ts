@@ -7,7 +7,7 @@ import { PcapSplitter, type PcapPart } from "../../lib/pcap-splitter.ts";
 import { CAPTURE_EVENT, type CaptureAnswer, type TgCapture } from "../../protocol/capture.ts";
 import { DataStoreListing } from "../../protocol/data-store.ts";
 import { cannotChangeUser, checkFilter, filterArguments } from "./capture-filter.ts";
-import type { AnswerDataStore } from "./datastore-manager.ts";
+import type { AnswerDataStore } from "./containers/datastore-manager.ts";
 import { needLink } from "./known-link.ts";
 import { LOCAL_USER } from "./trigger.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { datastoreManager } from "../../../../src/agent/triggers/datastore-manager.ts";
-import { memoryJournal, rig } from "./rig.ts";
+import { datastoreManager } from "../../../../../src/agent/triggers/containers/datastore-manager.ts";
+import { memoryJournal, rig } from "../rig.ts";
 
 function stage(options: Parameters<typeof rig>[1] = {}) {
   const audits: string[] = [];

@@ -1,10 +1,10 @@
-import { InputError } from "../../errors.ts";
-import type { OutputFrame } from "../../host/engine/engine.ts";
-import { ContainerCommand } from "../../protocol/trigger-bodies.ts";
-import type { Compute } from "../containers/model/compute.ts";
-import { decodeOutput } from "../containers/output/decode-output.ts";
+import { InputError } from "../../../errors.ts";
+import type { OutputFrame } from "../../../host/engine/engine.ts";
+import { ContainerCommand } from "../../../protocol/trigger-bodies.ts";
+import type { Compute } from "../../containers/model/compute.ts";
+import { decodeOutput } from "../../containers/output/decode-output.ts";
 import { pullLines, SEPARATOR } from "./pull-lines.ts";
-import type { OneShotTrigger, StreamTrigger, Trigger, TriggerCall, TriggerContext } from "./trigger.ts";
+import type { OneShotTrigger, StreamTrigger, Trigger, TriggerCall, TriggerContext } from "../trigger.ts";
 
 export interface ContainerRunOptions {
   readonly compute: () => Pick<Compute, "containers" | "start" | "stop" | "restart"> | undefined;

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { containerRun } from "../../../../src/agent/triggers/container-run.ts";
-import { Dispatcher } from "../../../../src/agent/triggers/dispatch.ts";
-import { HostError, InputError } from "../../../../src/errors.ts";
-import { systemClock } from "../../../../src/host/clock.ts";
+import { containerRun } from "../../../../../src/agent/triggers/containers/container-run.ts";
+import { Dispatcher } from "../../../../../src/agent/triggers/dispatch.ts";
+import { HostError, InputError } from "../../../../../src/errors.ts";
+import { systemClock } from "../../../../../src/host/clock.ts";
 import { pino } from "pino";
-import { containerState, FakeCompute } from "../../../support/fake-compute.ts";
-import { waitFor } from "../../../support/wait-for.ts";
-import { claims, memoryJournal, NOW, oneShot, TestChannel } from "./rig.ts";
+import { containerState, FakeCompute } from "../../../../support/fake-compute.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
+import { claims, memoryJournal, NOW, oneShot, TestChannel } from "../rig.ts";
 
 function stage(node: { type?: "Node" | "Agent"; state?: "ACTIVE" | "INACTIVE" } = {}) {
   const compute = new FakeCompute();

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { containerStatus } from "../../../../src/agent/triggers/container-status.ts";
-import { containerState, FakeCompute } from "../../../support/fake-compute.ts";
-import { rig } from "./rig.ts";
+import { containerStatus } from "../../../../../src/agent/triggers/containers/container-status.ts";
+import { containerState, FakeCompute } from "../../../../support/fake-compute.ts";
+import { rig } from "../rig.ts";
 
 function stage() {
   const compute = new FakeCompute();

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { containerImage } from "../../../../src/agent/triggers/container-image.ts";
-import { HostError, InputError } from "../../../../src/errors.ts";
-import { FakeCompute } from "../../../support/fake-compute.ts";
-import { rig } from "./rig.ts";
+import { containerImage } from "../../../../../src/agent/triggers/containers/container-image.ts";
+import { HostError, InputError } from "../../../../../src/errors.ts";
+import { FakeCompute } from "../../../../support/fake-compute.ts";
+import { rig } from "../rig.ts";
 
 function stage() {
   const compute = new FakeCompute();
