@@ -26,7 +26,7 @@ import type { AgentState } from "./state.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import { startArpAnnouncer } from "./telemetry/conditions/arp-announcer.ts";
 import { startArpProbe, type HeldAddress } from "./telemetry/conditions/arp-watch.ts";
-import { startNatWatch, type NatWatch } from "./triggers/nat-watch.ts";
+import { startNatWatch, type NatWatch } from "./triggers/diagnostics/nat-watch.ts";
 
 export interface NetworkViewOptions {
   readonly clock: Clock;

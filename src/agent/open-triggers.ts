@@ -15,7 +15,7 @@ import { stoppedRun, type RunRecord } from "./telemetry/run-record.ts";
 import type { NodeFacts } from "./triggers/admit.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
 import { Dispatcher } from "./triggers/dispatch.ts";
-import { openCaptures, type Captures } from "./triggers/tg-capture.ts";
+import { openCaptures, type Captures } from "./triggers/diagnostics/tg-capture.ts";
 import { Journal } from "./triggers/journal.ts";
 import { agentTunnels, type TunnelSources } from "./data-plane/tunnels.ts";
 

@@ -4,7 +4,7 @@ import { withinTime } from "../../lib/within-time.ts";
 import type { ReadDomain } from "../../protocol/domain-view.ts";
 import type { Registration } from "../identity/identity.ts";
 import type { DesiredDocuments } from "../shadow/desired.ts";
-import type { Tunnels } from "../triggers/tunnels.ts";
+import type { Tunnels } from "../triggers/diagnostics/tunnels.ts";
 
 export interface TunnelSources {
   readonly registration: () => Registration | undefined;

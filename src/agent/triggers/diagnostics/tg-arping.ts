@@ -1,0 +1,49 @@
+import { HostError } from "../../../errors.ts";
+import type { Exec } from "../../../host/exec.ts";
+import type { Files } from "../../../host/files.ts";
+import { TgArping } from "../../../protocol/trigger-bodies.ts";
+import { needLink } from "../known-link.ts";
+import type { StreamTrigger } from "../trigger.ts";
+
+const COUNT = 5;
+const SECONDS = 10;
+/** The program of the same name that comes with ping has other options: `-i` is none, or takes a number. */
+const WRONG_PROGRAM = /invalid option -- 'i'|^arping: invalid argument/mu;
+
+/**
+ * Asks a link who has an IPv4 address, with arping(8) of Habets; more than one MAC is a conflict, and no answer a result (exit
+ * status 1).
+ */
+export function tgArping(exec: Pick<Exec, "spawn">, files: Files): StreamTrigger<TgArping> {
+  return {
+    event: "tg-arping",
+    kind: "stream",
+    request: TgArping,
+    deadlineMs: 60_000,
+    needsDataPlane: false,
+    readOnly: true,
+    agents: false,
+    async handle(request, { signal, emit }) {
+      await needLink(files, request.iface, "iface");
+      const probe = exec.spawn("arping", arpingArguments(request), { signal });
+      let complaint = "";
+      for await (const chunk of probe.output) {
+        // It comes in pieces.
+        if (chunk.kind === "stderr") complaint = (complaint + chunk.data).slice(-1024);
+        if (WRONG_PROGRAM.test(complaint)) throw wrongProgram();
+        await emit(chunk);
+      }
+      return { exitCode: await probe.exitCode };
+    },
+  };
+}
+
+/** Five probes, and at most ten seconds. */
+export function arpingArguments({ iface, host }: TgArping): string[] {
+  return ["-i", iface, "-c", String(COUNT), "-w", String(SECONDS), "--", host];
+}
+
+function wrongProgram(): HostError {
+  const message = "arping here is that of iputils, which cannot do this: install the package arping";
+  return new HostError("tool-missing", message, { details: { tool: "arping", package: "arping" } });
+}

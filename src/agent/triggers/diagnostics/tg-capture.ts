@@ -1,0 +1,51 @@
+import { CAPTURE_EVENT, TgCapture, type CaptureAnswer } from "../../../protocol/capture.ts";
+import type { PacketCapture, PacketCaptureOptions } from "../packet-capture.ts";
+import type { OneShotTrigger } from "../trigger.ts";
+
+/** Captures of this node; their code is loaded at the first request. */
+export interface Captures {
+  handle(request: TgCapture, user: string, signal: AbortSignal): Promise<CaptureAnswer>;
+  /** Ends the capture that runs and gives its files their names. */
+  close(): Promise<void>;
+}
+
+export function openCaptures(options: PacketCaptureOptions): Captures {
+  let opened: Promise<PacketCapture> | undefined;
+  const open = (): Promise<PacketCapture> => {
+    opened ??= import("../packet-capture.ts").then(({ PacketCapture }) => new PacketCapture(options));
+    return opened;
+  };
+  return {
+    async handle(request, user, signal) {
+      const capture = await open();
+      switch (request.action) {
+        case "start":
+          return capture.start(request, user, signal);
+        case "stop":
+          return capture.stop(signal);
+        case "status":
+          return capture.status(signal);
+      }
+    },
+    close: async () => (await opened)?.close(),
+  };
+}
+
+/**
+ * Starts and stops a capture of whole packets into files of the data store, and answers with its state. It outlives its caller and the
+ * session, and stops with the agent.
+ */
+export function tgCapture(captures: Pick<Captures, "handle">): OneShotTrigger<TgCapture> {
+  return {
+    event: CAPTURE_EVENT,
+    kind: "one-shot",
+    request: TgCapture,
+    deadlineMs: 60_000,
+    needsDataPlane: false,
+    readOnly: false,
+    isReadOnly: ({ action }) => action === "status",
+    isRemedy: ({ action }) => action === "stop",
+    agents: false,
+    handle: (request, { user, signal }) => captures.handle(request, user, signal),
+  };
+}

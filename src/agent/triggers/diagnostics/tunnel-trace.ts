@@ -1,0 +1,81 @@
+import type { MeshState } from "../../../protocol/overlay-mesh.ts";
+import {
+  fqdnOf,
+  pathText,
+  silenceOf,
+  type EchoAnswer,
+  type EchoRequest,
+  type TunnelNodes,
+  type TunnelPeer,
+  type Tunnels,
+  type Way,
+} from "./tunnels.ts";
+
+const PROBES = 3;
+const PROBE_BYTES = 64;
+const ANSWER_MS = 5000;
+
+/** Traces the way to a peer through the tunnel, a line per hop as traceroute(8) prints them: the gateway with its path, then the node. */
+export async function* traceTunnel(
+  tunnels: Tunnels,
+  peer: TunnelPeer,
+  count = PROBES,
+  signal: AbortSignal,
+): AsyncGenerator<string, void> {
+  const nodes = tunnels.nodes();
+  yield `traceroute to ${peer.fqdn} through the tunnel, ${PROBE_BYTES} byte packets\n`;
+  const answers = await probe(tunnels, { peer: peer.uid }, count, signal);
+  const way: Way | undefined = answers.find((answer) => answer !== undefined) ?? (await carrier(tunnels, signal));
+  let hop = 1;
+  if (way !== undefined && way.gateway !== peer.uid && way.gateway !== nodes?.self.uid) {
+    const there = await probe(tunnels, { peer: way.gateway, path: way.path }, count, signal);
+    const mesh = await tunnels.mesh(signal);
+    yield hopLine(hop, `${fqdnOf(nodes, way.gateway)} ${placeOf(nodes, mesh, way)}`, there);
+    hop += 1;
+  }
+  const direct = way?.gateway === peer.uid ? ` ${placeOf(nodes, await tunnels.mesh(signal), way)}` : "";
+  yield hopLine(hop, `${peer.fqdn}${direct}`, answers);
+}
+
+/** Where traffic would go. */
+async function carrier(tunnels: Tunnels, signal: AbortSignal): Promise<Way | undefined> {
+  const path = (await tunnels.mesh(signal))?.paths.find(({ carries }) => carries);
+  return path === undefined ? undefined : { gateway: path.gateway, path: path.id };
+}
+
+type Answers = readonly (EchoAnswer | undefined)[];
+
+async function probe(
+  tunnels: Pick<Tunnels, "echo">,
+  request: Pick<EchoRequest, "peer" | "path">,
+  count: number,
+  signal: AbortSignal,
+): Promise<Answers> {
+  const answers: (EchoAnswer | undefined)[] = [];
+  for (let seq = 0; seq < count; seq += 1) {
+    try {
+      answers.push(await tunnels.echo({ ...request, bytes: PROBE_BYTES, timeoutMs: ANSWER_MS }, signal));
+    } catch (error) {
+      signal.throwIfAborted();
+      answers.push(undefined);
+      // Without a tunnel the others would come to the same.
+      if (silenceOf(error) === "not-connected") return [...answers, ...Array.from({ length: count - seq - 1 }, none)];
+    }
+  }
+  return answers;
+}
+
+const none = (): undefined => undefined;
+
+function hopLine(hop: number, who: string, answers: Answers): string {
+  const times = answers.map((answer) => (answer === undefined ? "*" : `${answer.rttMs.toFixed(3)} ms`));
+  return `${String(hop).padStart(2)}  ${who}  ${times.join("  ")}\n`;
+}
+
+/** By which path, and where that leads: `(path wan2, 198.51.100.7:8443)`. */
+function placeOf(nodes: TunnelNodes | undefined, mesh: MeshState | undefined, { gateway, path }: Way): string {
+  const remote = mesh?.paths.find((one) => one.gateway === gateway && one.id === path)?.remote;
+  const address =
+    remote === undefined ? "" : `, ${remote.ip.includes(":") ? `[${remote.ip}]` : remote.ip}:${remote.port}`;
+  return gateway === nodes?.self.uid ? "" : `(${pathText(path)}${address})`;
+}
