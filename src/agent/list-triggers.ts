@@ -45,7 +45,7 @@ import { tgPing } from "./triggers/diagnostics/tg-ping.ts";
 import { tgTcpdump, type BeginFile } from "./triggers/diagnostics/tg-tcpdump.ts";
 import { tgTraceroute } from "./triggers/diagnostics/tg-traceroute.ts";
 import { why } from "./triggers/why.ts";
-import type { Trigger } from "./triggers/trigger.ts";
+import type { Trigger } from "./triggers/execution/trigger.ts";
 import type { Tunnels } from "./triggers/diagnostics/tunnels.ts";
 import type { IsUpgrading } from "./triggers/upgrading.ts";
 

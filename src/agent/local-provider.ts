@@ -25,9 +25,9 @@ import { servicesReport } from "./data-plane/services-report.ts";
 import type { DesiredDocuments } from "./shadow/desired.ts";
 import type { Streams } from "./streams/streams.ts";
 import { buildStatus, identityReasons, type Gathered } from "./status/status.ts";
-import type { Dispatcher } from "./triggers/dispatch.ts";
+import type { Dispatcher } from "./triggers/execution/dispatch.ts";
 import type { Upgrades } from "./upgrades.ts";
-import type { TriggerChannel } from "./triggers/trigger.ts";
+import type { TriggerChannel } from "./triggers/execution/trigger.ts";
 
 export interface LocalProviderDeps {
   /** Everything a status and a judgement of health are made of, at this moment. */

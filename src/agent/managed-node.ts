@@ -22,10 +22,10 @@ import type { Streams } from "./streams/streams.ts";
 import type { Beating } from "./telemetry/beating.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import type { Pusher } from "./telemetry/pusher.ts";
-import type { Dispatcher } from "./triggers/dispatch.ts";
-import { bodyOf } from "./triggers/failure.ts";
-import { judgeTrigger } from "./triggers/judge.ts";
-import type { TriggerChannel, TriggerReply } from "./triggers/trigger.ts";
+import type { Dispatcher } from "./triggers/execution/dispatch.ts";
+import { bodyOf } from "./triggers/execution/failure.ts";
+import { judgeTrigger } from "./triggers/execution/judge.ts";
+import type { TriggerChannel, TriggerReply } from "./triggers/execution/trigger.ts";
 import { ANSWER_MS, withinTime } from "../lib/within-time.ts";
 
 type DocumentKind = DocumentApplied["name"];

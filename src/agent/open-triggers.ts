@@ -12,11 +12,11 @@ import { speedTestTarget, type SpeedTestSources } from "./speed-test-target.ts";
 import type { Upgrades } from "./upgrades.ts";
 import type { AgentState } from "./state.ts";
 import { stoppedRun, type RunRecord } from "./telemetry/run-record.ts";
-import type { NodeFacts } from "./triggers/admit.ts";
+import type { NodeFacts } from "./triggers/execution/admit.ts";
 import type { CleanStop } from "./triggers/clean-stop.ts";
-import { Dispatcher } from "./triggers/dispatch.ts";
+import { Dispatcher } from "./triggers/execution/dispatch.ts";
 import { openCaptures, type Captures } from "./triggers/diagnostics/tg-capture.ts";
-import { Journal } from "./triggers/journal.ts";
+import { Journal } from "./triggers/execution/journal.ts";
 import { agentTunnels, type TunnelSources } from "./data-plane/tunnels.ts";
 
 type Given =

@@ -1,6 +1,6 @@
 import type { NodeType } from "../protocol/values.ts";
 import type { Desired } from "./shadow/desired.ts";
-import type { NodeFacts } from "./triggers/admit.ts";
+import type { NodeFacts } from "./triggers/execution/admit.ts";
 
 /** What this install is: an appliance of its own, or a program on a machine that is somebody's. */
 export type Profile = "appliance" | "agent";

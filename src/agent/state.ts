@@ -13,7 +13,7 @@ import { dataStoreMigration } from "./data-store/task-table.ts";
 import { OpenEvents } from "./telemetry/events.ts";
 import { RunRecord } from "./telemetry/run-record.ts";
 import { spoolMigration } from "./telemetry/spool.ts";
-import { journalMigration, journalYieldMigration } from "./triggers/journal.ts";
+import { journalMigration, journalYieldMigration } from "./triggers/execution/journal.ts";
 
 const Acknowledged = z.object({ version: Version, facts: ShadowMap });
 const ToldUpgrade = z.object({ osUpdatedAt: UnixSeconds });

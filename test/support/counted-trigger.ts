@@ -2,9 +2,9 @@ import { appendFileSync } from "node:fs";
 import { pino } from "pino";
 import { z } from "zod";
 import { openState } from "../../src/agent/state.ts";
-import { Dispatcher } from "../../src/agent/triggers/dispatch.ts";
-import { Journal } from "../../src/agent/triggers/journal.ts";
-import type { TriggerReply } from "../../src/agent/triggers/trigger.ts";
+import { Dispatcher } from "../../src/agent/triggers/execution/dispatch.ts";
+import { Journal } from "../../src/agent/triggers/execution/journal.ts";
+import type { TriggerReply } from "../../src/agent/triggers/execution/trigger.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { hostFiles } from "../../src/host/files.ts";
 

@@ -3,7 +3,7 @@ import { untilAborted } from "../../lib/until-aborted.ts";
 import type { DnsHealthAnswer, RepoConnectivityAnswer } from "../../protocol/diagnostics.ts";
 import { NoBody } from "../../protocol/trigger-bodies.ts";
 import type { HealthChecks } from "../telemetry/conditions/health-checks.ts";
-import type { OneShotTrigger } from "./trigger.ts";
+import type { OneShotTrigger } from "./execution/trigger.ts";
 
 /** The checks of a registered node; undefined before it is. */
 export type RegisteredChecks = () => Pick<HealthChecks, "results" | "checkDns" | "checkRepository"> | undefined;

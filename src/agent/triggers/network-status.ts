@@ -4,7 +4,7 @@ import type { Reader } from "../../host/reader.ts";
 import { readNameServers } from "../../host/resolver.ts";
 import type { NetworkStatusAnswer } from "../../protocol/diagnostics.ts";
 import { NoBody } from "../../protocol/trigger-bodies.ts";
-import type { OneShotTrigger } from "./trigger.ts";
+import type { OneShotTrigger } from "./execution/trigger.ts";
 
 /** Limit of one answer. */
 const MAX_LINKS = 1000;

@@ -4,7 +4,7 @@ import type { MakeBundle } from "../../host/bundle-process.ts";
 import { DataStoreListing, type DataStoreRequest } from "../../protocol/data-store.ts";
 import type { PushedLogs } from "../../protocol/bundle.ts";
 import { NodePushLogs } from "../../protocol/trigger-bodies.ts";
-import type { OneShotTrigger } from "./trigger.ts";
+import type { OneShotTrigger } from "./execution/trigger.ts";
 
 export const PUSH_LOGS_TRIGGER = "node-push-logs";
 

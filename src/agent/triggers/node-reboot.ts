@@ -4,7 +4,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { Power } from "../../host/power.ts";
 import type { CleanStop } from "./clean-stop.ts";
 import { refuseWhileUpgrading, type IsUpgrading } from "./upgrading.ts";
-import type { OneShotTrigger } from "./trigger.ts";
+import type { OneShotTrigger } from "./execution/trigger.ts";
 
 export interface RebootOptions {
   readonly power: Power;

@@ -3,7 +3,7 @@ import { HostError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Power } from "../../host/power.ts";
 import type { CleanStop } from "./clean-stop.ts";
-import type { OneShotTrigger } from "./trigger.ts";
+import type { OneShotTrigger } from "./execution/trigger.ts";
 import { refuseWhileUpgrading, type IsUpgrading } from "./upgrading.ts";
 
 export interface RestartOptions {

@@ -4,7 +4,7 @@ import { ErrorsRequest, type ErrorsAnswer, type NodeStatusAnswer } from "../../p
 import type { Health, LogLine, Status } from "../../protocol/local-answers.ts";
 import { NoBody } from "../../protocol/trigger-bodies.ts";
 import { readHeartbeat, usedRatio } from "../telemetry/heartbeat.ts";
-import type { OneShotTrigger } from "./trigger.ts";
+import type { OneShotTrigger } from "./execution/trigger.ts";
 
 export interface NodeStatusOptions {
   readonly exec: Pick<Exec, "run">;

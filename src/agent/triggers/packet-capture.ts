@@ -9,7 +9,7 @@ import { DataStoreListing } from "../../protocol/data-store.ts";
 import { cannotChangeUser, checkFilter, filterArguments } from "./capture-filter.ts";
 import type { AnswerDataStore } from "./containers/datastore-manager.ts";
 import { needLink } from "./known-link.ts";
-import { LOCAL_USER } from "./trigger.ts";
+import { LOCAL_USER } from "./execution/trigger.ts";
 
 /** A file of the data store that is being written, there under its name once it is published. */
 interface CaptureFile {

@@ -12,7 +12,7 @@ import { Beating } from "../../../src/agent/telemetry/beating.ts";
 import { createEventLog } from "../../../src/agent/telemetry/events.ts";
 import { Pusher } from "../../../src/agent/telemetry/pusher.ts";
 import { Spool, spoolMigration } from "../../../src/agent/telemetry/spool.ts";
-import type { Trigger } from "../../../src/agent/triggers/trigger.ts";
+import type { Trigger } from "../../../src/agent/triggers/execution/trigger.ts";
 import { HostError, InputError } from "../../../src/errors.ts";
 import { hostFiles } from "../../../src/host/files.ts";
 import type { TriggerClaims } from "../../../src/protocol/claims.ts";

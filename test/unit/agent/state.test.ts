@@ -8,7 +8,7 @@ import type { Migration } from "../../../src/host/schema.ts";
 import { generateKeys, identityFiles, SessionCounter } from "../../../src/agent/identity/identity.ts";
 import { readLastGood } from "../../../src/agent/applying/last-good.ts";
 import { openState, stateMigrations } from "../../../src/agent/state.ts";
-import { Journal } from "../../../src/agent/triggers/journal.ts";
+import { Journal } from "../../../src/agent/triggers/execution/journal.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const ADDS = `

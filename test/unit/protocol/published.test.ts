@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { exampleKeys, EXAMPLE_ISS, EXAMPLE_UID } from "../../../scripts/reference-examples.ts";
-import { judgeTrigger } from "../../../src/agent/triggers/judge.ts";
-import { MAX_RUNNING, MAX_RUNNING_PER_EVENT } from "../../../src/agent/triggers/admit.ts";
+import { judgeTrigger } from "../../../src/agent/triggers/execution/judge.ts";
+import { MAX_RUNNING, MAX_RUNNING_PER_EVENT } from "../../../src/agent/triggers/execution/admit.ts";
 import { judgeStream } from "../../../src/agent/streams/judge.ts";
 import { HANDSHAKE_MS } from "../../../src/agent/session/machine.ts";
 import { retryDelay, type Ending } from "../../../src/agent/session/backoff.ts";

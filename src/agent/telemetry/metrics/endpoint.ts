@@ -10,7 +10,7 @@ import type { LocalProvider } from "../../local-api/provider.ts";
 import type { MetricsSettings } from "../../settings.ts";
 import { exposition } from "./exposition.ts";
 import { familiesOf, type ScrapeReading } from "./families.ts";
-import type { Dispatcher } from "../../triggers/dispatch.ts";
+import type { Dispatcher } from "../../triggers/execution/dispatch.ts";
 
 export interface MetricsEndpointOptions {
   readonly listen: MetricsSettings;

@@ -1,6 +1,6 @@
 import { InputError } from "../../../errors.ts";
 import { JsonObject } from "../../../protocol/values.ts";
-import type { OneShotTrigger } from "../trigger.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** A terminal has no single answer: whoever sends it as an event is told where it is. */
 export function containerExecHint(): OneShotTrigger<JsonObject> {

@@ -1,7 +1,7 @@
 import { HostError, InputError } from "../../../errors.ts";
 import { ContainerImageRequest } from "../../../protocol/trigger-bodies.ts";
 import type { Compute } from "../../containers/model/compute.ts";
-import type { OneShotTrigger } from "../trigger.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 export interface ContainerImageOptions {
   readonly compute: () => Pick<Compute, "images" | "removeImage"> | undefined;

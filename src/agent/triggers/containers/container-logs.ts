@@ -2,7 +2,7 @@ import { InputError } from "../../../errors.ts";
 import { ContainerLogs } from "../../../protocol/trigger-bodies.ts";
 import type { Compute } from "../../containers/model/compute.ts";
 import { decodeOutput } from "../../containers/output/decode-output.ts";
-import type { StreamTrigger } from "../trigger.ts";
+import type { StreamTrigger } from "../execution/trigger.ts";
 
 /** What the current run of a container has said and says; who waits for the whole answer gets what is there. */
 export function containerLogs(compute: () => Pick<Compute, "logs"> | undefined): StreamTrigger<ContainerLogs> {

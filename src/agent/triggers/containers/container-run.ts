@@ -4,7 +4,7 @@ import { ContainerCommand } from "../../../protocol/trigger-bodies.ts";
 import type { Compute } from "../../containers/model/compute.ts";
 import { decodeOutput } from "../../containers/output/decode-output.ts";
 import { pullLines, SEPARATOR } from "./pull-lines.ts";
-import type { OneShotTrigger, StreamTrigger, Trigger, TriggerCall, TriggerContext } from "../trigger.ts";
+import type { OneShotTrigger, StreamTrigger, Trigger, TriggerCall, TriggerContext } from "../execution/trigger.ts";
 
 export interface ContainerRunOptions {
   readonly compute: () => Pick<Compute, "containers" | "start" | "stop" | "restart"> | undefined;

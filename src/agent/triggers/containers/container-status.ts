@@ -1,6 +1,6 @@
 import { ContainerStatusRequest } from "../../../protocol/trigger-bodies.ts";
 import { WIRE_STATES, type Compute, type ContainerStatus } from "../../containers/model/compute.ts";
-import type { OneShotTrigger } from "../trigger.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** Short ids as the engine's own tools show them. */
 const SHORT_ID = 12;

@@ -1,5 +1,5 @@
 import { DataStoreRequest } from "../../../protocol/data-store.ts";
-import { LOCAL_USER, type OneShotTrigger } from "../trigger.ts";
+import { LOCAL_USER, type OneShotTrigger } from "../execution/trigger.ts";
 
 /** Answers one request of a data store. */
 export type AnswerDataStore = (request: DataStoreRequest, signal: AbortSignal) => Promise<unknown>;

@@ -8,7 +8,7 @@ import { flowMeta } from "../../../protocol/flow-meta.ts";
 import type { OverlayFlow, OverlayFlowFilter } from "../../../protocol/overlay.ts";
 import { Flows } from "../../../protocol/trigger-bodies.ts";
 import type { ContainerStatus } from "../../containers/model/compute.ts";
-import type { OneShotTrigger } from "../trigger.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** A flow as the platform names its parts; what the kernel does not count is absent. */
 export interface FlowRow {

@@ -1,7 +1,7 @@
 import { HostError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import { GatewayPerf } from "../../../protocol/trigger-bodies.ts";
-import type { StreamTrigger } from "../trigger.ts";
+import type { StreamTrigger } from "../execution/trigger.ts";
 import {
   neededPath,
   neededPeer,

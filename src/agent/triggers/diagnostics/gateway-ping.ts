@@ -1,7 +1,7 @@
 import type { Clock } from "../../../host/clock.ts";
 import { GatewayPing } from "../../../protocol/trigger-bodies.ts";
 import { probes, ProbeTally, type Probe } from "./echo-probes.ts";
-import type { StreamTrigger, TriggerContext } from "../trigger.ts";
+import type { StreamTrigger, TriggerContext } from "../execution/trigger.ts";
 import { fqdnOf, neededPath, neededPeer, notConnected, roundedMs, wayText, type Tunnels } from "./tunnels.ts";
 
 const WAIT_COUNT = 4;

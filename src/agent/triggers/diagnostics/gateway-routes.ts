@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../../../host/clock.ts";
 import type { ClientState, MeshState, PathState } from "../../../protocol/overlay-mesh.ts";
 import { GatewayRoutes } from "../../../protocol/trigger-bodies.ts";
-import type { OneShotTrigger } from "../trigger.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 import { fqdnOf, nameOf, roundedMs, type TunnelNodes, type Tunnels } from "./tunnels.ts";
 
 /** A way to another node, or of another node to this one. `client` says that this node dials; `rtt` is in milliseconds. */

@@ -3,7 +3,7 @@ import type { Exec } from "../../../host/exec.ts";
 import { GatewayLatency, GatewayTrace, type GatewayLatencyAnswer } from "../../../protocol/diagnostics.ts";
 import { parseHops } from "../../telemetry/conditions/hops.ts";
 import { mtrArguments } from "./tg-mtr.ts";
-import type { OneShotTrigger, StreamTrigger } from "../trigger.ts";
+import type { OneShotTrigger, StreamTrigger } from "../execution/trigger.ts";
 import { neededPeer, type Tunnels } from "./tunnels.ts";
 
 const ROUNDS = 3;

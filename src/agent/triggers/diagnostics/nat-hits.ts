@@ -1,7 +1,7 @@
 import type { TrackedNat } from "../../../protocol/sections/nat-tracker.ts";
 import { NatHits } from "../../../protocol/trigger-bodies.ts";
 import type { NatHits as Hits, NatWatch } from "./nat-watch.ts";
-import type { OneShotTrigger } from "../trigger.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** A translation and its hits in the platform's words; times in Unix seconds, null when it was never hit. */
 export interface NatRow {

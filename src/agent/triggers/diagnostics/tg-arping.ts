@@ -3,7 +3,7 @@ import type { Exec } from "../../../host/exec.ts";
 import type { Files } from "../../../host/files.ts";
 import { TgArping } from "../../../protocol/trigger-bodies.ts";
 import { needLink } from "../known-link.ts";
-import type { StreamTrigger } from "../trigger.ts";
+import type { StreamTrigger } from "../execution/trigger.ts";
 
 const COUNT = 5;
 const SECONDS = 10;

@@ -1,6 +1,6 @@
 import { CAPTURE_EVENT, TgCapture, type CaptureAnswer } from "../../../protocol/capture.ts";
 import type { PacketCapture, PacketCaptureOptions } from "../packet-capture.ts";
-import type { OneShotTrigger } from "../trigger.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** Captures of this node; their code is loaded at the first request. */
 export interface Captures {

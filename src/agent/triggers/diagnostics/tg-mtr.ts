@@ -4,7 +4,7 @@ import type { Files } from "../../../host/files.ts";
 import { TgMtrBody } from "../../../protocol/trigger-bodies.ts";
 import { needLink } from "../known-link.ts";
 import { flagList, numberFlag, plainFlags, type AllowedFlags } from "../tool-flags.ts";
-import type { StreamTrigger } from "../trigger.ts";
+import type { StreamTrigger } from "../execution/trigger.ts";
 
 const FLAGS: AllowedFlags = new Map([
   ...plainFlags("-n", "-b", "-r", "-w", "-z", "-T", "-u", "-4", "-6", "-j"),

@@ -2,7 +2,7 @@ import { HostError } from "../../../errors.ts";
 import type { Exec } from "../../../host/exec.ts";
 import { TgNc } from "../../../protocol/trigger-bodies.ts";
 import { probeTcp } from "../tcp-probe.ts";
-import type { OneShotTrigger } from "../trigger.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 const CONNECT_SECONDS = 5;
 const DEADLINE_MS = 60_000;

@@ -4,8 +4,8 @@ import type { Files } from "../../../host/files.ts";
 import { TgTcpdump } from "../../../protocol/trigger-bodies.ts";
 import { cannotChangeUser, checkFilter, filterArguments } from "../capture-filter.ts";
 import { needLink } from "../known-link.ts";
-import { LineCap } from "../line-cap.ts";
-import type { StreamTrigger } from "../trigger.ts";
+import { LineCap } from "../execution/line-cap.ts";
+import type { StreamTrigger } from "../execution/trigger.ts";
 
 /** A capture of the link that carries its own output would feed on itself. */
 const LINES_PER_SECOND = 500;

@@ -4,7 +4,7 @@ import type { Files } from "../../../host/files.ts";
 import { TgTracerouteBody } from "../../../protocol/trigger-bodies.ts";
 import { needLink } from "../known-link.ts";
 import { flagList, numberFlag, plainFlags, type AllowedFlags } from "../tool-flags.ts";
-import type { StreamTrigger } from "../trigger.ts";
+import type { StreamTrigger } from "../execution/trigger.ts";
 import { traceTunnel } from "./tunnel-trace.ts";
 import { findPeer, neededPeer, takenForHost, type Tunnels } from "./tunnels.ts";
 

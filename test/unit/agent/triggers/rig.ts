@@ -1,14 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { pino, type Logger } from "pino";
-import type { NodeFacts } from "../../../../src/agent/triggers/admit.ts";
-import { Dispatcher } from "../../../../src/agent/triggers/dispatch.ts";
+import type { NodeFacts } from "../../../../src/agent/triggers/execution/admit.ts";
+import { Dispatcher } from "../../../../src/agent/triggers/execution/dispatch.ts";
 import {
   Journal,
   journalMigration,
   journalYieldMigration,
   type JournalOptions,
-} from "../../../../src/agent/triggers/journal.ts";
+} from "../../../../src/agent/triggers/execution/journal.ts";
 import type {
   Chunk,
   OneShotTrigger,
@@ -17,7 +17,7 @@ import type {
   TriggerChannel,
   TriggerContext,
   TriggerReply,
-} from "../../../../src/agent/triggers/trigger.ts";
+} from "../../../../src/agent/triggers/execution/trigger.ts";
 import { systemClock, type Clock } from "../../../../src/host/clock.ts";
 import type { TriggerClaims } from "../../../../src/protocol/claims.ts";
 import { z } from "zod";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { containerRun } from "../../../../../src/agent/triggers/containers/container-run.ts";
-import { Dispatcher } from "../../../../../src/agent/triggers/dispatch.ts";
+import { Dispatcher } from "../../../../../src/agent/triggers/execution/dispatch.ts";
 import { HostError, InputError } from "../../../../../src/errors.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { pino } from "pino";

@@ -8,7 +8,7 @@ import { dnsHealth, repoConnectivity } from "../../../../../src/agent/triggers/h
 import { networkStatus } from "../../../../../src/agent/triggers/network-status.ts";
 import { nodeErrors, nodeStatus, parseServices } from "../../../../../src/agent/triggers/node-status.ts";
 import { outboundConnectionCheck } from "../../../../../src/agent/triggers/diagnostics/outbound-connection-check.ts";
-import type { Trigger, TriggerReply } from "../../../../../src/agent/triggers/trigger.ts";
+import type { Trigger, TriggerReply } from "../../../../../src/agent/triggers/execution/trigger.ts";
 import type { HealthResults } from "../../../../../src/agent/telemetry/conditions/health-checks.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostExec, SEARCH_PATH } from "../../../../../src/host/exec.ts";

@@ -11,7 +11,7 @@ import { fakeTools } from "../../../../support/fake-tools.ts";
 import { somePcap } from "../../../../support/some-pcap.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
-import { LOCAL_USER } from "../../../../../src/agent/triggers/trigger.ts";
+import { LOCAL_USER } from "../../../../../src/agent/triggers/execution/trigger.ts";
 import { rig } from "../rig.ts";
 
 const BEGUN = 'echo "tcpdump: listening on lo, link-type EN10MB" >&2';

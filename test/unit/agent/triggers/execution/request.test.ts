@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { digestOf, parseRequest } from "../../../../src/agent/triggers/request.ts";
+import { digestOf, parseRequest } from "../../../../../src/agent/triggers/execution/request.ts";
 
 const schema = z.object({ host: z.string(), port: z.int() });
 

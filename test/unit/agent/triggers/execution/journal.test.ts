@@ -10,9 +10,9 @@ import {
   journalMigration,
   journalYieldMigration,
   type JournalEntry,
-} from "../../../../src/agent/triggers/journal.ts";
-import { openDatabase } from "../../../../src/host/database.ts";
-import { BOOT_ID, DAY, memoryJournal, NOW } from "./rig.ts";
+} from "../../../../../src/agent/triggers/execution/journal.ts";
+import { openDatabase } from "../../../../../src/host/database.ts";
+import { BOOT_ID, DAY, memoryJournal, NOW } from "../rig.ts";
 
 const OTHER_BOOT = "3f0c5c1e-0000-4000-8000-000000000002";
 let folder = "";
@@ -93,7 +93,7 @@ describe("after a crash", () => {
   test("what was cut off is interrupted, what was done is kept", () => {
     const path = join(folder, "state.db");
     const [cut, done, local] = [entry(), entry(), entry({ expiresMs: undefined })];
-    const at = (file: string): string => JSON.stringify(new URL(`../../../../src/${file}`, import.meta.url).href);
+    const at = (file: string): string => JSON.stringify(new URL(`../../../../../src/${file}`, import.meta.url).href);
     const program = `
       const { openDatabase } = await import(${at("host/database.ts")});
       const { Journal, journalMigration, journalYieldMigration } = await import(${at("agent/triggers/journal.ts")});

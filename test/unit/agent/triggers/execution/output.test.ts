@@ -1,8 +1,8 @@
 import { expect, test, vi } from "vitest";
-import { BufferedOutput, StreamedOutput } from "../../../../src/agent/triggers/output.ts";
-import { systemClock } from "../../../../src/host/clock.ts";
-import { TestChannel } from "./rig.ts";
-import { untilHolds } from "../../../support/until-holds.ts";
+import { BufferedOutput, StreamedOutput } from "../../../../../src/agent/triggers/execution/output.ts";
+import { systemClock } from "../../../../../src/host/clock.ts";
+import { TestChannel } from "../rig.ts";
+import { untilHolds } from "../../../../support/until-holds.ts";
 
 const clock = systemClock();
 const MIB = 1024 * 1024;

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import type { Trigger, TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
-import { HostError } from "../../../../src/errors.ts";
-import { claims, deferred, fastClock, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "./rig.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
-import { untilHolds } from "../../../support/until-holds.ts";
+import type { Trigger, TriggerReply } from "../../../../../src/agent/triggers/execution/trigger.ts";
+import { HostError } from "../../../../../src/errors.ts";
+import { claims, deferred, fastClock, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "../rig.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
+import { untilHolds } from "../../../../support/until-holds.ts";
 
 const answer = oneShot("answer", () => Promise.resolve({ output: { message: "m" } }), { readOnly: true });
 const hang = (event: string, more = {}): Trigger =>

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test, vi } from "vitest";
-import type { Trigger, TriggerReply } from "../../../../src/agent/triggers/trigger.ts";
-import { claims, DAY, deferred, memoryJournal, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "./rig.ts";
-import { untilHolds } from "../../../support/until-holds.ts";
+import type { Trigger, TriggerReply } from "../../../../../src/agent/triggers/execution/trigger.ts";
+import { claims, DAY, deferred, memoryJournal, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "../rig.ts";
+import { untilHolds } from "../../../../support/until-holds.ts";
 
 const answer = oneShot("answer", () => Promise.resolve({ output: { message: "m" } }), { readOnly: true });
 const hang = (event: string, more = {}): Trigger =>

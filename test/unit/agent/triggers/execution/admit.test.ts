@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { refusal, type NodeFacts, type Running } from "../../../../src/agent/triggers/admit.ts";
-import { oneShot } from "./rig.ts";
+import { refusal, type NodeFacts, type Running } from "../../../../../src/agent/triggers/execution/admit.ts";
+import { oneShot } from "../rig.ts";
 
 const node: NodeFacts = { type: "Node", state: "ACTIVE" };
 const running = (...events: readonly string[]): Running[] =>

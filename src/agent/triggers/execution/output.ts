@@ -1,4 +1,4 @@
-import type { Clock } from "../../host/clock.ts";
+import type { Clock } from "../../../host/clock.ts";
 import type { Chunk, TriggerChannel } from "./trigger.ts";
 
 /** Where the output of one stream goes. */

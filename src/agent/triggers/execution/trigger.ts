@@ -1,6 +1,6 @@
 import type { z } from "zod";
-import type { JsonLimits } from "../../lib/strict-json.ts";
-import type { TriggerFailure } from "../../protocol/methods.ts";
+import type { JsonLimits } from "../../../lib/strict-json.ts";
+import type { TriggerFailure } from "../../../protocol/methods.ts";
 
 /** A piece of output: text of a tool, one JSON object of a measurement, or how far the work is. */
 export type Chunk =

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
-import { HostError, InputError, toError } from "../../errors.ts";
-import { AggregatedLog } from "../../host/aggregated-log.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { TriggerClaims } from "../../protocol/claims.ts";
+import { HostError, InputError, toError } from "../../../errors.ts";
+import { AggregatedLog } from "../../../host/aggregated-log.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { TriggerClaims } from "../../../protocol/claims.ts";
 import { refusal, type NodeFacts, type Running } from "./admit.ts";
 import { failureOf } from "./failure.ts";
 import { Job } from "./job.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { LineCap } from "../../../../src/agent/triggers/line-cap.ts";
+import { LineCap } from "../../../../../src/agent/triggers/execution/line-cap.ts";
 
 const cap = (perSecond = 2, maxBytes = 1000): LineCap => new LineCap({ perSecond, maxBytes });
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { judgeTrigger } from "../../../../src/agent/triggers/judge.ts";
-import type { TriggerClaims } from "../../../../src/protocol/claims.ts";
-import { claims, NOW } from "./rig.ts";
+import { judgeTrigger } from "../../../../../src/agent/triggers/execution/judge.ts";
+import type { TriggerClaims } from "../../../../../src/protocol/claims.ts";
+import { claims, NOW } from "../rig.ts";
 
 const good = claims("tg-ping");
 const expected = { uid: good.aud, iss: good.iss, sid: good.sid, sessionNow: NOW + 1000 };
