@@ -13,7 +13,7 @@ import type { Upgrades } from "./upgrades.ts";
 import type { AgentState } from "./state.ts";
 import { stoppedRun, type RunRecord } from "./telemetry/run-record.ts";
 import type { NodeFacts } from "./triggers/execution/admit.ts";
-import type { CleanStop } from "./triggers/clean-stop.ts";
+import type { CleanStop } from "./triggers/node/clean-stop.ts";
 import { Dispatcher } from "./triggers/execution/dispatch.ts";
 import { openCaptures, type Captures } from "./triggers/diagnostics/tg-capture.ts";
 import { Journal } from "./triggers/execution/journal.ts";

@@ -17,7 +17,7 @@ import type { ShadowMap } from "../protocol/shadow.ts";
 import type { NodeAudit } from "../protocol/telemetry.ts";
 import type { NodeType } from "../protocol/values.ts";
 import type { NodeFacts } from "./triggers/execution/admit.ts";
-import { UPGRADE_TRIGGER } from "./triggers/node-upgrade.ts";
+import { UPGRADE_TRIGGER } from "./triggers/node/node-upgrade.ts";
 import type { EventLog } from "./telemetry/events.ts";
 import { eventsOf, osAuditOf, osEventsOf, standingNow, upgradeFacts, upgradeReasons } from "./upgrade-reports.ts";
 

@@ -1,5 +1,5 @@
-import { PlanDocument, type PlanReport, type PlanRequest } from "../../protocol/reconcile.ts";
-import type { OneShotTrigger } from "./execution/trigger.ts";
+import { PlanDocument, type PlanReport, type PlanRequest } from "../../../protocol/reconcile.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** What a configuration would do on this machine. */
 export type PlanConfig = (config: PlanRequest["config"], signal: AbortSignal) => Promise<PlanReport>;

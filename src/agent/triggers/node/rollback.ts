@@ -1,5 +1,5 @@
-import { RollbackRequest, type RollbackReport } from "../../protocol/reconcile.ts";
-import type { OneShotTrigger } from "./execution/trigger.ts";
+import { RollbackRequest, type RollbackReport } from "../../../protocol/reconcile.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** Puts the document before into force, or plans it. */
 export type RollBack = (request: RollbackRequest, signal: AbortSignal) => Promise<RollbackReport>;

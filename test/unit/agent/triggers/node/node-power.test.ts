@@ -1,10 +1,10 @@
 import { describe, expect, test, vi } from "vitest";
-import { nodeReboot } from "../../../../src/agent/triggers/node-reboot.ts";
-import { nodeRestartService } from "../../../../src/agent/triggers/node-restart-service.ts";
-import { HostError } from "../../../../src/errors.ts";
-import type { Power } from "../../../../src/host/power.ts";
-import { fastClock, rig, untilAborted } from "./rig.ts";
-import { untilHolds } from "../../../support/until-holds.ts";
+import { nodeReboot } from "../../../../../src/agent/triggers/node/node-reboot.ts";
+import { nodeRestartService } from "../../../../../src/agent/triggers/node/node-restart-service.ts";
+import { HostError } from "../../../../../src/errors.ts";
+import type { Power } from "../../../../../src/host/power.ts";
+import { fastClock, rig, untilAborted } from "../rig.ts";
+import { untilHolds } from "../../../../support/until-holds.ts";
 
 const clock = fastClock(100);
 

@@ -1,10 +1,10 @@
-import { NoBody } from "../../protocol/trigger-bodies.ts";
-import { HostError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { Power } from "../../host/power.ts";
+import { NoBody } from "../../../protocol/trigger-bodies.ts";
+import { HostError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { Power } from "../../../host/power.ts";
 import type { CleanStop } from "./clean-stop.ts";
 import { refuseWhileUpgrading, type IsUpgrading } from "./upgrading.ts";
-import type { OneShotTrigger } from "./execution/trigger.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 export interface RebootOptions {
   readonly power: Power;

@@ -1,4 +1,4 @@
-import { InputError } from "../../errors.ts";
+import { InputError } from "../../../errors.ts";
 
 /** Whether an upgrade is at work. */
 export type IsUpgrading = () => Promise<boolean>;

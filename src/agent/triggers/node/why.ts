@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { WhyReport } from "../../protocol/reconcile.ts";
-import type { OneShotTrigger } from "./execution/trigger.ts";
+import type { WhyReport } from "../../../protocol/reconcile.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 export const Why = z.strictObject({});
 export type Why = z.infer<typeof Why>;

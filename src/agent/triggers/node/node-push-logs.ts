@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import { HostError, InputError } from "../../errors.ts";
-import type { MakeBundle } from "../../host/bundle-process.ts";
-import { DataStoreListing, type DataStoreRequest } from "../../protocol/data-store.ts";
-import type { PushedLogs } from "../../protocol/bundle.ts";
-import { NodePushLogs } from "../../protocol/trigger-bodies.ts";
-import type { OneShotTrigger } from "./execution/trigger.ts";
+import { HostError, InputError } from "../../../errors.ts";
+import type { MakeBundle } from "../../../host/bundle-process.ts";
+import { DataStoreListing, type DataStoreRequest } from "../../../protocol/data-store.ts";
+import type { PushedLogs } from "../../../protocol/bundle.ts";
+import { NodePushLogs } from "../../../protocol/trigger-bodies.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 export const PUSH_LOGS_TRIGGER = "node-push-logs";
 

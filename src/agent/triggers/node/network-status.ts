@@ -1,10 +1,10 @@
-import { readAddresses, readLinks, type Link, type LinkAddress } from "../../host/links.ts";
-import { parseLinkCounters, type LinkCounters } from "../../host/proc.ts";
-import type { Reader } from "../../host/reader.ts";
-import { readNameServers } from "../../host/resolver.ts";
-import type { NetworkStatusAnswer } from "../../protocol/diagnostics.ts";
-import { NoBody } from "../../protocol/trigger-bodies.ts";
-import type { OneShotTrigger } from "./execution/trigger.ts";
+import { readAddresses, readLinks, type Link, type LinkAddress } from "../../../host/links.ts";
+import { parseLinkCounters, type LinkCounters } from "../../../host/proc.ts";
+import type { Reader } from "../../../host/reader.ts";
+import { readNameServers } from "../../../host/resolver.ts";
+import type { NetworkStatusAnswer } from "../../../protocol/diagnostics.ts";
+import { NoBody } from "../../../protocol/trigger-bodies.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** Limit of one answer. */
 const MAX_LINKS = 1000;

@@ -1,6 +1,6 @@
-import type { CommitReport } from "../../protocol/local-commit.ts";
-import { NetworkKeep, NetworkRevert } from "../../protocol/trigger-bodies.ts";
-import type { OneShotTrigger } from "./execution/trigger.ts";
+import type { CommitReport } from "../../../protocol/local-commit.ts";
+import { NetworkKeep, NetworkRevert } from "../../../protocol/trigger-bodies.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 const ABOUT = { kind: "one-shot", deadlineMs: 150_000, needsDataPlane: false, readOnly: false, agents: false } as const;
 

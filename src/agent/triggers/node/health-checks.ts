@@ -1,9 +1,9 @@
-import { InputError } from "../../errors.ts";
-import { untilAborted } from "../../lib/until-aborted.ts";
-import type { DnsHealthAnswer, RepoConnectivityAnswer } from "../../protocol/diagnostics.ts";
-import { NoBody } from "../../protocol/trigger-bodies.ts";
-import type { HealthChecks } from "../telemetry/conditions/health-checks.ts";
-import type { OneShotTrigger } from "./execution/trigger.ts";
+import { InputError } from "../../../errors.ts";
+import { untilAborted } from "../../../lib/until-aborted.ts";
+import type { DnsHealthAnswer, RepoConnectivityAnswer } from "../../../protocol/diagnostics.ts";
+import { NoBody } from "../../../protocol/trigger-bodies.ts";
+import type { HealthChecks } from "../../telemetry/conditions/health-checks.ts";
+import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** The checks of a registered node; undefined before it is. */
 export type RegisteredChecks = () => Pick<HealthChecks, "results" | "checkDns" | "checkRepository"> | undefined;

@@ -1,10 +1,10 @@
-import { InputError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { LogMemory } from "../../host/log.ts";
-import { appliedSections } from "../../protocol/sections.ts";
-import { NodeDebug } from "../../protocol/trigger-bodies.ts";
-import { LineCap } from "./execution/line-cap.ts";
-import type { Chunk, StreamTrigger } from "./execution/trigger.ts";
+import { InputError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { LogMemory } from "../../../host/log.ts";
+import { appliedSections } from "../../../protocol/sections.ts";
+import { NodeDebug } from "../../../protocol/trigger-bodies.ts";
+import { LineCap } from "../execution/line-cap.ts";
+import type { Chunk, StreamTrigger } from "../execution/trigger.ts";
 
 /** The parts of the agent that name themselves in its log; `agent` stands for lines without a name. */
 export const LOG_COMPONENTS = [

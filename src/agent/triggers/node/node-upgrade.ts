@@ -1,6 +1,6 @@
-import { NodeUpgrade } from "../../protocol/trigger-bodies.ts";
-import type { UpgradeAnswer, UpgradeOrder, UpgradeRequest } from "../../protocol/release.ts";
-import { LOCAL_USER, type OneShotTrigger } from "./execution/trigger.ts";
+import { NodeUpgrade } from "../../../protocol/trigger-bodies.ts";
+import type { UpgradeAnswer, UpgradeOrder, UpgradeRequest } from "../../../protocol/release.ts";
+import { LOCAL_USER, type OneShotTrigger } from "../execution/trigger.ts";
 
 export const UPGRADE_TRIGGER = "node-upgrade";
 
