@@ -36,7 +36,7 @@ import { nodeUpgrade, type AskUpgrade } from "./triggers/node/node-upgrade.ts";
 import { plan, type PlanConfig } from "./triggers/node/plan.ts";
 import { rollback, type RollBack } from "./triggers/node/rollback.ts";
 import { speedTest } from "./triggers/diagnostics/speed-test.ts";
-import type { TransferTarget } from "./triggers/speed-transfer.ts";
+import type { TransferTarget } from "./triggers/tools/speed-transfer.ts";
 import { tgArping } from "./triggers/diagnostics/tg-arping.ts";
 import { tgCapture, type Captures } from "./triggers/diagnostics/tg-capture.ts";
 import { tgMtr } from "./triggers/diagnostics/tg-mtr.ts";

@@ -1,7 +1,7 @@
 import { InputError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import { OutboundConnectionCheck, remoteOf, type OutboundConnectionAnswer } from "../../../protocol/diagnostics.ts";
-import { probeTcp } from "../tcp-probe.ts";
+import { probeTcp } from "../tools/tcp-probe.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
 const CONNECT_MS = 5000;

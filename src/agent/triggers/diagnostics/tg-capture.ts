@@ -1,5 +1,5 @@
 import { CAPTURE_EVENT, TgCapture, type CaptureAnswer } from "../../../protocol/capture.ts";
-import type { PacketCapture, PacketCaptureOptions } from "../packet-capture.ts";
+import type { PacketCapture, PacketCaptureOptions } from "../tools/packet-capture.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** Captures of this node; their code is loaded at the first request. */
@@ -12,7 +12,7 @@ export interface Captures {
 export function openCaptures(options: PacketCaptureOptions): Captures {
   let opened: Promise<PacketCapture> | undefined;
   const open = (): Promise<PacketCapture> => {
-    opened ??= import("../packet-capture.ts").then(({ PacketCapture }) => new PacketCapture(options));
+    opened ??= import("../tools/packet-capture.ts").then(({ PacketCapture }) => new PacketCapture(options));
     return opened;
   };
   return {

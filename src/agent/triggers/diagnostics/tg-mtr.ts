@@ -2,8 +2,8 @@ import type { z } from "zod";
 import type { Exec } from "../../../host/exec.ts";
 import type { Files } from "../../../host/files.ts";
 import { TgMtrBody } from "../../../protocol/trigger-bodies.ts";
-import { needLink } from "../known-link.ts";
-import { flagList, numberFlag, plainFlags, type AllowedFlags } from "../tool-flags.ts";
+import { needLink } from "../tools/known-link.ts";
+import { flagList, numberFlag, plainFlags, type AllowedFlags } from "../tools/tool-flags.ts";
 import type { StreamTrigger } from "../execution/trigger.ts";
 
 const FLAGS: AllowedFlags = new Map([

@@ -1,7 +1,7 @@
 import { HostError } from "../../../errors.ts";
 import type { Exec } from "../../../host/exec.ts";
 import { TgNc } from "../../../protocol/trigger-bodies.ts";
-import { probeTcp } from "../tcp-probe.ts";
+import { probeTcp } from "../tools/tcp-probe.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
 const CONNECT_SECONDS = 5;

@@ -5,7 +5,7 @@ import type { Files } from "../../../host/files.ts";
 import { TgPing } from "../../../protocol/trigger-bodies.ts";
 import { probes, ProbeTally } from "./echo-probes.ts";
 import { probeLine } from "./gateway-ping.ts";
-import { needLink } from "../known-link.ts";
+import { needLink } from "../tools/known-link.ts";
 import type { StreamTrigger, TriggerContext } from "../execution/trigger.ts";
 import { findPeer, neededPeer, takenForHost, wayText, type TunnelPeer, type Tunnels } from "./tunnels.ts";
 

@@ -2,8 +2,8 @@ import type { Clock } from "../../../host/clock.ts";
 import type { Exec } from "../../../host/exec.ts";
 import type { Files } from "../../../host/files.ts";
 import { TgTcpdump } from "../../../protocol/trigger-bodies.ts";
-import { cannotChangeUser, checkFilter, filterArguments } from "../capture-filter.ts";
-import { needLink } from "../known-link.ts";
+import { cannotChangeUser, checkFilter, filterArguments } from "../tools/capture-filter.ts";
+import { needLink } from "../tools/known-link.ts";
 import { LineCap } from "../execution/line-cap.ts";
 import type { StreamTrigger } from "../execution/trigger.ts";
 

@@ -1,6 +1,6 @@
 import { createServer, type AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { probeTcp } from "../../../../../src/agent/triggers/tcp-probe.ts";
+import { probeTcp } from "../../../../../src/agent/triggers/tools/tcp-probe.ts";
 import { netcatArguments, tgNc } from "../../../../../src/agent/triggers/diagnostics/tg-nc.ts";
 import { TgNc } from "../../../../../src/protocol/trigger-bodies.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";

@@ -1,8 +1,8 @@
-import { dialRequestFor, type Dialler } from "../host/dial.ts";
-import type { Registration } from "./identity/identity.ts";
-import type { AgentSettings } from "./settings.ts";
-import type { DesiredDocuments } from "./shadow/desired.ts";
-import type { TransferTarget } from "./triggers/speed-transfer.ts";
+import { dialRequestFor, type Dialler } from "../../../host/dial.ts";
+import type { Registration } from "../../identity/identity.ts";
+import type { AgentSettings } from "../../settings.ts";
+import type { DesiredDocuments } from "../../shadow/desired.ts";
+import type { TransferTarget } from "./speed-transfer.ts";
 
 export interface SpeedTestSources {
   readonly settings: Pick<AgentSettings, "speedTestUrl">;

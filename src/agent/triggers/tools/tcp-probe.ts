@@ -1,6 +1,6 @@
 import { lookup } from "node:dns/promises";
 import { connect, isIP } from "node:net";
-import { errnoOf, toError } from "../../errors.ts";
+import { errnoOf, toError } from "../../../errors.ts";
 
 export interface ProbeTarget {
   readonly host: string;

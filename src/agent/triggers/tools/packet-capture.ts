@@ -1,15 +1,15 @@
 import type { Logger } from "pino";
-import { AgentError, HostError, InputError, toError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { Exec, Spawned } from "../../host/exec.ts";
-import type { Files } from "../../host/files.ts";
-import { PcapSplitter, type PcapPart } from "../../lib/pcap-splitter.ts";
-import { CAPTURE_EVENT, type CaptureAnswer, type TgCapture } from "../../protocol/capture.ts";
-import { DataStoreListing } from "../../protocol/data-store.ts";
+import { AgentError, HostError, InputError, toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { Exec, Spawned } from "../../../host/exec.ts";
+import type { Files } from "../../../host/files.ts";
+import { PcapSplitter, type PcapPart } from "../../../lib/pcap-splitter.ts";
+import { CAPTURE_EVENT, type CaptureAnswer, type TgCapture } from "../../../protocol/capture.ts";
+import { DataStoreListing } from "../../../protocol/data-store.ts";
 import { cannotChangeUser, checkFilter, filterArguments } from "./capture-filter.ts";
-import type { AnswerDataStore } from "./containers/datastore-manager.ts";
+import type { AnswerDataStore } from "../containers/datastore-manager.ts";
 import { needLink } from "./known-link.ts";
-import { LOCAL_USER } from "./execution/trigger.ts";
+import { LOCAL_USER } from "../execution/trigger.ts";
 
 /** A file of the data store that is being written, there under its name once it is published. */
 interface CaptureFile {

@@ -1,6 +1,6 @@
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
-import { HostError, toError } from "../../errors.ts";
+import { HostError, toError } from "../../../errors.ts";
 
 /** A speed-test server. `connect` opens a connection to it, with TLS done where its address says https. */
 export interface TransferTarget {
