@@ -17,7 +17,7 @@ import type { DocumentName } from "../protocol/claims.ts";
 import type { StorageWatch } from "./faults/storage.ts";
 import type { HealthChecks } from "./telemetry/conditions/health-checks.ts";
 import type { Spool } from "./telemetry/spool.ts";
-import type { Upgrades } from "./upgrades.ts";
+import type { Upgrades } from "./upgrades/upgrades.ts";
 import type { watchMachine } from "./watch-machine.ts";
 
 export interface GatherOptions {

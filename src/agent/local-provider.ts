@@ -26,7 +26,7 @@ import type { DesiredDocuments } from "./shadow/desired.ts";
 import type { Streams } from "./streams/streams.ts";
 import { buildStatus, identityReasons, type Gathered } from "./status/status.ts";
 import type { Dispatcher } from "./triggers/execution/dispatch.ts";
-import type { Upgrades } from "./upgrades.ts";
+import type { Upgrades } from "./upgrades/upgrades.ts";
 import type { TriggerChannel } from "./triggers/execution/trigger.ts";
 
 export interface LocalProviderDeps {

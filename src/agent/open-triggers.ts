@@ -9,7 +9,7 @@ import type { AgentSettings } from "./settings.ts";
 import type { Telemetry } from "./open-telemetry.ts";
 import { openUpgrades } from "./open-upgrades.ts";
 import { speedTestTarget, type SpeedTestSources } from "./triggers/tools/speed-test-target.ts";
-import type { Upgrades } from "./upgrades.ts";
+import type { Upgrades } from "./upgrades/upgrades.ts";
 import type { AgentState } from "./state.ts";
 import { stoppedRun, type RunRecord } from "./telemetry/run-record.ts";
 import type { NodeFacts } from "./triggers/execution/admit.ts";

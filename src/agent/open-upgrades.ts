@@ -10,7 +10,7 @@ import { UPGRADE_REQUEST_NAME } from "../protocol/release.ts";
 import type { AgentSettings } from "./settings.ts";
 import type { AgentState } from "./state.ts";
 import type { Telemetry } from "./open-telemetry.ts";
-import { Upgrades, type UpgradesOptions } from "./upgrades.ts";
+import { Upgrades, type UpgradesOptions } from "./upgrades/upgrades.ts";
 
 type Given = "clock" | "log" | "controlPlane" | "node" | "isNetworkPending" | "ending" | "events" | "onChanged";
 

@@ -30,7 +30,7 @@ import { completeReset, type ResetDone } from "../reset.ts";
 import { orderReset, readResetOrder } from "../reset/order.ts";
 import { readSettings } from "../settings.ts";
 import { openState } from "../state.ts";
-import { knownManifest, refuseElsewhere } from "../upgrades.ts";
+import { knownManifest, refuseElsewhere } from "../upgrades/upgrades.ts";
 
 /** Registers the node of a state directory while no agent runs; an agent that starts meanwhile is kept out. */
 export async function registerOffline(stateDir: string, license: string, signal: AbortSignal): Promise<NodeIdentity> {

@@ -20,7 +20,7 @@ import type { AppliedReports } from "../managed-node.ts";
 import { dataPlaneItems } from "../data-plane/items.ts";
 import { overlayStateOf } from "../data-plane/overlay-reading.ts";
 import type { Desired } from "../shadow/desired.ts";
-import { reasonText } from "../upgrade-reports.ts";
+import { reasonText } from "../upgrades/reports.ts";
 
 /** Everything a status is made of, gathered at one moment. Times in Unix milliseconds. */
 export interface StatusInput {

@@ -1,11 +1,11 @@
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { createEventLog } from "../../../src/agent/telemetry/events.ts";
-import { Upgrades, type UpgradesOptions } from "../../../src/agent/upgrades.ts";
-import { HostError } from "../../../src/errors.ts";
-import type { InstalledVersion } from "../../../src/host/versions.ts";
-import type { UpgradeRequest, UpgradeStanding } from "../../../src/protocol/release.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
+import { createEventLog } from "../../../../src/agent/telemetry/events.ts";
+import { Upgrades, type UpgradesOptions } from "../../../../src/agent/upgrades/upgrades.ts";
+import { HostError } from "../../../../src/errors.ts";
+import type { InstalledVersion } from "../../../../src/host/versions.ts";
+import type { UpgradeRequest, UpgradeStanding } from "../../../../src/protocol/release.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 
 const OLD = "0.1.20261101-1000";
 const NEW = "0.1.20261121-1830";

@@ -1,9 +1,9 @@
-import type { InstalledVersion } from "../host/versions.ts";
-import type { UpgradeStanding, UpgradeStatus } from "../protocol/release.ts";
-import type { Reason } from "../protocol/reconcile.ts";
-import type { ShadowMap, ShadowValue } from "../protocol/shadow.ts";
-import { UPGRADE_EVENT, type NodeAudit } from "../protocol/telemetry.ts";
-import type { Clearing, EventInput, OpenEvent } from "./telemetry/events.ts";
+import type { InstalledVersion } from "../../host/versions.ts";
+import type { UpgradeStanding, UpgradeStatus } from "../../protocol/release.ts";
+import type { Reason } from "../../protocol/reconcile.ts";
+import type { ShadowMap, ShadowValue } from "../../protocol/shadow.ts";
+import { UPGRADE_EVENT, type NodeAudit } from "../../protocol/telemetry.ts";
+import type { Clearing, EventInput, OpenEvent } from "../telemetry/events.ts";
 
 const ABOUT = { eventType: UPGRADE_EVENT, object: "upgrade" } as const;
 const ABOUT_OS = { eventType: UPGRADE_EVENT, object: "os-update" } as const;

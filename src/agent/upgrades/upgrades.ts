@@ -1,9 +1,9 @@
 import type { Logger } from "pino";
-import { InputError, toError } from "../errors.ts";
-import type { Clock } from "../host/clock.ts";
-import type { UpgradeUnit } from "../host/upgrade-unit.ts";
-import type { Versions } from "../host/versions.ts";
-import { oneAtATime } from "../lib/one-at-a-time.ts";
+import { InputError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { UpgradeUnit } from "../../host/upgrade-unit.ts";
+import type { Versions } from "../../host/versions.ts";
+import { oneAtATime } from "../../lib/one-at-a-time.ts";
 import {
   manifestAddress,
   UPGRADE_ANSWERS,
@@ -11,15 +11,15 @@ import {
   type UpgradeOrder,
   type UpgradeRequest,
   type UpgradeStatus,
-} from "../protocol/release.ts";
-import type { WhyReport } from "../protocol/reconcile.ts";
-import type { ShadowMap } from "../protocol/shadow.ts";
-import type { NodeAudit } from "../protocol/telemetry.ts";
-import type { NodeType } from "../protocol/values.ts";
-import type { NodeFacts } from "./triggers/execution/admit.ts";
-import { UPGRADE_TRIGGER } from "./triggers/node/node-upgrade.ts";
-import type { EventLog } from "./telemetry/events.ts";
-import { eventsOf, osAuditOf, osEventsOf, standingNow, upgradeFacts, upgradeReasons } from "./upgrade-reports.ts";
+} from "../../protocol/release.ts";
+import type { WhyReport } from "../../protocol/reconcile.ts";
+import type { ShadowMap } from "../../protocol/shadow.ts";
+import type { NodeAudit } from "../../protocol/telemetry.ts";
+import type { NodeType } from "../../protocol/values.ts";
+import type { NodeFacts } from "../triggers/execution/admit.ts";
+import { UPGRADE_TRIGGER } from "../triggers/node/node-upgrade.ts";
+import type { EventLog } from "../telemetry/events.ts";
+import { eventsOf, osAuditOf, osEventsOf, standingNow, upgradeFacts, upgradeReasons } from "./reports.ts";
 
 export interface UpgradesOptions {
   readonly clock: Clock;
