@@ -9,8 +9,8 @@ import { hostReader } from "../host/reader.ts";
 import { serviceManager } from "../host/service-manager.ts";
 import { startWatchdog } from "../host/watchdog.ts";
 import { buildInfo } from "../lib/build-info.ts";
-import type { Agent, AgentOptions } from "./agent-options.ts";
-import { startAgent } from "./agent.ts";
+import type { Agent, AgentOptions } from "./wiring/options.ts";
+import { startAgent } from "./wiring/agent.ts";
 import { readResetOrder, withLeftNetwork } from "./reset/order.ts";
 import { keepMemoryLow, ownUsage } from "./telemetry/metrics/resting-memory.ts";
 import { readSettings, type AgentSettings } from "./settings.ts";
@@ -94,7 +94,7 @@ async function begin(
   const { files } = parts;
   const settings = given ?? (await readSettings(argv, files));
   const isDue = (await readResetOrder(files, settings.stateDir)) !== undefined;
-  const done = isDue ? await (await import("./reset.ts")).completeReset({ ...parts, settings }) : undefined;
+  const done = isDue ? await (await import("./wiring/reset.ts")).completeReset({ ...parts, settings }) : undefined;
   const found = (done?.left ?? []).map((what) => ({ code: "reset-incomplete", message: `the reset left ${what}` }));
   return startAgent({ ...parts, settings: await withLeftNetwork(settings, files), found });
 }

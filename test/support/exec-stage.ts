@@ -6,7 +6,7 @@ import { pino } from "pino";
 import { containerNetwork } from "../../src/agent/containers/model/container-network.ts";
 import { Keeper, type KeeperOptions } from "../../src/agent/containers/supervision/supervisor.ts";
 import { computeColumnsMigration, computeMigration, Ledger } from "../../src/agent/containers/model/ledger.ts";
-import { openPolicy } from "../../src/agent/open-policy.ts";
+import { openPolicy } from "../../src/agent/wiring/containers/policy.ts";
 import { reconciler, type View } from "../../src/agent/reconcile/section.ts";
 import type { ContainerPolicy } from "../../src/agent/sections/exec/policy.ts";
 import { execSection } from "../../src/agent/sections/exec/section.ts";

@@ -26,7 +26,7 @@ import { identityFiles } from "../identity/identity.ts";
 import { readLicense, register } from "../identity/registration.ts";
 import { askStanding, type AskStanding } from "../session/standing.ts";
 import { networkTargets } from "../network/targets.ts";
-import { completeReset, type ResetDone } from "../reset.ts";
+import { completeReset, type ResetDone } from "../wiring/reset.ts";
 import { orderReset, readResetOrder } from "../reset/order.ts";
 import { readSettings } from "../settings.ts";
 import { openState } from "../state.ts";

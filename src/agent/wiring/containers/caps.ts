@@ -1,0 +1,76 @@
+import { HostError, toError } from "../../../errors.ts";
+import { wholeDiskOf } from "../../../host/block-device.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { ControlGroups } from "../../../host/cgroups.ts";
+import type { EngineInfo } from "../../../host/engine/engine.ts";
+import type { Reader } from "../../../host/reader.ts";
+import type { ResourceLimits } from "../../../protocol/sections/exec-config.ts";
+import type { CapsSeen } from "../../sections/exec/caps.ts";
+
+/** The limits of all containers together, on the group that is their parent. */
+export interface OpenedCaps {
+  /** Reads files of the kernel and asks the engine nothing; undefined until that has said once what it is. */
+  look(info: EngineInfo | undefined): CapsSeen | undefined;
+  /** What the machine lacks is remembered, and why it refuses, until it is asked again. @throws {HostError} `engine-unwell`. */
+  apply(limits: ResourceLimits, signal: AbortSignal): Promise<void>;
+}
+
+export interface OpenCapsOptions {
+  readonly reader: Reader;
+  readonly groups: (info: EngineInfo | undefined) => ControlGroups | undefined;
+  readonly info: () => EngineInfo | undefined;
+  readonly clock: Pick<Clock, "after">;
+  /** Limits that were refused may be tried again. */
+  readonly onLook: () => void;
+}
+
+const RETRY_MS = 60_000;
+
+/** Builds it; nothing is read before the engine is known. */
+export function openCaps({ reader, groups, info, clock, onLook }: OpenCapsOptions): OpenedCaps {
+  let last: CapsSeen["last"];
+  /** How an engine keeps groups stays so while nobody asks it. */
+  let latest: EngineInfo | undefined;
+  const diskOf = (known: EngineInfo) => wholeDiskOf(reader, known.rootDirectory);
+
+  async function set(limits: ResourceLimits, known: EngineInfo, signal: AbortSignal): Promise<readonly string[]> {
+    const of = groups(known);
+    if (of === undefined) return ["the engine keeps control groups in a way that is not known: nothing is limited"];
+    try {
+      return await of.setLimits(limits, diskOf(known), signal);
+    } catch (error) {
+      if (error instanceof HostError && error.code === "unsupported") return [toError(error).message];
+      throw error;
+    }
+  }
+
+  return {
+    look(now) {
+      const known = now ?? latest;
+      if (known === undefined) return undefined;
+      latest = known;
+      return { actual: groups(known)?.limits(diskOf(known)), last };
+    },
+    async apply(limits, signal) {
+      const known = info() ?? latest;
+      if (known === undefined) throw new HostError("engine-unwell", "the container engine has not said what it is");
+      const note = (warnings: readonly string[], failure?: string): CapsSeen["last"] => {
+        const actual = groups(known)?.limits(diskOf(known));
+        return { wanted: limits, actual, warnings, ...(failure === undefined ? {} : { failure }) };
+      };
+      try {
+        last = note(await set(limits, known, signal));
+      } catch (error) {
+        signal.throwIfAborted();
+        if (!(error instanceof HostError)) throw error;
+        const refused = note([], error.message);
+        last = refused;
+        clock.after(RETRY_MS, () => {
+          if (last !== refused) return;
+          last = undefined;
+          onLook();
+        });
+      }
+    },
+  };
+}

@@ -1,0 +1,190 @@
+import { join } from "node:path";
+import type { Logger } from "pino";
+import { HostError, InputError, toError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import { hostDirectories } from "../../../host/directories.ts";
+import { encryptedVolumes } from "../../../host/encrypted-volume.ts";
+import type { Engine } from "../../../host/engine/engine.ts";
+import type { Exec } from "../../../host/exec.ts";
+import type { Files } from "../../../host/files.ts";
+import { privilegedExec } from "../../../host/privileged-exec.ts";
+import type { Reader } from "../../../host/reader.ts";
+import type { ContainerSpec, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import type { VolumeStatus } from "../../containers/model/compute.ts";
+import type { Ledger } from "../../containers/model/ledger.ts";
+import { contentPath, engineVolumeName, shapeOf } from "../../containers/volumes/volume-paths.ts";
+import { parseDetail } from "../../containers/volumes/volume-record.ts";
+import { VolumeKeeper } from "../../containers/volumes/volumes.ts";
+import type { VolumeLookup } from "../../sections/exec/compile-mounts.ts";
+import type { VolumesSeen } from "../../sections/exec/actual.ts";
+import type { AgentSettings } from "../../settings.ts";
+
+export interface OpenVolumesOptions {
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly exec: Exec;
+  readonly files: Files;
+  readonly reader: Reader;
+  readonly settings: Pick<AgentSettings, "stateDir" | "unit">;
+  readonly ledger: Ledger;
+  /** Uid of the node. */
+  readonly owner: () => string;
+  /** Asks for the key of an encrypted volume; rejects when nobody can be asked. */
+  readonly volumeKey: (volume: string, signal: AbortSignal) => Promise<string> | undefined;
+  /** Opens the engine; called when there is a volume, and not before. */
+  readonly engine: () => Engine;
+}
+
+/** The volumes of this node's containers. */
+export interface OpenedVolumes {
+  /** What a definition mounts under a name, as far as it is known before it is needed. */
+  lookup(defined: readonly VolumeSpec[]): (name: string) => VolumeLookup;
+  seen(): VolumesSeen;
+  statuses(): readonly VolumeStatus[];
+  settle(defined: readonly VolumeSpec[], used: ReadonlySet<string>, signal: AbortSignal): Promise<void>;
+  /**
+   * Has the volumes of a definition ready, or says what is to be waited for.
+   * @throws {HostError} `volume-locked` when there is no key and the definition does not ask to wait for one.
+   */
+  obstacle(spec: ContainerSpec): Promise<string | undefined>;
+  /** Locks encrypted volumes that nothing uses; asked again whenever a container has ended. */
+  release(isUsed: (name: string) => boolean): void;
+  close(): void;
+}
+
+const UNLOCK_MS = 200_000;
+
+/** Builds it; nothing is read or made until a definition has a volume. */
+export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
+  const { log, clock, exec, files, reader, settings, ledger, owner, engine, volumeKey } = options;
+  let keeper: VolumeKeeper | undefined;
+  let last: readonly VolumeStatus[] | undefined;
+  const opened = (): VolumeKeeper => {
+    const directories = hostDirectories();
+    keeper ??= new VolumeKeeper({
+      owner: owner(),
+      dataStore,
+      engine: engine(),
+      records: ledger,
+      encrypted: encryptedVolumes({
+        exec,
+        privileged: privilegedExec(exec, settings.unit !== undefined),
+        reader,
+        directories,
+      }),
+      files,
+      directories,
+      clock,
+      askKey: async (name, signal) => {
+        try {
+          return await volumeKey(name, signal);
+        } catch (error) {
+          signal.throwIfAborted();
+          log.info({ volume: name, err: toError(error) }, "no key of the volume was given");
+          return undefined;
+        }
+      },
+    });
+    return keeper;
+  };
+  const dataStore = join(settings.stateDir, "data-store");
+  /** The directory of a volume, if it can have one. */
+  const directoryOf = (volume: VolumeSpec): string | undefined => {
+    const row = ledger.volumes.get(volume.name);
+    const kept = row === undefined || row.quarantinedAt !== undefined ? undefined : parseDetail(row.detail);
+    const shape = kept ?? shapeOf(volume);
+    return "wrong" in shape ? undefined : contentPath(dataStore, volume.name, shape);
+  };
+  /** Locked since the agent began, and not opened after that. */
+  const locked = new Set<string>();
+  const ending = new AbortController();
+  const isDue = (): boolean => keeper?.nextDue !== undefined && keeper.nextDue <= clock.now();
+  const troubles = () =>
+    (last ?? []).flatMap(({ name, state, reason }) =>
+      state === "ready" || state === "quarantined" ? [] : [{ name, reason: reason ?? state }],
+    );
+  return {
+    lookup: (defined) => {
+      const byName = new Map(defined.map((volume) => [volume.name, volume]));
+      // Whether there is a key now, only a start finds out.
+      const wrong = new Map(troubles().flatMap(({ name, reason }) => (isKeyless(last, name) ? [] : [[name, reason]])));
+      return (name) => {
+        const volume = byName.get(name);
+        if (volume === undefined) return { missing: "is not defined" };
+        const reason = wrong.get(name);
+        if (reason !== undefined) return { missing: reason };
+        const directory = directoryOf(volume);
+        if (directory === undefined) return { missing: "cannot be kept: its name or location is not valid" };
+        return { engineName: engineVolumeName(owner(), name), isEncrypted: volume.encrypted, directory };
+      };
+    },
+    seen: () => ({
+      kept: new Set([...ledger.volumes.values()].flatMap((row) => (row.quarantinedAt === undefined ? [row.name] : []))),
+      isSettled:
+        last !== undefined &&
+        !isDue() &&
+        troubles().every(({ name }) => isHopeless(last, name) || isKeyless(last, name)),
+      troubles: troubles(),
+    }),
+    statuses: () => last ?? [],
+    async settle(defined, used, signal) {
+      last = await opened().settle(defined, used, signal);
+    },
+    async obstacle({ mounts, requireConnectivity }) {
+      const names = mounts.flatMap(({ kind, source }) => (kind === "volume" ? [source] : []));
+      const signal = AbortSignal.timeout(UNLOCK_MS);
+      for (const name of names) {
+        const volume = opened().lookup(name);
+        if ("missing" in volume) return `volume ${name}: ${volume.missing}`;
+        try {
+          if (await opened().restore(name, signal)) {
+            const reason = `the engine had lost it; it was made again for ${volume.directory}`;
+            log.warn(
+              { volume: name, directory: volume.directory },
+              "the engine had lost the volume: it was made again",
+            );
+            last = last === undefined ? undefined : noted(last, name, reason);
+          }
+          if (!volume.isEncrypted) continue;
+          locked.delete(name);
+          await opened().unlock(name, signal);
+        } catch (error) {
+          if (!(error instanceof HostError)) throw error;
+          if (error.code === "volume-locked" && !requireConnectivity) throw error;
+          return error.message;
+        }
+      }
+      return undefined;
+    },
+    release(isUsed) {
+      if (ledger.volumes.size === 0) return;
+      for (const name of opened().encrypted) {
+        if (locked.has(name) || isUsed(name)) continue;
+        locked.add(name);
+        opened()
+          .lock(name, ending.signal, () => isUsed(name))
+          .catch((error: unknown) => {
+            locked.delete(name);
+            log.warn({ volume: name, err: toError(error) }, "the volume was not locked");
+          });
+      }
+    },
+    close: () => ending.abort(new InputError("cancelled", "the agent is stopping")),
+  };
+}
+
+function noted(statuses: readonly VolumeStatus[], name: string, reason: string): readonly VolumeStatus[] {
+  const at = statuses.findIndex((status) => status.name === name);
+  const status = statuses[at];
+  return status === undefined ? statuses : statuses.with(at, { ...status, reason });
+}
+
+/** Whether only its key is missing. */
+function isKeyless(statuses: readonly VolumeStatus[] | undefined, name: string): boolean {
+  return statuses?.find((status) => status.name === name)?.state === "missing";
+}
+
+/** Whether looking again does not help. */
+function isHopeless(statuses: readonly VolumeStatus[] | undefined, name: string): boolean {
+  return statuses?.find((status) => status.name === name)?.state === "unsupported";
+}

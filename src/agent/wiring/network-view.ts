@@ -1,0 +1,154 @@
+import type { Logger } from "pino";
+import { toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { hostConntrack, type Conntrack } from "../../host/conntrack.ts";
+import type { Exec } from "../../host/exec.ts";
+import { readAddresses4, readLink } from "../../host/links.ts";
+import { arpAnnouncer } from "../../host/network/announce.ts";
+import { natCounters } from "../../host/network/nat-counters.ts";
+import type { NetworkDriver } from "../../host/network/driver.ts";
+import { routeFinder } from "../../host/network/route-to.ts";
+import type { Reader } from "../../host/reader.ts";
+import type { Config } from "../../protocol/documents.ts";
+import type { NetworkReport, RouteAnswer } from "../../protocol/local-network.ts";
+import type { ShadowMap } from "../../protocol/shadow.ts";
+import type { NetworkConfig } from "../../protocol/sections/network-config.ts";
+import { trackedNats, type TrackedNat } from "../../protocol/sections/nat-tracker.ts";
+import { isActiveMember } from "../network/active-member.ts";
+import { clusterAddresses } from "../network/cluster-addresses.ts";
+import { networkFacts, networkStanding, watchNetworkSection } from "../network/conditions.ts";
+import { networkReport } from "../network/report.ts";
+import { parsedSections } from "../applying/parsed-sections.ts";
+import type { Issue } from "../../protocol/reconcile.ts";
+import type { Standing } from "../reconcile/standing.ts";
+import type { Desired } from "../shadow/desired.ts";
+import type { AgentState } from "../state.ts";
+import type { EventLog } from "../telemetry/events.ts";
+import { startArpAnnouncer } from "../telemetry/conditions/arp-announcer.ts";
+import { startArpProbe, type HeldAddress } from "../telemetry/conditions/arp-watch.ts";
+import { startNatWatch, type NatWatch } from "../triggers/diagnostics/nat-watch.ts";
+
+export interface NetworkViewOptions {
+  readonly clock: Clock;
+  readonly exec: Exec;
+  /** Starts tools that send raw packets. */
+  readonly capture: Pick<Exec, "run">;
+  readonly reader: Reader;
+  readonly driver: Pick<NetworkDriver, "observe" | "observeNeighbours">;
+  readonly log: Logger;
+  readonly state: Pick<AgentState, "noteAdjusted">;
+  readonly documents: { readonly current: Desired };
+  readonly events: EventLog;
+  readonly applying: {
+    config(): Config;
+    clusterIssues(): readonly Issue[];
+    readonly engine: { readonly standings: readonly Standing[] };
+  };
+}
+
+/** All of the network of this machine that is looked at and not set. */
+export interface NetworkView {
+  /** Looks again at what the configuration has become. */
+  look(): void;
+  close(): void;
+  /** What the shadow says besides what each link is. */
+  facts(): ShadowMap;
+  readonly conntrack: Conntrack;
+  /** The names of the links that the configuration in force sets. */
+  managedLinks(): ReadonlySet<string>;
+  /** The translations of the configuration in force. */
+  nats(): readonly TrackedNat[];
+  readonly natWatch: NatWatch;
+  /** Everything there is at this moment. @throws {HostError} as ip(8) fails. */
+  report(signal: AbortSignal): Promise<NetworkReport>;
+  /** The route that this machine would take to an IPv4 address. @throws {HostError} as ip(8) fails. */
+  routeTo(address: string, signal: AbortSignal): Promise<RouteAnswer>;
+}
+
+/** Builds what looks at the network; starts no process until it is asked, or has hits to count. */
+export function openNetworkView(options: NetworkViewOptions): NetworkView {
+  const { clock, exec, capture, reader, driver, log, state, events, documents, applying } = options;
+  const parsed = parsedSections();
+  const section = (): NetworkConfig | undefined => {
+    const raw = applying.config()["network"];
+    const node = documents.current.node?.body;
+    if (raw === undefined || node === undefined || node.type !== "Node") return undefined;
+    return parsed.network(raw, node.type, node.cluster !== undefined).config;
+  };
+  const nats = (): readonly TrackedNat[] => {
+    const config = section();
+    return config === undefined ? [] : trackedNats(config);
+  };
+  const natWatch = startNatWatch({
+    clock,
+    read: natCounters(exec),
+    size: () => nats().length,
+    onError: (error) => log.debug({ err: toError(error) }, "hits of translations could not be read"),
+  });
+  const held = (): readonly HeldAddress[] =>
+    isActiveMember(documents.current.node?.body) ? heldAddresses(section(), reader) : [];
+  const announcer = startArpAnnouncer({
+    clock,
+    announce: arpAnnouncer(capture),
+    held,
+    onChange: () => conditions.look(),
+  });
+  const arp = startArpProbe({
+    clock,
+    exec: capture,
+    held,
+    onChange: () => conditions.look(),
+    onError: (error) => log.debug({ err: error }, "nobody could be asked for the cluster address"),
+  });
+  const conditions = watchNetworkSection({
+    clock,
+    events,
+    standings: () => applying.engine.standings,
+    clusterIssues: () => applying.clusterIssues(),
+    others: () => [...arp.conditions(), ...announcer.conditions()],
+  });
+  return {
+    look() {
+      natWatch.look();
+      arp.look();
+      announcer.look();
+      conditions.look();
+    },
+    close() {
+      natWatch.close();
+      arp.close();
+      announcer.close();
+      conditions.close();
+    },
+    facts: () =>
+      networkFacts(
+        documents.current.node?.body.type,
+        applying.config()["network"] !== undefined,
+        networkStanding(applying.engine.standings),
+      ),
+    conntrack: hostConntrack({ exec, reader, record: state.noteAdjusted }),
+    managedLinks: () => {
+      const interfaces = section()?.interfaces ?? [];
+      const vlans = interfaces.flatMap(({ subInterfaces }) => subInterfaces.map(({ link }) => link));
+      return new Set([...interfaces.map(({ nic }) => nic), ...vlans]);
+    },
+    nats,
+    natWatch,
+    async report(signal) {
+      const observed = await driver.observe({ sysctls: [] }, signal);
+      return networkReport({ ...observed, neighbours: await driver.observeNeighbours(signal) });
+    },
+    routeTo: routeFinder(exec),
+  };
+}
+
+/** Those addresses of the cluster that this member holds. */
+function heldAddresses(config: NetworkConfig | undefined, reader: Reader): readonly HeldAddress[] {
+  const wanted = config === undefined ? [] : clusterAddresses(config);
+  if (wanted.length === 0) return [];
+  return readAddresses4(reader).flatMap(({ address, link }) => {
+    const isWanted = wanted.some((one) => one.address === address && one.link === link);
+    const mac = isWanted ? readLink(reader, link)?.mac : undefined;
+    return mac === undefined ? [] : [{ address, link, mac }];
+  });
+}

@@ -1,0 +1,90 @@
+import type { Clock } from "../../host/clock.ts";
+import type { OnDamage } from "../../host/damage.ts";
+import type { Dialler } from "../../host/dial.ts";
+import { readDmi } from "../../host/dmi.ts";
+import type { Exec } from "../../host/exec.ts";
+import type { Files } from "../../host/files.ts";
+import { MachineOwner } from "../../host/machine-owner.ts";
+import { forwardDrops } from "../../host/network/forward-drops.ts";
+import { networkDriver, type NetworkDriver } from "../../host/network/driver.ts";
+import { watchRuleset } from "../../host/network/ruleset-watch.ts";
+import { networkRecord } from "../../host/network/record.ts";
+import { sourceFilterDriver, type SourceFilterDriver } from "../../host/network/source-filter.ts";
+import { toolRunner } from "../../host/network/tool.ts";
+import type { Reader } from "../../host/reader.ts";
+import { carryingDialler } from "../session/carrier.ts";
+import { startForwardWatch } from "../network/forward-watch.ts";
+import type { SectionDeps } from "./sections.ts";
+import { unsupportedHere } from "../profile.ts";
+import { CONNECTORS_TABLE } from "../sections/connectors/source-filter.ts";
+import type { AgentSettings } from "../settings.ts";
+import { vendorOf } from "../shadow/device.ts";
+import { startTableWatch } from "../network/table-watch.ts";
+
+export interface NetworkParts {
+  readonly driver: NetworkDriver;
+  readonly owner: MachineOwner;
+  /** For the control session alone. */
+  readonly dialler: Dialler;
+  /** What the section works with. */
+  readonly section: SectionDeps["network"];
+  /** Drops packets of sources that the section `connectors` does not allow. */
+  readonly sourceFilter: SourceFilterDriver;
+  /** Lets go of the machine, and looks at nothing any more. */
+  close(): void;
+}
+
+export interface OpenNetworkOptions {
+  readonly clock: Clock;
+  readonly exec: Exec;
+  readonly files: Files;
+  readonly reader: Reader;
+  readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "unit" | "profile">;
+  readonly dialler: Dialler;
+  readonly onDamage: OnDamage;
+  /** Another node has let go of the machine. */
+  readonly onOwned: () => void;
+  /** Other programs refuse what this machine forwards, or do so no longer. */
+  readonly onForwarding: () => void;
+  /** Somebody else has changed our firewall. */
+  readonly onTable: () => void;
+}
+
+/** The machine's network, which is ours to change unless another node of this network namespace was first. */
+export async function openNetwork(options: OpenNetworkOptions): Promise<NetworkParts> {
+  const { clock, exec, files, reader, settings, onDamage, onOwned, onForwarding, onTable } = options;
+  const { stateDir, runDir, unit } = settings;
+  const owner = new MachineOwner({ clock, onOwned });
+  const reason = unsupportedHere(settings.profile);
+  if (reason === undefined) await owner.claim();
+  const dialler = carryingDialler(options.dialler);
+  const isManaged = unit !== undefined;
+  const driver = networkDriver({ exec, files, reader, clock, stateDir, runDir, isManaged, onDamage });
+  const forwarding = startForwardWatch({ clock, read: forwardDrops(exec), watchRuleset, onChange: onForwarding });
+  const table = startTableWatch({ clock, watchRuleset, onChange: onTable });
+  const section = {
+    forwardDrops: (isForwarding: boolean) => forwarding.drops(isForwarding),
+    readingTable: (isOurs: boolean) => table.reading(isOurs),
+    driver,
+    record: networkRecord(files, stateDir, onDamage),
+    carrier: () => dialler.carrier(),
+    vendor: () => vendorOf(readDmi(reader)),
+    unsupported: () => reason ?? (owner.isOwner ? undefined : "another node owns this machine"),
+  };
+  return {
+    driver,
+    owner,
+    dialler,
+    section,
+    sourceFilter: sourceFilterDriver({
+      tools: toolRunner(exec),
+      table: CONNECTORS_TABLE,
+      unsupported: section.unsupported,
+    }),
+    close() {
+      forwarding.close();
+      table.close();
+      owner.close();
+    },
+  };
+}

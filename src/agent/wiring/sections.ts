@@ -1,0 +1,111 @@
+import { readAddresses4 } from "../../host/links.ts";
+import type { SourceFilterDriver } from "../../host/network/source-filter.ts";
+import type { Overlay } from "../../host/overlay.ts";
+import type { Reader } from "../../host/reader.ts";
+import { isActiveMember } from "../network/active-member.ts";
+import { typeHere, type Profile } from "../profile.ts";
+import type { Desired } from "../shadow/desired.ts";
+import { reconciler, type Reconciler } from "../reconcile/section.ts";
+import { isOwnName } from "../../protocol/own-name.ts";
+import type { ReadDomain } from "../../protocol/domain-view.ts";
+import { connectorsSection } from "../sections/connectors/section.ts";
+import type { MeshSurroundings } from "../sections/gateway/mesh.ts";
+import { gatewaySection } from "../sections/gateway/section.ts";
+import { execSection, type ExecOptions } from "../sections/exec/section.ts";
+import { networkSection, type NetworkOptions } from "../sections/network/section.ts";
+import { servicesSection } from "../sections/services/section.ts";
+
+export interface SectionDeps {
+  readonly profile: Profile;
+  readonly overlay: Overlay;
+  /** The documents in force. */
+  readonly documents: { readonly current: Desired };
+  readonly domain: ReadDomain;
+  readonly reader: Reader;
+  /** The literal addresses that the local policy permits to other nodes. */
+  readonly literals?: MeshSurroundings["literals"];
+  readonly network: Omit<NetworkOptions, "context" | "isActiveMember">;
+  readonly sourceFilter?: SourceFilterDriver;
+  readonly exec: Omit<ExecOptions, "surroundings"> & {
+    /** As the section has it, for these documents. */
+    readonly surroundings: (
+      documents: Desired,
+      ...seen: Parameters<ExecOptions["surroundings"]>
+    ) => ReturnType<ExecOptions["surroundings"]>;
+  };
+}
+
+/** Those that the overlay carries, and that depend on this machine's addresses. */
+export const OVERLAY_SECTIONS: readonly string[] = ["gateway", "services", "connectors"];
+
+/** Every section that this node carries out, in the order in which they depend on each other. */
+export function listSections({
+  profile,
+  overlay,
+  documents,
+  domain,
+  reader,
+  literals,
+  network,
+  sourceFilter,
+  exec,
+}: SectionDeps): readonly Reconciler[] {
+  const node = () => documents.current.node?.body;
+  const isHere = (name: string): boolean => isOwnName(node(), name);
+  const addresses = () => addressesByLink(reader);
+  const nodeType = () => typeHere(profile, node()?.type);
+  const peers = () => domain(documents.current.domain?.body);
+  const surroundings = (): MeshSurroundings => ({
+    isActive: node()?.state === "ACTIVE",
+    self: node(),
+    domain: peers(),
+    local: new Set([...addresses().values()].flat()),
+    hasIpv6: speaksIpv6(reader),
+    literals,
+  });
+  const isMember = (): boolean => node()?.cluster !== undefined;
+  return [
+    reconciler(
+      networkSection({
+        ...network,
+        gateways: () => [...new Set((overlay.view.mesh?.paths ?? []).map(({ host }) => host))],
+        context: () => ({ nodeType: nodeType(), isMember: isMember() }),
+        isActiveMember: () => isActiveMember(node()),
+      }),
+    ),
+    reconciler(gatewaySection({ overlay, nodeType, surroundings })),
+    reconciler(servicesSection({ overlay, addresses, isMember })),
+    reconciler(
+      connectorsSection({
+        overlay,
+        addresses,
+        nodeType,
+        isHere,
+        peers,
+        ...(sourceFilter === undefined ? {} : { filter: sourceFilter }),
+      }),
+    ),
+    reconciler(execSection({ ...exec, surroundings: (...seen) => exec.surroundings(documents.current, ...seen) })),
+  ];
+}
+
+/** This machine's IPv4 addresses by link, in the order of the kernel: a running link's own before what was added. */
+export function addressesByLink(reader: Reader): ReadonlyMap<string, readonly string[]> {
+  const byLink = new Map<string, string[]>();
+  for (const { link, address } of readAddresses4(reader)) byLink.set(link, [...(byLink.get(link) ?? []), address]);
+  return byLink;
+}
+
+/** The same, each address with the length of its prefix. */
+export function networksByLink(reader: Reader): ReadonlyMap<string, readonly string[]> {
+  const byLink = new Map<string, string[]>();
+  for (const { link, address, prefix } of readAddresses4(reader)) {
+    byLink.set(link, [...(byLink.get(link) ?? []), `${address}/${prefix}`]);
+  }
+  return byLink;
+}
+
+/** Whether any link of this machine has an IPv6 address, the loopback's own included. */
+function speaksIpv6(reader: Reader): boolean {
+  return (reader.read("/proc/net/if_inet6") ?? "").trim() !== "";
+}

@@ -1,0 +1,26 @@
+import type { Logger } from "pino";
+import type { Clock } from "../../host/clock.ts";
+import type { Dialler } from "../../host/dial.ts";
+import type { Compute } from "../containers/model/compute.ts";
+import { streamTransport } from "../session/stream-transport.ts";
+import { containerExec } from "../streams/container-exec.ts";
+import { Streams, type StreamsOptions } from "../streams/streams.ts";
+
+export interface OpenStreamsOptions extends Pick<StreamsOptions, "node"> {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** As the session dials. */
+  readonly dialler: Dialler;
+  readonly compute: () => Compute | undefined;
+}
+
+/** The streams of this node, and every kind of them. */
+export function openStreams({ clock, log, dialler, compute, node }: OpenStreamsOptions): Streams {
+  return new Streams({
+    clock,
+    log: log.child({ component: "streams" }),
+    kinds: [containerExec(compute)],
+    dial: streamTransport(dialler, () => clock.now()),
+    node,
+  });
+}

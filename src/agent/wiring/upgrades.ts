@@ -1,0 +1,51 @@
+import { join } from "node:path";
+import { hostDirectories } from "../../host/directories.ts";
+import type { Exec } from "../../host/exec.ts";
+import type { Files } from "../../host/files.ts";
+import { valueOf } from "../../host/state-file.ts";
+import { upgradeUnit } from "../../host/upgrade-unit.ts";
+import { hostVersions } from "../../host/versions.ts";
+import { buildInfo, packageVersion } from "../../lib/build-info.ts";
+import { UPGRADE_REQUEST_NAME } from "../../protocol/release.ts";
+import type { AgentSettings } from "../settings.ts";
+import type { AgentState } from "../state.ts";
+import type { Telemetry } from "./telemetry.ts";
+import { Upgrades, type UpgradesOptions } from "../upgrades/upgrades.ts";
+
+type Given = "clock" | "log" | "controlPlane" | "node" | "isNetworkPending" | "ending" | "events" | "onChanged";
+
+export interface OpenUpgradesOptions extends Pick<UpgradesOptions, Given> {
+  readonly settings: Pick<AgentSettings, "unit" | "runDir" | "upgrade">;
+  readonly exec: Exec;
+  readonly files: Files;
+  readonly state: Pick<AgentState, "toldUpgrade">;
+  readonly spool: Telemetry["spool"];
+  readonly pusher: Telemetry["pusher"];
+}
+
+/** What this node knows of upgrades, and asks of them. */
+export function openUpgrades(options: OpenUpgradesOptions): Upgrades {
+  const { settings, exec, files, state, spool, pusher } = options;
+  const { versionsDir: path, packageDir: packagePath, manifest } = settings.upgrade;
+  const { signal } = new AbortController();
+  return new Upgrades({
+    ...options,
+    versions: hostVersions({ path, packagePath, files, directories: hostDirectories(), signal }),
+    unit: upgradeUnit({
+      exec,
+      files,
+      isManaged: settings.unit !== undefined,
+      requestPath: join(settings.runDir, UPGRADE_REQUEST_NAME),
+    }),
+    version: packageVersion(buildInfo),
+    manifest,
+    audit: (audit) => {
+      spool.append("audits", { ...audit });
+      pusher.look();
+    },
+    told: {
+      load: async () => valueOf(await state.toldUpgrade.load())?.osUpdatedAt,
+      save: (osUpdatedAt) => state.toldUpgrade.save({ osUpdatedAt }),
+    },
+  });
+}

@@ -1,0 +1,67 @@
+import type { Logger } from "pino";
+import { toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { dialRequestFor, type Dialler } from "../../host/dial.ts";
+import type { Reader } from "../../host/reader.ts";
+import { askServer, readNameServers } from "../../host/resolver.ts";
+import { isSshLocal } from "../../host/sockets.ts";
+import { setAddresses } from "../../host/system-resolve.ts";
+import { proxyFor } from "../../lib/proxy.ts";
+import { manifestAddress } from "../../protocol/release.ts";
+import type { AgentSettings } from "../settings.ts";
+import type { EventLog } from "../telemetry/events.ts";
+import { startHealthChecks, type HealthChecks } from "../telemetry/conditions/health-checks.ts";
+import { checkRepository } from "../telemetry/conditions/repository-check.ts";
+
+export interface WatchHealthOptions {
+  readonly clock: Clock;
+  readonly reader: Reader;
+  readonly log: Logger;
+  readonly events: EventLog;
+  /** The address of the control plane's session. */
+  readonly sessionUrl: string;
+  readonly settings: Pick<AgentSettings, "proxies" | "hosts">;
+  readonly dialler: Dialler;
+  /** The HTTP address of the releases; no repository is checked when undefined. */
+  readonly repositoryUrl: string | undefined;
+  /** Keys of the control plane that are trusted whatever the certificate says. */
+  readonly pins: () => readonly string[];
+  readonly onResults: () => void;
+}
+
+/** Checks from time to time what a registered node lives on: name servers, the package repository, and who may reach its SSH. */
+export function watchHealth(options: WatchHealthOptions): HealthChecks {
+  const { clock, reader, log, events, sessionUrl, settings, dialler, repositoryUrl, pins, onResults } = options;
+  const url = repositoryUrl === undefined ? undefined : new URL(repositoryUrl);
+  return startHealthChecks({
+    clock,
+    events,
+    name: resolvedHost(sessionUrl, settings),
+    servers: () => readNameServers(reader),
+    ask: askServer,
+    isSshLocal: () => isSshLocal(reader),
+    repository: url === undefined ? undefined : (signal) => checkRepository({ url, pins: pins(), dialler }, signal),
+    onResults,
+    onError: (error) => log.warn({ err: toError(error) }, "health check failed"),
+  });
+}
+
+/**
+ * The host whose name this machine resolves to reach an address: behind a proxy it is the proxy's, and the proxy resolves the other. An
+ * address that is set for it by hand replaces it, since nothing is resolved then.
+ */
+export function resolvedHost(
+  address: string,
+  { proxies, hosts = {} }: Pick<AgentSettings, "proxies" | "hosts">,
+): string {
+  const { host, port, tls } = dialRequestFor(new URL(address), [], 0);
+  const proxy = proxyFor(proxies, host, port, tls !== undefined);
+  const name = proxy === undefined ? host : proxy.hostname.replace(/^\[|\]$/g, "");
+  return setAddresses(hosts, name)?.[0] ?? name;
+}
+
+/** The address of the release manifest, unless it is a file of this machine. */
+export function repositoryOf(manifest: string | undefined, controlPlane: string): string | undefined {
+  const address = manifestAddress(undefined, manifest, controlPlane);
+  return address?.startsWith("http") === true ? address : undefined;
+}

@@ -1,0 +1,196 @@
+import { DatabaseSync } from "node:sqlite";
+import { isDeepStrictEqual } from "node:util";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { domainReader } from "../../../../src/protocol/domain-view.ts";
+import { listSections } from "../../../../src/agent/wiring/sections.ts";
+import { EMPTY_RECORD } from "../../../../src/host/network/record.ts";
+import { Issue } from "../../../../src/protocol/reconcile.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import { hostFiles } from "../../../../src/host/files.ts";
+import { Overlay } from "../../../../src/host/overlay.ts";
+import { hostReader } from "../../../../src/host/reader.ts";
+import { pino } from "pino";
+import { reconciler } from "../../../../src/agent/reconcile/section.ts";
+import { SectionName } from "../../../../src/protocol/sections.ts";
+import { execDisturbances, execSubject, rawExecs } from "../../../support/exec-arbitraries.ts";
+import { ModelEngine } from "../../../support/model-engine.ts";
+import { Keeper } from "../../../../src/agent/containers/supervision/supervisor.ts";
+import { Ledger } from "../../../../src/agent/containers/model/ledger.ts";
+import { aGatewayActual, gatewayOver, rawGateways } from "../../../support/gateway-model.ts";
+import { modelOverlay, rawSections, sectionsOver } from "../../../support/l4-model.ts";
+import { aMachine, countOurs, networkOver, rawNetworks } from "../../../support/network-section.ts";
+import { contract, type Subject } from "../../../support/section-contract.ts";
+
+type RawSections = typeof l4.raws extends fc.Arbitrary<infer T> ? T : never;
+const forever = new AbortController().signal;
+
+/** What others rest on comes before them: links before tunnels, services before the connectors that refer to them. */
+const ORDER: readonly SectionName[] = [
+  "core",
+  "jvm",
+  "network",
+  "dns",
+  "gateway",
+  "vpn",
+  "services",
+  "connectors",
+  "exec",
+  "_bgp",
+  "snmp",
+  "apigw",
+  "cluster",
+  "alert",
+];
+
+/** Configurations and what somebody else, or an earlier version, may have left in the overlay. */
+const l4 = { raws: rawSections([8080, 8081, 8082]), disturbances: rawSections([8080, 8083]) };
+
+/** One of the overlay's sections over a model of the overlay. */
+function overlaySubject(name: "services" | "connectors"): Subject<RawSections> {
+  const overlay = modelOverlay();
+  const { services, connectors } = sectionsOver(overlay);
+  return {
+    section: name === "services" ? reconciler(services) : reconciler(connectors),
+    async disturb(raw) {
+      const other = modelOverlay();
+      const { services, connectors } = sectionsOver(other);
+      for (const step of services.plan(services.parse(raw.services).desired, await services.observe(forever)))
+        await services.apply(step, forever);
+      for (const step of connectors.plan(connectors.parse(raw.connectors).desired, await connectors.observe(forever)))
+        await connectors.apply(step, forever);
+      overlay.become(other.view());
+    },
+    count: () => (name === "services" ? overlay.view().services.size : overlay.view().listeners.size),
+  };
+}
+
+/** The gateway's section over the same model, in a domain of some peers; what nothing desired comes to is not its own. */
+function gatewaySubject(): Subject<unknown> {
+  const overlay = modelOverlay();
+  const section = gatewayOver(overlay);
+  const byDefault = section.plan(section.parse(undefined).desired, aGatewayActual()).at(-1)?.mesh;
+  return {
+    section: reconciler(section),
+    async disturb(raw) {
+      const steps = section.plan(section.parse(raw).desired, aGatewayActual());
+      await overlay.change({ mesh: steps.at(-1)?.mesh });
+    },
+    count: () => (isDeepStrictEqual(overlay.view().mesh, byDefault) ? 0 : 1),
+  };
+}
+
+/** The network's section over a model of the kernel; what an agent leaves there that has lost its notes is a disturbance. */
+function networkSubject(): Subject<unknown> {
+  const model = aMachine();
+  const notes = { record: EMPTY_RECORD };
+  return {
+    section: reconciler(networkOver(model, undefined, notes)),
+    async disturb(raw) {
+      const section = networkOver(model);
+      const { desired, isUnusable = false } = section.parse(raw);
+      if (isUnusable) return;
+      for (const step of section.plan(desired, await section.observe(forever, desired)))
+        await section.apply(step, forever);
+    },
+    count: () => countOurs(model.state(), notes),
+  };
+}
+
+/** Puts each section through its contract, by its name. */
+const contracts: ReadonlyMap<string, () => void> = new Map([
+  ...(["services", "connectors"] as const).map(
+    (name) =>
+      [
+        name,
+        () =>
+          contract(name, () => overlaySubject(name), {
+            raws: l4.raws.map((config) => config[name]),
+            disturbances: l4.disturbances,
+          }),
+      ] as const,
+  ),
+  [
+    "network",
+    () => contract("network", networkSubject, { raws: rawNetworks(), disturbances: rawNetworks(), numRuns: 300 }),
+  ],
+  [
+    "exec",
+    () => contract("exec", execSubject, { raws: rawExecs(), disturbances: execDisturbances, numRuns: 30 }),
+  ] as const,
+  ["gateway", () => contract("gateway", gatewaySubject, { raws: rawGateways(), disturbances: rawGateways() })] as const,
+]);
+
+const nothing = (): void => undefined;
+const nowhere = (): Promise<never> => Promise.reject(new Error("nothing here asks it"));
+// Nothing here asks it.
+const overlay = new Overlay({
+  clock: systemClock(),
+  log: pino({ level: "silent" }),
+  files: hostFiles(),
+  stateDir: "/nonexistent",
+  runDir: "/nonexistent",
+  onChanged: nothing,
+  onFlows: nothing,
+  onFault: nothing,
+  onHealth: nothing,
+  onMended: nothing,
+});
+const sections = listSections({
+  profile: "appliance",
+  overlay,
+  documents: { current: {} },
+  domain: domainReader(),
+  reader: hostReader(),
+  network: {
+    driver: aMachine(),
+    record: { load: () => Promise.resolve(EMPTY_RECORD), save: () => Promise.resolve() },
+    carrier: () => undefined,
+    unsupported: () => undefined,
+  },
+  exec: {
+    keeper: new Keeper({
+      ledger: new Ledger(new DatabaseSync(":memory:")),
+      clock: systemClock(),
+      log: pino({ level: "silent" }),
+      owner: () => "",
+      nonce: () => "",
+      afterStart: nowhere,
+      credential: nowhere,
+      open: () => new ModelEngine(),
+      space: () => undefined,
+      ensureNetwork: nowhere,
+      onLook: nothing,
+      onRefused: nothing,
+    }),
+    surroundings: nowhere,
+    settleVolumes: nowhere,
+    unsupported: () => undefined,
+  },
+});
+const names = sections.map(({ name }) => name);
+
+test("the order is of every section there is", () => {
+  expect([...ORDER].sort()).toEqual([...SectionName.options].sort());
+});
+
+test("the sections are named once each, as documents name them, and in the order in which they rest on each other", () => {
+  expect(names).toEqual(ORDER.filter((name) => names.includes(name)));
+});
+
+test("each has a contract", () => {
+  expect([...contracts.keys()].sort()).toEqual([...names].sort());
+});
+
+for (const run of contracts.values()) run();
+
+describe.each(sections.map((section) => [section.name, section] as const))("%s", (name, section) => {
+  test("throws at nothing that a document may hold", () => {
+    fc.assert(
+      fc.property(fc.jsonValue({ maxDepth: 4 }), (raw) => {
+        for (const issue of section.prepare(raw).rejected)
+          expect(Issue.parse(issue).path.split(".", 1)).toEqual([name]);
+      }),
+    );
+  });
+});
