@@ -418,7 +418,7 @@ export const verbs: readonly Verb[] = [
     options: DIRECTORIES,
     exits: ["ok", "usage"],
     example: "source <(holdfast completion bash)",
-    load: async () => (await import("./completion.ts")).completionVerb,
+    load: async () => (await import("./completion/completion.ts")).completionVerb,
   },
   {
     name: "help",

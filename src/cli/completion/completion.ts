@@ -1,10 +1,10 @@
-import { InputError } from "../errors.ts";
-import { nearest } from "../lib/nearest.ts";
-import { bashCompletion } from "./completion-bash.ts";
-import { fishCompletion } from "./completion-fish.ts";
-import { zshCompletion } from "./completion-zsh.ts";
-import type { Verb, VerbProgram } from "./verb.ts";
-import { verbs } from "./verbs.ts";
+import { InputError } from "../../errors.ts";
+import { nearest } from "../../lib/nearest.ts";
+import { bashCompletion } from "./bash.ts";
+import { fishCompletion } from "./fish.ts";
+import { zshCompletion } from "./zsh.ts";
+import type { Verb, VerbProgram } from "../verb.ts";
+import { verbs } from "../verbs.ts";
 
 /** Makes a completion script from the verbs. */
 const SCRIPTS: Readonly<Record<string, (verbs: readonly Verb[]) => string>> = {
