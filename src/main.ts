@@ -1,4 +1,4 @@
-import type { Offline } from "./cli/verb.ts";
+import type { Offline } from "./cli/frame/verb.ts";
 import { preferSmallMemory, preferSpeed } from "./host/engine-flags.ts";
 import { becomeOwnBundle, loadOwnBundle } from "./host/own-bundle.ts";
 

@@ -20,7 +20,7 @@ import { readme } from "./bundle/readme.ts";
 import { bundleInStore, storePath } from "./bundle/in-store.ts";
 import { doctorTools, examine } from "./doctor/examine.ts";
 import { families } from "./doctor/families.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 const DEFAULT_MAX = 200_000_000;
 /** The disk keeps so much, whatever is asked for. */

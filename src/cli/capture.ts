@@ -3,10 +3,10 @@ import { InputError, SessionError } from "../errors.ts";
 import { plainText, safeJson } from "../lib/terminal-text.ts";
 import { TriggerLine } from "../protocol/local-answers.ts";
 import { LinkName } from "../protocol/values.ts";
-import { adminRequest, follow } from "./client.ts";
-import type { ExitClass } from "./exit-codes.ts";
-import type { Call, VerbProgram } from "./verb.ts";
-import { wholeOption } from "./whole-option.ts";
+import { adminRequest, follow } from "./frame/client.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
+import { wholeOption } from "./frame/whole-option.ts";
 
 /** A packet's line, or what is said of the capture itself. */
 const CaptureLine = z.union([z.object({ packet: z.string() }), z.object({ note: z.string() })]);

@@ -3,9 +3,9 @@ import { formatBytes, formatDuration } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { CAPTURE_EVENT, CaptureAnswer } from "../protocol/capture.ts";
 import { LinkName } from "../protocol/values.ts";
-import { triggerAnswer } from "./trigger-answer.ts";
-import type { Call, VerbProgram } from "./verb.ts";
-import { wholeOption } from "./whole-option.ts";
+import { triggerAnswer } from "./frame/trigger-answer.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
+import { wholeOption } from "./frame/whole-option.ts";
 
 export const capturesVerb: VerbProgram = {
   output: CaptureAnswer,

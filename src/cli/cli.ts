@@ -1,12 +1,12 @@
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { plainLine, safeJson } from "../lib/terminal-text.ts";
-import { parseArguments } from "./arguments.ts";
-import { exitClassOf, exitCodes } from "./exit-codes.ts";
+import { parseArguments } from "./frame/arguments.ts";
+import { exitClassOf, exitCodes } from "./frame/exit-codes.ts";
 import { findVerb } from "./find-verb.ts";
-import { settingsFrom } from "./settings.ts";
-import { processTerminal, readingColumns, type Terminal } from "./terminal.ts";
-import type { Offline, Verb } from "./verb.ts";
+import { settingsFrom } from "./frame/settings.ts";
+import { processTerminal, readingColumns, type Terminal } from "./frame/terminal.ts";
+import type { Offline, Verb } from "./frame/verb.ts";
 
 /** Ctrl-C, as the reason of an abort. */
 class Interrupted extends InputError {

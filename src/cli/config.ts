@@ -4,8 +4,8 @@ import { safeJson } from "../lib/terminal-text.ts";
 import { ADMIN_SOCKET } from "../protocol/local-api.ts";
 import { Config } from "../protocol/documents.ts";
 import { sectionNames } from "../protocol/sections.ts";
-import { ask } from "./client.ts";
-import type { VerbProgram } from "./verb.ts";
+import { ask } from "./frame/client.ts";
+import type { VerbProgram } from "./frame/verb.ts";
 
 export const configVerb: VerbProgram = {
   output: Config,

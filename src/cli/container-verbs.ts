@@ -1,5 +1,5 @@
-import { DIRECTORIES, JSON_OPTION, TIMEOUT, WATCH } from "./verb-options.ts";
-import type { Verb } from "./verb.ts";
+import { DIRECTORIES, JSON_OPTION, TIMEOUT, WATCH } from "./frame/verb-options.ts";
+import type { Verb } from "./frame/verb.ts";
 
 const ACTIONS = ["list", "start", "stop", "restart", "logs", "exec"] as const;
 

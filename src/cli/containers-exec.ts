@@ -2,9 +2,9 @@ import { SessionError, toError } from "../errors.ts";
 import { hostExec } from "../host/exec.ts";
 import type { FrameSocket } from "../host/frame-socket.ts";
 import { parseStreamText, STREAM_LIMITS, StreamEnd, type StreamCommand } from "../protocol/streams.ts";
-import { openStream } from "./client.ts";
-import type { RawTerminal } from "./raw-terminal.ts";
-import type { Call } from "./verb.ts";
+import { openStream } from "./frame/client.ts";
+import type { RawTerminal } from "./frame/raw-terminal.ts";
+import type { Call } from "./frame/verb.ts";
 
 /** What is run, and where; a shell without a command. */
 export interface WantedExec {

@@ -1,11 +1,11 @@
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { ContainersReport } from "../protocol/local-containers.ts";
-import { ask } from "./client.ts";
+import { ask } from "./frame/client.ts";
 import { areContainersWell, containersText } from "./container-table.ts";
-import type { ExitClass } from "./exit-codes.ts";
-import type { Call } from "./verb.ts";
-import { watch } from "./watch.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
+import type { Call } from "./frame/verb.ts";
+import { watch } from "./frame/watch.ts";
 
 /** Shows every container of the configuration in force, and how it stands. */
 export async function containersList(call: Call): Promise<ExitClass> {

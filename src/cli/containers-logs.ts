@@ -2,10 +2,10 @@ import { SessionError } from "../errors.ts";
 import { plainText, safeJson } from "../lib/terminal-text.ts";
 import { ADMIN_SOCKET, LOG_LINES_MAX } from "../protocol/local-api.ts";
 import { ContainerLogLine } from "../protocol/local-answers.ts";
-import { follow } from "./client.ts";
-import type { ExitClass } from "./exit-codes.ts";
-import type { Call } from "./verb.ts";
-import { wholeOption } from "./whole-option.ts";
+import { follow } from "./frame/client.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
+import type { Call } from "./frame/verb.ts";
+import { wholeOption } from "./frame/whole-option.ts";
 
 /** Shows what the current run of a container has written and, with `--follow`, writes. */
 export async function containersLogs(call: Call, container: string): Promise<ExitClass> {

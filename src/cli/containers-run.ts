@@ -1,9 +1,9 @@
 import { SessionError } from "../errors.ts";
 import { plainText, safeJson } from "../lib/terminal-text.ts";
 import { TriggerLine } from "../protocol/local-answers.ts";
-import { adminRequest, follow } from "./client.ts";
-import type { ExitClass } from "./exit-codes.ts";
-import type { Call } from "./verb.ts";
+import { adminRequest, follow } from "./frame/client.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
+import type { Call } from "./frame/verb.ts";
 
 /**
  * Starts, stops or restarts a container. A start of one on demand shows what it writes, ends it with this command, and exits as it does;

@@ -6,8 +6,8 @@ import { containersExec } from "./containers-exec.ts";
 import { containersList } from "./containers-list.ts";
 import { containersLogs } from "./containers-logs.ts";
 import { containersRun } from "./containers-run.ts";
-import { standardStreams } from "./raw-terminal.ts";
-import type { VerbProgram } from "./verb.ts";
+import { standardStreams } from "./frame/raw-terminal.ts";
+import type { VerbProgram } from "./frame/verb.ts";
 
 /** Which options belong to which action. */
 const OPTIONS: readonly (readonly [option: string, actions: readonly string[]])[] = [

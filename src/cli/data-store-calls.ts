@@ -2,8 +2,8 @@ import type { z } from "zod";
 import { InputError } from "../errors.ts";
 import { DataStoreRequest } from "../protocol/data-store.ts";
 import { firstIssueText } from "../protocol/issue-text.ts";
-import { triggerAnswer } from "./trigger-answer.ts";
-import type { Call } from "./verb.ts";
+import { triggerAnswer } from "./frame/trigger-answer.ts";
+import type { Call } from "./frame/verb.ts";
 
 /**
  * Asks the data store of this node.

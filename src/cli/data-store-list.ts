@@ -1,10 +1,10 @@
 import { plainLine, safeJson } from "../lib/terminal-text.ts";
 import { DataStoreListing, type DataStoreEntry } from "../protocol/data-store.ts";
 import { askDataStore } from "./data-store-calls.ts";
-import type { ExitClass } from "./exit-codes.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
 import type { Paint } from "./overlay-text.ts";
 import { tableText } from "./table.ts";
-import type { Call } from "./verb.ts";
+import type { Call } from "./frame/verb.ts";
 
 const TRUNCATED = "… there is more";
 

@@ -4,11 +4,11 @@ import { formatMoment } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { DataStoreTasks, type DataStoreTask } from "../protocol/data-store.ts";
 import { askDataStore } from "./data-store-calls.ts";
-import type { ExitClass } from "./exit-codes.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
 import type { Paint } from "./overlay-text.ts";
 import { tableText } from "./table.ts";
-import type { Call } from "./verb.ts";
-import { watch } from "./watch.ts";
+import type { Call } from "./frame/verb.ts";
+import { watch } from "./frame/watch.ts";
 
 /** Of an id, which is enough to name it among those of one node. */
 const SHORT_ID = 8;

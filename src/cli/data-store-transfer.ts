@@ -2,12 +2,12 @@ import { z } from "zod";
 import { SessionError } from "../errors.ts";
 import { plainLine, safeJson } from "../lib/terminal-text.ts";
 import { TaskStarted, type DataStoreTask } from "../protocol/data-store.ts";
-import { isAbsent } from "./client.ts";
+import { isAbsent } from "./frame/client.ts";
 import { askDataStore } from "./data-store-calls.ts";
 import { progressLine } from "./data-store-progress.ts";
 import { fetchTasks } from "./data-store-tasks.ts";
-import type { ExitClass } from "./exit-codes.ts";
-import type { Call } from "./verb.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
+import type { Call } from "./frame/verb.ts";
 
 const LOOK_MS = 1000;
 /** Between two lines where nobody watches. */

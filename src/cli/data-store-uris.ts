@@ -1,6 +1,6 @@
 import { InputError } from "../errors.ts";
 import { HASH_DIGITS, HashAlgorithm, parseS3Uri } from "../protocol/data-store.ts";
-import type { Call } from "./verb.ts";
+import type { Call } from "./frame/verb.ts";
 
 /**
  * The request that fetches what is at a URI. Without a path, or with that of a directory, the file is called as in the URI.

@@ -1,5 +1,5 @@
-import { JSON_OPTION, DIRECTORIES, TIMEOUT } from "./verb-options.ts";
-import type { Verb } from "./verb.ts";
+import { JSON_OPTION, DIRECTORIES, TIMEOUT } from "./frame/verb-options.ts";
+import type { Verb } from "./frame/verb.ts";
 
 const ACTIONS = ["ls", "rm", "mkdir", "get", "put", "tasks"] as const;
 

@@ -7,8 +7,8 @@ import { dataStoreList } from "./data-store-list.ts";
 import { dataStoreTasks } from "./data-store-tasks.ts";
 import { dataStoreTransfer } from "./data-store-transfer.ts";
 import { downloadOf, uploadOf } from "./data-store-uris.ts";
-import type { ExitClass } from "./exit-codes.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 const Done = z.looseObject({});
 

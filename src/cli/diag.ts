@@ -11,9 +11,9 @@ import {
 } from "../protocol/diagnostics.ts";
 import { networkChecksOf } from "./netcheck.ts";
 import { NetworkCheck } from "./netcheck/result.ts";
-import { layOut, type Style } from "./terminal.ts";
-import { triggerAnswer } from "./trigger-answer.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import { layOut, type Style } from "./frame/terminal.ts";
+import { triggerAnswer } from "./frame/trigger-answer.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 /** The diagnostic events that the agent runs, and their answers. */
 const EVENTS = {

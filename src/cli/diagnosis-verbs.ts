@@ -1,5 +1,5 @@
-import { DIRECTORIES, JSON_OPTION, TIMEOUT } from "./verb-options.ts";
-import type { OptionSpec, Verb } from "./verb.ts";
+import { DIRECTORIES, JSON_OPTION, TIMEOUT } from "./frame/verb-options.ts";
+import type { OptionSpec, Verb } from "./frame/verb.ts";
 
 const CONFIG = {
   config: { value: "FILE", help: "local settings (/etc/holdfast/agent.json, if it is there)", complete: "file" },

@@ -2,9 +2,9 @@ import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { doctorTools, examine } from "./doctor/examine.ts";
 import { families } from "./doctor/families.ts";
 import { DoctorReport, type DoctorCheck } from "./doctor/result.ts";
-import type { ExitClass } from "./exit-codes.ts";
-import { layOut, type Style } from "./terminal.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
+import { layOut, type Style } from "./frame/terminal.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 const EXITS: Readonly<Record<DoctorReport["verdict"], ExitClass>> = {
   ok: "ok",

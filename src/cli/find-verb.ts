@@ -1,6 +1,6 @@
 import { InputError } from "../errors.ts";
 import { nearest } from "../lib/nearest.ts";
-import type { Verb } from "./verb.ts";
+import type { Verb } from "./frame/verb.ts";
 import { verbs } from "./verbs.ts";
 
 /**

@@ -4,9 +4,9 @@ import { parseCidr } from "../lib/cidr.ts";
 import { formatBytes, formatCount, formatDuration } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { Version } from "../protocol/values.ts";
-import { triggerAnswer } from "./trigger-answer.ts";
-import type { Call, VerbProgram } from "./verb.ts";
-import { wholeOption } from "./whole-option.ts";
+import { triggerAnswer } from "./frame/trigger-answer.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
+import { wholeOption } from "./frame/whole-option.ts";
 
 const FlowRow = z.object({
   sip: z.string(),

@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { LocalError } from "../protocol/local-answers.ts";
-import { usageOf } from "./arguments.ts";
+import { usageOf } from "./frame/arguments.ts";
 import { findVerb } from "./find-verb.ts";
-import { exitCodes } from "./exit-codes.ts";
-import { layOut, readingColumns, wrap } from "./terminal.ts";
-import type { Verb, VerbProgram } from "./verb.ts";
+import { exitCodes } from "./frame/exit-codes.ts";
+import { layOut, readingColumns, wrap } from "./frame/terminal.ts";
+import type { Verb, VerbProgram } from "./frame/verb.ts";
 import { verbs } from "./verbs.ts";
 
 export const helpVerb: VerbProgram = {

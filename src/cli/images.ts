@@ -1,8 +1,8 @@
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { ImagesReport } from "../protocol/local-containers.ts";
 import { tableText } from "./table.ts";
-import { triggerAnswer } from "./trigger-answer.ts";
-import type { VerbProgram } from "./verb.ts";
+import { triggerAnswer } from "./frame/trigger-answer.ts";
+import type { VerbProgram } from "./frame/verb.ts";
 
 export const imagesVerb: VerbProgram = {
   output: ImagesReport,

@@ -3,10 +3,10 @@ import { InputError, SessionError } from "../errors.ts";
 import { plainLine, plainText, safeJson } from "../lib/terminal-text.ts";
 import { LOG_LINES_MAX, READ_SOCKET } from "../protocol/local-api.ts";
 import { LogLine, TriggerLine } from "../protocol/local-answers.ts";
-import { adminRequest, follow } from "./client.ts";
-import type { ExitClass } from "./exit-codes.ts";
-import type { Style } from "./terminal.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import { adminRequest, follow } from "./frame/client.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
+import type { Style } from "./frame/terminal.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 const STYLES: Readonly<Record<LogLine["level"], Style | undefined>> = {
   trace: "dim",

@@ -3,8 +3,8 @@ import { InputError } from "../errors.ts";
 import { formatCount, formatDuration } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { Version } from "../protocol/values.ts";
-import { triggerAnswer } from "./trigger-answer.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import { triggerAnswer } from "./frame/trigger-answer.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 const NatRow = z.object({
   trackerID: z.string(),

@@ -6,7 +6,7 @@ import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { ADMIN_SOCKET } from "../protocol/local-api.ts";
 import type { GatewaysReport } from "../protocol/local-mesh.ts";
 import { NetworkTargets } from "../protocol/network-targets.ts";
-import { ask, isAbsent } from "./client.ts";
+import { ask, isAbsent } from "./frame/client.ts";
 import { fetchGateways } from "./gateways.ts";
 import { pathName } from "./mesh-text.ts";
 import { checkControlPlane } from "./netcheck/control-plane.ts";
@@ -22,8 +22,8 @@ import {
 } from "./netcheck/result.ts";
 import type { CheckTools } from "./netcheck/tools.ts";
 import { fetchStatus } from "./status.ts";
-import { layOut, type Style } from "./terminal.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import { layOut, type Style } from "./frame/terminal.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 const TRY_MS = 5000;
 /** Of more paths no others are looked at, and of these so many at a time. */

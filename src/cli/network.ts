@@ -7,10 +7,10 @@ import { READ_SOCKET, type NetworkTryRequest } from "../protocol/local-api.ts";
 import { CommitReport } from "../protocol/local-commit.ts";
 import { PLAN_REQUEST_LIMITS } from "../protocol/reconcile.ts";
 import { JsonObject } from "../protocol/values.ts";
-import { adminRequest, ask, type AgentRequest } from "./client.ts";
+import { adminRequest, ask, type AgentRequest } from "./frame/client.ts";
 import { networkText } from "./network-text.ts";
-import type { ExitClass } from "./exit-codes.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 export const networkVerb: VerbProgram = {
   output: CommitReport,

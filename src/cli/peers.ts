@@ -1,11 +1,11 @@
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { PeersReport } from "../protocol/local-mesh.ts";
-import { ask } from "./client.ts";
+import { ask } from "./frame/client.ts";
 import { peerText } from "./mesh-text.ts";
 import { listText, type Paint } from "./overlay-text.ts";
-import type { Call, VerbProgram } from "./verb.ts";
-import { watch } from "./watch.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
+import { watch } from "./frame/watch.ts";
 
 export const peersVerb: VerbProgram = {
   output: PeersReport,

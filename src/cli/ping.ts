@@ -5,9 +5,9 @@ import type { GatewayPing } from "../protocol/trigger-bodies.ts";
 import { Host, Text64, Text128, Text253, Version } from "../protocol/values.ts";
 import { pathName } from "./mesh-text.ts";
 import { measurement } from "./measurement.ts";
-import type { ExitClass } from "./exit-codes.ts";
-import type { Call, VerbProgram } from "./verb.ts";
-import { wholeOption } from "./whole-option.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
+import { wholeOption } from "./frame/whole-option.ts";
 
 /** One probe: what answered it and by which way, or that nothing did. */
 const ProbeLine = z.union([

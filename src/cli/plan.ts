@@ -11,9 +11,9 @@ import {
   type PlanRequest,
   type SectionPlan,
 } from "../protocol/reconcile.ts";
-import { adminRequest, ask } from "./client.ts";
-import type { Terminal } from "./terminal.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import { adminRequest, ask } from "./frame/client.ts";
+import type { Terminal } from "./frame/terminal.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 export const planVerb: VerbProgram = {
   output: PlanReport,

@@ -5,10 +5,10 @@ import { holdfastCommand } from "../lib/command-line.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { ActivationRequest, ActivationStep } from "../protocol/activation.ts";
 import { NodeIdentity } from "../protocol/claims.ts";
-import { adminRequest, ask, isAbsent } from "./client.ts";
-import { readLicense } from "./license.ts";
-import { authToken, type Settings } from "./settings.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import { adminRequest, ask, isAbsent } from "./frame/client.ts";
+import { readLicense } from "./frame/license-input.ts";
+import { authToken, type Settings } from "./frame/settings.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 // Room for white space around a license of the largest size.
 export const FILE_MAX_BYTES = 64 * 1024;

@@ -5,9 +5,9 @@ import { nearest } from "../lib/nearest.ts";
 import { safeJson } from "../lib/terminal-text.ts";
 import { FloorName } from "../protocol/local-api.ts";
 import { FloorReset } from "../protocol/local-answers.ts";
-import { adminRequest, ask } from "./client.ts";
+import { adminRequest, ask } from "./frame/client.ts";
 import { fetchStatus } from "./status.ts";
-import type { VerbProgram } from "./verb.ts";
+import type { VerbProgram } from "./frame/verb.ts";
 
 const ResetFloorOutput = z.object({ schema: z.literal(1), ...FloorReset.shape });
 

@@ -8,9 +8,9 @@ import { plainLine, safeJson } from "../lib/terminal-text.ts";
 import { ResetAnswer, socketPath, ADMIN_SOCKET } from "../protocol/local-api.ts";
 import { Status } from "../protocol/local-answers.ts";
 import { MANAGED_OVERLAY, OVERLAY_SOCKET } from "../protocol/overlay.ts";
-import { adminRequest, ask } from "./client.ts";
-import { untilAnew } from "./until-anew.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import { adminRequest, ask } from "./frame/client.ts";
+import { untilAnew } from "./frame/until-anew.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 const ResetOutput = z.object({
   schema: z.literal(1),

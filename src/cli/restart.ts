@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { safeJson } from "../lib/terminal-text.ts";
 import { fetchStatus } from "./status.ts";
-import { triggerAnswer } from "./trigger-answer.ts";
-import { untilAnew } from "./until-anew.ts";
-import type { VerbProgram } from "./verb.ts";
+import { triggerAnswer } from "./frame/trigger-answer.ts";
+import { untilAnew } from "./frame/until-anew.ts";
+import type { VerbProgram } from "./frame/verb.ts";
 
 const RestartOutput = z.object({
   schema: z.literal(1),

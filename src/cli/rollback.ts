@@ -3,9 +3,9 @@ import { nearest } from "../lib/nearest.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { DocumentName } from "../protocol/claims.ts";
 import { RollbackReport } from "../protocol/reconcile.ts";
-import { adminRequest, ask } from "./client.ts";
+import { adminRequest, ask } from "./frame/client.ts";
 import { planText } from "./plan.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 export const rollbackVerb: VerbProgram = {
   output: RollbackReport,

@@ -3,10 +3,10 @@ import { InputError } from "../errors.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET, RouteQuery } from "../protocol/local-api.ts";
 import { NetworkReport, RouteAnswer, RouteView, RuleView } from "../protocol/local-network.ts";
-import { ask } from "./client.ts";
-import type { ExitClass } from "./exit-codes.ts";
-import type { Call, VerbProgram } from "./verb.ts";
-import { wholeOption } from "./whole-option.ts";
+import { ask } from "./frame/client.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
+import { wholeOption } from "./frame/whole-option.ts";
 
 /** What the verb prints without an address. */
 const RouteList = z.object({

@@ -3,7 +3,7 @@ import { InputError, SessionError } from "../errors.ts";
 import { safeJson } from "../lib/terminal-text.ts";
 import { SpeedTest } from "../protocol/trigger-bodies.ts";
 import { measurement } from "./measurement.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 const Mbps = z.number().min(0);
 

@@ -8,8 +8,8 @@ import { LOCAL_REQUEST_LIMITS } from "../protocol/local-api.ts";
 import { TriggerLine } from "../protocol/local-answers.ts";
 import { triggerEvents } from "../protocol/trigger-events.ts";
 import { EventName, JsonObject } from "../protocol/values.ts";
-import { adminRequest, follow } from "./client.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import { adminRequest, follow } from "./frame/client.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 type Progress = Extract<TriggerLine, { kind: "progress" }>;
 

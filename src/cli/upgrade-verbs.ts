@@ -1,5 +1,5 @@
-import { DIRECTORIES, JSON_OPTION, TIMEOUT } from "./verb-options.ts";
-import type { Verb } from "./verb.ts";
+import { DIRECTORIES, JSON_OPTION, TIMEOUT } from "./frame/verb-options.ts";
+import type { Verb } from "./frame/verb.ts";
 
 /** The verbs about the version of this program. */
 export const upgradeVerbs: readonly Verb[] = [

@@ -12,11 +12,11 @@ import {
   UpgradeStanding,
   type UpgradeOrder,
 } from "../protocol/release.ts";
-import { adminRequest, ask, isAbsent } from "./client.ts";
-import type { ExitClass } from "./exit-codes.ts";
+import { adminRequest, ask, isAbsent } from "./frame/client.ts";
+import type { ExitClass } from "./frame/exit-codes.ts";
 import { openInstalled } from "./installed.ts";
 import { standingText } from "./upgrade-text.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 /** One line of output for a program: the answer, then each change, or what a check found. */
 const UpgradeOutput = z.object({

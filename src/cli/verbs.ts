@@ -6,8 +6,8 @@ import { diagnosisVerbs } from "./diagnosis-verbs.ts";
 import { networkVerbs } from "./network-verbs.ts";
 import { setupVerbSpec } from "./setup/spec.ts";
 import { upgradeVerbs } from "./upgrade-verbs.ts";
-import { DIRECTORIES, JSON_OPTION, TIMEOUT, WATCH } from "./verb-options.ts";
-import type { ArgumentSpec, Verb } from "./verb.ts";
+import { DIRECTORIES, JSON_OPTION, TIMEOUT, WATCH } from "./frame/verb-options.ts";
+import type { ArgumentSpec, Verb } from "./frame/verb.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 const license: ArgumentSpec = {

@@ -4,8 +4,8 @@ import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { formatCount } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { openInstalled } from "./installed.ts";
-import { layOut } from "./terminal.ts";
-import type { VerbProgram } from "./verb.ts";
+import { layOut } from "./frame/terminal.ts";
+import type { VerbProgram } from "./frame/verb.ts";
 
 const Installed = z.object({
   version: z.string(),

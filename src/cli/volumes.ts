@@ -1,10 +1,10 @@
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { VolumesReport } from "../protocol/local-containers.ts";
-import { ask } from "./client.ts";
+import { ask } from "./frame/client.ts";
 import { volumesText } from "./container-table.ts";
-import type { Call, VerbProgram } from "./verb.ts";
-import { watch } from "./watch.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
+import { watch } from "./frame/watch.ts";
 
 export const volumesVerb: VerbProgram = {
   output: VolumesReport,

@@ -2,9 +2,9 @@ import { formatMoment, formatSpan } from "../lib/durations.ts";
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { WhyReport } from "../protocol/reconcile.ts";
-import { ask } from "./client.ts";
-import { layOut } from "./terminal.ts";
-import type { Call, VerbProgram } from "./verb.ts";
+import { ask } from "./frame/client.ts";
+import { layOut } from "./frame/terminal.ts";
+import type { Call, VerbProgram } from "./frame/verb.ts";
 
 export const whyVerb: VerbProgram = {
   output: WhyReport,

@@ -1,4 +1,4 @@
-import type { Call } from "../../src/cli/verb.ts";
+import type { Call } from "../../src/cli/frame/verb.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import type { Directories } from "./local-agent.ts";
 

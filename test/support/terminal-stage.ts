@@ -10,7 +10,7 @@ import { hostFiles } from "../../src/host/files.ts";
 import { rootLogger } from "../../src/host/log.ts";
 import { hostReader } from "../../src/host/reader.ts";
 import { peekClaims } from "../../src/protocol/jws.ts";
-import { ask, adminRequest } from "../../src/cli/client.ts";
+import { ask, adminRequest } from "../../src/cli/frame/client.ts";
 import { NodeIdentity } from "../../src/protocol/claims.ts";
 import { readFileSync } from "node:fs";
 import { PtyCompute } from "./pty-compute.ts";

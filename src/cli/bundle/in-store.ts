@@ -3,9 +3,9 @@ import { sizeText } from "../../lib/size-text.ts";
 import { plainLine, safeJson } from "../../lib/terminal-text.ts";
 import { PushedLogs } from "../../protocol/bundle.ts";
 import { TriggerLine } from "../../protocol/local-answers.ts";
-import { adminRequest, follow } from "../client.ts";
+import { adminRequest, follow } from "../frame/client.ts";
 import { byReason } from "./part.ts";
-import type { Call } from "../verb.ts";
+import type { Call } from "../frame/verb.ts";
 
 const SCHEME = "store:";
 

@@ -1,7 +1,7 @@
 import type { Exec } from "../../host/exec.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { LeftState } from "../../protocol/left-state.ts";
-import type { Call } from "../verb.ts";
+import type { Call } from "../frame/verb.ts";
 
 /** What parts are made with. */
 export interface PartTools {

@@ -1,4 +1,4 @@
-import type { Completion, OptionSpec, Verb } from "../verb.ts";
+import type { Completion, OptionSpec, Verb } from "../frame/verb.ts";
 
 /** A completion script for bash 4 and later; it needs no bash-completion package. */
 export function bashCompletion(verbs: readonly Verb[]): string {

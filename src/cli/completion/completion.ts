@@ -3,7 +3,7 @@ import { nearest } from "../../lib/nearest.ts";
 import { bashCompletion } from "./bash.ts";
 import { fishCompletion } from "./fish.ts";
 import { zshCompletion } from "./zsh.ts";
-import type { Verb, VerbProgram } from "../verb.ts";
+import type { Verb, VerbProgram } from "../frame/verb.ts";
 import { verbs } from "../verbs.ts";
 
 /** Makes a completion script from the verbs. */

@@ -1,4 +1,4 @@
-import type { ArgumentSpec, Completion, OptionSpec, Verb } from "../verb.ts";
+import type { ArgumentSpec, Completion, OptionSpec, Verb } from "../frame/verb.ts";
 
 /** A completion script for fish 3 and later. */
 export function fishCompletion(verbs: readonly Verb[]): string {

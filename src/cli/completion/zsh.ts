@@ -1,4 +1,4 @@
-import type { ArgumentSpec, Completion, OptionSpec, Verb } from "../verb.ts";
+import type { ArgumentSpec, Completion, OptionSpec, Verb } from "../frame/verb.ts";
 
 /** A completion script for zsh, for `source` or as `_holdfast` in a directory of `fpath`. */
 export function zshCompletion(verbs: readonly Verb[]): string {

@@ -6,7 +6,7 @@ import { buildInfo } from "../../lib/build-info.ts";
 import { formatSpan } from "../../lib/durations.ts";
 import { ADMIN_SOCKET, READ_SOCKET } from "../../protocol/local-api.ts";
 import type { Health, Status } from "../../protocol/local-answers.ts";
-import { isAbsent } from "../client.ts";
+import { isAbsent } from "../frame/client.ts";
 import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";

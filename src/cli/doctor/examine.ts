@@ -11,9 +11,9 @@ import { READ_SOCKET } from "../../protocol/local-api.ts";
 import { NetworkReport } from "../../protocol/local-network.ts";
 import { WhyReport } from "../../protocol/reconcile.ts";
 import type { z } from "zod";
-import { ask } from "../client.ts";
+import { ask } from "../frame/client.ts";
 import { networkChecksOf } from "../netcheck.ts";
-import type { Call } from "../verb.ts";
+import type { Call } from "../frame/verb.ts";
 import { fail, skip, verdictOf, type Check, type DoctorCheck, type DoctorReport } from "./result.ts";
 import type { AgentAnswers, CheckFamily, DoctorTools } from "./tools.ts";
 

@@ -6,11 +6,11 @@ import { openAnswers, readTextInput, type AnswerReader } from "../../host/text-i
 import { textOf } from "../../lib/json-shape.ts";
 import { plainLine, plainValue } from "../../lib/terminal-text.ts";
 import { momentText } from "../../protocol/known-time.ts";
-import type { ExitClass } from "../exit-codes.ts";
+import type { ExitClass } from "../frame/exit-codes.ts";
 import { FILE_MAX_BYTES, registerWith } from "../register.ts";
 import { standing as standingOf, statusText } from "../status-view.ts";
-import { layOut } from "../terminal.ts";
-import type { Call } from "../verb.ts";
+import { layOut } from "../frame/terminal.ts";
+import type { Call } from "../frame/verb.ts";
 import { runChecks, type SetupFinding } from "./checks.ts";
 import { judgeLicense } from "./license.ts";
 import {

@@ -1,7 +1,7 @@
 import { InputError } from "../../errors.ts";
 import type { License } from "../../protocol/claims.ts";
 import { momentText } from "../../protocol/known-time.ts";
-import { readLicense } from "../license.ts";
+import { readLicense } from "../frame/license-input.ts";
 
 export type Profile = "appliance" | "agent";
 

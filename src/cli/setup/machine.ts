@@ -18,9 +18,9 @@ import { ADMIN_SOCKET } from "../../protocol/local-api.ts";
 import type { Status } from "../../protocol/local-answers.ts";
 import { NetworkTargets } from "../../protocol/network-targets.ts";
 import { JsonObject } from "../../protocol/values.ts";
-import { ask, isAbsent } from "../client.ts";
+import { ask, isAbsent } from "../frame/client.ts";
 import { fetchStatus } from "../status.ts";
-import type { Call, LocalSettings } from "../verb.ts";
+import type { Call, LocalSettings } from "../frame/verb.ts";
 
 const DEFAULT_CONFIG = "/etc/holdfast/agent.json";
 const COMMAND_MS = 90_000;

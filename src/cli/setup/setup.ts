@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 import { SetupReport } from "../../protocol/setup.ts";
-import type { VerbProgram } from "../verb.ts";
+import type { VerbProgram } from "../frame/verb.ts";
 import { runDialogue } from "./dialogue.ts";
 import { runUnattended } from "./unattended.ts";
 

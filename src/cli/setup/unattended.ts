@@ -8,9 +8,9 @@ import type { NodeIdentity } from "../../protocol/claims.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { SETUP_LIMITS, SetupFile, type SetupReport, type SetupStep } from "../../protocol/setup.ts";
 import type { JsonObject } from "../../protocol/values.ts";
-import type { ExitClass } from "../exit-codes.ts";
+import type { ExitClass } from "../frame/exit-codes.ts";
 import { FILE_MAX_BYTES, registerWith } from "../register.ts";
-import type { Call } from "../verb.ts";
+import type { Call } from "../frame/verb.ts";
 import { judgeLicense } from "./license.ts";
 import {
   configPath,

@@ -7,7 +7,7 @@ import { resetVerb } from "../../../src/cli/reset.ts";
 import { resetFloorVerb } from "../../../src/cli/reset-floor.ts";
 import { openDatabase } from "../../../src/host/database.ts";
 import { connectControl } from "../../../src/host/overlay-control.ts";
-import type { ReadIdentity } from "../../../src/cli/verb.ts";
+import type { ReadIdentity } from "../../../src/cli/frame/verb.ts";
 import { someCall } from "../../support/fake-call.ts";
 import { identity, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent, type Directories } from "../../support/local-agent.ts";

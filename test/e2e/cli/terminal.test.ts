@@ -3,7 +3,7 @@ import { openSync } from "node:fs";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { layOut } from "../../../src/cli/terminal.ts";
+import { layOut } from "../../../src/cli/frame/terminal.ts";
 import { startLocalAgent } from "../../support/local-agent.ts";
 
 const MAIN = fileURLToPath(new URL("../../../dist/holdfast.mjs", import.meta.url));

@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { progressLine } from "../../../src/cli/data-store-progress.ts";
 import { tasksText } from "../../../src/cli/data-store-tasks.ts";
 import { dataStoreVerb } from "../../../src/cli/data-store.ts";
-import type { Call } from "../../../src/cli/verb.ts";
+import type { Call } from "../../../src/cli/frame/verb.ts";
 import { systemClock, type Clock } from "../../../src/host/clock.ts";
 import type { DataStoreRequest, DataStoreTask } from "../../../src/protocol/data-store.ts";
 import type { TriggerLine } from "../../../src/protocol/local-answers.ts";

@@ -1,4 +1,4 @@
-import { InputError } from "../errors.ts";
+import { InputError } from "../../errors.ts";
 import type { Call } from "./verb.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { InputError } from "../errors.ts";
+import { InputError } from "../../errors.ts";
 
 /** The terminal of the user for a program elsewhere, or the pipes in its place. */
 export interface RawTerminal {

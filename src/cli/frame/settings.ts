@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
-import { InputError } from "../errors.ts";
-import type { GivenDirectories } from "../lib/command-line.ts";
-import { UPGRADE_PATHS } from "../protocol/release.ts";
+import { InputError } from "../../errors.ts";
+import type { GivenDirectories } from "../../lib/command-line.ts";
+import { UPGRADE_PATHS } from "../../protocol/release.ts";
 
 /** Where things are and how to answer, from options, else the environment, else the defaults. */
 export interface Settings {

@@ -1,4 +1,4 @@
-import { AgentError } from "../errors.ts";
+import { AgentError } from "../../errors.ts";
 
 /** What the process says when it ends; the same classes for every verb. */
 export const exitCodes = {

@@ -1,15 +1,15 @@
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { z } from "zod";
-import { errnoOf, HostError, InputError, SessionError, toError } from "../errors.ts";
-import type { Clock } from "../host/clock.ts";
-import { framedStream, type FrameSocket } from "../host/frame-socket.ts";
-import { holdfastCommand, type GivenDirectories } from "../lib/command-line.ts";
-import { linesOf } from "../lib/lines.ts";
-import { parseStrictJson } from "../lib/strict-json.ts";
-import { describeIssues } from "../protocol/envelope.ts";
-import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, socketPath, STREAM_BEAT_MS } from "../protocol/local-api.ts";
-import { LocalError } from "../protocol/local-answers.ts";
-import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../protocol/streams.ts";
+import { errnoOf, HostError, InputError, SessionError, toError } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
+import { framedStream, type FrameSocket } from "../../host/frame-socket.ts";
+import { holdfastCommand, type GivenDirectories } from "../../lib/command-line.ts";
+import { linesOf } from "../../lib/lines.ts";
+import { parseStrictJson } from "../../lib/strict-json.ts";
+import { describeIssues } from "../../protocol/envelope.ts";
+import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, socketPath, STREAM_BEAT_MS } from "../../protocol/local-api.ts";
+import { LocalError } from "../../protocol/local-answers.ts";
+import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../../protocol/streams.ts";
 import type { Call } from "./verb.ts";
 
 /** A request to the agent, and which of its sockets it goes to. */

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
-import { captureVerb } from "../../../src/cli/capture.ts";
-import { logsVerb } from "../../../src/cli/logs.ts";
-import { flowsVerb } from "../../../src/cli/flows.ts";
-import { natsVerb } from "../../../src/cli/nats.ts";
-import { routesVerb } from "../../../src/cli/routes.ts";
-import type { Call, VerbProgram } from "../../../src/cli/verb.ts";
-import { systemClock } from "../../../src/host/clock.ts";
-import type { TriggerLine } from "../../../src/protocol/local-answers.ts";
-import { someCall } from "../../support/fake-call.ts";
-import type { FakeLocalProvider } from "../../support/fake-local-provider.ts";
-import { startLocalAgent } from "../../support/local-agent.ts";
+import { captureVerb } from "../../../../src/cli/capture.ts";
+import { logsVerb } from "../../../../src/cli/logs.ts";
+import { flowsVerb } from "../../../../src/cli/flows.ts";
+import { natsVerb } from "../../../../src/cli/nats.ts";
+import { routesVerb } from "../../../../src/cli/routes.ts";
+import type { Call, VerbProgram } from "../../../../src/cli/frame/verb.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import type { TriggerLine } from "../../../../src/protocol/local-answers.ts";
+import { someCall } from "../../../support/fake-call.ts";
+import type { FakeLocalProvider } from "../../../support/fake-local-provider.ts";
+import { startLocalAgent } from "../../../support/local-agent.ts";
 
 const NOW = Date.UTC(2026, 0, 2, 12, 0, 0);
 const clock = { ...systemClock(), now: () => NOW };
