@@ -9,7 +9,7 @@ import {
   NodeStatusAnswer,
   RepoConnectivityAnswer,
 } from "../protocol/diagnostics.ts";
-import { networkChecksOf } from "./netcheck.ts";
+import { networkChecksOf } from "./netcheck/netcheck.ts";
 import { NetworkCheck } from "./netcheck/result.ts";
 import { layOut, type Style } from "./frame/terminal.ts";
 import { triggerAnswer } from "./frame/trigger-answer.ts";

@@ -245,7 +245,7 @@ export const verbs: readonly Verb[] = [
     options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "unregistered", "degraded", "timeout", "interrupted"],
     example: "holdfast netcheck",
-    load: async () => (await import("./netcheck.ts")).netcheckVerb,
+    load: async () => (await import("./netcheck/netcheck.ts")).netcheckVerb,
   },
   ...diagnosisVerbs,
   {

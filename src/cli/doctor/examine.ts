@@ -12,7 +12,7 @@ import { NetworkReport } from "../../protocol/local-network.ts";
 import { WhyReport } from "../../protocol/reconcile.ts";
 import type { z } from "zod";
 import { ask } from "../frame/client.ts";
-import { networkChecksOf } from "../netcheck.ts";
+import { networkChecksOf } from "../netcheck/netcheck.ts";
 import type { Call } from "../frame/verb.ts";
 import { fail, skip, verdictOf, type Check, type DoctorCheck, type DoctorReport } from "./result.ts";
 import type { AgentAnswers, CheckFamily, DoctorTools } from "./tools.ts";

@@ -1,16 +1,16 @@
-import { hostExec } from "../host/exec.ts";
-import { resolveSet, systemResolve } from "../host/system-resolve.ts";
-import { formatSpan } from "../lib/durations.ts";
-import type { ProxySettings } from "../lib/proxy.ts";
-import { plainValue, safeJson } from "../lib/terminal-text.ts";
-import { ADMIN_SOCKET } from "../protocol/local-api.ts";
-import type { GatewaysReport } from "../protocol/local-mesh.ts";
-import { NetworkTargets } from "../protocol/network-targets.ts";
-import { ask, isAbsent } from "./frame/client.ts";
-import { fetchGateways } from "./gateways.ts";
-import { pathName } from "./mesh-text.ts";
-import { checkControlPlane } from "./netcheck/control-plane.ts";
-import { checkPath, type PathTarget } from "./netcheck/gateway.ts";
+import { hostExec } from "../../host/exec.ts";
+import { resolveSet, systemResolve } from "../../host/system-resolve.ts";
+import { formatSpan } from "../../lib/durations.ts";
+import type { ProxySettings } from "../../lib/proxy.ts";
+import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { ADMIN_SOCKET } from "../../protocol/local-api.ts";
+import type { GatewaysReport } from "../../protocol/local-mesh.ts";
+import { NetworkTargets } from "../../protocol/network-targets.ts";
+import { ask, isAbsent } from "../frame/client.ts";
+import { fetchGateways } from "../gateways.ts";
+import { pathName } from "../mesh-text.ts";
+import { checkControlPlane } from "./control-plane.ts";
+import { checkPath, type PathTarget } from "./gateway.ts";
 import {
   CheckName,
   failed,
@@ -19,11 +19,11 @@ import {
   skipped,
   type Finding,
   type NetworkCheck,
-} from "./netcheck/result.ts";
-import type { CheckTools } from "./netcheck/tools.ts";
-import { fetchStatus } from "./status.ts";
-import { layOut, type Style } from "./frame/terminal.ts";
-import type { Call, VerbProgram } from "./frame/verb.ts";
+} from "./result.ts";
+import type { CheckTools } from "./tools.ts";
+import { fetchStatus } from "../status.ts";
+import { layOut, type Style } from "../frame/terminal.ts";
+import type { Call, VerbProgram } from "../frame/verb.ts";
 
 const TRY_MS = 5000;
 /** Of more paths no others are looked at, and of these so many at a time. */
