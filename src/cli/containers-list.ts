@@ -2,7 +2,7 @@ import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { ContainersReport } from "../protocol/local-containers.ts";
 import { ask } from "./frame/client.ts";
-import { areContainersWell, containersText } from "./container-table.ts";
+import { areContainersWell, containersText } from "./text/container-table.ts";
 import type { ExitClass } from "./frame/exit-codes.ts";
 import type { Call } from "./frame/verb.ts";
 import { watch } from "./frame/watch.ts";

@@ -2,8 +2,8 @@ import { plainLine, safeJson } from "../lib/terminal-text.ts";
 import { DataStoreListing, type DataStoreEntry } from "../protocol/data-store.ts";
 import { askDataStore } from "./data-store-calls.ts";
 import type { ExitClass } from "./frame/exit-codes.ts";
-import type { Paint } from "./overlay-text.ts";
-import { tableText } from "./table.ts";
+import type { Paint } from "./text/overlay-text.ts";
+import { tableText } from "./text/table.ts";
 import type { Call } from "./frame/verb.ts";
 
 const TRUNCATED = "… there is more";

@@ -5,8 +5,8 @@ import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { DataStoreTasks, type DataStoreTask } from "../protocol/data-store.ts";
 import { askDataStore } from "./data-store-calls.ts";
 import type { ExitClass } from "./frame/exit-codes.ts";
-import type { Paint } from "./overlay-text.ts";
-import { tableText } from "./table.ts";
+import type { Paint } from "./text/overlay-text.ts";
+import { tableText } from "./text/table.ts";
 import type { Call } from "./frame/verb.ts";
 import { watch } from "./frame/watch.ts";
 

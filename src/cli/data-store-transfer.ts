@@ -4,7 +4,7 @@ import { plainLine, safeJson } from "../lib/terminal-text.ts";
 import { TaskStarted, type DataStoreTask } from "../protocol/data-store.ts";
 import { isAbsent } from "./frame/client.ts";
 import { askDataStore } from "./data-store-calls.ts";
-import { progressLine } from "./data-store-progress.ts";
+import { progressLine } from "./text/data-store-progress.ts";
 import { fetchTasks } from "./data-store-tasks.ts";
 import type { ExitClass } from "./frame/exit-codes.ts";
 import type { Call } from "./frame/verb.ts";

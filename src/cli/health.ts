@@ -3,7 +3,7 @@ import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { Health, type HealthItem } from "../protocol/local-answers.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { ask } from "./frame/client.ts";
-import { standing } from "./status-view.ts";
+import { standing } from "./text/status-view.ts";
 import { fetchStatus } from "./status.ts";
 import { layOut, type Style } from "./frame/terminal.ts";
 import type { Call, VerbProgram } from "./frame/verb.ts";

@@ -1,6 +1,6 @@
 import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { ImagesReport } from "../protocol/local-containers.ts";
-import { tableText } from "./table.ts";
+import { tableText } from "./text/table.ts";
 import { triggerAnswer } from "./frame/trigger-answer.ts";
 import type { VerbProgram } from "./frame/verb.ts";
 

@@ -8,7 +8,7 @@ import { CommitReport } from "../protocol/local-commit.ts";
 import { PLAN_REQUEST_LIMITS } from "../protocol/reconcile.ts";
 import { JsonObject } from "../protocol/values.ts";
 import { adminRequest, ask, type AgentRequest } from "./frame/client.ts";
-import { networkText } from "./network-text.ts";
+import { networkText } from "./text/network-text.ts";
 import type { ExitClass } from "./frame/exit-codes.ts";
 import type { Call, VerbProgram } from "./frame/verb.ts";
 

@@ -2,8 +2,8 @@ import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { PeersReport } from "../protocol/local-mesh.ts";
 import { ask } from "./frame/client.ts";
-import { peerText } from "./mesh-text.ts";
-import { listText, type Paint } from "./overlay-text.ts";
+import { peerText } from "./text/mesh-text.ts";
+import { listText, type Paint } from "./text/overlay-text.ts";
 import type { Call, VerbProgram } from "./frame/verb.ts";
 import { watch } from "./frame/watch.ts";
 

@@ -3,7 +3,7 @@ import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { ServicesReport, type ServiceView } from "../protocol/local-overlay.ts";
 import { ask } from "./frame/client.ts";
-import { isWell, listText, placeText, reasonText, stateText, type ItemText, type Paint } from "./overlay-text.ts";
+import { isWell, listText, placeText, reasonText, stateText, type ItemText, type Paint } from "./text/overlay-text.ts";
 import type { Call, VerbProgram } from "./frame/verb.ts";
 import { watch } from "./frame/watch.ts";
 

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError, SessionError } from "../errors.ts";
 import { safeJson } from "../lib/terminal-text.ts";
 import { SpeedTest } from "../protocol/trigger-bodies.ts";
-import { measurement } from "./measurement.ts";
+import { measurement } from "./text/measurement.ts";
 import type { Call, VerbProgram } from "./frame/verb.ts";
 
 const Mbps = z.number().min(0);

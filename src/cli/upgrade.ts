@@ -15,7 +15,7 @@ import {
 import { adminRequest, ask, isAbsent } from "./frame/client.ts";
 import type { ExitClass } from "./frame/exit-codes.ts";
 import { openInstalled } from "./installed.ts";
-import { standingText } from "./upgrade-text.ts";
+import { standingText } from "./text/upgrade-text.ts";
 import type { Call, VerbProgram } from "./frame/verb.ts";
 
 /** One line of output for a program: the answer, then each change, or what a check found. */

@@ -2,7 +2,7 @@ import { plainValue, safeJson } from "../lib/terminal-text.ts";
 import { READ_SOCKET } from "../protocol/local-api.ts";
 import { VolumesReport } from "../protocol/local-containers.ts";
 import { ask } from "./frame/client.ts";
-import { volumesText } from "./container-table.ts";
+import { volumesText } from "./text/container-table.ts";
 import type { Call, VerbProgram } from "./frame/verb.ts";
 import { watch } from "./frame/watch.ts";
 

@@ -8,7 +8,7 @@ import type { GatewaysReport } from "../../protocol/local-mesh.ts";
 import { NetworkTargets } from "../../protocol/network-targets.ts";
 import { ask, isAbsent } from "../frame/client.ts";
 import { fetchGateways } from "../gateways.ts";
-import { pathName } from "../mesh-text.ts";
+import { pathName } from "../text/mesh-text.ts";
 import { checkControlPlane } from "./control-plane.ts";
 import { checkPath, type PathTarget } from "./gateway.ts";
 import {

@@ -8,7 +8,7 @@ import { plainLine, plainValue } from "../../lib/terminal-text.ts";
 import { momentText } from "../../protocol/known-time.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import { FILE_MAX_BYTES, registerWith } from "../register.ts";
-import { standing as standingOf, statusText } from "../status-view.ts";
+import { standing as standingOf, statusText } from "../text/status-view.ts";
 import { layOut } from "../frame/terminal.ts";
 import type { Call } from "../frame/verb.ts";
 import { runChecks, type SetupFinding } from "./checks.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { LocalError, Status } from "../../../src/protocol/local-answers.ts";
 import { exitCodes } from "../../../src/cli/frame/exit-codes.ts";
-import { standing, statusText } from "../../../src/cli/status-view.ts";
+import { standing, statusText } from "../../../src/cli/text/status-view.ts";
 import { identity, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";

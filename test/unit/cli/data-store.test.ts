@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from "vitest";
-import { progressLine } from "../../../src/cli/data-store-progress.ts";
+import { progressLine } from "../../../src/cli/text/data-store-progress.ts";
 import { tasksText } from "../../../src/cli/data-store-tasks.ts";
 import { dataStoreVerb } from "../../../src/cli/data-store.ts";
 import type { Call } from "../../../src/cli/frame/verb.ts";

@@ -1,6 +1,6 @@
-import { formatBytes, formatDuration } from "../lib/durations.ts";
-import { plainLine } from "../lib/terminal-text.ts";
-import type { DataStoreTask } from "../protocol/data-store.ts";
+import { formatBytes, formatDuration } from "../../lib/durations.ts";
+import { plainLine } from "../../lib/terminal-text.ts";
+import type { DataStoreTask } from "../../protocol/data-store.ts";
 
 const WIDEST_BAR = 30;
 const NARROWEST_BAR = 10;

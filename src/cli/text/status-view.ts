@@ -1,13 +1,13 @@
-import { directoriesOf, holdfastCommand } from "../lib/command-line.ts";
-import { formatBytes, formatCount, formatDuration, formatMoment } from "../lib/durations.ts";
-import { plainValue } from "../lib/terminal-text.ts";
-import { clockBehindText } from "../protocol/known-time.ts";
-import type { Health, Status } from "../protocol/local-answers.ts";
-import { restrictionText } from "../protocol/restriction.ts";
-import type { ExitClass } from "./frame/exit-codes.ts";
+import { directoriesOf, holdfastCommand } from "../../lib/command-line.ts";
+import { formatBytes, formatCount, formatDuration, formatMoment } from "../../lib/durations.ts";
+import { plainValue } from "../../lib/terminal-text.ts";
+import { clockBehindText } from "../../protocol/known-time.ts";
+import type { Health, Status } from "../../protocol/local-answers.ts";
+import { restrictionText } from "../../protocol/restriction.ts";
+import type { ExitClass } from "../frame/exit-codes.ts";
 import { pendingText } from "./network-text.ts";
 import { overlayText, type Paint } from "./overlay-text.ts";
-import { layOut, type Style } from "./frame/terminal.ts";
+import { layOut, type Style } from "../frame/terminal.ts";
 import { standingText } from "./upgrade-text.ts";
 
 const TROUBLED_SECTIONS: ReadonlySet<string> = new Set(["rejected", "failed", "diverged"]);

@@ -1,7 +1,7 @@
-import { formatSpan } from "../lib/durations.ts";
-import type { ConnectorView, ItemReason, OverlayState } from "../protocol/local-overlay.ts";
-import type { Issue } from "../protocol/reconcile.ts";
-import { wrap, type Style } from "./frame/terminal.ts";
+import { formatSpan } from "../../lib/durations.ts";
+import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/local-overlay.ts";
+import type { Issue } from "../../protocol/reconcile.ts";
+import { wrap, type Style } from "../frame/terminal.ts";
 
 export type Paint = (style: Style, text: string) => string;
 

@@ -1,8 +1,8 @@
 import type { z } from "zod";
-import { SessionError } from "../errors.ts";
-import { TriggerLine } from "../protocol/local-answers.ts";
-import { adminRequest, follow } from "./frame/client.ts";
-import type { Call } from "./frame/verb.ts";
+import { SessionError } from "../../errors.ts";
+import { TriggerLine } from "../../protocol/local-answers.ts";
+import { adminRequest, follow } from "../frame/client.ts";
+import type { Call } from "../frame/verb.ts";
 
 /**
  * Runs a trigger event on this node and yields the objects that it measures, as they come, until it ends.

@@ -1,6 +1,6 @@
-import { formatDuration, formatMoment } from "../lib/durations.ts";
-import type { CommitReport, PendingChange, TakenBackChange } from "../protocol/local-commit.ts";
-import { layOut } from "./frame/terminal.ts";
+import { formatDuration, formatMoment } from "../../lib/durations.ts";
+import type { CommitReport, PendingChange, TakenBackChange } from "../../protocol/local-commit.ts";
+import { layOut } from "../frame/terminal.ts";
 import type { Paint } from "./overlay-text.ts";
 
 /** How changes of the network stand, for a person; times relative to `now` (Unix milliseconds). */
