@@ -1,11 +1,11 @@
 import { sectionNames } from "../protocol/sections.ts";
 import { triggerEvents } from "../protocol/trigger-events.ts";
-import { containerVerbs } from "./container-verbs.ts";
-import { dataStoreVerbs } from "./data-store-verbs.ts";
-import { diagnosisVerbs } from "./diagnosis-verbs.ts";
-import { networkVerbs } from "./network-verbs.ts";
+import { containerVerbs } from "./verbs/container-verbs.ts";
+import { dataStoreVerbs } from "./verbs/data-store-verbs.ts";
+import { diagnosisVerbs } from "./verbs/diagnosis-verbs.ts";
+import { networkVerbs } from "./verbs/network-verbs.ts";
 import { setupVerbSpec } from "./setup/spec.ts";
-import { upgradeVerbs } from "./upgrade-verbs.ts";
+import { upgradeVerbs } from "./verbs/upgrade-verbs.ts";
 import { DIRECTORIES, JSON_OPTION, TIMEOUT, WATCH } from "./frame/verb-options.ts";
 import type { ArgumentSpec, Verb } from "./frame/verb.ts";
 
@@ -99,7 +99,7 @@ export const verbs: readonly Verb[] = [
     exits: ["ok", "failed", "usage", "timeout"],
     example: "holdfast register license.jwt",
     timeoutSeconds: 60,
-    load: async () => (await import("./register.ts")).registerVerb,
+    load: async () => (await import("./verbs/register.ts")).registerVerb,
   },
   setupVerbSpec,
   {
@@ -121,7 +121,7 @@ export const verbs: readonly Verb[] = [
     exits: ["ok", "failed", "usage", "unregistered", "timeout"],
     example: "holdfast reset --yes",
     timeoutSeconds: 120,
-    load: async () => (await import("./reset.ts")).resetVerb,
+    load: async () => (await import("./verbs/reset.ts")).resetVerb,
   },
   {
     name: "reset-floor",
@@ -138,7 +138,7 @@ export const verbs: readonly Verb[] = [
     options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "timeout"],
     example: "holdfast reset-floor node",
-    load: async () => (await import("./reset-floor.ts")).resetFloorVerb,
+    load: async () => (await import("./verbs/reset-floor.ts")).resetFloorVerb,
   },
   {
     name: "restart",
@@ -151,7 +151,7 @@ export const verbs: readonly Verb[] = [
     exits: ["ok", "failed", "usage", "unreachable", "timeout"],
     example: "holdfast restart",
     timeoutSeconds: 90,
-    load: async () => (await import("./restart.ts")).restartVerb,
+    load: async () => (await import("./verbs/restart.ts")).restartVerb,
   },
   {
     name: "status",
@@ -165,7 +165,7 @@ export const verbs: readonly Verb[] = [
     },
     exits: ["ok", "failed", "usage", "unreachable", "unregistered", "degraded", "timeout"],
     example: "holdfast status --watch",
-    load: async () => (await import("./status.ts")).statusVerb,
+    load: async () => (await import("./verbs/status.ts")).statusVerb,
   },
   {
     name: "health",
@@ -174,7 +174,7 @@ export const verbs: readonly Verb[] = [
     options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "unregistered", "degraded", "timeout"],
     example: "holdfast health",
-    load: async () => (await import("./health.ts")).healthVerb,
+    load: async () => (await import("./verbs/health.ts")).healthVerb,
   },
   {
     name: "connectors",
@@ -186,7 +186,7 @@ export const verbs: readonly Verb[] = [
     options: { ...WATCH, ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "degraded", "timeout"],
     example: "holdfast connectors --watch",
-    load: async () => (await import("./connectors.ts")).connectorsVerb,
+    load: async () => (await import("./verbs/connectors.ts")).connectorsVerb,
   },
   {
     name: "services",
@@ -195,7 +195,7 @@ export const verbs: readonly Verb[] = [
     options: { ...WATCH, ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "degraded", "timeout"],
     example: "holdfast services",
-    load: async () => (await import("./services.ts")).servicesVerb,
+    load: async () => (await import("./verbs/services.ts")).servicesVerb,
   },
   {
     name: "gateways",
@@ -205,7 +205,7 @@ export const verbs: readonly Verb[] = [
     options: { ...WATCH, ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "degraded", "timeout"],
     example: "holdfast gateways --watch",
-    load: async () => (await import("./gateways.ts")).gatewaysVerb,
+    load: async () => (await import("./verbs/gateways.ts")).gatewaysVerb,
   },
   {
     name: "peers",
@@ -214,7 +214,7 @@ export const verbs: readonly Verb[] = [
     options: { ...WATCH, ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "degraded", "timeout"],
     example: "holdfast peers",
-    load: async () => (await import("./peers.ts")).peersVerb,
+    load: async () => (await import("./verbs/peers.ts")).peersVerb,
   },
   {
     name: "ping",
@@ -233,7 +233,7 @@ export const verbs: readonly Verb[] = [
     },
     exits: ["ok", "failed", "usage", "unreachable", "timeout", "interrupted"],
     example: "holdfast ping -c 5 edge-2",
-    load: async () => (await import("./ping.ts")).pingVerb,
+    load: async () => (await import("./verbs/ping.ts")).pingVerb,
   },
   {
     name: "netcheck",
@@ -263,7 +263,7 @@ export const verbs: readonly Verb[] = [
     options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "timeout", "interrupted"],
     example: "holdfast speedtest download",
-    load: async () => (await import("./speedtest.ts")).speedtestVerb,
+    load: async () => (await import("./verbs/speedtest.ts")).speedtestVerb,
   },
   ...networkVerbs,
   ...containerVerbs,
@@ -282,7 +282,7 @@ export const verbs: readonly Verb[] = [
     exits: ["ok", "failed", "usage", "unreachable", "timeout"],
     example: "holdfast plan --document node.json",
     timeoutSeconds: 60,
-    load: async () => (await import("./plan.ts")).planVerb,
+    load: async () => (await import("./verbs/plan.ts")).planVerb,
   },
   {
     name: "why",
@@ -291,7 +291,7 @@ export const verbs: readonly Verb[] = [
     options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "degraded", "timeout"],
     example: "holdfast why",
-    load: async () => (await import("./why.ts")).whyVerb,
+    load: async () => (await import("./verbs/why.ts")).whyVerb,
   },
   {
     name: "config",
@@ -305,7 +305,7 @@ export const verbs: readonly Verb[] = [
     options: { secrets: { help: "show secrets as they are" }, ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "timeout"],
     example: "holdfast config show connectors",
-    load: async () => (await import("./config.ts")).configVerb,
+    load: async () => (await import("./verbs/config.ts")).configVerb,
   },
   {
     name: "rollback",
@@ -324,7 +324,7 @@ export const verbs: readonly Verb[] = [
     exits: ["ok", "failed", "usage", "unreachable", "timeout"],
     example: "holdfast rollback --plan",
     timeoutSeconds: 60,
-    load: async () => (await import("./rollback.ts")).rollbackVerb,
+    load: async () => (await import("./verbs/rollback.ts")).rollbackVerb,
   },
   {
     name: "network",
@@ -356,7 +356,7 @@ export const verbs: readonly Verb[] = [
     exits: ["ok", "failed", "usage", "unreachable", "timeout"],
     example: "holdfast network try network.json --minutes 10",
     timeoutSeconds: 180,
-    load: async () => (await import("./network.ts")).networkVerb,
+    load: async () => (await import("./verbs/network.ts")).networkVerb,
   },
   {
     name: "guard",
@@ -388,7 +388,7 @@ export const verbs: readonly Verb[] = [
     options: { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES },
     exits: ["ok", "failed", "usage", "unreachable", "unregistered", "timeout", "interrupted"],
     example: `holdfast trigger tg-ping '{"host":"192.0.2.1"}'`,
-    load: async () => (await import("./trigger.ts")).triggerVerb,
+    load: async () => (await import("./verbs/trigger.ts")).triggerVerb,
   },
   {
     name: "logs",
@@ -408,7 +408,7 @@ export const verbs: readonly Verb[] = [
     },
     exits: ["ok", "failed", "usage", "unreachable", "timeout"],
     example: "holdfast logs -n 20 -f",
-    load: async () => (await import("./logs.ts")).logsVerb,
+    load: async () => (await import("./verbs/logs.ts")).logsVerb,
   },
   ...upgradeVerbs,
   {

@@ -7,7 +7,7 @@ import { ADMIN_SOCKET } from "../../protocol/local-api.ts";
 import type { GatewaysReport } from "../../protocol/local-mesh.ts";
 import { NetworkTargets } from "../../protocol/network-targets.ts";
 import { ask, isAbsent } from "../frame/client.ts";
-import { fetchGateways } from "../gateways.ts";
+import { fetchGateways } from "../verbs/gateways.ts";
 import { pathName } from "../text/mesh-text.ts";
 import { checkControlPlane } from "./control-plane.ts";
 import { checkPath, type PathTarget } from "./gateway.ts";
@@ -21,7 +21,7 @@ import {
   type NetworkCheck,
 } from "./result.ts";
 import type { CheckTools } from "./tools.ts";
-import { fetchStatus } from "../status.ts";
+import { fetchStatus } from "../verbs/status.ts";
 import { layOut, type Style } from "../frame/terminal.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";
 

@@ -7,7 +7,7 @@ import { textOf } from "../../lib/json-shape.ts";
 import { plainLine, plainValue } from "../../lib/terminal-text.ts";
 import { momentText } from "../../protocol/known-time.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
-import { FILE_MAX_BYTES, registerWith } from "../register.ts";
+import { FILE_MAX_BYTES, registerWith } from "../verbs/register.ts";
 import { standing as standingOf, statusText } from "../text/status-view.ts";
 import { layOut } from "../frame/terminal.ts";
 import type { Call } from "../frame/verb.ts";

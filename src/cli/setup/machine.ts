@@ -19,7 +19,7 @@ import type { Status } from "../../protocol/local-answers.ts";
 import { NetworkTargets } from "../../protocol/network-targets.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import { ask, isAbsent } from "../frame/client.ts";
-import { fetchStatus } from "../status.ts";
+import { fetchStatus } from "../verbs/status.ts";
 import type { Call, LocalSettings } from "../frame/verb.ts";
 
 const DEFAULT_CONFIG = "/etc/holdfast/agent.json";

@@ -9,7 +9,7 @@ import { describeIssues } from "../../protocol/envelope.ts";
 import { SETUP_LIMITS, SetupFile, type SetupReport, type SetupStep } from "../../protocol/setup.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
-import { FILE_MAX_BYTES, registerWith } from "../register.ts";
+import { FILE_MAX_BYTES, registerWith } from "../verbs/register.ts";
 import type { Call } from "../frame/verb.ts";
 import { judgeLicense } from "./license.ts";
 import {

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { registerVerb } from "../../../src/cli/register.ts";
+import { registerVerb } from "../../../src/cli/verbs/register.ts";
 import { InputError, SessionError } from "../../../src/errors.ts";
 import { someCall } from "../../support/fake-call.ts";
 import { identity } from "../../support/fake-local-provider.ts";

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { identityFiles } from "../../../../src/agent/identity/identity.ts";
 import * as state from "../../../../src/agent/offline/offline-state.ts";
 import { Stored } from "../../../../src/agent/shadow/held-document.ts";
-import { bundleVerb } from "../../../../src/cli/bundle.ts";
+import { bundleVerb } from "../../../../src/cli/verbs/bundle.ts";
 import { hostFiles } from "../../../../src/host/files.ts";
 import { stateFile } from "../../../../src/host/state-file.ts";
 import { BundleReport } from "../../../../src/protocol/bundle.ts";

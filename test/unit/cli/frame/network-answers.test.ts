@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { captureVerb } from "../../../../src/cli/capture.ts";
-import { logsVerb } from "../../../../src/cli/logs.ts";
-import { flowsVerb } from "../../../../src/cli/flows.ts";
-import { natsVerb } from "../../../../src/cli/nats.ts";
-import { routesVerb } from "../../../../src/cli/routes.ts";
+import { captureVerb } from "../../../../src/cli/verbs/capture.ts";
+import { logsVerb } from "../../../../src/cli/verbs/logs.ts";
+import { flowsVerb } from "../../../../src/cli/verbs/flows.ts";
+import { natsVerb } from "../../../../src/cli/verbs/nats.ts";
+import { routesVerb } from "../../../../src/cli/verbs/routes.ts";
 import type { Call, VerbProgram } from "../../../../src/cli/frame/verb.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import type { TriggerLine } from "../../../../src/protocol/local-answers.ts";

@@ -1,0 +1,29 @@
+import { InputError } from "../../errors.ts";
+import { nearest } from "../../lib/nearest.ts";
+import { safeJson } from "../../lib/terminal-text.ts";
+import { ADMIN_SOCKET } from "../../protocol/local-api.ts";
+import { Config } from "../../protocol/documents.ts";
+import { sectionNames } from "../../protocol/sections.ts";
+import { ask } from "../frame/client.ts";
+import type { VerbProgram } from "../frame/verb.ts";
+
+export const configVerb: VerbProgram = {
+  output: Config,
+  async run(call) {
+    const [action, section] = call.positionals;
+    if (action !== "show") throw new InputError("usage", `config takes show, not '${action ?? ""}'`);
+    const name = sectionNames.find((name) => name === section);
+    if (section !== undefined && name === undefined) {
+      const near = nearest(section, sectionNames);
+      throw new InputError(
+        "usage",
+        `there is no section '${section}'${near === undefined ? "" : `: did you mean ${near}?`}`,
+      );
+    }
+    const path = call.values["secrets"] === true ? "/v1/config?secrets=1" : "/v1/config";
+    const config = await ask(call, { method: "GET", path, socket: ADMIN_SOCKET }, Config);
+    const shown = name === undefined ? config : config[name] === undefined ? {} : { [name]: config[name] };
+    call.terminal.out(`${safeJson(shown, call.settings.isJson ? undefined : 2)}\n`);
+    return "ok";
+  },
+};

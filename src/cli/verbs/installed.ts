@@ -1,0 +1,9 @@
+import { hostDirectories } from "../../host/directories.ts";
+import { hostFiles } from "../../host/files.ts";
+import { hostVersions, type Versions } from "../../host/versions.ts";
+import { versionDirectories } from "../frame/settings.ts";
+
+/** The versions on this machine, to be looked at. */
+export function openInstalled(signal: AbortSignal): Pick<Versions, "list" | "standing"> {
+  return hostVersions({ ...versionDirectories(), files: hostFiles(), directories: hostDirectories(), signal });
+}

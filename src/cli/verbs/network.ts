@@ -1,0 +1,74 @@
+import { InputError, toError } from "../../errors.ts";
+import { readTextInput } from "../../host/text-input.ts";
+import { parseStrictJson } from "../../lib/strict-json.ts";
+import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { TRY_MINUTES } from "../../protocol/commit.ts";
+import { READ_SOCKET, type NetworkTryRequest } from "../../protocol/local-api.ts";
+import { CommitReport } from "../../protocol/local-commit.ts";
+import { PLAN_REQUEST_LIMITS } from "../../protocol/reconcile.ts";
+import { JsonObject } from "../../protocol/values.ts";
+import { adminRequest, ask, type AgentRequest } from "../frame/client.ts";
+import { networkText } from "../text/network-text.ts";
+import type { ExitClass } from "../frame/exit-codes.ts";
+import type { Call, VerbProgram } from "../frame/verb.ts";
+
+export const networkVerb: VerbProgram = {
+  output: CommitReport,
+  async run(call) {
+    const before = call.clock.now();
+    const report = await ask(call, await requestOf(call), CommitReport);
+    const { columns } = call.terminal.size();
+    const paint = call.terminal.style.bind(call.terminal);
+    const text = networkText(plainValue(report), call.clock.now(), columns, paint);
+    call.terminal.out(call.settings.isJson ? `${safeJson(report)}\n` : text);
+    return exitOf(call.positionals[0], report, before);
+  },
+};
+
+async function requestOf(call: Call): Promise<AgentRequest> {
+  const [action = "show", file] = call.positionals;
+  if (action !== "try" && file !== undefined) throw new InputError("usage", `network ${action} takes no argument`);
+  switch (action) {
+    case "show":
+      return { method: "GET", path: "/v1/network/change", socket: READ_SOCKET };
+    case "keep":
+    case "revert":
+      return adminRequest(`/v1/network/${action}`, {});
+    case "try":
+      if (file === undefined) throw new InputError("usage", "network try needs a file with the network, or -");
+      return adminRequest("/v1/network/try", await tryRequest(call, file));
+    default:
+      throw new InputError("usage", `network takes show, try, keep or revert, not '${action}'`);
+  }
+}
+
+async function tryRequest(call: Call, file: string): Promise<NetworkTryRequest> {
+  const minutes = TRY_MINUTES.find((minutes) => String(minutes) === (call.values["minutes"] ?? "10"));
+  if (minutes === undefined) throw new InputError("usage", `--minutes takes ${TRY_MINUTES.join(", ")}`);
+  const text = await readTextInput(file, PLAN_REQUEST_LIMITS.maxBytes, call.signal);
+  return { network: networkOf(file, text), minutes };
+}
+
+/** The section as it is, below `network`, or below `config.network` as in a node document. */
+function networkOf(path: string, text: string): JsonObject {
+  let value: unknown;
+  try {
+    value = parseStrictJson(text, PLAN_REQUEST_LIMITS);
+  } catch (error) {
+    throw new InputError("usage", `${path} cannot be read: ${toError(error).message}`, { cause: error });
+  }
+  const whole = JsonObject.safeParse(value);
+  if (!whole.success) throw new InputError("usage", `${path} holds no object`);
+  const config = JsonObject.safeParse(whole.data["config"]);
+  const sections = config.success ? config.data : whole.data;
+  if (!Object.hasOwn(sections, "network")) return config.success ? {} : whole.data;
+  const network = JsonObject.safeParse(sections["network"]);
+  if (!network.success) throw new InputError("usage", `${path}: network is no object`);
+  return network.data;
+}
+
+/** A try that was taken back has failed; what is shown is as it is. */
+function exitOf(action: string | undefined, { pending, lastTakenBack }: CommitReport, since: number): ExitClass {
+  const isFresh = lastTakenBack !== undefined && lastTakenBack.at >= since;
+  return action === "try" && pending === undefined && isFresh ? "failed" : "ok";
+}

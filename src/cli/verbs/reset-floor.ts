@@ -1,0 +1,33 @@
+import { z } from "zod";
+import { InputError } from "../../errors.ts";
+import { requireOwner } from "../../host/state-directory.ts";
+import { nearest } from "../../lib/nearest.ts";
+import { safeJson } from "../../lib/terminal-text.ts";
+import { FloorName } from "../../protocol/local-api.ts";
+import { FloorReset } from "../../protocol/local-answers.ts";
+import { adminRequest, ask } from "../frame/client.ts";
+import { fetchStatus } from "./status.ts";
+import type { VerbProgram } from "../frame/verb.ts";
+
+const ResetFloorOutput = z.object({ schema: z.literal(1), ...FloorReset.shape });
+
+export const resetFloorVerb: VerbProgram = {
+  output: ResetFloorOutput,
+  async run(call) {
+    const name = floorName(call.positionals[0] ?? "");
+    const { state } = await fetchStatus(call);
+    requireOwner(state.stateDir);
+    const reset = await ask(call, adminRequest("/v1/reset-floor", { name }), FloorReset);
+    const text = `the floor of ${reset.name} went from ${reset.from} to ${reset.to}: the node takes any signed version above that\n`;
+    call.terminal.out(call.settings.isJson ? `${safeJson({ schema: 1, ...reset })}\n` : text);
+    return "ok";
+  },
+};
+
+function floorName(text: string): FloorName {
+  const parsed = FloorName.safeParse(text);
+  if (parsed.success) return parsed.data;
+  const near = nearest(text, FloorName.options);
+  const hint = near === undefined ? `one of ${FloorName.options.join(", ")}` : `did you mean ${near}?`;
+  throw new InputError("usage", `'${text}' is no document: ${hint}`);
+}

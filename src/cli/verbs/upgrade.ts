@@ -1,0 +1,158 @@
+import { isAbsolute, resolve } from "node:path";
+import { z } from "zod";
+import { InputError, SessionError } from "../../errors.ts";
+import { requireRoot } from "../../host/upgrade-unit.ts";
+import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import {
+  ManifestAddress,
+  ReleaseCheck,
+  UPGRADE_ANSWERS,
+  UPGRADE_PATH,
+  UpgradeAnswer,
+  UpgradeStanding,
+  type UpgradeOrder,
+} from "../../protocol/release.ts";
+import { adminRequest, ask, isAbsent } from "../frame/client.ts";
+import type { ExitClass } from "../frame/exit-codes.ts";
+import { openInstalled } from "./installed.ts";
+import { standingText } from "../text/upgrade-text.ts";
+import type { Call, VerbProgram } from "../frame/verb.ts";
+
+/** One line of output for a program: the answer, then each change, or what a check found. */
+const UpgradeOutput = z.object({
+  schema: z.literal(1),
+  answer: z.string().optional(),
+  standing: UpgradeStanding.optional(),
+  check: ReleaseCheck.optional(),
+});
+type UpgradeOutput = z.infer<typeof UpgradeOutput>;
+
+const LOOK_MS = 500;
+
+export const upgradeVerb: VerbProgram = {
+  output: UpgradeOutput,
+  async run(call) {
+    requireRoot("holdfast upgrade");
+    const from = addressOf(call.positionals[0]);
+    const isForced = call.values["force"] === true;
+    if (call.values["check"] === true) return check(call, from, isForced);
+    const order = {
+      ...(from === undefined ? {} : { from }),
+      isForced,
+      skipUnattended: call.values["skip-os"] === true,
+    };
+    const before = await openInstalled(call.signal).standing();
+    const { output } = await handOver(call, order);
+    if (call.settings.isJson) print(call, { schema: 1, answer: output.status });
+    else call.terminal.out(`${output.status}\n`);
+    return followUpgrade(call, output.status === UPGRADE_ANSWERS.already ? undefined : before);
+  },
+};
+
+/** A manifest as the agent takes it, whatever directory it works in. */
+function addressOf(given: string | undefined): string | undefined {
+  if (given === undefined) return undefined;
+  const parsed = ManifestAddress.safeParse(/^[a-z][a-z0-9+.-]*:\/\//i.test(given) ? given : resolve(given));
+  if (parsed.success) return parsed.data;
+  throw new InputError("usage", `'${given}' ${parsed.error.issues[0]?.message ?? "is no address of a manifest"}`);
+}
+
+/** Files of this machine are handed over: the upgrade's program may not be allowed to read them where they lie. */
+async function handOver(call: Call, order: UpgradeOrder): Promise<UpgradeAnswer> {
+  const { from, isForced } = order;
+  const hand = from !== undefined && isAbsolute(from) ? await call.offline.handOverRelease?.() : undefined;
+  if (from === undefined || hand === undefined) return askFor(call, order);
+  const given = await hand(call.settings.stateDir, { from, isForced }, call.signal);
+  try {
+    const answer = await askFor(call, given === undefined ? order : { ...order, from: given.from });
+    if (answer.output.status === UPGRADE_ANSWERS.already) await given?.discard();
+    else given?.release();
+    return answer;
+  } catch (error) {
+    await given?.discard();
+    throw error;
+  }
+}
+
+/** By the running agent, or without one in its place. */
+async function askFor(call: Call, order: UpgradeOrder): Promise<UpgradeAnswer> {
+  try {
+    return await ask(call, adminRequest(UPGRADE_PATH, order), UpgradeAnswer);
+  } catch (error) {
+    if (!isAbsent(error) || call.offline.askUpgrade === undefined) throw error;
+    const askUpgrade = await call.offline.askUpgrade();
+    return askUpgrade(call.settings, order);
+  }
+}
+
+async function check(call: Call, from: string | undefined, isForced: boolean): Promise<ExitClass> {
+  const checkRelease = await call.offline.checkRelease?.();
+  if (checkRelease === undefined) throw new InputError("usage", "--check is not part of this build");
+  const found = await checkRelease(call.settings.stateDir, { from, isForced }, call.signal);
+  if (call.settings.isJson) {
+    print(call, { schema: 1, check: found });
+  } else {
+    const { version, build, isTaken, reason } = plainValue(found);
+    const verdict = isTaken
+      ? "it would be taken"
+      : `it would not be taken: ${reason?.code ?? ""}: ${reason?.message ?? ""}`;
+    call.terminal.out(`version ${version} (${build}): ${verdict}\n`);
+  }
+  return found.isTaken ? "ok" : "failed";
+}
+
+/** Shows each change of the standing until the upgrade is over; `before` is how the one before stood, which says nothing of this one. */
+export async function followUpgrade(call: Call, before: UpgradeStanding | undefined): Promise<ExitClass> {
+  const { terminal, settings, clock, signal } = call;
+  const versions = openInstalled(signal);
+  const progress = new Progress(call);
+  const startedAt = clock.elapsed();
+  let shown = JSON.stringify(before);
+  let isHeard = false;
+  for (;;) {
+    const standing = await versions.standing();
+    const text = JSON.stringify(standing);
+    if (standing !== undefined && text !== shown) {
+      shown = text;
+      isHeard = true;
+      if (settings.isJson) print(call, { schema: 1, standing });
+      else progress.show(standing);
+      if (standing.state !== "IN_PROGRESS") return standing.state === "COMPLETED" ? "ok" : "failed";
+    }
+    if (!isHeard && clock.elapsed() - startedAt > settings.timeoutMs) {
+      throw new SessionError(
+        "timeout",
+        "nothing was heard of the upgrade: 'systemctl status holdfast-upgrade.service' says what became of it",
+      );
+    }
+    try {
+      await clock.sleep(LOOK_MS, signal);
+    } catch (error) {
+      if (!settings.isJson) terminal.err("the upgrade goes on; holdfast status shows how it stands\n");
+      throw error;
+    }
+  }
+}
+
+/** One line a step; where a person looks on, the step that is under way is one line that is written over. */
+class Progress {
+  readonly #call: Call;
+  #isOpen = false;
+
+  constructor(call: Call) {
+    this.#call = call;
+  }
+
+  show(untrusted: UpgradeStanding): void {
+    const { terminal } = this.#call;
+    const standing = plainValue(untrusted);
+    const isOver = standing.state !== "IN_PROGRESS";
+    const begin = this.#isOpen ? "\r\u001b[K" : "";
+    this.#isOpen = terminal.isInteractive && !isOver;
+    terminal.out(begin + standingText(standing) + (this.#isOpen ? "" : "\n"));
+  }
+}
+
+function print({ terminal }: Call, output: UpgradeOutput): void {
+  terminal.out(`${safeJson(output)}\n`);
+}

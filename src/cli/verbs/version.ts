@@ -1,0 +1,74 @@
+import { z } from "zod";
+import type { InstalledVersion } from "../../host/versions.ts";
+import { buildInfo, packageVersion } from "../../lib/build-info.ts";
+import { formatCount } from "../../lib/durations.ts";
+import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { openInstalled } from "./installed.ts";
+import { layOut } from "../frame/terminal.ts";
+import type { VerbProgram } from "../frame/verb.ts";
+
+const Installed = z.object({
+  version: z.string(),
+  /** It came with the package. */
+  isBase: z.boolean(),
+  /** What is not `ready` is only begun when it is on trial or on probation. */
+  state: z.enum(["ready", "trial", "probation", "failed", "broken"]),
+  /** This program is of it. */
+  isOwn: z.boolean(),
+  /** That have not ended well; only of one on trial or on probation. */
+  starts: z.int().min(0).optional(),
+  reason: z.object({ code: z.string(), message: z.string() }).optional(),
+});
+type Installed = z.infer<typeof Installed>;
+
+const VersionOutput = z.object({
+  schema: z.literal(1),
+  version: z.string(),
+  build: z.string(),
+  /** Of the runtime. */
+  node: z.string(),
+  /** Side by side on this machine, the newest first; none where no package is. */
+  installed: z.array(Installed),
+});
+
+export const versionVerb: VerbProgram = {
+  output: VersionOutput,
+  async run({ settings, terminal, signal }) {
+    const { version, build } = buildInfo;
+    const found = await openInstalled(signal).list();
+    const installed = found.map((one) => describe(one, packageVersion(buildInfo)));
+    const output: z.infer<typeof VersionOutput> = { schema: 1, version, build, node: process.version, installed };
+    if (settings.isJson) {
+      terminal.out(`${safeJson(output)}\n`);
+    } else {
+      terminal.out(`holdfast ${version} (${build}) on Node ${process.version}\n`);
+      const rows = plainValue(installed).map((one) => [one.version, stateText(one)] as const);
+      if (rows.length > 0) terminal.out(layOut(rows, terminal.size().columns));
+    }
+    return "ok";
+  },
+};
+
+/** How a version stands; what failed comes before all else. Pure. */
+export function describe(found: InstalledVersion, own: string): Installed {
+  const { version, isBase, failed, starts, isWhole, trial, probationUntil } = found;
+  const about = { version, isBase, isOwn: version === own };
+  if (failed !== undefined) {
+    return { ...about, state: "failed", reason: { code: failed.code, message: failed.message } };
+  }
+  if (!isWhole) return { ...about, state: "broken" };
+  if (trial !== undefined) return { ...about, state: "trial", starts };
+  return probationUntil === undefined ? { ...about, state: "ready" } : { ...about, state: "probation", starts };
+}
+
+function stateText({ state, isBase, isOwn, starts = 0, reason }: Installed): string {
+  const counted = starts === 0 ? "" : `, ${formatCount(starts, "start")} not known to have ended well`;
+  const states: Readonly<Record<Installed["state"], string>> = {
+    ready: isBase ? "of the package" : "proven",
+    trial: `on trial${counted}`,
+    probation: `proven, on probation${counted}`,
+    failed: `failed: ${reason?.code ?? ""}: ${reason?.message ?? ""}`,
+    broken: "not whole: it is never started",
+  };
+  return `${states[state]}${isOwn ? ", this one" : ""}`;
+}

@@ -1,0 +1,17 @@
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { resetVerb } from "../../../../src/cli/verbs/reset.ts";
+import { someCall } from "../../../support/fake-call.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+
+test("nothing is wiped while a change of the network is pending, whose way back is there", async () => {
+  const dir = tempDir();
+  const pending = join(dir, "desired/checkpoint.json");
+  mkdirSync(join(dir, "desired"));
+  writeFileSync(pending, "{}");
+  const dirs = { root: dir, stateDir: dir, runDir: join(dir, "run"), [Symbol.asyncDispose]: () => Promise.resolve() };
+  const { call } = someCall(dirs, { values: { yes: true } });
+  await expect(resetVerb.run(call)).rejects.toMatchObject({ code: "busy" });
+  expect(existsSync(pending)).toBe(true);
+});
