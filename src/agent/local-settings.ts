@@ -2,7 +2,7 @@ import { dirname } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { InputError } from "../errors.ts";
-import { hostFiles, type Files } from "../host/files.ts";
+import { hostFiles, type Files } from "../host/files/files.ts";
 import { describeIssues } from "../protocol/envelope.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { JsonObject } from "../protocol/values.ts";

@@ -1,7 +1,7 @@
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { collectGarbage } from "../host/engine-flags.ts";
-import { hostFiles } from "../host/files.ts";
+import { hostFiles } from "../host/files/files.ts";
 import { trimMemory } from "../host/libc.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile } from "../host/pid-file.ts";

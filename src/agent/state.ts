@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { HostError } from "../errors.ts";
-import { openDatabase, type Database } from "../host/database.ts";
-import type { Files } from "../host/files.ts";
-import type { Migration } from "../host/schema.ts";
-import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
+import { openDatabase, type Database } from "../host/files/database.ts";
+import type { Files } from "../host/files/files.ts";
+import type { Migration } from "../host/files/schema.ts";
+import { stateFile, valueOf, type StateFile } from "../host/files/state-file.ts";
 import { KnownTimeRecord } from "../protocol/known-time.ts";
 import { ShadowMap } from "../protocol/shadow.ts";
 import { Text128, UnixSeconds, Version } from "../protocol/values.ts";

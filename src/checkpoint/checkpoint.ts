@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { HostError, toError } from "../errors.ts";
-import type { Files } from "../host/files.ts";
-import { stateFile, valueOf, type StateFile } from "../host/state-file.ts";
+import type { Files } from "../host/files/files.ts";
+import { stateFile, valueOf, type StateFile } from "../host/files/state-file.ts";
 import { Text64 } from "../protocol/values.ts";
 import { Window } from "./window.ts";
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { tellingDamage, type OnDamage } from "../host/damage.ts";
-import type { Files } from "../host/files.ts";
-import { stateFile, type StateFile } from "../host/state-file.ts";
+import { tellingDamage, type OnDamage } from "../host/files/damage.ts";
+import type { Files } from "../host/files/files.ts";
+import { stateFile, type StateFile } from "../host/files/state-file.ts";
 import { WhyTakenBack } from "../protocol/commit.ts";
 import { Text64, Text512 } from "../protocol/values.ts";
 import { WindowMode } from "./window.ts";

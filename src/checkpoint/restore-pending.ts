@@ -1,5 +1,5 @@
 import type { Clock } from "../host/clock.ts";
-import type { Files } from "../host/files.ts";
+import type { Files } from "../host/files/files.ts";
 import { isLiving } from "../host/process-tree.ts";
 import { Checkpoint, type Pending, type Restorable, type Restored } from "./checkpoint.ts";
 import { commitFiles, type TakenBack } from "./commit-files.ts";

@@ -1,7 +1,7 @@
 import type { Restorable } from "../checkpoint/checkpoint.ts";
 import type { Clock } from "../host/clock.ts";
 import { hostExec } from "../host/exec.ts";
-import { hostFiles } from "../host/files.ts";
+import { hostFiles } from "../host/files/files.ts";
 import { networkDriver } from "../host/network/driver.ts";
 import { networkRecord } from "../host/network/record.ts";
 import { NetworkUndo, takeBackNetwork } from "../host/network/restore.ts";

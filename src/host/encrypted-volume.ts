@@ -1,6 +1,6 @@
 import { open, unlink } from "node:fs/promises";
 import { errnoOf, HostError, toError } from "../errors.ts";
-import type { Directories } from "./directories.ts";
+import type { Directories } from "./files/directories.ts";
 import type { Exec } from "./exec.ts";
 import type { Reader } from "./reader.ts";
 

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { HostError } from "../errors.ts";
 import { OVERLAY_SOCKET } from "../protocol/overlay.ts";
 import type { Clock } from "./clock.ts";
-import type { Files } from "./files.ts";
+import type { Files } from "./files/files.ts";
 import type { StartOverlay } from "./overlay-process.ts";
 import { probeSocket } from "./unix-socket.ts";
 

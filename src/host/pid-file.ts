@@ -1,8 +1,8 @@
 import { unlinkSync } from "node:fs";
 import { join } from "node:path";
 import { errnoOf } from "../errors.ts";
-import { hostFiles } from "./files.ts";
-import { readRegularFile, readRegularFileSync } from "./regular-file.ts";
+import { hostFiles } from "./files/files.ts";
+import { readRegularFile, readRegularFileSync } from "./files/regular-file.ts";
 
 const MAX_BYTES = 64;
 

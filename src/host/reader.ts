@@ -10,7 +10,7 @@ import {
   statSync,
 } from "node:fs";
 import { join } from "node:path";
-import type { DiskSpace } from "./files.ts";
+import type { DiskSpace } from "./files/files.ts";
 
 /** Small reads of the kernel's own files, which never block; anything that cannot be read, or is no file, is undefined. */
 export interface Reader {

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { HostError } from "../errors.ts";
-import { sqliteCode } from "./database.ts";
+import { sqliteCode } from "./files/database.ts";
 
 /** A run directory held by this process; the kernel lets go of it when the process ends, however that happens. */
 export interface RunLock {

@@ -1,7 +1,7 @@
 import { createInterface } from "node:readline";
 import { errnoOf, HostError, InputError, toError } from "../errors.ts";
 import { isCompactJws } from "../lib/compact-jws.ts";
-import { readRegularFile } from "./regular-file.ts";
+import { readRegularFile } from "./files/regular-file.ts";
 
 /**
  * Reads a small text from a file, or from standard input for `-`.

@@ -1,7 +1,7 @@
 import { HostError, InputError } from "../errors.ts";
 import { UPGRADE_PATHS, type UpgradeRequest } from "../protocol/release.ts";
 import type { Exec } from "./exec.ts";
-import type { Files } from "./files.ts";
+import type { Files } from "./files/files.ts";
 
 export interface UpgradeUnitOptions {
   readonly exec: Exec;

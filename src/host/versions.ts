@@ -5,8 +5,8 @@ import { HostError, toError } from "../errors.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { PackageVersion, UPGRADE_PATHS, UpgradeStanding } from "../protocol/release.ts";
 import { JsonObject, Text64, Text1024, UnixSeconds } from "../protocol/values.ts";
-import type { Directories } from "./directories.ts";
-import type { Files } from "./files.ts";
+import type { Directories } from "./files/directories.ts";
+import type { Files } from "./files/files.ts";
 import { isLocked, lockFile } from "./run-lock.ts";
 
 /** `VERSION.trial`: the version has not proven itself yet. */

@@ -2,7 +2,7 @@ import { networkInterfaces } from "node:os";
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { compileAll, makeRoom, preferSpeed } from "../host/engine-flags.ts";
-import { hostFiles } from "../host/files.ts";
+import { hostFiles } from "../host/files/files.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile } from "../host/pid-file.ts";
 import { hostReader } from "../host/reader.ts";

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { InputError, SessionError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import type { Files } from "../host/files.ts";
+import type { Files } from "../host/files/files.ts";
 import type { MeshEvent, MeshState, OverlayMesh, RttBucket } from "../protocol/overlay-mesh.ts";
 import type { OverlayFault, OverlayMethods } from "../protocol/overlay.ts";
 import type { Handlers } from "../protocol/rpc.ts";

@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { InputError, SessionError, toError } from "../errors.ts";
 import { redirectTarget } from "../host/redirect-target.ts";
 import type { StoreFile } from "../host/data-store/store.ts";
-import { lengthOf, readAt } from "../host/open-bytes.ts";
+import { lengthOf, readAt } from "../host/files/open-bytes.ts";
 import type { TransferEvent, TransferJob } from "../protocol/transfer.ts";
 import { inAttempts } from "./attempts.ts";
 import type { TransferDeps } from "./http-download.ts";

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { SessionError } from "../errors.ts";
-import { readAt } from "../host/open-bytes.ts";
+import { readAt } from "../host/files/open-bytes.ts";
 
 /** The file that is uploaded. */
 export interface Source {

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
-import { readPrivateFile } from "../host/private-file.ts";
+import { readPrivateFile } from "../host/files/private-file.ts";
 
 const S3Credentials = z.object({
   accessKeyId: z.string().min(1).max(1024),

@@ -1,6 +1,6 @@
 import { InputError, toError, SessionError } from "../errors.ts";
 import type { StorePart } from "../host/data-store/store.ts";
-import { lengthOf } from "../host/open-bytes.ts";
+import { lengthOf } from "../host/files/open-bytes.ts";
 import type { Resume, TransferEvent, TransferJob } from "../protocol/transfer.ts";
 import type { TransferDeps } from "./http-download.ts";
 import { Meter } from "./meter.ts";

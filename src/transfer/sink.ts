@@ -2,7 +2,7 @@ import { createHash, type Hash } from "node:crypto";
 import { HostError, InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Store, StorePart } from "../host/data-store/store.ts";
-import { datasync, readAt, truncate, writeAt } from "../host/open-bytes.ts";
+import { datasync, readAt, truncate, writeAt } from "../host/files/open-bytes.ts";
 import type { HashAlgorithm } from "../protocol/data-store.ts";
 import type { TransferLimits } from "../protocol/transfer.ts";
 

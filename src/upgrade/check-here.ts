@@ -1,4 +1,4 @@
-import { hostDirectories } from "../host/directories.ts";
+import { hostDirectories } from "../host/files/directories.ts";
 import { FETCH_LIMITS } from "../host/retried.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import type { ReleaseCheck } from "../protocol/release.ts";

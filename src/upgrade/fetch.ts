@@ -1,6 +1,6 @@
 import { AgentError, HostError, InputError } from "../errors.ts";
 import { fetchedBytes, fetchFile } from "../host/fetch-file.ts";
-import type { Files } from "../host/files.ts";
+import type { Files } from "../host/files/files.ts";
 import { besideOf, readWhole, type ReleaseSource } from "../host/release-source.ts";
 import { retried, type FetchLimits, type Retrying } from "../host/retried.ts";
 import type { SelfTester } from "../host/self-tester.ts";

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { InputError } from "../errors.ts";
-import type { Directories } from "../host/directories.ts";
+import type { Directories } from "../host/files/directories.ts";
 import { fetchFile } from "../host/fetch-file.ts";
-import type { Files } from "../host/files.ts";
+import type { Files } from "../host/files/files.ts";
 import { besideOf, readWhole } from "../host/release-source.ts";
 import { FETCH_LIMITS } from "../host/retried.ts";
 import { isLocked, lockFile } from "../host/run-lock.ts";

@@ -1,8 +1,8 @@
 import { systemClock } from "../host/clock.ts";
 import { hostDialler } from "../host/dial.ts";
-import { hostDirectories } from "../host/directories.ts";
+import { hostDirectories } from "../host/files/directories.ts";
 import { hostExec } from "../host/exec.ts";
-import { hostFiles } from "../host/files.ts";
+import { hostFiles } from "../host/files/files.ts";
 import { debianArchitecture } from "../host/os-release.ts";
 import { hostReleaseSource } from "../host/release-source.ts";
 import { hostSelfTester } from "../host/self-tester.ts";

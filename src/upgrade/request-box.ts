@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { toError } from "../errors.ts";
-import type { Files } from "../host/files.ts";
+import type { Files } from "../host/files/files.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { UpgradeRequest } from "../protocol/release.ts";
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { Checkpoint } from "../../src/checkpoint/checkpoint.ts";
-import { hostFiles } from "../../src/host/files.ts";
+import { hostFiles } from "../../src/host/files/files.ts";
 import { bundled } from "../support/bundled.ts";
 import { carry, fileMachine, fileSections } from "../support/checkpoint-child.ts";
 import { inLanes } from "../support/lanes.ts";

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { identityFiles } from "../../src/agent/identity/identity.ts";
 import { openState } from "../../src/agent/state.ts";
-import { hostFiles } from "../../src/host/files.ts";
+import { hostFiles } from "../../src/host/files/files.ts";
 import {
   expectTidy,
   journallingTrigger,

@@ -2,7 +2,7 @@ import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { keyStore } from "../../src/controller/keys/key-store.ts";
-import { hostFiles } from "../../src/host/files.ts";
+import { hostFiles } from "../../src/host/files/files.ts";
 import { startController, type ControllerProgram } from "../support/programs.ts";
 import { eventsOf, readStatus, startStage, statusWhere, untilOnline, untilReason, wake } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";

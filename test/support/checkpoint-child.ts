@@ -4,7 +4,7 @@ import { Engine } from "../../src/agent/reconcile/engine.ts";
 import { reconciler, type Reconciler } from "../../src/agent/reconcile/section.ts";
 import { Checkpoint } from "../../src/checkpoint/checkpoint.ts";
 import { systemClock } from "../../src/host/clock.ts";
-import { hostFiles, type Files } from "../../src/host/files.ts";
+import { hostFiles, type Files } from "../../src/host/files/files.ts";
 import { testCommit } from "./commit.ts";
 import { modelSection, type ModelMachine } from "./model-section.ts";
 

@@ -9,7 +9,7 @@ import { guardDeps } from "../../src/guard/main.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { hostDeadMan } from "../../src/host/dead-man.ts";
 import { hostExec } from "../../src/host/exec.ts";
-import { hostFiles } from "../../src/host/files.ts";
+import { hostFiles } from "../../src/host/files/files.ts";
 import { parseBootId } from "../../src/host/proc.ts";
 import { fileSections } from "./checkpoint-child.ts";
 import { testCommit } from "./commit.ts";

@@ -6,7 +6,7 @@ import { Dispatcher } from "../../src/agent/triggers/execution/dispatch.ts";
 import { Journal } from "../../src/agent/triggers/execution/journal.ts";
 import type { TriggerReply } from "../../src/agent/triggers/execution/trigger.ts";
 import { systemClock } from "../../src/host/clock.ts";
-import { hostFiles } from "../../src/host/files.ts";
+import { hostFiles } from "../../src/host/files/files.ts";
 
 const NOW = Date.UTC(2026, 0, 1);
 const BOOT_ID = "3f0c5c1e-0000-4000-8000-000000000001";

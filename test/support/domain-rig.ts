@@ -4,7 +4,7 @@ import { onTestFinished } from "vitest";
 import { compileMesh } from "../../src/agent/sections/gateway/mesh.ts";
 import { domainDocument, domainOf } from "../../src/controller/model/domain.ts";
 import { meshNode } from "../../src/controller/model/mesh-node.ts";
-import { hostFiles } from "../../src/host/files.ts";
+import { hostFiles } from "../../src/host/files/files.ts";
 import { Mesh } from "../../src/overlay/mesh/mesh.ts";
 import { p256Thumbprint } from "../../src/overlay/mesh/tls.ts";
 import { readDomain } from "../../src/protocol/domain-view.ts";

@@ -11,7 +11,7 @@ import { isOver } from "../../src/agent/data-store/tasks.ts";
 import { dataStoreSettings } from "../../src/agent/settings.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { openStore } from "../../src/host/data-store/open-store.ts";
-import { openDatabase } from "../../src/host/database.ts";
+import { openDatabase } from "../../src/host/files/database.ts";
 import type { StartTransfer } from "../../src/host/transfer-process.ts";
 import { TransferEvent } from "../../src/protocol/transfer.ts";
 import { transfer } from "../../src/transfer/main.ts";

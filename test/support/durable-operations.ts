@@ -7,7 +7,7 @@ import { registerOffline } from "../../src/agent/offline/offline.ts";
 import { DesiredDocuments, type Trust } from "../../src/agent/shadow/desired.ts";
 import { openState } from "../../src/agent/state.ts";
 import type { Controller } from "../../src/controller/controller.ts";
-import { hostFiles } from "../../src/host/files.ts";
+import { hostFiles } from "../../src/host/files/files.ts";
 import { keySetOf } from "../../src/protocol/keys-chain.ts";
 import { peekClaims } from "../../src/protocol/jws.ts";
 import { bundledOnce } from "./bundled.ts";

@@ -11,7 +11,7 @@ import { reconciler, type View } from "../../src/agent/reconcile/section.ts";
 import type { ContainerPolicy } from "../../src/agent/sections/exec/policy.ts";
 import { execSection } from "../../src/agent/sections/exec/section.ts";
 import type { Clock } from "../../src/host/clock.ts";
-import { openDatabase } from "../../src/host/database.ts";
+import { openDatabase } from "../../src/host/files/database.ts";
 import type { EngineCache } from "../../src/host/engine/cache.ts";
 import type { Engine } from "../../src/host/engine/engine.ts";
 

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { Applying } from "../../src/agent/applying/applying.ts";
 import type { DesiredDocuments } from "../../src/agent/shadow/desired.ts";
-import { hostFiles } from "../../src/host/files.ts";
+import { hostFiles } from "../../src/host/files/files.ts";
 import type { Clock } from "../../src/host/clock.ts";
 import { testProof } from "./commit.ts";
 import { FakeClock } from "./fake-clock.ts";

@@ -3,7 +3,7 @@ import { createInterface } from "node:readline";
 import { AgentError, toError } from "../../src/errors.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { hostExec, SEARCH_PATH } from "../../src/host/exec.ts";
-import { hostFiles } from "../../src/host/files.ts";
+import { hostFiles } from "../../src/host/files/files.ts";
 import type { Change } from "../../src/host/network/change.ts";
 import type { DhcpClient } from "../../src/host/network/dhcp-client.ts";
 import { networkDriver, type NetworkDriver } from "../../src/host/network/driver.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../src/host/clock.ts";
-import { hostFiles } from "../../src/host/files.ts";
+import { hostFiles } from "../../src/host/files/files.ts";
 import { Overlay, type OverlayOptions } from "../../src/host/overlay.ts";
 import type { StartOverlay } from "../../src/host/overlay-process.ts";
 import { linesOf } from "../../src/lib/lines.ts";

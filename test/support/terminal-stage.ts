@@ -6,7 +6,7 @@ import { startAgent } from "../../src/agent/wiring/agent.ts";
 import type { Agent } from "../../src/agent/wiring/options.ts";
 import type { Controller } from "../../src/controller/controller.ts";
 import { systemClock } from "../../src/host/clock.ts";
-import { hostFiles } from "../../src/host/files.ts";
+import { hostFiles } from "../../src/host/files/files.ts";
 import { rootLogger } from "../../src/host/log.ts";
 import { hostReader } from "../../src/host/reader.ts";
 import { peekClaims } from "../../src/protocol/jws.ts";

@@ -9,7 +9,7 @@ import type { NetworkUndo } from "../../../src/host/network/restore.ts";
 import { preferSmallMemory, preferSpeed } from "../../../src/host/engine-flags.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostExec, type Exec } from "../../../src/host/exec.ts";
-import { hostFiles } from "../../../src/host/files.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
 import type { Change } from "../../../src/host/network/change.ts";
 import { networkDriver } from "../../../src/host/network/driver.ts";
 import { hostReader } from "../../../src/host/reader.ts";

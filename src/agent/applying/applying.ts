@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { InputError } from "../../errors.ts";
-import type { OnDamage } from "../../host/damage.ts";
-import type { Files } from "../../host/files.ts";
+import type { OnDamage } from "../../host/files/damage.ts";
+import type { Files } from "../../host/files/files.ts";
 import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
 import { Checkpoint } from "../../checkpoint/checkpoint.ts";
 import { DocumentName } from "../../protocol/claims.ts";

@@ -1,7 +1,7 @@
-import { valueOf, type StateFile } from "../../host/state-file.ts";
+import { valueOf, type StateFile } from "../../host/files/state-file.ts";
 import { commitFiles } from "../../checkpoint/commit-files.ts";
-import { damageOf, type Damage } from "../../host/damage.ts";
-import type { Files } from "../../host/files.ts";
+import { damageOf, type Damage } from "../../host/files/damage.ts";
+import type { Files } from "../../host/files/files.ts";
 import { networkLedgerFile } from "../../host/network/ledger.ts";
 import { networkRecordFile } from "../../host/network/record.ts";
 import type { IdentityFiles, Registration } from "../identity/identity.ts";

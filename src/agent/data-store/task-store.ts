@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
-import { unsynced } from "../../host/database.ts";
+import { unsynced } from "../../host/files/database.ts";
 import { DataStoreRequest } from "../../protocol/data-store.ts";
 import { Resume } from "../../protocol/transfer.ts";
 import { isOver, TaskState, type Task, type Work } from "./tasks.ts";

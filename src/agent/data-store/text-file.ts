@@ -1,6 +1,6 @@
 import { HostError, toError } from "../../errors.ts";
 import type { StorePart } from "../../host/data-store/store.ts";
-import { writeAt } from "../../host/open-bytes.ts";
+import { writeAt } from "../../host/files/open-bytes.ts";
 import { sizeText } from "../../lib/size-text.ts";
 import { storeRefusal } from "./failures.ts";
 

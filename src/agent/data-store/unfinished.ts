@@ -1,4 +1,4 @@
-import type { Files } from "../../host/files.ts";
+import type { Files } from "../../host/files/files.ts";
 import type { TextFile } from "./text-file.ts";
 
 /** Keeps a note on disk that the data store may hold files without a name, which only their writer removes. */

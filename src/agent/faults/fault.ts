@@ -1,6 +1,6 @@
 import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
-import { describeDamage, type Damage, type OnDamage } from "../../host/damage.ts";
-import type { Files } from "../../host/files.ts";
+import { describeDamage, type Damage, type OnDamage } from "../../host/files/damage.ts";
+import type { Files } from "../../host/files/files.ts";
 
 /** Something that went wrong; it stays so until somebody or something mends it. Times in Unix milliseconds. */
 export interface Fault {

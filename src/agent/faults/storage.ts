@@ -1,6 +1,6 @@
 import { toError } from "../../errors.ts";
 import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
-import type { Files } from "../../host/files.ts";
+import type { Files } from "../../host/files/files.ts";
 
 export interface StorageWatchOptions {
   readonly clock: Clock;

@@ -1,4 +1,4 @@
-import { valueOf, type StateFile } from "../../host/state-file.ts";
+import { valueOf, type StateFile } from "../../host/files/state-file.ts";
 import type { Addresses } from "./identity.ts";
 
 const MAX_KNOWN = 8;

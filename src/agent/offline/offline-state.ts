@@ -1,7 +1,7 @@
 import { AgentError, HostError, toError } from "../../errors.ts";
-import { hostFiles, type Files } from "../../host/files.ts";
-import { readPrivateFile } from "../../host/private-file.ts";
-import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/state-file.ts";
+import { hostFiles, type Files } from "../../host/files/files.ts";
+import { readPrivateFile } from "../../host/files/private-file.ts";
+import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/files/state-file.ts";
 import { DocumentName } from "../../protocol/claims.ts";
 import { peekClaims } from "../../protocol/jws.ts";
 import type { FileStanding, LeftDocument, LeftState, SettingsStanding } from "../../protocol/left-state.ts";

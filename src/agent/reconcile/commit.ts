@@ -12,7 +12,7 @@ import {
   type WindowEnd,
   type WindowEvent,
 } from "../../checkpoint/window.ts";
-import { valueOf } from "../../host/state-file.ts";
+import { valueOf } from "../../host/files/state-file.ts";
 import type { CommitOptions, Watcher } from "./commit-options.ts";
 import { Ending } from "./ending.ts";
 import { evidenceText, type Unreached } from "./prover.ts";

@@ -3,7 +3,7 @@ import { toError } from "../../errors.ts";
 import type { Confirmed } from "../../checkpoint/commit-files.ts";
 import type { Window } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
-import { valueOf, type StateFile } from "../../host/state-file.ts";
+import { valueOf, type StateFile } from "../../host/files/state-file.ts";
 import { isSameValue } from "./withholding.ts";
 
 export interface ProvenRecordOptions {

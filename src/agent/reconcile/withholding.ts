@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
 import type { TakenBack, Withheld } from "../../checkpoint/commit-files.ts";
 import type { Clock } from "../../host/clock.ts";
-import { valueOf, type StateFile } from "../../host/state-file.ts";
+import { valueOf, type StateFile } from "../../host/files/state-file.ts";
 import type { Prover, Unreached } from "./prover.ts";
 
 /** The desired values of sections by their names; null for one that is absent. */

@@ -1,10 +1,10 @@
 import { join } from "node:path";
 import { z } from "zod";
 import { errnoOf } from "../../errors.ts";
-import type { Files } from "../../host/files.ts";
-import { isNoRegularFile } from "../../host/regular-file.ts";
-import { RESET_FILE } from "../../host/state-directory.ts";
-import { stateFile, valueOf, type StateFile } from "../../host/state-file.ts";
+import type { Files } from "../../host/files/files.ts";
+import { isNoRegularFile } from "../../host/files/regular-file.ts";
+import { RESET_FILE } from "../../host/files/state-directory.ts";
+import { stateFile, valueOf, type StateFile } from "../../host/files/state-file.ts";
 import { JsonObject, UnixMilliseconds } from "../../protocol/values.ts";
 import type { AgentSettings } from "../settings.ts";
 

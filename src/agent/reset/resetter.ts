@@ -1,7 +1,7 @@
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { Files } from "../../host/files.ts";
-import { requireSettled } from "../../host/state-directory.ts";
+import type { Files } from "../../host/files/files.ts";
+import { requireSettled } from "../../host/files/state-directory.ts";
 import type { LocalProvider } from "../local-api/provider.ts";
 import { orderReset } from "./order.ts";
 import type { AgentSettings } from "../settings.ts";

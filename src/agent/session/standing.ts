@@ -1,8 +1,8 @@
 import { AgentError, SessionError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Dialler } from "../../host/dial.ts";
-import type { Files } from "../../host/files.ts";
-import { valueOf, type StateFile } from "../../host/state-file.ts";
+import type { Files } from "../../host/files/files.ts";
+import { valueOf, type StateFile } from "../../host/files/state-file.ts";
 import { ASKING_VERSION } from "../../protocol/envelope.ts";
 import { keySetOf } from "../../protocol/keys-chain.ts";
 import type { Standing } from "../../protocol/standing.ts";

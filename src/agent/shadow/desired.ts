@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import type { Files } from "../../host/files.ts";
-import { heldStateFile, stateFile, valueOf, type HeldStateFile, type Loaded } from "../../host/state-file.ts";
-import { damageOf, type Damage } from "../../host/damage.ts";
+import type { Files } from "../../host/files/files.ts";
+import { heldStateFile, stateFile, valueOf, type HeldStateFile, type Loaded } from "../../host/files/state-file.ts";
+import { damageOf, type Damage } from "../../host/files/damage.ts";
 import { DocumentName, type DocumentClaims } from "../../protocol/claims.ts";
 import { NodeDocument } from "../../protocol/documents.ts";
 import type { WhyTakenBack } from "../../protocol/commit.ts";

@@ -2,7 +2,7 @@ import { defaultRoute, netmaskOf } from "../../host/links.ts";
 import type { Link, LinkAddress, Route } from "../../host/links.ts";
 import type { LinkConfiguration } from "../../host/networkd.ts";
 import type { OsRelease } from "../../host/os-release.ts";
-import type { DiskSpace } from "../../host/files.ts";
+import type { DiskSpace } from "../../host/files/files.ts";
 import type { ShadowMap, ShadowValue } from "../../protocol/shadow.ts";
 
 /** What was read from the machine; whatever is undefined is not known and not reported. */

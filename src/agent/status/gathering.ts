@@ -1,4 +1,4 @@
-import type { DiskSpace } from "../../host/files.ts";
+import type { DiskSpace } from "../../host/files/files.ts";
 import type { HealthChecks } from "../telemetry/conditions/health-checks.ts";
 import { usedRatio } from "../telemetry/heartbeat.ts";
 

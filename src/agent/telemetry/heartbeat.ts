@@ -1,7 +1,7 @@
 import { parseLoad, parseMemory, parseUptime } from "../../host/proc.ts";
 import type { Memory } from "../../host/proc.ts";
 import type { Reader } from "../../host/reader.ts";
-import type { DiskSpace } from "../../host/files.ts";
+import type { DiskSpace } from "../../host/files/files.ts";
 import type { DataPlaneState } from "../../protocol/local-mesh.ts";
 import type { Heartbeat } from "../../protocol/methods.ts";
 

@@ -1,5 +1,5 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { transaction } from "../../host/database.ts";
+import { transaction } from "../../host/files/database.ts";
 import { Fifo } from "../../lib/fifo.ts";
 import type { StreamName } from "../../protocol/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import type { Logger } from "pino";
 import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { Files } from "../../host/files.ts";
+import type { Files } from "../../host/files/files.ts";
 import type { ProxySettings } from "../../lib/proxy.ts";
 import type { DataStoreRequest } from "../../protocol/data-store.ts";
 import type { DataStore } from "../data-store/data-store.ts";

@@ -1,9 +1,9 @@
 import type { Clock } from "../../host/clock.ts";
-import type { OnDamage } from "../../host/damage.ts";
+import type { OnDamage } from "../../host/files/damage.ts";
 import type { Dialler } from "../../host/dial.ts";
 import { readDmi } from "../../host/dmi.ts";
 import type { Exec } from "../../host/exec.ts";
-import type { Files } from "../../host/files.ts";
+import type { Files } from "../../host/files/files.ts";
 import { MachineOwner } from "../../host/machine-owner.ts";
 import { forwardDrops } from "../../host/network/forward-drops.ts";
 import { networkDriver, type NetworkDriver } from "../../host/network/driver.ts";

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
-import type { Files } from "../../host/files.ts";
+import type { Files } from "../../host/files/files.ts";
 import type { LogMemory } from "../../host/log.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { Compute } from "../containers/model/compute.ts";

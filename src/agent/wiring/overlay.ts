@@ -1,5 +1,5 @@
 import { toError } from "../../errors.ts";
-import type { Files } from "../../host/files.ts";
+import type { Files } from "../../host/files/files.ts";
 import { keepDirectory } from "../../host/kept-sockets.ts";
 import { switchOn } from "../../host/network/switched-on.ts";
 import { Overlay } from "../../host/overlay.ts";

@@ -5,11 +5,11 @@ import { parseArgs } from "node:util";
 import { importJWK } from "jose";
 import { AgentError, HostError, InternalError, toError } from "../../errors.ts";
 import { systemClock } from "../../host/clock.ts";
-import { copySettled } from "../../host/copy-settled.ts";
-import { hostDirectories } from "../../host/directories.ts";
-import { hostFiles, type Files } from "../../host/files.ts";
+import { copySettled } from "../../host/files/copy-settled.ts";
+import { hostDirectories } from "../../host/files/directories.ts";
+import { hostFiles, type Files } from "../../host/files/files.ts";
 import { loadLibc } from "../../host/libc.ts";
-import { valueOf } from "../../host/state-file.ts";
+import { valueOf } from "../../host/files/state-file.ts";
 import { plainLine } from "../../lib/terminal-text.ts";
 import { DocumentName } from "../../protocol/claims.ts";
 import { signJws, verifyJws } from "../../protocol/jws.ts";
@@ -19,7 +19,7 @@ import { DEFAULT_STATE_DIR, readSettings } from "../settings.ts";
 import { DesiredDocuments } from "../shadow/desired.ts";
 import { Stored } from "../shadow/held-document.ts";
 import { openState } from "../state.ts";
-import { stateFile } from "../../host/state-file.ts";
+import { stateFile } from "../../host/files/state-file.ts";
 
 /** Modules that are fetched only when they are asked for. */
 export type Loaders = Readonly<Record<string, () => Promise<unknown>>>;

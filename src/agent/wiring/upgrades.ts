@@ -1,8 +1,8 @@
 import { join } from "node:path";
-import { hostDirectories } from "../../host/directories.ts";
+import { hostDirectories } from "../../host/files/directories.ts";
 import type { Exec } from "../../host/exec.ts";
-import type { Files } from "../../host/files.ts";
-import { valueOf } from "../../host/state-file.ts";
+import type { Files } from "../../host/files/files.ts";
+import { valueOf } from "../../host/files/state-file.ts";
 import { upgradeUnit } from "../../host/upgrade-unit.ts";
 import { hostVersions } from "../../host/versions.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";

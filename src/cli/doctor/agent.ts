@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { AgentError } from "../../errors.ts";
-import { lookAt, type Looked } from "../../host/look-at.ts";
+import { lookAt, type Looked } from "../../host/files/look-at.ts";
 import { readPidFile } from "../../host/pid-file.ts";
 import { buildInfo } from "../../lib/build-info.ts";
 import { formatSpan } from "../../lib/durations.ts";

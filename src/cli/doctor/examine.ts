@@ -1,6 +1,6 @@
 import { AgentError, toError } from "../../errors.ts";
 import { hostExec } from "../../host/exec.ts";
-import { isRoot } from "../../host/look-at.ts";
+import { isRoot } from "../../host/files/look-at.ts";
 import { hostReader } from "../../host/reader.ts";
 import { withinTime } from "../../lib/within-time.ts";
 import { ContainersReport } from "../../protocol/local-containers.ts";

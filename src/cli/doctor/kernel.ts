@@ -2,8 +2,8 @@ import { tryFeatures, type NetworkFeatures } from "../../host/network/features.t
 import { kernelTables, type TableContent } from "../../host/network/table-dump.ts";
 import { networkRecordFile } from "../../host/network/record.ts";
 import { toolRunner } from "../../host/network/tool.ts";
-import { hostFiles } from "../../host/files.ts";
-import { valueOf } from "../../host/state-file.ts";
+import { hostFiles } from "../../host/files/files.ts";
+import { valueOf } from "../../host/files/state-file.ts";
 import type { NetworkReport } from "../../protocol/local-network.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { lookAt, type Looked } from "../../host/look-at.ts";
+import { lookAt, type Looked } from "../../host/files/look-at.ts";
 import { sizeText } from "../../lib/size-text.ts";
 import type { LeftState } from "../../protocol/left-state.ts";
 import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";

@@ -1,8 +1,8 @@
 import { HostError, InputError } from "../../errors.ts";
 import { hostExec } from "../../host/exec.ts";
-import { hostFiles } from "../../host/files.ts";
+import { hostFiles } from "../../host/files/files.ts";
 import { hostReader } from "../../host/reader.ts";
-import { readSealed } from "../../host/state-file.ts";
+import { readSealed } from "../../host/files/state-file.ts";
 import { buildInfo, buildTime } from "../../lib/build-info.ts";
 import { listOf, textOf } from "../../lib/json-shape.ts";
 import type { ProxySettings } from "../../lib/proxy.ts";

@@ -1,6 +1,6 @@
 import { dirname, resolve } from "node:path";
 import { AgentError, InputError, toError } from "../../errors.ts";
-import { hostFiles } from "../../host/files.ts";
+import { hostFiles } from "../../host/files/files.ts";
 import { readTextInput } from "../../host/text-input.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import { plainLine, safeJson } from "../../lib/terminal-text.ts";

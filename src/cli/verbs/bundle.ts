@@ -1,9 +1,9 @@
 import { dirname, resolve } from "node:path";
 import { z } from "zod";
 import { HostError, InputError } from "../../errors.ts";
-import { packArchive, writeArchive, writeOutput, type ArchiveFile } from "../../host/archive.ts";
+import { packArchive, writeArchive, writeOutput, type ArchiveFile } from "../../host/files/archive.ts";
 import { hostExec } from "../../host/exec.ts";
-import { isRoot } from "../../host/look-at.ts";
+import { isRoot } from "../../host/files/look-at.ts";
 import { MachineOwner } from "../../host/machine-owner.ts";
 import { hostReader } from "../../host/reader.ts";
 import { buildInfo } from "../../lib/build-info.ts";

@@ -1,5 +1,5 @@
-import { hostDirectories } from "../../host/directories.ts";
-import { hostFiles } from "../../host/files.ts";
+import { hostDirectories } from "../../host/files/directories.ts";
+import { hostFiles } from "../../host/files/files.ts";
 import { hostVersions, type Versions } from "../../host/versions.ts";
 import { versionDirectories } from "../frame/settings.ts";
 

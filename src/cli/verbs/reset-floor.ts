@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { requireOwner } from "../../host/state-directory.ts";
+import { requireOwner } from "../../host/files/state-directory.ts";
 import { nearest } from "../../lib/nearest.ts";
 import { safeJson } from "../../lib/terminal-text.ts";
 import { FloorName } from "../../protocol/local-api.ts";

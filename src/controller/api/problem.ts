@@ -1,5 +1,5 @@
 import { AgentError, HostError, InputError, InternalError } from "../../errors.ts";
-import { storageError } from "../../host/database.ts";
+import { storageError } from "../../host/files/database.ts";
 import { errorCodes, isErrorCode } from "../../protocol/error-codes.ts";
 
 /** Statuses of the codes that only the HTTP side has. */

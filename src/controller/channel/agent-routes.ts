@@ -4,7 +4,7 @@ import type { z } from "zod";
 import { AgentError, InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
-import { storageError } from "../../host/database.ts";
+import { storageError } from "../../host/files/database.ts";
 import { errorCodes } from "../../protocol/error-codes.ts";
 import {
   ACTIVATION_PATH,

@@ -2,7 +2,7 @@ import { createPrivateKey, generateKeyPairSync, X509Certificate } from "node:cry
 import { isIP } from "node:net";
 import { join } from "node:path";
 import { HostError } from "../../errors.ts";
-import type { Files } from "../../host/files.ts";
+import type { Files } from "../../host/files/files.ts";
 import { selfSigned } from "../../lib/self-signed.ts";
 import { sha256 } from "./admin-key.ts";
 

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { InputError } from "../../errors.ts";
-import { atomic } from "../../host/database.ts";
+import { atomic } from "../../host/files/database.ts";
 import type { Policy } from "../model/policy.ts";
 
 /** The tables of `AccessStore`: one script, to be run once. */

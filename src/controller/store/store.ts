@@ -1,4 +1,4 @@
-import { atomic, openDatabase } from "../../host/database.ts";
+import { atomic, openDatabase } from "../../host/files/database.ts";
 import type { DatabaseSync } from "node:sqlite";
 import { alertStore, type AlertStore } from "./alerts.ts";
 import { auditStore, type AuditStore } from "./audits.ts";

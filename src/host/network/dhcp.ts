@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { HostError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 import { SEARCH_PATH } from "../exec.ts";
-import type { Files } from "../files.ts";
+import type { Files } from "../files/files.ts";
 import { findProcess, signalGroup, signalProcess, type ProcessId } from "../process-tree.ts";
 import type { Reader } from "../reader.ts";
 import {

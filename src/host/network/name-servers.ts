@@ -3,7 +3,7 @@ import { dirname, resolve } from "node:path";
 import { errnoOf, HostError } from "../../errors.ts";
 import { defaultRoute, parseRoutes } from "../links.ts";
 import type { Reader } from "../reader.ts";
-import { readRegularFile } from "../regular-file.ts";
+import { readRegularFile } from "../files/regular-file.ts";
 import { parseNameServers, RESOLVER_FILES } from "../resolver.ts";
 import type { FormerResolver, NetworkLedger } from "./ledger.ts";
 import { changeResolverFile, MAX_RESOLVER_BYTES, resolverFailed, type ChangeResolverFile } from "./resolver-file.ts";

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { SessionError } from "../../errors.ts";
-import type { Files } from "../../host/files.ts";
+import type { Files } from "../../host/files/files.ts";
 import type { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, RttBucket } from "../../protocol/overlay-mesh.ts";
 import type { ListenerOptions } from "../listener.ts";
 import { nameCache, type AskName, type NameCache } from "../name-cache.ts";

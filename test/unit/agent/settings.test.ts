@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { keepSettings, optionNames, readSettings } from "../../../src/agent/settings.ts";
 import { verbs } from "../../../src/cli/verbs.ts";
-import { hostFiles } from "../../../src/host/files.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
 import { identityFiles } from "../../../src/agent/identity/identity.ts";
 import { ISS, keysClaims, nodeIdentity, signingKey } from "../../support/signing.ts";
 import { tempDir } from "../../support/temp-dir.ts";

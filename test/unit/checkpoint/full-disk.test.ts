@@ -5,7 +5,7 @@ import { Checkpoint, type Restorable } from "../../../src/checkpoint/checkpoint.
 import { restorePending } from "../../../src/checkpoint/restore-pending.ts";
 import { openWindow } from "../../../src/checkpoint/window.ts";
 import { HostError } from "../../../src/errors.ts";
-import { hostFiles, type Files } from "../../../src/host/files.ts";
+import { hostFiles, type Files } from "../../../src/host/files/files.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { onSmallDisk } from "../../support/small-disk.ts";
 import { tempDir } from "../../support/temp-dir.ts";

@@ -3,7 +3,7 @@ import { HostError } from "../../../src/errors.ts";
 import type { ExecResult } from "../../../src/host/exec.ts";
 import { exposureDriver, type ExposureChange } from "../../../src/host/exposure/driver.ts";
 import { ExposureRecord } from "../../../src/host/exposure/record.ts";
-import { hostFiles } from "../../../src/host/files.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
 import { hostReader } from "../../../src/host/reader.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

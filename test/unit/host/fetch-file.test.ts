@@ -8,7 +8,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/host/clock.ts";
 import { hostDialler } from "../../../src/host/dial.ts";
 import { fetchFile, type FetchFileDeps } from "../../../src/host/fetch-file.ts";
-import { hostFiles } from "../../../src/host/files.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
 import { besideOf, hostReleaseSource, readWhole } from "../../../src/host/release-source.ts";
 import type { FetchLimits } from "../../../src/host/retried.ts";
 import { testCertificate } from "../../support/certificates.ts";

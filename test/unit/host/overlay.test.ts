@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, rmSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { HostError } from "../../../src/errors.ts";
 import { systemClock, type Clock } from "../../../src/host/clock.ts";
-import { hostFiles } from "../../../src/host/files.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
 import type { Overlay } from "../../../src/host/overlay.ts";
 import { connectControl } from "../../../src/host/overlay-control.ts";
 import { OVERLAY_FORMAT, type OverlayListener } from "../../../src/protocol/overlay.ts";

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Exec, ExecResult } from "../../../src/host/exec.ts";
-import { hostFiles } from "../../../src/host/files.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
 import { upgradeUnit } from "../../../src/host/upgrade-unit.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

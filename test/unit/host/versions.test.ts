@@ -1,8 +1,8 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { hostDirectories } from "../../../src/host/directories.ts";
-import { hostFiles } from "../../../src/host/files.ts";
+import { hostDirectories } from "../../../src/host/files/directories.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
 import { hostVersions, type Versions } from "../../../src/host/versions.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

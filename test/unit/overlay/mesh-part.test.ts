@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
-import { hostFiles } from "../../../src/host/files.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
 import { MeshPart } from "../../../src/overlay/mesh-part.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { planeRig } from "../../support/overlay-rig.ts";

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { openStore } from "../../../src/host/data-store/open-store.ts";
-import { datasync } from "../../../src/host/open-bytes.ts";
+import { datasync } from "../../../src/host/files/open-bytes.ts";
 import { Sink } from "../../../src/transfer/sink.ts";
 import { FakeClock, settle } from "../../support/fake-clock.ts";
 import { tempDir } from "../../support/temp-dir.ts";

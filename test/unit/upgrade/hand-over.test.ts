@@ -1,8 +1,8 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { hostDirectories } from "../../../src/host/directories.ts";
-import { hostFiles } from "../../../src/host/files.ts";
+import { hostDirectories } from "../../../src/host/files/directories.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
 import { lockFile } from "../../../src/host/run-lock.ts";
 import { sweepHandedOver } from "../../../src/upgrade/hand-over.ts";
 import { tempDir } from "../../support/temp-dir.ts";

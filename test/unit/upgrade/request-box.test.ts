@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { hostFiles } from "../../../src/host/files.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
 import { requestBox } from "../../../src/upgrade/request-box.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

@@ -1,5 +1,5 @@
 import type { ImageSummary } from "../../../host/engine/engine.ts";
-import type { DiskSpace } from "../../../host/files.ts";
+import type { DiskSpace } from "../../../host/files/files.ts";
 import type { ImageRow } from "../model/ledger.ts";
 
 const MIN_FREE_RATIO = 0.15;

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { HostError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { Engine, ImageDetail, PullOptions, PullProgress } from "../../../host/engine/engine.ts";
-import type { DiskSpace } from "../../../host/files.ts";
+import type { DiskSpace } from "../../../host/files/files.ts";
 import { formatBytes } from "../../../lib/durations.ts";
 import type { RegistryPlace } from "../../../protocol/registry.ts";
 import { failureCode } from "../model/failure-code.ts";

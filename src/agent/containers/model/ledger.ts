@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLOutputValue, StatementSync } from "node:sqlite";
-import { transaction } from "../../../host/database.ts";
+import { transaction } from "../../../host/files/database.ts";
 
 /** Schema of the ledger, for the list of migrations of the state database. */
 export const computeMigration = `

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { HostError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { DiskSpace } from "../../../host/files.ts";
+import type { DiskSpace } from "../../../host/files/files.ts";
 import { isShort, unusedImages } from "../images/image-cleanup.ts";
 import type { Keeper } from "./supervisor.ts";
 import type { Ledger } from "../model/ledger.ts";

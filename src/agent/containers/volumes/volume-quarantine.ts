@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { Clock } from "../../../host/clock.ts";
-import type { Directories } from "../../../host/directories.ts";
-import type { Files } from "../../../host/files.ts";
+import type { Directories } from "../../../host/files/directories.ts";
+import type { Files } from "../../../host/files/files.ts";
 import { parseQuarantined, QUARANTINE, quarantineEntry, type Quarantined, type VolumeShape } from "./volume-paths.ts";
 
 /** Before this the machine's clock has not been set yet, and no time since then can be told. */

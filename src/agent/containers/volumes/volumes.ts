@@ -1,9 +1,9 @@
 import { HostError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { Directories } from "../../../host/directories.ts";
+import type { Directories } from "../../../host/files/directories.ts";
 import type { EncryptedVolumes, EncryptionSupport } from "../../../host/encrypted-volume.ts";
 import type { Engine } from "../../../host/engine/engine.ts";
-import type { Files } from "../../../host/files.ts";
+import type { Files } from "../../../host/files/files.ts";
 import type { VolumeSpec } from "../../../protocol/sections/exec-config.ts";
 import type { VolumeStatus } from "../model/compute.ts";
 import { EngineVolumes } from "./engine-volumes.ts";

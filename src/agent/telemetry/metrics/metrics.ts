@@ -1,6 +1,6 @@
 import { getHeapStatistics } from "node:v8";
 import type { Clock } from "../../../host/clock.ts";
-import type { DiskSpace } from "../../../host/files.ts";
+import type { DiskSpace } from "../../../host/files/files.ts";
 import {
   parseCpuTimes,
   parseLinkCounters,

@@ -1,6 +1,6 @@
 import { HostError } from "../../../errors.ts";
 import type { Exec } from "../../../host/exec.ts";
-import type { Files } from "../../../host/files.ts";
+import type { Files } from "../../../host/files/files.ts";
 import { TgArping } from "../../../protocol/trigger-bodies.ts";
 import { needLink } from "../tools/known-link.ts";
 import type { StreamTrigger } from "../execution/trigger.ts";

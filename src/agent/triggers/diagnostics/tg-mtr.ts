@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import type { Exec } from "../../../host/exec.ts";
-import type { Files } from "../../../host/files.ts";
+import type { Files } from "../../../host/files/files.ts";
 import { TgMtrBody } from "../../../protocol/trigger-bodies.ts";
 import { needLink } from "../tools/known-link.ts";
 import { flagList, numberFlag, plainFlags, type AllowedFlags } from "../tools/tool-flags.ts";

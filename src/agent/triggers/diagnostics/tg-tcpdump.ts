@@ -1,6 +1,6 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { Exec } from "../../../host/exec.ts";
-import type { Files } from "../../../host/files.ts";
+import type { Files } from "../../../host/files/files.ts";
 import { TgTcpdump } from "../../../protocol/trigger-bodies.ts";
 import { cannotChangeUser, checkFilter, filterArguments } from "../tools/capture-filter.ts";
 import { needLink } from "../tools/known-link.ts";

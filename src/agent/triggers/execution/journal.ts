@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLOutputValue, StatementSync } from "node:sqlite";
-import { isDiskFull, transaction } from "../../../host/database.ts";
+import { isDiskFull, transaction } from "../../../host/files/database.ts";
 import type { AfterReply, TriggerReply } from "./trigger.ts";
 import { fromStored, storedForm } from "./journal-result.ts";
 

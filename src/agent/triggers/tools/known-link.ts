@@ -1,5 +1,5 @@
 import { InputError } from "../../../errors.ts";
-import type { Files } from "../../../host/files.ts";
+import type { Files } from "../../../host/files/files.ts";
 
 /**
  * Refuses a link that this machine has not.

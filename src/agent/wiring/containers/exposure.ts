@@ -1,13 +1,13 @@
 import type { Logger } from "pino";
 import { HostError, toError } from "../../../errors.ts";
 import { hostConntrack } from "../../../host/conntrack.ts";
-import type { OnDamage } from "../../../host/damage.ts";
+import type { OnDamage } from "../../../host/files/damage.ts";
 import type { Engine } from "../../../host/engine/engine.ts";
 import type { Exec } from "../../../host/exec.ts";
 import { restoreBridge } from "../../../host/exposure/bridge.ts";
 import { exposureDriver } from "../../../host/exposure/driver.ts";
 import { ExposureRecord } from "../../../host/exposure/record.ts";
-import type { Files } from "../../../host/files.ts";
+import type { Files } from "../../../host/files/files.ts";
 import { readListeners, type Listener } from "../../../host/listeners.ts";
 import type { RecordStore } from "../../../host/network/record.ts";
 import { toolRunner } from "../../../host/network/tool.ts";

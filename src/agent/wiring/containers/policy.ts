@@ -1,4 +1,4 @@
-import { hostDirectories } from "../../../host/directories.ts";
+import { hostDirectories } from "../../../host/files/directories.ts";
 import type { EngineInfo } from "../../../host/engine/engine.ts";
 import { privilegesOf } from "../../containers/supervision/privileges.ts";
 import type { Seen } from "../../containers/supervision/seen.ts";

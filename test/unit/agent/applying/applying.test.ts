@@ -7,7 +7,7 @@ import type { Prover } from "../../../../src/agent/reconcile/prover.ts";
 import { reconciler, type Issue, type Reconciler } from "../../../../src/agent/reconcile/section.ts";
 import type { Desired, DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
 import { InputError } from "../../../../src/errors.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { rootLogger } from "../../../../src/host/log.ts";
 import type { Config } from "../../../../src/protocol/documents.ts";
 import { ScriptedProver, testProof } from "../../../support/commit.ts";

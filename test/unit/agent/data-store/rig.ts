@@ -7,7 +7,7 @@ import { dataStoreMigration } from "../../../../src/agent/data-store/task-table.
 import { dataStoreSettings } from "../../../../src/agent/settings.ts";
 import { systemClock, type Clock } from "../../../../src/host/clock.ts";
 import { openStore } from "../../../../src/host/data-store/open-store.ts";
-import { openDatabase } from "../../../../src/host/database.ts";
+import { openDatabase } from "../../../../src/host/files/database.ts";
 import type { TransferProcess } from "../../../../src/host/transfer-process.ts";
 import { DataStoreRequest, DataStoreTasks } from "../../../../src/protocol/data-store.ts";
 import type { TransferEvent, TransferJob } from "../../../../src/protocol/transfer.ts";

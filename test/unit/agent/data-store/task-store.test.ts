@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { KEEP_MS, TaskStore } from "../../../../src/agent/data-store/task-store.ts";
 import { dataStoreMigration, hasOpenTasks } from "../../../../src/agent/data-store/task-table.ts";
 import { newTask, step, type Work } from "../../../../src/agent/data-store/tasks.ts";
-import { openDatabase } from "../../../../src/host/database.ts";
+import { openDatabase } from "../../../../src/host/files/database.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const work: Work = { action: "HTTP_DOWNLOAD", uri: "http://h.example/a?key=secret", filename: "a", location: "/" };

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { FaultList } from "../../../../src/agent/faults/fault.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { MovableClock } from "../../../support/running-controller.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { StorageWatch } from "../../../../src/agent/faults/storage.ts";
 import { HostError } from "../../../../src/errors.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 

@@ -6,7 +6,7 @@ import { z } from "zod";
 import { askForLicense } from "../../../../src/agent/identity/activation.ts";
 import { identityFiles } from "../../../../src/agent/identity/identity.ts";
 import { register } from "../../../../src/agent/identity/registration.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { HttpRequest } from "../../../../src/host/http-client.ts";
 import type { ActivationRequest } from "../../../../src/protocol/activation.ts";
 import { signJws } from "../../../../src/protocol/jws.ts";

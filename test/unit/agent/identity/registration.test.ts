@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { identityFiles, SessionCounter } from "../../../../src/agent/identity/identity.ts";
 import { readLicense, register } from "../../../../src/agent/identity/registration.ts";
 import { HostError } from "../../../../src/errors.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { HttpRequest, HttpResponse } from "../../../../src/host/http-client.ts";
 import type { RegisteredClaims } from "../../../../src/protocol/claims.ts";
 import { peekClaims, signJws, verifyJws } from "../../../../src/protocol/jws.ts";

@@ -7,7 +7,7 @@ import { Checkpoint } from "../../../../src/checkpoint/checkpoint.ts";
 import { commitFiles, type TakenBack } from "../../../../src/checkpoint/commit-files.ts";
 import type { WindowRequest } from "../../../../src/checkpoint/window.ts";
 import { HostError } from "../../../../src/errors.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { ScriptedProver } from "../../../support/commit.ts";
 import { FakeClock, settle } from "../../../support/fake-clock.ts";
 import { MemoryMachine, modelSection } from "../../../support/model-section.ts";

@@ -10,7 +10,7 @@ import { Session } from "../../../../src/agent/session/session.ts";
 import { webSocketTransport } from "../../../../src/agent/session/transport.ts";
 import { AggregatedLog } from "../../../../src/host/aggregated-log.ts";
 import { hostDialler } from "../../../../src/host/dial.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { HostileControlPlane, type Arrival } from "../../../support/hostile-control-plane.ts";
 import { ISS, keysClaims, nodeIdentity, signingKey } from "../../../support/signing.ts";

@@ -8,7 +8,7 @@ import { keyStore } from "../../../../src/controller/keys/key-store.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostDialler } from "../../../../src/host/dial.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { systemResolve } from "../../../../src/host/system-resolve.ts";
 import { freePort } from "../../../support/free-port.ts";
 import { runController } from "../../../support/running-controller.ts";

@@ -6,8 +6,8 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { DesiredDocuments, type Trust } from "../../../../src/agent/shadow/desired.ts";
 import { judgeDocuments } from "../../../../src/agent/shadow/applied.ts";
 import { HostError } from "../../../../src/errors.ts";
-import { hostFiles, type Files } from "../../../../src/host/files.ts";
-import { stateFile } from "../../../../src/host/state-file.ts";
+import { hostFiles, type Files } from "../../../../src/host/files/files.ts";
+import { stateFile } from "../../../../src/host/files/state-file.ts";
 import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
 import {
   clusterDocument,

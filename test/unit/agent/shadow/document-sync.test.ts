@@ -6,7 +6,7 @@ import type { Registration } from "../../../../src/agent/identity/identity.ts";
 import type { Connection, ControlPlaneRpc } from "../../../../src/agent/session/attempt.ts";
 import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
 import { DocumentSync } from "../../../../src/agent/shadow/document-sync.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { signJws } from "../../../../src/protocol/jws.ts";
 import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
 import { deferred } from "../../../support/deferred.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { DesiredDocuments, type Trust } from "../../../../src/agent/shadow/desired.ts";
 import { HostError } from "../../../../src/errors.ts";
-import { hostFiles, type Files } from "../../../../src/host/files.ts";
+import { hostFiles, type Files } from "../../../../src/host/files/files.ts";
 import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
 import type { NodeDocument } from "../../../../src/protocol/documents.ts";
 import {

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
 import { Spool, spoolMigration, streamBounds, type Batch } from "../../../../src/agent/telemetry/spool.ts";
-import { openDatabase } from "../../../../src/host/database.ts";
+import { openDatabase } from "../../../../src/host/files/database.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 function memory() {

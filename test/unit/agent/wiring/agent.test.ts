@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { startAgent } from "../../../../src/agent/wiring/agent.ts";
 import type { Agent } from "../../../../src/agent/wiring/options.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { rootLogger } from "../../../../src/host/log.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { startLocalAgent } from "../../../support/local-agent.ts";

@@ -6,8 +6,8 @@ import { dataStoreMigration } from "../../../../src/agent/data-store/task-table.
 import { openDataStore, type OpenedDataStore } from "../../../../src/agent/wiring/data-store.ts";
 import { dataStoreSettings } from "../../../../src/agent/settings.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
-import { openDatabase } from "../../../../src/host/database.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { openDatabase } from "../../../../src/host/files/database.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 

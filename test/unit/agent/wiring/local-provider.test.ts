@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { localProvider, runLocally } from "../../../../src/agent/wiring/local-provider.ts";
 import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { OverlayCounters, OverlayView } from "../../../../src/host/overlay.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { rootLogger } from "../../../../src/host/log.ts";

@@ -14,7 +14,7 @@ import { Pusher } from "../../../../src/agent/telemetry/pusher.ts";
 import { Spool, spoolMigration } from "../../../../src/agent/telemetry/spool.ts";
 import type { Trigger } from "../../../../src/agent/triggers/execution/trigger.ts";
 import { HostError, InputError } from "../../../../src/errors.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { TriggerClaims } from "../../../../src/protocol/claims.ts";
 import { parseMessage, SESSION_LIMITS } from "../../../../src/protocol/envelope.ts";
 import { errorCodes } from "../../../../src/protocol/error-codes.ts";

@@ -10,9 +10,9 @@ import { readSettings } from "../../../../src/agent/settings.ts";
 import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
 import type { EventInput } from "../../../../src/agent/telemetry/events.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
-import { requireSettled } from "../../../../src/host/state-directory.ts";
+import { requireSettled } from "../../../../src/host/files/state-directory.ts";
 import { someDirectories, type Directories } from "../../../support/local-agent.ts";
 import { ISS, nodeDocument, signDocument, signingKey, UID } from "../../../support/signing.ts";
 

@@ -7,7 +7,7 @@ import { listSections } from "../../../../src/agent/wiring/sections.ts";
 import { EMPTY_RECORD } from "../../../../src/host/network/record.ts";
 import { Issue } from "../../../../src/protocol/reconcile.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { Overlay } from "../../../../src/host/overlay.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { pino } from "pino";

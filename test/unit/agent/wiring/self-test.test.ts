@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { testItself, type Loaders } from "../../../../src/agent/wiring/self-test.ts";
 import { openState } from "../../../../src/agent/state.ts";
 import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { ISS, nodeDocument, signDocument, signingKey, UID } from "../../../support/signing.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 

@@ -4,7 +4,7 @@ import { listTriggers } from "../../../../src/agent/wiring/trigger-list.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostConntrack } from "../../../../src/host/conntrack.ts";
 import { hostExec } from "../../../../src/host/exec.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { hostPower } from "../../../../src/host/power.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { triggerEvents } from "../../../../src/protocol/trigger-events.ts";

@@ -1,7 +1,7 @@
 import { mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { walkKeysChain, type KeysEnvelope } from "../../../../src/protocol/keys-chain.ts";
 import { loadControlKeys, type KeysLedger } from "../../../../src/controller/keys/control-keys.ts";
 import { keyStore } from "../../../../src/controller/keys/key-store.ts";

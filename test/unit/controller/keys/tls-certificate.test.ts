@@ -2,7 +2,7 @@ import { X509Certificate } from "node:crypto";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { fileCertificate, selfMadeCertificate } from "../../../../src/controller/keys/tls-certificate.ts";
 import { temporaryDirectory } from "../../../support/running-controller.ts";
 

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { openDatabase } from "../../../../src/host/database.ts";
+import { openDatabase } from "../../../../src/host/files/database.ts";
 import { migrations } from "../../../../src/controller/store/migrations.ts";
 import { openStore } from "../../../../src/controller/store/store.ts";
 import { temporaryDirectory } from "../../../support/running-controller.ts";

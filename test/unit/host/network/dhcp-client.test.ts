@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../../src/host/clock.ts";
 import type { ExecResult } from "../../../../src/host/exec.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { dhcpUnit, linkOfUnit } from "../../../../src/host/network/dhcp-client.ts";
 import { DhcpClients } from "../../../../src/host/network/dhcp.ts";
 import { hostReader, type Reader } from "../../../../src/host/reader.ts";

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { hostFiles, type Files } from "../../../../src/host/files.ts";
+import { hostFiles, type Files } from "../../../../src/host/files/files.ts";
 import { NetworkLedger } from "../../../../src/host/network/ledger.ts";
 import { hostReader, type Reader } from "../../../../src/host/reader.ts";
 import { tempDir } from "../../../support/temp-dir.ts";

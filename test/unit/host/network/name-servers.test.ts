@@ -12,7 +12,7 @@ import {
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ExecResult } from "../../../../src/host/exec.ts";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { NetworkLedger } from "../../../../src/host/network/ledger.ts";
 import { NameServers } from "../../../../src/host/network/name-servers.ts";
 import { hostReader, type Reader } from "../../../../src/host/reader.ts";

@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { hostFiles } from "../../../../src/host/files.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
 import { identityStore } from "../../../../src/overlay/mesh/identity.ts";
 import { thumbprint } from "../../../../src/protocol/keys.ts";
 import { overlayIdentity } from "../../../support/mesh-identity.ts";

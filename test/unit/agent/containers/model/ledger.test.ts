@@ -8,7 +8,7 @@ import {
   type ContainerRow,
 } from "../../../../../src/agent/containers/model/ledger.ts";
 import { sortContainers } from "../../../../../src/agent/containers/model/own-containers.ts";
-import { openDatabase } from "../../../../../src/host/database.ts";
+import { openDatabase } from "../../../../../src/host/files/database.ts";
 import type { ContainerSummary } from "../../../../../src/host/engine/engine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 

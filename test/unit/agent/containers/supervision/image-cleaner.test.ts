@@ -4,7 +4,7 @@ import { ImageCleaner, type ImageCleanerOptions } from "../../../../../src/agent
 import { unusedImages } from "../../../../../src/agent/containers/images/image-cleanup.ts";
 import { computeColumnsMigration, computeMigration, Ledger } from "../../../../../src/agent/containers/model/ledger.ts";
 import { HostError } from "../../../../../src/errors.ts";
-import { openDatabase } from "../../../../../src/host/database.ts";
+import { openDatabase } from "../../../../../src/host/files/database.ts";
 import type { ImageSummary } from "../../../../../src/host/engine/engine.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";

@@ -2,7 +2,7 @@ import { mkdirSync, realpathSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { checkBinds, checkPrivileges } from "../../../../../src/agent/sections/exec/policy.ts";
-import { hostDirectories } from "../../../../../src/host/directories.ts";
+import { hostDirectories } from "../../../../../src/host/files/directories.ts";
 import { containerSpec } from "../../../../support/container-spec.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 

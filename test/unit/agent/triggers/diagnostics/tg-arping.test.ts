@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { tgArping } from "../../../../../src/agent/triggers/diagnostics/tg-arping.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostExec } from "../../../../../src/host/exec.ts";
-import { hostFiles } from "../../../../../src/host/files.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { TgArping } from "../../../../../src/protocol/trigger-bodies.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";
 import { rig } from "../rig.ts";

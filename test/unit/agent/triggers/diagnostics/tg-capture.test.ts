@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { openCaptures, tgCapture } from "../../../../../src/agent/triggers/diagnostics/tg-capture.ts";
 import { HostError, InputError } from "../../../../../src/errors.ts";
 import { systemClock, type Clock } from "../../../../../src/host/clock.ts";
-import { hostFiles } from "../../../../../src/host/files.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
 import type { TgCapture } from "../../../../../src/protocol/capture.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";
 import { somePcap } from "../../../../support/some-pcap.ts";

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { mtrArguments, TgMtr, tgMtr } from "../../../../../src/agent/triggers/diagnostics/tg-mtr.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostExec, SEARCH_PATH } from "../../../../../src/host/exec.ts";
-import { hostFiles } from "../../../../../src/host/files.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 import { rig } from "../rig.ts";
 import { untilHolds } from "../../../../support/until-holds.ts";

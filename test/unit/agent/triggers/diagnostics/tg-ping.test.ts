@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { pingArguments, tgPing } from "../../../../../src/agent/triggers/diagnostics/tg-ping.ts";
 import { TgPing } from "../../../../../src/protocol/trigger-bodies.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
-import { hostFiles } from "../../../../../src/host/files.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { hostExec } from "../../../../../src/host/exec.ts";
 import { EDGE_2, GATEWAY_1, refusedAs, ScriptedTunnels, someNodes } from "../../../../support/scripted-tunnels.ts";
 import { fastClock, rig } from "../rig.ts";

@@ -3,7 +3,7 @@ import { captureArguments, tgTcpdump, type BeginFile } from "../../../../../src/
 import { HostError, InputError } from "../../../../../src/errors.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostExec } from "../../../../../src/host/exec.ts";
-import { hostFiles } from "../../../../../src/host/files.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { TgTcpdump } from "../../../../../src/protocol/trigger-bodies.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";
 import { fastClock, memoryJournal, rig } from "../rig.ts";

@@ -15,7 +15,7 @@ import { tgTraceroute } from "../../../../../src/agent/triggers/diagnostics/tg-t
 import type { TriggerReply } from "../../../../../src/agent/triggers/execution/trigger.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import type { Exec } from "../../../../../src/host/exec.ts";
-import { hostFiles } from "../../../../../src/host/files.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { errorCodes } from "../../../../../src/protocol/error-codes.ts";
 import { Host } from "../../../../../src/protocol/values.ts";
 import { ScriptedTunnels } from "../../../../support/scripted-tunnels.ts";

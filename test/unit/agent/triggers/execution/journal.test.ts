@@ -11,7 +11,7 @@ import {
   journalYieldMigration,
   type JournalEntry,
 } from "../../../../../src/agent/triggers/execution/journal.ts";
-import { openDatabase } from "../../../../../src/host/database.ts";
+import { openDatabase } from "../../../../../src/host/files/database.ts";
 import { BOOT_ID, DAY, memoryJournal, NOW } from "../rig.ts";
 
 const OTHER_BOOT = "3f0c5c1e-0000-4000-8000-000000000002";

@@ -6,7 +6,7 @@ import { openExposure } from "../../../../../src/agent/wiring/containers/exposur
 import type { ExecActual, ExecDesired } from "../../../../../src/agent/sections/exec/actual.ts";
 import { planExec, waitingExec } from "../../../../../src/agent/sections/exec/plan.ts";
 import { beginning } from "../../../../../src/agent/containers/model/standing.ts";
-import { hostFiles } from "../../../../../src/host/files.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";
 import { machineRoot } from "../../../../support/machine-root.ts";
 import { ModelEngine } from "../../../../support/model-engine.ts";

@@ -1,5 +1,5 @@
 import { lstatSync } from "node:fs";
-import { errnoOf } from "../errors.ts";
+import { errnoOf } from "../../errors.ts";
 
 /** What there is at a path; links are not followed. */
 export interface Looked {

@@ -1,8 +1,8 @@
 import { chmodSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { readPrivateFile } from "../../../src/host/private-file.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { readPrivateFile } from "../../../../src/host/files/private-file.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 function secret(mode: number): string {
   const path = join(tempDir(), "secret");

@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { openDatabase, type DatabaseOptions } from "../../../src/host/database.ts";
-import { oldestReader, schemaVersion, type Migration } from "../../../src/host/schema.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { openDatabase, type DatabaseOptions } from "../../../../src/host/files/database.ts";
+import { oldestReader, schemaVersion, type Migration } from "../../../../src/host/files/schema.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const FIRST = "CREATE TABLE a (id TEXT PRIMARY KEY, x INTEGER NOT NULL) STRICT";
 const MORE = "ALTER TABLE a ADD COLUMN y TEXT; CREATE TABLE b (z INTEGER) STRICT";

@@ -12,9 +12,9 @@ import {
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { hostFiles, type Files } from "../../../src/host/files.ts";
-import { stateFile, type Loaded } from "../../../src/host/state-file.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { hostFiles, type Files } from "../../../../src/host/files/files.ts";
+import { stateFile, type Loaded } from "../../../../src/host/files/state-file.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const Value = z.object({ n: z.number(), text: z.string() });
 const old = { n: 1, text: "old é" };

@@ -3,14 +3,14 @@ import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { openDatabase } from "../../../src/host/database.ts";
-import { hostFiles } from "../../../src/host/files.ts";
-import { readPidFile } from "../../../src/host/pid-file.ts";
-import { isNoRegularFile, readRegularFile, readRegularFileSync } from "../../../src/host/regular-file.ts";
-import { stateFile } from "../../../src/host/state-file.ts";
-import { readTextInput } from "../../../src/host/text-input.ts";
-import { errnoOf } from "../../../src/errors.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { openDatabase } from "../../../../src/host/files/database.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
+import { readPidFile } from "../../../../src/host/pid-file.ts";
+import { isNoRegularFile, readRegularFile, readRegularFileSync } from "../../../../src/host/files/regular-file.ts";
+import { stateFile } from "../../../../src/host/files/state-file.ts";
+import { readTextInput } from "../../../../src/host/text-input.ts";
+import { errnoOf } from "../../../../src/errors.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const { signal } = new AbortController();
 

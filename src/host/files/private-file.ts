@@ -1,5 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
-import { HostError, InputError, toError } from "../errors.ts";
+import { HostError, InputError, toError } from "../../errors.ts";
 
 const MAX_BYTES = 64 * 1024;
 

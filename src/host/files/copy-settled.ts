@@ -1,7 +1,7 @@
 import { copyFile, lstat, mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { errnoOf } from "../errors.ts";
-import type { Clock } from "./clock.ts";
+import { errnoOf } from "../../errors.ts";
+import type { Clock } from "../clock.ts";
 
 const ATTEMPTS = 10;
 const PAUSE_MS = 200;

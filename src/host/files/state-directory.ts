@@ -2,7 +2,7 @@ import { existsSync, lstatSync } from "node:fs";
 import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { HostError, InputError, toError } from "../errors.ts";
+import { HostError, InputError, toError } from "../../errors.ts";
 import { sqliteCode } from "./database.ts";
 import { hostDirectories } from "./directories.ts";
 import type { Files } from "./files.ts";

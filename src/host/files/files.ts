@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import { mkdir, open, readdir, rename, rm, statfs, unlink } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { errnoOf, HostError, toError } from "../errors.ts";
+import { errnoOf, HostError, toError } from "../../errors.ts";
 import { readRegularFile } from "./regular-file.ts";
 
 export interface DiskSpace {

@@ -2,8 +2,8 @@ import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
-import { createWhole } from "../../../src/host/new-database.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { createWhole } from "../../../../src/host/files/new-database.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const fill = (sql: DatabaseSync): void =>
   sql.exec("CREATE TABLE t(a); INSERT INTO t VALUES (1); PRAGMA user_version=3");

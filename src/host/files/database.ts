@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
-import { errnoOf, HostError, toError } from "../errors.ts";
+import { errnoOf, HostError, toError } from "../../errors.ts";
 import { createWhole, removeAttempts } from "./new-database.ts";
 import { migrateSchema, schemaVersion, type Migration } from "./schema.ts";
 import { readRegularFileSync } from "./regular-file.ts";

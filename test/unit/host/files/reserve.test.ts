@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { onSmallDisk } from "../../support/small-disk.ts";
+import { onSmallDisk } from "../../../support/small-disk.ts";
 
-const RESERVE = new URL("../../../src/host/reserve.ts", import.meta.url).href;
+const RESERVE = new URL("../../../../src/host/files/reserve.ts", import.meta.url).href;
 const SETUP = `
   const { diskReserve, filesWithReserve } = await import(${JSON.stringify(RESERVE)});
   const { statSync, writeFileSync, rmSync, mkdirSync, symlinkSync } = await import("node:fs");

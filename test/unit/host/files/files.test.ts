@@ -1,10 +1,10 @@
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { HostError } from "../../../src/errors.ts";
-import { hostFiles } from "../../../src/host/files.ts";
-import { onSmallDisk } from "../../support/small-disk.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { HostError } from "../../../../src/errors.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
+import { onSmallDisk } from "../../../support/small-disk.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 describe("an atomic write", () => {
   test("makes and replaces a file with its mode, and leaves nothing beside it", async () => {

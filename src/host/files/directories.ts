@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import { chmod, lchown, lstat, mkdir, open, opendir, realpath, rename, rmdir, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { errnoOf, HostError, toError } from "../errors.ts";
+import { errnoOf, HostError, toError } from "../../errors.ts";
 
 export type EntryKind = "directory" | "file" | "link" | "other";
 

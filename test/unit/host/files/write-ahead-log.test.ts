@@ -2,9 +2,9 @@ import { copyFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
-import { openDatabase } from "../../../src/host/database.ts";
-import { isLogDamaged } from "../../../src/host/write-ahead-log.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { openDatabase } from "../../../../src/host/files/database.ts";
+import { isLogDamaged } from "../../../../src/host/files/write-ahead-log.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const PAGE = 4096;
 const FRAME = PAGE + 24;

@@ -1,16 +1,16 @@
 import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openDatabase } from "../../../src/host/database.ts";
-import { wipeOverlayState } from "../../../src/host/overlay-state.ts";
+import { openDatabase } from "../../../../src/host/files/database.ts";
+import { wipeOverlayState } from "../../../../src/host/overlay-state.ts";
 import {
   requireOwner,
   requireUnused,
   wipeableState,
   wipeEverything,
   wipeState,
-} from "../../../src/host/state-directory.ts";
-import { someDirectories } from "../../support/local-agent.ts";
+} from "../../../../src/host/files/state-directory.ts";
+import { someDirectories } from "../../../support/local-agent.ts";
 
 describe("wiping", () => {
   it("removes what makes the node and nothing else", async () => {

@@ -1,5 +1,5 @@
 import { fdatasync, fstatSync, ftruncateSync, readSync, writeSync } from "node:fs";
-import { errnoOf, HostError, toError } from "../errors.ts";
+import { errnoOf, HostError, toError } from "../../errors.ts";
 
 /** Writes all of `bytes` from `from` to `to` at a position of an open file (pwrite(2)). @throws {HostError} `disk-full`, `storage-failed` */
 export function writeAt(fd: number, bytes: Uint8Array, from: number, to: number, position: number): void {

@@ -10,7 +10,7 @@ import {
   writeSync,
 } from "node:fs";
 import { randomBytes } from "node:crypto";
-import { HostError, toError } from "../errors.ts";
+import { HostError, toError } from "../../errors.ts";
 import type { Files } from "./files.ts";
 
 /** Disk space that is set aside in a file, to be given up piece by piece when the disk is full. */

@@ -4,8 +4,8 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { buffer } from "node:stream/consumers";
 import { createGzip } from "node:zlib";
-import { errnoOf, HostError, InputError, toError } from "../errors.ts";
-import { tarEnd, tarHeader, tarPadding } from "../lib/tar.ts";
+import { errnoOf, HostError, InputError, toError } from "../../errors.ts";
+import { tarEnd, tarHeader, tarPadding } from "../../lib/tar.ts";
 
 export interface ArchiveFile {
   readonly name: string;

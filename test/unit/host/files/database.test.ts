@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { openDatabase, sqliteCode, transaction, unsynced } from "../../../src/host/database.ts";
-import { onSmallDisk } from "../../support/small-disk.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { openDatabase, sqliteCode, transaction, unsynced } from "../../../../src/host/files/database.ts";
+import { onSmallDisk } from "../../../support/small-disk.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const migrations = ["CREATE TABLE a (x INTEGER) STRICT"];
 const open = (path: string, more: readonly string[] = [], exclusive = false) =>
@@ -43,7 +43,7 @@ describe("a database", () => {
   test("held by another process is refused", async () => {
     const path = join(tempDir(), "s.db");
     open(path).sql.close();
-    const source = new URL("../../../src/host/database.ts", import.meta.url).href;
+    const source = new URL("../../../../src/host/files/database.ts", import.meta.url).href;
     const script = `import { openDatabase } from ${JSON.stringify(source)};
       openDatabase(${JSON.stringify(path)}, { migrations: ${JSON.stringify(migrations)}, exclusive: true });
       console.log("held"); setInterval(() => {}, 1000);`;

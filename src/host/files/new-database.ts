@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { closeSync, existsSync, fsyncSync, linkSync, openSync, readdirSync, rmSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { errnoOf } from "../errors.ts";
+import { errnoOf } from "../../errors.ts";
 
 /**
  * Makes a SQLite file that is there whole or not at all, whenever the power is cut: filled under another name, synced, and then

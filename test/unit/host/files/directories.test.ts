@@ -13,8 +13,8 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { hostDirectories } from "../../../src/host/directories.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { hostDirectories } from "../../../../src/host/files/directories.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const directories = hostDirectories();
 const signal = new AbortController().signal;
@@ -67,7 +67,7 @@ test("what strangers own is moved with its owner, and removed, by a root that ma
   chmodSync(join(root, "a/secret"), 0o500);
   chmodSync(join(root, "a"), 0o550);
   const script = `
-    const { hostDirectories } = await import(${JSON.stringify(join(process.cwd(), "src/host/directories.ts"))});
+    const { hostDirectories } = await import(${JSON.stringify(join(process.cwd(), "src/host/files/directories.ts"))});
     const { statSync } = await import("node:fs");
     const directories = hostDirectories();
     await directories.move("${root}/a", "${root}/to/b");
