@@ -3,7 +3,7 @@ import { hostDialler } from "../host/dial.ts";
 import { hostDirectories } from "../host/files/directories.ts";
 import { hostExec } from "../host/exec.ts";
 import { hostFiles } from "../host/files/files.ts";
-import { debianArchitecture } from "../host/os-release.ts";
+import { debianArchitecture } from "../host/machine/os-release.ts";
 import { hostReleaseSource } from "../host/release-source.ts";
 import { hostSelfTester } from "../host/self-tester.ts";
 import { resolveSet, systemResolve } from "../host/system-resolve.ts";

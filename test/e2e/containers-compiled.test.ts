@@ -8,7 +8,7 @@ import { compileContainer, engineNameOf, type Compiled } from "../../src/agent/s
 import { wholeDiskOf } from "../../src/host/block-device.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { hostDirectories } from "../../src/host/files/directories.ts";
-import { encryptedVolumes } from "../../src/host/encrypted-volume.ts";
+import { encryptedVolumes } from "../../src/host/machine/encrypted-volume.ts";
 import type { Engine } from "../../src/host/engine/engine.ts";
 import { hostEngine } from "../../src/host/engine/host-engine.ts";
 import { hostExec } from "../../src/host/exec.ts";

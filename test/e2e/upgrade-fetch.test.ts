@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
-import { debianArchitecture } from "../../src/host/os-release.ts";
+import { debianArchitecture } from "../../src/host/machine/os-release.ts";
 import { rawTar, type RawEntry } from "../support/raw-tar.ts";
 import { claimsOf, rawJws, releaseKey, unpackedSizeOf } from "../support/release.ts";
 import { tempDir } from "../support/temp-dir.ts";

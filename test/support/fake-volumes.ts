@@ -1,6 +1,6 @@
 import { HostError } from "../../src/errors.ts";
 import type { VolumeRecord, VolumeRecords } from "../../src/agent/containers/volumes/volume-record.ts";
-import type { EncryptedVolumes } from "../../src/host/encrypted-volume.ts";
+import type { EncryptedVolumes } from "../../src/host/machine/encrypted-volume.ts";
 import type { Engine, VolumeBody, VolumeSummary } from "../../src/host/engine/engine.ts";
 
 /** An engine that has volumes and nothing else; notes its calls, and fails when told to. */

@@ -1,7 +1,7 @@
 import type { Clock } from "../../host/clock.ts";
-import { readDmi } from "../../host/dmi.ts";
+import { readDmi } from "../../host/machine/dmi.ts";
 import type { Exec } from "../../host/exec.ts";
-import { readInventory } from "../../host/inventory.ts";
+import { readInventory } from "../../host/machine/inventory.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { Device } from "../../protocol/claims.ts";
 import type { NodeType } from "../../protocol/values.ts";

@@ -1,4 +1,4 @@
-import type { Dmi } from "../../host/dmi.ts";
+import type { Dmi } from "../../host/machine/dmi.ts";
 import { defaultRoute } from "../../host/links.ts";
 import type { Device } from "../../protocol/claims.ts";
 import type { NodeType } from "../../protocol/values.ts";

@@ -1,4 +1,4 @@
-import { takeInventory } from "../../host/inventory.ts";
+import { takeInventory } from "../../host/machine/inventory.ts";
 
 /** Prints the inventory as one JSON object: the agent's own helper process. */
 export async function run(): Promise<number> {

@@ -1,10 +1,10 @@
 import type { Clock } from "../../host/clock.ts";
 import type { OnDamage } from "../../host/files/damage.ts";
 import type { Dialler } from "../../host/dial.ts";
-import { readDmi } from "../../host/dmi.ts";
+import { readDmi } from "../../host/machine/dmi.ts";
 import type { Exec } from "../../host/exec.ts";
 import type { Files } from "../../host/files/files.ts";
-import { MachineOwner } from "../../host/machine-owner.ts";
+import { MachineOwner } from "../../host/machine/machine-owner.ts";
 import { forwardDrops } from "../../host/network/forward-drops.ts";
 import { networkDriver, type NetworkDriver } from "../../host/network/driver.ts";
 import { watchRuleset } from "../../host/network/ruleset-watch.ts";

@@ -4,7 +4,7 @@ import { HostError, InputError } from "../../errors.ts";
 import { packArchive, writeArchive, writeOutput, type ArchiveFile } from "../../host/files/archive.ts";
 import { hostExec } from "../../host/exec.ts";
 import { isRoot } from "../../host/files/look-at.ts";
-import { MachineOwner } from "../../host/machine-owner.ts";
+import { MachineOwner } from "../../host/machine/machine-owner.ts";
 import { hostReader } from "../../host/reader.ts";
 import { buildInfo } from "../../lib/build-info.ts";
 import { scrubber } from "../../lib/scrub.ts";

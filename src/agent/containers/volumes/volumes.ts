@@ -1,7 +1,7 @@
 import { HostError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { Directories } from "../../../host/files/directories.ts";
-import type { EncryptedVolumes, EncryptionSupport } from "../../../host/encrypted-volume.ts";
+import type { EncryptedVolumes, EncryptionSupport } from "../../../host/machine/encrypted-volume.ts";
 import type { Engine } from "../../../host/engine/engine.ts";
 import type { Files } from "../../../host/files/files.ts";
 import type { VolumeSpec } from "../../../protocol/sections/exec-config.ts";

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { HostError, InputError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import { hostDirectories } from "../../../host/files/directories.ts";
-import { encryptedVolumes } from "../../../host/encrypted-volume.ts";
+import { encryptedVolumes } from "../../../host/machine/encrypted-volume.ts";
 import type { Engine } from "../../../host/engine/engine.ts";
 import type { Exec } from "../../../host/exec.ts";
 import type { Files } from "../../../host/files/files.ts";

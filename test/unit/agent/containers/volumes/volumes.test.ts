@@ -13,7 +13,7 @@ import { describe, expect, test } from "vitest";
 import { VolumeKeeper } from "../../../../../src/agent/containers/volumes/volumes.ts";
 import { HostError } from "../../../../../src/errors.ts";
 import { hostDirectories } from "../../../../../src/host/files/directories.ts";
-import type { EncryptedVolumes } from "../../../../../src/host/encrypted-volume.ts";
+import type { EncryptedVolumes } from "../../../../../src/host/machine/encrypted-volume.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import type { VolumeSpec } from "../../../../../src/protocol/sections/exec-config.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";

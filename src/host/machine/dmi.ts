@@ -1,5 +1,5 @@
-import { colonFields } from "../lib/text-fields.ts";
-import type { Reader } from "./reader.ts";
+import { colonFields } from "../../lib/text-fields.ts";
+import type { Reader } from "../reader.ts";
 
 /** What the firmware says the machine is (SMBIOS), and whether it is a virtual one. */
 export interface Dmi {

@@ -1,5 +1,5 @@
-import { shellFields } from "../lib/text-fields.ts";
-import type { Reader } from "./reader.ts";
+import { shellFields } from "../../lib/text-fields.ts";
+import type { Reader } from "../reader.ts";
 
 /** The operating system by os-release(5). */
 export interface OsRelease {

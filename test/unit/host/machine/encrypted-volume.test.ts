@@ -1,11 +1,11 @@
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { hostDirectories } from "../../../src/host/files/directories.ts";
-import { encryptedVolumes } from "../../../src/host/encrypted-volume.ts";
-import { fakeTools } from "../../support/fake-tools.ts";
-import { machineRoot } from "../../support/machine-root.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { hostDirectories } from "../../../../src/host/files/directories.ts";
+import { encryptedVolumes } from "../../../../src/host/machine/encrypted-volume.ts";
+import { fakeTools } from "../../../support/fake-tools.ts";
+import { machineRoot } from "../../../support/machine-root.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;
 const KEY = "k3y-that-nobody-may-see";

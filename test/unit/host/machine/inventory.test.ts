@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { Exec } from "../../../src/host/exec.ts";
-import { Inventory, readInventory, takeInventory, withDeadline } from "../../../src/host/inventory.ts";
+import type { Exec } from "../../../../src/host/exec.ts";
+import { Inventory, readInventory, takeInventory, withDeadline } from "../../../../src/host/machine/inventory.ts";
 
 const never = new AbortController().signal;
 

@@ -1,8 +1,8 @@
 import { open, unlink } from "node:fs/promises";
-import { errnoOf, HostError, toError } from "../errors.ts";
-import type { Directories } from "./files/directories.ts";
-import type { Exec } from "./exec.ts";
-import type { Reader } from "./reader.ts";
+import { errnoOf, HostError, toError } from "../../errors.ts";
+import type { Directories } from "../files/directories.ts";
+import type { Exec } from "../exec.ts";
+import type { Reader } from "../reader.ts";
 
 /** Whether this machine can have encrypted volumes. */
 export type EncryptionSupport =

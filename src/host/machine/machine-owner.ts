@@ -1,5 +1,5 @@
 import { createServer, type Server } from "node:net";
-import type { Clock } from "./clock.ts";
+import type { Clock } from "../clock.ts";
 
 /** The abstract socket (unix(7)) that the owner of a network namespace holds; it ends with its process. */
 export const OWNER_SOCKET = "\0holdfast-host";

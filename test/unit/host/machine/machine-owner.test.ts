@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
-import { MachineOwner } from "../../../src/host/machine-owner.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
-import { waitFor } from "../../support/wait-for.ts";
+import { MachineOwner } from "../../../../src/host/machine/machine-owner.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 const owners = (name = `\0holdfast-test-${crypto.randomUUID()}`) => {
   const clock = new FakeClock();

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { z } from "zod";
-import { parseStrictJson } from "../lib/strict-json.ts";
-import { Text128 } from "../protocol/values.ts";
-import type { Exec } from "./exec.ts";
+import { parseStrictJson } from "../../lib/strict-json.ts";
+import { Text128 } from "../../protocol/values.ts";
+import type { Exec } from "../exec.ts";
 
 /** What a machine without readable firmware tables says of itself only to those who start programs to ask. */
 export const Inventory = z.object({
