@@ -1,4 +1,4 @@
-import type { FrameSocket } from "../host/frame-socket.ts";
+import type { FrameSocket } from "../host/net/frame-socket.ts";
 import type { ConfirmRequest } from "../protocol/commit.ts";
 import type { Device } from "../protocol/claims.ts";
 import type { Config } from "../protocol/documents.ts";

@@ -4,7 +4,7 @@ import { systemClock } from "../host/clock.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile, type PidFile } from "../host/pid-file.ts";
 import { serviceManager } from "../host/service-manager.ts";
-import { makeRunDirectory } from "../host/unix-socket.ts";
+import { makeRunDirectory } from "../host/net/unix-socket.ts";
 import { startWatchdog } from "../host/watchdog.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { startController, type Controller } from "./controller.ts";

@@ -4,7 +4,7 @@ import type { NetworkChange } from "./netlink.ts";
 import { listenNetlink, type NetlinkListener } from "./netlink-listener.ts";
 import { hostReader } from "./reader.ts";
 import type { Reader } from "./reader.ts";
-import { RESOLVER_FILES } from "./resolver.ts";
+import { RESOLVER_FILES } from "./net/resolver.ts";
 
 export interface WatchNetworkOptions {
   readonly clock: Clock;

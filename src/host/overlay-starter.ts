@@ -5,7 +5,7 @@ import { OVERLAY_SOCKET } from "../protocol/overlay.ts";
 import type { Clock } from "./clock.ts";
 import type { Files } from "./files/files.ts";
 import type { StartOverlay } from "./overlay-process.ts";
-import { probeSocket } from "./unix-socket.ts";
+import { probeSocket } from "./net/unix-socket.ts";
 
 export interface OverlayStarterOptions {
   readonly clock: Clock;

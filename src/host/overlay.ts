@@ -37,7 +37,7 @@ import {
   type OverlayEdit,
   type OverlayView,
 } from "./overlay-table.ts";
-import { probeSocket } from "./unix-socket.ts";
+import { probeSocket } from "./net/unix-socket.ts";
 
 export type { OverlayOptions, OverlayStatus } from "./overlay-options.ts";
 export type { MeshStanding, OverlayEdit, OverlayView } from "./overlay-table.ts";

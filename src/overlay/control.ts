@@ -2,7 +2,7 @@ import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { SessionError, toError } from "../errors.ts";
-import { listenAgain, listenOnSocket } from "../host/unix-socket.ts";
+import { listenAgain, listenOnSocket } from "../host/net/unix-socket.ts";
 import { linesOf } from "../lib/lines.ts";
 import { parseMessage } from "../protocol/envelope.ts";
 import {

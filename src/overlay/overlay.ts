@@ -3,9 +3,9 @@ import type { Logger } from "pino";
 import { HostError, InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files/files.ts";
-import { keepSockets, type KeptSockets } from "../host/kept-sockets.ts";
+import { keepSockets, type KeptSockets } from "../host/net/kept-sockets.ts";
 import { writePidFile } from "../host/pid-file.ts";
-import { directoryMark, makeRunDirectory } from "../host/unix-socket.ts";
+import { directoryMark, makeRunDirectory } from "../host/net/unix-socket.ts";
 import { readSealed, stateFile, valueOf } from "../host/files/state-file.ts";
 import {
   MAX_DRAIN_MS,

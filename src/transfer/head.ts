@@ -1,7 +1,7 @@
 import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
 import { Duplex } from "node:stream";
 import { SessionError, toError } from "../errors.ts";
-import type { ByteStream } from "../host/byte-stream.ts";
+import type { ByteStream } from "../host/net/byte-stream.ts";
 
 /** The head of a request, and how long its answer's may take. */
 export interface HeadRequest {

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { InputError, SessionError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Store } from "../host/data-store/store.ts";
-import type { GuardedConnector } from "../host/guarded-connect.ts";
+import type { GuardedConnector } from "../host/net/guarded-connect.ts";
 import type { Resume, TransferEvent, TransferJob } from "../protocol/transfer.ts";
 import { inAttempts } from "./attempts.ts";
 import { framedByChunks, framedByEnd, framedByLength, type Framing } from "./body.ts";

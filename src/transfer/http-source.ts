@@ -1,9 +1,9 @@
 import { InputError, SessionError } from "../errors.ts";
-import type { ByteStream } from "../host/byte-stream.ts";
-import { proxyAuthorization } from "../host/dial.ts";
-import type { GuardedConnector, GuardedTarget } from "../host/guarded-connect.ts";
-import { parseRetryAfter } from "../host/http-client.ts";
-import { REDIRECTS, redirectTarget } from "../host/redirect-target.ts";
+import type { ByteStream } from "../host/net/byte-stream.ts";
+import { proxyAuthorization } from "../host/net/dial.ts";
+import type { GuardedConnector, GuardedTarget } from "../host/net/guarded-connect.ts";
+import { parseRetryAfter } from "../host/net/http-client.ts";
+import { REDIRECTS, redirectTarget } from "../host/net/redirect-target.ts";
 import { shownUrl } from "../protocol/data-store.ts";
 import { askForHead, type Head } from "./head.ts";
 

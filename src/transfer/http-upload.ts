@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { InputError, SessionError, toError } from "../errors.ts";
-import { redirectTarget } from "../host/redirect-target.ts";
+import { redirectTarget } from "../host/net/redirect-target.ts";
 import type { StoreFile } from "../host/data-store/store.ts";
 import { lengthOf, readAt } from "../host/files/open-bytes.ts";
 import type { TransferEvent, TransferJob } from "../protocol/transfer.ts";

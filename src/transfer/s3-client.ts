@@ -1,6 +1,6 @@
 import type { GetObjectCommandOutput, S3Client } from "@aws-sdk/client-s3";
 import type { Clock } from "../host/clock.ts";
-import type * as s3Sdk from "../host/s3-sdk.ts";
+import type * as s3Sdk from "../host/net/s3-sdk.ts";
 import type { S3Object } from "../protocol/data-store.ts";
 import type { S3Access, TransferEvent, TransferLimits } from "../protocol/transfer.ts";
 import { tellHash } from "./s3-body.ts";
@@ -63,7 +63,7 @@ export class S3Target {
   /** @throws {InputError} `bad-secret-file`; what `attempt` throws, while the bucket's region is looked for */
   static async open(options: S3Options): Promise<S3Target> {
     const { access, connect, limits } = options;
-    const sdk = await import("../host/s3-sdk.ts");
+    const sdk = await import("../host/net/s3-sdk.ts");
     // Earlier than the whole transfer would be given up, so that another connection gets a try.
     const http = new S3Http({ connect, maxSockets: concurrencyOf(limits) + 1, stallMs: limits.stallMs / 2 });
     const common = {

@@ -1,6 +1,6 @@
-import type { Dialler } from "../host/dial.ts";
-import { gatewayKey, openTcp } from "../host/net-probe.ts";
-import type { Resolve } from "../host/system-resolve.ts";
+import type { Dialler } from "../host/net/dial.ts";
+import { gatewayKey, openTcp } from "../host/net/net-probe.ts";
+import type { Resolve } from "../host/net/system-resolve.ts";
 import type { ProxySettings } from "../lib/proxy.ts";
 import type { Standing } from "../protocol/standing.ts";
 import { untilAborted } from "../lib/until-aborted.ts";

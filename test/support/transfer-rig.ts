@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../src/host/clock.ts";
 import { openStore } from "../../src/host/data-store/open-store.ts";
-import { guardedConnector, type GuardedConnectorOptions } from "../../src/host/guarded-connect.ts";
+import { guardedConnector, type GuardedConnectorOptions } from "../../src/host/net/guarded-connect.ts";
 import type { Resume, TransferEvent, TransferLimits } from "../../src/protocol/transfer.ts";
 import { failureOf } from "../../src/transfer/attempts.ts";
 import { httpDownload, type HttpDownload, type TransferDeps } from "../../src/transfer/http-download.ts";

@@ -1,7 +1,7 @@
 import { errnoOf, SessionError, toError } from "../../errors.ts";
-import { dialRequestFor, type Dialler } from "../../host/dial.ts";
-import { gatewayKey, httpHead, openTcp, type HttpHead } from "../../host/net-probe.ts";
-import type { Resolve } from "../../host/system-resolve.ts";
+import { dialRequestFor, type Dialler } from "../../host/net/dial.ts";
+import { gatewayKey, httpHead, openTcp, type HttpHead } from "../../host/net/net-probe.ts";
+import type { Resolve } from "../../host/net/system-resolve.ts";
 import { isLoopback } from "../../lib/proxy.ts";
 import { SESSION_PATH, UPTIME_HEADER } from "../../protocol/envelope.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
 import { valueOf } from "../../host/files/state-file.ts";
-import type { HttpClient, HttpResponse } from "../../host/http-client.ts";
+import type { HttpClient, HttpResponse } from "../../host/net/http-client.ts";
 import { isLoopback } from "../../lib/proxy.ts";
 import { holdfastCommand, type GivenDirectories } from "../../lib/command-line.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";

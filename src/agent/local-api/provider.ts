@@ -1,6 +1,6 @@
 import type { ActivationRequest, ActivationStep } from "../../protocol/activation.ts";
 import type { NodeIdentity } from "../../protocol/claims.ts";
-import type { FrameSocket } from "../../host/frame-socket.ts";
+import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import type {
   ContainerExecQuery,
   ContainerLogsQuery,

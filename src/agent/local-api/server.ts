@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Logger } from "pino";
 import { AgentError, HostError, InternalError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { keepSockets } from "../../host/kept-sockets.ts";
+import { keepSockets } from "../../host/net/kept-sockets.ts";
 import { readPidFile, writePidFile } from "../../host/pid-file.ts";
 import { lockRunDirectory, type RunLock } from "../../host/run-lock.ts";
 import {
@@ -11,7 +11,7 @@ import {
   listenOnSocket,
   makeRunDirectory,
   probeSocket,
-} from "../../host/unix-socket.ts";
+} from "../../host/net/unix-socket.ts";
 import { ADMIN_SOCKET, READ_SOCKET, socketPath } from "../../protocol/local-api.ts";
 import type { LocalProvider } from "./provider.ts";
 import { failureOf, sendJson, statusOf } from "./replies.ts";

@@ -2,7 +2,7 @@ import { STATUS_CODES, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { AgentError, HostError, InputError, toError } from "../../errors.ts";
-import { framedStream } from "../../host/frame-socket.ts";
+import { framedStream } from "../../host/net/frame-socket.ts";
 import { ContainerExecQuery } from "../../protocol/local-api.ts";
 import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../../protocol/streams.ts";
 import type { LocalProvider, LocalStream } from "./provider.ts";

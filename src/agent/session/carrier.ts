@@ -1,5 +1,5 @@
 import { isIPv4 } from "node:net";
-import type { Dialler } from "../../host/dial.ts";
+import type { Dialler } from "../../host/net/dial.ts";
 import type { Carrier } from "../sections/network/actual.ts";
 
 /** A dialler for the control session that knows the ends of the socket it opened last. */

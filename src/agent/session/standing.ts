@@ -1,6 +1,6 @@
 import { AgentError, SessionError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { Dialler } from "../../host/dial.ts";
+import type { Dialler } from "../../host/net/dial.ts";
 import type { Files } from "../../host/files/files.ts";
 import { valueOf, type StateFile } from "../../host/files/state-file.ts";
 import { ASKING_VERSION } from "../../protocol/envelope.ts";

@@ -1,5 +1,5 @@
-import type { Dialler } from "../../host/dial.ts";
-import { webSocketFrames, type FrameSocket } from "../../host/frame-socket.ts";
+import type { Dialler } from "../../host/net/dial.ts";
+import { webSocketFrames, type FrameSocket } from "../../host/net/frame-socket.ts";
 import { STREAM_PATH } from "../../protocol/envelope.ts";
 import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol/streams.ts";
 import { transportDial, upgrade, type TransportRequest } from "./transport.ts";

@@ -2,9 +2,9 @@ import type { Socket } from "node:net";
 import { WebSocket } from "ws";
 import { errnoOf, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { dialRequestFor, type Dialled, type Dialler, type DialRequest } from "../../host/dial.ts";
-import { parseRetryAfter } from "../../host/http-client.ts";
-import { meterSocket } from "../../host/metered-socket.ts";
+import { dialRequestFor, type Dialled, type Dialler, type DialRequest } from "../../host/net/dial.ts";
+import { parseRetryAfter } from "../../host/net/http-client.ts";
+import { meterSocket } from "../../host/net/metered-socket.ts";
 import { isLoopback } from "../../lib/proxy.ts";
 import { HANDSHAKE_LIMITS, SESSION_BUDGET, SESSION_LIMITS, SUBPROTOCOL } from "../../protocol/envelope.ts";
 

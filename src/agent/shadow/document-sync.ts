@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
 import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
-import type { HttpClient } from "../../host/http-client.ts";
+import type { HttpClient } from "../../host/net/http-client.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import { DocumentName } from "../../protocol/claims.ts";
 import { Jws } from "../../protocol/values.ts";

@@ -6,7 +6,7 @@ import { readLinkConfiguration } from "../../host/networkd.ts";
 import { debianArchitecture, readOsRelease } from "../../host/machine/os-release.ts";
 import { parseCpuTimes, parseMemory } from "../../host/proc.ts";
 import type { Reader } from "../../host/reader.ts";
-import { readNameServers } from "../../host/resolver.ts";
+import { readNameServers } from "../../host/net/resolver.ts";
 import type { MachineReadings } from "./facts.ts";
 
 /** Reads everything that the shadow tells about the machine; starts no process. `runDir` is the agent's. */

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { AgentError, HostError, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { FrameSocket } from "../../host/frame-socket.ts";
+import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import { withinTime } from "../../lib/within-time.ts";
 import type { StreamClaims } from "../../protocol/claims.ts";
 import { isErrorCode } from "../../protocol/error-codes.ts";

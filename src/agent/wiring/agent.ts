@@ -1,14 +1,14 @@
 import { InputError, toError } from "../../errors.ts";
 import { AggregatedLog } from "../../host/aggregated-log.ts";
 import { wallTimes } from "../../host/clock.ts";
-import { hostDialler } from "../../host/dial.ts";
+import { hostDialler } from "../../host/net/dial.ts";
 import { hostExec } from "../../host/exec.ts";
 import { hostPower } from "../../host/power.ts";
 import { captureExec } from "../../host/privileged-exec.ts";
-import { hostHttpClient } from "../../host/http-client.ts";
+import { hostHttpClient } from "../../host/net/http-client.ts";
 import { valueOf } from "../../host/files/state-file.ts";
 import { recycleLog } from "../../host/files/database.ts";
-import { resolveSet, systemResolve } from "../../host/system-resolve.ts";
+import { resolveSet, systemResolve } from "../../host/net/system-resolve.ts";
 import { parseBootId } from "../../host/proc.ts";
 import { diskReserve, filesWithReserve, type Reserve } from "../../host/files/reserve.ts";
 import { directoriesOf } from "../../lib/command-line.ts";

@@ -1,9 +1,9 @@
 import { hostDeadMan } from "../../host/dead-man.ts";
-import type { Dialler } from "../../host/dial.ts";
+import type { Dialler } from "../../host/net/dial.ts";
 import type { Exec } from "../../host/exec.ts";
 import type { Overlay } from "../../host/overlay.ts";
 import { ownProcess } from "../../host/process-tree.ts";
-import { systemResolve } from "../../host/system-resolve.ts";
+import { systemResolve } from "../../host/net/system-resolve.ts";
 import type { ApplyingOptions } from "../applying/applying.ts";
 import type { Registration } from "../identity/identity.ts";
 import { networkTargets } from "../network/targets.ts";

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
 import { AggregatedLog } from "../../host/aggregated-log.ts";
 import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
-import type { HttpClient } from "../../host/http-client.ts";
+import type { HttpClient } from "../../host/net/http-client.ts";
 import type { DocumentApplied } from "../../protocol/methods.ts";
 import type { ShadowMap } from "../../protocol/shadow.ts";
 import { isTransient, type Handlers } from "../../protocol/rpc.ts";

@@ -6,7 +6,7 @@ import type { Exec } from "../../host/exec.ts";
 import type { MeshStanding, Overlay, OverlayOptions } from "../../host/overlay.ts";
 import { hasNetRaw } from "../../host/proc.ts";
 import type { Reader } from "../../host/reader.ts";
-import { reverseLookup, type ReverseLookup } from "../../host/reverse-lookup.ts";
+import { reverseLookup, type ReverseLookup } from "../../host/net/reverse-lookup.ts";
 import { withinTime } from "../../lib/within-time.ts";
 import type { Config } from "../../protocol/documents.ts";
 import type { DomainView, ReadDomain } from "../../protocol/domain-view.ts";

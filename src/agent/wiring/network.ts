@@ -1,6 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
 import type { OnDamage } from "../../host/files/damage.ts";
-import type { Dialler } from "../../host/dial.ts";
+import type { Dialler } from "../../host/net/dial.ts";
 import { readDmi } from "../../host/machine/dmi.ts";
 import type { Exec } from "../../host/exec.ts";
 import type { Files } from "../../host/files/files.ts";

@@ -1,6 +1,6 @@
 import { toError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
-import { keepDirectory } from "../../host/kept-sockets.ts";
+import { keepDirectory } from "../../host/net/kept-sockets.ts";
 import { switchOn } from "../../host/network/switched-on.ts";
 import { Overlay } from "../../host/overlay.ts";
 import { startOverlayProcess } from "../../host/overlay-process.ts";

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
-import type { Dialler } from "../../host/dial.ts";
+import type { Dialler } from "../../host/net/dial.ts";
 import type { Compute } from "../containers/model/compute.ts";
 import { streamTransport } from "../session/stream-transport.ts";
 import { containerExec } from "../streams/container-exec.ts";

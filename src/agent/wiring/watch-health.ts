@@ -1,11 +1,11 @@
 import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { dialRequestFor, type Dialler } from "../../host/dial.ts";
+import { dialRequestFor, type Dialler } from "../../host/net/dial.ts";
 import type { Reader } from "../../host/reader.ts";
-import { askServer, readNameServers } from "../../host/resolver.ts";
+import { askServer, readNameServers } from "../../host/net/resolver.ts";
 import { isSshLocal } from "../../host/sockets.ts";
-import { setAddresses } from "../../host/system-resolve.ts";
+import { setAddresses } from "../../host/net/system-resolve.ts";
 import { proxyFor } from "../../lib/proxy.ts";
 import { manifestAddress } from "../../protocol/release.ts";
 import type { AgentSettings } from "../settings.ts";

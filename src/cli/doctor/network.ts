@@ -1,5 +1,5 @@
-import { askServer, readNameServers, type ServerAnswer } from "../../host/resolver.ts";
-import { setAddresses } from "../../host/system-resolve.ts";
+import { askServer, readNameServers, type ServerAnswer } from "../../host/net/resolver.ts";
+import { setAddresses } from "../../host/net/system-resolve.ts";
 import type { NetworkCheck } from "../netcheck/result.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { readPidFile } from "../../host/pid-file.ts";
-import { probeSocket, type SocketState } from "../../host/unix-socket.ts";
+import { probeSocket, type SocketState } from "../../host/net/unix-socket.ts";
 import type { ContainersReport } from "../../protocol/local-containers.ts";
 import type { GatewaysReport } from "../../protocol/local-mesh.ts";
 import type { ConnectorsReport, OverlayState } from "../../protocol/local-overlay.ts";

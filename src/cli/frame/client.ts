@@ -2,7 +2,7 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { z } from "zod";
 import { errnoOf, HostError, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { framedStream, type FrameSocket } from "../../host/frame-socket.ts";
+import { framedStream, type FrameSocket } from "../../host/net/frame-socket.ts";
 import { holdfastCommand, type GivenDirectories } from "../../lib/command-line.ts";
 import { linesOf } from "../../lib/lines.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";

@@ -1,6 +1,6 @@
 import { AgentError, toError } from "../../errors.ts";
-import { dialRequestFor, hostDialler, type Dialled } from "../../host/dial.ts";
-import { httpHead, openTcp, type HttpHead } from "../../host/net-probe.ts";
+import { dialRequestFor, hostDialler, type Dialled } from "../../host/net/dial.ts";
+import { httpHead, openTcp, type HttpHead } from "../../host/net/net-probe.ts";
 import { formatDuration } from "../../lib/durations.ts";
 import { isLoopback, proxyFor, type ProxySettings } from "../../lib/proxy.ts";
 import { checkMtu } from "./mtu.ts";

@@ -1,4 +1,4 @@
-import { gatewayKey, openTcp } from "../../host/net-probe.ts";
+import { gatewayKey, openTcp } from "../../host/net/net-probe.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import { checkMtu } from "./mtu.ts";
 import { failed, passed, skipped, type Finding } from "./result.ts";

@@ -1,5 +1,5 @@
 import { hostExec } from "../../host/exec.ts";
-import { resolveSet, systemResolve } from "../../host/system-resolve.ts";
+import { resolveSet, systemResolve } from "../../host/net/system-resolve.ts";
 import { formatSpan } from "../../lib/durations.ts";
 import type { ProxySettings } from "../../lib/proxy.ts";
 import { plainValue, safeJson } from "../../lib/terminal-text.ts";

@@ -1,8 +1,8 @@
 import { errnoOf, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Exec } from "../../host/exec.ts";
-import { openTcp, type TcpTarget } from "../../host/net-probe.ts";
-import type { Resolve } from "../../host/system-resolve.ts";
+import { openTcp, type TcpTarget } from "../../host/net/net-probe.ts";
+import type { Resolve } from "../../host/net/system-resolve.ts";
 import { failed, passed, type Finding } from "./result.ts";
 
 /** What the checks work with. */

@@ -1,7 +1,7 @@
-import { hostDialler, dialRequestFor } from "../../host/dial.ts";
-import { httpHead } from "../../host/net-probe.ts";
+import { hostDialler, dialRequestFor } from "../../host/net/dial.ts";
+import { httpHead } from "../../host/net/net-probe.ts";
 import type { Reader } from "../../host/reader.ts";
-import { askServer, readNameServers, type ServerAnswer } from "../../host/resolver.ts";
+import { askServer, readNameServers, type ServerAnswer } from "../../host/net/resolver.ts";
 import type { ProxySettings } from "../../lib/proxy.ts";
 import { isIP } from "node:net";
 import type { License } from "../../protocol/claims.ts";

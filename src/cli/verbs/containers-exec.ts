@@ -1,6 +1,6 @@
 import { SessionError, toError } from "../../errors.ts";
 import { hostExec } from "../../host/exec.ts";
-import type { FrameSocket } from "../../host/frame-socket.ts";
+import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import { parseStreamText, STREAM_LIMITS, StreamEnd, type StreamCommand } from "../../protocol/streams.ts";
 import { openStream } from "../frame/client.ts";
 import type { RawTerminal } from "../frame/raw-terminal.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { hostFiles } from "../../host/files/files.ts";
 import { requireOwner, requireSettled, requireUnused, RESET_FILE, wipeableState } from "../../host/files/state-directory.ts";
-import { probeSocket } from "../../host/unix-socket.ts";
+import { probeSocket } from "../../host/net/unix-socket.ts";
 import { holdfastCommand } from "../../lib/command-line.ts";
 import { plainLine, safeJson } from "../../lib/terminal-text.ts";
 import { ResetAnswer, socketPath, ADMIN_SOCKET } from "../../protocol/local-api.ts";

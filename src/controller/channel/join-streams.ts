@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { FrameSocket } from "../../host/frame-socket.ts";
+import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import {
   parseStreamText,
   STREAM_LIMITS,

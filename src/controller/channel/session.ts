@@ -2,7 +2,7 @@ import type { Duplex } from "node:stream";
 import type { RawData, WebSocket } from "ws";
 import { AgentError, errnoOf, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { meterSocket } from "../../host/metered-socket.ts";
+import { meterSocket } from "../../host/net/metered-socket.ts";
 import { parseMessage, refuseEnvelope, SESSION_BUDGET, SESSION_LIMITS } from "../../protocol/envelope.ts";
 import {
   closeCodes,

@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { FrameSocket } from "../../host/frame-socket.ts";
+import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import { signJws } from "../../protocol/jws.ts";
 import { STREAM_OPEN_MS, streamError, type StreamEnd, type StreamKindName } from "../../protocol/streams.ts";
 import type { JsonObject } from "../../protocol/values.ts";

@@ -17,7 +17,7 @@ import { NetworkLedger, type LedgerContent } from "./ledger.ts";
 import { LinkSpeed } from "./link-speed.ts";
 import { LookAhead, watchChanges, type WatchChanges } from "./look-ahead.ts";
 import { addressLabel, addressOfLine } from "./lines.ts";
-import { RESOLVER_FILES } from "../resolver.ts";
+import { RESOLVER_FILES } from "../net/resolver.ts";
 import { NameServers } from "./name-servers.ts";
 import { resolverFile } from "./resolver-file.ts";
 import { OUR_PROTOCOL, type AddressState, type NeighbourState, type NetworkState } from "./state.ts";

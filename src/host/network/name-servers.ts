@@ -4,7 +4,7 @@ import { errnoOf, HostError } from "../../errors.ts";
 import { defaultRoute, parseRoutes } from "../links.ts";
 import type { Reader } from "../reader.ts";
 import { readRegularFile } from "../files/regular-file.ts";
-import { parseNameServers, RESOLVER_FILES } from "../resolver.ts";
+import { parseNameServers, RESOLVER_FILES } from "../net/resolver.ts";
 import type { FormerResolver, NetworkLedger } from "./ledger.ts";
 import { changeResolverFile, MAX_RESOLVER_BYTES, resolverFailed, type ChangeResolverFile } from "./resolver-file.ts";
 import { refusal, type ToolRunner } from "./tool.ts";

@@ -7,7 +7,7 @@ import { errnoOf, HostError, InputError, toError } from "../../errors.ts";
 import { Text4096 } from "../../protocol/values.ts";
 import type { Exec } from "../exec.ts";
 import { resolverFileCommand } from "../privileged-exec.ts";
-import { RESOLVER_FILES } from "../resolver.ts";
+import { RESOLVER_FILES } from "../net/resolver.ts";
 import { refusal, toolRunner } from "./tool.ts";
 
 /** Bytes of a former text that is kept and restored. */

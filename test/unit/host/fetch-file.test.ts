@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../src/host/clock.ts";
-import { hostDialler } from "../../../src/host/dial.ts";
+import { hostDialler } from "../../../src/host/net/dial.ts";
 import { fetchFile, type FetchFileDeps } from "../../../src/host/fetch-file.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { besideOf, hostReleaseSource, readWhole } from "../../../src/host/release-source.ts";

@@ -5,7 +5,7 @@ import { gzipSync, zstdCompressSync } from "node:zlib";
 import { beforeAll, describe, expect, test } from "vitest";
 import { AgentError } from "../../../src/errors.ts";
 import { systemClock } from "../../../src/host/clock.ts";
-import { hostDialler } from "../../../src/host/dial.ts";
+import { hostDialler } from "../../../src/host/net/dial.ts";
 import { hostDirectories } from "../../../src/host/files/directories.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { hostReleaseSource } from "../../../src/host/release-source.ts";

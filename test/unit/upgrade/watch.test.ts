@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { standingAsker } from "../../../src/agent/offline/offline.ts";
-import { hostDialler } from "../../../src/host/dial.ts";
+import { hostDialler } from "../../../src/host/net/dial.ts";
 import { systemClock } from "../../../src/host/clock.ts";
-import { systemResolve } from "../../../src/host/system-resolve.ts";
+import { systemResolve } from "../../../src/host/net/system-resolve.ts";
 import { viewOf, type AgentView, type Answers } from "../../../src/upgrade/agent-view.ts";
 import { beforeOf } from "../../../src/upgrade/before.ts";
 import type { Failing } from "../../../src/upgrade/judge.ts";

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import type { Clock } from "../../../host/clock.ts";
-import type { AskServer, ServerAnswer } from "../../../host/resolver.ts";
+import type { AskServer, ServerAnswer } from "../../../host/net/resolver.ts";
 import type { EventLog } from "../events.ts";
 import type { RepositoryAnswer } from "./repository-check.ts";
 

@@ -1,7 +1,7 @@
 import { request as requestHttp } from "node:http";
 import type { Socket } from "node:net";
 import { errnoOf, SessionError, toError } from "../../../errors.ts";
-import { dialRequestFor, type Dialler } from "../../../host/dial.ts";
+import { dialRequestFor, type Dialler } from "../../../host/net/dial.ts";
 
 /** Whether the repository answers, or what stood in the way. */
 export type RepositoryAnswer =

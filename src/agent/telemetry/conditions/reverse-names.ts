@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import type { ReverseLookup } from "../../../host/reverse-lookup.ts";
+import type { ReverseLookup } from "../../../host/net/reverse-lookup.ts";
 
 /** Names of addresses, as far as they are known already; nobody waits for one. */
 export interface ReverseNames {

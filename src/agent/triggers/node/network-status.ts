@@ -1,7 +1,7 @@
 import { readAddresses, readLinks, type Link, type LinkAddress } from "../../../host/links.ts";
 import { parseLinkCounters, type LinkCounters } from "../../../host/proc.ts";
 import type { Reader } from "../../../host/reader.ts";
-import { readNameServers } from "../../../host/resolver.ts";
+import { readNameServers } from "../../../host/net/resolver.ts";
 import type { NetworkStatusAnswer } from "../../../protocol/diagnostics.ts";
 import { NoBody } from "../../../protocol/trigger-bodies.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";

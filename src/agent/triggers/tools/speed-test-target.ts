@@ -1,4 +1,4 @@
-import { dialRequestFor, type Dialler } from "../../../host/dial.ts";
+import { dialRequestFor, type Dialler } from "../../../host/net/dial.ts";
 import type { Registration } from "../../identity/identity.ts";
 import type { AgentSettings } from "../../settings.ts";
 import type { DesiredDocuments } from "../../shadow/desired.ts";

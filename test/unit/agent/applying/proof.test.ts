@@ -5,7 +5,7 @@ import { createServer as createTlsServer, getCACertificates, setDefaultCACertifi
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { proof, reasonOf, type ProofOptions } from "../../../../src/agent/applying/proof.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
-import { hostDialler } from "../../../../src/host/dial.ts";
+import { hostDialler } from "../../../../src/host/net/dial.ts";
 import { P256PublicKey, thumbprint } from "../../../../src/protocol/keys.ts";
 import type { NetworkTargets } from "../../../../src/protocol/network-targets.ts";
 import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";

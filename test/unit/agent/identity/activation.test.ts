@@ -7,7 +7,7 @@ import { askForLicense } from "../../../../src/agent/identity/activation.ts";
 import { identityFiles } from "../../../../src/agent/identity/identity.ts";
 import { register } from "../../../../src/agent/identity/registration.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import type { HttpRequest } from "../../../../src/host/http-client.ts";
+import type { HttpRequest } from "../../../../src/host/net/http-client.ts";
 import type { ActivationRequest } from "../../../../src/protocol/activation.ts";
 import { signJws } from "../../../../src/protocol/jws.ts";
 import { runController } from "../../../support/running-controller.ts";

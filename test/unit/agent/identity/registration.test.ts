@@ -5,7 +5,7 @@ import { identityFiles, SessionCounter } from "../../../../src/agent/identity/id
 import { readLicense, register } from "../../../../src/agent/identity/registration.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import type { HttpRequest, HttpResponse } from "../../../../src/host/http-client.ts";
+import type { HttpRequest, HttpResponse } from "../../../../src/host/net/http-client.ts";
 import type { RegisteredClaims } from "../../../../src/protocol/claims.ts";
 import { peekClaims, signJws, verifyJws } from "../../../../src/protocol/jws.ts";
 import { thumbprint, thumbprintsOf } from "../../../../src/protocol/keys.ts";

@@ -9,7 +9,7 @@ import type { Connection } from "../../../../src/agent/session/attempt.ts";
 import { Session } from "../../../../src/agent/session/session.ts";
 import { webSocketTransport } from "../../../../src/agent/session/transport.ts";
 import { AggregatedLog } from "../../../../src/host/aggregated-log.ts";
-import { hostDialler } from "../../../../src/host/dial.ts";
+import { hostDialler } from "../../../../src/host/net/dial.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { HostileControlPlane, type Arrival } from "../../../support/hostile-control-plane.ts";

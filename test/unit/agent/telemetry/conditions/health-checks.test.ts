@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { createEventLog } from "../../../../../src/agent/telemetry/events.ts";
 import { checkDns, startHealthChecks } from "../../../../../src/agent/telemetry/conditions/health-checks.ts";
 import type { HealthCheckOptions, HealthResults } from "../../../../../src/agent/telemetry/conditions/health-checks.ts";
-import type { ServerAnswer } from "../../../../../src/host/resolver.ts";
+import type { ServerAnswer } from "../../../../../src/host/net/resolver.ts";
 import type { NodeEvent } from "../../../../../src/protocol/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 

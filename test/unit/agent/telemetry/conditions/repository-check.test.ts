@@ -10,7 +10,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { checkRepository } from "../../../../../src/agent/telemetry/conditions/repository-check.ts";
 import { repositoryOf, resolvedHost } from "../../../../../src/agent/wiring/watch-health.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
-import { hostDialler, keyHash } from "../../../../../src/host/dial.ts";
+import { hostDialler, keyHash } from "../../../../../src/host/net/dial.ts";
 import type { ProxySettings } from "../../../../../src/lib/proxy.ts";
 import { startConnectProxy } from "../../../../support/connect-proxy.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { resolveSet, systemResolve } from "../../../src/host/system-resolve.ts";
-import { deferred } from "../../support/deferred.ts";
+import { resolveSet, systemResolve } from "../../../../src/host/net/system-resolve.ts";
+import { deferred } from "../../../support/deferred.ts";
 
 function hanging() {
   const asked: { readonly host: string; readonly answer: ReturnType<typeof deferred<readonly string[]>> }[] = [];

@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import { toError } from "../errors.ts";
+import { toError } from "../../errors.ts";
 
 /** What a frame socket tells its owner. After `onEnd` nothing follows. */
 export interface FrameListener {

@@ -3,12 +3,12 @@ import { createServer as createHttpServer } from "node:http";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, getCACertificates, setDefaultCACertificates } from "node:tls";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { systemClock } from "../../../src/host/clock.ts";
-import { hostDialler, keyHash, type DialRequest } from "../../../src/host/dial.ts";
-import type { Resolve } from "../../../src/host/system-resolve.ts";
-import type { ProxySettings } from "../../../src/lib/proxy.ts";
-import { testCertificate, type TestCertificate } from "../../support/certificates.ts";
-import { waitFor } from "../../support/wait-for.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import { hostDialler, keyHash, type DialRequest } from "../../../../src/host/net/dial.ts";
+import type { Resolve } from "../../../../src/host/net/system-resolve.ts";
+import type { ProxySettings } from "../../../../src/lib/proxy.ts";
+import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 /** A name that no resolver is ever asked for, since no DNS message can hold it. */
 const UNRESOLVABLE = `${"a".repeat(64)}.invalid`;

@@ -1,14 +1,14 @@
 import { isIP, connect as netConnect, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { connect as tlsConnect, type SecureContext } from "node:tls";
-import { errnoOf, InputError, SessionError, toError } from "../errors.ts";
-import { isListed, proxyFor, type ProxySettings } from "../lib/proxy.ts";
-import { refusalOf } from "../lib/transfer-address.ts";
-import { untilAborted } from "../lib/until-aborted.ts";
-import type { AddressPolicy } from "../protocol/transfer.ts";
+import { errnoOf, InputError, SessionError, toError } from "../../errors.ts";
+import { isListed, proxyFor, type ProxySettings } from "../../lib/proxy.ts";
+import { refusalOf } from "../../lib/transfer-address.ts";
+import { untilAborted } from "../../lib/until-aborted.ts";
+import type { AddressPolicy } from "../../protocol/transfer.ts";
 import { everyAuthorityContext } from "./authorities.ts";
 import { ByteStream } from "./byte-stream.ts";
-import type { Clock } from "./clock.ts";
+import type { Clock } from "../clock.ts";
 import { firstOf, openTunnel, settled } from "./dial.ts";
 import { systemResolve, type Resolve } from "./system-resolve.ts";
 

@@ -2,14 +2,14 @@ import { once } from "node:events";
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, getCACertificates, setDefaultCACertificates } from "node:tls";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
-import { systemClock } from "../../../src/host/clock.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
 import {
   guardedConnector,
   type GuardedConnectorOptions,
   type GuardedTarget,
-} from "../../../src/host/guarded-connect.ts";
-import { testCertificate, type TestCertificate } from "../../support/certificates.ts";
-import { startConnectProxy } from "../../support/connect-proxy.ts";
+} from "../../../../src/host/net/guarded-connect.ts";
+import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
+import { startConnectProxy } from "../../../support/connect-proxy.ts";
 
 let authority: TestCertificate;
 

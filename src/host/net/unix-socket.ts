@@ -1,7 +1,7 @@
 import { chmodSync, lstatSync, statSync, unlinkSync } from "node:fs";
 import { chmod, mkdir } from "node:fs/promises";
 import { connect, type Server } from "node:net";
-import { AgentError, errnoOf, HostError, InputError, toError } from "../errors.ts";
+import { AgentError, errnoOf, HostError, InputError, toError } from "../../errors.ts";
 
 /** What is found at a socket's path: nothing, a socket nobody serves, or one that somebody does. */
 export type SocketState = "absent" | "stale" | "live";

@@ -3,11 +3,11 @@ import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { keepDirectory, keepSockets } from "../../../src/host/kept-sockets.ts";
-import { listenAgain, listenOnSocket, makeRunDirectory, probeSocket } from "../../../src/host/unix-socket.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
-import { tempDir } from "../../support/temp-dir.ts";
-import { waitFor } from "../../support/wait-for.ts";
+import { keepDirectory, keepSockets } from "../../../../src/host/net/kept-sockets.ts";
+import { listenAgain, listenOnSocket, makeRunDirectory, probeSocket } from "../../../../src/host/net/unix-socket.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 /** A look, and what follows it where something is gone. */
 const ROUND_MS = 6000;

@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
-import { MessageBudget, type BudgetLimits } from "../lib/message-budget.ts";
-import type { Clock } from "./clock.ts";
+import { MessageBudget, type BudgetLimits } from "../../lib/message-budget.ts";
+import type { Clock } from "../clock.ts";
 import type { WebSocketLike } from "./frame-socket.ts";
 
 export interface Metering {

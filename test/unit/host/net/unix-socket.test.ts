@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { listenOnSocket, makeRunDirectory, probeSocket } from "../../../src/host/unix-socket.ts";
-import { someDirectories } from "../../support/local-agent.ts";
+import { listenOnSocket, makeRunDirectory, probeSocket } from "../../../../src/host/net/unix-socket.ts";
+import { someDirectories } from "../../../support/local-agent.ts";
 
 /** Leaves a socket behind as a killed process does. */
 async function leaveStaleSocket(path: string): Promise<void> {

@@ -1,7 +1,7 @@
 import { lstatSync } from "node:fs";
 import { join } from "node:path";
-import { toError } from "../errors.ts";
-import type { Clock } from "./clock.ts";
+import { toError } from "../../errors.ts";
+import type { Clock } from "../clock.ts";
 import { remakeRunDirectory } from "./unix-socket.ts";
 
 export interface KeptSocketsOptions {

@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { createServer, type AddressInfo, type Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { systemClock } from "../../../src/host/clock.ts";
-import { hostDialler } from "../../../src/host/dial.ts";
-import { hostHttpClient, parseRetryAfter, type HttpRequest } from "../../../src/host/http-client.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import { hostDialler } from "../../../../src/host/net/dial.ts";
+import { hostHttpClient, parseRetryAfter, type HttpRequest } from "../../../../src/host/net/http-client.ts";
 
 const NOW = Date.UTC(2026, 0, 1);
 
