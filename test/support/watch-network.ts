@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { createInterface } from "node:readline";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
-import { watchNetwork } from "../../src/host/network-watch.ts";
+import { watchNetwork } from "../../src/host/network/network-watch.ts";
 
 /** Runs inside a network namespace: says what the watcher reports, and gives every line of its input to `ip`. */
 const engine = process.argv[2] === "poll" ? "poll" : "netlink";

@@ -1,6 +1,6 @@
 import { defaultRoute, netmaskOf } from "../../host/links.ts";
 import type { Link, LinkAddress, Route } from "../../host/links.ts";
-import type { LinkConfiguration } from "../../host/networkd.ts";
+import type { LinkConfiguration } from "../../host/network/networkd.ts";
 import type { OsRelease } from "../../host/machine/os-release.ts";
 import type { DiskSpace } from "../../host/files/files.ts";
 import type { ShadowMap, ShadowValue } from "../../protocol/shadow.ts";

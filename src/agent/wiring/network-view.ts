@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { hostConntrack, type Conntrack } from "../../host/conntrack.ts";
+import { hostConntrack, type Conntrack } from "../../host/network/conntrack.ts";
 import type { Exec } from "../../host/exec.ts";
 import { readAddresses4, readLink } from "../../host/links.ts";
 import { arpAnnouncer } from "../../host/network/announce.ts";

@@ -1,5 +1,5 @@
 import { HostError } from "../../errors.ts";
-import type { Conntrack, FlowFilter } from "../conntrack.ts";
+import type { Conntrack, FlowFilter } from "../network/conntrack.ts";
 import { Firewall } from "../network/firewall.ts";
 import { kernelTables, type KernelTables } from "../network/table-dump.ts";
 import type { FirewallState } from "../network/state.ts";

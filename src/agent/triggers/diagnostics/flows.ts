@@ -1,9 +1,9 @@
 import type { Logger } from "pino";
 import { InputError, toError } from "../../../errors.ts";
-import type { Conntrack, FlowFilter, FlowList } from "../../../host/conntrack.ts";
+import type { Conntrack, FlowFilter, FlowList } from "../../../host/network/conntrack.ts";
 import type { LiveFlowList } from "../../../host/overlay-calls.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { TrackedFlow } from "../../../host/conntrack-line.ts";
+import type { TrackedFlow } from "../../../host/network/conntrack-line.ts";
 import { flowMeta } from "../../../protocol/flow-meta.ts";
 import type { OverlayFlow, OverlayFlowFilter } from "../../../protocol/overlay.ts";
 import { Flows } from "../../../protocol/trigger-bodies.ts";

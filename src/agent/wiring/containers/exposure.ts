@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import { HostError, toError } from "../../../errors.ts";
-import { hostConntrack } from "../../../host/conntrack.ts";
+import { hostConntrack } from "../../../host/network/conntrack.ts";
 import type { OnDamage } from "../../../host/files/damage.ts";
 import type { Engine } from "../../../host/engine/engine.ts";
 import type { Exec } from "../../../host/exec.ts";

@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { listTriggers } from "../../../../src/agent/wiring/trigger-list.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
-import { hostConntrack } from "../../../../src/host/conntrack.ts";
+import { hostConntrack } from "../../../../src/host/network/conntrack.ts";
 import { hostExec } from "../../../../src/host/exec.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { hostPower } from "../../../../src/host/power.ts";

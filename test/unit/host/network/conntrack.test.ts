@@ -1,12 +1,12 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { hostConntrack, listArguments, removalArguments, type FlowFilter } from "../../../src/host/conntrack.ts";
-import { systemClock } from "../../../src/host/clock.ts";
-import { hostExec } from "../../../src/host/exec.ts";
-import { hostReader } from "../../../src/host/reader.ts";
-import { fakeTools } from "../../support/fake-tools.ts";
-import { machineRoot } from "../../support/machine-root.ts";
+import { hostConntrack, listArguments, removalArguments, type FlowFilter } from "../../../../src/host/network/conntrack.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import { hostExec } from "../../../../src/host/exec.ts";
+import { hostReader } from "../../../../src/host/reader.ts";
+import { fakeTools } from "../../../support/fake-tools.ts";
+import { machineRoot } from "../../../support/machine-root.ts";
 
 const signal = new AbortController().signal;
 const record = (_former: Readonly<Record<string, string>>): Promise<void> => Promise.resolve();

@@ -1,10 +1,10 @@
-import type { Clock } from "./clock.ts";
-import { NETLINK_GROUPS, parseChanges } from "./netlink.ts";
-import type { NetworkChange } from "./netlink.ts";
-import { listenNetlink, type NetlinkListener } from "./netlink-listener.ts";
-import { hostReader } from "./reader.ts";
-import type { Reader } from "./reader.ts";
-import { RESOLVER_FILES } from "./net/resolver.ts";
+import type { Clock } from "../clock.ts";
+import { NETLINK_GROUPS, parseChanges } from "../netlink.ts";
+import type { NetworkChange } from "../netlink.ts";
+import { listenNetlink, type NetlinkListener } from "../netlink-listener.ts";
+import { hostReader } from "../reader.ts";
+import type { Reader } from "../reader.ts";
+import { RESOLVER_FILES } from "../net/resolver.ts";
 
 export interface WatchNetworkOptions {
   readonly clock: Clock;

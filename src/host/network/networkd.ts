@@ -1,8 +1,8 @@
 import { isIP } from "node:net";
-import { fieldsOf, shellFields } from "../lib/text-fields.ts";
-import type { Link } from "./links.ts";
-import { linkOfUnit } from "./network/dhcp-client.ts";
-import type { Reader } from "./reader.ts";
+import { fieldsOf, shellFields } from "../../lib/text-fields.ts";
+import type { Link } from "../links.ts";
+import { linkOfUnit } from "./dhcp-client.ts";
+import type { Reader } from "../reader.ts";
 
 /** How a link gets its address and which servers it brings, as far as the machine's network service says. */
 export interface LinkConfiguration {

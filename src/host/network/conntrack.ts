@@ -1,8 +1,8 @@
-import { HostError } from "../errors.ts";
-import { addressFilter } from "../lib/address-filter.ts";
+import { HostError } from "../../errors.ts";
+import { addressFilter } from "../../lib/address-filter.ts";
 import { parseFlow, type TrackedFlow } from "./conntrack-line.ts";
-import type { Exec } from "./exec.ts";
-import { switchOn, type SwitchOptions } from "./network/switched-on.ts";
+import type { Exec } from "../exec.ts";
+import { switchOn, type SwitchOptions } from "./switched-on.ts";
 
 /** Which flows; what is absent is any. Addresses and ports are those that a flow began with. */
 export interface FlowFilter {

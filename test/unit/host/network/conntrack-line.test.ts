@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseFlow } from "../../../src/host/conntrack-line.ts";
+import { parseFlow } from "../../../../src/host/network/conntrack-line.ts";
 
 // As conntrack 1.4.7 prints them with -o extended,id,timestamp.
 const TCP =

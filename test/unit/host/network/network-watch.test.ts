@@ -4,12 +4,12 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { writeFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { watchNetwork } from "../../../src/host/network-watch.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
-import { machineRoot } from "../../support/machine-root.ts";
-import { waitFor } from "../../support/wait-for.ts";
+import { watchNetwork } from "../../../../src/host/network/network-watch.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { machineRoot } from "../../../support/machine-root.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
-const PROGRAM = join(import.meta.dirname, "../../support/watch-network.ts");
+const PROGRAM = join(import.meta.dirname, "../../../support/watch-network.ts");
 
 /** A watcher in a network namespace of its own, which needs no privilege; without the kernel's own IPv6 changes. */
 function watcher(engine: string) {
