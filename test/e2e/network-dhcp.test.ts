@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { placesOf } from "../../scripts/labs/programs.ts";
-import { dhcpUnit } from "../../src/host/network/dhcp-client.ts";
+import { dhcpUnit } from "../../src/host/network/dhcp/dhcp-client.ts";
 import { serveLeases } from "../support/lease-server.ts";
 import { networkStage } from "../support/network-stage.ts";
 import { UNDER_UNITS } from "../support/real-units.ts";

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, onTestFinished, test } from "vitest";
 import { placesOf } from "../../scripts/labs/programs.ts";
-import { dhcpUnit } from "../../src/host/network/dhcp-client.ts";
+import { dhcpUnit } from "../../src/host/network/dhcp/dhcp-client.ts";
 import { WINDOW_SECONDS, type EdgeMachine } from "../support/edge-machine.ts";
 import { serveLeases } from "../support/lease-server.ts";
 import { lanSection, networkStage } from "../support/network-stage.ts";

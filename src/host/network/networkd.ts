@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { fieldsOf, shellFields } from "../../lib/text-fields.ts";
 import type { Link } from "../links.ts";
-import { linkOfUnit } from "./dhcp-client.ts";
+import { linkOfUnit } from "./dhcp/dhcp-client.ts";
 import type { Reader } from "../reader.ts";
 
 /** How a link gets its address and which servers it brings, as far as the machine's network service says. */

@@ -1,10 +1,10 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { HostError } from "../../errors.ts";
-import type { Clock } from "../clock.ts";
-import { SEARCH_PATH } from "../exec.ts";
-import type { Files } from "../files/files.ts";
-import { findProcess, signalGroup, signalProcess, type ProcessId } from "../process-tree.ts";
-import type { Reader } from "../reader.ts";
+import { HostError } from "../../../errors.ts";
+import type { Clock } from "../../clock.ts";
+import { SEARCH_PATH } from "../../exec.ts";
+import type { Files } from "../../files/files.ts";
+import { findProcess, signalGroup, signalProcess, type ProcessId } from "../../process-tree.ts";
+import type { Reader } from "../../reader.ts";
 import {
   DHCP_CLIENTS,
   dhcpCommand,
@@ -15,10 +15,10 @@ import {
   type DhcpPaths,
 } from "./dhcp-client.ts";
 import { DHCLIENT_CONFIG, DHCP_SCRIPT } from "./dhcp-script.ts";
-import { parseOffer } from "./lease-offer.ts";
-import type { NetworkState } from "./state.ts";
+import { parseOffer } from "../lease-offer.ts";
+import type { NetworkState } from "../state.ts";
 import { leasedAndLasting, sourcesOf, type LeasedAndLasting } from "./leased-and-lasting.ts";
-import { refusal, type ToolRunner } from "./tool.ts";
+import { refusal, type ToolRunner } from "../tool.ts";
 
 export interface DhcpOptions {
   readonly tools: ToolRunner;

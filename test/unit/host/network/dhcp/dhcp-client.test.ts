@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { systemClock } from "../../../../src/host/clock.ts";
-import type { ExecResult } from "../../../../src/host/exec.ts";
-import { hostFiles } from "../../../../src/host/files/files.ts";
-import { dhcpUnit, linkOfUnit } from "../../../../src/host/network/dhcp-client.ts";
-import { DhcpClients } from "../../../../src/host/network/dhcp.ts";
-import { hostReader, type Reader } from "../../../../src/host/reader.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import { systemClock } from "../../../../../src/host/clock.ts";
+import type { ExecResult } from "../../../../../src/host/exec.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
+import { dhcpUnit, linkOfUnit } from "../../../../../src/host/network/dhcp/dhcp-client.ts";
+import { DhcpClients } from "../../../../../src/host/network/dhcp/dhcp.ts";
+import { hostReader, type Reader } from "../../../../../src/host/reader.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;
 

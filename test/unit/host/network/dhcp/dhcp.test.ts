@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { DHCP_CLIENTS, type DhcpClient } from "../../../../src/host/network/dhcp-client.ts";
-import { networkMachine, type NetworkMachine } from "../../../support/network-machine.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
-import { waitFor } from "../../../support/wait-for.ts";
+import { DHCP_CLIENTS, type DhcpClient } from "../../../../../src/host/network/dhcp/dhcp-client.ts";
+import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
 
 const isInstalled = (tool: string): boolean => existsSync(`/usr/sbin/${tool}`) || existsSync(`/sbin/${tool}`);
 const LAN = "ip link add cl type veth peer name sv && ip link set sv up";
