@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { natCounters } from "../../src/host/network/nat-counters.ts";
+import { natCounters } from "../../src/host/network/firewall/nat-counters.ts";
 import { fakeTools } from "../support/fake-tools.ts";
 import { plugNeighbour } from "../support/network-neighbour.ts";
 import { privateNetwork } from "../support/private-stage.ts";

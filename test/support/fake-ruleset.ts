@@ -1,4 +1,4 @@
-import type { WatchRuleset } from "../../src/host/network/ruleset-watch.ts";
+import type { WatchRuleset } from "../../src/host/network/firewall/ruleset-watch.ts";
 
 /** Rules of which a test says that they change. */
 export function fakeRuleset() {

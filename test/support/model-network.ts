@@ -1,7 +1,7 @@
 import { HostError } from "../../src/errors.ts";
 import type { NetworkFeatures } from "../../src/agent/sections/network/actual.ts";
 import type { Change } from "../../src/host/network/change.ts";
-import { firewallDigest } from "../../src/host/network/firewall.ts";
+import { firewallDigest } from "../../src/host/network/firewall/firewall.ts";
 import {
   OUR_PROTOCOL,
   type AddressState,

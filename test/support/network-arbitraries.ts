@@ -1,7 +1,7 @@
 /* oxlint-disable oxc/no-map-spread -- arbitraries are made once, and their maps are no loops */
 import fc from "fast-check";
 import { linkSysctl } from "../../src/host/network/diff.ts";
-import { firewallDigest } from "../../src/host/network/firewall.ts";
+import { firewallDigest } from "../../src/host/network/firewall/firewall.ts";
 import {
   OUR_PROTOCOL,
   type LinkState,

@@ -7,7 +7,7 @@ import { hostFiles } from "../../src/host/files/files.ts";
 import type { Change } from "../../src/host/network/change.ts";
 import type { DhcpClient } from "../../src/host/network/dhcp/dhcp-client.ts";
 import { networkDriver, type NetworkDriver } from "../../src/host/network/driver.ts";
-import { kernelTables, type KernelTables } from "../../src/host/network/table-dump.ts";
+import { kernelTables, type KernelTables } from "../../src/host/network/firewall/table-dump.ts";
 import { hostReader } from "../../src/host/reader.ts";
 
 export interface ChildOptions {

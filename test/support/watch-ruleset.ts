@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { createInterface } from "node:readline";
-import { watchRuleset } from "../../src/host/network/ruleset-watch.ts";
+import { watchRuleset } from "../../src/host/network/firewall/ruleset-watch.ts";
 
 /**
  * Runs inside a network namespace: says when it hears of a change, of the table of its argument if it has one; `renew` renews, and every

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../../host/clock.ts";
-import type { ForwardDrop, ReadForwardDrops } from "../../host/network/forward-drops.ts";
-import type { RulesetWatch, WatchRuleset } from "../../host/network/ruleset-watch.ts";
+import type { ForwardDrop, ReadForwardDrops } from "../../host/network/firewall/forward-drops.ts";
+import type { RulesetWatch, WatchRuleset } from "../../host/network/firewall/ruleset-watch.ts";
 
 /** Knows which chains of other programs refuse what this machine forwards. */
 export interface ForwardWatch {

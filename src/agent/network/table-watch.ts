@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { RulesetWatch, WatchRuleset } from "../../host/network/ruleset-watch.ts";
+import type { RulesetWatch, WatchRuleset } from "../../host/network/firewall/ruleset-watch.ts";
 
 /** Knows when somebody else changes the table that holds our firewall, or flushes it with all others. */
 export interface TableWatch {

@@ -5,7 +5,7 @@ import { hostConntrack, type Conntrack } from "../../host/network/conntrack.ts";
 import type { Exec } from "../../host/exec.ts";
 import { readAddresses4, readLink } from "../../host/links.ts";
 import { arpAnnouncer } from "../../host/network/announce.ts";
-import { natCounters } from "../../host/network/nat-counters.ts";
+import { natCounters } from "../../host/network/firewall/nat-counters.ts";
 import type { NetworkDriver } from "../../host/network/driver.ts";
 import { routeFinder } from "../../host/network/route-to.ts";
 import type { Reader } from "../../host/reader.ts";

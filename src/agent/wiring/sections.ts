@@ -1,5 +1,5 @@
 import { readAddresses4 } from "../../host/links.ts";
-import type { SourceFilterDriver } from "../../host/network/source-filter.ts";
+import type { SourceFilterDriver } from "../../host/network/firewall/source-filter.ts";
 import type { Overlay } from "../../host/overlay.ts";
 import type { Reader } from "../../host/reader.ts";
 import { isActiveMember } from "../network/active-member.ts";

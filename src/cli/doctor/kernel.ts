@@ -1,5 +1,5 @@
 import { tryFeatures, type NetworkFeatures } from "../../host/network/features.ts";
-import { kernelTables, type TableContent } from "../../host/network/table-dump.ts";
+import { kernelTables, type TableContent } from "../../host/network/firewall/table-dump.ts";
 import { networkRecordFile } from "../../host/network/record.ts";
 import { toolRunner } from "../../host/network/tool.ts";
 import { hostFiles } from "../../host/files/files.ts";

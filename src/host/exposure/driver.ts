@@ -1,7 +1,7 @@
 import { HostError } from "../../errors.ts";
 import type { Conntrack, FlowFilter } from "../network/conntrack.ts";
-import { Firewall } from "../network/firewall.ts";
-import { kernelTables, type KernelTables } from "../network/table-dump.ts";
+import { Firewall } from "../network/firewall/firewall.ts";
+import { kernelTables, type KernelTables } from "../network/firewall/table-dump.ts";
 import type { FirewallState } from "../network/state.ts";
 import { refusal, type ToolRunner } from "../network/tool.ts";
 import type { ExposureRecord } from "./record.ts";

@@ -2,7 +2,7 @@ import { parseCidr } from "../../lib/cidr.ts";
 import type { Change } from "./change.ts";
 import { diffLinks, type LinkPlan } from "./diff-links.ts";
 import { diffRoutes, waitingForLease } from "./diff-routes.ts";
-import { firewallDigest } from "./firewall.ts";
+import { firewallDigest } from "./firewall/firewall.ts";
 import {
   addressLine,
   deleteAddressLine,

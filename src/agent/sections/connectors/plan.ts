@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import { firewallDigest } from "../../../host/network/firewall.ts";
-import type { SourceFilterState } from "../../../host/network/source-filter.ts";
+import { firewallDigest } from "../../../host/network/firewall/firewall.ts";
+import type { SourceFilterState } from "../../../host/network/firewall/source-filter.ts";
 import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay.ts";
 import { clusterText, unknownNodeText } from "../../../protocol/own-name.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";

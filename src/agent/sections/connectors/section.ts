@@ -1,4 +1,4 @@
-import type { SourceFilterDriver } from "../../../host/network/source-filter.ts";
+import type { SourceFilterDriver } from "../../../host/network/firewall/source-filter.ts";
 import type { Overlay } from "../../../host/overlay.ts";
 import { normaliseConnectors, type Connector } from "../../../protocol/sections/connectors.ts";
 import { relevantNotices } from "../../../protocol/sections/items.ts";

@@ -1,6 +1,6 @@
 import type { ExposureChange, ExposureState } from "../../../host/exposure/driver.ts";
 import type { FlowFilter } from "../../../host/network/conntrack.ts";
-import { firewallDigest } from "../../../host/network/firewall.ts";
+import { firewallDigest } from "../../../host/network/firewall/firewall.ts";
 import type { Step } from "../../reconcile/section.ts";
 import { mappingName, type ExposureSeen, type ExposureTarget } from "./exposure.ts";
 

@@ -1,5 +1,5 @@
 import type { NetworkFeatures as Features } from "../../../host/network/features.ts";
-import type { ForwardDrop } from "../../../host/network/forward-drops.ts";
+import type { ForwardDrop } from "../../../host/network/firewall/forward-drops.ts";
 import type { NetworkRecord } from "../../../host/network/record.ts";
 import type { NetworkState } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";

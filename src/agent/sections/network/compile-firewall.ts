@@ -1,4 +1,4 @@
-import { firewallDigest } from "../../../host/network/firewall.ts";
+import { firewallDigest } from "../../../host/network/firewall/firewall.ts";
 import type { NetworkTarget } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import { networkIssue, type NetworkActual, type NetworkDesired } from "./actual.ts";

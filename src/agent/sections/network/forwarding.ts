@@ -1,4 +1,4 @@
-import type { ForwardDrop } from "../../../host/network/forward-drops.ts";
+import type { ForwardDrop } from "../../../host/network/firewall/forward-drops.ts";
 import type { NetworkState } from "../../../host/network/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";

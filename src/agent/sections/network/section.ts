@@ -3,7 +3,7 @@ import { HostError } from "../../../errors.ts";
 import type { Change } from "../../../host/network/change.ts";
 import { diffNetwork, sysctlsOf } from "../../../host/network/diff.ts";
 import { isEmptyRecord, type NetworkRecord, type RecordStore } from "../../../host/network/record.ts";
-import type { ForwardDrop } from "../../../host/network/forward-drops.ts";
+import type { ForwardDrop } from "../../../host/network/firewall/forward-drops.ts";
 import { NetworkUndo, takeBackNetwork } from "../../../host/network/restore.ts";
 import { OUR_PROTOCOL, type NetworkState } from "../../../host/network/state.ts";
 import { isObject } from "../../../protocol/sections/forms.ts";

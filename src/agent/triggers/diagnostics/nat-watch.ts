@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import type { ReadNatCounters } from "../../../host/network/nat-counters.ts";
+import type { ReadNatCounters } from "../../../host/network/firewall/nat-counters.ts";
 
 /** What is known of one translation; times in Unix seconds. */
 export interface NatHits {

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { startForwardWatch } from "../../../../src/agent/network/forward-watch.ts";
 import { HostError } from "../../../../src/errors.ts";
-import type { ForwardDrop } from "../../../../src/host/network/forward-drops.ts";
+import type { ForwardDrop } from "../../../../src/host/network/firewall/forward-drops.ts";
 import { FakeClock, settle } from "../../../support/fake-clock.ts";
 import { fakeRuleset } from "../../../support/fake-ruleset.ts";
 

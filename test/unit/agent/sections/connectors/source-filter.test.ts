@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { lateFilters, planConnectors } from "../../../../../src/agent/sections/connectors/plan.ts";
 import { sourceFilter } from "../../../../../src/agent/sections/connectors/source-filter.ts";
-import { firewallDigest } from "../../../../../src/host/network/firewall.ts";
-import type { SourceFilterState } from "../../../../../src/host/network/source-filter.ts";
+import { firewallDigest } from "../../../../../src/host/network/firewall/firewall.ts";
+import type { SourceFilterState } from "../../../../../src/host/network/firewall/source-filter.ts";
 import { normaliseConnectors } from "../../../../../src/protocol/sections/connectors.ts";
 import type { OverlayListener } from "../../../../../src/protocol/overlay.ts";
 import { networkMachine } from "../../../../support/network-machine.ts";

@@ -9,7 +9,7 @@ import {
 import { NOTHING_EXPOSED, planExposure } from "../../../../../src/agent/sections/exec/exposure-plan.ts";
 import { exposureTable } from "../../../../../src/agent/sections/exec/exposure-table.ts";
 import type { ExposureState } from "../../../../../src/host/exposure/driver.ts";
-import { firewallDigest } from "../../../../../src/host/network/firewall.ts";
+import { firewallDigest } from "../../../../../src/host/network/firewall/firewall.ts";
 import type { ContainerSpec, PortMapping } from "../../../../../src/protocol/sections/exec-config.ts";
 import { containerSpec } from "../../../../support/container-spec.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { parseForwardDrops } from "../../../../src/host/network/forward-drops.ts";
+import { parseForwardDrops } from "../../../../../src/host/network/firewall/forward-drops.ts";
 
 const DROP = { drop: null };
 const MATCH = { match: { op: "==", left: { meta: { key: "iifname" } }, right: "eth0" } };

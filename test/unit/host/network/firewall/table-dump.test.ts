@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { networkMachine, type NetworkMachine } from "../../../support/network-machine.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
 
 const MARK = "a".repeat(64);
 const EVERYTHING = `table inet holdfast {

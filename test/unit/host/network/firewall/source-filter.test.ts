@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { firewallDigest } from "../../../../src/host/network/firewall.ts";
-import { sourceFilterDriver } from "../../../../src/host/network/source-filter.ts";
+import { firewallDigest } from "../../../../../src/host/network/firewall/firewall.ts";
+import { sourceFilterDriver } from "../../../../../src/host/network/firewall/source-filter.ts";
 
 const signal = new AbortController().signal;
 const TEXT = "table inet holdfast_connectors {\n}\n";

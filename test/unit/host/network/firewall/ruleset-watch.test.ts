@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, onTestFinished, test } from "vitest";
-import { waitFor } from "../../../support/wait-for.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
 
-const PROGRAM = join(import.meta.dirname, "../../../support/watch-ruleset.ts");
+const PROGRAM = join(import.meta.dirname, "../../../../support/watch-ruleset.ts");
 
 /** A watch in a network namespace of its own, which needs no privilege. */
 async function watched(...table: string[]) {

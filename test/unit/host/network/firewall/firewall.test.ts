@@ -1,9 +1,9 @@
 import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { firewallDigest } from "../../../../src/host/network/firewall.ts";
-import { networkMachine, type NetworkMachine } from "../../../support/network-machine.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import { firewallDigest } from "../../../../../src/host/network/firewall/firewall.ts";
+import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
 
 const table = (...lines: readonly string[]): string => `table inet holdfast {\n${lines.join("\n")}\n}\n`;
 const INPUT = table("chain hf_in {", "type filter hook input priority 0", "icmp type echo-request counter drop", "}");

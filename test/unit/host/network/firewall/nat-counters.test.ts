@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { natCounters, parseNatCounters } from "../../../../src/host/network/nat-counters.ts";
-import { fakeTools } from "../../../support/fake-tools.ts";
+import { natCounters, parseNatCounters } from "../../../../../src/host/network/firewall/nat-counters.ts";
+import { fakeTools } from "../../../../support/fake-tools.ts";
 
 const signal = new AbortController().signal;
 

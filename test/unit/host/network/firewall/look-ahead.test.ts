@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { LookAhead, type ChangeWatch } from "../../../../src/host/network/look-ahead.ts";
-import { networkMachine } from "../../../support/network-machine.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import { LookAhead, type ChangeWatch } from "../../../../../src/host/network/firewall/look-ahead.ts";
+import { networkMachine } from "../../../../support/network-machine.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
 
 const TEXT = "table inet holdfast {\nchain c {\ntype filter hook input priority 0\n}\n}\n";
 // The kernel may tell of a carrier a second late.
