@@ -1,5 +1,5 @@
 import type { MachineReadings, NodeReadings } from "../../src/agent/shadow/facts.ts";
-import type { Link } from "../../src/host/links.ts";
+import type { Link } from "../../src/host/network/ip/links.ts";
 
 /** A plain physical link that is up. */
 export function link(name: string, fields: Partial<Link> = {}): Link {

@@ -1,5 +1,5 @@
 import type { Dmi } from "../../host/machine/dmi.ts";
-import { defaultRoute } from "../../host/links.ts";
+import { defaultRoute } from "../../host/network/ip/links.ts";
 import type { Device } from "../../protocol/claims.ts";
 import type { NodeType } from "../../protocol/values.ts";
 import { reportedLinks } from "./facts.ts";

@@ -1,5 +1,5 @@
-import { defaultRoute, netmaskOf } from "../../host/links.ts";
-import type { Link, LinkAddress, Route } from "../../host/links.ts";
+import { defaultRoute, netmaskOf } from "../../host/network/ip/links.ts";
+import type { Link, LinkAddress, Route } from "../../host/network/ip/links.ts";
 import type { LinkConfiguration } from "../../host/network/networkd.ts";
 import type { OsRelease } from "../../host/machine/os-release.ts";
 import type { DiskSpace } from "../../host/files/files.ts";

@@ -1,7 +1,7 @@
 import type { Clock } from "../../host/clock.ts";
 import { hasTpm } from "../../host/machine/dmi.ts";
-import { parseRoutes, parseRoutes6, readAddresses, readLinks } from "../../host/links.ts";
-import type { LinkAddress } from "../../host/links.ts";
+import { parseRoutes, parseRoutes6, readAddresses, readLinks } from "../../host/network/ip/links.ts";
+import type { LinkAddress } from "../../host/network/ip/links.ts";
 import { readLinkConfiguration } from "../../host/network/networkd.ts";
 import { debianArchitecture, readOsRelease } from "../../host/machine/os-release.ts";
 import { parseCpuTimes, parseMemory } from "../../host/proc.ts";

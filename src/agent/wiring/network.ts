@@ -10,7 +10,7 @@ import { networkDriver, type NetworkDriver } from "../../host/network/driver.ts"
 import { watchRuleset } from "../../host/network/firewall/ruleset-watch.ts";
 import { networkRecord } from "../../host/network/record.ts";
 import { sourceFilterDriver, type SourceFilterDriver } from "../../host/network/firewall/source-filter.ts";
-import { toolRunner } from "../../host/network/tool.ts";
+import { toolRunner } from "../../host/network/ip/tool.ts";
 import type { Reader } from "../../host/reader.ts";
 import { carryingDialler } from "../session/carrier.ts";
 import { startForwardWatch } from "../network/forward-watch.ts";

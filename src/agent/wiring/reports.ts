@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
-import { readAddresses, readAddresses4, type LinkAddress } from "../../host/links.ts";
+import { readAddresses, readAddresses4, type LinkAddress } from "../../host/network/ip/links.ts";
 import type { Reader } from "../../host/reader.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";
 import type { ShadowMap } from "../../protocol/shadow.ts";

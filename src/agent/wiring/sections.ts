@@ -1,4 +1,4 @@
-import { readAddresses4 } from "../../host/links.ts";
+import { readAddresses4 } from "../../host/network/ip/links.ts";
 import type { SourceFilterDriver } from "../../host/network/firewall/source-filter.ts";
 import type { Overlay } from "../../host/overlay.ts";
 import type { Reader } from "../../host/reader.ts";

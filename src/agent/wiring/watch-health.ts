@@ -4,7 +4,7 @@ import type { Clock } from "../../host/clock.ts";
 import { dialRequestFor, type Dialler } from "../../host/net/dial.ts";
 import type { Reader } from "../../host/reader.ts";
 import { askServer, readNameServers } from "../../host/net/resolver.ts";
-import { isSshLocal } from "../../host/sockets.ts";
+import { isSshLocal } from "../../host/network/ip/sockets.ts";
 import { setAddresses } from "../../host/net/system-resolve.ts";
 import { proxyFor } from "../../lib/proxy.ts";
 import { manifestAddress } from "../../protocol/release.ts";

@@ -4,7 +4,7 @@ import type { Clock } from "../../host/clock.ts";
 import { watchNetwork, type NetworkWatch } from "../../host/network/network-watch.ts";
 import type { NetworkChange } from "../../host/netlink.ts";
 import type { Reader } from "../../host/reader.ts";
-import { countHalfOpen } from "../../host/sockets.ts";
+import { countHalfOpen } from "../../host/network/ip/sockets.ts";
 import type { MetricSample } from "../../protocol/telemetry.ts";
 import { reportedLinks } from "../shadow/facts.ts";
 import { readMachine } from "../shadow/readings.ts";

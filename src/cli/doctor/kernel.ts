@@ -1,7 +1,7 @@
 import { tryFeatures, type NetworkFeatures } from "../../host/network/features.ts";
 import { kernelTables, type TableContent } from "../../host/network/firewall/table-dump.ts";
 import { networkRecordFile } from "../../host/network/record.ts";
-import { toolRunner } from "../../host/network/tool.ts";
+import { toolRunner } from "../../host/network/ip/tool.ts";
 import { hostFiles } from "../../host/files/files.ts";
 import { valueOf } from "../../host/files/state-file.ts";
 import type { NetworkReport } from "../../protocol/local-network.ts";

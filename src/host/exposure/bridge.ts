@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { HostError } from "../../errors.ts";
-import { refusal, type ToolRunner } from "../network/tool.ts";
+import { refusal, type ToolRunner } from "../network/ip/tool.ts";
 import type { Reader } from "../reader.ts";
 
 /** The link of the containers' network, as the engine makes it. */

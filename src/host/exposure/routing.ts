@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { HostError } from "../../errors.ts";
-import { refusal, type ToolRunner } from "../network/tool.ts";
+import { refusal, type ToolRunner } from "../network/ip/tool.ts";
 
 /** The routing protocol number of what is made for containers; the section `network` has one of its own, and takes away what bears it. */
 export const CONTAINER_PROTOCOL = 219;

@@ -1,5 +1,5 @@
 import { HostError } from "../../errors.ts";
-import { refusal, type ToolRunner } from "../network/tool.ts";
+import { refusal, type ToolRunner } from "../network/ip/tool.ts";
 
 /** The chain of Docker's that is meant for rules of others; Docker keeps what is in it. */
 const CHAIN = "DOCKER-USER";

@@ -1,5 +1,5 @@
 import type { Change } from "./change.ts";
-import { addLinkLines, deleteLinkLine, setLinkLine, type LinkSetting } from "./lines.ts";
+import { addLinkLines, deleteLinkLine, setLinkLine, type LinkSetting } from "./ip/lines.ts";
 import type { LinkState, LinkTarget, NetworkState, NetworkTarget } from "./state.ts";
 
 /** What becomes of the links, and what that does to what they carry. */

@@ -1,5 +1,5 @@
 import type { LinkPlan } from "./diff-links.ts";
-import { deleteRouteLine, lastRouteLine, routeLine } from "./lines.ts";
+import { deleteRouteLine, lastRouteLine, routeLine } from "./ip/lines.ts";
 import { OUR_PROTOCOL, type NetworkState, type NetworkTarget, type RouteState } from "./state.ts";
 
 type RouteTarget = NetworkTarget["routes"][number];

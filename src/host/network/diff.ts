@@ -10,7 +10,7 @@ import {
   ruleLine,
   subnetRouteLine,
   swapAddressLines,
-} from "./lines.ts";
+} from "./ip/lines.ts";
 import {
   OUR_PROTOCOL,
   type AddressState,

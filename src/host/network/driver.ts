@@ -5,25 +5,25 @@ import type { Exec } from "../exec.ts";
 import type { OnDamage } from "../files/damage.ts";
 import type { Files } from "../files/files.ts";
 import type { Reader } from "../reader.ts";
-import { addressMark, kernelAddressMarks, type AddressMarks } from "./address-marks.ts";
+import { addressMark, kernelAddressMarks, type AddressMarks } from "./ip/address-marks.ts";
 import type { Change } from "./change.ts";
 import type { DhcpClient } from "./dhcp/dhcp-client.ts";
 import { DhcpClients } from "./dhcp/dhcp.ts";
 import { privilegedExec } from "../privileged-exec.ts";
 import { refusedLines, tryFeatures, type NetworkFeatures } from "./features.ts";
 import { Firewall } from "./firewall/firewall.ts";
-import { parseNeighbours, parseShown, SHOW_ALL, type IpOutput } from "./ip-output.ts";
+import { parseNeighbours, parseShown, SHOW_ALL, type IpOutput } from "./ip/ip-output.ts";
 import { NetworkLedger, type LedgerContent } from "./ledger.ts";
 import { LinkSpeed } from "./link-speed.ts";
 import { LookAhead, watchChanges, type WatchChanges } from "./firewall/look-ahead.ts";
-import { addressLabel, addressOfLine } from "./lines.ts";
+import { addressLabel, addressOfLine } from "./ip/lines.ts";
 import { RESOLVER_FILES } from "../net/resolver.ts";
 import { NameServers } from "./name-servers.ts";
 import { resolverFile } from "./resolver-file.ts";
 import { OUR_PROTOCOL, type AddressState, type NeighbourState, type NetworkState } from "./state.ts";
 import { kernelTables, type KernelTables } from "./firewall/table-dump.ts";
-import { readSysctls, writeSysctl } from "./sysctls.ts";
-import { refusal, toolRunner } from "./tool.ts";
+import { readSysctls, writeSysctl } from "./ip/sysctls.ts";
+import { refusal, toolRunner } from "./ip/tool.ts";
 
 /** The network of the machine, in this process's network namespace. */
 export interface NetworkDriver {

@@ -1,6 +1,6 @@
 import { HostError } from "../../errors.ts";
 import type { ExecResult } from "../exec.ts";
-import type { ToolRunner } from "./tool.ts";
+import type { ToolRunner } from "./ip/tool.ts";
 
 const LINK_KINDS = ["vlan", "vrf", "bridge", "bond", "dummy", "gre", "xfrm", "wireguard"] as const;
 type LinkKind = (typeof LINK_KINDS)[number];

@@ -8,7 +8,7 @@ import { Text4096 } from "../../protocol/values.ts";
 import type { Exec } from "../exec.ts";
 import { resolverFileCommand } from "../privileged-exec.ts";
 import { RESOLVER_FILES } from "../net/resolver.ts";
-import { refusal, toolRunner } from "./tool.ts";
+import { refusal, toolRunner } from "./ip/tool.ts";
 
 /** Bytes of a former text that is kept and restored. */
 export const MAX_RESOLVER_BYTES = 65_536;

@@ -1,5 +1,5 @@
 import type { Reader } from "../reader.ts";
-import { readSysctls, writeSysctl } from "./sysctls.ts";
+import { readSysctls, writeSysctl } from "./ip/sysctls.ts";
 
 /** What switches settings of the kernel on. */
 export interface SwitchOptions {

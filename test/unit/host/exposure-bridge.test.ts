@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { restoreBridge } from "../../../src/host/exposure/bridge.ts";
-import { toolRunner } from "../../../src/host/network/tool.ts";
+import { toolRunner } from "../../../src/host/network/ip/tool.ts";
 import { fakeTools } from "../../support/fake-tools.ts";
 import { machineRoot } from "../../support/machine-root.ts";
 

@@ -1,6 +1,6 @@
 import { toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { Announce } from "../../../host/network/announce.ts";
+import type { Announce } from "../../../host/network/ip/announce.ts";
 import type { HeldAddress } from "./arp-watch.ts";
 import type { Condition } from "./condition-watch.ts";
 

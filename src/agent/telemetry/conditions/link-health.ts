@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import type { Link, LinkAddress } from "../../../host/links.ts";
+import type { Link, LinkAddress } from "../../../host/network/ip/links.ts";
 import type { EventLog } from "../events.ts";
 
 export interface LinkReadings {

@@ -13,7 +13,7 @@ import {
 } from "../../../host/proc.ts";
 import type { CpuTimes, LinkCounters, Memory, TcpCounters } from "../../../host/proc.ts";
 import type { Reader } from "../../../host/reader.ts";
-import { countHalfOpen } from "../../../host/sockets.ts";
+import { countHalfOpen } from "../../../host/network/ip/sockets.ts";
 import type { MetricSample } from "../../../protocol/telemetry.ts";
 import { usedRatio } from "../heartbeat.ts";
 

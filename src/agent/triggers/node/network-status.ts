@@ -1,4 +1,4 @@
-import { readAddresses, readLinks, type Link, type LinkAddress } from "../../../host/links.ts";
+import { readAddresses, readLinks, type Link, type LinkAddress } from "../../../host/network/ip/links.ts";
 import { parseLinkCounters, type LinkCounters } from "../../../host/proc.ts";
 import type { Reader } from "../../../host/reader.ts";
 import { readNameServers } from "../../../host/net/resolver.ts";

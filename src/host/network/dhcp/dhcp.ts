@@ -18,7 +18,7 @@ import { DHCLIENT_CONFIG, DHCP_SCRIPT } from "./dhcp-script.ts";
 import { parseOffer } from "../lease-offer.ts";
 import type { NetworkState } from "../state.ts";
 import { leasedAndLasting, sourcesOf, type LeasedAndLasting } from "./leased-and-lasting.ts";
-import { refusal, type ToolRunner } from "../tool.ts";
+import { refusal, type ToolRunner } from "../ip/tool.ts";
 
 export interface DhcpOptions {
   readonly tools: ToolRunner;

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { word } from "../lines.ts";
-import type { ToolRunner } from "../tool.ts";
+import { word } from "../ip/lines.ts";
+import type { ToolRunner } from "../ip/tool.ts";
 
 /** INFINITY_LIFE_TIME of the kernel. */
 const FOREVER = 0xffff_ffff;

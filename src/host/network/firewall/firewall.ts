@@ -4,7 +4,7 @@ import { HostError } from "../../../errors.ts";
 import { HELD_INPUT, type ExecResult } from "../../exec.ts";
 import type { FirewallState } from "../state.ts";
 import type { KernelTables } from "./table-dump.ts";
-import { refusal, type ToolRunner } from "../tool.ts";
+import { refusal, type ToolRunner } from "../ip/tool.ts";
 
 const COMMENT = /^\tcomment "holdfast:([0-9a-f]{64})"$/m;
 /** What the kernel has said is told from what nft lists. */

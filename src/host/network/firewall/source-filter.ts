@@ -1,7 +1,7 @@
 import { toError } from "../../../errors.ts";
 import { Firewall, firewallDigest } from "./firewall.ts";
 import { kernelTables, type KernelTables } from "./table-dump.ts";
-import type { ToolRunner } from "../tool.ts";
+import type { ToolRunner } from "../ip/tool.ts";
 
 /** The table for connectors as the machine has it. */
 export interface SourceFilterState {

@@ -10,7 +10,7 @@ import {
   ruleLine,
   setLinkLine,
   swapAddressLines,
-} from "../../../../src/host/network/lines.ts";
+} from "../../../../src/host/network/ip/lines.ts";
 import { networkMachine } from "../../../support/network-machine.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 

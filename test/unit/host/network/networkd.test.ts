@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readLink } from "../../../../src/host/links.ts";
+import { readLink } from "../../../../src/host/network/ip/links.ts";
 import { isLeased, networkUsesDhcp, readLinkConfiguration } from "../../../../src/host/network/networkd.ts";
 import { linkFiles, machineRoot } from "../../../support/machine-root.ts";
 

@@ -1,7 +1,7 @@
 import { open } from "node:fs/promises";
 import { constants } from "node:fs";
-import { errnoOf, HostError, toError } from "../../errors.ts";
-import type { Reader } from "../reader.ts";
+import { errnoOf, HostError, toError } from "../../../errors.ts";
+import type { Reader } from "../../reader.ts";
 
 /** Reads values by dotted names (sysctl(8)); what this machine does not have is left out. Blanks between values are one space. */
 export function readSysctls(reader: Reader, names: Iterable<string>): ReadonlyMap<string, string> {

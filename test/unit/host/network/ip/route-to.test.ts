@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { parseRouteTo, routeFinder } from "../../../../src/host/network/route-to.ts";
-import { fakeTools } from "../../../support/fake-tools.ts";
+import { parseRouteTo, routeFinder } from "../../../../../src/host/network/ip/route-to.ts";
+import { fakeTools } from "../../../../support/fake-tools.ts";
 
 const signal = new AbortController().signal;
 

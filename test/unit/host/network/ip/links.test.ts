@@ -13,10 +13,10 @@ import {
   readAddresses4,
   readLink,
   readLinks,
-} from "../../../src/host/links.ts";
-import { hostReader } from "../../../src/host/reader.ts";
-import { linkFiles, machineRoot } from "../../support/machine-root.ts";
-import { ROUTES, ROUTES6 } from "../../support/proc-texts.ts";
+} from "../../../../../src/host/network/ip/links.ts";
+import { hostReader } from "../../../../../src/host/reader.ts";
+import { linkFiles, machineRoot } from "../../../../support/machine-root.ts";
+import { ROUTES, ROUTES6 } from "../../../../support/proc-texts.ts";
 
 test("a physical link with everything", () => {
   const { reader } = machineRoot({

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseNeighbours, parseShown, type IpOutput } from "../../../../src/host/network/ip-output.ts";
+import { parseNeighbours, parseShown, type IpOutput } from "../../../../../src/host/network/ip/ip-output.ts";
 
 const never = (): boolean => false;
 

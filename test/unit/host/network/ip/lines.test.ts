@@ -12,7 +12,7 @@ import {
   routeLine,
   ruleLine,
   setLinkLine,
-} from "../../../../src/host/network/lines.ts";
+} from "../../../../../src/host/network/ip/lines.ts";
 
 const route = {
   table: 1000,

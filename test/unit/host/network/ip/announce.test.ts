@@ -1,9 +1,9 @@
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
-import { arpAnnouncer } from "../../../../src/host/network/announce.ts";
-import { fakeTools } from "../../../support/fake-tools.ts";
-import { waitFor } from "../../../support/wait-for.ts";
+import { arpAnnouncer } from "../../../../../src/host/network/ip/announce.ts";
+import { fakeTools } from "../../../../support/fake-tools.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
 
 const signal = new AbortController().signal;
 const LINKS = `

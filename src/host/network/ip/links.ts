@@ -1,8 +1,8 @@
 import { endianness, networkInterfaces } from "node:os";
 import { SocketAddress } from "node:net";
-import { parseCidr } from "../lib/cidr.ts";
-import { fieldsOf, shellFields, toCount } from "../lib/text-fields.ts";
-import type { Reader } from "./reader.ts";
+import { parseCidr } from "../../../lib/cidr.ts";
+import { fieldsOf, shellFields, toCount } from "../../../lib/text-fields.ts";
+import type { Reader } from "../../reader.ts";
 
 /** A network link by /sys/class/net (Documentation/ABI/testing/sysfs-class-net). */
 export interface Link {

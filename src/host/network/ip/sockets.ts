@@ -1,9 +1,9 @@
 import { closeSync, openSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { fieldsOf, toCount } from "../lib/text-fields.ts";
+import { fieldsOf, toCount } from "../../../lib/text-fields.ts";
 import { address4 } from "./links.ts";
-import type { Reader } from "./reader.ts";
+import type { Reader } from "../../reader.ts";
 
 /** A listening TCP socket of /proc/net/tcp or tcp6. */
 export interface Listener {

@@ -2,8 +2,8 @@ import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import { expect, it } from "vitest";
-import { readListeners } from "../../../src/host/listeners.ts";
-import { hostReader } from "../../../src/host/reader.ts";
+import { readListeners } from "../../../../../src/host/network/ip/listeners.ts";
+import { hostReader } from "../../../../../src/host/reader.ts";
 
 it("sees who takes what comes to a port, for real sockets", async () => {
   const one = createServer().listen(0, "127.0.0.1");
