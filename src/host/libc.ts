@@ -1,5 +1,5 @@
 import { closeSync } from "node:fs";
-import { unixAddress } from "./netlink.ts";
+import { unixAddress } from "./network/netlink/netlink.ts";
 import { cleanMappings } from "./proc.ts";
 import type { Reader } from "./reader.ts";
 

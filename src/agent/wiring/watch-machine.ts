@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { watchNetwork, type NetworkWatch } from "../../host/network/network-watch.ts";
-import type { NetworkChange } from "../../host/netlink.ts";
+import type { NetworkChange } from "../../host/network/netlink/netlink.ts";
 import type { Reader } from "../../host/reader.ts";
 import { countHalfOpen } from "../../host/network/ip/sockets.ts";
 import type { MetricSample } from "../../protocol/telemetry.ts";

@@ -1,7 +1,7 @@
 import type { Clock } from "../clock.ts";
-import { NETLINK_GROUPS, parseChanges } from "../netlink.ts";
-import type { NetworkChange } from "../netlink.ts";
-import { listenNetlink, type NetlinkListener } from "../netlink-listener.ts";
+import { NETLINK_GROUPS, parseChanges } from "./netlink/netlink.ts";
+import type { NetworkChange } from "./netlink/netlink.ts";
+import { listenNetlink, type NetlinkListener } from "./netlink/netlink-listener.ts";
 import { hostReader } from "../reader.ts";
 import type { Reader } from "../reader.ts";
 import { RESOLVER_FILES } from "../net/resolver.ts";

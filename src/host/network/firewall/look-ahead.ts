@@ -1,4 +1,4 @@
-import { openNetlink } from "../../netlink-socket.ts";
+import { openNetlink } from "../netlink/netlink-socket.ts";
 
 /** Knows whether anything that ip(8) shows of IPv4 in this network namespace has changed since the watch began. */
 export interface ChangeWatch extends Disposable {

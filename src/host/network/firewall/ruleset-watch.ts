@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
-import { listenNetlink } from "../../netlink-listener.ts";
-import { isAbout, messagesOf } from "../nft-messages.ts";
+import { listenNetlink } from "../netlink/netlink-listener.ts";
+import { isAbout, messagesOf } from "../netlink/nft-messages.ts";
 
 /** Hears that somebody changes nf_tables in this network namespace. */
 export interface RulesetWatch {

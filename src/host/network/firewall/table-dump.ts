@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
-import { eachAttribute, eachOfAnswer, FAMILY_BYTES, Get, type Message } from "../nft-messages.ts";
-import { openNftSocket, type NftSocket } from "../nft-socket.ts";
+import { eachAttribute, eachOfAnswer, FAMILY_BYTES, Get, type Message } from "../netlink/nft-messages.ts";
+import { openNftSocket, type NftSocket } from "../netlink/nft-socket.ts";
 
 /** What the kernel has as a table: its comment, and a digest of all that is in it but for handles, uses and counters. */
 export type TableContent =

@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
-import { openNetlink } from "../../netlink-socket.ts";
-import { answerBuffer, exchange } from "../netlink-exchange.ts";
-import { eachAttribute, type Message } from "../nft-messages.ts";
+import { openNetlink } from "../netlink/netlink-socket.ts";
+import { answerBuffer, exchange } from "../netlink/netlink-exchange.ts";
+import { eachAttribute, type Message } from "../netlink/nft-messages.ts";
 import { OUR_PROTOCOL } from "../state.ts";
 
 /**

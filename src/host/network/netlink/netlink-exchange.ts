@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
-import type { NetlinkSocket } from "../netlink-socket.ts";
-import { netlinkAddress } from "../netlink.ts";
+import type { NetlinkSocket } from "./netlink-socket.ts";
+import { netlinkAddress } from "./netlink.ts";
 import { messagesOf, type Message } from "./nft-messages.ts";
 
 /** The result of a request: answered whole, no such object, or changed during the dump. */

@@ -6,7 +6,7 @@ import {
   Get,
   messagesOf,
   request,
-} from "../../../../src/host/network/nft-messages.ts";
+} from "../../../../../src/host/network/netlink/nft-messages.ts";
 
 const asked = (get: Get, names: readonly string[] = [], isDump = true): Buffer =>
   request(get, { sequence: 7, isDump, names });

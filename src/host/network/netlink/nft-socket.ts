@@ -1,4 +1,4 @@
-import { openNetlink } from "../netlink-socket.ts";
+import { openNetlink } from "./netlink-socket.ts";
 import { answerBuffer, exchange, type Asked } from "./netlink-exchange.ts";
 import { answers, request, type Get, type Message } from "./nft-messages.ts";
 
