@@ -3,12 +3,12 @@ import { accessSync, constants } from "node:fs";
 import { chmod, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { basename, dirname } from "node:path";
 import { z } from "zod";
-import { errnoOf, HostError, InputError, toError } from "../../errors.ts";
-import { Text4096 } from "../../protocol/values.ts";
-import type { Exec } from "../exec.ts";
-import { resolverFileCommand } from "../privileged-exec.ts";
-import { RESOLVER_FILES } from "../net/resolver.ts";
-import { refusal, toolRunner } from "./ip/tool.ts";
+import { errnoOf, HostError, InputError, toError } from "../../../errors.ts";
+import { Text4096 } from "../../../protocol/values.ts";
+import type { Exec } from "../../exec.ts";
+import { resolverFileCommand } from "../../privileged-exec.ts";
+import { RESOLVER_FILES } from "../../net/resolver.ts";
+import { refusal, toolRunner } from "../ip/tool.ts";
 
 /** Bytes of a former text that is kept and restored. */
 export const MAX_RESOLVER_BYTES = 65_536;

@@ -1,13 +1,13 @@
 import { lstat, readlink, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
-import { errnoOf, HostError } from "../../errors.ts";
-import { defaultRoute, parseRoutes } from "./ip/links.ts";
-import type { Reader } from "../reader.ts";
-import { readRegularFile } from "../files/regular-file.ts";
-import { parseNameServers, RESOLVER_FILES } from "../net/resolver.ts";
-import type { FormerResolver, NetworkLedger } from "./ledger.ts";
+import { errnoOf, HostError } from "../../../errors.ts";
+import { defaultRoute, parseRoutes } from "../ip/links.ts";
+import type { Reader } from "../../reader.ts";
+import { readRegularFile } from "../../files/regular-file.ts";
+import { parseNameServers, RESOLVER_FILES } from "../../net/resolver.ts";
+import type { FormerResolver, NetworkLedger } from "../ledger.ts";
 import { changeResolverFile, MAX_RESOLVER_BYTES, resolverFailed, type ChangeResolverFile } from "./resolver-file.ts";
-import { refusal, type ToolRunner } from "./ip/tool.ts";
+import { refusal, type ToolRunner } from "../ip/tool.ts";
 
 export interface NameServersOptions {
   readonly tools: ToolRunner;

@@ -11,13 +11,13 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ExecResult } from "../../../../src/host/exec.ts";
-import { hostFiles } from "../../../../src/host/files/files.ts";
-import { NetworkLedger } from "../../../../src/host/network/ledger.ts";
-import { NameServers } from "../../../../src/host/network/name-servers.ts";
-import { hostReader, type Reader } from "../../../../src/host/reader.ts";
-import { networkMachine } from "../../../support/network-machine.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import type { ExecResult } from "../../../../../src/host/exec.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
+import { NetworkLedger } from "../../../../../src/host/network/ledger.ts";
+import { NameServers } from "../../../../../src/host/network/resolver/name-servers.ts";
+import { hostReader, type Reader } from "../../../../../src/host/reader.ts";
+import { networkMachine } from "../../../../support/network-machine.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;
 const FORMER = "search example.net\nnameserver 192.0.2.1\noptions timeout:1\n";

@@ -5,9 +5,9 @@ import {
   changeResolverFile,
   parseResolverFileChange,
   resolverFile,
-} from "../../../../src/host/network/resolver-file.ts";
-import { fakeTools } from "../../../support/fake-tools.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+} from "../../../../../src/host/network/resolver/resolver-file.ts";
+import { fakeTools } from "../../../../support/fake-tools.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;
 
