@@ -3,7 +3,7 @@ import type { Clock } from "../host/clock.ts";
 import { hostExec } from "../host/exec.ts";
 import { hostFiles } from "../host/files/files.ts";
 import { networkDriver } from "../host/network/driver.ts";
-import { networkRecord } from "../host/network/record.ts";
+import { networkRecord } from "../host/network/state/record.ts";
 import { NetworkUndo, takeBackNetwork } from "../host/network/restore.ts";
 import { hostReader } from "../host/reader.ts";
 

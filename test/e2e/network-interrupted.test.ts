@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { placesOf } from "../../scripts/labs/programs.ts";
-import { NetworkRecord } from "../../src/host/network/record.ts";
+import { NetworkRecord } from "../../src/host/network/state/record.ts";
 import { differences, type MachineState } from "../support/machine-state.ts";
 import { WINDOW_SECONDS, type EdgeMachine } from "../support/edge-machine.ts";
 import { lanSection, networkStage } from "../support/network-stage.ts";

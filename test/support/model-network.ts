@@ -9,7 +9,7 @@ import {
   type NetworkState,
   type RouteState,
   type RuleState,
-} from "../../src/host/network/state.ts";
+} from "../../src/host/network/state/state.ts";
 import { parseCidr } from "../../src/lib/cidr.ts";
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };

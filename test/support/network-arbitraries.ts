@@ -8,7 +8,7 @@ import {
   type LinkTarget,
   type NetworkState,
   type NetworkTarget,
-} from "../../src/host/network/state.ts";
+} from "../../src/host/network/state/state.ts";
 import { aLink } from "./model-network.ts";
 
 const NICS = ["eth0", "eth1", "eth2"];

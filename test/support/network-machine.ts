@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { onTestFinished } from "vitest";
 import { HostError } from "../../src/errors.ts";
 import type { Change } from "../../src/host/network/change.ts";
-import type { NeighbourState, NetworkState } from "../../src/host/network/state.ts";
+import type { NeighbourState, NetworkState } from "../../src/host/network/state/state.ts";
 import type { Call, ChildOptions } from "./network-child.ts";
 
 type Observed = Omit<NetworkState, "sysctls" | "dhcp"> & {

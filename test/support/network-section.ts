@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import type { Carrier } from "../../src/agent/sections/network/actual.ts";
-import { EMPTY_RECORD, type NetworkRecord } from "../../src/host/network/record.ts";
+import { EMPTY_RECORD, type NetworkRecord } from "../../src/host/network/state/record.ts";
 import { INITIAL_FLOW_SYSCTLS } from "../../src/agent/sections/network/flow-times.ts";
 import { networkSection } from "../../src/agent/sections/network/section.ts";
 import { wanLinkOf } from "../../src/agent/sections/network/wan.ts";
 import { linkSysctl } from "../../src/host/network/diff.ts";
-import { OUR_PROTOCOL, type NetworkState } from "../../src/host/network/state.ts";
+import { OUR_PROTOCOL, type NetworkState } from "../../src/host/network/state/state.ts";
 import { aLink, ModelNetwork } from "./model-network.ts";
 
 const NICS = ["eth0", "eth1", "eth2"];

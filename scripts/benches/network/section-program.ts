@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { EMPTY_RECORD, type NetworkRecord } from "../../../src/host/network/record.ts";
+import { EMPTY_RECORD, type NetworkRecord } from "../../../src/host/network/state/record.ts";
 import { networkSection } from "../../../src/agent/sections/network/section.ts";
 import type { NetworkUndo } from "../../../src/host/network/restore.ts";
 import { preferSmallMemory, preferSpeed } from "../../../src/host/engine-flags.ts";

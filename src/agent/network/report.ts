@@ -7,7 +7,7 @@ import {
   type NetworkState,
   type RouteState,
   type RuleState,
-} from "../../host/network/state.ts";
+} from "../../host/network/state/state.ts";
 import { NETWORK_REPORT_LIMITS } from "../../protocol/local-api.ts";
 import type { NetworkReport } from "../../protocol/local-network.ts";
 

@@ -8,7 +8,7 @@ import { MachineOwner } from "../../host/machine/machine-owner.ts";
 import { forwardDrops } from "../../host/network/firewall/forward-drops.ts";
 import { networkDriver, type NetworkDriver } from "../../host/network/driver.ts";
 import { watchRuleset } from "../../host/network/firewall/ruleset-watch.ts";
-import { networkRecord } from "../../host/network/record.ts";
+import { networkRecord } from "../../host/network/state/record.ts";
 import { sourceFilterDriver, type SourceFilterDriver } from "../../host/network/firewall/source-filter.ts";
 import { toolRunner } from "../../host/network/ip/tool.ts";
 import type { Reader } from "../../host/reader.ts";

@@ -1,6 +1,6 @@
 import { tryFeatures, type NetworkFeatures } from "../../host/network/features.ts";
 import { kernelTables, type TableContent } from "../../host/network/firewall/table-dump.ts";
-import { networkRecordFile } from "../../host/network/record.ts";
+import { networkRecordFile } from "../../host/network/state/record.ts";
 import { toolRunner } from "../../host/network/ip/tool.ts";
 import { hostFiles } from "../../host/files/files.ts";
 import { valueOf } from "../../host/files/state-file.ts";

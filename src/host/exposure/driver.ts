@@ -2,7 +2,7 @@ import { HostError } from "../../errors.ts";
 import type { Conntrack, FlowFilter } from "../network/conntrack.ts";
 import { Firewall } from "../network/firewall/firewall.ts";
 import { kernelTables, type KernelTables } from "../network/firewall/table-dump.ts";
-import type { FirewallState } from "../network/state.ts";
+import type { FirewallState } from "../network/state/state.ts";
 import { refusal, type ToolRunner } from "../network/ip/tool.ts";
 import type { ExposureRecord } from "./record.ts";
 import { addRoute, addRule, ContainerRouting, deleteRoute, deleteRule, type RoutingState } from "./routing.ts";

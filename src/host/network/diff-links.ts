@@ -1,6 +1,6 @@
 import type { Change } from "./change.ts";
 import { addLinkLines, deleteLinkLine, setLinkLine, type LinkSetting } from "./ip/lines.ts";
-import type { LinkState, LinkTarget, NetworkState, NetworkTarget } from "./state.ts";
+import type { LinkState, LinkTarget, NetworkState, NetworkTarget } from "./state/state.ts";
 
 /** What becomes of the links, and what that does to what they carry. */
 export interface LinkPlan {

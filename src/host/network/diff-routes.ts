@@ -1,6 +1,6 @@
 import type { LinkPlan } from "./diff-links.ts";
 import { deleteRouteLine, lastRouteLine, routeLine } from "./ip/lines.ts";
-import { OUR_PROTOCOL, type NetworkState, type NetworkTarget, type RouteState } from "./state.ts";
+import { OUR_PROTOCOL, type NetworkState, type NetworkTarget, type RouteState } from "./state/state.ts";
 
 type RouteTarget = NetworkTarget["routes"][number];
 

@@ -18,7 +18,7 @@ import {
   type NetworkState,
   type NetworkTarget,
   type RuleState,
-} from "./state.ts";
+} from "./state/state.ts";
 
 /**
  * What has to be done to get from what is there to what is wanted. Whatever replaces something is in force before that goes: the

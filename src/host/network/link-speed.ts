@@ -1,8 +1,8 @@
 import { HostError } from "../../errors.ts";
 import { readLink } from "./ip/links.ts";
 import type { Reader } from "../reader.ts";
-import type { NetworkLedger } from "./ledger.ts";
-import type { LinkState } from "./state.ts";
+import type { NetworkLedger } from "./state/ledger.ts";
+import type { LinkState } from "./state/state.ts";
 import { refusal, type ToolRunner } from "./ip/tool.ts";
 
 type Fixed = NonNullable<LinkState["fixed"]>;

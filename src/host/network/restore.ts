@@ -2,8 +2,8 @@ import { z } from "zod";
 import { HostError, toError } from "../../errors.ts";
 import type { Change } from "./change.ts";
 import { diffNetwork, sysctlsOf } from "./diff.ts";
-import { NetworkRecord, type RecordStore } from "./record.ts";
-import { OUR_PROTOCOL, type LinkState, type LinkTarget, type NetworkState, type NetworkTarget } from "./state.ts";
+import { NetworkRecord, type RecordStore } from "./state/record.ts";
+import { OUR_PROTOCOL, type LinkState, type LinkTarget, type NetworkState, type NetworkTarget } from "./state/state.ts";
 
 const Fixed = z.object({ speedMbps: z.number(), duplex: z.enum(["full", "half"]) });
 const text = z.exactOptional(z.string());

@@ -1,7 +1,7 @@
 import type { NetworkFeatures as Features } from "../../../host/network/features.ts";
 import type { ForwardDrop } from "../../../host/network/firewall/forward-drops.ts";
-import type { NetworkRecord } from "../../../host/network/record.ts";
-import type { NetworkState } from "../../../host/network/state.ts";
+import type { NetworkRecord } from "../../../host/network/state/record.ts";
+import type { NetworkState } from "../../../host/network/state/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
 import type { NatMemo } from "./firewall-nats.ts";

@@ -1,4 +1,4 @@
-import type { NetworkState } from "../../../host/network/state.ts";
+import type { NetworkState } from "../../../host/network/state/state.ts";
 import { addressesOf, vrfOf, type Member } from "./contexts.ts";
 
 /** An address that a member cannot have, and the member of another context that has it. */

@@ -1,4 +1,4 @@
-import { OUR_PROTOCOL, type NetworkTarget } from "../../../host/network/state.ts";
+import { OUR_PROTOCOL, type NetworkTarget } from "../../../host/network/state/state.ts";
 import { parseCidr } from "../../../lib/cidr.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkInterface } from "../../../protocol/sections/network-config.ts";

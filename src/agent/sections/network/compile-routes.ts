@@ -1,4 +1,4 @@
-import type { NetworkTarget } from "../../../host/network/state.ts";
+import type { NetworkTarget } from "../../../host/network/state/state.ts";
 import { parseCidr } from "../../../lib/cidr.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkInterface, VrfRoute } from "../../../protocol/sections/network-config.ts";

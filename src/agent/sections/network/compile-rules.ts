@@ -1,4 +1,4 @@
-import type { NetworkTarget } from "../../../host/network/state.ts";
+import type { NetworkTarget } from "../../../host/network/state/state.ts";
 import type { NetworkActual } from "./actual.ts";
 import type { Context } from "./contexts.ts";
 import { membersApart } from "./compile-routes.ts";

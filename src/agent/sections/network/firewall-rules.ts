@@ -1,4 +1,4 @@
-import type { NetworkTarget } from "../../../host/network/state.ts";
+import type { NetworkTarget } from "../../../host/network/state/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { PolicyRule } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";

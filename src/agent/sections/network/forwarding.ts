@@ -1,5 +1,5 @@
 import type { ForwardDrop } from "../../../host/network/firewall/forward-drops.ts";
-import type { NetworkState } from "../../../host/network/state.ts";
+import type { NetworkState } from "../../../host/network/state/state.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, type NetworkActual } from "./actual.ts";

@@ -1,4 +1,4 @@
-import type { AddressState } from "../../../host/network/state.ts";
+import type { AddressState } from "../../../host/network/state/state.ts";
 import { parseCidr } from "../../../lib/cidr.ts";
 import type { NetworkActual } from "./actual.ts";
 import { vrfOf, type Member } from "./contexts.ts";

@@ -1,4 +1,4 @@
-import { OUR_PROTOCOL, type NetworkState, type NetworkTarget } from "../../../host/network/state.ts";
+import { OUR_PROTOCOL, type NetworkState, type NetworkTarget } from "../../../host/network/state/state.ts";
 import { waitingForLease } from "../../../host/network/diff-routes.ts";
 import { parseCidr } from "../../../lib/cidr.ts";
 import type { Carrier } from "./actual.ts";

@@ -1,4 +1,4 @@
-import type { NetworkState } from "../../../host/network/state.ts";
+import type { NetworkState } from "../../../host/network/state/state.ts";
 import type { NetworkFeatures } from "./actual.ts";
 import { defaultRoute } from "./wan.ts";
 

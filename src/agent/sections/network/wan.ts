@@ -1,4 +1,4 @@
-import type { NetworkState, RouteState } from "../../../host/network/state.ts";
+import type { NetworkState, RouteState } from "../../../host/network/state/state.ts";
 import type { NetworkInterface } from "../../../protocol/sections/network-config.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";

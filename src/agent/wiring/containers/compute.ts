@@ -15,7 +15,7 @@ import type { Reader } from "../../../host/reader.ts";
 import { stateFile, valueOf } from "../../../host/files/state-file.ts";
 import type { Config } from "../../../protocol/documents.ts";
 import type { ContainerSpec } from "../../../protocol/sections/exec-config.ts";
-import type { RecordStore } from "../../../host/network/record.ts";
+import type { RecordStore } from "../../../host/network/state/record.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
 import { DEFAULT_BRIDGE_CIDR } from "../../../protocol/sections/network-fields.ts";
 import { containerNetwork } from "../../containers/model/container-network.ts";

@@ -9,7 +9,7 @@ import { exposureDriver } from "../../../host/exposure/driver.ts";
 import { ExposureRecord } from "../../../host/exposure/record.ts";
 import type { Files } from "../../../host/files/files.ts";
 import { readListeners, type Listener } from "../../../host/network/ip/listeners.ts";
-import type { RecordStore } from "../../../host/network/record.ts";
+import type { RecordStore } from "../../../host/network/state/record.ts";
 import { toolRunner } from "../../../host/network/ip/tool.ts";
 import { privilegedExec } from "../../../host/privileged-exec.ts";
 import type { Reader } from "../../../host/reader.ts";

@@ -15,8 +15,8 @@ import {
   type DhcpPaths,
 } from "./dhcp-client.ts";
 import { DHCLIENT_CONFIG, DHCP_SCRIPT } from "./dhcp-script.ts";
-import { parseOffer } from "../lease-offer.ts";
-import type { NetworkState } from "../state.ts";
+import { parseOffer } from "../state/lease-offer.ts";
+import type { NetworkState } from "../state/state.ts";
 import { leasedAndLasting, sourcesOf, type LeasedAndLasting } from "./leased-and-lasting.ts";
 import { refusal, type ToolRunner } from "../ip/tool.ts";
 

@@ -2,7 +2,7 @@ import { Buffer } from "node:buffer";
 import { openNetlink } from "../netlink/netlink-socket.ts";
 import { answerBuffer, exchange } from "../netlink/netlink-exchange.ts";
 import { eachAttribute, type Message } from "../netlink/nft-messages.ts";
-import { OUR_PROTOCOL } from "../state.ts";
+import { OUR_PROTOCOL } from "../state/state.ts";
 
 /**
  * The protocol of addresses (IFA_PROTO), for an ip(8) that does not know it. Unlike a label it is kept when somebody renames the link: the

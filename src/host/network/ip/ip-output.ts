@@ -9,7 +9,7 @@ import {
   type RouteKind,
   type RouteState,
   type RuleState,
-} from "../state.ts";
+} from "../state/state.ts";
 
 /** What `ip -4 -N -json -details -batch -` is asked for, a document each. */
 export const SHOW_ALL = "link show\naddress show\nroute show table all\nrule show\n";

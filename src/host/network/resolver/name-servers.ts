@@ -5,7 +5,7 @@ import { defaultRoute, parseRoutes } from "../ip/links.ts";
 import type { Reader } from "../../reader.ts";
 import { readRegularFile } from "../../files/regular-file.ts";
 import { parseNameServers, RESOLVER_FILES } from "../../net/resolver.ts";
-import type { FormerResolver, NetworkLedger } from "../ledger.ts";
+import type { FormerResolver, NetworkLedger } from "../state/ledger.ts";
 import { changeResolverFile, MAX_RESOLVER_BYTES, resolverFailed, type ChangeResolverFile } from "./resolver-file.ts";
 import { refusal, type ToolRunner } from "../ip/tool.ts";
 

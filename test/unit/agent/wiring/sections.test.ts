@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { domainReader } from "../../../../src/protocol/domain-view.ts";
 import { listSections } from "../../../../src/agent/wiring/sections.ts";
-import { EMPTY_RECORD } from "../../../../src/host/network/record.ts";
+import { EMPTY_RECORD } from "../../../../src/host/network/state/record.ts";
 import { Issue } from "../../../../src/protocol/reconcile.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";

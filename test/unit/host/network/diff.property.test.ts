@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { diffNetwork } from "../../../../src/host/network/diff.ts";
 import { loadTarget, restoreNetwork, storeTarget, undoTarget } from "../../../../src/host/network/restore.ts";
-import { OUR_PROTOCOL, type NetworkState, type NetworkTarget } from "../../../../src/host/network/state.ts";
+import { OUR_PROTOCOL, type NetworkState, type NetworkTarget } from "../../../../src/host/network/state/state.ts";
 import { ModelNetwork } from "../../../support/model-network.ts";
 import { networkStates, networkTargets } from "../../../support/network-arbitraries.ts";
 

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { diffNetwork } from "../../../../src/host/network/diff.ts";
-import { networkRecord, type NetworkRecord } from "../../../../src/host/network/record.ts";
+import { networkRecord, type NetworkRecord } from "../../../../src/host/network/state/record.ts";
 import { NetworkUndo, storeTarget, takeBackNetwork, undoTarget } from "../../../../src/host/network/restore.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import type { NetworkTarget } from "../../../../src/host/network/state.ts";
+import type { NetworkTarget } from "../../../../src/host/network/state/state.ts";
 import { aMachine } from "../../../support/network-section.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 

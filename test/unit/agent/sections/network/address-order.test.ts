@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { reconciler, type Reconciler } from "../../../../../src/agent/reconcile/section.ts";
-import { EMPTY_RECORD } from "../../../../../src/host/network/record.ts";
+import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
 import { aMachine, networkOver } from "../../../../support/network-section.ts";
 
 const { signal } = new AbortController();

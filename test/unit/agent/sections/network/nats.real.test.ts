@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { EMPTY_RECORD } from "../../../../../src/host/network/record.ts";
+import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
 import { networkMachine } from "../../../../support/network-machine.ts";
 import { converge, sectionOver } from "../../../../support/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";

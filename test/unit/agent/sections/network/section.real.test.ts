@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { EMPTY_RECORD } from "../../../../../src/host/network/record.ts";
+import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
 import { NetworkUndo } from "../../../../../src/host/network/restore.ts";
 import { networkMachine } from "../../../../support/network-machine.ts";
 import type { Notes } from "../../../../support/network-section.ts";

@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ExecResult } from "../../../../../src/host/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
-import { NetworkLedger } from "../../../../../src/host/network/ledger.ts";
+import { NetworkLedger } from "../../../../../src/host/network/state/ledger.ts";
 import { NameServers } from "../../../../../src/host/network/resolver/name-servers.ts";
 import { hostReader, type Reader } from "../../../../../src/host/reader.ts";
 import { networkMachine } from "../../../../support/network-machine.ts";

@@ -1,10 +1,10 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { hostFiles, type Files } from "../../../../src/host/files/files.ts";
-import { NetworkLedger } from "../../../../src/host/network/ledger.ts";
-import { hostReader, type Reader } from "../../../../src/host/reader.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import { hostFiles, type Files } from "../../../../../src/host/files/files.ts";
+import { NetworkLedger } from "../../../../../src/host/network/state/ledger.ts";
+import { hostReader, type Reader } from "../../../../../src/host/reader.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
 
 const address = { link: "enp65s0f1np01", address: "192.0.2.1/24" };
 const resolver = { kind: "file", text: "nameserver 192.0.2.1\n" } as const;

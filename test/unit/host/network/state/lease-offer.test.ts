@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseOffer } from "../../../../src/host/network/lease-offer.ts";
+import { parseOffer } from "../../../../../src/host/network/state/lease-offer.ts";
 
 test.each([
   ["", { nameServers: [] }],

@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { Text64, Text4096 } from "../../protocol/values.ts";
-import type { Files } from "../files/files.ts";
-import { tellingDamage, type OnDamage } from "../files/damage.ts";
-import type { Reader } from "../reader.ts";
-import { stateFile, valueOf, type StateFile } from "../files/state-file.ts";
+import { Text64, Text4096 } from "../../../protocol/values.ts";
+import type { Files } from "../../files/files.ts";
+import { tellingDamage, type OnDamage } from "../../files/damage.ts";
+import type { Reader } from "../../reader.ts";
+import { stateFile, valueOf, type StateFile } from "../../files/state-file.ts";
 
 const Name = Text64;
 const Address = z.object({ link: Name, address: Name });

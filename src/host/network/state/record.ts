@@ -1,7 +1,7 @@
 import { z } from "zod";
-import type { Files } from "../files/files.ts";
-import { tellingDamage, type OnDamage } from "../files/damage.ts";
-import { stateFile, valueOf, type StateFile } from "../files/state-file.ts";
+import type { Files } from "../../files/files.ts";
+import { tellingDamage, type OnDamage } from "../../files/damage.ts";
+import { stateFile, valueOf, type StateFile } from "../../files/state-file.ts";
 
 /** What of the machine was found before it was adjusted, and what else has to outlive the agent. */
 export const NetworkRecord = z.object({
