@@ -17,7 +17,7 @@ import {
   type OverlayMethods,
 } from "../protocol/overlay.ts";
 import type { Handlers } from "../protocol/rpc.ts";
-import { connectControl, type ControlClient } from "../host/overlay-control.ts";
+import { connectControl, type ControlClient } from "../host/overlay/control.ts";
 import { serveControl, type Control, type ControlPeer } from "./control.ts";
 import { DataPlane } from "./data-plane.ts";
 import { flowLog, type FlowLog } from "./flow-log.ts";
@@ -247,7 +247,7 @@ class RunningOverlay implements Overlay {
       forget: async () => {
         // From here on no table is accepted that would be written after the files are removed.
         await this.drain(0);
-        const { wipeOverlayState } = await import("../host/overlay-state.ts");
+        const { wipeOverlayState } = await import("../host/overlay/state.ts");
         await wipeOverlayState(this.#options.stateDir);
         this.#options.log.info("key, certificate and table removed: the node is reset");
         return {};

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { connectControl, type ControlClient } from "../../src/host/overlay-control.ts";
+import { connectControl, type ControlClient } from "../../src/host/overlay/control.ts";
 import { DataPlane, type DataPlaneOptions } from "../../src/overlay/data-plane.ts";
 import { flowLog } from "../../src/overlay/flow-log.ts";
 import { systemClock } from "../../src/host/clock.ts";

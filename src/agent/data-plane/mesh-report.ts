@@ -1,4 +1,4 @@
-import type { MeshStanding } from "../../host/overlay.ts";
+import type { MeshStanding } from "../../host/overlay/client.ts";
 import type { DomainPeer } from "../../protocol/domain-items.ts";
 import type {
   Carrier,

@@ -1,4 +1,4 @@
-import type { OverlayCounters, OverlayStatus, OverlayView } from "../../host/overlay.ts";
+import type { OverlayCounters, OverlayStatus, OverlayView } from "../../host/overlay/client.ts";
 import type { Config, NodeDocument } from "../../protocol/documents.ts";
 import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/local-overlay.ts";
 import type { Issue, Reason } from "../../protocol/reconcile.ts";

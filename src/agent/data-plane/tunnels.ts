@@ -1,5 +1,5 @@
 import { HostError, toError } from "../../errors.ts";
-import type { Overlay } from "../../host/overlay.ts";
+import type { Overlay } from "../../host/overlay/client.ts";
 import { withinTime } from "../../lib/within-time.ts";
 import type { ReadDomain } from "../../protocol/domain-view.ts";
 import type { Registration } from "../identity/identity.ts";

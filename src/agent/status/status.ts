@@ -1,4 +1,4 @@
-import type { OverlayStatus } from "../../host/overlay.ts";
+import type { OverlayStatus } from "../../host/overlay/client.ts";
 import { buildInfo } from "../../lib/build-info.ts";
 import { IDENTITY_LOST, identityLostFix, startOver } from "../../protocol/identity-lost.ts";
 import { directoriesOf, holdfastCommand } from "../../lib/command-line.ts";

@@ -1,4 +1,4 @@
-import type { MeshStanding } from "../../host/overlay.ts";
+import type { MeshStanding } from "../../host/overlay/client.ts";
 
 /** How full a limit is for how long. Times are monotonic milliseconds. */
 export interface IngressState {

@@ -1,7 +1,7 @@
 import { hostDeadMan } from "../../host/dead-man.ts";
 import type { Dialler } from "../../host/net/dial.ts";
 import type { Exec } from "../../host/exec.ts";
-import type { Overlay } from "../../host/overlay.ts";
+import type { Overlay } from "../../host/overlay/client.ts";
 import { ownProcess } from "../../host/process-tree.ts";
 import { systemResolve } from "../../host/net/system-resolve.ts";
 import type { ApplyingOptions } from "../applying/applying.ts";

@@ -1,5 +1,5 @@
 import { wallTimes, type Clock } from "../../host/clock.ts";
-import type { Overlay } from "../../host/overlay.ts";
+import type { Overlay } from "../../host/overlay/client.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { Applying } from "../applying/applying.ts";
 import type { FaultList } from "../faults/fault.ts";

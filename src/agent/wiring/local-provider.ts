@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 import { wallTimes, type Clock } from "../../host/clock.ts";
-import type { Overlay } from "../../host/overlay.ts";
+import type { Overlay } from "../../host/overlay/client.ts";
 import type { LogLine as StoredLine, LogMemory } from "../../host/log.ts";
 import type { Reader } from "../../host/reader.ts";
 import { withinTime } from "../../lib/within-time.ts";

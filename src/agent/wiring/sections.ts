@@ -1,6 +1,6 @@
 import { readAddresses4 } from "../../host/network/ip/links.ts";
 import type { SourceFilterDriver } from "../../host/network/firewall/source-filter.ts";
-import type { Overlay } from "../../host/overlay.ts";
+import type { Overlay } from "../../host/overlay/client.ts";
 import type { Reader } from "../../host/reader.ts";
 import { isActiveMember } from "../network/active-member.ts";
 import { typeHere, type Profile } from "../profile.ts";

@@ -6,7 +6,7 @@ import { resetOffline } from "../../../src/agent/offline/offline.ts";
 import { resetVerb } from "../../../src/cli/verbs/reset.ts";
 import { resetFloorVerb } from "../../../src/cli/verbs/reset-floor.ts";
 import { openDatabase } from "../../../src/host/files/database.ts";
-import { connectControl } from "../../../src/host/overlay-control.ts";
+import { connectControl } from "../../../src/host/overlay/control.ts";
 import type { ReadIdentity } from "../../../src/cli/frame/verb.ts";
 import { someCall } from "../../support/fake-call.ts";
 import { identity, someStatus } from "../../support/fake-local-provider.ts";

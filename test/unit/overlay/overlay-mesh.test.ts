@@ -1,7 +1,7 @@
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { ControlClient } from "../../../src/host/overlay-control.ts";
+import type { ControlClient } from "../../../src/host/overlay/control.ts";
 import type { MeshEvent, MeshPath, MeshState, OverlayIdentity, RttBucket } from "../../../src/protocol/overlay-mesh.ts";
 import { GAVE_WAY_STATUS, type OverlayTable } from "../../../src/protocol/overlay.ts";
 import { overlayIdentity } from "../../support/mesh-identity.ts";

@@ -3,7 +3,7 @@ import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { HostError } from "../../../src/errors.ts";
 import { hostFiles, type Files } from "../../../src/host/files/files.ts";
-import { connectControl } from "../../../src/host/overlay-control.ts";
+import { connectControl } from "../../../src/host/overlay/control.ts";
 import { startOverlay, type Overlay } from "../../../src/overlay/overlay.ts";
 import { deferred } from "../../support/deferred.ts";
 import { aListener, aTable } from "../../support/overlay-rig.ts";

@@ -1,5 +1,5 @@
 import type { SourceFilterDriver } from "../../../host/network/firewall/source-filter.ts";
-import type { Overlay } from "../../../host/overlay.ts";
+import type { Overlay } from "../../../host/overlay/client.ts";
 import { normaliseConnectors, type Connector } from "../../../protocol/sections/connectors.ts";
 import { relevantNotices } from "../../../protocol/sections/items.ts";
 import type { NodeType } from "../../../protocol/values.ts";

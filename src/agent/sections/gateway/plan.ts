@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { MeshStanding } from "../../../host/overlay.ts";
+import type { MeshStanding } from "../../../host/overlay/client.ts";
 import type { MeshGrant, OverlayMesh } from "../../../protocol/overlay-mesh.ts";
 import type { Gateway } from "../../../protocol/sections/gateway.ts";
 import { compileMesh, type MeshSurroundings } from "./mesh.ts";

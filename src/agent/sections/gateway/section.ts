@@ -1,4 +1,4 @@
-import type { Overlay } from "../../../host/overlay.ts";
+import type { Overlay } from "../../../host/overlay/client.ts";
 import { normaliseGateway, type Gateway } from "../../../protocol/sections/gateway.ts";
 import type { NodeType } from "../../../protocol/values.ts";
 import type { Section } from "../../reconcile/section.ts";

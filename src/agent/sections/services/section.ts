@@ -1,4 +1,4 @@
-import type { Overlay } from "../../../host/overlay.ts";
+import type { Overlay } from "../../../host/overlay/client.ts";
 import { normaliseServices, type Service } from "../../../protocol/sections/services.ts";
 import { relevantNotices } from "../../../protocol/sections/items.ts";
 import type { Section } from "../../reconcile/section.ts";

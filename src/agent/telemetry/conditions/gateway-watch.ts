@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import type { MeshStanding } from "../../../host/overlay.ts";
+import type { MeshStanding } from "../../../host/overlay/client.ts";
 import type { OverlayMesh, PathState } from "../../../protocol/overlay-mesh.ts";
 import type { Gateway, LatencyMonitor } from "../../../protocol/sections/gateway.ts";
 import type { EventLog } from "../events.ts";

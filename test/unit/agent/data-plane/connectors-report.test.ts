@@ -3,7 +3,7 @@ import { connectorsReport } from "../../../../src/agent/data-plane/connectors-re
 import { ConnectorsReport, type ConnectorView } from "../../../../src/protocol/local-overlay.ts";
 import type { ListenerState } from "../../../../src/protocol/overlay.ts";
 import type { JsonObject } from "../../../../src/protocol/values.ts";
-import type { OverlayView } from "../../../../src/host/overlay.ts";
+import type { OverlayView } from "../../../../src/host/overlay/client.ts";
 import { aDomain } from "../../../support/gateway-model.ts";
 import { aMesh, aMeshState, aPathState, uidOf } from "../../../support/mesh.ts";
 import { aService } from "../../../support/overlay-rig.ts";

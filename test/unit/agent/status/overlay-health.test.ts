@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { OverlayStatus } from "../../../../src/host/overlay.ts";
+import type { OverlayStatus } from "../../../../src/host/overlay/client.ts";
 import { buildHealth, buildStatus, type StatusInput } from "../../../../src/agent/status/status.ts";
 import type { DataPlane } from "../../../../src/protocol/local-mesh.ts";
 import { Health, Status } from "../../../../src/protocol/local-answers.ts";

@@ -5,7 +5,7 @@ import { describe, expect, test, vi } from "vitest";
 import { localProvider, runLocally } from "../../../../src/agent/wiring/local-provider.ts";
 import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import type { OverlayCounters, OverlayView } from "../../../../src/host/overlay.ts";
+import type { OverlayCounters, OverlayView } from "../../../../src/host/overlay/client.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { rootLogger } from "../../../../src/host/log.ts";
 import type { Config } from "../../../../src/protocol/documents.ts";

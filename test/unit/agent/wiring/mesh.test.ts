@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { hopWish, meshMetrics, openMesh } from "../../../../src/agent/wiring/mesh.ts";
 import { createEventLog } from "../../../../src/agent/telemetry/events.ts";
 import { Spool, spoolMigration } from "../../../../src/agent/telemetry/spool.ts";
-import type { OverlayStatus, OverlayView } from "../../../../src/host/overlay.ts";
+import type { OverlayStatus, OverlayView } from "../../../../src/host/overlay/client.ts";
 import type { Config } from "../../../../src/protocol/documents.ts";
 import type { MeshState, RttBucket } from "../../../../src/protocol/overlay-mesh.ts";
 import { normaliseGateway } from "../../../../src/protocol/sections/gateway.ts";

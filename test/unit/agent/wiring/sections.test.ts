@@ -8,7 +8,7 @@ import { EMPTY_RECORD } from "../../../../src/host/network/state/record.ts";
 import { Issue } from "../../../../src/protocol/reconcile.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import { Overlay } from "../../../../src/host/overlay.ts";
+import { Overlay } from "../../../../src/host/overlay/client.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { pino } from "pino";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { createEventLog, type OpenEvent } from "../../../../../src/agent/telemetry/events.ts";
 import { gatewayWatch } from "../../../../../src/agent/telemetry/conditions/gateway-watch.ts";
-import type { MeshStanding } from "../../../../../src/host/overlay.ts";
+import type { MeshStanding } from "../../../../../src/host/overlay/client.ts";
 import type { OverlayMesh, PathState } from "../../../../../src/protocol/overlay-mesh.ts";
 import { normaliseGateway } from "../../../../../src/protocol/sections/gateway.ts";
 import type { NodeEvent } from "../../../../../src/protocol/telemetry.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { MeshStanding } from "../../../../../src/host/overlay.ts";
+import type { MeshStanding } from "../../../../../src/host/overlay/client.ts";
 import { createEventLog, type OpenEvent } from "../../../../../src/agent/telemetry/events.ts";
 import { meshEvents } from "../../../../../src/agent/telemetry/conditions/mesh-events.ts";
 import type { ClientState, MeshEvent, PathState } from "../../../../../src/protocol/overlay-mesh.ts";

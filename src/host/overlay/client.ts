@@ -1,8 +1,8 @@
 import { join } from "node:path";
-import { HostError, toError } from "../errors.ts";
-import { RemoteError } from "../protocol/rpc.ts";
-import type { MeshState, OverlayIdentity } from "../protocol/overlay-mesh.ts";
-import { OVERLAY_SOCKET, type OverlayFlowFilter, type OverlayMethods } from "../protocol/overlay.ts";
+import { HostError, toError } from "../../errors.ts";
+import { RemoteError } from "../../protocol/rpc.ts";
+import type { MeshState, OverlayIdentity } from "../../protocol/overlay-mesh.ts";
+import { OVERLAY_SOCKET, type OverlayFlowFilter, type OverlayMethods } from "../../protocol/overlay.ts";
 import type { z } from "zod";
 import {
   isUnknownCall,
@@ -14,12 +14,12 @@ import {
   type PerfAnswer,
   type PerfProgress,
   type PerfRequest,
-} from "./overlay-calls.ts";
-import { wallTimes, type WallTimes } from "./clock.ts";
-import { connectControl, type ControlClient } from "./overlay-control.ts";
-import { isNonsense, overlayFailure } from "./overlay-failure.ts";
-import type { OverlayOptions, OverlayStatus } from "./overlay-options.ts";
-import { CONNECT_EVERY_MS, OverlayStarter } from "./overlay-starter.ts";
+} from "./calls.ts";
+import { wallTimes, type WallTimes } from "../clock.ts";
+import { connectControl, type ControlClient } from "./control.ts";
+import { isNonsense, overlayFailure } from "./failure.ts";
+import type { OverlayOptions, OverlayStatus } from "./options.ts";
+import { CONNECT_EVERY_MS, OverlayStarter } from "./starter.ts";
 import {
   editsMesh,
   idsOf,
@@ -36,11 +36,11 @@ import {
   type MeshStanding,
   type OverlayEdit,
   type OverlayView,
-} from "./overlay-table.ts";
-import { probeSocket } from "./net/unix-socket.ts";
+} from "./table.ts";
+import { probeSocket } from "../net/unix-socket.ts";
 
-export type { OverlayOptions, OverlayStatus } from "./overlay-options.ts";
-export type { MeshStanding, OverlayEdit, OverlayView } from "./overlay-table.ts";
+export type { OverlayOptions, OverlayStatus } from "./options.ts";
+export type { MeshStanding, OverlayEdit, OverlayView } from "./table.ts";
 
 export type OverlayCounters = z.infer<OverlayMethods["counters.get"]["result"]>;
 

@@ -1,15 +1,15 @@
 import { chmodSync, mkdirSync, rmSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { HostError } from "../../../src/errors.ts";
-import { systemClock, type Clock } from "../../../src/host/clock.ts";
-import { hostFiles } from "../../../src/host/files/files.ts";
-import type { Overlay } from "../../../src/host/overlay.ts";
-import { connectControl } from "../../../src/host/overlay-control.ts";
-import { OVERLAY_FORMAT, type OverlayListener } from "../../../src/protocol/overlay.ts";
-import { aClient, aListener, aServer, aService, aTable, echo } from "../../support/overlay-rig.ts";
-import { COUNTERS, friendly, NO_TABLE, ownerRig, scriptedOverlay } from "../../support/owner-rig.ts";
-import { freePort } from "../../support/programs.ts";
-import { waitFor } from "../../support/wait-for.ts";
+import { HostError } from "../../../../src/errors.ts";
+import { systemClock, type Clock } from "../../../../src/host/clock.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
+import type { Overlay } from "../../../../src/host/overlay/client.ts";
+import { connectControl } from "../../../../src/host/overlay/control.ts";
+import { OVERLAY_FORMAT, type OverlayListener } from "../../../../src/protocol/overlay.ts";
+import { aClient, aListener, aServer, aService, aTable, echo } from "../../../support/overlay-rig.ts";
+import { COUNTERS, friendly, NO_TABLE, ownerRig, scriptedOverlay } from "../../../support/owner-rig.ts";
+import { freePort } from "../../../support/programs.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 const forever = new AbortController().signal;
 

@@ -1,15 +1,15 @@
 import { connect, type Socket } from "node:net";
-import { HostError, SessionError, toError } from "../errors.ts";
-import { linesOf } from "../lib/lines.ts";
-import { parseMessage } from "../protocol/envelope.ts";
+import { HostError, SessionError, toError } from "../../errors.ts";
+import { linesOf } from "../../lib/lines.ts";
+import { parseMessage } from "../../protocol/envelope.ts";
 import {
   OVERLAY_LIMITS,
   overlayMethods,
   overlayNotices,
   type OverlayMethods,
   type OverlayNotices,
-} from "../protocol/overlay.ts";
-import { RpcPeer, type Handlers } from "../protocol/rpc.ts";
+} from "../../protocol/overlay.ts";
+import { RpcPeer, type Handlers } from "../../protocol/rpc.ts";
 
 /** A connection to an overlay's control socket. */
 export interface ControlClient {

@@ -1,10 +1,10 @@
 import { join } from "node:path";
-import { HostError } from "../errors.ts";
-import { OVERLAY_SOCKET } from "../protocol/overlay.ts";
-import type { Clock } from "./clock.ts";
-import { connectControl } from "./overlay-control.ts";
-import { readPidFile } from "./pid-file.ts";
-import { probeSocket } from "./net/unix-socket.ts";
+import { HostError } from "../../errors.ts";
+import { OVERLAY_SOCKET } from "../../protocol/overlay.ts";
+import type { Clock } from "../clock.ts";
+import { connectControl } from "./control.ts";
+import { readPidFile } from "../pid-file.ts";
+import { probeSocket } from "../net/unix-socket.ts";
 
 /**
  * Has the overlay that serves a run directory remove its key and its table and stop, with all its flows, and waits until it has stopped;

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import { HostError } from "../../../src/errors.ts";
-import type { MeshStanding } from "../../../src/host/overlay.ts";
-import { RemoteError } from "../../../src/protocol/rpc.ts";
-import { aMesh, aMeshState, anIdentity } from "../../support/mesh.ts";
-import { aListener, aService } from "../../support/overlay-rig.ts";
-import { friendly, NO_TABLE, ownerRig, scriptedOverlay, type Scripted } from "../../support/owner-rig.ts";
-import { waitFor } from "../../support/wait-for.ts";
+import { HostError } from "../../../../src/errors.ts";
+import type { MeshStanding } from "../../../../src/host/overlay/client.ts";
+import { RemoteError } from "../../../../src/protocol/rpc.ts";
+import { aMesh, aMeshState, anIdentity } from "../../../support/mesh.ts";
+import { aListener, aService } from "../../../support/overlay-rig.ts";
+import { friendly, NO_TABLE, ownerRig, scriptedOverlay, type Scripted } from "../../../support/owner-rig.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 const forever = new AbortController().signal;
 

@@ -1,6 +1,6 @@
 import { readdir, unlink } from "node:fs/promises";
 import { join } from "node:path";
-import { errnoOf, HostError, toError } from "../errors.ts";
+import { errnoOf, HostError, toError } from "../../errors.ts";
 
 /**
  * Removes the files that an overlay would serve from without its agent, and returns their paths. The directory belongs to another user,

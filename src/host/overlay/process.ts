@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
 import { join } from "node:path";
-import { HostError, toError } from "../errors.ts";
+import { HostError, toError } from "../../errors.ts";
 
 /** An overlay that was started here; it lives on without whoever started it. */
 export interface OverlayProcess {

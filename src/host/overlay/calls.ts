@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import type { z } from "zod";
-import { HostError } from "../errors.ts";
-import type { MeshState } from "../protocol/overlay-mesh.ts";
-import type { OverlayFlowFilter, OverlayMethods, OverlayNotices } from "../protocol/overlay.ts";
-import { RemoteError } from "../protocol/rpc.ts";
-import type { ControlClient } from "./overlay-control.ts";
+import { HostError } from "../../errors.ts";
+import type { MeshState } from "../../protocol/overlay-mesh.ts";
+import type { OverlayFlowFilter, OverlayMethods, OverlayNotices } from "../../protocol/overlay.ts";
+import { RemoteError } from "../../protocol/rpc.ts";
+import type { ControlClient } from "./control.ts";
 
 export type EchoRequest = z.infer<OverlayMethods["echo"]["params"]>;
 export type EchoAnswer = z.infer<OverlayMethods["echo"]["result"]>;

@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
-import type { MeshEvent, RttBucket } from "../protocol/overlay-mesh.ts";
-import type { OverlayFault, OverlayFlow, ServiceHealth } from "../protocol/overlay.ts";
-import type { Clock } from "./clock.ts";
-import type { Files } from "./files/files.ts";
-import type { StartOverlay } from "./overlay-process.ts";
-import type { MeshStanding } from "./overlay-table.ts";
+import type { MeshEvent, RttBucket } from "../../protocol/overlay-mesh.ts";
+import type { OverlayFault, OverlayFlow, ServiceHealth } from "../../protocol/overlay.ts";
+import type { Clock } from "../clock.ts";
+import type { Files } from "../files/files.ts";
+import type { StartOverlay } from "./process.ts";
+import type { MeshStanding } from "./table.ts";
 
 /** Whether an overlay serves, and since when that is so, in Unix milliseconds. `off` means that nothing asks for one. */
 export interface OverlayStatus {

@@ -1,11 +1,11 @@
 import { join } from "node:path";
 import type { Logger } from "pino";
-import { HostError } from "../errors.ts";
-import { OVERLAY_SOCKET } from "../protocol/overlay.ts";
-import type { Clock } from "./clock.ts";
-import type { Files } from "./files/files.ts";
-import type { StartOverlay } from "./overlay-process.ts";
-import { probeSocket } from "./net/unix-socket.ts";
+import { HostError } from "../../errors.ts";
+import { OVERLAY_SOCKET } from "../../protocol/overlay.ts";
+import type { Clock } from "../clock.ts";
+import type { Files } from "../files/files.ts";
+import type { StartOverlay } from "./process.ts";
+import { probeSocket } from "../net/unix-socket.ts";
 
 export interface OverlayStarterOptions {
   readonly clock: Clock;
