@@ -10,7 +10,7 @@ import { readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { parseArgs } from "node:util";
 import { brotliCompressSync } from "node:zlib";
-import { LASTING_PROGRAMS, START_FLAGS } from "../src/host/engine-flags.ts";
+import { LASTING_PROGRAMS, START_FLAGS } from "../src/host/process/engine-flags.ts";
 
 const { values: options } = parseArgs({
   options: { out: { type: "string", default: "dist" }, build: { type: "string" }, inputs: { type: "string" } },

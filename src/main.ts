@@ -1,6 +1,6 @@
 import type { Offline } from "./cli/frame/verb.ts";
-import { preferSmallMemory, preferSpeed } from "./host/engine-flags.ts";
-import { becomeOwnBundle, loadOwnBundle } from "./host/own-bundle.ts";
+import { preferSmallMemory, preferSpeed } from "./host/process/engine-flags.ts";
+import { becomeOwnBundle, loadOwnBundle } from "./host/process/own-bundle.ts";
 
 /** A program of its own, fetched only when its verb is the one asked for. */
 type ProgramLoader = () => Promise<{ run(argv: readonly string[]): Promise<number> }>;

@@ -1,6 +1,6 @@
 // What a bench takes back, however it ends.
 import { setTimeout as delay } from "node:timers/promises";
-import { descendantsOf, signalProcess } from "../../src/host/process-tree.ts";
+import { descendantsOf, signalProcess } from "../../src/host/process/process-tree.ts";
 
 type TakeBack = () => void | Promise<void>;
 

@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { pino } from "pino";
 import { provenAtOnce } from "../../src/agent/reconcile/prover.ts";
-import { ownProcess } from "../../src/host/process-tree.ts";
+import { ownProcess } from "../../src/host/process/process-tree.ts";
 import { Applying } from "../../src/agent/applying/applying.ts";
 import { reconciler, type Reconciler } from "../../src/agent/reconcile/section.ts";
 import { DesiredDocuments, type Trust } from "../../src/agent/shadow/desired.ts";

@@ -1,13 +1,13 @@
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
-import { collectGarbage } from "../host/engine-flags.ts";
+import { collectGarbage } from "../host/process/engine-flags.ts";
 import { hostFiles } from "../host/files/files.ts";
-import { trimMemory } from "../host/libc.ts";
+import { trimMemory } from "../host/process/libc.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
-import { writePidFile } from "../host/pid-file.ts";
+import { writePidFile } from "../host/process/pid-file.ts";
 import { hostReader } from "../host/reader.ts";
-import { serviceManager } from "../host/service-manager.ts";
-import { startWatchdog } from "../host/watchdog.ts";
+import { serviceManager } from "../host/process/service-manager.ts";
+import { startWatchdog } from "../host/process/watchdog.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./wiring/options.ts";
 import { startAgent } from "./wiring/agent.ts";

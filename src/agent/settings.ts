@@ -6,7 +6,7 @@ import { HostError, InputError, toError } from "../errors.ts";
 import type { Files } from "../host/files/files.ts";
 import { stateFile, valueOf, type StateFile } from "../host/files/state-file.ts";
 import type { SetHosts } from "../host/net/system-resolve.ts";
-import { supervisionOf, writesToJournal, type Supervision } from "../host/service-manager.ts";
+import { supervisionOf, writesToJournal, type Supervision } from "../host/process/service-manager.ts";
 import { parseCidr } from "../lib/cidr.ts";
 import { isLoopback, parseNoProxy, type ProxySettings } from "../lib/proxy.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files/files.ts";
-import { isLiving } from "../host/process-tree.ts";
+import { isLiving } from "../host/process/process-tree.ts";
 import { Checkpoint, type Pending, type Restorable, type Restored } from "./checkpoint.ts";
 import { commitFiles, type TakenBack } from "./commit-files.ts";
 import { isExpired, leftOf, type Moment } from "./window.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { ProcessName } from "../host/process-tree.ts";
+import { ProcessName } from "../host/process/process-tree.ts";
 import { CONFIRM_SECONDS } from "../protocol/commit.ts";
 import { Text64 } from "../protocol/values.ts";
 

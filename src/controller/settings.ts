@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { z } from "zod";
 import { InputError } from "../errors.ts";
-import { supervisionOf, writesToJournal, type Supervision } from "../host/service-manager.ts";
+import { supervisionOf, writesToJournal, type Supervision } from "../host/process/service-manager.ts";
 import { Origin } from "../protocol/claims.ts";
 import { parseCidr } from "../lib/cidr.ts";
 import { describeIssues } from "../protocol/envelope.ts";

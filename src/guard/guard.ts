@@ -1,6 +1,6 @@
 import { Checkpoint, type Restorable } from "../checkpoint/checkpoint.ts";
 import { failuresOf, restorePending, untilDue, type PendingEnd } from "../checkpoint/restore-pending.ts";
-import { aloneIn } from "../host/checkpoint-lock.ts";
+import { aloneIn } from "../host/process/checkpoint-lock.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files/files.ts";
 import { toError } from "../errors.ts";

@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
-import { becomeSleeper } from "../host/dead-man.ts";
+import { becomeSleeper } from "../host/process/dead-man.ts";
 import { hostFiles } from "../host/files/files.ts";
 import { parseBootId } from "../host/proc.ts";
 import { hostReader } from "../host/reader.ts";

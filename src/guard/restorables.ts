@@ -1,6 +1,6 @@
 import type { Restorable } from "../checkpoint/checkpoint.ts";
 import type { Clock } from "../host/clock.ts";
-import { hostExec } from "../host/exec.ts";
+import { hostExec } from "../host/process/exec.ts";
 import { hostFiles } from "../host/files/files.ts";
 import { networkDriver } from "../host/network/driver.ts";
 import { networkRecord } from "../host/network/state/record.ts";

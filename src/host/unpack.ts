@@ -7,7 +7,7 @@ import { createGunzip, createZstdDecompress } from "node:zlib";
 import { AgentError, errnoOf, HostError, InputError, toError } from "../errors.ts";
 import { TarGate, type TarMember } from "../lib/tar-gate.ts";
 import type { Architecture } from "../protocol/release.ts";
-import { SEARCH_PATH } from "./exec.ts";
+import { SEARCH_PATH } from "./process/exec.ts";
 
 /** How an archive is packed, by the end of its name. */
 export type Packing = "tar" | "gzip" | "xz" | "zstd";

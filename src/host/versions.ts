@@ -7,7 +7,7 @@ import { PackageVersion, UPGRADE_PATHS, UpgradeStanding } from "../protocol/rele
 import { JsonObject, Text64, Text1024, UnixSeconds } from "../protocol/values.ts";
 import type { Directories } from "./files/directories.ts";
 import type { Files } from "./files/files.ts";
-import { isLocked, lockFile } from "./run-lock.ts";
+import { isLocked, lockFile } from "./process/run-lock.ts";
 
 /** `VERSION.trial`: the version has not proven itself yet. */
 export const TrialMark = z.object({

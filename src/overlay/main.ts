@@ -1,10 +1,10 @@
 import { networkInterfaces } from "node:os";
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
-import { compileAll, makeRoom, preferSpeed } from "../host/engine-flags.ts";
+import { compileAll, makeRoom, preferSpeed } from "../host/process/engine-flags.ts";
 import { hostFiles } from "../host/files/files.ts";
 import { rootLogger, standardOutput } from "../host/log.ts";
-import { writePidFile } from "../host/pid-file.ts";
+import { writePidFile } from "../host/process/pid-file.ts";
 import { hostReader } from "../host/reader.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { GAVE_WAY_STATUS, MAX_DRAIN_MS } from "../protocol/overlay.ts";

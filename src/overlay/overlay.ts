@@ -4,7 +4,7 @@ import { HostError, InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files/files.ts";
 import { keepSockets, type KeptSockets } from "../host/net/kept-sockets.ts";
-import { writePidFile } from "../host/pid-file.ts";
+import { writePidFile } from "../host/process/pid-file.ts";
 import { directoryMark, makeRunDirectory } from "../host/net/unix-socket.ts";
 import { readSealed, stateFile, valueOf } from "../host/files/state-file.ts";
 import {

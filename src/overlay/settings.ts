@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { InputError, toError } from "../errors.ts";
-import { writesToJournal } from "../host/service-manager.ts";
+import { writesToJournal } from "../host/process/service-manager.ts";
 import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
 
 /** Whether the log goes to the journal. */

@@ -3,7 +3,7 @@ import { fetchedBytes, fetchFile } from "../host/fetch-file.ts";
 import type { Files } from "../host/files/files.ts";
 import { besideOf, readWhole, type ReleaseSource } from "../host/release-source.ts";
 import { retried, type FetchLimits, type Retrying } from "../host/retried.ts";
-import type { SelfTester } from "../host/self-tester.ts";
+import type { SelfTester } from "../host/process/self-tester.ts";
 import { packingOf, unpackVersion } from "../host/unpack.ts";
 import type { InstalledVersion, Versions } from "../host/versions.ts";
 import { buildTime, packageVersion } from "../lib/build-info.ts";

@@ -6,7 +6,7 @@ import { fetchFile } from "../host/fetch-file.ts";
 import type { Files } from "../host/files/files.ts";
 import { besideOf, readWhole } from "../host/release-source.ts";
 import { FETCH_LIMITS } from "../host/retried.ts";
-import { isLocked, lockFile } from "../host/run-lock.ts";
+import { isLocked, lockFile } from "../host/process/run-lock.ts";
 import { MANIFEST_NAME } from "../protocol/release.ts";
 import { checkRelease, judgeSpace } from "./fetch.ts";
 import { MAX_MANIFEST_BYTES } from "./manifest.ts";

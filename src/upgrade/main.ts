@@ -4,7 +4,7 @@ import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { hostDialler } from "../host/net/dial.ts";
 import { hostDirectories } from "../host/files/directories.ts";
-import { hostExec } from "../host/exec.ts";
+import { hostExec } from "../host/process/exec.ts";
 import { hostFiles } from "../host/files/files.ts";
 import { parseBootId } from "../host/proc.ts";
 import { hostReader } from "../host/reader.ts";

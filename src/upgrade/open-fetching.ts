@@ -1,11 +1,11 @@
 import { systemClock } from "../host/clock.ts";
 import { hostDialler } from "../host/net/dial.ts";
 import { hostDirectories } from "../host/files/directories.ts";
-import { hostExec } from "../host/exec.ts";
+import { hostExec } from "../host/process/exec.ts";
 import { hostFiles } from "../host/files/files.ts";
 import { debianArchitecture } from "../host/machine/os-release.ts";
 import { hostReleaseSource } from "../host/release-source.ts";
-import { hostSelfTester } from "../host/self-tester.ts";
+import { hostSelfTester } from "../host/process/self-tester.ts";
 import { resolveSet, systemResolve } from "../host/net/system-resolve.ts";
 import { hostVersions } from "../host/versions.ts";
 import { buildInfo } from "../lib/build-info.ts";

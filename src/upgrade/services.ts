@@ -1,5 +1,5 @@
 import { HostError } from "../errors.ts";
-import type { Exec } from "../host/exec.ts";
+import type { Exec } from "../host/process/exec.ts";
 import type { Services } from "./upgrade.ts";
 
 const AGENT = "holdfast-agent.service";

@@ -6,7 +6,7 @@ import { Checkpoint } from "../../src/checkpoint/checkpoint.ts";
 import { commitFiles } from "../../src/checkpoint/commit-files.ts";
 import type { Clock } from "../../src/host/clock.ts";
 import { hostFiles, type Files } from "../../src/host/files/files.ts";
-import { ownProcess } from "../../src/host/process-tree.ts";
+import { ownProcess } from "../../src/host/process/process-tree.ts";
 
 export const BOOT = "0197f1a2-0000-4000-8000-00000000b007";
 

@@ -5,7 +5,7 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
-import { SEARCH_PATH } from "../../src/host/exec.ts";
+import { SEARCH_PATH } from "../../src/host/process/exec.ts";
 import { waitFor } from "./wait-for.ts";
 
 export interface EngineOptions {

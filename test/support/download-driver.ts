@@ -12,7 +12,7 @@ import { dataStoreSettings } from "../../src/agent/settings.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { openStore } from "../../src/host/data-store/open-store.ts";
 import { openDatabase } from "../../src/host/files/database.ts";
-import type { StartTransfer } from "../../src/host/transfer-process.ts";
+import type { StartTransfer } from "../../src/host/process/transfer-process.ts";
 import { TransferEvent } from "../../src/protocol/transfer.ts";
 import { transfer } from "../../src/transfer/main.ts";
 import { passGate } from "./gate.ts";

@@ -1,7 +1,7 @@
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { systemClock } from "../../src/host/clock.ts";
-import { hostExec, SEARCH_PATH, type Exec } from "../../src/host/exec.ts";
+import { hostExec, SEARCH_PATH, type Exec } from "../../src/host/process/exec.ts";
 import { tempDir } from "./temp-dir.ts";
 
 /** Programs of these names that do what their shell lines say, before those of the machine. */

@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
-import { deathTie } from "../../src/host/death-tie.ts";
-import { SEARCH_PATH } from "../../src/host/exec.ts";
+import { deathTie } from "../../src/host/process/death-tie.ts";
+import { SEARCH_PATH } from "../../src/host/process/exec.ts";
 import type { TestEngine } from "./docker-engine.ts";
 
 /** From these ports of the engine's loopback to those of ours. Gives what ends it. */

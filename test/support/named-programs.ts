@@ -1,8 +1,8 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
-import { deathTie } from "../../src/host/death-tie.ts";
-import { SEARCH_PATH } from "../../src/host/exec.ts";
+import { deathTie } from "../../src/host/process/death-tie.ts";
+import { SEARCH_PATH } from "../../src/host/process/exec.ts";
 import { startAsUnit } from "./real-units.ts";
 
 /** Programs by name, each with its output in `<name>.log`; they end with this process at the latest. Needs no test runner. */

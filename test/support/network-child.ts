@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { createInterface } from "node:readline";
 import { AgentError, toError } from "../../src/errors.ts";
 import { systemClock } from "../../src/host/clock.ts";
-import { hostExec, SEARCH_PATH } from "../../src/host/exec.ts";
+import { hostExec, SEARCH_PATH } from "../../src/host/process/exec.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import type { Change } from "../../src/host/network/change.ts";
 import type { DhcpClient } from "../../src/host/network/dhcp/dhcp-client.ts";

@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { userInfo } from "node:os";
 import { join } from "node:path";
-import { deathTie } from "../../src/host/death-tie.ts";
-import { SEARCH_PATH } from "../../src/host/exec.ts";
+import { deathTie } from "../../src/host/process/death-tie.ts";
+import { SEARCH_PATH } from "../../src/host/process/exec.ts";
 import { freePort } from "./programs.ts";
 import { waitFor } from "./wait-for.ts";
 

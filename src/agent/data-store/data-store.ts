@@ -5,7 +5,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { ReadImageInfo } from "../../host/data-store/image-info.ts";
 import { parseNewPath, parsePath } from "../../host/data-store/parse-path.ts";
 import type { Store } from "../../host/data-store/store.ts";
-import type { StartTransfer } from "../../host/transfer-process.ts";
+import type { StartTransfer } from "../../host/process/transfer-process.ts";
 import type {
   DataStoreEntry,
   DataStoreListing,

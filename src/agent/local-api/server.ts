@@ -3,8 +3,8 @@ import type { Logger } from "pino";
 import { AgentError, HostError, InternalError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { keepSockets } from "../../host/net/kept-sockets.ts";
-import { readPidFile, writePidFile } from "../../host/pid-file.ts";
-import { lockRunDirectory, type RunLock } from "../../host/run-lock.ts";
+import { readPidFile, writePidFile } from "../../host/process/pid-file.ts";
+import { lockRunDirectory, type RunLock } from "../../host/process/run-lock.ts";
 import {
   checkRunDirectory,
   listenAgain,

@@ -1,7 +1,7 @@
 import { toError } from "../../errors.ts";
 import { changeResolverFile, MAX_CHANGE_BYTES, parseResolverFileChange } from "../../host/network/resolver/resolver-file.ts";
 import { RESOLVER_FILES } from "../../host/net/resolver.ts";
-import { readTextInput } from "../../host/text-input.ts";
+import { readTextInput } from "../../host/process/text-input.ts";
 
 /** Makes the change of /etc/resolv.conf that standard input gives, in a helper process of the agent. */
 export async function run(): Promise<number> {

@@ -3,7 +3,7 @@ import type { Checkpoint } from "../../checkpoint/checkpoint.ts";
 import type { CommitFiles, TakenBack } from "../../checkpoint/commit-files.ts";
 import type { WindowRequest } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { ProcessId } from "../../host/process-tree.ts";
+import type { ProcessId } from "../../host/process/process-tree.ts";
 import type { Prover } from "./prover.ts";
 import type { Guards } from "./withholding.ts";
 

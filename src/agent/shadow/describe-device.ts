@@ -1,6 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
 import { readDmi } from "../../host/machine/dmi.ts";
-import type { Exec } from "../../host/exec.ts";
+import type { Exec } from "../../host/process/exec.ts";
 import { readInventory } from "../../host/machine/inventory.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { Device } from "../../protocol/claims.ts";

@@ -1,8 +1,8 @@
-import { hostDeadMan } from "../../host/dead-man.ts";
+import { hostDeadMan } from "../../host/process/dead-man.ts";
 import type { Dialler } from "../../host/net/dial.ts";
-import type { Exec } from "../../host/exec.ts";
+import type { Exec } from "../../host/process/exec.ts";
 import type { Overlay } from "../../host/overlay/client.ts";
-import { ownProcess } from "../../host/process-tree.ts";
+import { ownProcess } from "../../host/process/process-tree.ts";
 import { systemResolve } from "../../host/net/system-resolve.ts";
 import type { ApplyingOptions } from "../applying/applying.ts";
 import type { Registration } from "../identity/identity.ts";

@@ -58,7 +58,7 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
       import("../data-store/task-store.ts"),
       import("../../host/data-store/open-store.ts"),
       import("../../host/data-store/image-info.ts"),
-      import("../../host/transfer-process.ts"),
+      import("../../host/process/transfer-process.ts"),
     ]);
     ending.signal.throwIfAborted();
     const store = openStore(join(settings.stateDir, "data-store"), { isInUse, clock, countEveryMs: 0 });

@@ -1,5 +1,5 @@
 import { errnoOf, toError } from "../../errors.ts";
-import type { Power } from "../../host/power.ts";
+import type { Power } from "../../host/process/power.ts";
 import type { FaultList } from "../faults/fault.ts";
 import { serveLocalApi, type LocalApiOptions } from "../local-api/server.ts";
 import type { MetricsEndpoint, MetricsEndpointOptions } from "../telemetry/metrics/endpoint.ts";

@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { Exec } from "../../host/exec.ts";
+import type { Exec } from "../../host/process/exec.ts";
 import type { MeshStanding, Overlay, OverlayOptions } from "../../host/overlay/client.ts";
 import { hasNetRaw } from "../../host/proc.ts";
 import type { Reader } from "../../host/reader.ts";

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { hostConntrack, type Conntrack } from "../../host/network/conntrack.ts";
-import type { Exec } from "../../host/exec.ts";
+import type { Exec } from "../../host/process/exec.ts";
 import { readAddresses4, readLink } from "../../host/network/ip/links.ts";
 import { arpAnnouncer } from "../../host/network/ip/announce.ts";
 import { natCounters } from "../../host/network/firewall/nat-counters.ts";

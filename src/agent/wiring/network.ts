@@ -2,7 +2,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { OnDamage } from "../../host/files/damage.ts";
 import type { Dialler } from "../../host/net/dial.ts";
 import { readDmi } from "../../host/machine/dmi.ts";
-import type { Exec } from "../../host/exec.ts";
+import type { Exec } from "../../host/process/exec.ts";
 import type { Files } from "../../host/files/files.ts";
 import { MachineOwner } from "../../host/machine/machine-owner.ts";
 import { forwardDrops } from "../../host/network/firewall/forward-drops.ts";

@@ -5,7 +5,7 @@ import { switchOn } from "../../host/network/switched-on.ts";
 import { Overlay } from "../../host/overlay/client.ts";
 import { startOverlayProcess } from "../../host/overlay/process.ts";
 import type { Reader } from "../../host/reader.ts";
-import { makeManagedDirectory } from "../../host/tmpfiles.ts";
+import { makeManagedDirectory } from "../../host/process/tmpfiles.ts";
 import type { OverlayFlow } from "../../protocol/overlay.ts";
 import type { ShadowMap } from "../../protocol/shadow.ts";
 import type { FaultList } from "../faults/fault.ts";

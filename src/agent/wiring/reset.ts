@@ -5,7 +5,7 @@ import { commitFiles } from "../../checkpoint/commit-files.ts";
 import type { Clock } from "../../host/clock.ts";
 import { hostDialler } from "../../host/net/dial.ts";
 import { resolveSet, systemResolve } from "../../host/net/system-resolve.ts";
-import { hostExec } from "../../host/exec.ts";
+import { hostExec } from "../../host/process/exec.ts";
 import type { Files } from "../../host/files/files.ts";
 import { endOverlay } from "../../host/overlay/end.ts";
 import { wipeOverlayState } from "../../host/overlay/state.ts";

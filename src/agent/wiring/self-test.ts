@@ -8,7 +8,7 @@ import { systemClock } from "../../host/clock.ts";
 import { copySettled } from "../../host/files/copy-settled.ts";
 import { hostDirectories } from "../../host/files/directories.ts";
 import { hostFiles, type Files } from "../../host/files/files.ts";
-import { loadLibc } from "../../host/libc.ts";
+import { loadLibc } from "../../host/process/libc.ts";
 import { valueOf } from "../../host/files/state-file.ts";
 import { plainLine } from "../../lib/terminal-text.ts";
 import { DocumentName } from "../../protocol/claims.ts";

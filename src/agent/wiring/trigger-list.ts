@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
-import type { Exec } from "../../host/exec.ts";
-import type { MakeBundle } from "../../host/bundle-process.ts";
+import type { Exec } from "../../host/process/exec.ts";
+import type { MakeBundle } from "../../host/process/bundle-process.ts";
 import type { Files } from "../../host/files/files.ts";
 import type { LogMemory } from "../../host/log.ts";
-import type { Power } from "../../host/power.ts";
+import type { Power } from "../../host/process/power.ts";
 import type { Config } from "../../protocol/documents.ts";
 import type { CommitReport } from "../../protocol/local-commit.ts";
 import type { WhyReport } from "../../protocol/reconcile.ts";

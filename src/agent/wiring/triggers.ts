@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { bundleProcess } from "../../host/bundle-process.ts";
+import { bundleProcess } from "../../host/process/bundle-process.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Registration } from "../identity/identity.ts";
 import { listTriggers, type TriggerDeps } from "./trigger-list.ts";

@@ -1,9 +1,9 @@
 import { join } from "node:path";
 import { hostDirectories } from "../../host/files/directories.ts";
-import type { Exec } from "../../host/exec.ts";
+import type { Exec } from "../../host/process/exec.ts";
 import type { Files } from "../../host/files/files.ts";
 import { valueOf } from "../../host/files/state-file.ts";
-import { upgradeUnit } from "../../host/upgrade-unit.ts";
+import { upgradeUnit } from "../../host/process/upgrade-unit.ts";
 import { hostVersions } from "../../host/versions.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";
 import { UPGRADE_REQUEST_NAME } from "../../protocol/release.ts";

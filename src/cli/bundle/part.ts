@@ -1,4 +1,4 @@
-import type { Exec } from "../../host/exec.ts";
+import type { Exec } from "../../host/process/exec.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { LeftState } from "../../protocol/left-state.ts";
 import type { Call } from "../frame/verb.ts";

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { AgentError } from "../../errors.ts";
 import { lookAt, type Looked } from "../../host/files/look-at.ts";
-import { readPidFile } from "../../host/pid-file.ts";
+import { readPidFile } from "../../host/process/pid-file.ts";
 import { buildInfo } from "../../lib/build-info.ts";
 import { formatSpan } from "../../lib/durations.ts";
 import { ADMIN_SOCKET, READ_SOCKET } from "../../protocol/local-api.ts";

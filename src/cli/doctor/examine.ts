@@ -1,5 +1,5 @@
 import { AgentError, toError } from "../../errors.ts";
-import { hostExec } from "../../host/exec.ts";
+import { hostExec } from "../../host/process/exec.ts";
 import { isRoot } from "../../host/files/look-at.ts";
 import { hostReader } from "../../host/reader.ts";
 import { withinTime } from "../../lib/within-time.ts";

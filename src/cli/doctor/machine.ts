@@ -1,7 +1,7 @@
 import { parseMemory } from "../../host/proc.ts";
 import { sizeText } from "../../lib/size-text.ts";
 import { buildInfo } from "../../lib/build-info.ts";
-import { readPidFile } from "../../host/pid-file.ts";
+import { readPidFile } from "../../host/process/pid-file.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import { toolOutput, type CheckFamily } from "./tools.ts";
 

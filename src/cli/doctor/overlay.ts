@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { readPidFile } from "../../host/pid-file.ts";
+import { readPidFile } from "../../host/process/pid-file.ts";
 import { probeSocket, type SocketState } from "../../host/net/unix-socket.ts";
 import type { ContainersReport } from "../../protocol/local-containers.ts";
 import type { GatewaysReport } from "../../protocol/local-mesh.ts";

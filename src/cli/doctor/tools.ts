@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { Exec } from "../../host/exec.ts";
+import type { Exec } from "../../host/process/exec.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { Health, Status } from "../../protocol/local-answers.ts";
 import type { ContainersReport } from "../../protocol/local-containers.ts";

@@ -1,6 +1,6 @@
 import { stripVTControlCharacters, styleText } from "node:util";
 import { errnoOf } from "../../errors.ts";
-import { readAnswer } from "../../host/text-input.ts";
+import { readAnswer } from "../../host/process/text-input.ts";
 import { isColorUnwanted } from "./settings.ts";
 
 export type Style = "green" | "yellow" | "red" | "bold" | "dim";

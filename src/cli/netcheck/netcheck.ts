@@ -1,4 +1,4 @@
-import { hostExec } from "../../host/exec.ts";
+import { hostExec } from "../../host/process/exec.ts";
 import { resolveSet, systemResolve } from "../../host/net/system-resolve.ts";
 import { formatSpan } from "../../lib/durations.ts";
 import type { ProxySettings } from "../../lib/proxy.ts";

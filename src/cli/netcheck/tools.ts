@@ -1,6 +1,6 @@
 import { errnoOf, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { Exec } from "../../host/exec.ts";
+import type { Exec } from "../../host/process/exec.ts";
 import { openTcp, type TcpTarget } from "../../host/net/net-probe.ts";
 import type { Resolve } from "../../host/net/system-resolve.ts";
 import { failed, passed, type Finding } from "./result.ts";

@@ -1,8 +1,8 @@
 import { InputError, toError } from "../../errors.ts";
-import { hostExec } from "../../host/exec.ts";
+import { hostExec } from "../../host/process/exec.ts";
 import { hostReader } from "../../host/reader.ts";
 import { resolveSet, systemResolve } from "../../host/net/system-resolve.ts";
-import { openAnswers, readTextInput, type AnswerReader } from "../../host/text-input.ts";
+import { openAnswers, readTextInput, type AnswerReader } from "../../host/process/text-input.ts";
 import { textOf } from "../../lib/json-shape.ts";
 import { plainLine, plainValue } from "../../lib/terminal-text.ts";
 import { momentText } from "../../protocol/known-time.ts";

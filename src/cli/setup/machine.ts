@@ -1,5 +1,5 @@
 import { HostError, InputError } from "../../errors.ts";
-import { hostExec } from "../../host/exec.ts";
+import { hostExec } from "../../host/process/exec.ts";
 import { hostFiles } from "../../host/files/files.ts";
 import { hostReader } from "../../host/reader.ts";
 import { readSealed } from "../../host/files/state-file.ts";

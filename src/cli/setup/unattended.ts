@@ -1,7 +1,7 @@
 import { dirname, resolve } from "node:path";
 import { AgentError, InputError, toError } from "../../errors.ts";
 import { hostFiles } from "../../host/files/files.ts";
-import { readTextInput } from "../../host/text-input.ts";
+import { readTextInput } from "../../host/process/text-input.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import { plainLine, safeJson } from "../../lib/terminal-text.ts";
 import type { NodeIdentity } from "../../protocol/claims.ts";

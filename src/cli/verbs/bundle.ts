@@ -2,7 +2,7 @@ import { dirname, resolve } from "node:path";
 import { z } from "zod";
 import { HostError, InputError } from "../../errors.ts";
 import { packArchive, writeArchive, writeOutput, type ArchiveFile } from "../../host/files/archive.ts";
-import { hostExec } from "../../host/exec.ts";
+import { hostExec } from "../../host/process/exec.ts";
 import { isRoot } from "../../host/files/look-at.ts";
 import { MachineOwner } from "../../host/machine/machine-owner.ts";
 import { hostReader } from "../../host/reader.ts";

@@ -1,5 +1,5 @@
 import { SessionError, toError } from "../../errors.ts";
-import { hostExec } from "../../host/exec.ts";
+import { hostExec } from "../../host/process/exec.ts";
 import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import { parseStreamText, STREAM_LIMITS, StreamEnd, type StreamCommand } from "../../protocol/streams.ts";
 import { openStream } from "../frame/client.ts";

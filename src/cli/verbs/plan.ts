@@ -1,5 +1,5 @@
 import { InputError, toError } from "../../errors.ts";
-import { readTextInput } from "../../host/text-input.ts";
+import { readTextInput } from "../../host/process/text-input.ts";
 import { formatCount } from "../../lib/durations.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import { plainValue, safeJson } from "../../lib/terminal-text.ts";

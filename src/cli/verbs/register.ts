@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { AgentError, InputError, SessionError } from "../../errors.ts";
-import { readTextInput } from "../../host/text-input.ts";
+import { readTextInput } from "../../host/process/text-input.ts";
 import { holdfastCommand } from "../../lib/command-line.ts";
 import { plainValue, safeJson } from "../../lib/terminal-text.ts";
 import { ActivationRequest, ActivationStep } from "../../protocol/activation.ts";

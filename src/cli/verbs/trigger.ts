@@ -1,5 +1,5 @@
 import { InputError, SessionError } from "../../errors.ts";
-import { readTextInput } from "../../host/text-input.ts";
+import { readTextInput } from "../../host/process/text-input.ts";
 import { nearest } from "../../lib/nearest.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import { plainLine, plainText, safeJson } from "../../lib/terminal-text.ts";

@@ -6,10 +6,10 @@ import { z } from "zod";
 import { IMAGE_HEAD_BYTES, imageFormat } from "../../lib/image-format.ts";
 import { parseStrictJson } from "../../lib/strict-json.ts";
 import type { ImageInfo } from "../../protocol/data-store.ts";
-import { deathTie, type CommandLine } from "../death-tie.ts";
-import { SEARCH_PATH } from "../exec.ts";
-import { privilegedCommand } from "../privileged-exec.ts";
-import { signalGroup } from "../process-tree.ts";
+import { deathTie, type CommandLine } from "../process/death-tie.ts";
+import { SEARCH_PATH } from "../process/exec.ts";
+import { privilegedCommand } from "../process/privileged-exec.ts";
+import { signalGroup } from "../process/process-tree.ts";
 
 /** Says what a virtual machine's image is, by an open descriptor of it. Never rejects for what the file holds; only its size without the tool. */
 export type ReadImageInfo = (fd: number, signal: AbortSignal) => Promise<ImageInfo>;

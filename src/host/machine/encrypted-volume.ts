@@ -1,7 +1,7 @@
 import { open, unlink } from "node:fs/promises";
 import { errnoOf, HostError, toError } from "../../errors.ts";
 import type { Directories } from "../files/directories.ts";
-import type { Exec } from "../exec.ts";
+import type { Exec } from "../process/exec.ts";
 import type { Reader } from "../reader.ts";
 
 /** Whether this machine can have encrypted volumes. */

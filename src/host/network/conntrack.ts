@@ -1,7 +1,7 @@
 import { HostError } from "../../errors.ts";
 import { addressFilter } from "../../lib/address-filter.ts";
 import { parseFlow, type TrackedFlow } from "./conntrack-line.ts";
-import type { Exec } from "../exec.ts";
+import type { Exec } from "../process/exec.ts";
 import { switchOn, type SwitchOptions } from "./switched-on.ts";
 
 /** Which flows; what is absent is any. Addresses and ports are those that a flow began with. */

@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { HostError, toError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
-import type { Exec } from "../exec.ts";
+import type { Exec } from "../process/exec.ts";
 import type { OnDamage } from "../files/damage.ts";
 import type { Files } from "../files/files.ts";
 import type { Reader } from "../reader.ts";
@@ -9,7 +9,7 @@ import { addressMark, kernelAddressMarks, type AddressMarks } from "./ip/address
 import type { Change } from "./change.ts";
 import type { DhcpClient } from "./dhcp/dhcp-client.ts";
 import { DhcpClients } from "./dhcp/dhcp.ts";
-import { privilegedExec } from "../privileged-exec.ts";
+import { privilegedExec } from "../process/privileged-exec.ts";
 import { refusedLines, tryFeatures, type NetworkFeatures } from "./features.ts";
 import { Firewall } from "./firewall/firewall.ts";
 import { parseNeighbours, parseShown, SHOW_ALL, type IpOutput } from "./ip/ip-output.ts";

@@ -1,5 +1,5 @@
 import { HostError } from "../../errors.ts";
-import type { ExecResult } from "../exec.ts";
+import type { ExecResult } from "../process/exec.ts";
 import type { ToolRunner } from "./ip/tool.ts";
 
 const LINK_KINDS = ["vlan", "vrf", "bridge", "bond", "dummy", "gre", "xfrm", "wireguard"] as const;

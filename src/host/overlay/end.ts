@@ -3,7 +3,7 @@ import { HostError } from "../../errors.ts";
 import { OVERLAY_SOCKET } from "../../protocol/overlay.ts";
 import type { Clock } from "../clock.ts";
 import { connectControl } from "./control.ts";
-import { readPidFile } from "../pid-file.ts";
+import { readPidFile } from "../process/pid-file.ts";
 import { probeSocket } from "../net/unix-socket.ts";
 
 /**

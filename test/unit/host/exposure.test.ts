@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { HostError } from "../../../src/errors.ts";
-import type { ExecResult } from "../../../src/host/exec.ts";
+import type { ExecResult } from "../../../src/host/process/exec.ts";
 import { exposureDriver, type ExposureChange } from "../../../src/host/exposure/driver.ts";
 import { ExposureRecord } from "../../../src/host/exposure/record.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";

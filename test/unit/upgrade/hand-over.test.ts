@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { hostDirectories } from "../../../src/host/files/directories.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
-import { lockFile } from "../../../src/host/run-lock.ts";
+import { lockFile } from "../../../src/host/process/run-lock.ts";
 import { sweepHandedOver } from "../../../src/upgrade/hand-over.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

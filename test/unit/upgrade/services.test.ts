@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { Exec } from "../../../src/host/exec.ts";
+import type { Exec } from "../../../src/host/process/exec.ts";
 import { systemdServices } from "../../../src/upgrade/services.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

@@ -1,4 +1,4 @@
-import { isSameLimits } from "../../../host/cgroup-texts.ts";
+import { isSameLimits } from "../../../host/process/cgroup-texts.ts";
 import type { ResourceLimits } from "../../../protocol/sections/exec-config.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
 

@@ -1,6 +1,6 @@
 import { toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { Exec } from "../../../host/exec.ts";
+import type { Exec } from "../../../host/process/exec.ts";
 import type { Condition } from "./condition-watch.ts";
 
 /** An address that only this node may have at the moment, and the link that has it. */

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { HostError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { Exec } from "../../../host/exec.ts";
+import type { Exec } from "../../../host/process/exec.ts";
 import type { HopProtocol } from "../../../protocol/sections/gateway-fields.ts";
 import { mergeHops, parseHops, type Hop } from "./hops.ts";
 

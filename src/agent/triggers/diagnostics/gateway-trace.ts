@@ -1,5 +1,5 @@
 import { HostError, InputError } from "../../../errors.ts";
-import type { Exec } from "../../../host/exec.ts";
+import type { Exec } from "../../../host/process/exec.ts";
 import { GatewayLatency, GatewayTrace, type GatewayLatencyAnswer } from "../../../protocol/diagnostics.ts";
 import { parseHops } from "../../telemetry/conditions/hops.ts";
 import { mtrArguments } from "./tg-mtr.ts";

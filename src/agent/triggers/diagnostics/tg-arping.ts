@@ -1,5 +1,5 @@
 import { HostError } from "../../../errors.ts";
-import type { Exec } from "../../../host/exec.ts";
+import type { Exec } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
 import { TgArping } from "../../../protocol/trigger-bodies.ts";
 import { needLink } from "../tools/known-link.ts";

@@ -1,6 +1,6 @@
 import { isIPv4 } from "node:net";
 import type { Clock } from "../../../host/clock.ts";
-import type { Exec } from "../../../host/exec.ts";
+import type { Exec } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
 import { TgPing } from "../../../protocol/trigger-bodies.ts";
 import { probes, ProbeTally } from "./echo-probes.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import type { Exec } from "../../../host/exec.ts";
+import type { Exec } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
 import { TgTcpdump } from "../../../protocol/trigger-bodies.ts";
 import { cannotChangeUser, checkFilter, filterArguments } from "../tools/capture-filter.ts";

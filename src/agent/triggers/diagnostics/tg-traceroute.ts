@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { Exec } from "../../../host/exec.ts";
+import type { Exec } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
 import { TgTracerouteBody } from "../../../protocol/trigger-bodies.ts";
 import { needLink } from "../tools/known-link.ts";

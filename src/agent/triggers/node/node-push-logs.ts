@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { HostError, InputError } from "../../../errors.ts";
-import type { MakeBundle } from "../../../host/bundle-process.ts";
+import type { MakeBundle } from "../../../host/process/bundle-process.ts";
 import { DataStoreListing, type DataStoreRequest } from "../../../protocol/data-store.ts";
 import type { PushedLogs } from "../../../protocol/bundle.ts";
 import { NodePushLogs } from "../../../protocol/trigger-bodies.ts";

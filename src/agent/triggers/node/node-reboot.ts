@@ -1,7 +1,7 @@
 import { NoBody } from "../../../protocol/trigger-bodies.ts";
 import { HostError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { Power } from "../../../host/power.ts";
+import type { Power } from "../../../host/process/power.ts";
 import type { CleanStop } from "./clean-stop.ts";
 import { refuseWhileUpgrading, type IsUpgrading } from "./upgrading.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";

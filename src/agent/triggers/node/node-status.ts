@@ -1,4 +1,4 @@
-import type { Exec } from "../../../host/exec.ts";
+import type { Exec } from "../../../host/process/exec.ts";
 import type { Reader } from "../../../host/reader.ts";
 import { ErrorsRequest, type ErrorsAnswer, type NodeStatusAnswer } from "../../../protocol/diagnostics.ts";
 import type { Health, LogLine, Status } from "../../../protocol/local-answers.ts";

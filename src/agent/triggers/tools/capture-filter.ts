@@ -1,5 +1,5 @@
 import { HostError, InputError } from "../../../errors.ts";
-import type { Exec } from "../../../host/exec.ts";
+import type { Exec } from "../../../host/process/exec.ts";
 
 const COMPILE = { deadlineMs: 10_000, maxOutputBytes: 256 * 1024 };
 

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { AgentError, HostError, InputError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { Exec, Spawned } from "../../../host/exec.ts";
+import type { Exec, Spawned } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
 import { PcapSplitter, type PcapPart } from "../../../lib/pcap-splitter.ts";
 import { CAPTURE_EVENT, type CaptureAnswer, type TgCapture } from "../../../protocol/capture.ts";

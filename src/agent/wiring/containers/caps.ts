@@ -1,7 +1,7 @@
 import { HostError, toError } from "../../../errors.ts";
-import { wholeDiskOf } from "../../../host/block-device.ts";
+import { wholeDiskOf } from "../../../host/process/block-device.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { ControlGroups } from "../../../host/cgroups.ts";
+import type { ControlGroups } from "../../../host/process/cgroups.ts";
 import type { EngineInfo } from "../../../host/engine/engine.ts";
 import type { Reader } from "../../../host/reader.ts";
 import type { ResourceLimits } from "../../../protocol/sections/exec-config.ts";

@@ -1,9 +1,9 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { HostError } from "../../../errors.ts";
 import type { Clock } from "../../clock.ts";
-import { SEARCH_PATH } from "../../exec.ts";
+import { SEARCH_PATH } from "../../process/exec.ts";
 import type { Files } from "../../files/files.ts";
-import { findProcess, signalGroup, signalProcess, type ProcessId } from "../../process-tree.ts";
+import { findProcess, signalGroup, signalProcess, type ProcessId } from "../../process/process-tree.ts";
 import type { Reader } from "../../reader.ts";
 import {
   DHCP_CLIENTS,

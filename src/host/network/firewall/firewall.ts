@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
 import { HostError } from "../../../errors.ts";
-import { HELD_INPUT, type ExecResult } from "../../exec.ts";
+import { HELD_INPUT, type ExecResult } from "../../process/exec.ts";
 import type { FirewallState } from "../state/state.ts";
 import type { KernelTables } from "./table-dump.ts";
 import { refusal, type ToolRunner } from "../ip/tool.ts";

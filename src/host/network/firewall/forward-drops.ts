@@ -1,6 +1,6 @@
 import { HostError } from "../../../errors.ts";
 import { asObject, listOf } from "../../../lib/json-shape.ts";
-import type { Exec } from "../../exec.ts";
+import type { Exec } from "../../process/exec.ts";
 
 const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 64 * 1024 * 1024 };
 const MAX_CHAINS = 16;

@@ -1,5 +1,5 @@
 import { HostError } from "../../../errors.ts";
-import type { Exec, ExecResult } from "../../exec.ts";
+import type { Exec, ExecResult } from "../../process/exec.ts";
 
 /** Tells a link's neighbours that an address is here. @throws {HostError} `tool-missing`, `exec-failed`. */
 export type Announce = (link: string, address: string, signal: AbortSignal) => Promise<void>;

@@ -2,7 +2,7 @@ import { HostError } from "../../../errors.ts";
 import { asObject, listOf, scalarOf, textOf } from "../../../lib/json-shape.ts";
 import { toCount } from "../../../lib/text-fields.ts";
 import type { RouteAnswer } from "../../../protocol/local-network.ts";
-import type { Exec, ExecResult } from "../../exec.ts";
+import type { Exec, ExecResult } from "../../process/exec.ts";
 import { OUR_PROTOCOL } from "../state/state.ts";
 
 /** Finds the IPv4 route to an address, in one process. @throws {HostError} `tool-missing`, `exec-failed`, `bad-output`. */

@@ -1,5 +1,5 @@
 import { HostError } from "../../../errors.ts";
-import type { Exec, ExecResult, SpawnOptions } from "../../exec.ts";
+import type { Exec, ExecResult, SpawnOptions } from "../../process/exec.ts";
 
 /** A machine with a full routing table of the internet stays below it. */
 const MAX_OUTPUT_BYTES = 128 * 1024 * 1024;

@@ -1,5 +1,5 @@
 import { closeSync } from "node:fs";
-import { loadLibc } from "../../libc.ts";
+import { loadLibc } from "../../process/libc.ts";
 import { netlinkAddress } from "./netlink.ts";
 
 /** A socket of netlink(7) that is never waited at, with the calls to use it. */

@@ -5,8 +5,8 @@ import { basename, dirname } from "node:path";
 import { z } from "zod";
 import { errnoOf, HostError, InputError, toError } from "../../../errors.ts";
 import { Text4096 } from "../../../protocol/values.ts";
-import type { Exec } from "../../exec.ts";
-import { resolverFileCommand } from "../../privileged-exec.ts";
+import type { Exec } from "../../process/exec.ts";
+import { resolverFileCommand } from "../../process/privileged-exec.ts";
 import { RESOLVER_FILES } from "../../net/resolver.ts";
 import { refusal, toolRunner } from "../ip/tool.ts";
 

@@ -8,7 +8,7 @@ import { dataStoreSettings } from "../../../../src/agent/settings.ts";
 import { systemClock, type Clock } from "../../../../src/host/clock.ts";
 import { openStore } from "../../../../src/host/data-store/open-store.ts";
 import { openDatabase } from "../../../../src/host/files/database.ts";
-import type { TransferProcess } from "../../../../src/host/transfer-process.ts";
+import type { TransferProcess } from "../../../../src/host/process/transfer-process.ts";
 import { DataStoreRequest, DataStoreTasks } from "../../../../src/protocol/data-store.ts";
 import type { TransferEvent, TransferJob } from "../../../../src/protocol/transfer.ts";
 import { tempDir } from "../../../support/temp-dir.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { HostError } from "../../../../src/errors.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
-import { hostExec } from "../../../../src/host/exec.ts";
+import { hostExec } from "../../../../src/host/process/exec.ts";
 import { checkMtu } from "../../../../src/cli/netcheck/mtu.ts";
 import { scriptedExec, someTools } from "./rig.ts";
 

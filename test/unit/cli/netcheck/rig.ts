@@ -6,7 +6,7 @@ import { onTestFinished } from "vitest";
 import type { CheckTools } from "../../../../src/cli/netcheck/tools.ts";
 import type { Finding } from "../../../../src/cli/netcheck/result.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
-import type { Exec, ExecResult } from "../../../../src/host/exec.ts";
+import type { Exec, ExecResult } from "../../../../src/host/process/exec.ts";
 import { P256PublicKey, thumbprint } from "../../../../src/protocol/keys.ts";
 import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
 

@@ -5,10 +5,10 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { openDatabase } from "../../../../src/host/files/database.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import { readPidFile } from "../../../../src/host/pid-file.ts";
+import { readPidFile } from "../../../../src/host/process/pid-file.ts";
 import { isNoRegularFile, readRegularFile, readRegularFileSync } from "../../../../src/host/files/regular-file.ts";
 import { stateFile } from "../../../../src/host/files/state-file.ts";
-import { readTextInput } from "../../../../src/host/text-input.ts";
+import { readTextInput } from "../../../../src/host/process/text-input.ts";
 import { errnoOf } from "../../../../src/errors.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 

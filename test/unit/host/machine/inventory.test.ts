@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Exec } from "../../../../src/host/exec.ts";
+import type { Exec } from "../../../../src/host/process/exec.ts";
 import { Inventory, readInventory, takeInventory, withDeadline } from "../../../../src/host/machine/inventory.ts";
 
 const never = new AbortController().signal;

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { hostConntrack, listArguments, removalArguments, type FlowFilter } from "../../../../src/host/network/conntrack.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
-import { hostExec } from "../../../../src/host/exec.ts";
+import { hostExec } from "../../../../src/host/process/exec.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { fakeTools } from "../../../support/fake-tools.ts";
 import { machineRoot } from "../../../support/machine-root.ts";

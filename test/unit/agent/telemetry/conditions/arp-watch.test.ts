@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Exec, ExecResult } from "../../../../../src/host/exec.ts";
+import type { Exec, ExecResult } from "../../../../../src/host/process/exec.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import {
   arpAnswers,

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { HostError } from "../../../../../src/errors.ts";
-import type { ExecResult } from "../../../../../src/host/exec.ts";
+import type { ExecResult } from "../../../../../src/host/process/exec.ts";
 import { hopWatch, mtrArguments, type HopTarget } from "../../../../../src/agent/telemetry/conditions/hop-watch.ts";
 import { pino } from "pino";
 import { FakeClock } from "../../../../support/fake-clock.ts";

@@ -11,7 +11,7 @@ import { outboundConnectionCheck } from "../../../../../src/agent/triggers/diagn
 import type { Trigger, TriggerReply } from "../../../../../src/agent/triggers/execution/trigger.ts";
 import type { HealthResults } from "../../../../../src/agent/telemetry/conditions/health-checks.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
-import { hostExec, SEARCH_PATH } from "../../../../../src/host/exec.ts";
+import { hostExec, SEARCH_PATH } from "../../../../../src/host/process/exec.ts";
 import { hostReader } from "../../../../../src/host/reader.ts";
 import type { Health, LogLine, Status } from "../../../../../src/protocol/local-answers.ts";
 import { triggerResults } from "../../../../../src/protocol/trigger-results.ts";

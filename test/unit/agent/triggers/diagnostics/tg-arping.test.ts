@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { tgArping } from "../../../../../src/agent/triggers/diagnostics/tg-arping.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
-import { hostExec } from "../../../../../src/host/exec.ts";
+import { hostExec } from "../../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { TgArping } from "../../../../../src/protocol/trigger-bodies.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { mtrArguments, TgMtr, tgMtr } from "../../../../../src/agent/triggers/diagnostics/tg-mtr.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
-import { hostExec, SEARCH_PATH } from "../../../../../src/host/exec.ts";
+import { hostExec, SEARCH_PATH } from "../../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 import { rig } from "../rig.ts";

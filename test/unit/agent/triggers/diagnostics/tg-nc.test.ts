@@ -4,7 +4,7 @@ import { probeTcp } from "../../../../../src/agent/triggers/tools/tcp-probe.ts";
 import { netcatArguments, tgNc } from "../../../../../src/agent/triggers/diagnostics/tg-nc.ts";
 import { TgNc } from "../../../../../src/protocol/trigger-bodies.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
-import { hostExec } from "../../../../../src/host/exec.ts";
+import { hostExec } from "../../../../../src/host/process/exec.ts";
 import { rig, type Rig } from "../rig.ts";
 
 const clock = systemClock();

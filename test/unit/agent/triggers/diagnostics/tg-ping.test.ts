@@ -3,7 +3,7 @@ import { pingArguments, tgPing } from "../../../../../src/agent/triggers/diagnos
 import { TgPing } from "../../../../../src/protocol/trigger-bodies.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
-import { hostExec } from "../../../../../src/host/exec.ts";
+import { hostExec } from "../../../../../src/host/process/exec.ts";
 import { EDGE_2, GATEWAY_1, refusedAs, ScriptedTunnels, someNodes } from "../../../../support/scripted-tunnels.ts";
 import { fastClock, rig } from "../rig.ts";
 import { untilHolds } from "../../../../support/until-holds.ts";

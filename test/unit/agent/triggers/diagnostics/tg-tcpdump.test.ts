@@ -2,7 +2,7 @@ import { expect, test, vi } from "vitest";
 import { captureArguments, tgTcpdump, type BeginFile } from "../../../../../src/agent/triggers/diagnostics/tg-tcpdump.ts";
 import { HostError, InputError } from "../../../../../src/errors.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
-import { hostExec } from "../../../../../src/host/exec.ts";
+import { hostExec } from "../../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { TgTcpdump } from "../../../../../src/protocol/trigger-bodies.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";

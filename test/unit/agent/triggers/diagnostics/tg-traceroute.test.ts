@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { TgTraceroute, tgTraceroute } from "../../../../../src/agent/triggers/diagnostics/tg-traceroute.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
-import { hostExec } from "../../../../../src/host/exec.ts";
+import { hostExec } from "../../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import {
   EDGE_1,

@@ -14,7 +14,7 @@ import { tgPing } from "../../../../../src/agent/triggers/diagnostics/tg-ping.ts
 import { tgTraceroute } from "../../../../../src/agent/triggers/diagnostics/tg-traceroute.ts";
 import type { TriggerReply } from "../../../../../src/agent/triggers/execution/trigger.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
-import type { Exec } from "../../../../../src/host/exec.ts";
+import type { Exec } from "../../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { errorCodes } from "../../../../../src/protocol/error-codes.ts";
 import { Host } from "../../../../../src/protocol/values.ts";

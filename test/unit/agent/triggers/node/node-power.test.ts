@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from "vitest";
 import { nodeReboot } from "../../../../../src/agent/triggers/node/node-reboot.ts";
 import { nodeRestartService } from "../../../../../src/agent/triggers/node/node-restart-service.ts";
 import { HostError } from "../../../../../src/errors.ts";
-import type { Power } from "../../../../../src/host/power.ts";
+import type { Power } from "../../../../../src/host/process/power.ts";
 import { fastClock, rig, untilAborted } from "../rig.ts";
 import { untilHolds } from "../../../../support/until-holds.ts";
 

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { expect, test } from "vitest";
 import { bundlesToRemove, nodePushLogs, type BundleStore } from "../../../../../src/agent/triggers/node/node-push-logs.ts";
 import { HostError, InputError } from "../../../../../src/errors.ts";
-import type { MakeBundle } from "../../../../../src/host/bundle-process.ts";
+import type { MakeBundle } from "../../../../../src/host/process/bundle-process.ts";
 import { memoryJournal, rig } from "../rig.ts";
 
 const NAME = "holdfast-edge-20260301T120000Z.tar.gz";

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { openCaps } from "../../../../../src/agent/wiring/containers/caps.ts";
 import { capsNotices, capsWaits, planCaps } from "../../../../../src/agent/sections/exec/caps.ts";
-import { controlGroups } from "../../../../../src/host/cgroups.ts";
+import { controlGroups } from "../../../../../src/host/process/cgroups.ts";
 import type { EngineInfo } from "../../../../../src/host/engine/engine.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";

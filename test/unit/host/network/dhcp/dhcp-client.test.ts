@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../../../src/host/clock.ts";
-import type { ExecResult } from "../../../../../src/host/exec.ts";
+import type { ExecResult } from "../../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { dhcpUnit, linkOfUnit } from "../../../../../src/host/network/dhcp/dhcp-client.ts";
 import { DhcpClients } from "../../../../../src/host/network/dhcp/dhcp.ts";

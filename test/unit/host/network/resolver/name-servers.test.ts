@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ExecResult } from "../../../../../src/host/exec.ts";
+import type { ExecResult } from "../../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { NetworkLedger } from "../../../../../src/host/network/state/ledger.ts";
 import { NameServers } from "../../../../../src/host/network/resolver/name-servers.ts";

@@ -1,0 +1,77 @@
+import { closeSync } from "node:fs";
+import { unixAddress } from "../network/netlink/netlink.ts";
+import { cleanMappings } from "../proc.ts";
+import type { Reader } from "../reader.ts";
+
+const AF_UNIX = 1;
+const SOCK_DGRAM = 2;
+const SOCK_NONBLOCK = 0o4000;
+const SOCK_CLOEXEC = 0o2_000_000;
+const MSG_NOSIGNAL = 0x4000;
+
+/**
+ * Tells the service manager a state such as `READY=1` (sd_notify(3)). `socketPath` is what NOTIFY_SOCKET says, a path or an
+ * abstract name. False when it could not be sent: `systemd-notify` is the way then.
+ */
+export function sdNotify(socketPath: string, state: string): boolean {
+  const address = unixAddress(socketPath);
+  if (address === undefined) return false;
+  using libc = loadLibc();
+  if (libc === undefined) return false;
+  const fd = libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return false;
+  try {
+    const text = Buffer.from(state);
+    const sent = libc.sendto(fd, text, BigInt(text.length), MSG_NOSIGNAL, address, address.length);
+    return sent === BigInt(text.length);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+const MADV_DONTNEED = 4;
+
+/**
+ * Returns memory to the kernel: memory that the C library holds free (malloc_trim(3)), and the pages of the runtime's own file, of which a
+ * start touches twice as many as are used later (madvise(2)); a page that is used again is mapped again from the page cache. False if the
+ * C library cannot be called.
+ */
+export function trimMemory(reader: Pick<Reader, "read">): boolean {
+  try {
+    const { functions, lib } = process.getBuiltinModule("node:ffi").dlopen(null, {
+      malloc_trim: { return: "i32", arguments: ["u64"] },
+      madvise: { return: "i32", arguments: ["u64", "u64", "i32"] },
+    });
+    functions.malloc_trim(0n);
+    for (const { start, length } of cleanMappings(reader.read("/proc/self/smaps") ?? "", process.execPath)) {
+      functions.madvise(start, length, MADV_DONTNEED);
+    }
+    lib.close();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The few calls that Node does not offer; undefined where this Node cannot call the C library. */
+export function loadLibc() {
+  try {
+    const ffi = process.getBuiltinModule("node:ffi");
+    const { functions, lib } = ffi.dlopen(null, {
+      socket: { return: "i32", arguments: ["i32", "i32", "i32"] },
+      pipe2: { return: "i32", arguments: ["buffer", "i32"] },
+      fcntl: { return: "i32", arguments: ["i32", "i32", "i32"] },
+      bind: { return: "i32", arguments: ["i32", "buffer", "u32"] },
+      recv: { return: "i64", arguments: ["i32", "buffer", "u64", "i32"] },
+      sendto: { return: "i64", arguments: ["i32", "buffer", "u64", "i32", "buffer", "u32"] },
+      __errno_location: { return: "pointer", arguments: [] },
+    });
+    return {
+      ...functions,
+      errno: (): number => ffi.getInt32(functions.__errno_location()),
+      [Symbol.dispose]: (): void => lib.close(),
+    };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,42 @@
+import { spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { tempDir } from "../../../support/temp-dir.ts";
+
+const MODULE = join(import.meta.dirname, "../../../../src/host/process/own-bundle.ts");
+const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
+
+/** Runs a program that becomes or loads the bundle of `overlay`, and then says that it is still itself. */
+function run(use: "becomeOwnBundle" | "loadOwnBundle", overlay: string | undefined, entry = "holdfast.mjs") {
+  const dir = tempDir();
+  const text = `import { ${use} } from ${JSON.stringify(MODULE)};
+    await ${use}("overlay");
+    console.log("itself");`;
+  writeFileSync(join(dir, entry), text);
+  if (overlay !== undefined) writeFileSync(join(dir, "overlay.mjs"), overlay);
+  const { pid, stdout, stderr } = spawnSync(process.execPath, [...FLAGS, join(dir, entry), "overlay", "--run", dir], {
+    encoding: "utf8",
+  });
+  return { pid, dir, said: stdout.trim() || stderr };
+}
+
+test("a program becomes its own bundle: the same process with the same arguments", () => {
+  const tells = "console.log(JSON.stringify([process.pid, process.execArgv, ...process.argv.slice(1)]))";
+  const { pid, dir, said } = run("becomeOwnBundle", tells);
+  expect(JSON.parse(said)).toEqual([pid, FLAGS, join(dir, "overlay.mjs"), "overlay", "--run", dir]);
+});
+
+test.each([
+  ["there is none", undefined, "holdfast.mjs"],
+  ["it is empty", "", "holdfast.mjs"],
+  ["this is no bundle", "console.log('other')", "main.mjs"],
+])("it goes on itself where %s", (_, overlay, entry) => {
+  expect(run("becomeOwnBundle", overlay, entry).said).toBe("itself");
+});
+
+test("a test of a version loads the bundle, and fails when that cannot be", () => {
+  expect(run("loadOwnBundle", "console.log('loaded')").said).toBe("loaded\nitself");
+  expect(run("loadOwnBundle", "import 'node:missing'").said).toContain("node:missing");
+  expect(run("loadOwnBundle", undefined).said).toBe("itself");
+});

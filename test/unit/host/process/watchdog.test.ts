@@ -1,0 +1,46 @@
+import { pino } from "pino";
+import { expect, test } from "vitest";
+import { startWatchdog } from "../../../../src/host/process/watchdog.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+
+function rig(check: () => string | undefined) {
+  const clock = new FakeClock();
+  const lines: { readonly msg: string; readonly reason?: string }[] = [];
+  const log = pino({ base: null }, { write: (line: string) => void lines.push(JSON.parse(line) as (typeof lines)[0]) });
+  const fed: number[] = [];
+  const end = startWatchdog({ clock, log, limitMs: 60_000, check, feed: () => void fed.push(clock.elapsed()) });
+  return { clock, lines, fed, end };
+}
+
+test("gives signs of life at once and twice in the time allowed", async () => {
+  const { clock, fed, end } = rig(() => undefined);
+  await clock.advance(90_000);
+  expect(fed).toEqual([0, 30_000, 60_000, 90_000]);
+  end();
+  await clock.advance(90_000);
+  expect(fed).toHaveLength(4);
+  expect(clock.pendingTimers).toBe(0);
+});
+
+test("gives none while something is stuck, says so once, and goes on when it is not", async () => {
+  let stuck: string | undefined;
+  const { clock, lines, fed } = rig(() => stuck);
+  stuck = "the session is 40 s overdue";
+  await clock.advance(40_000);
+  expect(fed).toEqual([0]);
+  expect(lines).toMatchObject([{ msg: "no sign of life is given", reason: stuck }]);
+  stuck = undefined;
+  await clock.advance(5000);
+  // Late, and yet within the time.
+  expect(fed).toEqual([0, 45_000]);
+  expect(lines).toMatchObject([{}, { msg: "what did not answer does again" }]);
+});
+
+test("takes a check that throws for one that has not answered", async () => {
+  const { clock, lines, fed } = rig(() => {
+    throw new Error("disk I/O error");
+  });
+  await clock.advance(300_000);
+  expect(fed).toEqual([]);
+  expect(lines).toMatchObject([{ reason: "disk I/O error" }]);
+});
