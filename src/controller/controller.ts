@@ -9,7 +9,7 @@ import { HostError, InputError, InternalError, toError } from "../errors.ts";
 import { systemClock, type Clock } from "../host/clock.ts";
 import { storageError } from "../host/files/database.ts";
 import { hostFiles, type Files } from "../host/files/files.ts";
-import { releaseFiles, type ReleaseFiles } from "../host/release-files.ts";
+import { releaseFiles, type ReleaseFiles } from "../host/releases/release-files.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { STREAM_PATH } from "../protocol/envelope.ts";
 import type { Ed25519PublicKey } from "../protocol/keys.ts";

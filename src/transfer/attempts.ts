@@ -1,6 +1,6 @@
 import { AgentError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import { PASSING, retried } from "../host/retried.ts";
+import { PASSING, retried } from "../host/releases/retried.ts";
 import type { TransferEvent } from "../protocol/transfer.ts";
 
 const LIMITS = { attempts: 4, firstPauseMs: 1000, maxPauseMs: 60_000 };

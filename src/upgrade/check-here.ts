@@ -1,5 +1,5 @@
 import { hostDirectories } from "../host/files/directories.ts";
-import { FETCH_LIMITS } from "../host/retried.ts";
+import { FETCH_LIMITS } from "../host/releases/retried.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import type { ReleaseCheck } from "../protocol/release.ts";
 import { checkRelease } from "./fetch.ts";

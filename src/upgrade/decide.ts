@@ -1,4 +1,4 @@
-import type { InstalledVersion } from "../host/versions.ts";
+import type { InstalledVersion } from "../host/releases/versions.ts";
 import type { UpgradeRequest, UpgradeStanding } from "../protocol/release.ts";
 
 /** Everything that says how far an upgrade has come: what lies on disk, and nothing else. */

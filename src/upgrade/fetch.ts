@@ -1,11 +1,11 @@
 import { AgentError, HostError, InputError } from "../errors.ts";
-import { fetchedBytes, fetchFile } from "../host/fetch-file.ts";
+import { fetchedBytes, fetchFile } from "../host/releases/fetch-file.ts";
 import type { Files } from "../host/files/files.ts";
-import { besideOf, readWhole, type ReleaseSource } from "../host/release-source.ts";
-import { retried, type FetchLimits, type Retrying } from "../host/retried.ts";
+import { besideOf, readWhole, type ReleaseSource } from "../host/releases/release-source.ts";
+import { retried, type FetchLimits, type Retrying } from "../host/releases/retried.ts";
 import type { SelfTester } from "../host/process/self-tester.ts";
-import { packingOf, unpackVersion } from "../host/unpack.ts";
-import type { InstalledVersion, Versions } from "../host/versions.ts";
+import { packingOf, unpackVersion } from "../host/releases/unpack.ts";
+import type { InstalledVersion, Versions } from "../host/releases/versions.ts";
 import { buildTime, packageVersion } from "../lib/build-info.ts";
 import { parseStrictJson } from "../lib/strict-json.ts";
 import { describeIssues } from "../protocol/envelope.ts";

@@ -9,7 +9,7 @@ import { hostFiles } from "../host/files/files.ts";
 import { parseBootId } from "../host/proc.ts";
 import { hostReader } from "../host/reader.ts";
 import { resolveSet, systemResolve } from "../host/net/system-resolve.ts";
-import { hostVersions } from "../host/versions.ts";
+import { hostVersions } from "../host/releases/versions.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { plainLine } from "../lib/terminal-text.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";

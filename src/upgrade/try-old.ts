@@ -1,5 +1,5 @@
 import { toError } from "../errors.ts";
-import type { Versions } from "../host/versions.ts";
+import type { Versions } from "../host/releases/versions.ts";
 import type { UpgradeDeps } from "./upgrade.ts";
 import { sessionOf } from "./watch.ts";
 

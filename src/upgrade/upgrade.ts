@@ -1,6 +1,6 @@
 import { AgentError, HostError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import type { InstalledVersion, Versions } from "../host/versions.ts";
+import type { InstalledVersion, Versions } from "../host/releases/versions.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import type { UpgradeRequest, UpgradeStanding } from "../protocol/release.ts";
 import { Before, beforeOf, NOTHING } from "./before.ts";

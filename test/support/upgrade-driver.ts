@@ -8,7 +8,7 @@ import { hostDialler } from "../../src/host/net/dial.ts";
 import { hostDirectories } from "../../src/host/files/directories.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import { systemResolve } from "../../src/host/net/system-resolve.ts";
-import { hostVersions } from "../../src/host/versions.ts";
+import { hostVersions } from "../../src/host/releases/versions.ts";
 import { toError } from "../../src/errors.ts";
 import { localAgent } from "../../src/upgrade/local-agent.ts";
 import { runAlone } from "../../src/upgrade/main.ts";

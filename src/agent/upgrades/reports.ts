@@ -1,4 +1,4 @@
-import type { InstalledVersion } from "../../host/versions.ts";
+import type { InstalledVersion } from "../../host/releases/versions.ts";
 import type { UpgradeStanding, UpgradeStatus } from "../../protocol/release.ts";
 import type { Reason } from "../../protocol/reconcile.ts";
 import type { ShadowMap, ShadowValue } from "../../protocol/shadow.ts";

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { UpgradeUnit } from "../../host/process/upgrade-unit.ts";
-import type { Versions } from "../../host/versions.ts";
+import type { Versions } from "../../host/releases/versions.ts";
 import { oneAtATime } from "../../lib/one-at-a-time.ts";
 import {
   manifestAddress,

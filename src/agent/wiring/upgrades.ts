@@ -4,7 +4,7 @@ import type { Exec } from "../../host/process/exec.ts";
 import type { Files } from "../../host/files/files.ts";
 import { valueOf } from "../../host/files/state-file.ts";
 import { upgradeUnit } from "../../host/process/upgrade-unit.ts";
-import { hostVersions } from "../../host/versions.ts";
+import { hostVersions } from "../../host/releases/versions.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";
 import { UPGRADE_REQUEST_NAME } from "../../protocol/release.ts";
 import type { AgentSettings } from "../settings.ts";

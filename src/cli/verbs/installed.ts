@@ -1,6 +1,6 @@
 import { hostDirectories } from "../../host/files/directories.ts";
 import { hostFiles } from "../../host/files/files.ts";
-import { hostVersions, type Versions } from "../../host/versions.ts";
+import { hostVersions, type Versions } from "../../host/releases/versions.ts";
 import { versionDirectories } from "../frame/settings.ts";
 
 /** The versions on this machine, to be looked at. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { InstalledVersion } from "../../host/versions.ts";
+import type { InstalledVersion } from "../../host/releases/versions.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";
 import { formatCount } from "../../lib/durations.ts";
 import { plainValue, safeJson } from "../../lib/terminal-text.ts";

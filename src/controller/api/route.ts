@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { ReleaseFiles } from "../../host/release-files.ts";
+import type { ReleaseFiles } from "../../host/releases/release-files.ts";
 import type { JsonLimits } from "../../lib/strict-json.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import { issueText } from "../../protocol/issue-text.ts";

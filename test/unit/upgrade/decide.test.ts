@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { InstalledVersion } from "../../../src/host/versions.ts";
+import type { InstalledVersion } from "../../../src/host/releases/versions.ts";
 import type { UpgradeRequest, UpgradeStanding } from "../../../src/protocol/release.ts";
 import { decide } from "../../../src/upgrade/decide.ts";
 

@@ -8,8 +8,8 @@ import { systemClock } from "../../../src/host/clock.ts";
 import { hostDialler } from "../../../src/host/net/dial.ts";
 import { hostDirectories } from "../../../src/host/files/directories.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
-import { hostReleaseSource } from "../../../src/host/release-source.ts";
-import { hostVersions } from "../../../src/host/versions.ts";
+import { hostReleaseSource } from "../../../src/host/releases/release-source.ts";
+import { hostVersions } from "../../../src/host/releases/versions.ts";
 import { fetchRelease, type FetchDeps } from "../../../src/upgrade/fetch.ts";
 import { rawMembers, rawTar, type RawEntry } from "../../support/raw-tar.ts";
 import {

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { createEventLog } from "../../../../src/agent/telemetry/events.ts";
 import { Upgrades, type UpgradesOptions } from "../../../../src/agent/upgrades/upgrades.ts";
 import { HostError } from "../../../../src/errors.ts";
-import type { InstalledVersion } from "../../../../src/host/versions.ts";
+import type { InstalledVersion } from "../../../../src/host/releases/versions.ts";
 import type { UpgradeRequest, UpgradeStanding } from "../../../../src/protocol/release.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 

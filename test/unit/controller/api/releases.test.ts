@@ -5,7 +5,7 @@ import { request as httpRequest } from "node:http";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { rangeOf } from "../../../../src/controller/api/releases.ts";
-import { releaseFiles } from "../../../../src/host/release-files.ts";
+import { releaseFiles } from "../../../../src/host/releases/release-files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { runController, temporaryDirectory } from "../../../support/running-controller.ts";
 

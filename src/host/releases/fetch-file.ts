@@ -1,9 +1,9 @@
 import { createHash, type Hash } from "node:crypto";
 import { constants } from "node:fs";
 import { lstat, open, type FileHandle } from "node:fs/promises";
-import { AgentError, errnoOf, HostError, InputError, SessionError, toError } from "../errors.ts";
-import type { Clock } from "./clock.ts";
-import type { Files } from "./files/files.ts";
+import { AgentError, errnoOf, HostError, InputError, SessionError, toError } from "../../errors.ts";
+import type { Clock } from "../clock.ts";
+import type { Files } from "../files/files.ts";
 import type { OpenedFile, ReleaseSource } from "./release-source.ts";
 import { FETCH_LIMITS, retried, type FetchLimits, type Retrying } from "./retried.ts";
 

@@ -4,13 +4,13 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { basename, dirname, isAbsolute, join, normalize } from "node:path";
 import type { SecureContext } from "node:tls";
-import { AgentError, errnoOf, HostError, InputError, SessionError, toError } from "../errors.ts";
-import { shownUrl } from "../protocol/data-store.ts";
-import { everyAuthorityContext } from "./net/authorities.ts";
-import type { Clock } from "./clock.ts";
-import { dialRequestFor, type Dialler } from "./net/dial.ts";
-import { parseRetryAfter } from "./net/http-client.ts";
-import { REDIRECTS, redirectTarget } from "./net/redirect-target.ts";
+import { AgentError, errnoOf, HostError, InputError, SessionError, toError } from "../../errors.ts";
+import { shownUrl } from "../../protocol/data-store.ts";
+import { everyAuthorityContext } from "../net/authorities.ts";
+import type { Clock } from "../clock.ts";
+import { dialRequestFor, type Dialler } from "../net/dial.ts";
+import { parseRetryAfter } from "../net/http-client.ts";
+import { REDIRECTS, redirectTarget } from "../net/redirect-target.ts";
 
 /** From where on a file is wanted; with a start, also what says that it is still the same file. */
 export interface ReadFrom {

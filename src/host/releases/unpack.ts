@@ -4,10 +4,10 @@ import { chmod, lstat, mkdir, open, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable, Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
-import { AgentError, errnoOf, HostError, InputError, toError } from "../errors.ts";
-import { TarGate, type TarMember } from "../lib/tar-gate.ts";
-import type { Architecture } from "../protocol/release.ts";
-import { SEARCH_PATH } from "./process/exec.ts";
+import { AgentError, errnoOf, HostError, InputError, toError } from "../../errors.ts";
+import { TarGate, type TarMember } from "../../lib/tar-gate.ts";
+import type { Architecture } from "../../protocol/release.ts";
+import { SEARCH_PATH } from "../process/exec.ts";
 
 /** How an archive is packed, by the end of its name. */
 export type Packing = "tar" | "gzip" | "xz" | "zstd";

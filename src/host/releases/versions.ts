@@ -1,13 +1,13 @@
 import { join } from "node:path";
 import { lstat } from "node:fs/promises";
 import { z } from "zod";
-import { HostError, toError } from "../errors.ts";
-import { parseStrictJson } from "../lib/strict-json.ts";
-import { PackageVersion, UPGRADE_PATHS, UpgradeStanding } from "../protocol/release.ts";
-import { JsonObject, Text64, Text1024, UnixSeconds } from "../protocol/values.ts";
-import type { Directories } from "./files/directories.ts";
-import type { Files } from "./files/files.ts";
-import { isLocked, lockFile } from "./process/run-lock.ts";
+import { HostError, toError } from "../../errors.ts";
+import { parseStrictJson } from "../../lib/strict-json.ts";
+import { PackageVersion, UPGRADE_PATHS, UpgradeStanding } from "../../protocol/release.ts";
+import { JsonObject, Text64, Text1024, UnixSeconds } from "../../protocol/values.ts";
+import type { Directories } from "../files/directories.ts";
+import type { Files } from "../files/files.ts";
+import { isLocked, lockFile } from "../process/run-lock.ts";
 
 /** `VERSION.trial`: the version has not proven itself yet. */
 export const TrialMark = z.object({

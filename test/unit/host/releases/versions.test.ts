@@ -1,10 +1,10 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { hostDirectories } from "../../../src/host/files/directories.ts";
-import { hostFiles } from "../../../src/host/files/files.ts";
-import { hostVersions, type Versions } from "../../../src/host/versions.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { hostDirectories } from "../../../../src/host/files/directories.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
+import { hostVersions, type Versions } from "../../../../src/host/releases/versions.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const [BASE, OLD, NEW] = ["0.1.20261101-1200", "0.1.20261110-1200", "0.1.20261120-1200"] as const;
 const TRIAL = { from: OLD, since: 1_700_000_000, bootId: "b", before: { connectors: 3 } };

@@ -5,16 +5,16 @@ import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { systemClock } from "../../../src/host/clock.ts";
-import { hostDialler } from "../../../src/host/net/dial.ts";
-import { fetchFile, type FetchFileDeps } from "../../../src/host/fetch-file.ts";
-import { hostFiles } from "../../../src/host/files/files.ts";
-import { besideOf, hostReleaseSource, readWhole } from "../../../src/host/release-source.ts";
-import type { FetchLimits } from "../../../src/host/retried.ts";
-import { testCertificate } from "../../support/certificates.ts";
-import { startConnectProxy } from "../../support/connect-proxy.ts";
-import { tempDir } from "../../support/temp-dir.ts";
-import { waitFor } from "../../support/wait-for.ts";
+import { systemClock } from "../../../../src/host/clock.ts";
+import { hostDialler } from "../../../../src/host/net/dial.ts";
+import { fetchFile, type FetchFileDeps } from "../../../../src/host/releases/fetch-file.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
+import { besideOf, hostReleaseSource, readWhole } from "../../../../src/host/releases/release-source.ts";
+import type { FetchLimits } from "../../../../src/host/releases/retried.ts";
+import { testCertificate } from "../../../support/certificates.ts";
+import { startConnectProxy } from "../../../support/connect-proxy.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 type Answer = (request: IncomingMessage, response: ServerResponse, number: number) => void;
 

@@ -1,5 +1,5 @@
-import { AgentError } from "../errors.ts";
-import type { Clock } from "./clock.ts";
+import { AgentError } from "../../errors.ts";
+import type { Clock } from "../clock.ts";
 
 /** How long fetching may take, and how often it is tried. */
 export interface FetchLimits {
