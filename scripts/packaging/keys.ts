@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { importJWK } from "jose";
 import { z } from "zod";
-import { parseStrictJson } from "../../src/lib/strict-json.ts";
+import { parseStrictJson } from "../../src/lib/formats/strict-json.ts";
 import type { Signer } from "../../src/protocol/jws.ts";
 import { Ed25519PublicKey, thumbprint } from "../../src/protocol/keys.ts";
 import { ReleaseKeys } from "../../src/protocol/release.ts";

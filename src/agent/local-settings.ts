@@ -4,7 +4,7 @@ import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { hostFiles, type Files } from "../host/files/files.ts";
 import { describeIssues } from "../protocol/envelope.ts";
-import { parseStrictJson } from "../lib/strict-json.ts";
+import { parseStrictJson } from "../lib/formats/strict-json.ts";
 import { JsonObject } from "../protocol/values.ts";
 import { AgentFile } from "./settings.ts";
 

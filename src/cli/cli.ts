@@ -1,6 +1,6 @@
 import { AgentError, InputError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
-import { plainLine, safeJson } from "../lib/terminal-text.ts";
+import { plainLine, safeJson } from "../lib/text/terminal-text.ts";
 import { parseArguments } from "./frame/arguments.ts";
 import { exitClassOf, exitCodes } from "./frame/exit-codes.ts";
 import { findVerb } from "./find-verb.ts";

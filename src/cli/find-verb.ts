@@ -1,5 +1,5 @@
 import { InputError } from "../errors.ts";
-import { nearest } from "../lib/nearest.ts";
+import { nearest } from "../lib/text/nearest.ts";
 import type { Verb } from "./frame/verb.ts";
 import { verbs } from "./verbs.ts";
 

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { errnoOf, InputError, toError } from "../errors.ts";
-import { nearest } from "../lib/nearest.ts";
+import { nearest } from "../lib/text/nearest.ts";
 import type { ControllerSettingsInput } from "./settings.ts";
 
 const DEFAULT_LISTEN = "127.0.0.1:8480";

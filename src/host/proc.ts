@@ -1,4 +1,4 @@
-import { colonFields, fieldsOf, toCount, toDecimal } from "../lib/text-fields.ts";
+import { colonFields, fieldsOf, toCount, toDecimal } from "../lib/text/text-fields.ts";
 
 /** From /proc/meminfo (proc_meminfo(5)). */
 export interface Memory {

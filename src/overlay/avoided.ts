@@ -1,7 +1,7 @@
 import { createSocket } from "node:dgram";
 import { isIP } from "node:net";
-import { isForbidden } from "../lib/forbidden-address.ts";
-import { isLoopback, plainAddress } from "../lib/plain-address.ts";
+import { isForbidden } from "../lib/net/forbidden-address.ts";
+import { isLoopback, plainAddress } from "../lib/net/plain-address.ts";
 import type { OverlayReason } from "../protocol/overlay.ts";
 
 /**

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Logger } from "pino";
 import { SessionError, toError } from "../errors.ts";
 import { listenAgain, listenOnSocket } from "../host/net/unix-socket.ts";
-import { linesOf } from "../lib/lines.ts";
+import { linesOf } from "../lib/text/lines.ts";
 import { parseMessage } from "../protocol/envelope.ts";
 import {
   OVERLAY_LIMITS,

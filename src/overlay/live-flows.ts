@@ -1,5 +1,5 @@
 import type { Clock } from "../host/clock.ts";
-import { addressFilter } from "../lib/address-filter.ts";
+import { addressFilter } from "../lib/net/address-filter.ts";
 import type { OverlayFlow, OverlayFlowFilter } from "../protocol/overlay.ts";
 import type { FlowLog } from "./flow-log.ts";
 

@@ -1,6 +1,6 @@
 import { createSocket, type Socket } from "node:dgram";
 import { isIP } from "node:net";
-import { plainAddress } from "../lib/plain-address.ts";
+import { plainAddress } from "../lib/net/plain-address.ts";
 import { sendBounded } from "./udp-binding.ts";
 
 /** Whether a datagram asks for a transfer (RFC 1350 §5: RRQ and WRQ); everything else belongs to one. */

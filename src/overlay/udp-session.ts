@@ -5,7 +5,7 @@ import type { OverlayReason } from "../protocol/overlay.ts";
 import type { DialTarget } from "./dial.ts";
 import { withoutAvoided } from "./avoided.ts";
 import type { NameCache } from "./name-cache.ts";
-import { plainAddress } from "../lib/plain-address.ts";
+import { plainAddress } from "../lib/net/plain-address.ts";
 import type { OwnSockets } from "./own-sockets.ts";
 import { connectReason } from "./reasons.ts";
 import type { Dialled, Recorded } from "./listener.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
-import type { BudgetLimits } from "../lib/message-budget.ts";
-import { parseStrictJson, type JsonLimits } from "../lib/strict-json.ts";
+import type { BudgetLimits } from "../lib/async/message-budget.ts";
+import { parseStrictJson, type JsonLimits } from "../lib/formats/strict-json.ts";
 import { issueText } from "./issue-text.ts";
 import { Text64, Text4096 } from "./values.ts";
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { JsonLimits } from "../lib/strict-json.ts";
+import type { JsonLimits } from "../lib/formats/strict-json.ts";
 import { DocumentName } from "./claims.ts";
 import { Config, NodeDocument } from "./documents.ts";
 import { SectionName, sectionNames } from "./sections.ts";

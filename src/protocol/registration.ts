@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { JsonLimits } from "../lib/strict-json.ts";
+import type { JsonLimits } from "../lib/formats/strict-json.ts";
 import { KeysEnvelopes } from "./keys-chain.ts";
 import { Jws, Text64, Text1024 } from "./values.ts";
 

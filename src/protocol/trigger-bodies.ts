@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseCidr } from "../lib/cidr.ts";
+import { parseCidr } from "../lib/net/cidr.ts";
 import { CaptureFilter, TgCapture } from "./capture.ts";
 import { DataStoreRequest, StorePath } from "./data-store.ts";
 import { ErrorsRequest, GatewayLatency, GatewayTrace, OutboundConnectionCheck } from "./diagnostics.ts";

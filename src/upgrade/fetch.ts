@@ -7,7 +7,7 @@ import type { SelfTester } from "../host/process/self-tester.ts";
 import { packingOf, unpackVersion } from "../host/releases/unpack.ts";
 import type { InstalledVersion, Versions } from "../host/releases/versions.ts";
 import { buildTime, packageVersion } from "../lib/build-info.ts";
-import { parseStrictJson } from "../lib/strict-json.ts";
+import { parseStrictJson } from "../lib/formats/strict-json.ts";
 import { describeIssues } from "../protocol/envelope.ts";
 import {
   ReleaseKeys,

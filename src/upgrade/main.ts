@@ -11,7 +11,7 @@ import { hostReader } from "../host/reader.ts";
 import { resolveSet, systemResolve } from "../host/net/system-resolve.ts";
 import { hostVersions } from "../host/releases/versions.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
-import { plainLine } from "../lib/terminal-text.ts";
+import { plainLine } from "../lib/text/terminal-text.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import { UPGRADE_PATHS } from "../protocol/release.ts";
 import { fetchRelease } from "./fetch.ts";

@@ -1,5 +1,5 @@
 import { InputError } from "../errors.ts";
-import { parseStrictJson } from "../lib/strict-json.ts";
+import { parseStrictJson } from "../lib/formats/strict-json.ts";
 import { verifyJws, type KeySet } from "../protocol/jws.ts";
 import { thumbprint } from "../protocol/keys.ts";
 import type { Architecture, ReleaseClaims, ReleaseFile, ReleaseKeys } from "../protocol/release.ts";

@@ -9,7 +9,7 @@ import { hostSelfTester } from "../host/process/self-tester.ts";
 import { resolveSet, systemResolve } from "../host/net/system-resolve.ts";
 import { hostVersions } from "../host/releases/versions.ts";
 import { buildInfo } from "../lib/build-info.ts";
-import type { ProxySettings } from "../lib/proxy.ts";
+import type { ProxySettings } from "../lib/net/proxy.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import { Architecture, UPGRADE_PATHS, type UpgradeRequest } from "../protocol/release.ts";
 import { fetchRelease, type FetchDeps } from "./fetch.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../host/clock.ts";
-import type { ProxySettings } from "../lib/proxy.ts";
+import type { ProxySettings } from "../lib/net/proxy.ts";
 import { IDENTITY_LOST } from "../protocol/identity-lost.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import type { Standing } from "../protocol/standing.ts";

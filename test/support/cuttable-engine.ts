@@ -1,4 +1,4 @@
-import { untilAborted } from "../../src/lib/until-aborted.ts";
+import { untilAborted } from "../../src/lib/async/until-aborted.ts";
 import type { Engine } from "../../src/host/engine/engine.ts";
 
 const CHANGES: ReadonlySet<string> = new Set([

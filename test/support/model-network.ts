@@ -10,7 +10,7 @@ import {
   type RouteState,
   type RuleState,
 } from "../../src/host/network/state/state.ts";
-import { parseCidr } from "../../src/lib/cidr.ts";
+import { parseCidr } from "../../src/lib/net/cidr.ts";
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 

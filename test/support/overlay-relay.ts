@@ -1,6 +1,6 @@
 import { connect, createServer, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
-import { linesOf } from "../../src/lib/lines.ts";
+import { linesOf } from "../../src/lib/text/lines.ts";
 
 /** A line on the control socket: a call that comes to the overlay, or the answer that goes back. */
 export interface Passage {

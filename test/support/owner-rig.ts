@@ -7,7 +7,7 @@ import { systemClock } from "../../src/host/clock.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import { Overlay, type OverlayOptions } from "../../src/host/overlay/client.ts";
 import type { StartOverlay } from "../../src/host/overlay/process.ts";
-import { linesOf } from "../../src/lib/lines.ts";
+import { linesOf } from "../../src/lib/text/lines.ts";
 import { startOverlay, type Overlay as RunningOverlay } from "../../src/overlay/overlay.ts";
 import type { OverlayFlow } from "../../src/protocol/overlay.ts";
 import { tempDir } from "./temp-dir.ts";

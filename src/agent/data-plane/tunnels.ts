@@ -1,6 +1,6 @@
 import { HostError, toError } from "../../errors.ts";
 import type { Overlay } from "../../host/overlay/client.ts";
-import { withinTime } from "../../lib/within-time.ts";
+import { withinTime } from "../../lib/async/within-time.ts";
 import type { ReadDomain } from "../../protocol/domain-view.ts";
 import type { Registration } from "../identity/identity.ts";
 import type { DesiredDocuments } from "../shadow/desired.ts";

@@ -1,4 +1,4 @@
-import type { ProxySettings } from "../../lib/proxy.ts";
+import type { ProxySettings } from "../../lib/net/proxy.ts";
 import { parseS3Uri } from "../../protocol/data-store.ts";
 import type { S3Access, TransferJob, TransferLimits } from "../../protocol/transfer.ts";
 import { InputError } from "../../errors.ts";

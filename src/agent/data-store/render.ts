@@ -1,4 +1,4 @@
-import { sizeText } from "../../lib/size-text.ts";
+import { sizeText } from "../../lib/text/size-text.ts";
 import type { DataStoreTask } from "../../protocol/data-store.ts";
 import type { Task, TaskState } from "./tasks.ts";
 

@@ -1,8 +1,8 @@
 import { HostError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Store } from "../../host/data-store/store.ts";
-import { sizeText } from "../../lib/size-text.ts";
-import { untilAborted } from "../../lib/until-aborted.ts";
+import { sizeText } from "../../lib/text/size-text.ts";
+import { untilAborted } from "../../lib/async/until-aborted.ts";
 
 export interface RoomOptions {
   readonly clock: Clock;

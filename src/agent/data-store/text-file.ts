@@ -1,7 +1,7 @@
 import { HostError, toError } from "../../errors.ts";
 import type { StorePart } from "../../host/data-store/store.ts";
 import { writeAt } from "../../host/files/open-bytes.ts";
-import { sizeText } from "../../lib/size-text.ts";
+import { sizeText } from "../../lib/text/size-text.ts";
 import { storeRefusal } from "./failures.ts";
 
 /** A file that is being written into the data store from memory; what fails has a code of the platform. */

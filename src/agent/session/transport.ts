@@ -5,7 +5,7 @@ import type { Clock } from "../../host/clock.ts";
 import { dialRequestFor, type Dialled, type Dialler, type DialRequest } from "../../host/net/dial.ts";
 import { parseRetryAfter } from "../../host/net/http-client.ts";
 import { meterSocket } from "../../host/net/metered-socket.ts";
-import { isLoopback } from "../../lib/proxy.ts";
+import { isLoopback } from "../../lib/net/proxy.ts";
 import { HANDSHAKE_LIMITS, SESSION_BUDGET, SESSION_LIMITS, SUBPROTOCOL } from "../../protocol/envelope.ts";
 
 export interface TransportRequest {

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
 import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
 import type { HttpClient } from "../../host/net/http-client.ts";
-import { parseStrictJson } from "../../lib/strict-json.ts";
+import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { DocumentName } from "../../protocol/claims.ts";
 import { Jws } from "../../protocol/values.ts";
 import { DOCUMENT_PATH } from "../../protocol/envelope.ts";
@@ -12,7 +12,7 @@ import type { Connection, ControlPlaneRpc } from "../session/attempt.ts";
 import { retryDelay, type Ending, type Random } from "../session/backoff.ts";
 import type { Registration } from "../identity/identity.ts";
 import { RefusedDocument, type DesiredDocuments, type Trust } from "./desired.ts";
-import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
+import { ANSWER_MS, withinTime } from "../../lib/async/within-time.ts";
 
 type Name = DocumentApplied["name"];
 const NAMES: readonly Name[] = ["keys", ...DocumentName.options];

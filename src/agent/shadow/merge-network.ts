@@ -1,5 +1,5 @@
-import { parseCidr } from "../../lib/cidr.ts";
-import { asObject, listOf, scalarOf, textOf } from "../../lib/json-shape.ts";
+import { parseCidr } from "../../lib/net/cidr.ts";
+import { asObject, listOf, scalarOf, textOf } from "../../lib/formats/json-shape.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { Findings } from "./merge.ts";
 

@@ -1,7 +1,7 @@
 import type { Config } from "../../protocol/documents.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { Issue } from "../../protocol/reconcile.ts";
-import { asObject, listOf, scalarOf, textOf } from "../../lib/json-shape.ts";
+import { asObject, listOf, scalarOf, textOf } from "../../lib/formats/json-shape.ts";
 import { mergeNetwork } from "./merge-network.ts";
 
 /** A node's own item that is not in force because the cluster has one for the same thing. */

@@ -14,7 +14,7 @@ import {
   type ReporterState,
   type ShadowReport,
 } from "./reporter.ts";
-import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
+import { ANSWER_MS, withinTime } from "../../lib/async/within-time.ts";
 
 export interface ReportingOptions {
   readonly clock: Clock;

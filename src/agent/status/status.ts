@@ -1,7 +1,7 @@
 import type { OverlayStatus } from "../../host/overlay/client.ts";
 import { buildInfo } from "../../lib/build-info.ts";
 import { IDENTITY_LOST, identityLostFix, startOver } from "../../protocol/identity-lost.ts";
-import { directoriesOf, holdfastCommand } from "../../lib/command-line.ts";
+import { directoriesOf, holdfastCommand } from "../../lib/text/command-line.ts";
 import type { DataPlane } from "../../protocol/local-mesh.ts";
 import type { FloorName } from "../../protocol/local-api.ts";
 import type { Health, HealthItem, SessionStatus, Status } from "../../protocol/local-answers.ts";

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { AgentError, HostError, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { FrameSocket } from "../../host/net/frame-socket.ts";
-import { withinTime } from "../../lib/within-time.ts";
+import { withinTime } from "../../lib/async/within-time.ts";
 import type { StreamClaims } from "../../protocol/claims.ts";
 import { isErrorCode } from "../../protocol/error-codes.ts";
 import { MAX_STREAMS, STREAM_IDLE_MS, STREAM_OPEN_MS, streamError, type StreamEnd } from "../../protocol/streams.ts";

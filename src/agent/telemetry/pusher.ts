@@ -4,7 +4,7 @@ import type { Clock } from "../../host/clock.ts";
 import { StreamName } from "../../protocol/telemetry.ts";
 import type { Connection } from "../session/attempt.ts";
 import type { Batch, Spool } from "./spool.ts";
-import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
+import { ANSWER_MS, withinTime } from "../../lib/async/within-time.ts";
 
 export interface PusherOptions {
   readonly clock: Clock;

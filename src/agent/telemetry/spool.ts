@@ -1,6 +1,6 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { transaction } from "../../host/files/database.ts";
-import { Fifo } from "../../lib/fifo.ts";
+import { Fifo } from "../../lib/async/fifo.ts";
 import type { StreamName } from "../../protocol/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 

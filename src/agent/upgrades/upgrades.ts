@@ -3,7 +3,7 @@ import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { UpgradeUnit } from "../../host/process/upgrade-unit.ts";
 import type { Versions } from "../../host/releases/versions.ts";
-import { oneAtATime } from "../../lib/one-at-a-time.ts";
+import { oneAtATime } from "../../lib/async/one-at-a-time.ts";
 import {
   manifestAddress,
   UPGRADE_ANSWERS,

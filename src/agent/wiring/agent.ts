@@ -11,7 +11,7 @@ import { recycleLog } from "../../host/files/database.ts";
 import { resolveSet, systemResolve } from "../../host/net/system-resolve.ts";
 import { parseBootId } from "../../host/proc.ts";
 import { diskReserve, filesWithReserve, type Reserve } from "../../host/files/reserve.ts";
-import { directoriesOf } from "../../lib/command-line.ts";
+import { directoriesOf } from "../../lib/text/command-line.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";
 import type { Agent, AgentOptions } from "./options.ts";
 import { Applying } from "../applying/applying.ts";

@@ -3,7 +3,7 @@ import { wallTimes, type Clock } from "../../host/clock.ts";
 import type { Overlay } from "../../host/overlay/client.ts";
 import type { LogLine as StoredLine, LogMemory } from "../../host/log.ts";
 import type { Reader } from "../../host/reader.ts";
-import { withinTime } from "../../lib/within-time.ts";
+import { withinTime } from "../../lib/async/within-time.ts";
 import { LOCAL_REPLY_LIMITS, type ContainerLogsQuery, type FloorName, type LogsQuery } from "../../protocol/local-api.ts";
 import type { ContainerLogPiece, LogLine, TriggerLine } from "../../protocol/local-answers.ts";
 import type { Applying } from "../applying/applying.ts";

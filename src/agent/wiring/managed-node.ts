@@ -26,7 +26,7 @@ import type { Dispatcher } from "../triggers/execution/dispatch.ts";
 import { bodyOf } from "../triggers/execution/failure.ts";
 import { judgeTrigger } from "../triggers/execution/judge.ts";
 import type { TriggerChannel, TriggerReply } from "../triggers/execution/trigger.ts";
-import { ANSWER_MS, withinTime } from "../../lib/within-time.ts";
+import { ANSWER_MS, withinTime } from "../../lib/async/within-time.ts";
 
 type DocumentKind = DocumentApplied["name"];
 

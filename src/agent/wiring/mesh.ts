@@ -7,7 +7,7 @@ import type { MeshStanding, Overlay, OverlayOptions } from "../../host/overlay/c
 import { hasNetRaw } from "../../host/proc.ts";
 import type { Reader } from "../../host/reader.ts";
 import { reverseLookup, type ReverseLookup } from "../../host/net/reverse-lookup.ts";
-import { withinTime } from "../../lib/within-time.ts";
+import { withinTime } from "../../lib/async/within-time.ts";
 import type { Config } from "../../protocol/documents.ts";
 import type { DomainView, ReadDomain } from "../../protocol/domain-view.ts";
 import type { DataPlane } from "../../protocol/local-mesh.ts";

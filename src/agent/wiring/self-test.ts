@@ -10,7 +10,7 @@ import { hostDirectories } from "../../host/files/directories.ts";
 import { hostFiles, type Files } from "../../host/files/files.ts";
 import { loadLibc } from "../../host/process/libc.ts";
 import { valueOf } from "../../host/files/state-file.ts";
-import { plainLine } from "../../lib/terminal-text.ts";
+import { plainLine } from "../../lib/text/terminal-text.ts";
 import { DocumentName } from "../../protocol/claims.ts";
 import { signJws, verifyJws } from "../../protocol/jws.ts";
 import { Ed25519PublicKey, thumbprint } from "../../protocol/keys.ts";

@@ -6,7 +6,7 @@ import type { Reader } from "../../host/reader.ts";
 import { askServer, readNameServers } from "../../host/net/resolver.ts";
 import { isSshLocal } from "../../host/network/ip/sockets.ts";
 import { setAddresses } from "../../host/net/system-resolve.ts";
-import { proxyFor } from "../../lib/proxy.ts";
+import { proxyFor } from "../../lib/net/proxy.ts";
 import { manifestAddress } from "../../protocol/release.ts";
 import type { AgentSettings } from "../settings.ts";
 import type { EventLog } from "../telemetry/events.ts";

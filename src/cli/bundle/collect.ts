@@ -1,6 +1,6 @@
 import { toError } from "../../errors.ts";
-import { withinTime } from "../../lib/within-time.ts";
-import type { Scrub } from "../../lib/scrub.ts";
+import { withinTime } from "../../lib/async/within-time.ts";
+import type { Scrub } from "../../lib/text/scrub.ts";
 import type { MissingPart, Part, PartSpec, PartTools } from "./part.ts";
 
 const PART_MS = 30_000;

@@ -1,6 +1,6 @@
 import { InputError, SessionError } from "../../errors.ts";
-import { sizeText } from "../../lib/size-text.ts";
-import { plainLine, safeJson } from "../../lib/terminal-text.ts";
+import { sizeText } from "../../lib/text/size-text.ts";
+import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
 import { PushedLogs } from "../../protocol/bundle.ts";
 import { TriggerLine } from "../../protocol/local-answers.ts";
 import { adminRequest, follow } from "../frame/client.ts";

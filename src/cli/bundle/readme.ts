@@ -1,4 +1,4 @@
-import { sizeText } from "../../lib/size-text.ts";
+import { sizeText } from "../../lib/text/size-text.ts";
 import { byReason, type MissingPart, type Part } from "./part.ts";
 
 export interface ReadmeInput {

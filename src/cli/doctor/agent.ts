@@ -3,7 +3,7 @@ import { AgentError } from "../../errors.ts";
 import { lookAt, type Looked } from "../../host/files/look-at.ts";
 import { readPidFile } from "../../host/process/pid-file.ts";
 import { buildInfo } from "../../lib/build-info.ts";
-import { formatSpan } from "../../lib/durations.ts";
+import { formatSpan } from "../../lib/text/durations.ts";
 import { ADMIN_SOCKET, READ_SOCKET } from "../../protocol/local-api.ts";
 import type { Health, Status } from "../../protocol/local-answers.ts";
 import { isAbsent } from "../frame/client.ts";

@@ -1,4 +1,4 @@
-import { formatMoment } from "../../lib/durations.ts";
+import { formatMoment } from "../../lib/text/durations.ts";
 import type { LeftDocument } from "../../protocol/left-state.ts";
 import type { Status } from "../../protocol/local-answers.ts";
 import type { WhyReport } from "../../protocol/reconcile.ts";

@@ -2,7 +2,7 @@ import { AgentError, toError } from "../../errors.ts";
 import { hostExec } from "../../host/process/exec.ts";
 import { isRoot } from "../../host/files/look-at.ts";
 import { hostReader } from "../../host/reader.ts";
-import { withinTime } from "../../lib/within-time.ts";
+import { withinTime } from "../../lib/async/within-time.ts";
 import { ContainersReport } from "../../protocol/local-containers.ts";
 import { GatewaysReport } from "../../protocol/local-mesh.ts";
 import { ConnectorsReport } from "../../protocol/local-overlay.ts";

@@ -1,5 +1,5 @@
 import { parseMemory } from "../../host/proc.ts";
-import { sizeText } from "../../lib/size-text.ts";
+import { sizeText } from "../../lib/text/size-text.ts";
 import { buildInfo } from "../../lib/build-info.ts";
 import { readPidFile } from "../../host/process/pid-file.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";

@@ -1,4 +1,4 @@
-import { formatCount } from "../../lib/durations.ts";
+import { formatCount } from "../../lib/text/durations.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import { toolOutput, type CheckFamily } from "./tools.ts";
 

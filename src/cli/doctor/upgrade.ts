@@ -1,5 +1,5 @@
 import { createPublicKey } from "node:crypto";
-import { formatCount, formatSpan } from "../../lib/durations.ts";
+import { formatCount, formatSpan } from "../../lib/text/durations.ts";
 import { ReleaseKeys, UPGRADE_PATHS, UpgradeStanding } from "../../protocol/release.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";

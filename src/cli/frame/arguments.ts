@@ -1,7 +1,7 @@
-import { isCompactJws } from "../../lib/compact-jws.ts";
+import { isCompactJws } from "../../lib/formats/compact-jws.ts";
 import { parseArgs } from "node:util";
 import { InputError } from "../../errors.ts";
-import { nearest } from "../../lib/nearest.ts";
+import { nearest } from "../../lib/text/nearest.ts";
 import type { Verb } from "./verb.ts";
 
 export interface Arguments {

@@ -1,5 +1,5 @@
 import { toError } from "../../errors.ts";
-import { plainLine, safeJson } from "../../lib/terminal-text.ts";
+import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
 import { exitClassOf, type ExitClass } from "./exit-codes.ts";
 import type { Call } from "./verb.ts";
 

@@ -1,8 +1,8 @@
 import { AgentError, toError } from "../../errors.ts";
 import { dialRequestFor, hostDialler, type Dialled } from "../../host/net/dial.ts";
 import { httpHead, openTcp, type HttpHead } from "../../host/net/net-probe.ts";
-import { formatDuration } from "../../lib/durations.ts";
-import { isLoopback, proxyFor, type ProxySettings } from "../../lib/proxy.ts";
+import { formatDuration } from "../../lib/text/durations.ts";
+import { isLoopback, proxyFor, type ProxySettings } from "../../lib/net/proxy.ts";
 import { checkMtu } from "./mtu.ts";
 import { failed, passed, skipped, type CheckName, type Finding } from "./result.ts";
 import { checkName, checkTcp, tried, wordsOf, type CheckTools } from "./tools.ts";

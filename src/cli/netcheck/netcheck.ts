@@ -1,8 +1,8 @@
 import { hostExec } from "../../host/process/exec.ts";
 import { resolveSet, systemResolve } from "../../host/net/system-resolve.ts";
-import { formatSpan } from "../../lib/durations.ts";
-import type { ProxySettings } from "../../lib/proxy.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { formatSpan } from "../../lib/text/durations.ts";
+import type { ProxySettings } from "../../lib/net/proxy.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { ADMIN_SOCKET } from "../../protocol/local-api.ts";
 import type { GatewaysReport } from "../../protocol/local-mesh.ts";
 import { NetworkTargets } from "../../protocol/network-targets.ts";

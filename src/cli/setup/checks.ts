@@ -2,7 +2,7 @@ import { hostDialler, dialRequestFor } from "../../host/net/dial.ts";
 import { httpHead } from "../../host/net/net-probe.ts";
 import type { Reader } from "../../host/reader.ts";
 import { askServer, readNameServers, type ServerAnswer } from "../../host/net/resolver.ts";
-import type { ProxySettings } from "../../lib/proxy.ts";
+import type { ProxySettings } from "../../lib/net/proxy.ts";
 import { isIP } from "node:net";
 import type { License } from "../../protocol/claims.ts";
 import { clockBehindText, type ClockBehind } from "../../protocol/known-time.ts";

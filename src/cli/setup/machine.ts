@@ -4,8 +4,8 @@ import { hostFiles } from "../../host/files/files.ts";
 import { hostReader } from "../../host/reader.ts";
 import { readSealed } from "../../host/files/state-file.ts";
 import { buildInfo, buildTime } from "../../lib/build-info.ts";
-import { listOf, textOf } from "../../lib/json-shape.ts";
-import type { ProxySettings } from "../../lib/proxy.ts";
+import { listOf, textOf } from "../../lib/formats/json-shape.ts";
+import type { ProxySettings } from "../../lib/net/proxy.ts";
 import type { NodeIdentity } from "../../protocol/claims.ts";
 import {
   judgeClock,

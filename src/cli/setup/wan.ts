@@ -1,6 +1,6 @@
 import { isIPv4 } from "node:net";
-import { parseCidr } from "../../lib/cidr.ts";
-import { listOf, textOf } from "../../lib/json-shape.ts";
+import { parseCidr } from "../../lib/net/cidr.ts";
+import { listOf, textOf } from "../../lib/formats/json-shape.ts";
 import { JsonObject } from "../../protocol/values.ts";
 
 /** How an interface gets its address. */

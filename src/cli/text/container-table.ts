@@ -1,4 +1,4 @@
-import { formatDuration, formatSpan } from "../../lib/durations.ts";
+import { formatDuration, formatSpan } from "../../lib/text/durations.ts";
 import type { ContainersReport, ContainerView, EngineState, VolumesReport } from "../../protocol/local-containers.ts";
 import type { Paint } from "./overlay-text.ts";
 import { tableText } from "./table.ts";

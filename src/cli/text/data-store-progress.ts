@@ -1,5 +1,5 @@
-import { formatBytes, formatDuration } from "../../lib/durations.ts";
-import { plainLine } from "../../lib/terminal-text.ts";
+import { formatBytes, formatDuration } from "../../lib/text/durations.ts";
+import { plainLine } from "../../lib/text/terminal-text.ts";
 import type { DataStoreTask } from "../../protocol/data-store.ts";
 
 const WIDEST_BAR = 30;

@@ -1,4 +1,4 @@
-import { formatBytes, formatCount, formatSpan } from "../../lib/durations.ts";
+import { formatBytes, formatCount, formatSpan } from "../../lib/text/durations.ts";
 import type { GatewayServerView, PathView, PeerSessionView, PeerView } from "../../protocol/local-mesh.ts";
 import { stateText, type ItemText, type Paint } from "./overlay-text.ts";
 

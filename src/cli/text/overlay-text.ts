@@ -1,4 +1,4 @@
-import { formatSpan } from "../../lib/durations.ts";
+import { formatSpan } from "../../lib/text/durations.ts";
 import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/local-overlay.ts";
 import type { Issue } from "../../protocol/reconcile.ts";
 import { wrap, type Style } from "../frame/terminal.ts";

@@ -1,6 +1,6 @@
-import { directoriesOf, holdfastCommand } from "../../lib/command-line.ts";
-import { formatBytes, formatCount, formatDuration, formatMoment } from "../../lib/durations.ts";
-import { plainValue } from "../../lib/terminal-text.ts";
+import { directoriesOf, holdfastCommand } from "../../lib/text/command-line.ts";
+import { formatBytes, formatCount, formatDuration, formatMoment } from "../../lib/text/durations.ts";
+import { plainValue } from "../../lib/text/terminal-text.ts";
 import { clockBehindText } from "../../protocol/known-time.ts";
 import type { Health, Status } from "../../protocol/local-answers.ts";
 import { restrictionText } from "../../protocol/restriction.ts";

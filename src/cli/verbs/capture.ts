@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
-import { plainText, safeJson } from "../../lib/terminal-text.ts";
+import { plainText, safeJson } from "../../lib/text/terminal-text.ts";
 import { TriggerLine } from "../../protocol/local-answers.ts";
 import { LinkName } from "../../protocol/values.ts";
 import { adminRequest, follow } from "../frame/client.ts";

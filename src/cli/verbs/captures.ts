@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
-import { formatBytes, formatDuration } from "../../lib/durations.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { formatBytes, formatDuration } from "../../lib/text/durations.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { CAPTURE_EVENT, CaptureAnswer } from "../../protocol/capture.ts";
 import { LinkName } from "../../protocol/values.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";

@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
-import { nearest } from "../../lib/nearest.ts";
-import { safeJson } from "../../lib/terminal-text.ts";
+import { nearest } from "../../lib/text/nearest.ts";
+import { safeJson } from "../../lib/text/terminal-text.ts";
 import { ADMIN_SOCKET } from "../../protocol/local-api.ts";
 import { Config } from "../../protocol/documents.ts";
 import { sectionNames } from "../../protocol/sections.ts";

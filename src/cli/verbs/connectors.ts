@@ -1,5 +1,5 @@
-import { formatBytes, formatCount } from "../../lib/durations.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { formatBytes, formatCount } from "../../lib/text/durations.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { READ_SOCKET } from "../../protocol/local-api.ts";
 import { ConnectorsReport, type ConnectorCounters, type ConnectorView } from "../../protocol/local-overlay.ts";
 import { DEFAULT_MAX_CONNECTIONS } from "../../protocol/sections/connectors.ts";

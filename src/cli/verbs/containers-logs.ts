@@ -1,5 +1,5 @@
 import { SessionError } from "../../errors.ts";
-import { plainText, safeJson } from "../../lib/terminal-text.ts";
+import { plainText, safeJson } from "../../lib/text/terminal-text.ts";
 import { ADMIN_SOCKET, LOG_LINES_MAX } from "../../protocol/local-api.ts";
 import { ContainerLogLine } from "../../protocol/local-answers.ts";
 import { follow } from "../frame/client.ts";

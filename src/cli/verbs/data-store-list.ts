@@ -1,4 +1,4 @@
-import { plainLine, safeJson } from "../../lib/terminal-text.ts";
+import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
 import { DataStoreListing, type DataStoreEntry } from "../../protocol/data-store.ts";
 import { askDataStore } from "./data-store-calls.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
-import { formatMoment } from "../../lib/durations.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { formatMoment } from "../../lib/text/durations.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { DataStoreTasks, type DataStoreTask } from "../../protocol/data-store.ts";
 import { askDataStore } from "./data-store-calls.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { AgentError } from "../../errors.ts";
-import { formatBytes, formatDuration, formatMoment } from "../../lib/durations.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { formatBytes, formatDuration, formatMoment } from "../../lib/text/durations.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import {
   DnsHealthAnswer,
   ErrorsAnswer,

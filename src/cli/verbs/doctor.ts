@@ -1,4 +1,4 @@
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { doctorTools, examine } from "../doctor/examine.ts";
 import { families } from "../doctor/families.ts";
 import { DoctorReport, type DoctorCheck } from "../doctor/result.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { parseCidr } from "../../lib/cidr.ts";
-import { formatBytes, formatCount, formatDuration } from "../../lib/durations.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { parseCidr } from "../../lib/net/cidr.ts";
+import { formatBytes, formatCount, formatDuration } from "../../lib/text/durations.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { Version } from "../../protocol/values.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";

@@ -1,4 +1,4 @@
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { READ_SOCKET } from "../../protocol/local-api.ts";
 import { GatewaysReport } from "../../protocol/local-mesh.ts";
 import { ask } from "../frame/client.ts";

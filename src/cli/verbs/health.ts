@@ -1,5 +1,5 @@
-import { formatMoment } from "../../lib/durations.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { formatMoment } from "../../lib/text/durations.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { Health, type HealthItem } from "../../protocol/local-answers.ts";
 import { READ_SOCKET } from "../../protocol/local-api.ts";
 import { ask } from "../frame/client.ts";

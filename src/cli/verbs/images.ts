@@ -1,4 +1,4 @@
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { ImagesReport } from "../../protocol/local-containers.ts";
 import { tableText } from "../text/table.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";

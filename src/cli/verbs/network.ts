@@ -1,7 +1,7 @@
 import { InputError, toError } from "../../errors.ts";
 import { readTextInput } from "../../host/process/text-input.ts";
-import { parseStrictJson } from "../../lib/strict-json.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { parseStrictJson } from "../../lib/formats/strict-json.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { TRY_MINUTES } from "../../protocol/commit.ts";
 import { READ_SOCKET, type NetworkTryRequest } from "../../protocol/local-api.ts";
 import { CommitReport } from "../../protocol/local-commit.ts";

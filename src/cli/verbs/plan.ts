@@ -1,8 +1,8 @@
 import { InputError, toError } from "../../errors.ts";
 import { readTextInput } from "../../host/process/text-input.ts";
-import { formatCount } from "../../lib/durations.ts";
-import { parseStrictJson } from "../../lib/strict-json.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { formatCount } from "../../lib/text/durations.ts";
+import { parseStrictJson } from "../../lib/formats/strict-json.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { describeIssues } from "../../protocol/envelope.ts";
 import {
   PLAN_REQUEST_LIMITS,

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { requireOwner } from "../../host/files/state-directory.ts";
-import { nearest } from "../../lib/nearest.ts";
-import { safeJson } from "../../lib/terminal-text.ts";
+import { nearest } from "../../lib/text/nearest.ts";
+import { safeJson } from "../../lib/text/terminal-text.ts";
 import { FloorName } from "../../protocol/local-api.ts";
 import { FloorReset } from "../../protocol/local-answers.ts";
 import { adminRequest, ask } from "../frame/client.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { safeJson } from "../../lib/terminal-text.ts";
+import { safeJson } from "../../lib/text/terminal-text.ts";
 import { fetchStatus } from "./status.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";
 import { untilAnew } from "../frame/until-anew.ts";

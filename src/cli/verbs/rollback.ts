@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
-import { nearest } from "../../lib/nearest.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { nearest } from "../../lib/text/nearest.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { DocumentName } from "../../protocol/claims.ts";
 import { RollbackReport } from "../../protocol/reconcile.ts";
 import { adminRequest, ask } from "../frame/client.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { READ_SOCKET, RouteQuery } from "../../protocol/local-api.ts";
 import { NetworkReport, RouteAnswer, RouteView, RuleView } from "../../protocol/local-network.ts";
 import { ask } from "../frame/client.ts";

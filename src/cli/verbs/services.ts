@@ -1,5 +1,5 @@
-import { formatCount, formatSpan } from "../../lib/durations.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { formatCount, formatSpan } from "../../lib/text/durations.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { READ_SOCKET } from "../../protocol/local-api.ts";
 import { ServicesReport, type ServiceView } from "../../protocol/local-overlay.ts";
 import { ask } from "../frame/client.ts";

@@ -1,4 +1,4 @@
-import { safeJson } from "../../lib/terminal-text.ts";
+import { safeJson } from "../../lib/text/terminal-text.ts";
 import { READ_SOCKET } from "../../protocol/local-api.ts";
 import { Health, Status } from "../../protocol/local-answers.ts";
 import { ask } from "../frame/client.ts";

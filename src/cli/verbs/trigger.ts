@@ -1,8 +1,8 @@
 import { InputError, SessionError } from "../../errors.ts";
 import { readTextInput } from "../../host/process/text-input.ts";
-import { nearest } from "../../lib/nearest.ts";
-import { parseStrictJson } from "../../lib/strict-json.ts";
-import { plainLine, plainText, safeJson } from "../../lib/terminal-text.ts";
+import { nearest } from "../../lib/text/nearest.ts";
+import { parseStrictJson } from "../../lib/formats/strict-json.ts";
+import { plainLine, plainText, safeJson } from "../../lib/text/terminal-text.ts";
 import { firstIssueText } from "../../protocol/issue-text.ts";
 import { LOCAL_REQUEST_LIMITS } from "../../protocol/local-api.ts";
 import { TriggerLine } from "../../protocol/local-answers.ts";

@@ -2,7 +2,7 @@ import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
 import { requireRoot } from "../../host/process/upgrade-unit.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import {
   ManifestAddress,
   ReleaseCheck,

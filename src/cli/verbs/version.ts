@@ -1,8 +1,8 @@
 import { z } from "zod";
 import type { InstalledVersion } from "../../host/releases/versions.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";
-import { formatCount } from "../../lib/durations.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { formatCount } from "../../lib/text/durations.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { openInstalled } from "./installed.ts";
 import { layOut } from "../frame/terminal.ts";
 import type { VerbProgram } from "../frame/verb.ts";

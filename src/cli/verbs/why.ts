@@ -1,5 +1,5 @@
-import { formatMoment, formatSpan } from "../../lib/durations.ts";
-import { plainValue, safeJson } from "../../lib/terminal-text.ts";
+import { formatMoment, formatSpan } from "../../lib/text/durations.ts";
+import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { READ_SOCKET } from "../../protocol/local-api.ts";
 import { WhyReport } from "../../protocol/reconcile.ts";
 import { ask } from "../frame/client.ts";

@@ -1,5 +1,5 @@
 import { InputError } from "../../errors.ts";
-import { parseStrictJson, type JsonLimits } from "../../lib/strict-json.ts";
+import { parseStrictJson, type JsonLimits } from "../../lib/formats/strict-json.ts";
 import { isObject } from "../../protocol/sections/forms.ts";
 
 /** Bounds on a request body that no section is in. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { parseStrictJson } from "../../lib/strict-json.ts";
+import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { mediaType, readBytes } from "./body.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { refusals } from "./shapes.ts";

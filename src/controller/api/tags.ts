@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { FORBIDDEN_KEYS } from "../../lib/strict-json.ts";
+import { FORBIDDEN_KEYS } from "../../lib/formats/strict-json.ts";
 import { firstIssueText } from "../../protocol/issue-text.ts";
 import { Fqdn, TagText, Uid } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";

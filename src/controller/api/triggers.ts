@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { JsonLimits } from "../../lib/strict-json.ts";
+import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { CAPTURE_EVENT, CAPTURE_PERMISSION } from "../../protocol/capture.ts";
 import { ContainerCommand, triggerBodies } from "../../protocol/trigger-bodies.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/trigger-events.ts";

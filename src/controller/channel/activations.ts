@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { parseCidr } from "../../lib/cidr.ts";
+import { parseCidr } from "../../lib/net/cidr.ts";
 import { CODE_ALPHABET, CODE_LENGTH, type ActivationAnswer } from "../../protocol/activation.ts";
 import type { ActivationClaims, Device } from "../../protocol/claims.ts";
 import { peekClaims, verifyJws } from "../../protocol/jws.ts";

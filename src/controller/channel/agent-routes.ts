@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import type { z } from "zod";
 import { AgentError, InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { parseStrictJson } from "../../lib/strict-json.ts";
+import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { storageError } from "../../host/files/database.ts";
 import { errorCodes } from "../../protocol/error-codes.ts";
 import {

@@ -1,6 +1,6 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
-import { isLoopback, plainAddress } from "../../lib/plain-address.ts";
+import { isLoopback, plainAddress } from "../../lib/net/plain-address.ts";
 import type { Sources } from "./sources.ts";
 
 /** Connections of one source prefix that carry no session. */

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
-import { isInBlock } from "../../lib/cidr.ts";
-import { plainAddress, sharedPrefix } from "../../lib/plain-address.ts";
+import { isInBlock } from "../../lib/net/cidr.ts";
+import { plainAddress, sharedPrefix } from "../../lib/net/plain-address.ts";
 
 /** The origin of a request. */
 export interface Source {

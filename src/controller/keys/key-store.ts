@@ -2,7 +2,7 @@ import { exportJWK, generateKeyPair, importJWK } from "jose";
 import { join } from "node:path";
 import { HostError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
-import { parseStrictJson } from "../../lib/strict-json.ts";
+import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import type { Signer } from "../../protocol/jws.ts";
 import { Ed25519PublicKey, thumbprint } from "../../protocol/keys.ts";
 import { Base64Url32 } from "../../protocol/values.ts";

@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { join } from "node:path";
 import { HostError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
-import { selfSigned } from "../../lib/self-signed.ts";
+import { selfSigned } from "../../lib/formats/self-signed.ts";
 import { sha256 } from "./admin-key.ts";
 
 /** What the server presents, and the hash by which nodes pin it. */

@@ -1,5 +1,5 @@
-import { isInBlock } from "../../lib/cidr.ts";
-import { sharedPrefix } from "../../lib/plain-address.ts";
+import { isInBlock } from "../../lib/net/cidr.ts";
+import { sharedPrefix } from "../../lib/net/plain-address.ts";
 
 /** Blocks that a node may be locked to. */
 export const MAX_LOCK_BLOCKS = 16;

@@ -1,5 +1,5 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { addressRange } from "../../lib/cidr.ts";
+import { addressRange } from "../../lib/net/cidr.ts";
 import { DEFUNCT_FLAGS, FlowRecord } from "../../protocol/telemetry.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import type { FlowFilter, FlowSearch, NodeFlow } from "../fleet.ts";

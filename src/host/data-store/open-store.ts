@@ -1,8 +1,8 @@
 import { closeSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import { InputError } from "../../errors.ts";
-import { oneAtATime } from "../../lib/one-at-a-time.ts";
-import { untilAborted } from "../../lib/until-aborted.ts";
+import { oneAtATime } from "../../lib/async/one-at-a-time.ts";
+import { untilAborted } from "../../lib/async/until-aborted.ts";
 import { systemClock } from "../clock.ts";
 import { descend, holding, makeDirectory, makeWay, via } from "./descriptors.ts";
 import { storeFailure } from "./failures.ts";

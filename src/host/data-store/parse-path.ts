@@ -1,5 +1,5 @@
 import { InputError } from "../../errors.ts";
-import { safeJson } from "../../lib/terminal-text.ts";
+import { safeJson } from "../../lib/text/terminal-text.ts";
 import { isOwnName } from "../../protocol/transfer.ts";
 
 /** Directories that every store has, and that stay. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { linesOf } from "../../lib/lines.ts";
+import { linesOf } from "../../lib/text/lines.ts";
 import type { EngineEvent } from "./engine.ts";
 import { labelled, parsed, TextMap } from "./parse.ts";
 import type { Transport } from "./transport.ts";

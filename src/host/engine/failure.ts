@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { errnoOf, HostError } from "../../errors.ts";
-import { plainLine } from "../../lib/terminal-text.ts";
+import { plainLine } from "../../lib/text/terminal-text.ts";
 
 /** What Docker says (`message`) and what Podman says (`message`, with `cause`). */
 const Said = z.object({ message: z.string() });

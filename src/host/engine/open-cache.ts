@@ -1,6 +1,6 @@
 import { HostError, toError } from "../../errors.ts";
-import { oneAtATime } from "../../lib/one-at-a-time.ts";
-import { untilAborted } from "../../lib/until-aborted.ts";
+import { oneAtATime } from "../../lib/async/one-at-a-time.ts";
+import { untilAborted } from "../../lib/async/until-aborted.ts";
 import { wallTimes, type Clock, type WallTimes } from "../clock.ts";
 import { differs, effectOf, exitCodeOf, summaryOf } from "./cache-change.ts";
 import type { EngineCache, EngineChange, EngineStanding } from "./cache.ts";

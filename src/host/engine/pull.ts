@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { HostError, InputError } from "../../errors.ts";
-import { linesOf } from "../../lib/lines.ts";
+import { linesOf } from "../../lib/text/lines.ts";
 import type { PullOptions, PullProgress } from "./engine.ts";
 import { withoutSecrets } from "./failure.ts";
 import { parsed } from "./parse.ts";

@@ -1,7 +1,7 @@
 import { Agent, request, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { AgentError, errnoOf, toError, type HostError } from "../../errors.ts";
-import { untilAborted } from "../../lib/until-aborted.ts";
+import { untilAborted } from "../../lib/async/until-aborted.ts";
 import type { Clock } from "../clock.ts";
 import { connectionFailure, refusal, unwell } from "./failure.ts";
 import { limit, type Limit } from "./limit.ts";

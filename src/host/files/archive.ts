@@ -5,7 +5,7 @@ import { pipeline } from "node:stream/promises";
 import { buffer } from "node:stream/consumers";
 import { createGzip } from "node:zlib";
 import { errnoOf, HostError, InputError, toError } from "../../errors.ts";
-import { tarEnd, tarHeader, tarPadding } from "../../lib/tar.ts";
+import { tarEnd, tarHeader, tarPadding } from "../../lib/formats/tar.ts";
 
 export interface ArchiveFile {
   readonly name: string;

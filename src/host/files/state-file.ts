@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { z } from "zod";
 import { errnoOf, HostError } from "../../errors.ts";
-import { parseStrictJson } from "../../lib/strict-json.ts";
+import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import type { Files } from "./files.ts";
 import { isNoRegularFile } from "./regular-file.ts";
 

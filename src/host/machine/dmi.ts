@@ -1,4 +1,4 @@
-import { colonFields } from "../../lib/text-fields.ts";
+import { colonFields } from "../../lib/text/text-fields.ts";
 import type { Reader } from "../reader.ts";
 
 /** What the firmware says the machine is (SMBIOS), and whether it is a virtual one. */

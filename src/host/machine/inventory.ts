@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { z } from "zod";
-import { parseStrictJson } from "../../lib/strict-json.ts";
+import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { Text128 } from "../../protocol/values.ts";
 import type { Exec } from "../process/exec.ts";
 

@@ -1,4 +1,4 @@
-import { shellFields } from "../../lib/text-fields.ts";
+import { shellFields } from "../../lib/text/text-fields.ts";
 import type { Reader } from "../reader.ts";
 
 /** The operating system by os-release(5). */

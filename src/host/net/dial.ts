@@ -3,8 +3,8 @@ import { request as httpRequest } from "node:http";
 import { connect as netConnect, isIP, type Socket } from "node:net";
 import { connect as tlsConnect, type SecureContext, type TLSSocket } from "node:tls";
 import { SessionError, toError } from "../../errors.ts";
-import { interleaveFamilies, staggered } from "../../lib/happy-eyeballs.ts";
-import { isLoopback, proxyFor, type ProxySettings } from "../../lib/proxy.ts";
+import { interleaveFamilies, staggered } from "../../lib/net/happy-eyeballs.ts";
+import { isLoopback, proxyFor, type ProxySettings } from "../../lib/net/proxy.ts";
 import type { Clock } from "../clock.ts";
 import { systemResolve, type Resolve } from "./system-resolve.ts";
 

@@ -1,7 +1,7 @@
 import { request as httpRequest } from "node:http";
 import type { Socket } from "node:net";
 import { SessionError, toError } from "../../errors.ts";
-import { isLoopback } from "../../lib/proxy.ts";
+import { isLoopback } from "../../lib/net/proxy.ts";
 import { dialRequestFor, type Dialler } from "./dial.ts";
 
 export interface HttpRequest {

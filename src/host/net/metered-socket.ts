@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import { MessageBudget, type BudgetLimits } from "../../lib/message-budget.ts";
+import { MessageBudget, type BudgetLimits } from "../../lib/async/message-budget.ts";
 import type { Clock } from "../clock.ts";
 import type { WebSocketLike } from "./frame-socket.ts";
 

@@ -1,6 +1,6 @@
 import { Resolver } from "node:dns/promises";
 import { errnoOf } from "../../errors.ts";
-import { fieldsOf } from "../../lib/text-fields.ts";
+import { fieldsOf } from "../../lib/text/text-fields.ts";
 import type { Reader } from "../reader.ts";
 
 /** How one name server answered: with the name, without it, not at all, or refusing to serve us. */

@@ -1,4 +1,4 @@
-import { toCount } from "../../lib/text-fields.ts";
+import { toCount } from "../../lib/text/text-fields.ts";
 
 /** One side of a flow as the kernel expects its packets. */
 export interface FlowTuple {

@@ -1,5 +1,5 @@
 import { HostError } from "../../errors.ts";
-import { addressFilter } from "../../lib/address-filter.ts";
+import { addressFilter } from "../../lib/net/address-filter.ts";
 import { parseFlow, type TrackedFlow } from "./conntrack-line.ts";
 import type { Exec } from "../process/exec.ts";
 import { switchOn, type SwitchOptions } from "./switched-on.ts";

@@ -1,4 +1,4 @@
-import { parseCidr } from "../../lib/cidr.ts";
+import { parseCidr } from "../../lib/net/cidr.ts";
 import type { Change } from "./change.ts";
 import { diffLinks, type LinkPlan } from "./diff-links.ts";
 import { diffRoutes, waitingForLease } from "./diff-routes.ts";

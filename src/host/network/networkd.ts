@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { fieldsOf, shellFields } from "../../lib/text-fields.ts";
+import { fieldsOf, shellFields } from "../../lib/text/text-fields.ts";
 import type { Link } from "./ip/links.ts";
 import { linkOfUnit } from "./dhcp/dhcp-client.ts";
 import type { Reader } from "../reader.ts";

@@ -1,6 +1,6 @@
 import { connect, type Socket } from "node:net";
 import { HostError, SessionError, toError } from "../../errors.ts";
-import { linesOf } from "../../lib/lines.ts";
+import { linesOf } from "../../lib/text/lines.ts";
 import { parseMessage } from "../../protocol/envelope.ts";
 import {
   OVERLAY_LIMITS,

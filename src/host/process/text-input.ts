@@ -1,6 +1,6 @@
 import { createInterface } from "node:readline";
 import { errnoOf, HostError, InputError, toError } from "../../errors.ts";
-import { isCompactJws } from "../../lib/compact-jws.ts";
+import { isCompactJws } from "../../lib/formats/compact-jws.ts";
 import { readRegularFile } from "../files/regular-file.ts";
 
 /**

@@ -2,7 +2,7 @@ import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { constants, setPriority } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { HostError, toError } from "../../errors.ts";
-import { linesOf } from "../../lib/lines.ts";
+import { linesOf } from "../../lib/text/lines.ts";
 import { TransferEvent, type TransferJob, type TransferOrder } from "../../protocol/transfer.ts";
 import type { Clock } from "../clock.ts";
 import { deathTie } from "./death-tie.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Readable, Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { AgentError, errnoOf, HostError, InputError, toError } from "../../errors.ts";
-import { TarGate, type TarMember } from "../../lib/tar-gate.ts";
+import { TarGate, type TarMember } from "../../lib/formats/tar-gate.ts";
 import type { Architecture } from "../../protocol/release.ts";
 import { SEARCH_PATH } from "../process/exec.ts";
 

@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../host/clock.ts";
 import { errnoOf } from "../../errors.ts";
-import { sharedPrefix } from "../../lib/plain-address.ts";
+import { sharedPrefix } from "../../lib/net/plain-address.ts";
 import { Allowance } from "./allowance.ts";
 import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "./tls.ts";
 

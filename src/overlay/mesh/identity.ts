@@ -4,7 +4,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
 import { stateFile, valueOf } from "../../host/files/state-file.ts";
-import { selfSigned } from "../../lib/self-signed.ts";
+import { selfSigned } from "../../lib/formats/self-signed.ts";
 import { OverlayIdentity } from "../../protocol/overlay-mesh.ts";
 import { meshContext, p256Thumbprint, type MeshIdentity } from "./tls.ts";
 

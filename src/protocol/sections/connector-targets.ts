@@ -1,4 +1,4 @@
-import { isForbidden } from "../../lib/forbidden-address.ts";
+import { isForbidden } from "../../lib/net/forbidden-address.ts";
 import type { Connector } from "./connectors.ts";
 import { configIssue, type ConfigIssue } from "./issue.ts";
 

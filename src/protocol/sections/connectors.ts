@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseCidr } from "../../lib/cidr.ts";
+import { parseCidr } from "../../lib/net/cidr.ts";
 import { Requires } from "../features.ts";
 import { LinkName, type JsonObject, type NodeType } from "../values.ts";
 import {

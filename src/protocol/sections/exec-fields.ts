@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { shellWords } from "../../lib/shell-words.ts";
+import { shellWords } from "../../lib/text/shell-words.ts";
 import { Requires } from "../features.ts";
 import { decimal, Description, says, whole } from "./fields.ts";
 import { Address, DeviceName, Flag, list, Nic, Uid } from "./network-fields.ts";

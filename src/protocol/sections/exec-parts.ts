@@ -1,4 +1,4 @@
-import { shellWords } from "../../lib/shell-words.ts";
+import { shellWords } from "../../lib/text/shell-words.ts";
 import type { ContainerSpec, HealthCheck, Mount } from "./exec-config.ts";
 import {
   capabilities,

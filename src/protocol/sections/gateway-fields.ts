@@ -1,6 +1,6 @@
 import { isIPv4 } from "node:net";
 import { z } from "zod";
-import { parseCidr } from "../../lib/cidr.ts";
+import { parseCidr } from "../../lib/net/cidr.ts";
 import { GatewayType } from "../domain-items.ts";
 import { Requires } from "../features.ts";
 import { Fqdn } from "../values.ts";

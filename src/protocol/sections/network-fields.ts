@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { addressRange } from "../../lib/cidr.ts";
+import { addressRange } from "../../lib/net/cidr.ts";
 import { Requires } from "../features.ts";
 import { Description, says, whole } from "./fields.ts";
 

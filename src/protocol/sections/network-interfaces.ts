@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { addressRange } from "../../lib/cidr.ts";
+import { addressRange } from "../../lib/net/cidr.ts";
 import { isPresent, type RawItem } from "./forms.ts";
 import type { InterfaceRoute, NetworkInterface, SubInterface } from "./network-config.ts";
 import {

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { parseCidr } from "../../lib/cidr.ts";
+import { parseCidr } from "../../lib/net/cidr.ts";
 import type { JsonObject } from "../values.ts";
 import { isPresent, toNumber, type RawItem } from "./forms.ts";
 import type { ConfigCode } from "./issue.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseCidr } from "../../lib/cidr.ts";
+import { parseCidr } from "../../lib/net/cidr.ts";
 import { isPresent, toNumber, type RawItem } from "./forms.ts";
 import type { JsonObject } from "../values.ts";
 import type { Acl, L4Protocol, Nat, PolicyRule, PortRange, Routing, VrfRoute } from "./network-config.ts";

@@ -1,4 +1,4 @@
-import { addressRange, parseCidr } from "../../lib/cidr.ts";
+import { addressRange, parseCidr } from "../../lib/net/cidr.ts";
 import type { NetworkInterface } from "./network-config.ts";
 import { DEFAULT_VRF } from "./network-fields.ts";
 import type { NetworkReader, Place } from "./network-reader.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { shellWords } from "../../lib/shell-words.ts";
+import { shellWords } from "../../lib/text/shell-words.ts";
 import { triggerEvents } from "../trigger-events.ts";
 import type { JsonObject } from "../values.ts";
 import type { ContainerSpec, ExecConfig, ExecType, VolumeSpec } from "./exec-config.ts";

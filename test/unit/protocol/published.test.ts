@@ -8,7 +8,7 @@ import { HANDSHAKE_MS } from "../../../src/agent/session/machine.ts";
 import { retryDelay, type Ending } from "../../../src/agent/session/backoff.ts";
 import { verifyHello } from "../../../src/controller/channel/hello.ts";
 import { TICKET_LIFETIME_MS } from "../../../src/controller/channel/tickets.ts";
-import { ANSWER_MS } from "../../../src/lib/within-time.ts";
+import { ANSWER_MS } from "../../../src/lib/async/within-time.ts";
 import { claimsByType } from "../../../src/protocol/claims.ts";
 import {
   ASKING_VERSION,

@@ -3,7 +3,7 @@ import { HostError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { Engine, ImageDetail, PullOptions, PullProgress } from "../../../host/engine/engine.ts";
 import type { DiskSpace } from "../../../host/files/files.ts";
-import { formatBytes } from "../../../lib/durations.ts";
+import { formatBytes } from "../../../lib/text/durations.ts";
 import type { RegistryPlace } from "../../../protocol/registry.ts";
 import { failureCode } from "../model/failure-code.ts";
 import type { Ledger } from "../model/ledger.ts";

@@ -1,6 +1,6 @@
 import { HostError } from "../../../errors.ts";
 import type { Engine, NetworkSummary } from "../../../host/engine/engine.ts";
-import { addressRange, type AddressRange } from "../../../lib/cidr.ts";
+import { addressRange, type AddressRange } from "../../../lib/net/cidr.ts";
 import { OWNER_LABEL } from "./own-containers.ts";
 
 /** The bridge in the kernel; `hf-` is the prefix of the links that the section network owns. */

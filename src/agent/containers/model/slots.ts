@@ -1,4 +1,4 @@
-import { untilAborted } from "../../../lib/until-aborted.ts";
+import { untilAborted } from "../../../lib/async/until-aborted.ts";
 
 /** Lets so many do something at once; who comes later waits, in the order of coming. */
 export class Slots {

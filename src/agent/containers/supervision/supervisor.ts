@@ -1,7 +1,7 @@
 import { InputError, toError } from "../../../errors.ts";
 import type { EngineCache, EngineChange } from "../../../host/engine/cache.ts";
 import type { ContainerSummary, Engine, EngineInfo } from "../../../host/engine/engine.ts";
-import { untilAborted } from "../../../lib/until-aborted.ts";
+import { untilAborted } from "../../../lib/async/until-aborted.ts";
 import { isParked, isWanting, standsAt, type Found, type Job } from "../model/standing.ts";
 import { giveLimits, limitAgain, unlessRefused } from "./limiting.ts";
 import { halt, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";

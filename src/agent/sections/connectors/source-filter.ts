@@ -1,4 +1,4 @@
-import { addressRange } from "../../../lib/cidr.ts";
+import { addressRange } from "../../../lib/net/cidr.ts";
 import type { OverlayListener } from "../../../protocol/overlay.ts";
 
 /** The table of nftables for connectors; the section `network` and containers have tables of their own. */

@@ -1,4 +1,4 @@
-import { addressRange } from "../../../lib/cidr.ts";
+import { addressRange } from "../../../lib/net/cidr.ts";
 
 /** How the addresses of the container network are shared out; all of them are IPv4. */
 export interface AddressPlan {

@@ -1,5 +1,5 @@
 import { OUR_PROTOCOL, type NetworkTarget } from "../../../host/network/state/state.ts";
-import { parseCidr } from "../../../lib/cidr.ts";
+import { parseCidr } from "../../../lib/net/cidr.ts";
 import type { Issue } from "../../../protocol/reconcile.ts";
 import type { NetworkInterface } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, type NetworkActual } from "./actual.ts";

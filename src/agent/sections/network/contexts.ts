@@ -1,5 +1,5 @@
 import type { NetworkState } from "../../../host/network/state/state.ts";
-import { isInBlock } from "../../../lib/cidr.ts";
+import { isInBlock } from "../../../lib/net/cidr.ts";
 import type { NetworkInterface, Routing, SubInterface } from "../../../protocol/sections/network-config.ts";
 import type { NetworkActual, NetworkDesired } from "./actual.ts";
 

@@ -1,5 +1,5 @@
 import type { AddressState } from "../../../host/network/state/state.ts";
-import { parseCidr } from "../../../lib/cidr.ts";
+import { parseCidr } from "../../../lib/net/cidr.ts";
 import type { NetworkActual } from "./actual.ts";
 import { vrfOf, type Member } from "./contexts.ts";
 

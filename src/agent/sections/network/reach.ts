@@ -1,6 +1,6 @@
 import { OUR_PROTOCOL, type NetworkState, type NetworkTarget } from "../../../host/network/state/state.ts";
 import { waitingForLease } from "../../../host/network/diff-routes.ts";
-import { parseCidr } from "../../../lib/cidr.ts";
+import { parseCidr } from "../../../lib/net/cidr.ts";
 import type { Carrier } from "./actual.ts";
 import { isWithin, MAIN_TABLE } from "./contexts.ts";
 

@@ -4,7 +4,7 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 import type { DatabaseSync } from "node:sqlite";
 import type { Logger } from "pino";
 import { toError } from "../../../errors.ts";
-import { withinTime } from "../../../lib/within-time.ts";
+import { withinTime } from "../../../lib/async/within-time.ts";
 import { countOpenTasks } from "../../data-store/task-table.ts";
 import type { LocalProvider } from "../../local-api/provider.ts";
 import type { MetricsSettings } from "../../settings.ts";

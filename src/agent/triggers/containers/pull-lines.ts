@@ -1,5 +1,5 @@
 import type { PullProgress } from "../../../host/engine/engine.ts";
-import { formatBytes } from "../../../lib/durations.ts";
+import { formatBytes } from "../../../lib/text/durations.ts";
 
 /** What comes between the lines of a pull and the output of the program. */
 export const SEPARATOR = "----------\n";

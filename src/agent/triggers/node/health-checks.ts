@@ -1,5 +1,5 @@
 import { InputError } from "../../../errors.ts";
-import { untilAborted } from "../../../lib/until-aborted.ts";
+import { untilAborted } from "../../../lib/async/until-aborted.ts";
 import type { DnsHealthAnswer, RepoConnectivityAnswer } from "../../../protocol/diagnostics.ts";
 import { NoBody } from "../../../protocol/trigger-bodies.ts";
 import type { HealthChecks } from "../../telemetry/conditions/health-checks.ts";

@@ -3,7 +3,7 @@ import { AgentError, HostError, InputError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { Exec, Spawned } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
-import { PcapSplitter, type PcapPart } from "../../../lib/pcap-splitter.ts";
+import { PcapSplitter, type PcapPart } from "../../../lib/formats/pcap-splitter.ts";
 import { CAPTURE_EVENT, type CaptureAnswer, type TgCapture } from "../../../protocol/capture.ts";
 import { DataStoreListing } from "../../../protocol/data-store.ts";
 import { cannotChangeUser, checkFilter, filterArguments } from "./capture-filter.ts";

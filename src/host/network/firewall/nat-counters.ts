@@ -1,5 +1,5 @@
 import { HostError } from "../../../errors.ts";
-import { asObject, listOf } from "../../../lib/json-shape.ts";
+import { asObject, listOf } from "../../../lib/formats/json-shape.ts";
 import type { Exec } from "../../process/exec.ts";
 
 const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 64 * 1024 * 1024 };

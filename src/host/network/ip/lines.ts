@@ -1,5 +1,5 @@
 import { HostError } from "../../../errors.ts";
-import { parseCidr } from "../../../lib/cidr.ts";
+import { parseCidr } from "../../../lib/net/cidr.ts";
 import { OUR_PROTOCOL, type AddressTarget, type LinkTarget, type RouteState, type RuleState } from "../state/state.ts";
 
 /** The first part of the altname that marks a link of ours whose name is not free for us to choose. */

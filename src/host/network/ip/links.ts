@@ -1,7 +1,7 @@
 import { endianness, networkInterfaces } from "node:os";
 import { SocketAddress } from "node:net";
-import { parseCidr } from "../../../lib/cidr.ts";
-import { fieldsOf, shellFields, toCount } from "../../../lib/text-fields.ts";
+import { parseCidr } from "../../../lib/net/cidr.ts";
+import { fieldsOf, shellFields, toCount } from "../../../lib/text/text-fields.ts";
 import type { Reader } from "../../reader.ts";
 
 /** A network link by /sys/class/net (Documentation/ABI/testing/sysfs-class-net). */

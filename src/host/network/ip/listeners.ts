@@ -1,6 +1,6 @@
 import { address4 } from "./links.ts";
 import type { Reader } from "../../reader.ts";
-import { fieldsOf } from "../../../lib/text-fields.ts";
+import { fieldsOf } from "../../../lib/text/text-fields.ts";
 
 /** A socket that takes what comes to a port of this machine. */
 export interface Listener {

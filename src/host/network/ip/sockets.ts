@@ -1,7 +1,7 @@
 import { closeSync, openSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { fieldsOf, toCount } from "../../../lib/text-fields.ts";
+import { fieldsOf, toCount } from "../../../lib/text/text-fields.ts";
 import { address4 } from "./links.ts";
 import type { Reader } from "../../reader.ts";
 

@@ -1,6 +1,6 @@
 import { SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import { untilAborted } from "../../../lib/until-aborted.ts";
+import { untilAborted } from "../../../lib/async/until-aborted.ts";
 import { countRequests, retireUnused, type OutwardHop } from "./hop.ts";
 
 export interface OutwardOptions {

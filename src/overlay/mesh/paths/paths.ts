@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { SessionError } from "../../../errors.ts";
-import { untilAborted } from "../../../lib/until-aborted.ts";
+import { untilAborted } from "../../../lib/async/until-aborted.ts";
 import type { MeshEvent, MeshPath, OverlayMesh, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
 import { viasOf } from "../static-routes.ts";
 import type { SpliceWish, Way, WayWish, Ways } from "../ways.ts";

@@ -1,4 +1,4 @@
-import { isLoopback, plainAddress } from "../../../lib/plain-address.ts";
+import { isLoopback, plainAddress } from "../../../lib/net/plain-address.ts";
 import type { MeshGrant, MeshLiterals } from "../../../protocol/overlay-mesh.ts";
 import { sourceFilter } from "../../source-filter.ts";
 import { readPlace } from "./wire.ts";

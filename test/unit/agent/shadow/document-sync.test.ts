@@ -23,7 +23,7 @@ import {
   UID,
   type SigningKey,
 } from "../../../support/signing.ts";
-import { untilAborted } from "../../../../src/lib/until-aborted.ts";
+import { untilAborted } from "../../../../src/lib/async/until-aborted.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 

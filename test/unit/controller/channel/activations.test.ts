@@ -6,7 +6,7 @@ import {
   MAX_WRONG,
   type Guesser,
 } from "../../../../src/controller/channel/activations.ts";
-import { sharedPrefix } from "../../../../src/lib/plain-address.ts";
+import { sharedPrefix } from "../../../../src/lib/net/plain-address.ts";
 import { CODE_ALPHABET } from "../../../../src/protocol/activation.ts";
 import { signJws } from "../../../../src/protocol/jws.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";

@@ -6,7 +6,7 @@ import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostDialler, keyHash, type DialRequest } from "../../../../src/host/net/dial.ts";
 import type { Resolve } from "../../../../src/host/net/system-resolve.ts";
-import type { ProxySettings } from "../../../../src/lib/proxy.ts";
+import type { ProxySettings } from "../../../../src/lib/net/proxy.ts";
 import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 

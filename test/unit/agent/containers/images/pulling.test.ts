@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { ensureImage, pullReason } from "../../../../../src/agent/containers/images/pulling.ts";
 import { Slots } from "../../../../../src/agent/containers/model/slots.ts";
 import { HostError } from "../../../../../src/errors.ts";
-import { untilAborted } from "../../../../../src/lib/until-aborted.ts";
+import { untilAborted } from "../../../../../src/lib/async/until-aborted.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 
 test("a pull that goes on and on gives its place back after six hours", async () => {

@@ -11,7 +11,7 @@ import { checkRepository } from "../../../../../src/agent/telemetry/conditions/r
 import { repositoryOf, resolvedHost } from "../../../../../src/agent/wiring/watch-health.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostDialler, keyHash } from "../../../../../src/host/net/dial.ts";
-import type { ProxySettings } from "../../../../../src/lib/proxy.ts";
+import type { ProxySettings } from "../../../../../src/lib/net/proxy.ts";
 import { startConnectProxy } from "../../../../support/connect-proxy.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { addressFilter } from "../../../src/lib/address-filter.ts";
+import { addressFilter } from "../../../../src/lib/net/address-filter.ts";
 
 test.each([
   ["10.0.0.0/8", "10.255.0.1", true],

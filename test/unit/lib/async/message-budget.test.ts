@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { MessageBudget } from "../../../src/lib/message-budget.ts";
+import { MessageBudget } from "../../../../src/lib/async/message-budget.ts";
 
 // 10 messages or 1,000 bytes a second, two seconds' worth at once.
 const limits = { messagesPerSecond: 10, bytesPerSecond: 1000, burstSeconds: 2, patienceSeconds: 5 };

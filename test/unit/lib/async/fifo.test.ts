@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { Fifo } from "../../../src/lib/fifo.ts";
+import { Fifo } from "../../../../src/lib/async/fifo.ts";
 
 test("is an array of which only the ends are touched", () => {
   const steps = fc.array(fc.oneof(fc.nat({ max: 400 }), fc.constant("shift" as const)), { maxLength: 60 });

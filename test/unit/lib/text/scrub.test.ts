@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { scrubber } from "../../../src/lib/scrub.ts";
+import { scrubber } from "../../../../src/lib/text/scrub.ts";
 
 const SECRET = 'Zq7"+/väry?secret';
 const scrub = scrubber([SECRET, "abc"], "***");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { imageFormat } from "../../../src/lib/image-format.ts";
+import { imageFormat } from "../../../../src/lib/formats/image-format.ts";
 
 /** A head of 512 bytes that has these at these places. */
 function head(...parts: readonly (readonly [at: number, bytes: string | readonly number[]])[]): Buffer {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { oneAtATime } from "../../../src/lib/one-at-a-time.ts";
-import { deferred, type Deferred } from "../../support/deferred.ts";
-import { settle } from "../../support/fake-clock.ts";
+import { oneAtATime } from "../../../../src/lib/async/one-at-a-time.ts";
+import { deferred, type Deferred } from "../../../support/deferred.ts";
+import { settle } from "../../../support/fake-clock.ts";
 
 test("a call gets a run that begins after it, and those that wait share one", async () => {
   const runs: Deferred<number>[] = [];

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { InputError } from "../../../src/errors.ts";
-import { parseStrictJson } from "../../../src/lib/strict-json.ts";
+import { InputError } from "../../../../src/errors.ts";
+import { parseStrictJson } from "../../../../src/lib/formats/strict-json.ts";
 
 const limits = { maxBytes: 100_000, maxDepth: 32 };
 

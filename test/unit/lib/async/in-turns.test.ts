@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { inTurns } from "../../../src/lib/in-turns.ts";
-import { deferred } from "../../support/deferred.ts";
+import { inTurns } from "../../../../src/lib/async/in-turns.ts";
+import { deferred } from "../../../support/deferred.ts";
 
 test("results come in the order of the items, whoever is done first", async () => {
   const gates = [deferred<string>(), deferred<string>(), deferred<string>()];

@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
-import { holdfastCommand, shellWord } from "../../../src/lib/command-line.ts";
+import { holdfastCommand, shellWord } from "../../../../src/lib/text/command-line.ts";
 
 test.each([
   [{}, "holdfast agent"],

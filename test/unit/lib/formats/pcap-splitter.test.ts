@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { PcapSplitter } from "../../../src/lib/pcap-splitter.ts";
-import { somePcap } from "../../support/some-pcap.ts";
+import { PcapSplitter } from "../../../../src/lib/formats/pcap-splitter.ts";
+import { somePcap } from "../../../support/some-pcap.ts";
 
 /** The files that a stream becomes when it comes in pieces of so many bytes. */
 function filesOf(stream: Buffer, fileBytes: number, piece: number): readonly Buffer[] {

@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { plainLine, plainText, plainValue, safeJson } from "../../../src/lib/terminal-text.ts";
+import { plainLine, plainText, plainValue, safeJson } from "../../../../src/lib/text/terminal-text.ts";
 
 const ESC = "\u001b";
 

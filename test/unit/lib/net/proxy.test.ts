@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { isLoopback, parseNoProxy, proxyFor } from "../../../src/lib/proxy.ts";
+import { isLoopback, parseNoProxy, proxyFor } from "../../../../src/lib/net/proxy.ts";
 
 const https = new URL("http://proxy.example:3128");
 const http = new URL("http://plain.example:80");

@@ -1,6 +1,6 @@
 import { createPublicKey, randomBytes, type KeyObject } from "node:crypto";
 import { isIP } from "node:net";
-import { installReflectMetadata } from "./reflect-metadata.ts";
+import { installReflectMetadata } from "../reflect-metadata.ts";
 
 export interface SelfSigned {
   /** A private P-256 key. */

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { BlockList, isIP } from "node:net";
 import { describe, expect, it } from "vitest";
-import { addressRange, isInBlock, parseCidr } from "../../../src/lib/cidr.ts";
+import { addressRange, isInBlock, parseCidr } from "../../../../src/lib/net/cidr.ts";
 
 describe("a CIDR", () => {
   it.each([

@@ -1,4 +1,4 @@
-import { InputError } from "../errors.ts";
+import { InputError } from "../../errors.ts";
 
 /** Bounds on a JSON text, checked before any schema sees it. */
 export interface JsonLimits {

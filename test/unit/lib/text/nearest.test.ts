@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { editDistance, nearest } from "../../../src/lib/nearest.ts";
+import { editDistance, nearest } from "../../../../src/lib/text/nearest.ts";
 
 describe("nearest", () => {
   const verbs = ["status", "health", "logs", "trigger", "reset", "reset-floor"];

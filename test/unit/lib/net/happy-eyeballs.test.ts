@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { interleaveFamilies, staggered } from "../../../src/lib/happy-eyeballs.ts";
-import { deferred, type Deferred } from "../../support/deferred.ts";
-import { FakeClock, settle } from "../../support/fake-clock.ts";
+import { interleaveFamilies, staggered } from "../../../../src/lib/net/happy-eyeballs.ts";
+import { deferred, type Deferred } from "../../../support/deferred.ts";
+import { FakeClock, settle } from "../../../support/fake-clock.ts";
 
 test.each([
   [[], []],

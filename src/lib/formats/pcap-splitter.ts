@@ -1,4 +1,4 @@
-import { InputError } from "../errors.ts";
+import { InputError } from "../../errors.ts";
 
 /** A part of a split stream: bytes for the current file, or the start of the next one. */
 export type PcapPart = { readonly is: "file" } | { readonly is: "bytes"; readonly bytes: Buffer };

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { sizeText } from "../../../src/lib/size-text.ts";
+import { sizeText } from "../../../../src/lib/text/size-text.ts";
 
 test.each([
   [0, "0 B"],

@@ -1,4 +1,4 @@
-import { toError } from "../errors.ts";
+import { toError } from "../../errors.ts";
 
 /** Waits for work that goes on by itself; rejects with the signal's reason as soon as it is aborted. */
 export function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {

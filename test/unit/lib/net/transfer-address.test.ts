@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { refusalOf } from "../../../src/lib/transfer-address.ts";
+import { refusalOf } from "../../../../src/lib/net/transfer-address.ts";
 
 const NONE = { allow: [], own: [] };
 const EVERYTHING = { allow: ["0.0.0.0/0", "::/0"], own: [] };

@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { linesOf } from "../../../src/lib/lines.ts";
+import { linesOf } from "../../../../src/lib/text/lines.ts";
 
 async function* streamOf(chunks: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
   yield* chunks;

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { shellWord } from "../../../src/lib/command-line.ts";
-import { shellWords } from "../../../src/lib/shell-words.ts";
+import { shellWord } from "../../../../src/lib/text/command-line.ts";
+import { shellWords } from "../../../../src/lib/text/shell-words.ts";
 
 describe("shellWords", () => {
   it.each<[string, readonly string[], boolean]>([
