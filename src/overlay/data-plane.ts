@@ -24,7 +24,7 @@ import { shortage, type Shortage } from "./shortage.ts";
 import { socketBudget } from "./socket-budget.ts";
 import { starter } from "./starter.ts";
 import { targetsOf } from "./targets.ts";
-import { SOCKETS_PER_ADDRESS } from "./tcp-binding.ts";
+import { SOCKETS_PER_ADDRESS } from "./bindings/tcp.ts";
 import { SOCKETS_PER_FLOW, TcpListener } from "./tcp-listener.ts";
 import { UdpListener } from "./udp-listener.ts";
 

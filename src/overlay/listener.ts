@@ -20,7 +20,7 @@ import type { SocketBudget } from "./socket-budget.ts";
 import type { Shortage } from "./shortage.ts";
 import type { Starter } from "./starter.ts";
 import type { Targets } from "./targets.ts";
-import type { BindingState } from "./tcp-binding.ts";
+import type { BindingState } from "./bindings/tcp.ts";
 
 /** An entry of the table at work. */
 export interface Listener {

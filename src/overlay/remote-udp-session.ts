@@ -6,7 +6,7 @@ import { DatagramPipe } from "./mesh/peers/datagram-pipe.ts";
 import { codeOf, reasonOfCode } from "./mesh/peers/wire.ts";
 import type { Dialled } from "./listener.ts";
 import type { Remote, RemoteTarget } from "./remote.ts";
-import { hasRoom } from "./udp-binding.ts";
+import { hasRoom } from "./bindings/udp.ts";
 import type { UdpFlow } from "./udp-session.ts";
 
 export interface RemoteUdpSessionOptions {

@@ -7,7 +7,7 @@ import type {
   OverlayListener,
   OverlayReason,
 } from "../protocol/overlay.ts";
-import { Bindings } from "./bindings.ts";
+import { Bindings } from "./bindings/bindings.ts";
 import { Counters } from "./counters.ts";
 import { Limits } from "./limits.ts";
 import {
@@ -24,7 +24,7 @@ import type { DialTarget } from "./dial.ts";
 import { FtpControl } from "./ftp/control.ts";
 import type { RemoteTarget } from "./remote.ts";
 import { RemoteTcpFlow, type RemoteTcpFlowOptions } from "./remote-tcp-flow.ts";
-import { TcpBinding, type BindingUser } from "./tcp-binding.ts";
+import { TcpBinding, type BindingUser } from "./bindings/tcp.ts";
 import { TcpFlow } from "./tcp-flow.ts";
 
 interface Controlled {

@@ -7,7 +7,7 @@ import type {
   OverlayListener,
   OverlayReason,
 } from "../protocol/overlay.ts";
-import { Bindings } from "./bindings.ts";
+import { Bindings } from "./bindings/bindings.ts";
 import { Counters } from "./counters.ts";
 import { Limits } from "./limits.ts";
 import { flowRecord, stateOf, type Dialled, type Listener, type ListenerOptions } from "./listener.ts";
@@ -17,7 +17,7 @@ import { bindReason } from "./reasons.ts";
 import { RemoteUdpSession } from "./remote-udp-session.ts";
 import { SourcePrefixes } from "./source-prefixes.ts";
 import { isTransferRequest, TransferPort } from "./tftp.ts";
-import { UdpBinding } from "./udp-binding.ts";
+import { UdpBinding } from "./bindings/udp.ts";
 import { UdpSession, type UdpFlow } from "./udp-session.ts";
 
 const MAX_RECORDED_A_SECOND = 100;

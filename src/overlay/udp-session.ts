@@ -9,7 +9,7 @@ import { plainAddress } from "../lib/net/plain-address.ts";
 import type { OwnSockets } from "./own-sockets.ts";
 import { connectReason } from "./reasons.ts";
 import type { Dialled, Recorded } from "./listener.ts";
-import { hasRoom, sendBounded } from "./udp-binding.ts";
+import { hasRoom, sendBounded } from "./bindings/udp.ts";
 
 export interface UdpSessionOptions {
   readonly sourceIp: string;

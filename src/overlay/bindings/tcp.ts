@@ -1,8 +1,8 @@
 import { BoundSocket, createServer, isIP, type Server, type Socket } from "node:net";
-import { toError } from "../errors.ts";
-import type { OverlayReason } from "../protocol/overlay.ts";
-import { keepAlive } from "./keep-alive.ts";
-import { bindReason } from "./reasons.ts";
+import { toError } from "../../errors.ts";
+import type { OverlayReason } from "../../protocol/overlay.ts";
+import { keepAlive } from "../keep-alive.ts";
+import { bindReason } from "../reasons.ts";
 
 export type BindingState =
   | { readonly at: "closed" }

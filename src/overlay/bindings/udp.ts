@@ -1,8 +1,8 @@
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { isIP } from "node:net";
-import { toError } from "../errors.ts";
-import { bindReason } from "./reasons.ts";
-import type { BindingState } from "./tcp-binding.ts";
+import { toError } from "../../errors.ts";
+import { bindReason } from "../reasons.ts";
+import type { BindingState } from "./tcp.ts";
 
 export type DatagramTaker = (datagram: Buffer, from: RemoteInfo, binding: UdpBinding) => void;
 

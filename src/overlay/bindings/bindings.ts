@@ -1,7 +1,7 @@
-import type { OverlayListener } from "../protocol/overlay.ts";
-import type { ListenerOptions } from "./listener.ts";
-import type { OwnSockets } from "./own-sockets.ts";
-import type { BindingState } from "./tcp-binding.ts";
+import type { OverlayListener } from "../../protocol/overlay.ts";
+import type { ListenerOptions } from "../listener.ts";
+import type { OwnSockets } from "../own-sockets.ts";
+import type { BindingState } from "./tcp.ts";
 
 /** One address and port that is listened on, once it can be. */
 export interface Binding {
