@@ -9,15 +9,15 @@ import type {
   ServiceHealth,
 } from "../protocol/overlay.ts";
 import { bufferPool } from "./buffer-pool.ts";
-import { Dialer } from "./dial.ts";
+import { Dialer } from "./dial/dial.ts";
 import { askAbout, farRefusals, type FarRefusals } from "./far-refusals.ts";
 import type { FlowLog } from "./flow-log.ts";
 import { DataPorts } from "./ftp/data-ports.ts";
 import { healthChecks, type HealthChecks } from "./health.ts";
 import { LiveFlows } from "./live-flows.ts";
 import type { Listener, ListenerOptions } from "./listener.ts";
-import { nameCache, type AskName } from "./name-cache.ts";
-import { ownSockets, type OwnSockets } from "./own-sockets.ts";
+import { nameCache, type AskName } from "./dial/name-cache.ts";
+import { ownSockets, type OwnSockets } from "./dial/own-sockets.ts";
 import { EMPTY_TABLE, planTable, type TableStep } from "./plan-table.ts";
 import type { Remote } from "./remote.ts";
 import { shortage, type Shortage } from "./shortage.ts";

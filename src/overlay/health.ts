@@ -1,6 +1,6 @@
 import type { Clock } from "../host/clock.ts";
 import type { OverlayService, ServiceHealth } from "../protocol/overlay.ts";
-import type { Dialer } from "./dial.ts";
+import type { Dialer } from "./dial/dial.ts";
 
 /** Whether services answer, found by connecting to them (TCP alone). */
 export interface HealthChecks {

@@ -8,12 +8,12 @@ import type {
   Place,
 } from "../protocol/overlay.ts";
 import type { BufferPool } from "./buffer-pool.ts";
-import type { Dialer } from "./dial.ts";
+import type { Dialer } from "./dial/dial.ts";
 import type { FarRefusals } from "./far-refusals.ts";
 import type { LiveFlows } from "./live-flows.ts";
 import type { DataPorts } from "./ftp/data-ports.ts";
-import type { NameCache } from "./name-cache.ts";
-import type { OwnSockets } from "./own-sockets.ts";
+import type { NameCache } from "./dial/name-cache.ts";
+import type { OwnSockets } from "./dial/own-sockets.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
 import type { Remote } from "./remote.ts";
 import type { SocketBudget } from "./socket-budget.ts";

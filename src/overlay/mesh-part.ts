@@ -9,7 +9,7 @@ import type { ControlPeer } from "./control.ts";
 import type { DataPlane } from "./data-plane.ts";
 import { MeshReports } from "./mesh-reports.ts";
 import type { Mesh } from "./mesh/mesh.ts";
-import type { AskName } from "./name-cache.ts";
+import type { AskName } from "./dial/name-cache.ts";
 
 export interface MeshPartOptions {
   readonly plane: DataPlane;

@@ -22,7 +22,7 @@ import { serveControl, type Control, type ControlPeer } from "./control.ts";
 import { DataPlane } from "./data-plane.ts";
 import { flowLog, type FlowLog } from "./flow-log.ts";
 import { MeshPart } from "./mesh-part.ts";
-import type { AskName } from "./name-cache.ts";
+import type { AskName } from "./dial/name-cache.ts";
 
 export interface OverlayOptions {
   readonly stateDir: string;

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
-import type { Dial } from "./dial.ts";
+import type { Dial } from "./dial/dial.ts";
 import type { Gate } from "./gate.ts";
 import { editing, type Interpreter } from "./interpreter.ts";
 import type { Dialled, RunningFlow } from "./listener.ts";

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../host/clock.ts";
 import type { OverlayReason } from "../protocol/overlay.ts";
-import type { Dial } from "./dial.ts";
+import type { Dial } from "./dial/dial.ts";
 import { DatagramPipe } from "./mesh/peers/datagram-pipe.ts";
 import { codeOf, reasonOfCode } from "./mesh/peers/wire.ts";
 import type { Dialled } from "./listener.ts";

@@ -2,12 +2,12 @@ import { randomUUID } from "node:crypto";
 import type { OnReadOpts, Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { BufferPool } from "./buffer-pool.ts";
-import type { Dial, DialTarget, DialUser, Dialer } from "./dial.ts";
+import type { Dial, DialTarget, DialUser, Dialer } from "./dial/dial.ts";
 import type { Gate } from "./gate.ts";
 import { Half, withOnRead } from "./half.ts";
 import type { Interpreter } from "./interpreter.ts";
 import type { Dialled, RunningFlow } from "./listener.ts";
-import { flowReason } from "./reasons.ts";
+import { flowReason } from "./dial/reasons.ts";
 
 /** Told once, when a flow is over: without a reason when both sides closed it in order. */
 export type FlowEnd = (flow: TcpFlow, reason: OverlayReason | undefined) => void;

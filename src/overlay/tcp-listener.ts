@@ -20,7 +20,7 @@ import {
 } from "./listener.ts";
 import type { LiveFlow } from "./live-flows.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
-import type { DialTarget } from "./dial.ts";
+import type { DialTarget } from "./dial/dial.ts";
 import { FtpControl } from "./ftp/control.ts";
 import type { RemoteTarget } from "./remote.ts";
 import { RemoteTcpFlow, type RemoteTcpFlowOptions } from "./remote-tcp-flow.ts";

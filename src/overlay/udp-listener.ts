@@ -13,7 +13,7 @@ import { Limits } from "./limits.ts";
 import { flowRecord, stateOf, type Dialled, type Listener, type ListenerOptions } from "./listener.ts";
 import type { LiveFlow } from "./live-flows.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
-import { bindReason } from "./reasons.ts";
+import { bindReason } from "./dial/reasons.ts";
 import { RemoteUdpSession } from "./remote-udp-session.ts";
 import { SourcePrefixes } from "./source-prefixes.ts";
 import { isTransferRequest, TransferPort } from "./tftp.ts";

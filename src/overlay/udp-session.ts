@@ -2,12 +2,12 @@ import { randomUUID } from "node:crypto";
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { isIP } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
-import type { DialTarget } from "./dial.ts";
-import { withoutAvoided } from "./avoided.ts";
-import type { NameCache } from "./name-cache.ts";
+import type { DialTarget } from "./dial/dial.ts";
+import { withoutAvoided } from "./dial/avoided.ts";
+import type { NameCache } from "./dial/name-cache.ts";
 import { plainAddress } from "../lib/net/plain-address.ts";
-import type { OwnSockets } from "./own-sockets.ts";
-import { connectReason } from "./reasons.ts";
+import type { OwnSockets } from "./dial/own-sockets.ts";
+import { connectReason } from "./dial/reasons.ts";
 import type { Dialled, Recorded } from "./listener.ts";
 import { hasRoom, sendBounded } from "./bindings/udp.ts";
 

@@ -16,7 +16,7 @@ import { MeshGates } from "../../src/overlay/mesh/mesh-gates.ts";
 import { MeshServer, type MeshServerOptions } from "../../src/overlay/mesh/server.ts";
 import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../../src/overlay/mesh/tls.ts";
 import { UnreadBytes } from "../../src/overlay/mesh/unread.ts";
-import { ownSockets } from "../../src/overlay/own-sockets.ts";
+import { ownSockets } from "../../src/overlay/dial/own-sockets.ts";
 import type { MeshEvent, MeshPeer, OverlayMesh } from "../../src/protocol/overlay-mesh.ts";
 import { meshIdentity } from "./mesh-identity.ts";
 import { freePort } from "./programs.ts";

@@ -1,6 +1,6 @@
 import type { OverlayListener } from "../../protocol/overlay.ts";
 import type { ListenerOptions } from "../listener.ts";
-import type { OwnSockets } from "../own-sockets.ts";
+import type { OwnSockets } from "../dial/own-sockets.ts";
 import type { BindingState } from "./tcp.ts";
 
 /** One address and port that is listened on, once it can be. */

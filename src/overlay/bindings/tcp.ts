@@ -2,7 +2,7 @@ import { BoundSocket, createServer, isIP, type Server, type Socket } from "node:
 import { toError } from "../../errors.ts";
 import type { OverlayReason } from "../../protocol/overlay.ts";
 import { keepAlive } from "../keep-alive.ts";
-import { bindReason } from "../reasons.ts";
+import { bindReason } from "../dial/reasons.ts";
 
 export type BindingState =
   | { readonly at: "closed" }

@@ -1,7 +1,7 @@
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { isIP } from "node:net";
 import { toError } from "../../errors.ts";
-import { bindReason } from "../reasons.ts";
+import { bindReason } from "../dial/reasons.ts";
 import type { BindingState } from "./tcp.ts";
 
 export type DatagramTaker = (datagram: Buffer, from: RemoteInfo, binding: UdpBinding) => void;

@@ -3,7 +3,7 @@ import { SessionError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
 import type { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, RttBucket } from "../../protocol/overlay-mesh.ts";
 import type { ListenerOptions } from "../listener.ts";
-import { nameCache, type AskName, type NameCache } from "../name-cache.ts";
+import { nameCache, type AskName, type NameCache } from "../dial/name-cache.ts";
 import type { Remote } from "../remote.ts";
 import { identityStore, type IdentityStore } from "./identity.ts";
 import { MeshGates } from "./mesh-gates.ts";

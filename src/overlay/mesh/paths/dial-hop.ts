@@ -4,7 +4,7 @@ import { errnoOf, SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import { interleaveFamilies, staggered } from "../../../lib/net/happy-eyeballs.ts";
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
-import type { NameCache } from "../../name-cache.ts";
+import type { NameCache } from "../../dial/name-cache.ts";
 import { keepAlive } from "../../keep-alive.ts";
 import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../tls.ts";
 

@@ -2,7 +2,7 @@ import type { Http2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Gate } from "../../gate.ts";
-import { flowReason } from "../../reasons.ts";
+import { flowReason } from "../../dial/reasons.ts";
 import type { Editing } from "../../interpreter.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import { Pump } from "./pump.ts";

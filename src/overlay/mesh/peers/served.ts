@@ -8,7 +8,7 @@ import { literalTarget, type Offered } from "../../targets.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import type { UnreadBytes } from "../unread.ts";
 import { isForbidden } from "../../../lib/net/forbidden-address.ts";
-import { avoidance, type Avoided } from "../../avoided.ts";
+import { avoidance, type Avoided } from "../../dial/avoided.ts";
 import { grantsOf, literalOf, literalPolicy, type Grants } from "./grants.ts";
 import { refuse, servedRecord, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
 import { ServedFtp } from "./served-ftp.ts";

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { createServer, type TLSSocket } from "node:tls";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { nameCache } from "../../../../../src/overlay/name-cache.ts";
+import { nameCache } from "../../../../../src/overlay/dial/name-cache.ts";
 import { dialHop } from "../../../../../src/overlay/mesh/paths/dial-hop.ts";
 import { Paths } from "../../../../../src/overlay/mesh/paths/paths.ts";
 import type { MeshEvent, PathState } from "../../../../../src/protocol/overlay-mesh.ts";

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { nameCache, type AskName } from "../../../../../src/overlay/name-cache.ts";
+import { nameCache, type AskName } from "../../../../../src/overlay/dial/name-cache.ts";
 import { dialHop } from "../../../../../src/overlay/mesh/paths/dial-hop.ts";
 import { Paths } from "../../../../../src/overlay/mesh/paths/paths.ts";
 import type {

@@ -1,7 +1,7 @@
 import { lookup, Resolver } from "node:dns/promises";
 import { isIP } from "node:net";
-import { errnoOf } from "../errors.ts";
-import type { Clock } from "../host/clock.ts";
+import { errnoOf } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
 
 /** Addresses of a name, and for how long they hold if that is known. */
 export interface Answer {

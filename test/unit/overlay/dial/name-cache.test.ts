@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { askMachine, nameCache, type Answer } from "../../../src/overlay/name-cache.ts";
-import { FakeClock, settle } from "../../support/fake-clock.ts";
+import { askMachine, nameCache, type Answer } from "../../../../src/overlay/dial/name-cache.ts";
+import { FakeClock, settle } from "../../../support/fake-clock.ts";
 
 function rig(answers: (Answer | Error | Promise<Answer>)[]) {
   const clock = new FakeClock();

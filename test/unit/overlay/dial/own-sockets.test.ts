@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { meets, ownSockets } from "../../../src/overlay/own-sockets.ts";
+import { meets, ownSockets } from "../../../../src/overlay/dial/own-sockets.ts";
 
 const LOCAL = ["192.0.2.10", "2001:db8::10"];
 

@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { isLoopback, plainAddress } from "../lib/net/plain-address.ts";
+import { isLoopback, plainAddress } from "../../lib/net/plain-address.ts";
 
 type Transport = "tcp" | "udp";
 
