@@ -8,13 +8,13 @@ import type {
   OverlayTable,
   ServiceHealth,
 } from "../protocol/overlay.ts";
-import { bufferPool } from "./buffer-pool.ts";
+import { bufferPool } from "./flow/buffer-pool.ts";
 import { Dialer } from "./dial/dial.ts";
 import { askAbout, farRefusals, type FarRefusals } from "./far-refusals.ts";
-import type { FlowLog } from "./flow-log.ts";
+import type { FlowLog } from "./flow/flow-log.ts";
 import { DataPorts } from "./ftp/data-ports.ts";
 import { healthChecks, type HealthChecks } from "./health.ts";
-import { LiveFlows } from "./live-flows.ts";
+import { LiveFlows } from "./flow/live-flows.ts";
 import type { Listener, ListenerOptions } from "./listener.ts";
 import { nameCache, type AskName } from "./dial/name-cache.ts";
 import { ownSockets, type OwnSockets } from "./dial/own-sockets.ts";

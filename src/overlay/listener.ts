@@ -7,10 +7,10 @@ import type {
   OverlayReason,
   Place,
 } from "../protocol/overlay.ts";
-import type { BufferPool } from "./buffer-pool.ts";
+import type { BufferPool } from "./flow/buffer-pool.ts";
 import type { Dialer } from "./dial/dial.ts";
 import type { FarRefusals } from "./far-refusals.ts";
-import type { LiveFlows } from "./live-flows.ts";
+import type { LiveFlows } from "./flow/live-flows.ts";
 import type { DataPorts } from "./ftp/data-ports.ts";
 import type { NameCache } from "./dial/name-cache.ts";
 import type { OwnSockets } from "./dial/own-sockets.ts";

@@ -20,7 +20,7 @@ import type { Handlers } from "../protocol/rpc.ts";
 import { connectControl, type ControlClient } from "../host/overlay/control.ts";
 import { serveControl, type Control, type ControlPeer } from "./control.ts";
 import { DataPlane } from "./data-plane.ts";
-import { flowLog, type FlowLog } from "./flow-log.ts";
+import { flowLog, type FlowLog } from "./flow/flow-log.ts";
 import { MeshPart } from "./mesh-part.ts";
 import type { AskName } from "./dial/name-cache.ts";
 

@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { Dial } from "./dial/dial.ts";
 import type { Gate } from "./gate.ts";
-import { editing, type Interpreter } from "./interpreter.ts";
+import { editing, type Interpreter } from "./flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "./listener.ts";
 import { Coupling } from "./mesh/peers/coupling.ts";
 import type { Remote, RemoteRequest, RemoteTarget } from "./remote.ts";

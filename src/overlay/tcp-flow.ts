@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import type { OnReadOpts, Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
-import type { BufferPool } from "./buffer-pool.ts";
+import type { BufferPool } from "./flow/buffer-pool.ts";
 import type { Dial, DialTarget, DialUser, Dialer } from "./dial/dial.ts";
 import type { Gate } from "./gate.ts";
-import { Half, withOnRead } from "./half.ts";
-import type { Interpreter } from "./interpreter.ts";
+import { Half, withOnRead } from "./flow/one-way-copy.ts";
+import type { Interpreter } from "./flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "./listener.ts";
 import { flowReason } from "./dial/reasons.ts";
 

@@ -8,7 +8,7 @@ import type {
   OverlayReason,
 } from "../protocol/overlay.ts";
 import { Bindings } from "./bindings/bindings.ts";
-import { Counters } from "./counters.ts";
+import { Counters } from "./flow/counters.ts";
 import { Limits } from "./limits.ts";
 import {
   flowRecord,
@@ -18,7 +18,7 @@ import {
   type ListenerOptions,
   type RunningFlow,
 } from "./listener.ts";
-import type { LiveFlow } from "./live-flows.ts";
+import type { LiveFlow } from "./flow/live-flows.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
 import type { DialTarget } from "./dial/dial.ts";
 import { FtpControl } from "./ftp/control.ts";

@@ -8,10 +8,10 @@ import type {
   OverlayReason,
 } from "../protocol/overlay.ts";
 import { Bindings } from "./bindings/bindings.ts";
-import { Counters } from "./counters.ts";
+import { Counters } from "./flow/counters.ts";
 import { Limits } from "./limits.ts";
 import { flowRecord, stateOf, type Dialled, type Listener, type ListenerOptions } from "./listener.ts";
-import type { LiveFlow } from "./live-flows.ts";
+import type { LiveFlow } from "./flow/live-flows.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
 import { bindReason } from "./dial/reasons.ts";
 import { RemoteUdpSession } from "./remote-udp-session.ts";

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { connectControl, type ControlClient } from "../../src/host/overlay/control.ts";
 import { DataPlane, type DataPlaneOptions } from "../../src/overlay/data-plane.ts";
-import { flowLog } from "../../src/overlay/flow-log.ts";
+import { flowLog } from "../../src/overlay/flow/flow-log.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import type {
   ListenerCounters,

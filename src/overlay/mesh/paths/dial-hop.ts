@@ -5,7 +5,7 @@ import type { Clock } from "../../../host/clock.ts";
 import { interleaveFamilies, staggered } from "../../../lib/net/happy-eyeballs.ts";
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
 import type { NameCache } from "../../dial/name-cache.ts";
-import { keepAlive } from "../../keep-alive.ts";
+import { keepAlive } from "../../flow/keep-alive.ts";
 import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../tls.ts";
 
 /** Where a hop session is dialled, and the RFC 7638 thumbprint of the only key that is accepted there. */

@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Gate } from "../../gate.ts";
 import { flowReason } from "../../dial/reasons.ts";
-import type { Editing } from "../../interpreter.ts";
+import type { Editing } from "../../flow/interpreter.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import { Pump } from "./pump.ts";
 import { resetStream } from "../reset.ts";

@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { Clock } from "../../../host/clock.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { Dial, Dialer, DialUser } from "../../dial/dial.ts";
-import { editing, type Interpreter } from "../../interpreter.ts";
+import { editing, type Interpreter } from "../../flow/interpreter.ts";
 import { Coupling } from "./coupling.ts";
 import { refuse, servedRecord, type Outcome, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
 import { reasonOfCode, type FlowRequest } from "./wire.ts";

@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { ListenerOptions } from "../../listener.ts";
-import type { LiveFlow } from "../../live-flows.ts";
+import type { LiveFlow } from "../../flow/live-flows.ts";
 import { literalTarget, type Offered } from "../../targets.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import type { UnreadBytes } from "../unread.ts";

@@ -1,14 +1,14 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { describe, expect, test } from "vitest";
-import { flowLog } from "../../../src/overlay/flow-log.ts";
-import { LiveFlows } from "../../../src/overlay/live-flows.ts";
-import type { OverlayFlow } from "../../../src/protocol/overlay.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
-import { freePort } from "../../support/free-port.ts";
-import { aClient, aListener, aServer, echo, planeRig } from "../../support/overlay-rig.ts";
-import { remoteService } from "../../support/peer-rig.ts";
-import { waitFor } from "../../support/wait-for.ts";
+import { flowLog } from "../../../../src/overlay/flow/flow-log.ts";
+import { LiveFlows } from "../../../../src/overlay/flow/live-flows.ts";
+import type { OverlayFlow } from "../../../../src/protocol/overlay.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { freePort } from "../../../support/free-port.ts";
+import { aClient, aListener, aServer, echo, planeRig } from "../../../support/overlay-rig.ts";
+import { remoteService } from "../../../support/peer-rig.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 const HOUR_MS = 3_600_000;
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { flowLog } from "../../../src/overlay/flow-log.ts";
-import type { OverlayFlow } from "../../../src/protocol/overlay.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
+import { flowLog } from "../../../../src/overlay/flow/flow-log.ts";
+import type { OverlayFlow } from "../../../../src/protocol/overlay.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 
 const flow = (n: number): OverlayFlow => ({
   listener: "k",
