@@ -16,9 +16,9 @@ import type { NameCache } from "./dial/name-cache.ts";
 import type { OwnSockets } from "./dial/own-sockets.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
 import type { Remote } from "./remote.ts";
-import type { SocketBudget } from "./socket-budget.ts";
-import type { Shortage } from "./shortage.ts";
-import type { Starter } from "./starter.ts";
+import type { SocketBudget } from "./limits/socket-budget.ts";
+import type { Shortage } from "./limits/shortage.ts";
+import type { Starter } from "./limits/paced-start.ts";
 import type { Targets } from "./targets.ts";
 import type { BindingState } from "./bindings/tcp.ts";
 

@@ -11,7 +11,7 @@ import { GAVE_WAY_STATUS, MAX_DRAIN_MS } from "../protocol/overlay.ts";
 import { askMachine } from "./dial/name-cache.ts";
 import { startOverlay, type Overlay } from "./overlay.ts";
 import { isLogInJournal, isUnit, readOptions } from "./settings.ts";
-import { descriptorLimit } from "./socket-budget.ts";
+import { descriptorLimit } from "./limits/socket-budget.ts";
 
 /** Runs `holdfast overlay` until it has drained, gets a second signal, or, outside systemd, its state directory is removed; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {

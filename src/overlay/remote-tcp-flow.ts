@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { Dial } from "./dial/dial.ts";
-import type { Gate } from "./gate.ts";
+import type { Gate } from "./limits/rate-limiter.ts";
 import { editing, type Interpreter } from "./flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "./listener.ts";
 import { Coupling } from "./mesh/peers/coupling.ts";

@@ -3,7 +3,7 @@ import type { OnReadOpts, Socket } from "node:net";
 import type { OverlayReason } from "../protocol/overlay.ts";
 import type { BufferPool } from "./flow/buffer-pool.ts";
 import type { Dial, DialTarget, DialUser, Dialer } from "./dial/dial.ts";
-import type { Gate } from "./gate.ts";
+import type { Gate } from "./limits/rate-limiter.ts";
 import { Half, withOnRead } from "./flow/one-way-copy.ts";
 import type { Interpreter } from "./flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "./listener.ts";

@@ -9,7 +9,7 @@ import type {
 } from "../protocol/overlay.ts";
 import { Bindings } from "./bindings/bindings.ts";
 import { Counters } from "./flow/counters.ts";
-import { Limits } from "./limits.ts";
+import { Limits } from "./limits/limits.ts";
 import {
   flowRecord,
   stateOf,

@@ -9,13 +9,13 @@ import type {
 } from "../protocol/overlay.ts";
 import { Bindings } from "./bindings/bindings.ts";
 import { Counters } from "./flow/counters.ts";
-import { Limits } from "./limits.ts";
+import { Limits } from "./limits/limits.ts";
 import { flowRecord, stateOf, type Dialled, type Listener, type ListenerOptions } from "./listener.ts";
 import type { LiveFlow } from "./flow/live-flows.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
 import { bindReason } from "./dial/reasons.ts";
 import { RemoteUdpSession } from "./remote-udp-session.ts";
-import { SourcePrefixes } from "./source-prefixes.ts";
+import { SourcePrefixes } from "./limits/source-prefixes.ts";
 import { isTransferRequest, TransferPort } from "./tftp.ts";
 import { UdpBinding } from "./bindings/udp.ts";
 import { UdpSession, type UdpFlow } from "./udp-session.ts";

@@ -1,6 +1,6 @@
 import { Socket, type BoundSocket, type OnReadOpts } from "node:net";
 import { SMALL_BYTES, type BufferPool } from "./buffer-pool.ts";
-import type { Gate, GateUser } from "../gate.ts";
+import type { Gate, GateUser } from "../limits/rate-limiter.ts";
 
 const LARGE_BYTES = 128 * 1024;
 const GROWTH = 4;

@@ -3,7 +3,7 @@ import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../host/clock.ts";
 import { errnoOf } from "../../errors.ts";
 import { sharedPrefix } from "../../lib/net/plain-address.ts";
-import { Allowance } from "./allowance.ts";
+import { Allowance } from "../limits/allowance.ts";
 import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "./tls.ts";
 
 /** Why a connection was turned away before anything was done for it. */

@@ -8,7 +8,7 @@ import {
 } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../host/clock.ts";
-import { Allowance } from "./allowance.ts";
+import { Allowance } from "../limits/allowance.ts";
 import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
 import { STREAM_WINDOW_BYTES } from "./unread.ts";
 

@@ -1,6 +1,6 @@
 import type { Http2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
-import type { GateUser } from "../gate.ts";
+import type { GateUser } from "../limits/rate-limiter.ts";
 import type { MeshGates } from "./mesh-gates.ts";
 import { resetStream } from "./reset.ts";
 import { CANCEL, NO_ERROR } from "./stream-codes.ts";

@@ -1,6 +1,6 @@
 import { isLoopback, plainAddress } from "../../../lib/net/plain-address.ts";
 import type { MeshGrant, MeshLiterals } from "../../../protocol/overlay-mesh.ts";
-import { sourceFilter } from "../../source-filter.ts";
+import { sourceFilter } from "../../limits/source-filter.ts";
 import { readPlace } from "./wire.ts";
 
 /** What peers may use here. */

@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import type { Gate, GateUser } from "../../gate.ts";
+import type { Gate, GateUser } from "../../limits/rate-limiter.ts";
 
 type Edit = (chunk: Uint8Array) => Uint8Array;
 

@@ -1,6 +1,6 @@
-import type { Clock } from "../host/clock.ts";
-import type { OverlayListener } from "../protocol/overlay.ts";
-import { Gate } from "./gate.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { OverlayListener } from "../../protocol/overlay.ts";
+import { Gate } from "./rate-limiter.ts";
 import { sourceFilter, type SourceFilter } from "./source-filter.ts";
 
 /** Who may come through a listener, and how fast. */

@@ -1,4 +1,4 @@
-import type { Clock } from "../host/clock.ts";
+import type { Clock } from "../../host/clock.ts";
 import { TokenBucket } from "./token-bucket.ts";
 
 /** Whoever reads through a gate; told to go on when it may. */

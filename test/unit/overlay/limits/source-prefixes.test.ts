@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { SourcePrefixes } from "../../../src/overlay/source-prefixes.ts";
+import { SourcePrefixes } from "../../../../src/overlay/limits/source-prefixes.ts";
 
 describe("prefixes of sources", () => {
   it.each([

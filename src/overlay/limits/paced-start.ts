@@ -1,4 +1,4 @@
-import type { Clock } from "../host/clock.ts";
+import type { Clock } from "../../host/clock.ts";
 
 /**
  * Starts flows after the connects that came with them have been accepted. The runtime accepts one connection per listener and turn

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { Gate } from "../../../src/overlay/gate.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
+import { Gate } from "../../../../src/overlay/limits/rate-limiter.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 
 /** A flow that always has more to read. */
 function reader(gate: Gate, chunk: number) {

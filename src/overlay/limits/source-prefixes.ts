@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { plainAddress } from "../lib/net/plain-address.ts";
+import { plainAddress } from "../../lib/net/plain-address.ts";
 
 /** Bytes that any datagram may be answered with: one packet. */
 const ANSWER_BYTES = 1500;

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { TokenBucket } from "../../../src/overlay/token-bucket.ts";
+import { TokenBucket } from "../../../../src/overlay/limits/token-bucket.ts";
 
 describe("TokenBucket", () => {
   it("has a burst of 100 ms, and of 64 KiB at least", () => {

@@ -1,4 +1,4 @@
-import type { Clock } from "../host/clock.ts";
+import type { Clock } from "../../host/clock.ts";
 
 /** Which users of a shared resource it was lacking for, until none of them was refused for a while and there is room again. */
 export interface Shortage<User> {

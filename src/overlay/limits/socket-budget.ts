@@ -1,4 +1,4 @@
-import type { Reader } from "../host/reader.ts";
+import type { Reader } from "../../host/reader.ts";
 
 /** Counts the sockets of flows, so that the process never runs out of descriptors. */
 export interface SocketBudget {
