@@ -4,8 +4,8 @@ import type { OverlayReason } from "../protocol/overlay.ts";
 import type { Dial } from "./dial/dial.ts";
 import { DatagramPipe } from "./mesh/peers/datagram-pipe.ts";
 import { codeOf, reasonOfCode } from "./mesh/peers/wire.ts";
-import type { Dialled } from "./listener.ts";
-import type { Remote, RemoteTarget } from "./remote.ts";
+import type { Dialled } from "./listeners/listener.ts";
+import type { Remote, RemoteTarget } from "./listeners/remote.ts";
 import { hasRoom } from "./bindings/udp.ts";
 import type { UdpFlow } from "./udp-session.ts";
 

@@ -17,12 +17,12 @@ import {
   type Listener,
   type ListenerOptions,
   type RunningFlow,
-} from "./listener.ts";
+} from "./listeners/listener.ts";
 import type { LiveFlow } from "./flow/live-flows.ts";
 import type { Dropped } from "../protocol/overlay-change.ts";
 import type { DialTarget } from "./dial/dial.ts";
 import { FtpControl } from "./ftp/control.ts";
-import type { RemoteTarget } from "./remote.ts";
+import type { RemoteTarget } from "./listeners/remote.ts";
 import { RemoteTcpFlow, type RemoteTcpFlowOptions } from "./remote-tcp-flow.ts";
 import { TcpBinding, type BindingUser } from "./bindings/tcp.ts";
 import { TcpFlow } from "./tcp-flow.ts";

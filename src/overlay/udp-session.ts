@@ -8,7 +8,7 @@ import type { NameCache } from "./dial/name-cache.ts";
 import { plainAddress } from "../lib/net/plain-address.ts";
 import type { OwnSockets } from "./dial/own-sockets.ts";
 import { connectReason } from "./dial/reasons.ts";
-import type { Dialled, Recorded } from "./listener.ts";
+import type { Dialled, Recorded } from "./listeners/listener.ts";
 import { hasRoom, sendBounded } from "./bindings/udp.ts";
 
 export interface UdpSessionOptions {

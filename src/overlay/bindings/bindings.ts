@@ -1,5 +1,5 @@
 import type { OverlayListener } from "../../protocol/overlay.ts";
-import type { ListenerOptions } from "../listener.ts";
+import type { ListenerOptions } from "../listeners/listener.ts";
 import type { OwnSockets } from "../dial/own-sockets.ts";
 import type { BindingState } from "./tcp.ts";
 

@@ -3,7 +3,7 @@ import { constants, type ClientHttp2Stream, type IncomingHttpHeaders } from "nod
 import type { Clock } from "../../../host/clock.ts";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Dial } from "../../dial/dial.ts";
-import type { RemoteRequest, RemoteUser } from "../../remote.ts";
+import type { RemoteRequest, RemoteUser } from "../../listeners/remote.ts";
 import { resetStream } from "../reset.ts";
 import type { UnreadBytes } from "../unread.ts";
 import { askTaken } from "./taken.ts";

@@ -1,5 +1,5 @@
 import type { MeshEvent, OverlayMesh, PeerSessionState } from "../../../protocol/overlay-mesh.ts";
-import type { Remote } from "../../remote.ts";
+import type { Remote } from "../../listeners/remote.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import type { MeshIdentity } from "../tls.ts";
 import type { UnreadBytes } from "../unread.ts";

@@ -1,6 +1,6 @@
 import type { ServerHttp2Stream } from "node:http2";
 import type { OverlayFlow, OverlayReason, Place } from "../../../protocol/overlay.ts";
-import type { Offered } from "../../targets.ts";
+import type { Offered } from "../../listeners/targets.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import { resetStream } from "../reset.ts";
 import { codeOf, refusalHeaders, type FlowRequest } from "./wire.ts";

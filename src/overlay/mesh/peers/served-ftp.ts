@@ -2,7 +2,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import { Dialogue } from "../../ftp/dialogue.ts";
 import type { Interpreter } from "../../flow/interpreter.ts";
-import type { Offered } from "../../targets.ts";
+import type { Offered } from "../../listeners/targets.ts";
 import type { ServedFlow } from "./served-flow.ts";
 import { ServedTcp, type ServedTcpOptions } from "./served-tcp.ts";
 

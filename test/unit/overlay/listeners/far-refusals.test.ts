@@ -1,12 +1,12 @@
 import { createSocket } from "node:dgram";
 import { describe, expect, it } from "vitest";
-import { farRefusals } from "../../../src/overlay/far-refusals.ts";
-import type { OverlayReason } from "../../../src/protocol/overlay.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
-import { aClient, aListener, aService, echo } from "../../support/overlay-rig.ts";
-import { remoteService } from "../../support/peer-rig.ts";
-import { freePort } from "../../support/programs.ts";
-import { waitFor } from "../../support/wait-for.ts";
+import { farRefusals } from "../../../../src/overlay/listeners/far-refusals.ts";
+import type { OverlayReason } from "../../../../src/protocol/overlay.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { aClient, aListener, aService, echo } from "../../../support/overlay-rig.ts";
+import { remoteService } from "../../../support/peer-rig.ts";
+import { freePort } from "../../../support/programs.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 function rig(answers: Partial<Record<string, OverlayReason>> = {}) {
   const clock = new FakeClock();

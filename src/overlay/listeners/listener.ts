@@ -1,4 +1,4 @@
-import type { Clock } from "../host/clock.ts";
+import type { Clock } from "../../host/clock.ts";
 import type {
   ListenerCounters,
   ListenerState,
@@ -6,21 +6,21 @@ import type {
   OverlayListener,
   OverlayReason,
   Place,
-} from "../protocol/overlay.ts";
-import type { BufferPool } from "./flow/buffer-pool.ts";
-import type { Dialer } from "./dial/dial.ts";
+} from "../../protocol/overlay.ts";
+import type { BufferPool } from "../flow/buffer-pool.ts";
+import type { Dialer } from "../dial/dial.ts";
 import type { FarRefusals } from "./far-refusals.ts";
-import type { LiveFlows } from "./flow/live-flows.ts";
-import type { DataPorts } from "./ftp/data-ports.ts";
-import type { NameCache } from "./dial/name-cache.ts";
-import type { OwnSockets } from "./dial/own-sockets.ts";
-import type { Dropped } from "../protocol/overlay-change.ts";
+import type { LiveFlows } from "../flow/live-flows.ts";
+import type { DataPorts } from "../ftp/data-ports.ts";
+import type { NameCache } from "../dial/name-cache.ts";
+import type { OwnSockets } from "../dial/own-sockets.ts";
+import type { Dropped } from "../../protocol/overlay-change.ts";
 import type { Remote } from "./remote.ts";
-import type { SocketBudget } from "./limits/socket-budget.ts";
-import type { Shortage } from "./limits/shortage.ts";
-import type { Starter } from "./limits/paced-start.ts";
+import type { SocketBudget } from "../limits/socket-budget.ts";
+import type { Shortage } from "../limits/shortage.ts";
+import type { Starter } from "../limits/paced-start.ts";
 import type { Targets } from "./targets.ts";
-import type { BindingState } from "./bindings/tcp.ts";
+import type { BindingState } from "../bindings/tcp.ts";
 
 /** An entry of the table at work. */
 export interface Listener {
