@@ -23,7 +23,7 @@ import {
   type MeshIdentity,
 } from "../../src/overlay/mesh/tls.ts";
 import { UnreadBytes } from "../../src/overlay/mesh/unread.ts";
-import type { Ways } from "../../src/overlay/mesh/ways.ts";
+import type { Ways } from "../../src/overlay/mesh/paths/ways.ts";
 import type { MeshEvent, MeshGrant, MeshLiterals, MeshPeer } from "../../src/protocol/overlay-mesh.ts";
 import type { OverlayListener, OverlayReason } from "../../src/protocol/overlay.ts";
 import { testCertificate } from "./certificates.ts";

@@ -12,10 +12,10 @@ import { mostTelling, sessionErrorOf } from "./paths/most-telling.ts";
 import { Paths } from "./paths/paths.ts";
 import { peerFlows, type PeerFlows } from "./peers/peer-flows.ts";
 import { MeshServer } from "./server.ts";
-import { viasOf } from "./static-routes.ts";
+import { viasOf } from "./paths/static-routes.ts";
 import type { MeshIdentity } from "./tls.ts";
 import { memoryLimit, UnreadBytes } from "./unread.ts";
-import type { SpliceWish, WayWish, Ways } from "./ways.ts";
+import type { SpliceWish, WayWish, Ways } from "./paths/ways.ts";
 
 export interface MeshOptions {
   /** What flows from other nodes need of this one. */

@@ -7,7 +7,7 @@ import { Allowance } from "../limits/allowance.ts";
 import { refuse, type Passage, type Relay } from "./relay.ts";
 import { NO_ERROR, REFUSED_STREAM } from "./stream-codes.ts";
 import type { UnreadBytes } from "./unread.ts";
-import type { Inward, Way } from "./ways.ts";
+import type { Inward, Way } from "./paths/ways.ts";
 
 export interface ReceptionOptions {
   readonly clock: Clock;

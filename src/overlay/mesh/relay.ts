@@ -9,7 +9,7 @@ import { openStream } from "./paths/open-stream.ts";
 import type { OutwardHop } from "./paths/hop.ts";
 import { mostTelling, sessionErrorOf } from "./paths/most-telling.ts";
 import { Splice } from "./splice.ts";
-import { viasOf } from "./static-routes.ts";
+import { viasOf } from "./paths/static-routes.ts";
 import type { UnreadBytes } from "./unread.ts";
 
 /** What a relay asks of the paths of this node itself. */

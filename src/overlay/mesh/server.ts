@@ -12,7 +12,7 @@ import { Relay, type Onward } from "./relay.ts";
 import { Threshold } from "./threshold.ts";
 import type { MeshIdentity } from "./tls.ts";
 import type { UnreadBytes } from "./unread.ts";
-import type { Inward, SpliceWish, Way, WayWish, Ways } from "./ways.ts";
+import type { Inward, SpliceWish, Way, WayWish, Ways } from "./paths/ways.ts";
 
 export interface MeshServerOptions extends Pick<ListenerOptions, "own" | "isBeside"> {
   readonly clock: Clock;

@@ -1,4 +1,4 @@
-import type { Way } from "../ways.ts";
+import type { Way } from "./ways.ts";
 
 /** A path as far as choosing goes. `upSince` is monotonic; undefined while it is not up. */
 export interface Candidate extends Way {

@@ -2,8 +2,8 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from
 import { SessionError } from "../../../errors.ts";
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
 import type { MeshEvent, MeshPath, OverlayMesh, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
-import { viasOf } from "../static-routes.ts";
-import type { SpliceWish, Way, WayWish, Ways } from "../ways.ts";
+import { viasOf } from "./static-routes.ts";
+import type { SpliceWish, Way, WayWish, Ways } from "./ways.ts";
 import { choose, isSame, NO_CHOICE, ranked, type Choice } from "./choice.ts";
 import { Link, type LinkOptions } from "./link.ts";
 import { mostTelling, sessionErrorOf } from "./most-telling.ts";

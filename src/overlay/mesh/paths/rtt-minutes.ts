@@ -1,5 +1,5 @@
 import type { RttBucket } from "../../../protocol/overlay-mesh.ts";
-import type { Way } from "../ways.ts";
+import type { Way } from "./ways.ts";
 
 const MINUTE_MS = 60_000;
 /** An answer may take this long before its probe counts as lost. */

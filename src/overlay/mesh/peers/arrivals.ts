@@ -7,7 +7,7 @@ import type { MeshPeer, PeerSessionState } from "../../../protocol/overlay-mesh.
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import { serverSession } from "../http2.ts";
 import { acceptTls, whenProved, type MeshIdentity } from "../tls.ts";
-import type { Way } from "../ways.ts";
+import type { Way } from "../paths/ways.ts";
 import { endTogether } from "./carrier.ts";
 
 export interface ArrivalsOptions {

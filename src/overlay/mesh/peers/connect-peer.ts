@@ -4,7 +4,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { MeshPeer } from "../../../protocol/overlay-mesh.ts";
 import { clientSession } from "../http2.ts";
 import { dialTls, whenProved, type MeshIdentity } from "../tls.ts";
-import type { Ways } from "../ways.ts";
+import type { Ways } from "../paths/ways.ts";
 import { endTogether } from "./carrier.ts";
 import type { Connected } from "./tunnel.ts";
 

@@ -3,7 +3,7 @@ import type { Remote } from "../../listeners/remote.ts";
 import type { TunnelGates } from "../mesh-gates.ts";
 import type { MeshIdentity } from "../tls.ts";
 import type { UnreadBytes } from "../unread.ts";
-import type { Inward, Ways } from "../ways.ts";
+import type { Inward, Ways } from "../paths/ways.ts";
 import { Answers } from "./answers.ts";
 import { Arrivals } from "./arrivals.ts";
 import { connectPeer } from "./connect-peer.ts";

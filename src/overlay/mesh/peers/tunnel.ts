@@ -1,7 +1,7 @@
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
 import type { PeerSessionState } from "../../../protocol/overlay-mesh.ts";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
-import type { Way } from "../ways.ts";
+import type { Way } from "../paths/ways.ts";
 import { resetStream } from "../reset.ts";
 import { codeOf } from "./wire.ts";
 
