@@ -13,7 +13,7 @@ import { SessionError } from "../../src/errors.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { clientSession, serverSession } from "../../src/overlay/mesh/http2.ts";
 import { MeshGates } from "../../src/overlay/mesh/mesh-gates.ts";
-import { MeshServer, type MeshServerOptions } from "../../src/overlay/mesh/server.ts";
+import { MeshServer, type MeshServerOptions } from "../../src/overlay/mesh/sessions/server.ts";
 import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../../src/overlay/mesh/tls.ts";
 import { UnreadBytes } from "../../src/overlay/mesh/unread.ts";
 import { ownSockets } from "../../src/overlay/dial/own-sockets.ts";

@@ -11,7 +11,7 @@ import { dialHop } from "./paths/dial-hop.ts";
 import { mostTelling, sessionErrorOf } from "./paths/most-telling.ts";
 import { Paths } from "./paths/paths.ts";
 import { peerFlows, type PeerFlows } from "./peers/peer-flows.ts";
-import { MeshServer } from "./server.ts";
+import { MeshServer } from "./sessions/server.ts";
 import { viasOf } from "./paths/static-routes.ts";
 import type { MeshIdentity } from "./tls.ts";
 import { memoryLimit, UnreadBytes } from "./unread.ts";

@@ -1,16 +1,16 @@
 import type { ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
-import { SessionError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { OverlayMesh, ServerState } from "../../protocol/overlay-mesh.ts";
-import { OverlayReason } from "../../protocol/overlay.ts";
-import type { MeshGates } from "./mesh-gates.ts";
-import { openStream } from "./paths/open-stream.ts";
-import type { OutwardHop } from "./paths/hop.ts";
-import { mostTelling, sessionErrorOf } from "./paths/most-telling.ts";
-import { Splice } from "./splice.ts";
-import { viasOf } from "./paths/static-routes.ts";
-import type { UnreadBytes } from "./unread.ts";
+import { SessionError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { OverlayMesh, ServerState } from "../../../protocol/overlay-mesh.ts";
+import { OverlayReason } from "../../../protocol/overlay.ts";
+import type { MeshGates } from "../mesh-gates.ts";
+import { openStream } from "../paths/open-stream.ts";
+import type { OutwardHop } from "../paths/hop.ts";
+import { mostTelling, sessionErrorOf } from "../paths/most-telling.ts";
+import { Splice } from "../splice.ts";
+import { viasOf } from "../paths/static-routes.ts";
+import type { UnreadBytes } from "../unread.ts";
 
 /** What a relay asks of the paths of this node itself. */
 export interface OnwardWish {

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { createServer, type Server } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { MAX_SESSIONS } from "../../../../src/overlay/mesh/clients.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
+import { MAX_SESSIONS } from "../../../../../src/overlay/mesh/sessions/clients.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
 import {
   closed,
   connectTo,
@@ -13,10 +13,10 @@ import {
   outward,
   textOf,
   type GatewayRig,
-} from "../../../support/mesh-rig.ts";
-import { meshIdentity } from "../../../support/mesh-identity.ts";
-import { freePort } from "../../../support/programs.ts";
-import { waitFor } from "../../../support/wait-for.ts";
+} from "../../../../support/mesh-rig.ts";
+import { meshIdentity } from "../../../../support/mesh-identity.ts";
+import { freePort } from "../../../../support/programs.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
 
 const [a, b, c] = await Promise.all([meshIdentity(), meshIdentity(), meshIdentity()]);
 const HOST = "127.0.0.1";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { purposeOf } from "../../../../src/overlay/mesh/reception.ts";
+import { purposeOf } from "../../../../../src/overlay/mesh/sessions/stream-router.ts";
 
 const SELF = "00000000-0000-4000-8000-000000000001";
 const OTHER = "00000000-0000-4000-8000-000000000002";

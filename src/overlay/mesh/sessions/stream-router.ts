@@ -1,13 +1,13 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import type { Clock } from "../../host/clock.ts";
-import type { OverlayMesh } from "../../protocol/overlay-mesh.ts";
-import type { OverlayReason } from "../../protocol/overlay.ts";
-import { Uid } from "../../protocol/values.ts";
-import { Allowance } from "../limits/allowance.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
+import type { OverlayReason } from "../../../protocol/overlay.ts";
+import { Uid } from "../../../protocol/values.ts";
+import { Allowance } from "../../limits/allowance.ts";
 import { refuse, type Passage, type Relay } from "./relay.ts";
-import { NO_ERROR, REFUSED_STREAM } from "./stream-codes.ts";
-import type { UnreadBytes } from "./unread.ts";
-import type { Inward, Way } from "./paths/ways.ts";
+import { NO_ERROR, REFUSED_STREAM } from "../stream-codes.ts";
+import type { UnreadBytes } from "../unread.ts";
+import type { Inward, Way } from "../paths/ways.ts";
 
 export interface ReceptionOptions {
   readonly clock: Clock;

@@ -1,18 +1,18 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import { SessionError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { ClientState, MeshEvent, OverlayMesh, ServerState } from "../../protocol/overlay-mesh.ts";
-import type { ListenerOptions } from "../listeners/listener.ts";
+import { SessionError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { ClientState, MeshEvent, OverlayMesh, ServerState } from "../../../protocol/overlay-mesh.ts";
+import type { ListenerOptions } from "../../listeners/listener.ts";
 import { Clients } from "./clients.ts";
-import { Door, type DoorLimits } from "./door.ts";
-import type { MeshGates } from "./mesh-gates.ts";
-import { openStream } from "./paths/open-stream.ts";
-import { Reception } from "./reception.ts";
+import { Door, type DoorLimits } from "./admission.ts";
+import type { MeshGates } from "../mesh-gates.ts";
+import { openStream } from "../paths/open-stream.ts";
+import { Reception } from "./stream-router.ts";
 import { Relay, type Onward } from "./relay.ts";
-import { Threshold } from "./threshold.ts";
-import type { MeshIdentity } from "./tls.ts";
-import type { UnreadBytes } from "./unread.ts";
-import type { Inward, SpliceWish, Way, WayWish, Ways } from "./paths/ways.ts";
+import { Threshold } from "./gateway-listener.ts";
+import type { MeshIdentity } from "../tls.ts";
+import type { UnreadBytes } from "../unread.ts";
+import type { Inward, SpliceWish, Way, WayWish, Ways } from "../paths/ways.ts";
 
 export interface MeshServerOptions extends Pick<ListenerOptions, "own" | "isBeside"> {
   readonly clock: Clock;
