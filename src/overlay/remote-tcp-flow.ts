@@ -5,7 +5,7 @@ import type { Dial } from "./dial/dial.ts";
 import type { Gate } from "./limits/rate-limiter.ts";
 import { editing, type Interpreter } from "./flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "./listeners/listener.ts";
-import { Coupling } from "./mesh/peers/coupling.ts";
+import { Coupling } from "./mesh/transport/stream-bridge.ts";
 import type { Remote, RemoteRequest, RemoteTarget } from "./listeners/remote.ts";
 
 export interface RemoteTcpFlowOptions {

@@ -6,7 +6,7 @@ import { domainDocument, domainOf } from "../../src/controller/model/domain.ts";
 import { meshNode } from "../../src/controller/model/mesh-node.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import { Mesh } from "../../src/overlay/mesh/mesh.ts";
-import { p256Thumbprint } from "../../src/overlay/mesh/tls.ts";
+import { p256Thumbprint } from "../../src/overlay/mesh/transport/tls.ts";
 import { readDomain } from "../../src/protocol/domain-view.ts";
 import type { MeshState } from "../../src/protocol/overlay-mesh.ts";
 import { normaliseGateway } from "../../src/protocol/sections/gateway.ts";

@@ -1,7 +1,7 @@
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { installReflectMetadata } from "../../src/lib/reflect-metadata.ts";
-import { makeIdentity } from "../../src/overlay/mesh/identity.ts";
-import type { MeshIdentity } from "../../src/overlay/mesh/tls.ts";
+import { makeIdentity } from "../../src/overlay/mesh/transport/identity.ts";
+import type { MeshIdentity } from "../../src/overlay/mesh/transport/tls.ts";
 import { OverlayIdentity } from "../../src/protocol/overlay-mesh.ts";
 
 /** A new overlay key, as the agent gives it. */

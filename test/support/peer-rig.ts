@@ -12,8 +12,8 @@ import { onTestFinished } from "vitest";
 import { SessionError } from "../../src/errors.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { peerFlows, type PeerFlows } from "../../src/overlay/mesh/peers/peer-flows.ts";
-import { MeshGates } from "../../src/overlay/mesh/mesh-gates.ts";
-import { clientSession, serverSession } from "../../src/overlay/mesh/http2.ts";
+import { MeshGates } from "../../src/overlay/mesh/transport/rate-limits.ts";
+import { clientSession, serverSession } from "../../src/overlay/mesh/transport/http2.ts";
 import {
   acceptTls,
   dialTls,
@@ -21,8 +21,8 @@ import {
   p256Thumbprint,
   whenProved,
   type MeshIdentity,
-} from "../../src/overlay/mesh/tls.ts";
-import { UnreadBytes } from "../../src/overlay/mesh/unread.ts";
+} from "../../src/overlay/mesh/transport/tls.ts";
+import { UnreadBytes } from "../../src/overlay/mesh/transport/receive-buffer.ts";
 import type { Ways } from "../../src/overlay/mesh/paths/ways.ts";
 import type { MeshEvent, MeshGrant, MeshLiterals, MeshPeer } from "../../src/protocol/overlay-mesh.ts";
 import type { OverlayListener, OverlayReason } from "../../src/protocol/overlay.ts";

@@ -12,7 +12,7 @@ import {
 import type { AddressInfo } from "node:net";
 import { createServer as createTlsServer, type TLSSocket } from "node:tls";
 import { onTestFinished } from "vitest";
-import { meshContext, p256Thumbprint, type MeshIdentity } from "../../src/overlay/mesh/tls.ts";
+import { meshContext, p256Thumbprint, type MeshIdentity } from "../../src/overlay/mesh/transport/tls.ts";
 import { testCertificate, type TestCertificate } from "./certificates.ts";
 import { waitFor } from "./wait-for.ts";
 

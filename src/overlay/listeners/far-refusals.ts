@@ -1,7 +1,7 @@
 import type { Clock } from "../../host/clock.ts";
 import type { OverlayListener, OverlayReason } from "../../protocol/overlay.ts";
 import type { Remote, RemoteTarget } from "./remote.ts";
-import { CANCEL } from "../mesh/stream-codes.ts";
+import { CANCEL } from "../mesh/transport/stream-codes.ts";
 
 /** What other nodes said of the targets of listeners when they refused flows, until they say otherwise. */
 export interface FarRefusals<User> {

@@ -1,7 +1,7 @@
 import type { Http2Stream } from "node:http2";
 import type { Application, OverlayReason } from "../../protocol/overlay.ts";
 import type { Dial } from "../dial/dial.ts";
-import type { TunnelGates } from "../mesh/mesh-gates.ts";
+import type { TunnelGates } from "../mesh/transport/rate-limits.ts";
 
 /** Where a flow goes on another node. */
 export interface RemoteTarget {

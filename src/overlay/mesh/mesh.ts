@@ -5,16 +5,16 @@ import type { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, RttBucket } fr
 import type { ListenerOptions } from "../listeners/listener.ts";
 import { nameCache, type AskName, type NameCache } from "../dial/name-cache.ts";
 import type { Remote } from "../listeners/remote.ts";
-import { identityStore, type IdentityStore } from "./identity.ts";
-import { MeshGates } from "./mesh-gates.ts";
+import { identityStore, type IdentityStore } from "./transport/identity.ts";
+import { MeshGates } from "./transport/rate-limits.ts";
 import { dialHop } from "./paths/dial-hop.ts";
 import { mostTelling, sessionErrorOf } from "./paths/most-telling.ts";
 import { Paths } from "./paths/paths.ts";
 import { peerFlows, type PeerFlows } from "./peers/peer-flows.ts";
 import { MeshServer } from "./sessions/server.ts";
 import { viasOf } from "./paths/static-routes.ts";
-import type { MeshIdentity } from "./tls.ts";
-import { memoryLimit, UnreadBytes } from "./unread.ts";
+import type { MeshIdentity } from "./transport/tls.ts";
+import { memoryLimit, UnreadBytes } from "./transport/receive-buffer.ts";
 import type { SpliceWish, WayWish, Ways } from "./paths/ways.ts";
 
 export interface MeshOptions {

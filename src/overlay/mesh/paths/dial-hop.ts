@@ -6,7 +6,7 @@ import { interleaveFamilies, staggered } from "../../../lib/net/happy-eyeballs.t
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
 import type { NameCache } from "../../dial/name-cache.ts";
 import { keepAlive } from "../../flow/keep-alive.ts";
-import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../tls.ts";
+import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../transport/tls.ts";
 
 /** Where a hop session is dialled, and the RFC 7638 thumbprint of the only key that is accepted there. */
 export interface HopTarget {

@@ -3,7 +3,7 @@ import type { TLSSocket } from "node:tls";
 import { SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { MeshEvent, MeshPath, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
-import { clientSession, serverSession } from "../http2.ts";
+import { clientSession, serverSession } from "../transport/http2.ts";
 import type { Way } from "./ways.ts";
 import { redialDelay, type Random } from "./backoff.ts";
 import type { HopProtocol, HopTarget } from "./dial-hop.ts";

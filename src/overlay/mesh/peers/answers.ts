@@ -1,6 +1,6 @@
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import type { Clock } from "../../../host/clock.ts";
-import { resetStream } from "../reset.ts";
+import { resetStream } from "../transport/reset.ts";
 
 /** What a peer may have running here at a time, lest it makes this node work or remember for it. */
 const MAX_ECHOES = 8;

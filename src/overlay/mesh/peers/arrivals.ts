@@ -5,8 +5,8 @@ import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { MeshPeer, PeerSessionState } from "../../../protocol/overlay-mesh.ts";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
-import { serverSession } from "../http2.ts";
-import { acceptTls, whenProved, type MeshIdentity } from "../tls.ts";
+import { serverSession } from "../transport/http2.ts";
+import { acceptTls, whenProved, type MeshIdentity } from "../transport/tls.ts";
 import type { Way } from "../paths/ways.ts";
 import { endTogether } from "./carrier.ts";
 

@@ -1,7 +1,7 @@
 import { isLoopback, plainAddress } from "../../../lib/net/plain-address.ts";
 import type { MeshGrant, MeshLiterals } from "../../../protocol/overlay-mesh.ts";
 import { sourceFilter } from "../../limits/source-filter.ts";
-import { readPlace } from "./wire.ts";
+import { readPlace } from "../transport/wire.ts";
 
 /** What peers may use here. */
 export interface Grants {

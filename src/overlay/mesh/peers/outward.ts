@@ -4,12 +4,12 @@ import type { Clock } from "../../../host/clock.ts";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Dial } from "../../dial/dial.ts";
 import type { RemoteRequest, RemoteUser } from "../../listeners/remote.ts";
-import { resetStream } from "../reset.ts";
-import type { UnreadBytes } from "../unread.ts";
+import { resetStream } from "../transport/reset.ts";
+import type { UnreadBytes } from "../transport/receive-buffer.ts";
 import { askTaken } from "./taken.ts";
 import type { Tunnel } from "./tunnel.ts";
 import { reasonOf, type Tunnels } from "./tunnels.ts";
-import { codeOf, flowHeaders, reasonOfCode, refusalOf } from "./wire.ts";
+import { codeOf, flowHeaders, reasonOfCode, refusalOf } from "../transport/wire.ts";
 
 /** How often a flow is tried whose tunnel went before it was answered; none of its bytes were sent yet. */
 const ATTEMPTS = 3;

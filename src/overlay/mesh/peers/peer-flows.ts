@@ -1,8 +1,8 @@
 import type { MeshEvent, OverlayMesh, PeerSessionState } from "../../../protocol/overlay-mesh.ts";
 import type { Remote } from "../../listeners/remote.ts";
-import type { TunnelGates } from "../mesh-gates.ts";
-import type { MeshIdentity } from "../tls.ts";
-import type { UnreadBytes } from "../unread.ts";
+import type { TunnelGates } from "../transport/rate-limits.ts";
+import type { MeshIdentity } from "../transport/tls.ts";
+import type { UnreadBytes } from "../transport/receive-buffer.ts";
 import type { Inward, Ways } from "../paths/ways.ts";
 import { Answers } from "./answers.ts";
 import { Arrivals } from "./arrivals.ts";

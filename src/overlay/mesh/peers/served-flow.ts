@@ -1,9 +1,9 @@
 import type { ServerHttp2Stream } from "node:http2";
 import type { OverlayFlow, OverlayReason, Place } from "../../../protocol/overlay.ts";
 import type { Offered } from "../../listeners/targets.ts";
-import type { TunnelGates } from "../mesh-gates.ts";
-import { resetStream } from "../reset.ts";
-import { codeOf, refusalHeaders, type FlowRequest } from "./wire.ts";
+import type { TunnelGates } from "../transport/rate-limits.ts";
+import { resetStream } from "../transport/reset.ts";
+import { codeOf, refusalHeaders, type FlowRequest } from "../transport/wire.ts";
 
 /** A flow that a peer brought to a service of this node. */
 export interface ServedFlow {

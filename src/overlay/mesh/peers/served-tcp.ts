@@ -3,9 +3,9 @@ import type { Clock } from "../../../host/clock.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { Dial, Dialer, DialUser } from "../../dial/dial.ts";
 import { editing, type Interpreter } from "../../flow/interpreter.ts";
-import { Coupling } from "./coupling.ts";
+import { Coupling } from "../transport/stream-bridge.ts";
 import { refuse, servedRecord, type Outcome, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
-import { reasonOfCode, type FlowRequest } from "./wire.ts";
+import { reasonOfCode, type FlowRequest } from "../transport/wire.ts";
 
 export interface ServedTcpOptions extends ServedFlowOptions {
   readonly interpreter?: Interpreter | undefined;

@@ -5,8 +5,8 @@ import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { ListenerOptions } from "../../listeners/listener.ts";
 import type { LiveFlow } from "../../flow/live-flows.ts";
 import { literalTarget, type Offered } from "../../listeners/targets.ts";
-import type { TunnelGates } from "../mesh-gates.ts";
-import type { UnreadBytes } from "../unread.ts";
+import type { TunnelGates } from "../transport/rate-limits.ts";
+import type { UnreadBytes } from "../transport/receive-buffer.ts";
 import { isForbidden } from "../../../lib/net/forbidden-address.ts";
 import { avoidance, type Avoided } from "../../dial/avoided.ts";
 import { grantsOf, literalOf, literalPolicy, type Grants } from "./grants.ts";
@@ -15,7 +15,7 @@ import { ServedFtp } from "./served-ftp.ts";
 import { ServedTcp } from "./served-tcp.ts";
 import { ServedUdp } from "./served-udp.ts";
 import { Taken } from "./taken.ts";
-import { readFlow, type FlowRequest } from "./wire.ts";
+import { readFlow, type FlowRequest } from "../transport/wire.ts";
 
 /** What serving flows needs of this node. */
 export type Local = Pick<

@@ -2,8 +2,8 @@ import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 
 import type { PeerSessionState } from "../../../protocol/overlay-mesh.ts";
 import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Way } from "../paths/ways.ts";
-import { resetStream } from "../reset.ts";
-import { codeOf } from "./wire.ts";
+import { resetStream } from "../transport/reset.ts";
+import { codeOf } from "../transport/wire.ts";
 
 /** A session with a peer, just made. */
 export interface Connected {

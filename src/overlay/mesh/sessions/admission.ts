@@ -4,7 +4,7 @@ import type { Clock } from "../../../host/clock.ts";
 import { errnoOf } from "../../../errors.ts";
 import { sharedPrefix } from "../../../lib/net/plain-address.ts";
 import { Allowance } from "../../limits/allowance.ts";
-import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "../tls.ts";
+import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "../transport/tls.ts";
 
 /** Why a connection was turned away before anything was done for it. */
 export type Refusal = "too-many" | "timeout" | "closed" | "tls" | "unknown-key" | "alpn";

@@ -2,10 +2,10 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../host/clock.ts";
 import type { ClientState, MeshEvent } from "../../../protocol/overlay-mesh.ts";
-import { clientSession, HOP_STREAMS, serverSession } from "../http2.ts";
+import { clientSession, HOP_STREAMS, serverSession } from "../transport/http2.ts";
 import { countRequests, Hop, type HopUser, type OutwardHop } from "../paths/hop.ts";
-import { restFrom } from "../rest.ts";
-import type { MeshProtocol } from "../tls.ts";
+import { restFrom } from "../transport/rest.ts";
+import type { MeshProtocol } from "../transport/tls.ts";
 
 export interface ClientsOptions {
   readonly clock: Clock;

@@ -4,13 +4,13 @@ import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { OverlayMesh, ServerState } from "../../../protocol/overlay-mesh.ts";
 import { OverlayReason } from "../../../protocol/overlay.ts";
-import type { MeshGates } from "../mesh-gates.ts";
+import type { MeshGates } from "../transport/rate-limits.ts";
 import { openStream } from "../paths/open-stream.ts";
 import type { OutwardHop } from "../paths/hop.ts";
 import { mostTelling, sessionErrorOf } from "../paths/most-telling.ts";
-import { Splice } from "../splice.ts";
+import { Splice } from "../transport/splice.ts";
 import { viasOf } from "../paths/static-routes.ts";
-import type { UnreadBytes } from "../unread.ts";
+import type { UnreadBytes } from "../transport/receive-buffer.ts";
 
 /** What a relay asks of the paths of this node itself. */
 export interface OnwardWish {

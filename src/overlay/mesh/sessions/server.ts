@@ -5,13 +5,13 @@ import type { ClientState, MeshEvent, OverlayMesh, ServerState } from "../../../
 import type { ListenerOptions } from "../../listeners/listener.ts";
 import { Clients } from "./clients.ts";
 import { Door, type DoorLimits } from "./admission.ts";
-import type { MeshGates } from "../mesh-gates.ts";
+import type { MeshGates } from "../transport/rate-limits.ts";
 import { openStream } from "../paths/open-stream.ts";
 import { Reception } from "./stream-router.ts";
 import { Relay, type Onward } from "./relay.ts";
 import { Threshold } from "./gateway-listener.ts";
-import type { MeshIdentity } from "../tls.ts";
-import type { UnreadBytes } from "../unread.ts";
+import type { MeshIdentity } from "../transport/tls.ts";
+import type { UnreadBytes } from "../transport/receive-buffer.ts";
 import type { Inward, SpliceWish, Way, WayWish, Ways } from "../paths/ways.ts";
 
 export interface MeshServerOptions extends Pick<ListenerOptions, "own" | "isBeside"> {

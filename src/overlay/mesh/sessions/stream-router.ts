@@ -5,8 +5,8 @@ import type { OverlayReason } from "../../../protocol/overlay.ts";
 import { Uid } from "../../../protocol/values.ts";
 import { Allowance } from "../../limits/allowance.ts";
 import { refuse, type Passage, type Relay } from "./relay.ts";
-import { NO_ERROR, REFUSED_STREAM } from "../stream-codes.ts";
-import type { UnreadBytes } from "../unread.ts";
+import { NO_ERROR, REFUSED_STREAM } from "../transport/stream-codes.ts";
+import type { UnreadBytes } from "../transport/receive-buffer.ts";
 import type { Inward, Way } from "../paths/ways.ts";
 
 export interface ReceptionOptions {

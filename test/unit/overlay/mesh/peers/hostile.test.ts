@@ -1,7 +1,7 @@
 import type { ClientHttp2Session, OutgoingHttpHeaders } from "node:http2";
 import { connect } from "node:tls";
 import { describe, expect, it } from "vitest";
-import { dialTls, whenProved } from "../../../../../src/overlay/mesh/tls.ts";
+import { dialTls, whenProved } from "../../../../../src/overlay/mesh/transport/tls.ts";
 import { aClient, echo } from "../../../../support/overlay-rig.ts";
 import { anIdentity, GATEWAY, remoteService, streamPair } from "../../../../support/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";

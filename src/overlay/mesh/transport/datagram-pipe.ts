@@ -1,10 +1,10 @@
 import type { Http2Stream } from "node:http2";
 import type { Clock } from "../../../host/clock.ts";
 import { hasRoom } from "../../bindings/udp.ts";
-import type { TunnelGates } from "../mesh-gates.ts";
-import { PROTOCOL_ERROR } from "../stream-codes.ts";
+import type { TunnelGates } from "./rate-limits.ts";
+import { PROTOCOL_ERROR } from "./stream-codes.ts";
 import { CapsuleReader, datagramCapsule } from "./capsules.ts";
-import { resetStream } from "../reset.ts";
+import { resetStream } from "./reset.ts";
 
 export interface DatagramPipeOptions {
   readonly stream: Http2Stream;

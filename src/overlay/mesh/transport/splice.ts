@@ -1,7 +1,7 @@
 import type { Http2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
-import type { GateUser } from "../limits/rate-limiter.ts";
-import type { MeshGates } from "./mesh-gates.ts";
+import type { GateUser } from "../../limits/rate-limiter.ts";
+import type { MeshGates } from "./rate-limits.ts";
 import { resetStream } from "./reset.ts";
 import { CANCEL, NO_ERROR } from "./stream-codes.ts";
 

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http2";
 import { describe, expect, it } from "vitest";
-import { flowHeaders, readFlow, type FlowRequest } from "../../../../../src/overlay/mesh/peers/wire.ts";
+import { flowHeaders, readFlow, type FlowRequest } from "../../../../../src/overlay/mesh/transport/wire.ts";
 
 const common = { service: "web", flow: "0a-1", client: { ip: "10.0.0.1", port: 5 } };
 

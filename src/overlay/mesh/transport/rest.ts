@@ -1,5 +1,5 @@
 import type { TLSSocket } from "node:tls";
-import type { Clock } from "../../host/clock.ts";
+import type { Clock } from "../../../host/clock.ts";
 
 /**
  * Reads nothing from a socket for a while, so that TCP holds back whoever sends. HTTP/2 has taken the socket's handle for itself and

@@ -1,11 +1,11 @@
 import { mkdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { hostFiles } from "../../../../src/host/files/files.ts";
-import { identityStore } from "../../../../src/overlay/mesh/identity.ts";
-import { thumbprint } from "../../../../src/protocol/keys.ts";
-import { overlayIdentity } from "../../../support/mesh-identity.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
+import { identityStore } from "../../../../../src/overlay/mesh/transport/identity.ts";
+import { thumbprint } from "../../../../../src/protocol/keys.ts";
+import { overlayIdentity } from "../../../../support/mesh-identity.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
 
 function store(directory = tempDir()) {
   return { directory, path: join(directory, "identity.json"), identities: identityStore(hostFiles(), directory) };

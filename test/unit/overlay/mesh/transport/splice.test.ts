@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import type { ServerHttp2Stream } from "node:http2";
 import { describe, expect, it } from "vitest";
-import { connectTo, gatewayRig, inward, outward, textOf, type GatewayRig } from "../../../support/mesh-rig.ts";
-import { meshIdentity } from "../../../support/mesh-identity.ts";
-import { waitFor } from "../../../support/wait-for.ts";
+import { connectTo, gatewayRig, inward, outward, textOf, type GatewayRig } from "../../../../support/mesh-rig.ts";
+import { meshIdentity } from "../../../../support/mesh-identity.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
 
 const [a, b] = await Promise.all([meshIdentity(), meshIdentity()]);
 

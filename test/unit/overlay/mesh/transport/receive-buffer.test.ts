@@ -1,6 +1,6 @@
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { memoryLimit, UnreadBytes } from "../../../../src/overlay/mesh/unread.ts";
+import { memoryLimit, UnreadBytes } from "../../../../../src/overlay/mesh/transport/receive-buffer.ts";
 
 const MIB = 1024 * 1024;
 

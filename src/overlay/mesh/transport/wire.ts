@@ -8,7 +8,7 @@ import {
   INADEQUATE_SECURITY,
   INTERNAL_ERROR,
   NO_ERROR,
-} from "../stream-codes.ts";
+} from "./stream-codes.ts";
 
 /** What a flow says of itself when it is opened. */
 export interface FlowRequest {

@@ -7,10 +7,10 @@ import {
   type ServerSessionOptions,
 } from "node:http2";
 import type { TLSSocket } from "node:tls";
-import type { Clock } from "../../host/clock.ts";
-import { Allowance } from "../limits/allowance.ts";
+import type { Clock } from "../../../host/clock.ts";
+import { Allowance } from "../../limits/allowance.ts";
 import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
-import { STREAM_WINDOW_BYTES } from "./unread.ts";
+import { STREAM_WINDOW_BYTES } from "./receive-buffer.ts";
 
 /** Streams that a hop session may have at a time. */
 export const HOP_STREAMS = 256;

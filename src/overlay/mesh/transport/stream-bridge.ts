@@ -4,9 +4,9 @@ import type { OverlayReason } from "../../../protocol/overlay.ts";
 import type { Gate } from "../../limits/rate-limiter.ts";
 import { flowReason } from "../../dial/reasons.ts";
 import type { Editing } from "../../flow/interpreter.ts";
-import type { TunnelGates } from "../mesh-gates.ts";
+import type { TunnelGates } from "./rate-limits.ts";
 import { Pump } from "./pump.ts";
-import { resetStream } from "../reset.ts";
+import { resetStream } from "./reset.ts";
 import { codeOf, reasonOfCode } from "./wire.ts";
 
 export interface CouplingOptions extends Partial<Editing> {
