@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
-import type { OverlayReason } from "../protocol/overlay.ts";
-import type { Dial } from "./dial/dial.ts";
-import type { Gate } from "./limits/rate-limiter.ts";
-import { editing, type Interpreter } from "./flow/interpreter.ts";
-import type { Dialled, RunningFlow } from "./listeners/listener.ts";
-import { Coupling } from "./mesh/transport/stream-bridge.ts";
-import type { Remote, RemoteRequest, RemoteTarget } from "./listeners/remote.ts";
+import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { Dial } from "../dial/dial.ts";
+import type { Gate } from "../limits/rate-limiter.ts";
+import { editing, type Interpreter } from "../flow/interpreter.ts";
+import type { Dialled, RunningFlow } from "../listeners/listener.ts";
+import { Coupling } from "../mesh/transport/stream-bridge.ts";
+import type { Remote, RemoteRequest, RemoteTarget } from "../listeners/remote.ts";
 
 export interface RemoteTcpFlowOptions {
   /** Accepted, half-open capable, and not yet read from. */

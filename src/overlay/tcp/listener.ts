@@ -6,10 +6,10 @@ import type {
   OverlayFlow,
   OverlayListener,
   OverlayReason,
-} from "../protocol/overlay.ts";
-import { Bindings } from "./bindings/bindings.ts";
-import { Counters } from "./flow/counters.ts";
-import { Limits } from "./limits/limits.ts";
+} from "../../protocol/overlay.ts";
+import { Bindings } from "../bindings/bindings.ts";
+import { Counters } from "../flow/counters.ts";
+import { Limits } from "../limits/limits.ts";
 import {
   flowRecord,
   stateOf,
@@ -17,15 +17,15 @@ import {
   type Listener,
   type ListenerOptions,
   type RunningFlow,
-} from "./listeners/listener.ts";
-import type { LiveFlow } from "./flow/live-flows.ts";
-import type { Dropped } from "../protocol/overlay-change.ts";
-import type { DialTarget } from "./dial/dial.ts";
-import { FtpControl } from "./ftp/control.ts";
-import type { RemoteTarget } from "./listeners/remote.ts";
-import { RemoteTcpFlow, type RemoteTcpFlowOptions } from "./remote-tcp-flow.ts";
-import { TcpBinding, type BindingUser } from "./bindings/tcp.ts";
-import { TcpFlow } from "./tcp-flow.ts";
+} from "../listeners/listener.ts";
+import type { LiveFlow } from "../flow/live-flows.ts";
+import type { Dropped } from "../../protocol/overlay-change.ts";
+import type { DialTarget } from "../dial/dial.ts";
+import { FtpControl } from "../ftp/control.ts";
+import type { RemoteTarget } from "../listeners/remote.ts";
+import { RemoteTcpFlow, type RemoteTcpFlowOptions } from "./remote-flow.ts";
+import { TcpBinding, type BindingUser } from "../bindings/tcp.ts";
+import { TcpFlow } from "./flow.ts";
 
 interface Controlled {
   readonly control: FtpControl;

@@ -1,13 +1,13 @@
 import { randomUUID } from "node:crypto";
 import type { OnReadOpts, Socket } from "node:net";
-import type { OverlayReason } from "../protocol/overlay.ts";
-import type { BufferPool } from "./flow/buffer-pool.ts";
-import type { Dial, DialTarget, DialUser, Dialer } from "./dial/dial.ts";
-import type { Gate } from "./limits/rate-limiter.ts";
-import { Half, withOnRead } from "./flow/one-way-copy.ts";
-import type { Interpreter } from "./flow/interpreter.ts";
-import type { Dialled, RunningFlow } from "./listeners/listener.ts";
-import { flowReason } from "./dial/reasons.ts";
+import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { BufferPool } from "../flow/buffer-pool.ts";
+import type { Dial, DialTarget, DialUser, Dialer } from "../dial/dial.ts";
+import type { Gate } from "../limits/rate-limiter.ts";
+import { Half, withOnRead } from "../flow/one-way-copy.ts";
+import type { Interpreter } from "../flow/interpreter.ts";
+import type { Dialled, RunningFlow } from "../listeners/listener.ts";
+import { flowReason } from "../dial/reasons.ts";
 
 /** Told once, when a flow is over: without a reason when both sides closed it in order. */
 export type FlowEnd = (flow: TcpFlow, reason: OverlayReason | undefined) => void;

@@ -3,8 +3,8 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
-import { FakeClock } from "../../support/fake-clock.ts";
-import { freePort } from "../../support/programs.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { freePort } from "../../../support/programs.ts";
 import {
   aClient,
   aListener,
@@ -14,8 +14,8 @@ import {
   makeSilent,
   planeRig,
   type Client,
-} from "../../support/overlay-rig.ts";
-import { waitFor } from "../../support/wait-for.ts";
+} from "../../../support/overlay-rig.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 /** A data plane with one listener to the given server behaviour. */
 async function oneListener(onConnection: (socket: Socket) => void, more: Parameters<typeof aListener>[2] = {}) {
