@@ -26,7 +26,7 @@ import { starter } from "./limits/paced-start.ts";
 import { targetsOf } from "./listeners/targets.ts";
 import { SOCKETS_PER_ADDRESS } from "./bindings/tcp.ts";
 import { SOCKETS_PER_FLOW, TcpListener } from "./tcp/listener.ts";
-import { UdpListener } from "./udp-listener.ts";
+import { UdpListener } from "./udp/listener.ts";
 
 export interface DataPlaneOptions {
   readonly clock: Clock;

@@ -2,7 +2,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
 import type { NameCache } from "../../dial/name-cache.ts";
 import type { OwnSockets } from "../../dial/own-sockets.ts";
-import { UdpSession } from "../../udp-session.ts";
+import { UdpSession } from "../../udp/session.ts";
 import { DatagramPipe } from "../transport/datagram-pipe.ts";
 import { refuse, servedRecord, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
 import { codeOf, reasonOfCode, type FlowRequest } from "../transport/wire.ts";

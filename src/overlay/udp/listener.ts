@@ -6,19 +6,19 @@ import type {
   OverlayFlow,
   OverlayListener,
   OverlayReason,
-} from "../protocol/overlay.ts";
-import { Bindings } from "./bindings/bindings.ts";
-import { Counters } from "./flow/counters.ts";
-import { Limits } from "./limits/limits.ts";
-import { flowRecord, stateOf, type Dialled, type Listener, type ListenerOptions } from "./listeners/listener.ts";
-import type { LiveFlow } from "./flow/live-flows.ts";
-import type { Dropped } from "../protocol/overlay-change.ts";
-import { bindReason } from "./dial/reasons.ts";
-import { RemoteUdpSession } from "./remote-udp-session.ts";
-import { SourcePrefixes } from "./limits/source-prefixes.ts";
+} from "../../protocol/overlay.ts";
+import { Bindings } from "../bindings/bindings.ts";
+import { Counters } from "../flow/counters.ts";
+import { Limits } from "../limits/limits.ts";
+import { flowRecord, stateOf, type Dialled, type Listener, type ListenerOptions } from "../listeners/listener.ts";
+import type { LiveFlow } from "../flow/live-flows.ts";
+import type { Dropped } from "../../protocol/overlay-change.ts";
+import { bindReason } from "../dial/reasons.ts";
+import { RemoteUdpSession } from "./remote-session.ts";
+import { SourcePrefixes } from "../limits/source-prefixes.ts";
 import { isTransferRequest, TransferPort } from "./tftp.ts";
-import { UdpBinding } from "./bindings/udp.ts";
-import { UdpSession, type UdpFlow } from "./udp-session.ts";
+import { UdpBinding } from "../bindings/udp.ts";
+import { UdpSession, type UdpFlow } from "./session.ts";
 
 const MAX_RECORDED_A_SECOND = 100;
 /** An answered session gives way to a new one only after it was idle for so long. */

@@ -1,7 +1,7 @@
 import { createSocket, type Socket } from "node:dgram";
 import { isIP } from "node:net";
-import { plainAddress } from "../lib/net/plain-address.ts";
-import { sendBounded } from "./bindings/udp.ts";
+import { plainAddress } from "../../lib/net/plain-address.ts";
+import { sendBounded } from "../bindings/udp.ts";
 
 /** Whether a datagram asks for a transfer (RFC 1350 §5: RRQ and WRQ); everything else belongs to one. */
 export function isTransferRequest(datagram: Uint8Array): boolean {

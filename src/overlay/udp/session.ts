@@ -1,15 +1,15 @@
 import { randomUUID } from "node:crypto";
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { isIP } from "node:net";
-import type { OverlayReason } from "../protocol/overlay.ts";
-import type { DialTarget } from "./dial/dial.ts";
-import { withoutAvoided } from "./dial/avoided.ts";
-import type { NameCache } from "./dial/name-cache.ts";
-import { plainAddress } from "../lib/net/plain-address.ts";
-import type { OwnSockets } from "./dial/own-sockets.ts";
-import { connectReason } from "./dial/reasons.ts";
-import type { Dialled, Recorded } from "./listeners/listener.ts";
-import { hasRoom, sendBounded } from "./bindings/udp.ts";
+import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { DialTarget } from "../dial/dial.ts";
+import { withoutAvoided } from "../dial/avoided.ts";
+import type { NameCache } from "../dial/name-cache.ts";
+import { plainAddress } from "../../lib/net/plain-address.ts";
+import type { OwnSockets } from "../dial/own-sockets.ts";
+import { connectReason } from "../dial/reasons.ts";
+import type { Dialled, Recorded } from "../listeners/listener.ts";
+import { hasRoom, sendBounded } from "../bindings/udp.ts";
 
 export interface UdpSessionOptions {
   readonly sourceIp: string;

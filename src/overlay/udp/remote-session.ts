@@ -1,13 +1,13 @@
 import { randomUUID } from "node:crypto";
-import type { Clock } from "../host/clock.ts";
-import type { OverlayReason } from "../protocol/overlay.ts";
-import type { Dial } from "./dial/dial.ts";
-import { DatagramPipe } from "./mesh/transport/datagram-pipe.ts";
-import { codeOf, reasonOfCode } from "./mesh/transport/wire.ts";
-import type { Dialled } from "./listeners/listener.ts";
-import type { Remote, RemoteTarget } from "./listeners/remote.ts";
-import { hasRoom } from "./bindings/udp.ts";
-import type { UdpFlow } from "./udp-session.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { Dial } from "../dial/dial.ts";
+import { DatagramPipe } from "../mesh/transport/datagram-pipe.ts";
+import { codeOf, reasonOfCode } from "../mesh/transport/wire.ts";
+import type { Dialled } from "../listeners/listener.ts";
+import type { Remote, RemoteTarget } from "../listeners/remote.ts";
+import { hasRoom } from "../bindings/udp.ts";
+import type { UdpFlow } from "./session.ts";
 
 export interface RemoteUdpSessionOptions {
   readonly sourceIp: string;
