@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { z } from "zod";
 import { packageVersion } from "../src/lib/build-info.ts";
-import { signJws } from "../src/protocol/jws.ts";
+import { signJws } from "../src/protocol/channel/jws.ts";
 import type { Architecture } from "../src/protocol/release.ts";
 import { componentsOf, Lockfile, type Component } from "./packaging/components.ts";
 import { filledScript } from "./packaging/debian.ts";

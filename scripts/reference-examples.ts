@@ -3,8 +3,8 @@
 import { createHash, createECDH, createPrivateKey, createPublicKey } from "node:crypto";
 import { importJWK } from "jose";
 import type { ClaimsByType, JwsType } from "../src/protocol/claims.ts";
-import { ACTIVATION_PATH, DOCUMENT_PATH, REGISTER_PATH, TOKEN_PATH } from "../src/protocol/envelope.ts";
-import { signJws, type Signer } from "../src/protocol/jws.ts";
+import { ACTIVATION_PATH, DOCUMENT_PATH, REGISTER_PATH, TOKEN_PATH } from "../src/protocol/channel/envelope.ts";
+import { signJws, type Signer } from "../src/protocol/channel/jws.ts";
 import {
   Ed25519PublicKey,
   P256PublicKey,
@@ -13,7 +13,7 @@ import {
   X25519PublicKey,
   type NodeKeys,
 } from "../src/protocol/keys.ts";
-import { TICKET_HEADER } from "../src/protocol/streams.ts";
+import { TICKET_HEADER } from "../src/protocol/channel/streams.ts";
 
 /** A key of the examples: its private half is `seed` times 32, so that a reader can make it too. */
 export interface ExampleKey {

@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 import { WebSocketServer, type WebSocket } from "ws";
-import { SESSION_LIMITS } from "../../src/protocol/envelope.ts";
+import { SESSION_LIMITS } from "../../src/protocol/channel/envelope.ts";
 
 const held = new Set<WebSocket>();
 const server = createServer();

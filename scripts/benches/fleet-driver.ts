@@ -8,9 +8,9 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { WebSocket, type RawData } from "ws";
 import { bytesOf } from "../../src/controller/channel/session.ts";
-import { parseMessage, SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "../../src/protocol/envelope.ts";
-import { signJws } from "../../src/protocol/jws.ts";
-import { controlMethods } from "../../src/protocol/methods.ts";
+import { parseMessage, SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "../../src/protocol/channel/envelope.ts";
+import { signJws } from "../../src/protocol/channel/jws.ts";
+import { controlMethods } from "../../src/protocol/channel/methods.ts";
 import { addNodes, type FleetNode } from "./fleet.ts";
 
 /** Below what one source address may have unauthenticated at a time. */

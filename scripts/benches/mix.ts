@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { nodeMethods, controlMethods } from "../../src/protocol/methods.ts";
+import { nodeMethods, controlMethods } from "../../src/protocol/channel/methods.ts";
 
 /** The methods of the mix, whoever calls them. */
 export const mixedMethods = {

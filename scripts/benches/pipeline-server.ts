@@ -3,8 +3,8 @@ import { createInterface } from "node:readline";
 import { WebSocketServer, type WebSocket } from "ws";
 import { answerTogether } from "../../src/controller/channel/gate.ts";
 import { bytesOf } from "../../src/controller/channel/session.ts";
-import { parseMessage, SESSION_LIMITS } from "../../src/protocol/envelope.ts";
-import { RpcPeer } from "../../src/protocol/rpc.ts";
+import { parseMessage, SESSION_LIMITS } from "../../src/protocol/channel/envelope.ts";
+import { RpcPeer } from "../../src/protocol/channel/rpc.ts";
 import { mixedMethods } from "./mix.ts";
 
 const mode = process.argv[2];

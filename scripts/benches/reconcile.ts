@@ -14,7 +14,7 @@ import {
 } from "../../src/agent/shadow/reporter.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
-import { keySetOf } from "../../src/protocol/keys-chain.ts";
+import { keySetOf } from "../../src/protocol/channel/keys-chain.ts";
 import { normaliseConnectors, type Connector } from "../../src/protocol/sections/connectors.ts";
 import type { JsonObject } from "../../src/protocol/values.ts";
 import {

@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { importJWK } from "jose";
 import { z } from "zod";
 import { parseStrictJson } from "../../src/lib/formats/strict-json.ts";
-import type { Signer } from "../../src/protocol/jws.ts";
+import type { Signer } from "../../src/protocol/channel/jws.ts";
 import { Ed25519PublicKey, thumbprint } from "../../src/protocol/keys.ts";
 import { ReleaseKeys } from "../../src/protocol/release.ts";
 import { Base64Url32 } from "../../src/protocol/values.ts";

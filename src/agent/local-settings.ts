@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { hostFiles, type Files } from "../host/files/files.ts";
-import { describeIssues } from "../protocol/envelope.ts";
+import { describeIssues } from "../protocol/channel/envelope.ts";
 import { parseStrictJson } from "../lib/formats/strict-json.ts";
 import { JsonObject } from "../protocol/values.ts";
 import { AgentFile } from "./settings.ts";

@@ -4,7 +4,7 @@ import { InputError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { ConfirmRequest } from "../protocol/commit.ts";
 import { DocumentName } from "../protocol/claims.ts";
-import { signJws } from "../protocol/jws.ts";
+import { signJws } from "../protocol/channel/jws.ts";
 import { sectionOwners, sectionSuits, type SectionName } from "../protocol/sections.ts";
 import type { MetricSample } from "../protocol/telemetry.ts";
 import { Base64Url32, NodeName, type JsonObject, type LifecycleState, type NodeState } from "../protocol/values.ts";

@@ -3,7 +3,7 @@ import type { ConfirmRequest } from "../protocol/commit.ts";
 import type { Device } from "../protocol/claims.ts";
 import type { Config } from "../protocol/documents.ts";
 import type { NodeKeys } from "../protocol/keys.ts";
-import type { DocumentApplied, Heartbeat } from "../protocol/methods.ts";
+import type { DocumentApplied, Heartbeat } from "../protocol/channel/methods.ts";
 import type { SectionName } from "../protocol/sections.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type {

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import { toError } from "../errors.ts";
-import type { StreamEnd } from "../protocol/streams.ts";
+import type { StreamEnd } from "../protocol/channel/streams.ts";
 import type { Streams } from "./channel/streams.ts";
 import type { EventLog } from "./event-log.ts";
 import type { NodeTerminal, TerminalRequest } from "./fleet.ts";

@@ -4,7 +4,7 @@ import { InputError } from "../errors.ts";
 import { supervisionOf, writesToJournal, type Supervision } from "../host/process/service-manager.ts";
 import { Origin } from "../protocol/claims.ts";
 import { parseCidr } from "../lib/net/cidr.ts";
-import { describeIssues } from "../protocol/envelope.ts";
+import { describeIssues } from "../protocol/channel/envelope.ts";
 import { RegistryPlace } from "../protocol/registry.ts";
 import { Base64Url32, Fqdn } from "../protocol/values.ts";
 

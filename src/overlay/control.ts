@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { SessionError, toError } from "../errors.ts";
 import { listenAgain, listenOnSocket } from "../host/net/unix-socket.ts";
 import { linesOf } from "../lib/text/lines.ts";
-import { parseMessage } from "../protocol/envelope.ts";
+import { parseMessage } from "../protocol/channel/envelope.ts";
 import {
   OVERLAY_LIMITS,
   OVERLAY_SOCKET,
@@ -13,7 +13,7 @@ import {
   type OverlayMethods,
   type OverlayNotices,
 } from "../protocol/overlay.ts";
-import { RpcPeer, type Handlers } from "../protocol/rpc.ts";
+import { RpcPeer, type Handlers } from "../protocol/channel/rpc.ts";
 
 /** One end of a control connection, as the overlay sees it. */
 export type ControlPeer = RpcPeer<OverlayMethods, OverlayNotices>;

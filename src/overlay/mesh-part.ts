@@ -4,7 +4,7 @@ import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files/files.ts";
 import type { MeshEvent, MeshState, OverlayMesh, RttBucket } from "../protocol/overlay-mesh.ts";
 import type { OverlayFault, OverlayMethods } from "../protocol/overlay.ts";
-import type { Handlers } from "../protocol/rpc.ts";
+import type { Handlers } from "../protocol/channel/rpc.ts";
 import type { ControlPeer } from "./control.ts";
 import type { DataPlane } from "./data-plane.ts";
 import { MeshReports } from "./mesh-reports.ts";

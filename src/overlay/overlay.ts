@@ -16,7 +16,7 @@ import {
   type OverlayFault,
   type OverlayMethods,
 } from "../protocol/overlay.ts";
-import type { Handlers } from "../protocol/rpc.ts";
+import type { Handlers } from "../protocol/channel/rpc.ts";
 import { connectControl, type ControlClient } from "../host/overlay/control.ts";
 import { serveControl, type Control, type ControlPeer } from "./control.ts";
 import { DataPlane } from "./data-plane.ts";

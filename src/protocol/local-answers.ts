@@ -6,7 +6,7 @@ import { FloorName } from "./local-api.ts";
 import { PendingChange } from "./local-commit.ts";
 import { DataPlane } from "./local-mesh.ts";
 import { OverlayState } from "./local-overlay.ts";
-import { SectionReport } from "./methods.ts";
+import { SectionReport } from "./channel/methods.ts";
 import { UpgradeStatus } from "./release.ts";
 import {
   JsonObject,

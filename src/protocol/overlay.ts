@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { JsonLimits } from "../lib/formats/strict-json.ts";
-import type { MethodSpec } from "./methods.ts";
+import type { MethodSpec } from "./channel/methods.ts";
 import { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, PathId, RttBucket } from "./overlay-mesh.ts";
 import { FlowUsage } from "./telemetry.ts";
 import {

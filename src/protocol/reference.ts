@@ -1,12 +1,12 @@
-import { WHOLE_REPLY_BYTES } from "./reply-parts.ts";
+import { WHOLE_REPLY_BYTES } from "./channel/reply-parts.ts";
 import { z } from "zod";
-import { asyncApi } from "./asyncapi.ts";
+import { asyncApi } from "./channel/asyncapi.ts";
 import { claimsByType } from "./claims.ts";
 import { DomainGrant, DomainPeer } from "./domain-items.ts";
 import { ClusterDocument, DomainDocument, NodeDocument } from "./documents.ts";
-import { ACTIVATION_PATH, REGISTER_PATH, STREAM_PATH, TOKEN_PATH } from "./envelope.ts";
+import { ACTIVATION_PATH, REGISTER_PATH, STREAM_PATH, TOKEN_PATH } from "./channel/envelope.ts";
 import { errorCodes } from "./error-codes.ts";
-import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./methods.ts";
+import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./channel/methods.ts";
 import { sectionSchemas } from "./sections.ts";
 import { SetupFile } from "./setup.ts";
 import { configShadowKeys, containerShadowKeys, upgradeShadowKeys } from "./shadow.ts";
@@ -19,9 +19,9 @@ import {
   StreamEnd,
   streamKinds,
   TICKET_HEADER,
-} from "./streams.ts";
-import { ActivationAnswer, ActivationBody, TokenAnswer, TokenBody } from "./activation.ts";
-import { HttpRefusal, RegistrationAnswer, RegistrationBody } from "./registration.ts";
+} from "./channel/streams.ts";
+import { ActivationAnswer, ActivationBody, TokenAnswer, TokenBody } from "./channel/activation.ts";
+import { HttpRefusal, RegistrationAnswer, RegistrationBody } from "./channel/registration.ts";
 import { recordByStream } from "./telemetry.ts";
 import { ContainerCommand, triggerBodies } from "./trigger-bodies.ts";
 import { triggerEvents } from "./trigger-events.ts";

@@ -8,7 +8,7 @@ import { packingOf, unpackVersion } from "../host/releases/unpack.ts";
 import type { InstalledVersion, Versions } from "../host/releases/versions.ts";
 import { buildTime, packageVersion } from "../lib/build-info.ts";
 import { parseStrictJson } from "../lib/formats/strict-json.ts";
-import { describeIssues } from "../protocol/envelope.ts";
+import { describeIssues } from "../protocol/channel/envelope.ts";
 import {
   ReleaseKeys,
   type Architecture,

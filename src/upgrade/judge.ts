@@ -1,4 +1,4 @@
-import type { Standing } from "../protocol/standing.ts";
+import type { Standing } from "../protocol/channel/standing.ts";
 
 /** What is seen of a version on trial at one moment. */
 export interface Observation {

@@ -1,6 +1,6 @@
 import { InputError } from "../errors.ts";
 import { parseStrictJson } from "../lib/formats/strict-json.ts";
-import { verifyJws, type KeySet } from "../protocol/jws.ts";
+import { verifyJws, type KeySet } from "../protocol/channel/jws.ts";
 import { thumbprint } from "../protocol/keys.ts";
 import type { Architecture, ReleaseClaims, ReleaseFile, ReleaseKeys } from "../protocol/release.ts";
 

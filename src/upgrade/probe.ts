@@ -2,7 +2,7 @@ import type { Dialler } from "../host/net/dial.ts";
 import { gatewayKey, openTcp } from "../host/net/net-probe.ts";
 import type { Resolve } from "../host/net/system-resolve.ts";
 import type { ProxySettings } from "../lib/net/proxy.ts";
-import type { Standing } from "../protocol/standing.ts";
+import type { Standing } from "../protocol/channel/standing.ts";
 import { untilAborted } from "../lib/async/until-aborted.ts";
 import { withinTime } from "../lib/async/within-time.ts";
 import type { GatewayPath } from "./agent-view.ts";

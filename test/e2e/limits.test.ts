@@ -1,7 +1,7 @@
 import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { REGISTER_PATH } from "../../src/protocol/envelope.ts";
+import { REGISTER_PATH } from "../../src/protocol/channel/envelope.ts";
 import { makeIdentity, registerJws } from "../support/node-client.ts";
 import { freePort, registerNode, startAgent, startController } from "../support/programs.ts";
 import { readStatus, startStage, untilAnotherSession, untilOnline, untilReason, wake } from "../support/stage.ts";

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { pino } from "pino";
 import { startController, type Controller } from "../../src/controller/controller.ts";
-import { peekClaims } from "../../src/protocol/jws.ts";
+import { peekClaims } from "../../src/protocol/channel/jws.ts";
 import { freePort } from "../support/programs.ts";
 import { makeIdentity, register, TestNode } from "../support/node-client.ts";
 import { startRegistry, type TestRegistry } from "../support/registry.ts";

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
 import { WebSocketServer } from "ws";
-import { SUBPROTOCOL } from "../../src/protocol/envelope.ts";
+import { SUBPROTOCOL } from "../../src/protocol/channel/envelope.ts";
 
 /** How far it lets anybody come: to the challenge, to something else in its place, or to an answer over HTTP. */
 export type Greeting = "greets" | "other words" | "no JSON" | "closes" | number;

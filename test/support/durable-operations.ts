@@ -8,8 +8,8 @@ import { DesiredDocuments, type Trust } from "../../src/agent/shadow/desired.ts"
 import { openState } from "../../src/agent/state.ts";
 import type { Controller } from "../../src/controller/controller.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
-import { keySetOf } from "../../src/protocol/keys-chain.ts";
-import { peekClaims } from "../../src/protocol/jws.ts";
+import { keySetOf } from "../../src/protocol/channel/keys-chain.ts";
+import { peekClaims } from "../../src/protocol/channel/jws.ts";
 import { bundledOnce } from "./bundled.ts";
 import { deliver } from "./counted-trigger.ts";
 import { BUNDLE, FLAGS } from "./programs.ts";

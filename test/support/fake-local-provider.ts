@@ -1,4 +1,4 @@
-import type { ActivationRequest, ActivationStep } from "../../src/protocol/activation.ts";
+import type { ActivationRequest, ActivationStep } from "../../src/protocol/channel/activation.ts";
 import { setTimeout as delay } from "node:timers/promises";
 import { UPGRADE_ANSWERS, type UpgradeAnswer, type UpgradeOrder } from "../../src/protocol/release.ts";
 import type { LocalProvider, LocalStream } from "../../src/agent/local-api/provider.ts";

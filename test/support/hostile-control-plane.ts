@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { ServerProofClaims } from "../../src/protocol/claims.ts";
-import { SESSION_PATH, SUBPROTOCOL } from "../../src/protocol/envelope.ts";
-import { peekClaims, signJws, type Signer } from "../../src/protocol/jws.ts";
+import { SESSION_PATH, SUBPROTOCOL } from "../../src/protocol/channel/envelope.ts";
+import { peekClaims, signJws, type Signer } from "../../src/protocol/channel/jws.ts";
 import { ISS, newSid, UID } from "./signing.ts";
 
 /** One node that asks to be let in, and what can be done to it. */

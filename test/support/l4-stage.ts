@@ -6,7 +6,7 @@ import { DatabaseSync } from "node:sqlite";
 import { json } from "node:stream/consumers";
 import { isDeepStrictEqual } from "node:util";
 import { expect, onTestFinished } from "vitest";
-import { DocumentApplied } from "../../src/protocol/methods.ts";
+import { DocumentApplied } from "../../src/protocol/channel/methods.ts";
 import { WhyReport, type Reason } from "../../src/protocol/reconcile.ts";
 import {
   freePort,

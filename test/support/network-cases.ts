@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { describeIssues } from "../../src/protocol/envelope.ts";
+import { describeIssues } from "../../src/protocol/channel/envelope.ts";
 import { NetworkSection } from "../../src/protocol/sections/network.ts";
 import { readNetwork, type NetworkContext } from "../../src/protocol/sections/read-network.ts";
 

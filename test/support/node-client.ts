@@ -12,11 +12,11 @@ import {
   REGISTER_PATH,
   SESSION_LIMITS,
   SESSION_PATH,
-} from "../../src/protocol/envelope.ts";
-import { peekClaims, signJws, type Signer } from "../../src/protocol/jws.ts";
+} from "../../src/protocol/channel/envelope.ts";
+import { peekClaims, signJws, type Signer } from "../../src/protocol/channel/jws.ts";
 import { NodeKeys, thumbprint, thumbprintsOf, type NodeThumbprints } from "../../src/protocol/keys.ts";
-import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../src/protocol/methods.ts";
-import { RpcPeer, type Handlers } from "../../src/protocol/rpc.ts";
+import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../src/protocol/channel/methods.ts";
+import { RpcPeer, type Handlers } from "../../src/protocol/channel/rpc.ts";
 
 /** The keys of a scripted node. */
 export interface TestIdentity {

@@ -4,7 +4,7 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, wri
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { makeKeys, signerFrom } from "../../scripts/packaging/keys.ts";
-import { signJws } from "../../src/protocol/jws.ts";
+import { signJws } from "../../src/protocol/channel/jws.ts";
 import { MANIFEST_NAME, type ReleaseFile } from "../../src/protocol/release.ts";
 
 const ROOT = join(import.meta.dirname, "../..");

@@ -5,7 +5,7 @@ import { pino } from "pino";
 import { onTestFinished } from "vitest";
 import { startController, type Controller, type ControllerOptions } from "../../src/controller/controller.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
-import { peekClaims } from "../../src/protocol/jws.ts";
+import { peekClaims } from "../../src/protocol/channel/jws.ts";
 import type { NodeType } from "../../src/protocol/values.ts";
 import { makeIdentity, register, TestNode, type TestIdentity } from "./node-client.ts";
 

@@ -2,7 +2,7 @@ import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { importJWK } from "jose";
 import type { KeysClaims } from "../../src/protocol/claims.ts";
 import type { ClusterDocument, DomainDocument, NodeDocument } from "../../src/protocol/documents.ts";
-import { signJws, type Signer } from "../../src/protocol/jws.ts";
+import { signJws, type Signer } from "../../src/protocol/channel/jws.ts";
 import { Ed25519PublicKey, thumbprint } from "../../src/protocol/keys.ts";
 import type { NodeIdentity } from "../../src/protocol/claims.ts";
 

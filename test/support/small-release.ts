@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Architecture, ReleaseClaims } from "../../src/protocol/release.ts";
-import { signJws } from "../../src/protocol/jws.ts";
+import { signJws } from "../../src/protocol/channel/jws.ts";
 import { filledScript } from "../../scripts/packaging/debian.ts";
 import { installerText } from "../../scripts/packaging/installer.ts";
 import { keysText, makeKeys, signerFrom, type ReleaseSigner } from "../../scripts/packaging/keys.ts";

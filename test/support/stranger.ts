@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
-import { SESSION_PATH, SUBPROTOCOL } from "../../src/protocol/envelope.ts";
+import { SESSION_PATH, SUBPROTOCOL } from "../../src/protocol/channel/envelope.ts";
 
 /** Somebody who opened a socket towards the controller's channel and says nothing. */
 export interface Stranger {

@@ -9,7 +9,7 @@ import { systemClock } from "../../src/host/clock.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import { rootLogger } from "../../src/host/log.ts";
 import { hostReader } from "../../src/host/reader.ts";
-import { peekClaims } from "../../src/protocol/jws.ts";
+import { peekClaims } from "../../src/protocol/channel/jws.ts";
 import { ask, adminRequest } from "../../src/cli/frame/client.ts";
 import { NodeIdentity } from "../../src/protocol/claims.ts";
 import { readFileSync } from "node:fs";

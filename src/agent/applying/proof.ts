@@ -3,7 +3,7 @@ import { dialRequestFor, type Dialler } from "../../host/net/dial.ts";
 import { gatewayKey, httpHead, openTcp, type HttpHead } from "../../host/net/net-probe.ts";
 import type { Resolve } from "../../host/net/system-resolve.ts";
 import { isLoopback } from "../../lib/net/proxy.ts";
-import { SESSION_PATH, UPTIME_HEADER } from "../../protocol/envelope.ts";
+import { SESSION_PATH, UPTIME_HEADER } from "../../protocol/channel/envelope.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import type { Before, Prover, Unreached } from "../reconcile/prover.ts";
 

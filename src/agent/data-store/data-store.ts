@@ -13,7 +13,7 @@ import type {
   ImageInfo,
   TaskStarted,
 } from "../../protocol/data-store.ts";
-import { REPLY_LIMITS } from "../../protocol/reply-parts.ts";
+import { REPLY_LIMITS } from "../../protocol/channel/reply-parts.ts";
 import type { TransferJob } from "../../protocol/transfer.ts";
 import { storeRefusal } from "./failures.ts";
 import { abortJobFor, jobFor, type JobSettings } from "./jobs.ts";

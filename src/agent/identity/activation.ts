@@ -6,9 +6,9 @@ import {
   TokenAnswer,
   type ActivationRequest,
   type ActivationStep,
-} from "../../protocol/activation.ts";
-import { ACTIVATION_PATH, TOKEN_PATH } from "../../protocol/envelope.ts";
-import { signJws } from "../../protocol/jws.ts";
+} from "../../protocol/channel/activation.ts";
+import { ACTIVATION_PATH, TOKEN_PATH } from "../../protocol/channel/envelope.ts";
+import { signJws } from "../../protocol/channel/jws.ts";
 import { thumbprint } from "../../protocol/keys.ts";
 import { authSigner, publicKeys } from "./identity.ts";
 import { keysFor, postTo, readLicense, refuseRegistered, type RegisterDeps } from "./registration.ts";

@@ -8,16 +8,16 @@ import { holdfastCommand, type GivenDirectories } from "../../lib/text/command-l
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import type { Device, License } from "../../protocol/claims.ts";
 import { JsonObject } from "../../protocol/values.ts";
-import { describeIssues, REGISTER_PATH } from "../../protocol/envelope.ts";
+import { describeIssues, REGISTER_PATH } from "../../protocol/channel/envelope.ts";
 import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";
-import { peekClaims, signJws, verifyJws } from "../../protocol/jws.ts";
-import { keySetOf, walkKeysChain } from "../../protocol/keys-chain.ts";
+import { peekClaims, signJws, verifyJws } from "../../protocol/channel/jws.ts";
+import { keySetOf, walkKeysChain } from "../../protocol/channel/keys-chain.ts";
 import { thumbprintsOf } from "../../protocol/keys.ts";
 import {
   HttpRefusal,
   REGISTRATION_ANSWER_LIMITS as ANSWER_LIMITS,
   RegistrationAnswer,
-} from "../../protocol/registration.ts";
+} from "../../protocol/channel/registration.ts";
 import {
   authSigner,
   generateKeys,

@@ -1,4 +1,4 @@
-import type { ActivationRequest, ActivationStep } from "../../protocol/activation.ts";
+import type { ActivationRequest, ActivationStep } from "../../protocol/channel/activation.ts";
 import type { NodeIdentity } from "../../protocol/claims.ts";
 import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import type {

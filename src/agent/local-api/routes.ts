@@ -1,9 +1,9 @@
-import { ActivationRequest } from "../../protocol/activation.ts";
+import { ActivationRequest } from "../../protocol/channel/activation.ts";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { z } from "zod";
 import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { describeIssues } from "../../protocol/envelope.ts";
+import { describeIssues } from "../../protocol/channel/envelope.ts";
 import {
   ConfigQuery,
   ContainerLogsQuery,
@@ -18,7 +18,7 @@ import {
 import { UPGRADE_PATH, UpgradeOrder } from "../../protocol/release.ts";
 import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/reconcile.ts";
 import { hideSecrets } from "../../protocol/secrets.ts";
-import { LOCAL_STREAM_UPGRADE } from "../../protocol/streams.ts";
+import { LOCAL_STREAM_UPGRADE } from "../../protocol/channel/streams.ts";
 import { EventName } from "../../protocol/values.ts";
 import type { LocalProvider } from "./provider.ts";
 import { failureOf, readJson, sendJson, sendLines } from "./replies.ts";

@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { AgentError, HostError, InputError, toError } from "../../errors.ts";
 import { framedStream } from "../../host/net/frame-socket.ts";
 import { ContainerExecQuery } from "../../protocol/local-api.ts";
-import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../../protocol/streams.ts";
+import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../../protocol/channel/streams.ts";
 import type { LocalProvider, LocalStream } from "./provider.ts";
 import { failureOf, statusOf } from "./replies.ts";
 import { EXEC_PATH, parse } from "./routes.ts";

@@ -3,7 +3,7 @@ import { hostFiles, type Files } from "../../host/files/files.ts";
 import { readPrivateFile } from "../../host/files/private-file.ts";
 import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/files/state-file.ts";
 import { DocumentName } from "../../protocol/claims.ts";
-import { peekClaims } from "../../protocol/jws.ts";
+import { peekClaims } from "../../protocol/channel/jws.ts";
 import type { FileStanding, LeftDocument, LeftState, SettingsStanding } from "../../protocol/left-state.ts";
 import { shownValue, type Shown } from "../../protocol/shown.ts";
 import { JsonObject } from "../../protocol/values.ts";

@@ -18,7 +18,7 @@ import type { NodeIdentity } from "../../protocol/claims.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import { UPGRADE_ANSWERS, UPGRADE_REQUEST_NAME, type UpgradeAnswer, type UpgradeOrder } from "../../protocol/release.ts";
 import { OverlayTable } from "../../protocol/overlay.ts";
-import type { ActivationRequest, ActivationStep } from "../../protocol/activation.ts";
+import type { ActivationRequest, ActivationStep } from "../../protocol/channel/activation.ts";
 import type { NodeType } from "../../protocol/values.ts";
 import type { ActivationDeps } from "../identity/activation.ts";
 import { describeDevice } from "../shadow/describe-device.ts";

@@ -9,9 +9,9 @@ import {
   refuseEnvelope,
   SESSION_LIMITS,
   type Message,
-} from "../../protocol/envelope.ts";
-import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../protocol/methods.ts";
-import { RemoteError, RpcPeer, type Handlers } from "../../protocol/rpc.ts";
+} from "../../protocol/channel/envelope.ts";
+import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../protocol/channel/methods.ts";
+import { RemoteError, RpcPeer, type Handlers } from "../../protocol/channel/rpc.ts";
 import { unansweredText, type AnswerWatch, type Outcome } from "./answers.ts";
 import type { Ending } from "./backoff.ts";
 import { judgeEnd, judgeRefusal } from "./ending.ts";

@@ -1,5 +1,5 @@
 import { AgentError, SessionError } from "../../errors.ts";
-import { closeCodes } from "../../protocol/methods.ts";
+import { closeCodes } from "../../protocol/channel/methods.ts";
 import type { Ending } from "./backoff.ts";
 import type { TransportEnd } from "./transport.ts";
 

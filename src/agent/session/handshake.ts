@@ -1,6 +1,6 @@
 import { SessionError } from "../../errors.ts";
 import type { DocumentVersions, ServerProofClaims } from "../../protocol/claims.ts";
-import { signJws, verifyJws, type KeySet, type Signer } from "../../protocol/jws.ts";
+import { signJws, verifyJws, type KeySet, type Signer } from "../../protocol/channel/jws.ts";
 import type { Registration } from "../identity/identity.ts";
 
 export interface NodeProofInput {

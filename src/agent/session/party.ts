@@ -1,9 +1,9 @@
 import { AgentError, InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { DocumentVersions } from "../../protocol/claims.ts";
-import { PROTOCOL_VERSION } from "../../protocol/envelope.ts";
-import { verifyJws } from "../../protocol/jws.ts";
-import { keySetOf } from "../../protocol/keys-chain.ts";
+import { PROTOCOL_VERSION } from "../../protocol/channel/envelope.ts";
+import { verifyJws } from "../../protocol/channel/jws.ts";
+import { keySetOf } from "../../protocol/channel/keys-chain.ts";
 import { judgeServerProof, proveNode } from "./handshake.ts";
 import type { ControlPlaneRpc, HandshakeParty } from "./attempt.ts";
 import type { KnownAddresses } from "../identity/known-addresses.ts";

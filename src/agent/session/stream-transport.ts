@@ -1,7 +1,7 @@
 import type { Dialler } from "../../host/net/dial.ts";
 import { webSocketFrames, type FrameSocket } from "../../host/net/frame-socket.ts";
-import { STREAM_PATH } from "../../protocol/envelope.ts";
-import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol/streams.ts";
+import { STREAM_PATH } from "../../protocol/channel/envelope.ts";
+import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol/channel/streams.ts";
 import { transportDial, upgrade, type TransportRequest } from "./transport.ts";
 
 /**

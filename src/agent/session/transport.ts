@@ -6,7 +6,7 @@ import { dialRequestFor, type Dialled, type Dialler, type DialRequest } from "..
 import { parseRetryAfter } from "../../host/net/http-client.ts";
 import { meterSocket } from "../../host/net/metered-socket.ts";
 import { isLoopback } from "../../lib/net/proxy.ts";
-import { HANDSHAKE_LIMITS, SESSION_BUDGET, SESSION_LIMITS, SUBPROTOCOL } from "../../protocol/envelope.ts";
+import { HANDSHAKE_LIMITS, SESSION_BUDGET, SESSION_LIMITS, SUBPROTOCOL } from "../../protocol/channel/envelope.ts";
 
 export interface TransportRequest {
   readonly url: string;

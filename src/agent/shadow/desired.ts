@@ -8,7 +8,7 @@ import { NodeDocument } from "../../protocol/documents.ts";
 import type { WhyTakenBack } from "../../protocol/commit.ts";
 import type { FloorName } from "../../protocol/local-api.ts";
 import type { FloorReset } from "../../protocol/local-answers.ts";
-import { verifyJws, type KeySet } from "../../protocol/jws.ts";
+import { verifyJws, type KeySet } from "../../protocol/channel/jws.ts";
 import { UnixMilliseconds, Version } from "../../protocol/values.ts";
 import { checkDocument, claimsOf, RefusedDocument, Stored, withDocument, type Desired } from "./held-document.ts";
 

@@ -11,8 +11,8 @@ import {
   type SplitItems,
 } from "../../protocol/documents.ts";
 import { WhyTakenBack } from "../../protocol/commit.ts";
-import { describeIssues } from "../../protocol/envelope.ts";
-import { peekClaims } from "../../protocol/jws.ts";
+import { describeIssues } from "../../protocol/channel/envelope.ts";
+import { peekClaims } from "../../protocol/channel/jws.ts";
 import { Jws, UnixMilliseconds, Version } from "../../protocol/values.ts";
 
 /** The documents in force. Absent means never received, or, for `cluster`, not a member. */

@@ -9,7 +9,7 @@ import { CLOCK_LIMITS_S, clockBehindText, type ClockBehind } from "../../protoco
 import type { UpgradeStatus } from "../../protocol/release.ts";
 import type { Reason } from "../../protocol/reconcile.ts";
 import type { PendingChange } from "../../protocol/local-commit.ts";
-import type { DocumentApplied } from "../../protocol/methods.ts";
+import type { DocumentApplied } from "../../protocol/channel/methods.ts";
 import { DocumentName } from "../../protocol/claims.ts";
 import { restrictionText } from "../../protocol/restriction.ts";
 import { sectionNames, sectionSuits } from "../../protocol/sections.ts";

@@ -1,7 +1,7 @@
 import { HostError, InputError, toError } from "../../errors.ts";
 import type { Terminal } from "../../host/engine/engine.ts";
 import { withinTime } from "../../lib/async/within-time.ts";
-import { LocalContainerExec, type StreamCommand, type StreamEnd } from "../../protocol/streams.ts";
+import { LocalContainerExec, type StreamCommand, type StreamEnd } from "../../protocol/channel/streams.ts";
 import type { Compute } from "../containers/model/compute.ts";
 import { readParams, type OpenedStream, type StreamKind } from "./kind.ts";
 import type { StreamLink } from "./stream-link.ts";

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { describeIssues } from "../../protocol/envelope.ts";
-import type { StreamCommand, StreamEnd } from "../../protocol/streams.ts";
+import { describeIssues } from "../../protocol/channel/envelope.ts";
+import type { StreamCommand, StreamEnd } from "../../protocol/channel/streams.ts";
 import type { StreamLink } from "./stream-link.ts";
 
 /** One kind of stream: what it takes and what it joins its other end to. */

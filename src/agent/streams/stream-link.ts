@@ -7,7 +7,7 @@ import {
   streamCloseCodes,
   StreamCommand,
   type StreamEnd,
-} from "../../protocol/streams.ts";
+} from "../../protocol/channel/streams.ts";
 
 export interface StreamLinkOptions {
   readonly socket: FrameSocket;

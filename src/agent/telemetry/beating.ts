@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { Heartbeat } from "../../protocol/methods.ts";
+import type { Heartbeat } from "../../protocol/channel/methods.ts";
 import type { Random } from "../session/backoff.ts";
 import type { Connection } from "../session/attempt.ts";
 

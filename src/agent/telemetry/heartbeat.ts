@@ -3,7 +3,7 @@ import type { Memory } from "../../host/proc.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { DiskSpace } from "../../host/files/files.ts";
 import type { DataPlaneState } from "../../protocol/local-mesh.ts";
-import type { Heartbeat } from "../../protocol/methods.ts";
+import type { Heartbeat } from "../../protocol/channel/methods.ts";
 
 export interface HeartbeatReadings {
   readonly uptimeSeconds: number;

@@ -12,7 +12,7 @@ import { loadLibc } from "../../host/process/libc.ts";
 import { valueOf } from "../../host/files/state-file.ts";
 import { plainLine } from "../../lib/text/terminal-text.ts";
 import { DocumentName } from "../../protocol/claims.ts";
-import { signJws, verifyJws } from "../../protocol/jws.ts";
+import { signJws, verifyJws } from "../../protocol/channel/jws.ts";
 import { Ed25519PublicKey, thumbprint } from "../../protocol/keys.ts";
 import { identityFiles } from "../identity/identity.ts";
 import { DEFAULT_STATE_DIR, readSettings } from "../settings.ts";

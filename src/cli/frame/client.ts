@@ -6,10 +6,10 @@ import { framedStream, type FrameSocket } from "../../host/net/frame-socket.ts";
 import { holdfastCommand, type GivenDirectories } from "../../lib/text/command-line.ts";
 import { linesOf } from "../../lib/text/lines.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
-import { describeIssues } from "../../protocol/envelope.ts";
+import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, socketPath, STREAM_BEAT_MS } from "../../protocol/local-api.ts";
 import { LocalError } from "../../protocol/local-answers.ts";
-import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../../protocol/streams.ts";
+import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../../protocol/channel/streams.ts";
 import type { Call } from "./verb.ts";
 
 /** A request to the agent, and which of its sockets it goes to. */

@@ -1,6 +1,6 @@
 import { InputError, toError } from "../../errors.ts";
 import type { License } from "../../protocol/claims.ts";
-import { peekClaims } from "../../protocol/jws.ts";
+import { peekClaims } from "../../protocol/channel/jws.ts";
 import { LICENSE_MAX_BYTES } from "../../protocol/local-api.ts";
 
 const PARTS = ["header", "claims", "signature"] as const;

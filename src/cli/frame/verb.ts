@@ -1,4 +1,4 @@
-import type { ActivationRequest, ActivationStep } from "../../protocol/activation.ts";
+import type { ActivationRequest, ActivationStep } from "../../protocol/channel/activation.ts";
 import type { z } from "zod";
 import type { Clock } from "../../host/clock.ts";
 import type { NodeIdentity } from "../../protocol/claims.ts";

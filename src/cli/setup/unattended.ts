@@ -5,7 +5,7 @@ import { readTextInput } from "../../host/process/text-input.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
 import type { NodeIdentity } from "../../protocol/claims.ts";
-import { describeIssues } from "../../protocol/envelope.ts";
+import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { SETUP_LIMITS, SetupFile, type SetupReport, type SetupStep } from "../../protocol/setup.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";

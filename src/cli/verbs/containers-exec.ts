@@ -1,7 +1,7 @@
 import { SessionError, toError } from "../../errors.ts";
 import { hostExec } from "../../host/process/exec.ts";
 import type { FrameSocket } from "../../host/net/frame-socket.ts";
-import { parseStreamText, STREAM_LIMITS, StreamEnd, type StreamCommand } from "../../protocol/streams.ts";
+import { parseStreamText, STREAM_LIMITS, StreamEnd, type StreamCommand } from "../../protocol/channel/streams.ts";
 import { openStream } from "../frame/client.ts";
 import type { RawTerminal } from "../frame/raw-terminal.ts";
 import type { Call } from "../frame/verb.ts";

@@ -3,7 +3,7 @@ import { readTextInput } from "../../host/process/text-input.ts";
 import { formatCount } from "../../lib/text/durations.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { describeIssues } from "../../protocol/envelope.ts";
+import { describeIssues } from "../../protocol/channel/envelope.ts";
 import {
   PLAN_REQUEST_LIMITS,
   PlanDocument,

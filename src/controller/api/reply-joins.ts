@@ -1,5 +1,5 @@
 import { InputError } from "../../errors.ts";
-import { ReplyCollector } from "../../protocol/reply-parts.ts";
+import { ReplyCollector } from "../../protocol/channel/reply-parts.ts";
 
 /** Answers that are put together at a time: each may be large, and what it is made into larger. */
 const MAX_JOINS = 8;

@@ -4,7 +4,7 @@ import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { ReleaseFiles } from "../../host/releases/release-files.ts";
 import type { JsonLimits } from "../../lib/formats/strict-json.ts";
-import { describeIssues } from "../../protocol/envelope.ts";
+import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { issueText } from "../../protocol/issue-text.ts";
 import type {
   ContainerOutputSearch,

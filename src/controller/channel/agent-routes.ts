@@ -15,9 +15,9 @@ import {
   STREAM_PATH,
   TOKEN_PATH,
   UPTIME_HEADER,
-} from "../../protocol/envelope.ts";
-import { ActivationBody, TokenBody } from "../../protocol/activation.ts";
-import { REGISTRATION_LIMITS, RegistrationBody } from "../../protocol/registration.ts";
+} from "../../protocol/channel/envelope.ts";
+import { ActivationBody, TokenBody } from "../../protocol/channel/activation.ts";
+import { REGISTRATION_LIMITS, RegistrationBody } from "../../protocol/channel/registration.ts";
 import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
 import type { Activations } from "./activations.ts";
 import type { AgentTokens } from "./agent-tokens.ts";

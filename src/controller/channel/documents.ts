@@ -1,6 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
 import type { DocumentName, DocumentVersions } from "../../protocol/claims.ts";
-import { signJws } from "../../protocol/jws.ts";
+import { signJws } from "../../protocol/channel/jws.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import type { EventLog } from "../event-log.ts";
 import { sha256 } from "../keys/admin-key.ts";

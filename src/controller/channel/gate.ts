@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { Clock } from "../../host/clock.ts";
-import { SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "../../protocol/envelope.ts";
+import { SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "../../protocol/channel/envelope.ts";
 import type { ConnectionLimits } from "./connection-limits.ts";
 import type { Greeter } from "./greeter.ts";
 import { pathOf } from "./http-io.ts";

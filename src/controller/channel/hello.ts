@@ -1,7 +1,7 @@
 import { InputError } from "../../errors.ts";
 import type { NodeProofClaims } from "../../protocol/claims.ts";
-import { PROTOCOL_VERSION } from "../../protocol/envelope.ts";
-import { peekClaims, verifyJws } from "../../protocol/jws.ts";
+import { PROTOCOL_VERSION } from "../../protocol/channel/envelope.ts";
+import { peekClaims, verifyJws } from "../../protocol/channel/jws.ts";
 import type { Store } from "../store/store.ts";
 import type { RefusalKind } from "./refusals.ts";
 

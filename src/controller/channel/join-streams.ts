@@ -7,7 +7,7 @@ import {
   StreamCommand,
   StreamEnd,
   streamError,
-} from "../../protocol/streams.ts";
+} from "../../protocol/channel/streams.ts";
 
 /** Two ends of a stream that are joined. */
 export interface Joint {

@@ -1,7 +1,7 @@
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { NodeMethods } from "../../protocol/methods.ts";
-import type { Handlers } from "../../protocol/rpc.ts";
+import type { NodeMethods } from "../../protocol/channel/methods.ts";
+import type { Handlers } from "../../protocol/channel/rpc.ts";
 import type { VolumeKeys } from "../keys/volume-keys.ts";
 import { hasEncryptedVolume, repositoryName, usesRepository } from "../model/used-repositories.ts";
 import { applyReport } from "../model/shadow.ts";

@@ -1,10 +1,10 @@
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { License, RegisterClaims } from "../../protocol/claims.ts";
-import { SESSION_PATH } from "../../protocol/envelope.ts";
-import { peekClaims, signJws, verifyJws } from "../../protocol/jws.ts";
+import { SESSION_PATH } from "../../protocol/channel/envelope.ts";
+import { peekClaims, signJws, verifyJws } from "../../protocol/channel/jws.ts";
 import { thumbprintsOf, type NodeThumbprints } from "../../protocol/keys.ts";
-import type { RegistrationAnswer } from "../../protocol/registration.ts";
+import type { RegistrationAnswer } from "../../protocol/channel/registration.ts";
 import type { EventLog } from "../event-log.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import { NEW_IDENTITY } from "../model/identity.ts";

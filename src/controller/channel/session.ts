@@ -3,7 +3,7 @@ import type { RawData, WebSocket } from "ws";
 import { AgentError, errnoOf, InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { meterSocket } from "../../host/net/metered-socket.ts";
-import { parseMessage, refuseEnvelope, SESSION_BUDGET, SESSION_LIMITS } from "../../protocol/envelope.ts";
+import { parseMessage, refuseEnvelope, SESSION_BUDGET, SESSION_LIMITS } from "../../protocol/channel/envelope.ts";
 import {
   closeCodes,
   controlMethods,
@@ -11,8 +11,8 @@ import {
   type CloseReason,
   type ControlMethods,
   type NodeMethods,
-} from "../../protocol/methods.ts";
-import { RpcPeer, type Handlers, type RpcOptions } from "../../protocol/rpc.ts";
+} from "../../protocol/channel/methods.ts";
+import { RpcPeer, type Handlers, type RpcOptions } from "../../protocol/channel/rpc.ts";
 import type { StoredHeartbeat } from "../store/nodes.ts";
 import type { RefusalKind } from "./refusals.ts";
 

@@ -4,7 +4,7 @@ import { WebSocketServer } from "ws";
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { webSocketFrames, type FrameSocket } from "../../host/net/frame-socket.ts";
-import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol/streams.ts";
+import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol/channel/streams.ts";
 import type { NodeTerminal } from "../fleet.ts";
 import type { Streams } from "./streams.ts";
 import type { ConnectionLimits } from "./connection-limits.ts";

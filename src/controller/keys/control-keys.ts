@@ -1,7 +1,7 @@
 import { HostError } from "../../errors.ts";
 import type { KeysClaims } from "../../protocol/claims.ts";
-import { peekClaims, signJws, type KeySet } from "../../protocol/jws.ts";
-import { keySetOf, walkKeysChain, type KeysEnvelope } from "../../protocol/keys-chain.ts";
+import { peekClaims, signJws, type KeySet } from "../../protocol/channel/jws.ts";
+import { keySetOf, walkKeysChain, type KeysEnvelope } from "../../protocol/channel/keys-chain.ts";
 import { thumbprint } from "../../protocol/keys.ts";
 import type { KeyPair, KeyStore } from "./key-store.ts";
 

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { HostError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
-import type { Signer } from "../../protocol/jws.ts";
+import type { Signer } from "../../protocol/channel/jws.ts";
 import { Ed25519PublicKey, thumbprint } from "../../protocol/keys.ts";
 import { Base64Url32 } from "../../protocol/values.ts";
 

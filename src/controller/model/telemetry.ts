@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { describeIssues } from "../../protocol/envelope.ts";
+import { describeIssues } from "../../protocol/channel/envelope.ts";
 import type { MetricSample } from "../../protocol/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 

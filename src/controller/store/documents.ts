@@ -1,6 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { DocumentName } from "../../protocol/claims.ts";
-import { DocumentApplied } from "../../protocol/methods.ts";
+import { DocumentApplied } from "../../protocol/channel/methods.ts";
 import { json, maybeText, number, text } from "./rows.ts";
 
 /** Names one document of one node; `sub` is what it is about. */

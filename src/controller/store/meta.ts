@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { KeysEnvelope } from "../../protocol/keys-chain.ts";
+import type { KeysEnvelope } from "../../protocol/channel/keys-chain.ts";
 import { maybeText, text } from "./rows.ts";
 
 type MetaKey = "org" | "domain" | "admin-key-hash";

@@ -4,7 +4,7 @@ import { Device } from "../../protocol/claims.ts";
 import { ConfirmRequest } from "../../protocol/commit.ts";
 import { Config } from "../../protocol/documents.ts";
 import { NodeKeys, type NodeThumbprints } from "../../protocol/keys.ts";
-import { Heartbeat } from "../../protocol/methods.ts";
+import { Heartbeat } from "../../protocol/channel/methods.ts";
 import { ShadowMap } from "../../protocol/shadow.ts";
 import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values.ts";
 import type { NodeRecord } from "../fleet.ts";

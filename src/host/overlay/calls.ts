@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { HostError } from "../../errors.ts";
 import type { MeshState } from "../../protocol/overlay-mesh.ts";
 import type { OverlayFlowFilter, OverlayMethods, OverlayNotices } from "../../protocol/overlay.ts";
-import { RemoteError } from "../../protocol/rpc.ts";
+import { RemoteError } from "../../protocol/channel/rpc.ts";
 import type { ControlClient } from "./control.ts";
 
 export type EchoRequest = z.infer<OverlayMethods["echo"]["params"]>;

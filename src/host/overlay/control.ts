@@ -1,7 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { HostError, SessionError, toError } from "../../errors.ts";
 import { linesOf } from "../../lib/text/lines.ts";
-import { parseMessage } from "../../protocol/envelope.ts";
+import { parseMessage } from "../../protocol/channel/envelope.ts";
 import {
   OVERLAY_LIMITS,
   overlayMethods,
@@ -9,7 +9,7 @@ import {
   type OverlayMethods,
   type OverlayNotices,
 } from "../../protocol/overlay.ts";
-import { RpcPeer, type Handlers } from "../../protocol/rpc.ts";
+import { RpcPeer, type Handlers } from "../../protocol/channel/rpc.ts";
 
 /** A connection to an overlay's control socket. */
 export interface ControlClient {

@@ -1,5 +1,5 @@
 import { HostError, InputError, SessionError, toError } from "../../errors.ts";
-import { RemoteError } from "../../protocol/rpc.ts";
+import { RemoteError } from "../../protocol/channel/rpc.ts";
 
 /** Whether it answered something that this version cannot read. */
 export function isNonsense(error: unknown): boolean {

@@ -5,7 +5,7 @@ import { z } from "zod";
 import type { Controller } from "../../../src/controller/controller.ts";
 import { sha256 } from "../../../src/controller/keys/admin-key.ts";
 import { rootLogger } from "../../../src/host/log.ts";
-import { peekClaims } from "../../../src/protocol/jws.ts";
+import { peekClaims } from "../../../src/protocol/channel/jws.ts";
 import { until } from "../../support/node-client.ts";
 import { addNode, clockWith, runController, temporaryDirectory } from "../../support/running-controller.ts";
 

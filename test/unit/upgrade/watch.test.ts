@@ -7,7 +7,7 @@ import { viewOf, type AgentView, type Answers } from "../../../src/upgrade/agent
 import { beforeOf } from "../../../src/upgrade/before.ts";
 import type { Failing } from "../../../src/upgrade/judge.ts";
 import { LIMITS } from "../../../src/upgrade/main.ts";
-import type { Standing } from "../../../src/protocol/standing.ts";
+import type { Standing } from "../../../src/protocol/channel/standing.ts";
 import { hostProbe, type Probe } from "../../../src/upgrade/probe.ts";
 import { watch, type Trial } from "../../../src/upgrade/watch.ts";
 import { aControlPlane } from "../../support/answering-control-plane.ts";

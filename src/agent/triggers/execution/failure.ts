@@ -1,6 +1,6 @@
 import { AgentError } from "../../../errors.ts";
-import type { TriggerFailure } from "../../../protocol/methods.ts";
-import { AnsweredFailure } from "../../../protocol/rpc.ts";
+import type { TriggerFailure } from "../../../protocol/channel/methods.ts";
+import { AnsweredFailure } from "../../../protocol/channel/rpc.ts";
 import type { TriggerReply } from "./trigger.ts";
 
 const MAX_MESSAGE = 4096;

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { AgentError, SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import { isTransient } from "../../../protocol/rpc.ts";
+import { isTransient } from "../../../protocol/channel/rpc.ts";
 import type { Journal, UnsentResult } from "./journal.ts";
 import type { TriggerChannel, TriggerReply } from "./trigger.ts";
 

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import { InputError } from "../../../errors.ts";
-import { describeIssues } from "../../../protocol/envelope.ts";
+import { describeIssues } from "../../../protocol/channel/envelope.ts";
 
 const MAX_ISSUES = 20;
 const MAX_ISSUE_LENGTH = 300;

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import type { JsonLimits } from "../../../lib/formats/strict-json.ts";
-import type { TriggerFailure } from "../../../protocol/methods.ts";
+import type { TriggerFailure } from "../../../protocol/channel/methods.ts";
 
 /** A piece of output: text of a tool, one JSON object of a measurement, or how far the work is. */
 export type Chunk =

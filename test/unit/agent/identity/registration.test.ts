@@ -7,7 +7,7 @@ import { HostError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { HttpRequest, HttpResponse } from "../../../../src/host/net/http-client.ts";
 import type { RegisteredClaims } from "../../../../src/protocol/claims.ts";
-import { peekClaims, signJws, verifyJws } from "../../../../src/protocol/jws.ts";
+import { peekClaims, signJws, verifyJws } from "../../../../src/protocol/channel/jws.ts";
 import { thumbprint, thumbprintsOf } from "../../../../src/protocol/keys.ts";
 import { ISS, keysClaims, nodeIdentity, signingKey, UID, type SigningKey } from "../../../support/signing.ts";
 import { tempDir } from "../../../support/temp-dir.ts";

@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import type { WebSocket } from "ws";
 import { describe, expect, test } from "vitest";
-import { signJws } from "../../../../src/protocol/jws.ts";
+import { signJws } from "../../../../src/protocol/channel/jws.ts";
 import { challenge, letIn, NONCE } from "../../../support/hostile-control-plane.ts";
 import { ISS, UID, type SigningKey } from "../../../support/signing.ts";
 import { waitFor } from "../../../support/wait-for.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { judgeDocuments, type SectionAnswer } from "../../../../src/agent/shadow/applied.ts";
-import { DocumentApplied } from "../../../../src/protocol/methods.ts";
+import { DocumentApplied } from "../../../../src/protocol/channel/methods.ts";
 import { nodeDocument, UID } from "../../../support/signing.ts";
 
 const clean = { shadowed: [], errors: [] };

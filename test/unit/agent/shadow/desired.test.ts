@@ -8,7 +8,7 @@ import { judgeDocuments } from "../../../../src/agent/shadow/applied.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { hostFiles, type Files } from "../../../../src/host/files/files.ts";
 import { stateFile } from "../../../../src/host/files/state-file.ts";
-import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
+import { keySetOf } from "../../../../src/protocol/channel/keys-chain.ts";
 import {
   clusterDocument,
   domainDocument,

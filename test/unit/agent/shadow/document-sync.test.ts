@@ -7,8 +7,8 @@ import type { Connection, ControlPlaneRpc } from "../../../../src/agent/session/
 import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
 import { DocumentSync } from "../../../../src/agent/shadow/document-sync.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import { signJws } from "../../../../src/protocol/jws.ts";
-import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
+import { signJws } from "../../../../src/protocol/channel/jws.ts";
+import { keySetOf } from "../../../../src/protocol/channel/keys-chain.ts";
 import { deferred } from "../../../support/deferred.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import {

@@ -11,7 +11,7 @@ import {
   withinLimits,
 } from "../../../../src/agent/shadow/reporter.ts";
 import type { ReporterState, ShadowReport } from "../../../../src/agent/shadow/reporter.ts";
-import { nodeMethods } from "../../../../src/protocol/methods.ts";
+import { nodeMethods } from "../../../../src/protocol/channel/methods.ts";
 import type { ShadowMap } from "../../../../src/protocol/shadow.ts";
 
 /** Asks until a report comes, moving the time as told. */

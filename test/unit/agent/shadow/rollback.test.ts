@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { DesiredDocuments, type Trust } from "../../../../src/agent/shadow/desired.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { hostFiles, type Files } from "../../../../src/host/files/files.ts";
-import { keySetOf } from "../../../../src/protocol/keys-chain.ts";
+import { keySetOf } from "../../../../src/protocol/channel/keys-chain.ts";
 import type { NodeDocument } from "../../../../src/protocol/documents.ts";
 import {
   clusterDocument,

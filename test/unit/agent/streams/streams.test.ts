@@ -7,7 +7,7 @@ import { StreamLink } from "../../../../src/agent/streams/stream-link.ts";
 import { Streams } from "../../../../src/agent/streams/streams.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { framedStream, type FrameEnd } from "../../../../src/host/net/frame-socket.ts";
-import { STREAM_IDLE_MS, STREAM_OPEN_MS } from "../../../../src/protocol/streams.ts";
+import { STREAM_IDLE_MS, STREAM_OPEN_MS } from "../../../../src/protocol/channel/streams.ts";
 import type { StreamClaims } from "../../../../src/protocol/claims.ts";
 import { Bulk } from "../../../support/bulk-terminal.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";

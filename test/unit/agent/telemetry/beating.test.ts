@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { Beating, type BeatConnection } from "../../../../src/agent/telemetry/beating.ts";
-import { controlMethods, Heartbeat, nodeMethods } from "../../../../src/protocol/methods.ts";
-import { RpcPeer } from "../../../../src/protocol/rpc.ts";
+import { controlMethods, Heartbeat, nodeMethods } from "../../../../src/protocol/channel/methods.ts";
+import { RpcPeer } from "../../../../src/protocol/channel/rpc.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 const GIB = 2 ** 30;

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { buildHeartbeat, overlayBeat, readHeartbeat, usedRatio } from "../../../../src/agent/telemetry/heartbeat.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import type { Reader } from "../../../../src/host/reader.ts";
-import { Heartbeat } from "../../../../src/protocol/methods.ts";
+import { Heartbeat } from "../../../../src/protocol/channel/methods.ts";
 import { machineRoot } from "../../../support/machine-root.ts";
 
 const CONTEXT = {

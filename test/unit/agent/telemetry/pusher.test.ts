@@ -5,14 +5,14 @@ import type { Connection } from "../../../../src/agent/session/attempt.ts";
 import { Pusher } from "../../../../src/agent/telemetry/pusher.ts";
 import { Spool, spoolMigration } from "../../../../src/agent/telemetry/spool.ts";
 import { SessionError } from "../../../../src/errors.ts";
-import { parseMessage, SESSION_LIMITS } from "../../../../src/protocol/envelope.ts";
+import { parseMessage, SESSION_LIMITS } from "../../../../src/protocol/channel/envelope.ts";
 import {
   controlMethods,
   nodeMethods,
   type ControlMethods,
   type NodeMethods,
-} from "../../../../src/protocol/methods.ts";
-import { RpcPeer } from "../../../../src/protocol/rpc.ts";
+} from "../../../../src/protocol/channel/methods.ts";
+import { RpcPeer } from "../../../../src/protocol/channel/rpc.ts";
 import type { TelemetryPush } from "../../../../src/protocol/telemetry.ts";
 
 import { deferred, type Deferred } from "../../../support/deferred.ts";

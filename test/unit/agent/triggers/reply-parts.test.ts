@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ReplyCollector } from "../../../../src/protocol/reply-parts.ts";
+import { ReplyCollector } from "../../../../src/protocol/channel/reply-parts.ts";
 import { addNode, runController } from "../../../support/running-controller.ts";
 import { claims, fastClock, NOW, oneShot, rig, TestChannel } from "./rig.ts";
 import { until } from "../../../support/node-client.ts";

@@ -16,11 +16,11 @@ import type { Trigger } from "../../../../src/agent/triggers/execution/trigger.t
 import { HostError, InputError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { TriggerClaims } from "../../../../src/protocol/claims.ts";
-import { parseMessage, SESSION_LIMITS } from "../../../../src/protocol/envelope.ts";
+import { parseMessage, SESSION_LIMITS } from "../../../../src/protocol/channel/envelope.ts";
 import { errorCodes } from "../../../../src/protocol/error-codes.ts";
-import { signJws } from "../../../../src/protocol/jws.ts";
-import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../../../src/protocol/methods.ts";
-import { RpcPeer } from "../../../../src/protocol/rpc.ts";
+import { signJws } from "../../../../src/protocol/channel/jws.ts";
+import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../../../src/protocol/channel/methods.ts";
+import { RpcPeer } from "../../../../src/protocol/channel/rpc.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import {
   ISS,

@@ -1,6 +1,6 @@
 import { beforeEach, expect, it } from "vitest";
 import { SessionError } from "../../../../src/errors.ts";
-import { replyParts } from "../../../../src/protocol/reply-parts.ts";
+import { replyParts } from "../../../../src/protocol/channel/reply-parts.ts";
 import { ApiBench } from "../../../support/api-bench.ts";
 
 let bench: ApiBench;

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { InputError } from "../../../../src/errors.ts";
-import type { DocumentApplied } from "../../../../src/protocol/methods.ts";
+import type { DocumentApplied } from "../../../../src/protocol/channel/methods.ts";
 import { ApiBench, members } from "../../../support/api-bench.ts";
 
 let bench: ApiBench;

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { InputError, SessionError } from "../../../../src/errors.ts";
 import { systemClock, type Clock } from "../../../../src/host/clock.ts";
-import { RemoteError } from "../../../../src/protocol/rpc.ts";
+import { RemoteError } from "../../../../src/protocol/channel/rpc.ts";
 import { ADMIN_KEY, ApiBench } from "../../../support/api-bench.ts";
 
 /** Takes a body in the pieces in which it comes; empty at its end. */

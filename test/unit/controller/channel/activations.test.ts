@@ -7,8 +7,8 @@ import {
   type Guesser,
 } from "../../../../src/controller/channel/activations.ts";
 import { sharedPrefix } from "../../../../src/lib/net/plain-address.ts";
-import { CODE_ALPHABET } from "../../../../src/protocol/activation.ts";
-import { signJws } from "../../../../src/protocol/jws.ts";
+import { CODE_ALPHABET } from "../../../../src/protocol/channel/activation.ts";
+import { signJws } from "../../../../src/protocol/channel/jws.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { deferred } from "../../../support/deferred.ts";
 import { makeIdentity, type TestIdentity } from "../../../support/node-client.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { peekClaims, verifyJws } from "../../../../src/protocol/jws.ts";
-import { KeysEnvelopes, keySetOf } from "../../../../src/protocol/keys-chain.ts";
+import { peekClaims, verifyJws } from "../../../../src/protocol/channel/jws.ts";
+import { KeysEnvelopes, keySetOf } from "../../../../src/protocol/channel/keys-chain.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { fetchTicket, NOTHING, until } from "../../../support/node-client.ts";
 import { addNode, MovableClock, runController } from "../../../support/running-controller.ts";

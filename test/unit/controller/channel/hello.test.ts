@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { peekClaims, verifyJws } from "../../../../src/protocol/jws.ts";
-import { KeysEnvelopes, keySetOf, walkKeysChain } from "../../../../src/protocol/keys-chain.ts";
+import { peekClaims, verifyJws } from "../../../../src/protocol/channel/jws.ts";
+import { KeysEnvelopes, keySetOf, walkKeysChain } from "../../../../src/protocol/channel/keys-chain.ts";
 import {
   makeIdentity,
   nonce,

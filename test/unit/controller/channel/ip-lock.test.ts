@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Controller } from "../../../../src/controller/controller.ts";
-import { peekClaims } from "../../../../src/protocol/jws.ts";
+import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import { DomainDocument, NodeDocument } from "../../../../src/protocol/documents.ts";
 import { until, type TestNode, type TestSession } from "../../../support/node-client.ts";
 import { addNode, runController } from "../../../support/running-controller.ts";

@@ -5,7 +5,7 @@ import type { MeshRecord } from "../../../../src/controller/model/mesh-node.ts";
 import type { MeshRow } from "../../../../src/controller/store/mesh.ts";
 import { DomainDocument } from "../../../../src/protocol/documents.ts";
 import { DomainPeer } from "../../../../src/protocol/domain-items.ts";
-import { peekClaims } from "../../../../src/protocol/jws.ts";
+import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import type { NodeType } from "../../../../src/protocol/values.ts";
 import { connectors, meshRecord, server, uidOf } from "../../../support/mesh-records.ts";
 import { TestNode, until, type TestSession } from "../../../support/node-client.ts";

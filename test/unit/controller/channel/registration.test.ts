@@ -1,8 +1,8 @@
 import { connect } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { REGISTER_PATH } from "../../../../src/protocol/envelope.ts";
-import { peekClaims } from "../../../../src/protocol/jws.ts";
-import { KeysEnvelopes, walkKeysChain } from "../../../../src/protocol/keys-chain.ts";
+import { REGISTER_PATH } from "../../../../src/protocol/channel/envelope.ts";
+import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
+import { KeysEnvelopes, walkKeysChain } from "../../../../src/protocol/channel/keys-chain.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { makeIdentity, nonce, postRegister, register, registerJws, until } from "../../../support/node-client.ts";
 import { clockWith, MovableClock, runController, temporaryDirectory } from "../../../support/running-controller.ts";

@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { NodeSession } from "../../../../src/controller/channel/session.ts";
-import { SESSION_BUDGET } from "../../../../src/protocol/envelope.ts";
+import { SESSION_BUDGET } from "../../../../src/protocol/channel/envelope.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { until } from "../../../support/node-client.ts";
 

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { peekClaims } from "../../../../src/protocol/jws.ts";
+import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import { nonce } from "../../../support/node-client.ts";
 import { addNode, runController, temporaryDirectory } from "../../../support/running-controller.ts";
 import { waitFor } from "../../../support/wait-for.ts";

@@ -1,9 +1,9 @@
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
 import { InputError } from "../../../../src/errors.ts";
-import { STREAM_PATH } from "../../../../src/protocol/envelope.ts";
-import { peekClaims } from "../../../../src/protocol/jws.ts";
-import { STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../../../src/protocol/streams.ts";
+import { STREAM_PATH } from "../../../../src/protocol/channel/envelope.ts";
+import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
+import { STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../../../src/protocol/channel/streams.ts";
 import { addNode, MovableClock, runController } from "../../../support/running-controller.ts";
 import { until } from "../../../support/node-client.ts";
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { describeIssues } from "../../../../src/protocol/envelope.ts";
+import { describeIssues } from "../../../../src/protocol/channel/envelope.ts";
 import { gatewayLists, gatewayScalars } from "../../../../src/protocol/sections/gateway-fields.ts";
 import { GatewaySection, normaliseGateway } from "../../../../src/protocol/sections/gateway.ts";
 

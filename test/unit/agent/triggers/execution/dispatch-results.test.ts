@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test, vi } from "vitest";
 import type { TriggerReply } from "../../../../../src/agent/triggers/execution/trigger.ts";
 import { HostError, SessionError } from "../../../../../src/errors.ts";
-import { RemoteError } from "../../../../../src/protocol/rpc.ts";
+import { RemoteError } from "../../../../../src/protocol/channel/rpc.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { claims, fastClock, memoryJournal, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "../rig.ts";
 import { untilHolds } from "../../../../support/until-holds.ts";

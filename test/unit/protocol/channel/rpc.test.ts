@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { HostError, InputError, SessionError } from "../../../src/errors.ts";
-import { errorCodes } from "../../../src/protocol/error-codes.ts";
-import { parseMessage, SESSION_LIMITS, type Message } from "../../../src/protocol/envelope.ts";
-import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../../src/protocol/methods.ts";
-import { RemoteError, RpcPeer, type Handlers } from "../../../src/protocol/rpc.ts";
-import { nearValidValues } from "../../support/arbitrary.ts";
+import { HostError, InputError, SessionError } from "../../../../src/errors.ts";
+import { errorCodes } from "../../../../src/protocol/error-codes.ts";
+import { parseMessage, SESSION_LIMITS, type Message } from "../../../../src/protocol/channel/envelope.ts";
+import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../../../src/protocol/channel/methods.ts";
+import { RemoteError, RpcPeer, type Handlers } from "../../../../src/protocol/channel/rpc.ts";
+import { nearValidValues } from "../../../support/arbitrary.ts";
 
 interface Answer {
   readonly id: number | null;

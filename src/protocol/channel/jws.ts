@@ -1,10 +1,10 @@
 import { compactVerify, CompactSign, decodeProtectedHeader, importJWK } from "jose";
 import type { CryptoKey } from "jose";
-import { InputError } from "../errors.ts";
-import { parseStrictJson, type JsonLimits } from "../lib/formats/strict-json.ts";
-import { claimsByType, type ClaimsByType, type JwsType } from "./claims.ts";
+import { InputError } from "../../errors.ts";
+import { parseStrictJson, type JsonLimits } from "../../lib/formats/strict-json.ts";
+import { claimsByType, type ClaimsByType, type JwsType } from "../claims.ts";
 import { describeIssues } from "./envelope.ts";
-import type { Ed25519PublicKey } from "./keys.ts";
+import type { Ed25519PublicKey } from "../keys.ts";
 
 const ALGORITHM = "Ed25519"; // RFC 9864
 const CLAIMS_LIMITS: JsonLimits = { maxBytes: 64 * 1024 * 1024, maxDepth: 32 };

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ReplyCollector, ReplyPart, replyParts } from "../../../src/protocol/reply-parts.ts";
+import { ReplyCollector, ReplyPart, replyParts } from "../../../../src/protocol/channel/reply-parts.ts";
 
 const put = (text: string): unknown => {
   const collector = new ReplyCollector();

@@ -1,9 +1,9 @@
 import { exportJWK, generateKeyPair } from "jose";
 import { expect, test } from "vitest";
-import type { KeysClaims } from "../../../src/protocol/claims.ts";
-import { signJws, type Signer } from "../../../src/protocol/jws.ts";
-import { walkKeysChain, type KeysEnvelope } from "../../../src/protocol/keys-chain.ts";
-import { Ed25519PublicKey, thumbprint } from "../../../src/protocol/keys.ts";
+import type { KeysClaims } from "../../../../src/protocol/claims.ts";
+import { signJws, type Signer } from "../../../../src/protocol/channel/jws.ts";
+import { walkKeysChain, type KeysEnvelope } from "../../../../src/protocol/channel/keys-chain.ts";
+import { Ed25519PublicKey, thumbprint } from "../../../../src/protocol/keys.ts";
 
 interface Pair extends Signer {
   readonly publicKey: Ed25519PublicKey;

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { InputError } from "../../../src/errors.ts";
+import { InputError } from "../../../../src/errors.ts";
 import {
   describeIssues,
   HANDSHAKE_LIMITS,
   parseMessage,
   refuseEnvelope,
   SESSION_LIMITS,
-} from "../../../src/protocol/envelope.ts";
-import { nodeMethods } from "../../../src/protocol/methods.ts";
+} from "../../../../src/protocol/channel/envelope.ts";
+import { nodeMethods } from "../../../../src/protocol/channel/methods.ts";
 
 const parse = (value: unknown) => parseMessage(JSON.stringify(value), SESSION_LIMITS);
 const codeOf = (frame: string | Uint8Array, limits = SESSION_LIMITS): string => {

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { SessionError } from "../errors.ts";
-import { parseStrictJson, type JsonLimits } from "../lib/formats/strict-json.ts";
+import { SessionError } from "../../errors.ts";
+import { parseStrictJson, type JsonLimits } from "../../lib/formats/strict-json.ts";
 
 /** An answer larger than this many bytes of JSON comes in parts to whoever takes output as it comes. */
 export const WHOLE_REPLY_BYTES = 48 * 1024;

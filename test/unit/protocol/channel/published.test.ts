@@ -1,15 +1,15 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { exampleKeys, EXAMPLE_ISS, EXAMPLE_UID } from "../../../scripts/reference-examples.ts";
-import { judgeTrigger } from "../../../src/agent/triggers/execution/judge.ts";
-import { MAX_RUNNING, MAX_RUNNING_PER_EVENT } from "../../../src/agent/triggers/execution/admit.ts";
-import { judgeStream } from "../../../src/agent/streams/judge.ts";
-import { HANDSHAKE_MS } from "../../../src/agent/session/machine.ts";
-import { retryDelay, type Ending } from "../../../src/agent/session/backoff.ts";
-import { verifyHello } from "../../../src/controller/channel/hello.ts";
-import { TICKET_LIFETIME_MS } from "../../../src/controller/channel/tickets.ts";
-import { ANSWER_MS } from "../../../src/lib/async/within-time.ts";
-import { claimsByType } from "../../../src/protocol/claims.ts";
+import { exampleKeys, EXAMPLE_ISS, EXAMPLE_UID } from "../../../../scripts/reference-examples.ts";
+import { judgeTrigger } from "../../../../src/agent/triggers/execution/judge.ts";
+import { MAX_RUNNING, MAX_RUNNING_PER_EVENT } from "../../../../src/agent/triggers/execution/admit.ts";
+import { judgeStream } from "../../../../src/agent/streams/judge.ts";
+import { HANDSHAKE_MS } from "../../../../src/agent/session/machine.ts";
+import { retryDelay, type Ending } from "../../../../src/agent/session/backoff.ts";
+import { verifyHello } from "../../../../src/controller/channel/hello.ts";
+import { TICKET_LIFETIME_MS } from "../../../../src/controller/channel/tickets.ts";
+import { ANSWER_MS } from "../../../../src/lib/async/within-time.ts";
+import { claimsByType } from "../../../../src/protocol/claims.ts";
 import {
   ASKING_VERSION,
   DOCUMENT_PATH,
@@ -22,12 +22,12 @@ import {
   SESSION_PATH,
   STREAM_PATH,
   SUBPROTOCOL,
-} from "../../../src/protocol/envelope.ts";
-import { peekClaims, verifyJws } from "../../../src/protocol/jws.ts";
-import { keySetOf, walkKeysChain } from "../../../src/protocol/keys-chain.ts";
-import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "../../../src/protocol/methods.ts";
-import { REGISTRATION_ANSWER_LIMITS, REGISTRATION_LIMITS } from "../../../src/protocol/registration.ts";
-import { STREAM_OPEN_MS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../../src/protocol/streams.ts";
+} from "../../../../src/protocol/channel/envelope.ts";
+import { peekClaims, verifyJws } from "../../../../src/protocol/channel/jws.ts";
+import { keySetOf, walkKeysChain } from "../../../../src/protocol/channel/keys-chain.ts";
+import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "../../../../src/protocol/channel/methods.ts";
+import { REGISTRATION_ANSWER_LIMITS, REGISTRATION_LIMITS } from "../../../../src/protocol/channel/registration.ts";
+import { STREAM_OPEN_MS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../../../src/protocol/channel/streams.ts";
 
 const page = readFileSync("docs/protocol/README.md", "utf8").replaceAll(/\s+/g, " ");
 const examples = readFileSync("docs/protocol/examples.md", "utf8");

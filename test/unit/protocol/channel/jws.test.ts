@@ -1,10 +1,10 @@
 import { CompactSign } from "jose";
 import { beforeAll, describe, expect, test } from "vitest";
-import { InputError } from "../../../src/errors.ts";
-import { peekClaims, signJws, verifyJws, type KeySet } from "../../../src/protocol/jws.ts";
-import { thumbprint, thumbprintsOf } from "../../../src/protocol/keys.ts";
-import { generateKeys, publicKeys } from "../../../src/agent/identity/identity.ts";
-import { signingKey, UID, type SigningKey } from "../../support/signing.ts";
+import { InputError } from "../../../../src/errors.ts";
+import { peekClaims, signJws, verifyJws, type KeySet } from "../../../../src/protocol/channel/jws.ts";
+import { thumbprint, thumbprintsOf } from "../../../../src/protocol/keys.ts";
+import { generateKeys, publicKeys } from "../../../../src/agent/identity/identity.ts";
+import { signingKey, UID, type SigningKey } from "../../../support/signing.ts";
 
 const TYP = "holdfast-deleted+jwt";
 const claims = { iss: "https://cp.example", aud: UID, nonce: "n".repeat(43), iat: 1 };
