@@ -16,7 +16,7 @@ import { dirname, join, resolve } from "node:path";
 import { z } from "zod";
 import { packageVersion } from "../src/lib/build-info.ts";
 import { signJws } from "../src/protocol/channel/jws.ts";
-import type { Architecture } from "../src/protocol/release.ts";
+import type { Architecture } from "../src/protocol/documents/release.ts";
 import { componentsOf, Lockfile, type Component } from "./packaging/components.ts";
 import { filledScript } from "./packaging/debian.ts";
 import { installerText } from "./packaging/installer.ts";

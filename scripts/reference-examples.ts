@@ -2,7 +2,7 @@
 // deterministic (RFC 8032).
 import { createHash, createECDH, createPrivateKey, createPublicKey } from "node:crypto";
 import { importJWK } from "jose";
-import type { ClaimsByType, JwsType } from "../src/protocol/claims.ts";
+import type { ClaimsByType, JwsType } from "../src/protocol/documents/claims.ts";
 import { ACTIVATION_PATH, DOCUMENT_PATH, REGISTER_PATH, TOKEN_PATH } from "../src/protocol/channel/envelope.ts";
 import { signJws, type Signer } from "../src/protocol/channel/jws.ts";
 import {

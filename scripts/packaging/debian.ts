@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Architecture } from "../../src/protocol/release.ts";
+import type { Architecture } from "../../src/protocol/documents/release.ts";
 import { arOf, contentSize, tarOf, type Entry } from "./archives.ts";
 import type { Installed } from "./layout.ts";
 

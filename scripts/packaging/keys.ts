@@ -6,7 +6,7 @@ import { z } from "zod";
 import { parseStrictJson } from "../../src/lib/formats/strict-json.ts";
 import type { Signer } from "../../src/protocol/channel/jws.ts";
 import { Ed25519PublicKey, thumbprint } from "../../src/protocol/keys.ts";
-import { ReleaseKeys } from "../../src/protocol/release.ts";
+import { ReleaseKeys } from "../../src/protocol/documents/release.ts";
 import { Base64Url32 } from "../../src/protocol/values.ts";
 
 const PrivateKey = Ed25519PublicKey.extend({ d: Base64Url32 });

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { z } from "zod";
-import { Architecture, PackageVersion, ReleaseClaims } from "../../src/protocol/release.ts";
+import { Architecture, PackageVersion, ReleaseClaims } from "../../src/protocol/documents/release.ts";
 
 /** What is asked of `scripts/package`. */
 export interface Options {

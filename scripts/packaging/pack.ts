@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { buffer } from "node:stream/consumers";
-import type { Architecture } from "../../src/protocol/release.ts";
+import type { Architecture } from "../../src/protocol/documents/release.ts";
 import { contentSize, tarOf } from "./archives.ts";
 import { controlArchive, debOf } from "./debian.ts";
 import { packageEntries, tarballEntries, type SystemFiles, type VersionFiles } from "./layout.ts";

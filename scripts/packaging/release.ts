@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { ReleaseClaims, type Architecture, type ReleaseFile } from "../../src/protocol/release.ts";
+import { ReleaseClaims, type Architecture, type ReleaseFile } from "../../src/protocol/documents/release.ts";
 
 /** What an architecture's package may take, compressed. */
 export const MAX_PACKAGE_BYTES = 40_000_000;

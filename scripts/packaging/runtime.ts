@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import type { Architecture } from "../../src/protocol/release.ts";
+import type { Architecture } from "../../src/protocol/documents/release.ts";
 import { componentAt, type Component, type Lockfile } from "./components.ts";
 import { cutElf } from "./elf.ts";
 

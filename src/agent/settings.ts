@@ -14,7 +14,7 @@ import { describeIssues } from "../protocol/channel/envelope.ts";
 import { Host, IpAddress, JsonObject, Text256 } from "../protocol/values.ts";
 import type { MeshLiterals } from "../protocol/overlay-mesh.ts";
 import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
-import { ManifestAddress, UPGRADE_PATHS } from "../protocol/release.ts";
+import { ManifestAddress, UPGRADE_PATHS } from "../protocol/documents/release.ts";
 import type { JobSettings } from "./data-store/jobs.ts";
 import type { Profile } from "./profile.ts";
 import type { ContainerPolicy } from "./sections/exec/policy.ts";

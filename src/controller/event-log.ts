@@ -1,6 +1,6 @@
 import { randomUUIDv7 } from "node:crypto";
 import type { Clock } from "../host/clock.ts";
-import { UPGRADE_EVENT, type NodeAudit, type NodeEvent } from "../protocol/telemetry.ts";
+import { UPGRADE_EVENT, type NodeAudit, type NodeEvent } from "../protocol/documents/telemetry.ts";
 import type { EventRecord, RecordOrigin } from "./fleet.ts";
 import { alertChange } from "./model/alerts.ts";
 import { CONTROL_PLANE_AUDIT, nodeAuditCategory, type ControlPlaneEvent } from "./model/control-plane-events.ts";

@@ -1,7 +1,7 @@
 import type { FrameSocket } from "../host/net/frame-socket.ts";
 import type { ConfirmRequest } from "../protocol/commit.ts";
-import type { Device } from "../protocol/claims.ts";
-import type { Config } from "../protocol/documents.ts";
+import type { Device } from "../protocol/documents/claims.ts";
+import type { Config } from "../protocol/documents/documents.ts";
 import type { NodeKeys } from "../protocol/keys.ts";
 import type { DocumentApplied, Heartbeat } from "../protocol/channel/methods.ts";
 import type { SectionName } from "../protocol/sections.ts";
@@ -13,7 +13,7 @@ import type {
   FlowRecord,
   GatewayDetails,
   MetricSample,
-} from "../protocol/telemetry.ts";
+} from "../protocol/documents/telemetry.ts";
 import type { JsonObject, LifecycleState, NodeState, NodeType } from "../protocol/values.ts";
 import type { UsageBucket, UsageRange } from "./model/usage.ts";
 

@@ -2,10 +2,10 @@ import { isIP } from "node:net";
 import { z } from "zod";
 import { InputError } from "../errors.ts";
 import { supervisionOf, writesToJournal, type Supervision } from "../host/process/service-manager.ts";
-import { Origin } from "../protocol/claims.ts";
+import { Origin } from "../protocol/documents/claims.ts";
 import { parseCidr } from "../lib/net/cidr.ts";
 import { describeIssues } from "../protocol/channel/envelope.ts";
-import { RegistryPlace } from "../protocol/registry.ts";
+import { RegistryPlace } from "../protocol/documents/registry.ts";
 import { Base64Url32, Fqdn } from "../protocol/values.ts";
 
 /** A license names eight keys at most, and one may be our own. */

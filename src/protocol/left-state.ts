@@ -1,4 +1,4 @@
-import type { DocumentName, NodeIdentity } from "./claims.ts";
+import type { DocumentName, NodeIdentity } from "./documents/claims.ts";
 import type { JsonObject } from "./values.ts";
 
 /** What reading a file of the state came to; `unreadable` is for whoever asks, and the others for everybody. */

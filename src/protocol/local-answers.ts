@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { Restriction } from "./restriction.ts";
-import { NodeIdentity } from "./claims.ts";
+import { NodeIdentity } from "./documents/claims.ts";
 import { ClockBehind } from "./known-time.ts";
 import { FloorName } from "./local-api.ts";
 import { PendingChange } from "./local-commit.ts";
 import { DataPlane } from "./local-mesh.ts";
 import { OverlayState } from "./local-overlay.ts";
 import { SectionReport } from "./channel/methods.ts";
-import { UpgradeStatus } from "./release.ts";
+import { UpgradeStatus } from "./documents/release.ts";
 import {
   JsonObject,
   LifecycleState,

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
 import type { JsonLimits } from "../lib/formats/strict-json.ts";
-import { DocumentName } from "./claims.ts";
+import { DocumentName } from "./documents/claims.ts";
 import { TRY_MINUTES } from "./commit.ts";
 import { JsonObject, Text4096, UnixMilliseconds } from "./values.ts";
 

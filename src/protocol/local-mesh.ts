@@ -2,7 +2,7 @@ import { z } from "zod";
 import { GatewayType } from "./domain-items.ts";
 import { OverlayState } from "./local-overlay.ts";
 import { ClientState, PathId, PathState, PeerSessionState, ServerState } from "./overlay-mesh.ts";
-import { Issue } from "./reconcile.ts";
+import { Issue } from "./documents/reconcile.ts";
 import {
   Fqdn,
   Host,

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { JsonLimits } from "../lib/formats/strict-json.ts";
 import type { MethodSpec } from "./channel/methods.ts";
 import { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, PathId, RttBucket } from "./overlay-mesh.ts";
-import { FlowUsage } from "./telemetry.ts";
+import { FlowUsage } from "./documents/telemetry.ts";
 import {
   AddressBlock,
   Host,

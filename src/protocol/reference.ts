@@ -1,9 +1,9 @@
 import { WHOLE_REPLY_BYTES } from "./channel/reply-parts.ts";
 import { z } from "zod";
 import { asyncApi } from "./channel/asyncapi.ts";
-import { claimsByType } from "./claims.ts";
+import { claimsByType } from "./documents/claims.ts";
 import { DomainGrant, DomainPeer } from "./domain-items.ts";
-import { ClusterDocument, DomainDocument, NodeDocument } from "./documents.ts";
+import { ClusterDocument, DomainDocument, NodeDocument } from "./documents/documents.ts";
 import { ACTIVATION_PATH, REGISTER_PATH, STREAM_PATH, TOKEN_PATH } from "./channel/envelope.ts";
 import { errorCodes } from "./error-codes.ts";
 import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./channel/methods.ts";
@@ -22,7 +22,7 @@ import {
 } from "./channel/streams.ts";
 import { ActivationAnswer, ActivationBody, TokenAnswer, TokenBody } from "./channel/activation.ts";
 import { HttpRefusal, RegistrationAnswer, RegistrationBody } from "./channel/registration.ts";
-import { recordByStream } from "./telemetry.ts";
+import { recordByStream } from "./documents/telemetry.ts";
 import { ContainerCommand, triggerBodies } from "./trigger-bodies.ts";
 import { triggerEvents } from "./trigger-events.ts";
 import { ContainerCommandAnswer, triggerResults } from "./trigger-results.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { NodeIdentity } from "./claims.ts";
+import { NodeIdentity } from "./documents/claims.ts";
 import { NetworkSection } from "./sections/network.ts";
 import { JsonObject, Text256, Text4096 } from "./values.ts";
 

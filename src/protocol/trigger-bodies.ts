@@ -4,7 +4,7 @@ import { CaptureFilter, TgCapture } from "./capture.ts";
 import { DataStoreRequest, StorePath } from "./data-store.ts";
 import { ErrorsRequest, GatewayLatency, GatewayTrace, OutboundConnectionCheck } from "./diagnostics.ts";
 import { PathId } from "./overlay-mesh.ts";
-import { ConfigShowRequest, PlanDocument, RollbackRequest } from "./reconcile.ts";
+import { ConfigShowRequest, PlanDocument, RollbackRequest } from "./documents/reconcile.ts";
 import { Host, IpAddress, LinkName, Port, Text64, Text128, Text253 } from "./values.ts";
 
 /** The body of an event that takes none. */

@@ -1,5 +1,5 @@
 import type { InstalledVersion } from "../host/releases/versions.ts";
-import type { UpgradeRequest, UpgradeStanding } from "../protocol/release.ts";
+import type { UpgradeRequest, UpgradeStanding } from "../protocol/documents/release.ts";
 
 /** Everything that says how far an upgrade has come: what lies on disk, and nothing else. */
 export interface OnDisk {

@@ -16,7 +16,7 @@ import {
   type ReleaseFile,
   type UpgradeRequest,
   type UpgradeStanding,
-} from "../protocol/release.ts";
+} from "../protocol/documents/release.ts";
 import { judgeRelease, keySetOf, MAX_MANIFEST_BYTES, readManifest, type Situation, type Verdict } from "./manifest.ts";
 
 /** What fetching works with. */

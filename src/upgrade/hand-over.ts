@@ -7,7 +7,7 @@ import type { Files } from "../host/files/files.ts";
 import { besideOf, readWhole } from "../host/releases/release-source.ts";
 import { FETCH_LIMITS } from "../host/releases/retried.ts";
 import { isLocked, lockFile } from "../host/process/run-lock.ts";
-import { MANIFEST_NAME } from "../protocol/release.ts";
+import { MANIFEST_NAME } from "../protocol/documents/release.ts";
 import { checkRelease, judgeSpace } from "./fetch.ts";
 import { MAX_MANIFEST_BYTES } from "./manifest.ts";
 import type { openFetching } from "./open-fetching.ts";

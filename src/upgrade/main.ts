@@ -13,7 +13,7 @@ import { hostVersions } from "../host/releases/versions.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { plainLine } from "../lib/text/terminal-text.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
-import { UPGRADE_PATHS } from "../protocol/release.ts";
+import { UPGRADE_PATHS } from "../protocol/documents/release.ts";
 import { fetchRelease } from "./fetch.ts";
 import { sweepHandedOver } from "./hand-over.ts";
 import { JUDGE_LIMITS } from "./judge.ts";

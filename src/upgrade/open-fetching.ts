@@ -11,7 +11,7 @@ import { hostVersions } from "../host/releases/versions.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import type { ProxySettings } from "../lib/net/proxy.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
-import { Architecture, UPGRADE_PATHS, type UpgradeRequest } from "../protocol/release.ts";
+import { Architecture, UPGRADE_PATHS, type UpgradeRequest } from "../protocol/documents/release.ts";
 import { fetchRelease, type FetchDeps } from "./fetch.ts";
 
 /** Where things lie; what is not given is where the package has it. */

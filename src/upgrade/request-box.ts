@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { toError } from "../errors.ts";
 import type { Files } from "../host/files/files.ts";
 import { parseStrictJson } from "../lib/formats/strict-json.ts";
-import { UpgradeRequest } from "../protocol/release.ts";
+import { UpgradeRequest } from "../protocol/documents/release.ts";
 
 /** What is asked of the upgrade's program: left in one place by whoever asks, and kept in another until it is done. */
 export interface RequestBox {

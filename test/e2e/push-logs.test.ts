@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { DataStoreListing } from "../../src/protocol/data-store.ts";
-import { PushedLogs } from "../../src/protocol/bundle.ts";
+import { PushedLogs } from "../../src/protocol/documents/bundle.ts";
 import {
   freePort,
   holdfast,

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { WhyReport } from "../../src/protocol/reconcile.ts";
+import { WhyReport } from "../../src/protocol/documents/reconcile.ts";
 import { startEngine, type EngineOptions, type TestEngine } from "./docker-engine.ts";
 import { startEngineProxy, type EngineProxy } from "./engine-proxy.ts";
 import { authHeader } from "../../src/host/engine/pull.ts";

@@ -1,9 +1,9 @@
 import type { ActivationRequest, ActivationStep } from "../../src/protocol/channel/activation.ts";
 import { setTimeout as delay } from "node:timers/promises";
-import { UPGRADE_ANSWERS, type UpgradeAnswer, type UpgradeOrder } from "../../src/protocol/release.ts";
+import { UPGRADE_ANSWERS, type UpgradeAnswer, type UpgradeOrder } from "../../src/protocol/documents/release.ts";
 import type { LocalProvider, LocalStream } from "../../src/agent/local-api/provider.ts";
 import { InputError } from "../../src/errors.ts";
-import type { NodeIdentity } from "../../src/protocol/claims.ts";
+import type { NodeIdentity } from "../../src/protocol/documents/claims.ts";
 import type {
   ContainerExecQuery,
   ContainerLogsQuery,
@@ -21,14 +21,14 @@ import type {
   TriggerLine,
 } from "../../src/protocol/local-answers.ts";
 
-import type { Config } from "../../src/protocol/documents.ts";
+import type { Config } from "../../src/protocol/documents/documents.ts";
 import type { ContainersReport, VolumesReport } from "../../src/protocol/local-containers.ts";
 import type { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
 import type { NetworkReport, RouteAnswer } from "../../src/protocol/local-network.ts";
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
 import type { CommitReport } from "../../src/protocol/local-commit.ts";
 import type { NetworkTargets } from "../../src/protocol/network-targets.ts";
-import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/reconcile.ts";
+import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/documents/reconcile.ts";
 
 export const overlayUp: OverlayState = { state: "up", since: 1_700_000_000_000, pid: 4711 };
 

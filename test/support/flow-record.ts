@@ -1,4 +1,4 @@
-import type { FlowRecord } from "../../src/protocol/telemetry.ts";
+import type { FlowRecord } from "../../src/protocol/documents/telemetry.ts";
 
 /** A flow record that ended at a time in Unix milliseconds, a second after it began; parts can be given. */
 export function flowAt(endedAt: number, change: Partial<FlowRecord> = {}): FlowRecord {

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { readDomain, type DomainView } from "../../src/protocol/domain-view.ts";
+import { readDomain, type DomainView } from "../../src/protocol/documents/domain-view.ts";
 import type { GatewayActual } from "../../src/agent/sections/gateway/plan.ts";
 import { gatewaySection, type GatewayOptions } from "../../src/agent/sections/gateway/section.ts";
 import type { DomainGrant, DomainPeer } from "../../src/protocol/domain-items.ts";

@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { once } from "node:events";
 import { onTestFinished } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
-import type { ServerProofClaims } from "../../src/protocol/claims.ts";
+import type { ServerProofClaims } from "../../src/protocol/documents/claims.ts";
 import { SESSION_PATH, SUBPROTOCOL } from "../../src/protocol/channel/envelope.ts";
 import { peekClaims, signJws, type Signer } from "../../src/protocol/channel/jws.ts";
 import { ISS, newSid, UID } from "./signing.ts";

@@ -7,7 +7,7 @@ import { json } from "node:stream/consumers";
 import { isDeepStrictEqual } from "node:util";
 import { expect, onTestFinished } from "vitest";
 import { DocumentApplied } from "../../src/protocol/channel/methods.ts";
-import { WhyReport, type Reason } from "../../src/protocol/reconcile.ts";
+import { WhyReport, type Reason } from "../../src/protocol/documents/reconcile.ts";
 import {
   freePort,
   registerNode,

@@ -1,4 +1,4 @@
-import type { License } from "../../src/protocol/claims.ts";
+import type { License } from "../../src/protocol/documents/claims.ts";
 
 export const licenseClaims: License = {
   iss: "http://127.0.0.1:8480",

@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import { WebSocket, type ClientOptions, type RawData } from "ws";
 import { z } from "zod";
 import { bytesOf } from "../../src/controller/channel/session.ts";
-import type { DocumentVersions, NodeProofClaims } from "../../src/protocol/claims.ts";
+import type { DocumentVersions, NodeProofClaims } from "../../src/protocol/documents/claims.ts";
 import {
   DOCUMENT_PATH,
   parseMessage,

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { makeKeys, signerFrom } from "../../scripts/packaging/keys.ts";
 import { signJws } from "../../src/protocol/channel/jws.ts";
-import { MANIFEST_NAME, type ReleaseFile } from "../../src/protocol/release.ts";
+import { MANIFEST_NAME, type ReleaseFile } from "../../src/protocol/documents/release.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const run = promisify(execFile);

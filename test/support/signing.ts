@@ -1,10 +1,10 @@
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { importJWK } from "jose";
-import type { KeysClaims } from "../../src/protocol/claims.ts";
-import type { ClusterDocument, DomainDocument, NodeDocument } from "../../src/protocol/documents.ts";
+import type { KeysClaims } from "../../src/protocol/documents/claims.ts";
+import type { ClusterDocument, DomainDocument, NodeDocument } from "../../src/protocol/documents/documents.ts";
 import { signJws, type Signer } from "../../src/protocol/channel/jws.ts";
 import { Ed25519PublicKey, thumbprint } from "../../src/protocol/keys.ts";
-import type { NodeIdentity } from "../../src/protocol/claims.ts";
+import type { NodeIdentity } from "../../src/protocol/documents/claims.ts";
 
 export interface SigningKey extends Signer {
   readonly publicKey: Ed25519PublicKey;

@@ -1,6 +1,6 @@
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Architecture, ReleaseClaims } from "../../src/protocol/release.ts";
+import type { Architecture, ReleaseClaims } from "../../src/protocol/documents/release.ts";
 import { signJws } from "../../src/protocol/channel/jws.ts";
 import { filledScript } from "../../scripts/packaging/debian.ts";
 import { installerText } from "../../scripts/packaging/installer.ts";

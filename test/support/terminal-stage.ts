@@ -11,7 +11,7 @@ import { rootLogger } from "../../src/host/log.ts";
 import { hostReader } from "../../src/host/reader.ts";
 import { peekClaims } from "../../src/protocol/channel/jws.ts";
 import { ask, adminRequest } from "../../src/cli/frame/client.ts";
-import { NodeIdentity } from "../../src/protocol/claims.ts";
+import { NodeIdentity } from "../../src/protocol/documents/claims.ts";
 import { readFileSync } from "node:fs";
 import { PtyCompute } from "./pty-compute.ts";
 import { runController } from "./running-controller.ts";

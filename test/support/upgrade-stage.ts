@@ -2,7 +2,7 @@ import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import type { UpgradeStanding } from "../../src/protocol/release.ts";
+import type { UpgradeStanding } from "../../src/protocol/documents/release.ts";
 import { localAgent } from "../../src/upgrade/local-agent.ts";
 import { BUNDLE, FLAGS } from "./programs.ts";
 import { tempDir } from "./temp-dir.ts";

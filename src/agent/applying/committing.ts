@@ -9,7 +9,7 @@ import type { OnDamage } from "../../host/files/damage.ts";
 import type { Files } from "../../host/files/files.ts";
 import type { ProcessId } from "../../host/process/process-tree.ts";
 import { CONFIRM_SECONDS } from "../../protocol/commit.ts";
-import type { Config } from "../../protocol/documents.ts";
+import type { Config } from "../../protocol/documents/documents.ts";
 import type { CommitReport, PendingChange, TakenBackChange } from "../../protocol/local-commit.ts";
 import { SectionName } from "../../protocol/sections.ts";
 import { JsonObject } from "../../protocol/values.ts";

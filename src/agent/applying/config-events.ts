@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import { DocumentName } from "../../protocol/claims.ts";
+import { DocumentName } from "../../protocol/documents/claims.ts";
 import type { Drift, Standing } from "../reconcile/standing.ts";
 import { whyOf } from "../reconcile/standing.ts";
 import type { Desired } from "../shadow/desired.ts";

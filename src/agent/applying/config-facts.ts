@@ -1,5 +1,5 @@
 import { whyOf, type Standing } from "../reconcile/standing.ts";
-import { DocumentName } from "../../protocol/claims.ts";
+import { DocumentName } from "../../protocol/documents/claims.ts";
 import type { ShadowMap, ShadowValue } from "../../protocol/shadow.ts";
 import type { Desired } from "../shadow/desired.ts";
 

@@ -1,4 +1,4 @@
-import type { Config } from "../../protocol/documents.ts";
+import type { Config } from "../../protocol/documents/documents.ts";
 import { sectionNames, sectionSuits } from "../../protocol/sections.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { Desired } from "../shadow/desired.ts";

@@ -12,7 +12,7 @@ import {
   whyNotYet,
   type OverlayReading,
 } from "./overlay-reading.ts";
-import { isOwnName } from "../../protocol/own-name.ts";
+import { isOwnName } from "../../protocol/documents/own-name.ts";
 import { keyOf, nodesOf, waitingConnectors } from "../sections/connectors/plan.ts";
 import { downServices } from "./services-report.ts";
 

@@ -13,8 +13,8 @@ import type {
 } from "../../protocol/local-mesh.ts";
 import type { ClientState, MeshPath, MeshState, OverlayMesh, PathState } from "../../protocol/overlay-mesh.ts";
 import type { OverlayState } from "../../protocol/local-overlay.ts";
-import type { Issue, Reason } from "../../protocol/reconcile.ts";
-import type { DomainView } from "../../protocol/domain-view.ts";
+import type { Issue, Reason } from "../../protocol/documents/reconcile.ts";
+import type { DomainView } from "../../protocol/documents/domain-view.ts";
 
 /** What the documents say of other nodes and what the overlay says, at one moment. */
 export interface MeshReading {

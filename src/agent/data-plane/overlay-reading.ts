@@ -1,10 +1,10 @@
 import type { OverlayCounters, OverlayStatus, OverlayView } from "../../host/overlay/client.ts";
-import type { Config, NodeDocument } from "../../protocol/documents.ts";
+import type { Config, NodeDocument } from "../../protocol/documents/documents.ts";
 import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/local-overlay.ts";
-import type { Issue, Reason } from "../../protocol/reconcile.ts";
+import type { Issue, Reason } from "../../protocol/documents/reconcile.ts";
 import type { Connector } from "../../protocol/sections/connectors.ts";
 import type { ConfigIssue } from "../../protocol/sections/issue.ts";
-import type { DomainView } from "../../protocol/domain-view.ts";
+import type { DomainView } from "../../protocol/documents/domain-view.ts";
 import type { ParsedSections } from "../applying/parsed-sections.ts";
 
 /** What is asked for and what is there, at one moment. */

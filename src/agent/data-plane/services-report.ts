@@ -13,7 +13,7 @@ import {
   whyNotYet,
   type OverlayReading,
 } from "./overlay-reading.ts";
-import { isOwnName } from "../../protocol/own-name.ts";
+import { isOwnName } from "../../protocol/documents/own-name.ts";
 import { waitingServices } from "../sections/services/plan.ts";
 
 /** Every service in force, with its health and the connectors that lead to it. Pure. */

@@ -1,7 +1,7 @@
 import { HostError, toError } from "../../errors.ts";
 import type { Overlay } from "../../host/overlay/client.ts";
 import { withinTime } from "../../lib/async/within-time.ts";
-import type { ReadDomain } from "../../protocol/domain-view.ts";
+import type { ReadDomain } from "../../protocol/documents/domain-view.ts";
 import type { Registration } from "../identity/identity.ts";
 import type { DesiredDocuments } from "../shadow/desired.ts";
 import type { Tunnels } from "../triggers/diagnostics/tunnels.ts";

@@ -6,7 +6,7 @@ import type { HttpClient, HttpResponse } from "../../host/net/http-client.ts";
 import { isLoopback } from "../../lib/net/proxy.ts";
 import { holdfastCommand, type GivenDirectories } from "../../lib/text/command-line.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
-import type { Device, License } from "../../protocol/claims.ts";
+import type { Device, License } from "../../protocol/documents/claims.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import { describeIssues, REGISTER_PATH } from "../../protocol/channel/envelope.ts";
 import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";

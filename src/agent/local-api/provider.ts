@@ -1,5 +1,5 @@
 import type { ActivationRequest, ActivationStep } from "../../protocol/channel/activation.ts";
-import type { NodeIdentity } from "../../protocol/claims.ts";
+import type { NodeIdentity } from "../../protocol/documents/claims.ts";
 import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import type {
   ContainerExecQuery,
@@ -18,15 +18,15 @@ import type {
   Status,
   TriggerLine,
 } from "../../protocol/local-answers.ts";
-import type { Config } from "../../protocol/documents.ts";
+import type { Config } from "../../protocol/documents/documents.ts";
 import type { ContainersReport, VolumesReport } from "../../protocol/local-containers.ts";
 import type { GatewaysReport, PeersReport } from "../../protocol/local-mesh.ts";
 import type { CommitReport } from "../../protocol/local-commit.ts";
 import type { NetworkReport, RouteAnswer } from "../../protocol/local-network.ts";
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
-import type { UpgradeAnswer, UpgradeOrder } from "../../protocol/release.ts";
+import type { UpgradeAnswer, UpgradeOrder } from "../../protocol/documents/release.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
-import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/reconcile.ts";
+import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/documents/reconcile.ts";
 
 /** Something that is open and waits for its other side. */
 export interface LocalStream {

@@ -15,9 +15,9 @@ import {
   NetworkTryRequest,
   RouteQuery,
 } from "../../protocol/local-api.ts";
-import { UPGRADE_PATH, UpgradeOrder } from "../../protocol/release.ts";
-import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/reconcile.ts";
-import { hideSecrets } from "../../protocol/secrets.ts";
+import { UPGRADE_PATH, UpgradeOrder } from "../../protocol/documents/release.ts";
+import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/documents/reconcile.ts";
+import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import { LOCAL_STREAM_UPGRADE } from "../../protocol/channel/streams.ts";
 import { EventName } from "../../protocol/values.ts";
 import type { LocalProvider } from "./provider.ts";

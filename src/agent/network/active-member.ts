@@ -1,4 +1,4 @@
-import type { NodeDocument } from "../../protocol/documents.ts";
+import type { NodeDocument } from "../../protocol/documents/documents.ts";
 
 /**
  * Whether the document makes this node the active member of a cluster, which is its role for as long as nobody elects one. A node that is

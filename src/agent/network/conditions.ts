@@ -1,6 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
 import { AgentError } from "../../errors.ts";
-import type { Issue } from "../../protocol/reconcile.ts";
+import type { Issue } from "../../protocol/documents/reconcile.ts";
 import type { ShadowMap } from "../../protocol/shadow.ts";
 import type { NodeType } from "../../protocol/values.ts";
 import type { Standing } from "../reconcile/standing.ts";

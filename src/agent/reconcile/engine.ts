@@ -3,7 +3,7 @@ import { HostError, InputError, toError } from "../../errors.ts";
 import type { Checkpoint, Restored } from "../../checkpoint/checkpoint.ts";
 import type { RestoreReason } from "../../checkpoint/window.ts";
 import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
-import type { SectionPlan } from "../../protocol/reconcile.ts";
+import type { SectionPlan } from "../../protocol/documents/reconcile.ts";
 import type { Commit } from "./commit.ts";
 import { boundedRestorable, runPass, type PassResult, type SectionResult, type Work } from "./pass.ts";
 import { preview } from "./preview.ts";

@@ -1,6 +1,6 @@
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { MAX_DETAIL, type SectionPlan, type ShownStep } from "../../protocol/reconcile.ts";
+import { MAX_DETAIL, type SectionPlan, type ShownStep } from "../../protocol/documents/reconcile.ts";
 import { withinDeadline } from "./deadline.ts";
 import type { Work } from "./pass.ts";
 import type { PlannedStep } from "./section.ts";

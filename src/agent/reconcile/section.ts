@@ -1,8 +1,8 @@
 import type { z } from "zod";
 import { InternalError } from "../../errors.ts";
-import type { Issue } from "../../protocol/reconcile.ts";
+import type { Issue } from "../../protocol/documents/reconcile.ts";
 
-export type { Issue } from "../../protocol/reconcile.ts";
+export type { Issue } from "../../protocol/documents/reconcile.ts";
 
 export interface Section<Desired, Actual, S extends Step> {
   readonly name: string;

@@ -1,6 +1,6 @@
 import { nameOf } from "./outcome.ts";
 import { AgentError } from "../../errors.ts";
-import type { Reason } from "../../protocol/reconcile.ts";
+import type { Reason } from "../../protocol/documents/reconcile.ts";
 import type { SectionResult } from "./pass.ts";
 import type { Issue, Outcome, Step } from "./section.ts";
 

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { AgentError, SessionError, toError } from "../../errors.ts";
 import type { AggregatedLog } from "../../host/aggregated-log.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { ServerProofClaims } from "../../protocol/claims.ts";
+import type { ServerProofClaims } from "../../protocol/documents/claims.ts";
 import {
   HANDSHAKE_LIMITS,
   parseMessage,

@@ -1,5 +1,5 @@
 import { SessionError } from "../../errors.ts";
-import type { DocumentVersions, ServerProofClaims } from "../../protocol/claims.ts";
+import type { DocumentVersions, ServerProofClaims } from "../../protocol/documents/claims.ts";
 import { signJws, verifyJws, type KeySet, type Signer } from "../../protocol/channel/jws.ts";
 import type { Registration } from "../identity/identity.ts";
 

@@ -1,6 +1,6 @@
 import { AgentError, InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { DocumentVersions } from "../../protocol/claims.ts";
+import type { DocumentVersions } from "../../protocol/documents/claims.ts";
 import { PROTOCOL_VERSION } from "../../protocol/channel/envelope.ts";
 import { verifyJws } from "../../protocol/channel/jws.ts";
 import { keySetOf } from "../../protocol/channel/keys-chain.ts";

@@ -3,7 +3,7 @@ import { readDmi } from "../../host/machine/dmi.ts";
 import type { Exec } from "../../host/process/exec.ts";
 import { readInventory } from "../../host/machine/inventory.ts";
 import type { Reader } from "../../host/reader.ts";
-import type { Device } from "../../protocol/claims.ts";
+import type { Device } from "../../protocol/documents/claims.ts";
 import type { NodeType } from "../../protocol/values.ts";
 import { deviceOf } from "./device.ts";
 import { readMachine } from "./readings.ts";

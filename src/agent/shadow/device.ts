@@ -1,6 +1,6 @@
 import type { Dmi } from "../../host/machine/dmi.ts";
 import { defaultRoute } from "../../host/network/ip/links.ts";
-import type { Device } from "../../protocol/claims.ts";
+import type { Device } from "../../protocol/documents/claims.ts";
 import type { NodeType } from "../../protocol/values.ts";
 import { reportedLinks } from "./facts.ts";
 import type { MachineReadings } from "./facts.ts";

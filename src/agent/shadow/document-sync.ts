@@ -3,7 +3,7 @@ import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
 import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
 import type { HttpClient } from "../../host/net/http-client.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
-import { DocumentName } from "../../protocol/claims.ts";
+import { DocumentName } from "../../protocol/documents/claims.ts";
 import { Jws } from "../../protocol/values.ts";
 import { DOCUMENT_PATH } from "../../protocol/channel/envelope.ts";
 import { KeysEnvelopes, walkKeysChain } from "../../protocol/channel/keys-chain.ts";

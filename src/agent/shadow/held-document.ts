@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import type { DocumentClaims } from "../../protocol/claims.ts";
+import type { DocumentClaims } from "../../protocol/documents/claims.ts";
 import {
   ClusterDocument,
   DomainDocument,
@@ -9,7 +9,7 @@ import {
   splitByFeatures,
   unknownSections,
   type SplitItems,
-} from "../../protocol/documents.ts";
+} from "../../protocol/documents/documents.ts";
 import { WhyTakenBack } from "../../protocol/commit.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { peekClaims } from "../../protocol/channel/jws.ts";

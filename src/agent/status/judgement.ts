@@ -1,5 +1,5 @@
 import type { Health, HealthItem } from "../../protocol/local-answers.ts";
-import type { Reason, WhyReport } from "../../protocol/reconcile.ts";
+import type { Reason, WhyReport } from "../../protocol/documents/reconcile.ts";
 import { IDENTITY_LOST } from "../../protocol/identity-lost.ts";
 import { buildHealth, type HealthInput } from "./status.ts";
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { InputError } from "../../errors.ts";
-import type { StreamClaims } from "../../protocol/claims.ts";
+import type { StreamClaims } from "../../protocol/documents/claims.ts";
 
 /** What verified claims must match to be obeyed here and now. */
 export interface StreamExpectation {

@@ -3,7 +3,7 @@ import { AgentError, HostError, InputError, SessionError, toError } from "../../
 import type { Clock } from "../../host/clock.ts";
 import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import { withinTime } from "../../lib/async/within-time.ts";
-import type { StreamClaims } from "../../protocol/claims.ts";
+import type { StreamClaims } from "../../protocol/documents/claims.ts";
 import { isErrorCode } from "../../protocol/error-codes.ts";
 import { MAX_STREAMS, STREAM_IDLE_MS, STREAM_OPEN_MS, streamError, type StreamEnd } from "../../protocol/channel/streams.ts";
 import type { NodeState, NodeType } from "../../protocol/values.ts";

@@ -1,8 +1,8 @@
 import { randomUUIDv7 } from "node:crypto";
 import { z } from "zod";
 import type { Clock } from "../../host/clock.ts";
-import { EventLevel } from "../../protocol/telemetry.ts";
-import type { NodeEvent } from "../../protocol/telemetry.ts";
+import { EventLevel } from "../../protocol/documents/telemetry.ts";
+import type { NodeEvent } from "../../protocol/documents/telemetry.ts";
 import { JsonObject, Text256, Text1024 } from "../../protocol/values.ts";
 
 /** A condition that holds on the machine; at most one is open per type and object. */

@@ -1,7 +1,7 @@
 import type { Clock } from "../../host/clock.ts";
 import type { OverlayFlow, OverlayReason } from "../../protocol/overlay.ts";
 import { flowMeta } from "../../protocol/flow-meta.ts";
-import { flowFlags, type FlowRecord } from "../../protocol/telemetry.ts";
+import { flowFlags, type FlowRecord } from "../../protocol/documents/telemetry.ts";
 import type { Spool } from "./spool.ts";
 
 /** Takes the overlay's ended flows on their way to the control plane. */

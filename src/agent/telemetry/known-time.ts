@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { buildInfo, buildTime } from "../../lib/build-info.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { StateFile } from "../../host/files/state-file.ts";
-import type { Reason } from "../../protocol/reconcile.ts";
+import type { Reason } from "../../protocol/documents/reconcile.ts";
 import type { EventLog } from "./events.ts";
 import {
   CLOCK_LIMITS_S,

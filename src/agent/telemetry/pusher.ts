@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import { StreamName } from "../../protocol/telemetry.ts";
+import { StreamName } from "../../protocol/documents/telemetry.ts";
 import type { Connection } from "../session/attempt.ts";
 import type { Batch, Spool } from "./spool.ts";
 import { ANSWER_MS, withinTime } from "../../lib/async/within-time.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { NodeAudit } from "../../protocol/telemetry.ts";
+import type { NodeAudit } from "../../protocol/documents/telemetry.ts";
 import { Text64 } from "../../protocol/values.ts";
 import type { Clearing, EventInput } from "./events.ts";
 

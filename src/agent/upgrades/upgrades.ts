@@ -11,10 +11,10 @@ import {
   type UpgradeOrder,
   type UpgradeRequest,
   type UpgradeStatus,
-} from "../../protocol/release.ts";
-import type { WhyReport } from "../../protocol/reconcile.ts";
+} from "../../protocol/documents/release.ts";
+import type { WhyReport } from "../../protocol/documents/reconcile.ts";
 import type { ShadowMap } from "../../protocol/shadow.ts";
-import type { NodeAudit } from "../../protocol/telemetry.ts";
+import type { NodeAudit } from "../../protocol/documents/telemetry.ts";
 import type { NodeType } from "../../protocol/values.ts";
 import type { NodeFacts } from "../triggers/execution/admit.ts";
 import { UPGRADE_TRIGGER } from "../triggers/node/node-upgrade.ts";

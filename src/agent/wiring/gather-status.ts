@@ -13,7 +13,7 @@ import type { Session } from "../session/session.ts";
 import type { AgentSettings } from "../settings.ts";
 import type { Desired } from "../shadow/desired.ts";
 import type { Gathered } from "../status/status.ts";
-import type { DocumentName } from "../../protocol/claims.ts";
+import type { DocumentName } from "../../protocol/documents/claims.ts";
 import type { StorageWatch } from "../faults/storage.ts";
 import type { HealthChecks } from "../telemetry/conditions/health-checks.ts";
 import type { Spool } from "../telemetry/spool.ts";

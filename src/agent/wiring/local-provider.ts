@@ -12,7 +12,7 @@ import { decodeOutput } from "../containers/output/decode-output.ts";
 import { containersReport, volumesReport } from "../containers/report.ts";
 import { connectorsReport } from "../data-plane/connectors-report.ts";
 import { addressesByLink } from "./sections.ts";
-import type { ReadDomain } from "../../protocol/domain-view.ts";
+import type { ReadDomain } from "../../protocol/documents/domain-view.ts";
 import { clockReasons, type KnownTime } from "../telemetry/known-time.ts";
 import { judge, type Judgement } from "../status/judgement.ts";
 import type { LocalProvider } from "../local-api/provider.ts";

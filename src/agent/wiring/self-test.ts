@@ -11,7 +11,7 @@ import { hostFiles, type Files } from "../../host/files/files.ts";
 import { loadLibc } from "../../host/process/libc.ts";
 import { valueOf } from "../../host/files/state-file.ts";
 import { plainLine } from "../../lib/text/terminal-text.ts";
-import { DocumentName } from "../../protocol/claims.ts";
+import { DocumentName } from "../../protocol/documents/claims.ts";
 import { signJws, verifyJws } from "../../protocol/channel/jws.ts";
 import { Ed25519PublicKey, thumbprint } from "../../protocol/keys.ts";
 import { identityFiles } from "../identity/identity.ts";

@@ -6,7 +6,7 @@ import { valueOf } from "../../host/files/state-file.ts";
 import { upgradeUnit } from "../../host/process/upgrade-unit.ts";
 import { hostVersions } from "../../host/releases/versions.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";
-import { UPGRADE_REQUEST_NAME } from "../../protocol/release.ts";
+import { UPGRADE_REQUEST_NAME } from "../../protocol/documents/release.ts";
 import type { AgentSettings } from "../settings.ts";
 import type { AgentState } from "../state.ts";
 import type { Telemetry } from "./telemetry.ts";

@@ -7,7 +7,7 @@ import { askServer, readNameServers } from "../../host/net/resolver.ts";
 import { isSshLocal } from "../../host/network/ip/sockets.ts";
 import { setAddresses } from "../../host/net/system-resolve.ts";
 import { proxyFor } from "../../lib/net/proxy.ts";
-import { manifestAddress } from "../../protocol/release.ts";
+import { manifestAddress } from "../../protocol/documents/release.ts";
 import type { AgentSettings } from "../settings.ts";
 import type { EventLog } from "../telemetry/events.ts";
 import { startHealthChecks, type HealthChecks } from "../telemetry/conditions/health-checks.ts";

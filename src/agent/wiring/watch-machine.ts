@@ -5,7 +5,7 @@ import { watchNetwork, type NetworkWatch } from "../../host/network/network-watc
 import type { NetworkChange } from "../../host/network/netlink/netlink.ts";
 import type { Reader } from "../../host/reader.ts";
 import { countHalfOpen } from "../../host/network/ip/sockets.ts";
-import type { MetricSample } from "../../protocol/telemetry.ts";
+import type { MetricSample } from "../../protocol/documents/telemetry.ts";
 import { reportedLinks } from "../shadow/facts.ts";
 import { readMachine } from "../shadow/readings.ts";
 import type { EventLog } from "../telemetry/events.ts";

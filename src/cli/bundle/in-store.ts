@@ -1,7 +1,7 @@
 import { InputError, SessionError } from "../../errors.ts";
 import { sizeText } from "../../lib/text/size-text.ts";
 import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
-import { PushedLogs } from "../../protocol/bundle.ts";
+import { PushedLogs } from "../../protocol/documents/bundle.ts";
 import { TriggerLine } from "../../protocol/local-answers.ts";
 import { adminRequest, follow } from "../frame/client.ts";
 import { byReason } from "./part.ts";

@@ -9,7 +9,7 @@ import { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.t
 import { Health, LogLine, Status } from "../../protocol/local-answers.ts";
 import { LOG_LINES_MAX, READ_SOCKET } from "../../protocol/local-api.ts";
 import { NetworkReport } from "../../protocol/local-network.ts";
-import { PlanReport, WhyReport } from "../../protocol/reconcile.ts";
+import { PlanReport, WhyReport } from "../../protocol/documents/reconcile.ts";
 import { adminRequest, ask, follow } from "../frame/client.ts";
 import { OTHER_UNITS, SUCCESSORS, SYSTEM_UPDATE, UNITS } from "../doctor/units.ts";
 import type { PartSpec, PartTools } from "./part.ts";

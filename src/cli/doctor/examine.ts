@@ -9,7 +9,7 @@ import { ConnectorsReport } from "../../protocol/local-overlay.ts";
 import { Health, Status } from "../../protocol/local-answers.ts";
 import { READ_SOCKET } from "../../protocol/local-api.ts";
 import { NetworkReport } from "../../protocol/local-network.ts";
-import { WhyReport } from "../../protocol/reconcile.ts";
+import { WhyReport } from "../../protocol/documents/reconcile.ts";
 import type { z } from "zod";
 import { ask } from "../frame/client.ts";
 import { networkChecksOf } from "../netcheck/netcheck.ts";

@@ -7,7 +7,7 @@ import type { GatewaysReport } from "../../protocol/local-mesh.ts";
 import type { ConnectorsReport } from "../../protocol/local-overlay.ts";
 import type { NetworkReport } from "../../protocol/local-network.ts";
 import type { LeftState } from "../../protocol/left-state.ts";
-import type { WhyReport } from "../../protocol/reconcile.ts";
+import type { WhyReport } from "../../protocol/documents/reconcile.ts";
 import type { NetworkCheck } from "../netcheck/result.ts";
 import type { Check } from "./result.ts";
 

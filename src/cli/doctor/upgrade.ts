@@ -1,6 +1,6 @@
 import { createPublicKey } from "node:crypto";
 import { formatCount, formatSpan } from "../../lib/text/durations.ts";
-import { ReleaseKeys, UPGRADE_PATHS, UpgradeStanding } from "../../protocol/release.ts";
+import { ReleaseKeys, UPGRADE_PATHS, UpgradeStanding } from "../../protocol/documents/release.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";
 

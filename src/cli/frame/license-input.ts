@@ -1,5 +1,5 @@
 import { InputError, toError } from "../../errors.ts";
-import type { License } from "../../protocol/claims.ts";
+import type { License } from "../../protocol/documents/claims.ts";
 import { peekClaims } from "../../protocol/channel/jws.ts";
 import { LICENSE_MAX_BYTES } from "../../protocol/local-api.ts";
 

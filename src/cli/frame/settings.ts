@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { InputError } from "../../errors.ts";
 import type { GivenDirectories } from "../../lib/text/command-line.ts";
-import { UPGRADE_PATHS } from "../../protocol/release.ts";
+import { UPGRADE_PATHS } from "../../protocol/documents/release.ts";
 
 /** Where things are and how to answer, from options, else the environment, else the defaults. */
 export interface Settings {

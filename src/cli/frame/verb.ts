@@ -1,11 +1,11 @@
 import type { ActivationRequest, ActivationStep } from "../../protocol/channel/activation.ts";
 import type { z } from "zod";
 import type { Clock } from "../../host/clock.ts";
-import type { NodeIdentity } from "../../protocol/claims.ts";
+import type { NodeIdentity } from "../../protocol/documents/claims.ts";
 import type { LeftDocument, LeftState } from "../../protocol/left-state.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import type { JsonObject } from "../../protocol/values.ts";
-import type { ReleaseCheck, UpgradeAnswer, UpgradeOrder } from "../../protocol/release.ts";
+import type { ReleaseCheck, UpgradeAnswer, UpgradeOrder } from "../../protocol/documents/release.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import type { Settings } from "./settings.ts";
 import type { Terminal } from "./terminal.ts";

@@ -4,7 +4,7 @@ import type { Reader } from "../../host/reader.ts";
 import { askServer, readNameServers, type ServerAnswer } from "../../host/net/resolver.ts";
 import type { ProxySettings } from "../../lib/net/proxy.ts";
 import { isIP } from "node:net";
-import type { License } from "../../protocol/claims.ts";
+import type { License } from "../../protocol/documents/claims.ts";
 import { clockBehindText, type ClockBehind } from "../../protocol/known-time.ts";
 import { checkControlPlane } from "../netcheck/control-plane.ts";
 import type { Finding } from "../netcheck/result.ts";

@@ -1,5 +1,5 @@
 import { InputError } from "../../errors.ts";
-import type { License } from "../../protocol/claims.ts";
+import type { License } from "../../protocol/documents/claims.ts";
 import { momentText } from "../../protocol/known-time.ts";
 import { readLicense } from "../frame/license-input.ts";
 

@@ -6,7 +6,7 @@ import { readSealed } from "../../host/files/state-file.ts";
 import { buildInfo, buildTime } from "../../lib/build-info.ts";
 import { listOf, textOf } from "../../lib/formats/json-shape.ts";
 import type { ProxySettings } from "../../lib/net/proxy.ts";
-import type { NodeIdentity } from "../../protocol/claims.ts";
+import type { NodeIdentity } from "../../protocol/documents/claims.ts";
 import {
   judgeClock,
   KNOWN_TIME_FILE,

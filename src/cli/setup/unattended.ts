@@ -4,7 +4,7 @@ import { hostFiles } from "../../host/files/files.ts";
 import { readTextInput } from "../../host/process/text-input.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
-import type { NodeIdentity } from "../../protocol/claims.ts";
+import type { NodeIdentity } from "../../protocol/documents/claims.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { SETUP_LIMITS, SetupFile, type SetupReport, type SetupStep } from "../../protocol/setup.ts";
 import type { JsonObject } from "../../protocol/values.ts";

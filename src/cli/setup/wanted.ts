@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { License } from "../../protocol/claims.ts";
+import type { License } from "../../protocol/documents/claims.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 
 /** What is to be in force at the end. */

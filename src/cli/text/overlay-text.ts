@@ -1,6 +1,6 @@
 import { formatSpan } from "../../lib/text/durations.ts";
 import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/local-overlay.ts";
-import type { Issue } from "../../protocol/reconcile.ts";
+import type { Issue } from "../../protocol/documents/reconcile.ts";
 import { wrap, type Style } from "../frame/terminal.ts";
 
 export type Paint = (style: Style, text: string) => string;

@@ -1,4 +1,4 @@
-import type { UpgradeStanding } from "../../protocol/release.ts";
+import type { UpgradeStanding } from "../../protocol/documents/release.ts";
 
 /** A standing in a line. */
 export function standingText({ state, step, from, to, reason }: UpgradeStanding): string {

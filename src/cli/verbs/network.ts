@@ -5,7 +5,7 @@ import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { TRY_MINUTES } from "../../protocol/commit.ts";
 import { READ_SOCKET, type NetworkTryRequest } from "../../protocol/local-api.ts";
 import { CommitReport } from "../../protocol/local-commit.ts";
-import { PLAN_REQUEST_LIMITS } from "../../protocol/reconcile.ts";
+import { PLAN_REQUEST_LIMITS } from "../../protocol/documents/reconcile.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import { adminRequest, ask, type AgentRequest } from "../frame/client.ts";
 import { networkText } from "../text/network-text.ts";

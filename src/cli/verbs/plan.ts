@@ -10,7 +10,7 @@ import {
   PlanReport,
   type PlanRequest,
   type SectionPlan,
-} from "../../protocol/reconcile.ts";
+} from "../../protocol/documents/reconcile.ts";
 import { adminRequest, ask } from "../frame/client.ts";
 import type { Terminal } from "../frame/terminal.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";

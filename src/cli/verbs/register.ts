@@ -4,7 +4,7 @@ import { readTextInput } from "../../host/process/text-input.ts";
 import { holdfastCommand } from "../../lib/text/command-line.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { ActivationRequest, ActivationStep } from "../../protocol/channel/activation.ts";
-import { NodeIdentity } from "../../protocol/claims.ts";
+import { NodeIdentity } from "../../protocol/documents/claims.ts";
 import { adminRequest, ask, isAbsent } from "../frame/client.ts";
 import { readLicense } from "../frame/license-input.ts";
 import { authToken, type Settings } from "../frame/settings.ts";

@@ -1,8 +1,8 @@
 import { InputError } from "../../errors.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { DocumentName } from "../../protocol/claims.ts";
-import { RollbackReport } from "../../protocol/reconcile.ts";
+import { DocumentName } from "../../protocol/documents/claims.ts";
+import { RollbackReport } from "../../protocol/documents/reconcile.ts";
 import { adminRequest, ask } from "../frame/client.ts";
 import { planText } from "./plan.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";

@@ -11,7 +11,7 @@ import {
   UpgradeAnswer,
   UpgradeStanding,
   type UpgradeOrder,
-} from "../../protocol/release.ts";
+} from "../../protocol/documents/release.ts";
 import { adminRequest, ask, isAbsent } from "../frame/client.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import { openInstalled } from "./installed.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { ActivationCode } from "../../protocol/channel/activation.ts";
-import { Device } from "../../protocol/claims.ts";
+import { Device } from "../../protocol/documents/claims.ts";
 import { peekClaims } from "../../protocol/channel/jws.ts";
 import { NodeName, NodeType, Uid } from "../../protocol/values.ts";
 import type { ShownMachine } from "../channel/activations.ts";

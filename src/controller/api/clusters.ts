@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import { Fqdn, NodeName } from "../../protocol/values.ts";
 import type { ClusterRecord, Fleet } from "../fleet.ts";
 import { anyOf, tgrn } from "../model/permissions.ts";
-import { hideSecrets } from "../../protocol/secrets.ts";
+import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import type { Caller } from "./caller.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, ClusterPart, Empty, notFound, Problem, PublicCluster, refusals } from "./shapes.ts";

@@ -1,5 +1,5 @@
 import { normaliseConnectors } from "../../protocol/sections/connectors.ts";
-import { isOwnName } from "../../protocol/own-name.ts";
+import { isOwnName } from "../../protocol/documents/own-name.ts";
 import type { SectionName } from "../../protocol/sections.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { SessionError } from "../../errors.ts";
-import { PushedLogs } from "../../protocol/bundle.ts";
+import { PushedLogs } from "../../protocol/documents/bundle.ts";
 import { NodePushLogs } from "../../protocol/trigger-bodies.ts";
 import { Uid } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";

@@ -14,7 +14,7 @@ import { JsonObject, Uid, type NodeType } from "../../protocol/values.ts";
 import { missingTunnelSecrets } from "../../protocol/sections/network-tunnels.ts";
 import type { NodeRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
-import { keepSecrets, hideSecrets } from "../../protocol/secrets.ts";
+import { keepSecrets, hideSecrets } from "../../protocol/documents/secrets.ts";
 import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
 import { Violations } from "./problem.ts";
 import { numberIn } from "./query.ts";

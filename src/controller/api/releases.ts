@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { OpenReleaseFile } from "../../host/releases/release-files.ts";
-import { MANIFEST_NAME } from "../../protocol/release.ts";
+import { MANIFEST_NAME } from "../../protocol/documents/release.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { notFound } from "./shapes.ts";
 

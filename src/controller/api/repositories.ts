@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { ImageTag, RepositoryName } from "../../protocol/registry.ts";
+import { ImageTag, RepositoryName } from "../../protocol/documents/registry.ts";
 import { tgrn } from "../model/permissions.ts";
 import type { Registry } from "../registry/registry.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";

@@ -1,4 +1,4 @@
-import { isOwnName } from "../../protocol/own-name.ts";
+import { isOwnName } from "../../protocol/documents/own-name.ts";
 import { forbiddenTargets } from "../../protocol/sections/connector-targets.ts";
 import { normaliseConnectors } from "../../protocol/sections/connectors.ts";
 import type { ConfigIssue } from "../../protocol/sections/issue.ts";

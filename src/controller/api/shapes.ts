@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { EventLevel, EventState, FlowRecord } from "../../protocol/telemetry.ts";
+import { EventLevel, EventState, FlowRecord } from "../../protocol/documents/telemetry.ts";
 import { Fqdn, JsonObject, LifecycleState, NodeState, NodeType, Tags, Uid } from "../../protocol/values.ts";
 import { Policy, PolicyName, ServiceUserName } from "../model/policy.ts";
 

@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseCidr } from "../../lib/net/cidr.ts";
 import { CODE_ALPHABET, CODE_LENGTH, type ActivationAnswer } from "../../protocol/channel/activation.ts";
-import type { ActivationClaims, Device } from "../../protocol/claims.ts";
+import type { ActivationClaims, Device } from "../../protocol/documents/claims.ts";
 import { peekClaims, verifyJws } from "../../protocol/channel/jws.ts";
 import { thumbprint } from "../../protocol/keys.ts";
 import type { NodeType } from "../../protocol/values.ts";

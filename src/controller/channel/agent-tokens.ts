@@ -2,7 +2,7 @@ import { randomBytes, randomUUID, timingSafeEqual } from "node:crypto";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { agentTokenText } from "../../protocol/channel/activation.ts";
-import type { TokenUseClaims } from "../../protocol/claims.ts";
+import type { TokenUseClaims } from "../../protocol/documents/claims.ts";
 import { peekClaims, verifyJws } from "../../protocol/channel/jws.ts";
 import { thumbprint } from "../../protocol/keys.ts";
 import type { NodeType } from "../../protocol/values.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { DocumentName } from "../../protocol/claims.ts";
+import type { DocumentName } from "../../protocol/documents/claims.ts";
 import type { Documents } from "./documents.ts";
 import type { NodeSession } from "./session.ts";
 

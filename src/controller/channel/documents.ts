@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { DocumentName, DocumentVersions } from "../../protocol/claims.ts";
+import type { DocumentName, DocumentVersions } from "../../protocol/documents/claims.ts";
 import { signJws } from "../../protocol/channel/jws.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import type { EventLog } from "../event-log.ts";

@@ -5,7 +5,7 @@ import type { RawData, WebSocket } from "ws";
 import { InputError, toError } from "../../errors.ts";
 import { AggregatedLog } from "../../host/aggregated-log.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { DeletedClaims, DocumentName, NodeProofClaims } from "../../protocol/claims.ts";
+import type { DeletedClaims, DocumentName, NodeProofClaims } from "../../protocol/documents/claims.ts";
 import { UNAUTHORIZED_IP } from "../../protocol/restriction.ts";
 import { describeIssues, HANDSHAKE_LIMITS, parseMessage, PROTOCOL_VERSION } from "../../protocol/channel/envelope.ts";
 import { errorCodes } from "../../protocol/error-codes.ts";

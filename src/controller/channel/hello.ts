@@ -1,5 +1,5 @@
 import { InputError } from "../../errors.ts";
-import type { NodeProofClaims } from "../../protocol/claims.ts";
+import type { NodeProofClaims } from "../../protocol/documents/claims.ts";
 import { PROTOCOL_VERSION } from "../../protocol/channel/envelope.ts";
 import { peekClaims, verifyJws } from "../../protocol/channel/jws.ts";
 import type { Store } from "../store/store.ts";

@@ -1,4 +1,4 @@
-import type { DomainDocument } from "../../protocol/documents.ts";
+import type { DomainDocument } from "../../protocol/documents/documents.ts";
 import { sha256 } from "../keys/admin-key.ts";
 import { affectedBy, domainDocument, domainOf } from "../model/domain.ts";
 import { meshNode, type MeshNode } from "../model/mesh-node.ts";

@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { License, RegisterClaims } from "../../protocol/claims.ts";
+import type { License, RegisterClaims } from "../../protocol/documents/claims.ts";
 import { SESSION_PATH } from "../../protocol/channel/envelope.ts";
 import { peekClaims, signJws, verifyJws } from "../../protocol/channel/jws.ts";
 import { thumbprintsOf, type NodeThumbprints } from "../../protocol/keys.ts";

@@ -10,7 +10,7 @@ import {
   NodeEvent,
   type StreamName,
   type TelemetryPush,
-} from "../../protocol/telemetry.ts";
+} from "../../protocol/documents/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { EventLog } from "../event-log.ts";
 import { keptOutput } from "../model/container-output.ts";

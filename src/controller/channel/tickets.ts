@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { Clock } from "../../host/clock.ts";
-import type { DocumentName } from "../../protocol/claims.ts";
+import type { DocumentName } from "../../protocol/documents/claims.ts";
 
 /** What a ticket for a document lets its bearer fetch. */
 export interface DocumentTicket {

@@ -1,5 +1,5 @@
 import { HostError } from "../../errors.ts";
-import type { KeysClaims } from "../../protocol/claims.ts";
+import type { KeysClaims } from "../../protocol/documents/claims.ts";
 import { peekClaims, signJws, type KeySet } from "../../protocol/channel/jws.ts";
 import { keySetOf, walkKeysChain, type KeysEnvelope } from "../../protocol/channel/keys-chain.ts";
 import { thumbprint } from "../../protocol/keys.ts";

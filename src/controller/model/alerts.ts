@@ -1,4 +1,4 @@
-import type { NodeEvent } from "../../protocol/telemetry.ts";
+import type { NodeEvent } from "../../protocol/documents/telemetry.ts";
 
 /** An open alert lives this long after its event when nothing clears it. */
 export const ALERT_LIFETIME_SECONDS = 24 * 3600;

@@ -1,4 +1,4 @@
-import type { ContainerOutput } from "../../protocol/telemetry.ts";
+import type { ContainerOutput } from "../../protocol/documents/telemetry.ts";
 
 /** How long the output of containers is kept, and how far a node's clock may be ahead. */
 export const OUTPUT_SECONDS = 30 * 24 * 3600;

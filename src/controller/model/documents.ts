@@ -1,4 +1,4 @@
-import type { ClusterDocument, NodeDocument } from "../../protocol/documents.ts";
+import type { ClusterDocument, NodeDocument } from "../../protocol/documents/documents.ts";
 import { UNAUTHORIZED_IP } from "../../protocol/restriction.ts";
 import type { ClusterRecord, NodeRecord } from "../fleet.ts";
 import { stateOf } from "./ip-lock.ts";

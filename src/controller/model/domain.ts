@@ -1,4 +1,4 @@
-import type { DomainDocument } from "../../protocol/documents.ts";
+import type { DomainDocument } from "../../protocol/documents/documents.ts";
 import type { DomainGateway, DomainGrant, DomainPeer } from "../../protocol/domain-items.ts";
 import type { MeshNode, Want } from "./mesh-node.ts";
 

@@ -1,4 +1,4 @@
-import type { FlowRecord } from "../../protocol/telemetry.ts";
+import type { FlowRecord } from "../../protocol/documents/telemetry.ts";
 import type { UsageBucket, UsageRange } from "./usage.ts";
 import { emptyBuckets } from "./usage.ts";
 

@@ -1,4 +1,4 @@
-import type { GatewayDetails } from "../../protocol/telemetry.ts";
+import type { GatewayDetails } from "../../protocol/documents/telemetry.ts";
 
 /** How long gateway details are kept, and how far a node's clock may be ahead. */
 export const DETAILS_SECONDS = 90 * 24 * 3600;

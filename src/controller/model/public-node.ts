@@ -1,7 +1,7 @@
 import type { NodeRecord } from "../fleet.ts";
 import type { NodeKeys } from "../../protocol/keys.ts";
 import { tgrn } from "./permissions.ts";
-import { hideSecrets } from "../../protocol/secrets.ts";
+import { hideSecrets } from "../../protocol/documents/secrets.ts";
 
 /** A node as `GET /node` shows it: `last_connect` in milliseconds, the other times in seconds. */
 export type PublicNode = Readonly<Record<string, unknown>> & { readonly uid: string };

@@ -1,6 +1,6 @@
 import { createPublicKey, diffieHellman, generateKeyPairSync } from "node:crypto";
 import { InputError } from "../../errors.ts";
-import type { License, RegisterClaims } from "../../protocol/claims.ts";
+import type { License, RegisterClaims } from "../../protocol/documents/claims.ts";
 import type { NodeKeys, NodeThumbprints } from "../../protocol/keys.ts";
 
 /** What the store knows that bears on a registration. */

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
-import type { MetricSample } from "../../protocol/telemetry.ts";
+import type { MetricSample } from "../../protocol/documents/telemetry.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 
 /** Largest single record as JSON; the frame bounds the batch. */

@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { z } from "zod";
 import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
-import { ImageTag, RepositoryName } from "../../protocol/registry.ts";
+import { ImageTag, RepositoryName } from "../../protocol/documents/registry.ts";
 import { inTurns } from "../../lib/async/in-turns.ts";
 import type { RegistryAccess } from "./registry-tokens.ts";
 

@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { ContainerOutput } from "../../protocol/telemetry.ts";
+import type { ContainerOutput } from "../../protocol/documents/telemetry.ts";
 import type { ContainerOutputSearch } from "../fleet.ts";
 import { OUTPUT_SECONDS } from "../model/container-output.ts";
 import { number, text, type Row } from "./rows.ts";

@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { DocumentName } from "../../protocol/claims.ts";
+import type { DocumentName } from "../../protocol/documents/claims.ts";
 import { DocumentApplied } from "../../protocol/channel/methods.ts";
 import { json, maybeText, number, text } from "./rows.ts";
 

@@ -1,6 +1,6 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { addressRange } from "../../lib/net/cidr.ts";
-import { DEFUNCT_FLAGS, FlowRecord } from "../../protocol/telemetry.ts";
+import { DEFUNCT_FLAGS, FlowRecord } from "../../protocol/documents/telemetry.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import type { FlowFilter, FlowSearch, NodeFlow } from "../fleet.ts";
 import { FLOWS_SECONDS, MAX_FLOWS_FOUND, USAGE_SECONDS, usageBuckets, usageOf } from "../model/flows.ts";

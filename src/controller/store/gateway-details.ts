@@ -1,6 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
-import { HopDetails, type GatewayDetails } from "../../protocol/telemetry.ts";
+import { HopDetails, type GatewayDetails } from "../../protocol/documents/telemetry.ts";
 import type { GatewayDetailsSearch } from "../fleet.ts";
 import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "../model/gateway-details.ts";
 import { maybeJson, number, text, type Row } from "./rows.ts";

@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { License } from "../../protocol/claims.ts";
+import type { License } from "../../protocol/documents/claims.ts";
 
 /** Licenses that were issued, until a month after they end; the signature alone is what admits a node. */
 export interface LicenseStore {

@@ -1,8 +1,8 @@
 import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
-import { Device } from "../../protocol/claims.ts";
+import { Device } from "../../protocol/documents/claims.ts";
 import { ConfirmRequest } from "../../protocol/commit.ts";
-import { Config } from "../../protocol/documents.ts";
+import { Config } from "../../protocol/documents/documents.ts";
 import { NodeKeys, type NodeThumbprints } from "../../protocol/keys.ts";
 import { Heartbeat } from "../../protocol/channel/methods.ts";
 import { ShadowMap } from "../../protocol/shadow.ts";

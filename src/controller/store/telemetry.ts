@@ -1,6 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
-import type { MetricSample, StreamName } from "../../protocol/telemetry.ts";
+import type { MetricSample, StreamName } from "../../protocol/documents/telemetry.ts";
 import { METRICS_SECONDS } from "../model/telemetry.ts";
 import { json, number } from "./rows.ts";
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { HostError, type AgentError } from "../../errors.ts";
-import { BundleReport, INLINE_BUNDLE_BYTES } from "../../protocol/bundle.ts";
+import { BundleReport, INLINE_BUNDLE_BYTES } from "../../protocol/documents/bundle.ts";
 import type { Exec } from "./exec.ts";
 
 export interface BundleProcessOptions {

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
 import { join } from "node:path";
 import { HostError, toError } from "../../errors.ts";
-import { UPGRADE_PATHS } from "../../protocol/release.ts";
+import { UPGRADE_PATHS } from "../../protocol/documents/release.ts";
 import { SEARCH_PATH, type Exec } from "./exec.ts";
 import { signalGroup } from "./process-tree.ts";
 

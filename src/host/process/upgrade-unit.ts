@@ -1,5 +1,5 @@
 import { HostError, InputError } from "../../errors.ts";
-import { UPGRADE_PATHS, type UpgradeRequest } from "../../protocol/release.ts";
+import { UPGRADE_PATHS, type UpgradeRequest } from "../../protocol/documents/release.ts";
 import type { Exec } from "./exec.ts";
 import type { Files } from "../files/files.ts";
 

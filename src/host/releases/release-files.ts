@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { open, realpath, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { errnoOf, HostError, InputError, toError } from "../../errors.ts";
-import { ReleaseFile } from "../../protocol/release.ts";
+import { ReleaseFile } from "../../protocol/documents/release.ts";
 import type { Clock } from "../clock.ts";
 
 /** One file of a release, open. Whoever has it streams it or closes it. */

@@ -6,7 +6,7 @@ import type { Readable, Transform } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { AgentError, errnoOf, HostError, InputError, toError } from "../../errors.ts";
 import { TarGate, type TarMember } from "../../lib/formats/tar-gate.ts";
-import type { Architecture } from "../../protocol/release.ts";
+import type { Architecture } from "../../protocol/documents/release.ts";
 import { SEARCH_PATH } from "../process/exec.ts";
 
 /** How an archive is packed, by the end of its name. */

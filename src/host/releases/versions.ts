@@ -3,7 +3,7 @@ import { lstat } from "node:fs/promises";
 import { z } from "zod";
 import { HostError, toError } from "../../errors.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
-import { PackageVersion, UPGRADE_PATHS, UpgradeStanding } from "../../protocol/release.ts";
+import { PackageVersion, UPGRADE_PATHS, UpgradeStanding } from "../../protocol/documents/release.ts";
 import { JsonObject, Text64, Text1024, UnixSeconds } from "../../protocol/values.ts";
 import type { Directories } from "../files/directories.ts";
 import type { Files } from "../files/files.ts";

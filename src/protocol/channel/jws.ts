@@ -2,7 +2,7 @@ import { compactVerify, CompactSign, decodeProtectedHeader, importJWK } from "jo
 import type { CryptoKey } from "jose";
 import { InputError } from "../../errors.ts";
 import { parseStrictJson, type JsonLimits } from "../../lib/formats/strict-json.ts";
-import { claimsByType, type ClaimsByType, type JwsType } from "../claims.ts";
+import { claimsByType, type ClaimsByType, type JwsType } from "../documents/claims.ts";
 import { describeIssues } from "./envelope.ts";
 import type { Ed25519PublicKey } from "../keys.ts";
 

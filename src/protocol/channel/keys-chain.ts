@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import type { KeysClaims } from "../claims.ts";
+import type { KeysClaims } from "../documents/claims.ts";
 import { peekClaims, verifyJws, type KeySet } from "./jws.ts";
 import { thumbprint, type Ed25519PublicKey } from "../keys.ts";
 import { Jws } from "../values.ts";

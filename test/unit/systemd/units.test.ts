@@ -3,7 +3,7 @@ import { chmodSync, globSync, mkdirSync, readFileSync, writeFileSync } from "nod
 import { basename, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { GAVE_WAY_STATUS, MANAGED_OVERLAY } from "../../../src/protocol/overlay.ts";
-import { UPGRADE_PATHS } from "../../../src/protocol/release.ts";
+import { UPGRADE_PATHS } from "../../../src/protocol/documents/release.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const SHIPPED = globSync("systemd/*.{service,slice}").sort();

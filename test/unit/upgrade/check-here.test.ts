@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { signJws } from "../../../src/protocol/channel/jws.ts";
-import type { ReleaseClaims } from "../../../src/protocol/release.ts";
+import type { ReleaseClaims } from "../../../src/protocol/documents/release.ts";
 import { checkHere } from "../../../src/upgrade/check-here.ts";
 import { signingKey } from "../../support/signing.ts";
 import { tempDir } from "../../support/temp-dir.ts";

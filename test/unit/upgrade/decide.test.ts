@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { InstalledVersion } from "../../../src/host/releases/versions.ts";
-import type { UpgradeRequest, UpgradeStanding } from "../../../src/protocol/release.ts";
+import type { UpgradeRequest, UpgradeStanding } from "../../../src/protocol/documents/release.ts";
 import { decide } from "../../../src/upgrade/decide.ts";
 
 const [OLD, NEW] = ["0.1.20260101-0000", "0.1.20260202-0000"] as const;

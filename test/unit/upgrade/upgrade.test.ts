@@ -5,7 +5,7 @@ import { HostError } from "../../../src/errors.ts";
 import { hostDirectories } from "../../../src/host/files/directories.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { hostVersions } from "../../../src/host/releases/versions.ts";
-import type { UpgradeStanding } from "../../../src/protocol/release.ts";
+import type { UpgradeStanding } from "../../../src/protocol/documents/release.ts";
 import type { AgentView } from "../../../src/upgrade/agent-view.ts";
 import { requestBox } from "../../../src/upgrade/request-box.ts";
 import { upgrade, type Services, type UpgradeDeps } from "../../../src/upgrade/upgrade.ts";

@@ -4,7 +4,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { Engine, ImageDetail, PullOptions, PullProgress } from "../../../host/engine/engine.ts";
 import type { DiskSpace } from "../../../host/files/files.ts";
 import { formatBytes } from "../../../lib/text/durations.ts";
-import type { RegistryPlace } from "../../../protocol/registry.ts";
+import type { RegistryPlace } from "../../../protocol/documents/registry.ts";
 import { failureCode } from "../model/failure-code.ts";
 import type { Ledger } from "../model/ledger.ts";
 import { runsOn } from "./platform.ts";

@@ -1,4 +1,4 @@
-import type { RegistryPlace } from "../../../protocol/registry.ts";
+import type { RegistryPlace } from "../../../protocol/documents/registry.ts";
 import type { Blueprint } from "../model/wanted.ts";
 
 /** Describes the registry that a pull asks, and why it is asked without a credential if it is. Pure. */

@@ -2,7 +2,7 @@ import type { DatabaseSync } from "node:sqlite";
 import type { Logger } from "pino";
 import { InputError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import { CONTAINER_OUTPUT_CHARS, type ContainerOutput } from "../../../protocol/telemetry.ts";
+import { CONTAINER_OUTPUT_CHARS, type ContainerOutput } from "../../../protocol/documents/telemetry.ts";
 import type { Compute, ContainerStatus } from "../model/compute.ts";
 import { timedLines, type TimedText } from "./timed-lines.ts";
 

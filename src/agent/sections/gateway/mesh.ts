@@ -8,7 +8,7 @@ import type {
   OverlayMesh,
 } from "../../../protocol/overlay-mesh.ts";
 import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway.ts";
-import type { DomainView } from "../../../protocol/domain-view.ts";
+import type { DomainView } from "../../../protocol/documents/domain-view.ts";
 
 /** What the way to other nodes depends on besides the section: who this node is, whom it may meet, and where it is. */
 export interface MeshSurroundings {

@@ -1,7 +1,7 @@
-import { clusterText, unknownNodeText } from "../../../protocol/own-name.ts";
-import type { Issue } from "../../../protocol/reconcile.ts";
+import { clusterText, unknownNodeText } from "../../../protocol/documents/own-name.ts";
+import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import type { Gateway, GatewayPath, LatencyMonitor } from "../../../protocol/sections/gateway.ts";
-import type { DomainView } from "../../../protocol/domain-view.ts";
+import type { DomainView } from "../../../protocol/documents/domain-view.ts";
 import { isDialled, isSelf } from "./mesh.ts";
 import type { GatewayActual } from "./plan.ts";
 

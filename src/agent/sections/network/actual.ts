@@ -2,7 +2,7 @@ import type { NetworkFeatures as Features } from "../../../host/network/features
 import type { ForwardDrop } from "../../../host/network/firewall/forward-drops.ts";
 import type { NetworkRecord } from "../../../host/network/state/record.ts";
 import type { NetworkState } from "../../../host/network/state/state.ts";
-import type { Issue } from "../../../protocol/reconcile.ts";
+import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
 import type { NatMemo } from "./firewall-nats.ts";
 

@@ -1,6 +1,6 @@
 import { OUR_PROTOCOL, type NetworkTarget } from "../../../host/network/state/state.ts";
 import { parseCidr } from "../../../lib/net/cidr.ts";
-import type { Issue } from "../../../protocol/reconcile.ts";
+import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import type { NetworkInterface } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, type NetworkActual } from "./actual.ts";
 import { isWithin, MAIN_TABLE } from "./contexts.ts";

@@ -1,6 +1,6 @@
 import { firewallDigest } from "../../../host/network/firewall/firewall.ts";
 import type { NetworkTarget } from "../../../host/network/state/state.ts";
-import type { Issue } from "../../../protocol/reconcile.ts";
+import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import { networkIssue, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import type { MarkedTable } from "./compile-rules.ts";
 import type { Context } from "./contexts.ts";

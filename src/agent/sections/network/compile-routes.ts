@@ -1,6 +1,6 @@
 import type { NetworkTarget } from "../../../host/network/state/state.ts";
 import { parseCidr } from "../../../lib/net/cidr.ts";
-import type { Issue } from "../../../protocol/reconcile.ts";
+import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import type { NetworkInterface, VrfRoute } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { captureNotices } from "./captured.ts";

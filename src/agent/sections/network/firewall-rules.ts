@@ -1,5 +1,5 @@
 import type { NetworkTarget } from "../../../host/network/state/state.ts";
-import type { Issue } from "../../../protocol/reconcile.ts";
+import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import type { PolicyRule } from "../../../protocol/sections/network-config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { endOf, routeOnLink, routeVia } from "./compile-routes.ts";

@@ -5,7 +5,7 @@ import { waitingForLease } from "../../../host/network/diff-routes.ts";
 import type { NetworkRecord } from "../../../host/network/state/record.ts";
 import { storeTarget, undoTarget, type NetworkUndo } from "../../../host/network/restore.ts";
 import { OUR_PROTOCOL, type NetworkTarget } from "../../../host/network/state/state.ts";
-import type { Issue } from "../../../protocol/reconcile.ts";
+import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { compileNetwork, type CompiledNetwork } from "./compile.ts";
 import { cutsOff } from "./reach.ts";

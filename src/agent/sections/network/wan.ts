@@ -1,6 +1,6 @@
 import type { NetworkState, RouteState } from "../../../host/network/state/state.ts";
 import type { NetworkInterface } from "../../../protocol/sections/network-config.ts";
-import type { Issue } from "../../../protocol/reconcile.ts";
+import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { MAIN_TABLE } from "./contexts.ts";
 

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { OverlayService, ServiceHealth } from "../../../protocol/overlay.ts";
-import type { Issue } from "../../../protocol/reconcile.ts";
+import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import { applicationOf } from "../../../protocol/sections/fields.ts";
 import type { Service } from "../../../protocol/sections/services.ts";
 

@@ -1,4 +1,4 @@
-import { GatewayDetails, type HopDetails } from "../../../protocol/telemetry.ts";
+import { GatewayDetails, type HopDetails } from "../../../protocol/documents/telemetry.ts";
 import type { RttBucket } from "../../../protocol/overlay-mesh.ts";
 import type { Hop } from "./hops.ts";
 

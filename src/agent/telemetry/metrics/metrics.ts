@@ -14,7 +14,7 @@ import {
 import type { CpuTimes, LinkCounters, Memory, TcpCounters } from "../../../host/proc.ts";
 import type { Reader } from "../../../host/reader.ts";
 import { countHalfOpen } from "../../../host/network/ip/sockets.ts";
-import type { MetricSample } from "../../../protocol/telemetry.ts";
+import type { MetricSample } from "../../../protocol/documents/telemetry.ts";
 import { usedRatio } from "../heartbeat.ts";
 
 /** Counters and gauges at one moment; whatever is undefined could not be read. */

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { HostError, InputError, toError } from "../../../errors.ts";
 import { AggregatedLog } from "../../../host/aggregated-log.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { TriggerClaims } from "../../../protocol/claims.ts";
+import type { TriggerClaims } from "../../../protocol/documents/claims.ts";
 import { refusal, type NodeFacts, type Running } from "./admit.ts";
 import { failureOf } from "./failure.ts";
 import { Job } from "./job.ts";

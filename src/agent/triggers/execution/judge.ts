@@ -1,5 +1,5 @@
 import { InputError } from "../../../errors.ts";
-import type { TriggerClaims } from "../../../protocol/claims.ts";
+import type { TriggerClaims } from "../../../protocol/documents/claims.ts";
 
 /** What verified claims must match to be obeyed here and now. */
 export interface Expectation {

@@ -1,6 +1,6 @@
-import type { Config } from "../../../protocol/documents.ts";
-import { ConfigShowRequest } from "../../../protocol/reconcile.ts";
-import { hideSecrets } from "../../../protocol/secrets.ts";
+import type { Config } from "../../../protocol/documents/documents.ts";
+import { ConfigShowRequest } from "../../../protocol/documents/reconcile.ts";
+import { hideSecrets } from "../../../protocol/documents/secrets.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** Shows the configuration in force, or one section of it, with every secret as the empty text. */

@@ -1,5 +1,5 @@
 import { NodeUpgrade } from "../../../protocol/trigger-bodies.ts";
-import type { UpgradeAnswer, UpgradeOrder, UpgradeRequest } from "../../../protocol/release.ts";
+import type { UpgradeAnswer, UpgradeOrder, UpgradeRequest } from "../../../protocol/documents/release.ts";
 import { LOCAL_USER, type OneShotTrigger } from "../execution/trigger.ts";
 
 export const UPGRADE_TRIGGER = "node-upgrade";

@@ -1,4 +1,4 @@
-import { PlanDocument, type PlanReport, type PlanRequest } from "../../../protocol/reconcile.ts";
+import { PlanDocument, type PlanReport, type PlanRequest } from "../../../protocol/documents/reconcile.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** What a configuration would do on this machine. */

@@ -1,4 +1,4 @@
-import { RollbackRequest, type RollbackReport } from "../../../protocol/reconcile.ts";
+import { RollbackRequest, type RollbackReport } from "../../../protocol/documents/reconcile.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** Puts the document before into force, or plans it. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { WhyReport } from "../../../protocol/reconcile.ts";
+import type { WhyReport } from "../../../protocol/documents/reconcile.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
 export const Why = z.strictObject({});

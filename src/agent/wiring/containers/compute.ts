@@ -13,7 +13,7 @@ import type { Exec } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
 import type { Reader } from "../../../host/reader.ts";
 import { stateFile, valueOf } from "../../../host/files/state-file.ts";
-import type { Config } from "../../../protocol/documents.ts";
+import type { Config } from "../../../protocol/documents/documents.ts";
 import type { ContainerSpec } from "../../../protocol/sections/exec-config.ts";
 import type { RecordStore } from "../../../host/network/state/record.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";

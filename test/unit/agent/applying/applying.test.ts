@@ -9,7 +9,7 @@ import type { Desired, DesiredDocuments } from "../../../../src/agent/shadow/des
 import { InputError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { rootLogger } from "../../../../src/host/log.ts";
-import type { Config } from "../../../../src/protocol/documents.ts";
+import type { Config } from "../../../../src/protocol/documents/documents.ts";
 import { ScriptedProver, testProof } from "../../../support/commit.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { MemoryMachine, modelSection } from "../../../support/model-section.ts";

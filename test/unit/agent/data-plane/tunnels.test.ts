@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { agentTunnels, type TunnelSources } from "../../../../src/agent/data-plane/tunnels.ts";
 import { HostError, SessionError } from "../../../../src/errors.ts";
 import { NOTHING } from "../../../../src/host/overlay/table.ts";
-import { domainReader } from "../../../../src/protocol/domain-view.ts";
+import { domainReader } from "../../../../src/protocol/documents/domain-view.ts";
 import { identity } from "../../../support/fake-local-provider.ts";
 import { EDGE_2, GATEWAY_1, someMesh } from "../../../support/scripted-tunnels.ts";
 

@@ -6,7 +6,7 @@ import { readLicense, register } from "../../../../src/agent/identity/registrati
 import { HostError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { HttpRequest, HttpResponse } from "../../../../src/host/net/http-client.ts";
-import type { RegisteredClaims } from "../../../../src/protocol/claims.ts";
+import type { RegisteredClaims } from "../../../../src/protocol/documents/claims.ts";
 import { peekClaims, signJws, verifyJws } from "../../../../src/protocol/channel/jws.ts";
 import { thumbprint, thumbprintsOf } from "../../../../src/protocol/keys.ts";
 import { ISS, keysClaims, nodeIdentity, signingKey, UID, type SigningKey } from "../../../support/signing.ts";

@@ -4,7 +4,7 @@ import { effective } from "../../../../src/agent/shadow/merge.ts";
 import type { Standing } from "../../../../src/agent/reconcile/standing.ts";
 import { createEventLog } from "../../../../src/agent/telemetry/events.ts";
 import { HostError } from "../../../../src/errors.ts";
-import type { NodeEvent } from "../../../../src/protocol/telemetry.ts";
+import type { NodeEvent } from "../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 const standing = (fields: Partial<Standing> = {}): Standing => ({

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { preview } from "../../../../src/agent/reconcile/preview.ts";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
-import { ShownStep } from "../../../../src/protocol/reconcile.ts";
+import { ShownStep } from "../../../../src/protocol/documents/reconcile.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { effective } from "../../../../src/agent/shadow/merge.ts";
-import type { Config } from "../../../../src/protocol/documents.ts";
+import type { Config } from "../../../../src/protocol/documents/documents.ts";
 
 interface Case {
   readonly name: string;

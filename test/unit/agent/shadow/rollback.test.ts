@@ -5,7 +5,7 @@ import { DesiredDocuments, type Trust } from "../../../../src/agent/shadow/desir
 import { HostError } from "../../../../src/errors.ts";
 import { hostFiles, type Files } from "../../../../src/host/files/files.ts";
 import { keySetOf } from "../../../../src/protocol/channel/keys-chain.ts";
-import type { NodeDocument } from "../../../../src/protocol/documents.ts";
+import type { NodeDocument } from "../../../../src/protocol/documents/documents.ts";
 import {
   clusterDocument,
   domainDocument,

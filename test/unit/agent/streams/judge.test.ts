@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { judgeStream } from "../../../../src/agent/streams/judge.ts";
-import { StreamClaims } from "../../../../src/protocol/claims.ts";
+import { StreamClaims } from "../../../../src/protocol/documents/claims.ts";
 
 const ticket = "t".repeat(43);
 const expected = { uid: randomUUID(), iss: "https://cp.example", sid: randomUUID(), ticket, sessionNow: 1_000_000 };

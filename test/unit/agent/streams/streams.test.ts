@@ -8,7 +8,7 @@ import { Streams } from "../../../../src/agent/streams/streams.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { framedStream, type FrameEnd } from "../../../../src/host/net/frame-socket.ts";
 import { STREAM_IDLE_MS, STREAM_OPEN_MS } from "../../../../src/protocol/channel/streams.ts";
-import type { StreamClaims } from "../../../../src/protocol/claims.ts";
+import type { StreamClaims } from "../../../../src/protocol/documents/claims.ts";
 import { Bulk } from "../../../support/bulk-terminal.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { PtyCompute } from "../../../support/pty-compute.ts";

@@ -11,7 +11,7 @@ import {
   RATE_CAP,
 } from "../../../../src/agent/telemetry/events.ts";
 import type { EventInput, OpenEvent } from "../../../../src/agent/telemetry/events.ts";
-import { NodeEvent } from "../../../../src/protocol/telemetry.ts";
+import { NodeEvent } from "../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 const down = (object: string): EventInput => ({

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { flowRecorder, flowRecordOf } from "../../../../src/agent/telemetry/flow-records.ts";
 import { Spool, spoolMigration } from "../../../../src/agent/telemetry/spool.ts";
 import { OverlayFlow, OverlayReason } from "../../../../src/protocol/overlay.ts";
-import { DEFUNCT_FLAGS, flowFlags, FlowRecord } from "../../../../src/protocol/telemetry.ts";
+import { DEFUNCT_FLAGS, flowFlags, FlowRecord } from "../../../../src/protocol/documents/telemetry.ts";
 import { validValues } from "../../../support/arbitrary.ts";
 import { uidOf } from "../../../support/mesh.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";

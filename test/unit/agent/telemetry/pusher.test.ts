@@ -13,7 +13,7 @@ import {
   type NodeMethods,
 } from "../../../../src/protocol/channel/methods.ts";
 import { RpcPeer } from "../../../../src/protocol/channel/rpc.ts";
-import type { TelemetryPush } from "../../../../src/protocol/telemetry.ts";
+import type { TelemetryPush } from "../../../../src/protocol/documents/telemetry.ts";
 
 import { deferred, type Deferred } from "../../../support/deferred.ts";
 import { FakeClock, settle } from "../../../support/fake-clock.ts";

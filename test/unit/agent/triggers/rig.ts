@@ -19,7 +19,7 @@ import type {
   TriggerReply,
 } from "../../../../src/agent/triggers/execution/trigger.ts";
 import { systemClock, type Clock } from "../../../../src/host/clock.ts";
-import type { TriggerClaims } from "../../../../src/protocol/claims.ts";
+import type { TriggerClaims } from "../../../../src/protocol/documents/claims.ts";
 import { z } from "zod";
 
 export const BOOT_ID = "3f0c5c1e-0000-4000-8000-000000000001";

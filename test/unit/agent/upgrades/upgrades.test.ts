@@ -4,7 +4,7 @@ import { createEventLog } from "../../../../src/agent/telemetry/events.ts";
 import { Upgrades, type UpgradesOptions } from "../../../../src/agent/upgrades/upgrades.ts";
 import { HostError } from "../../../../src/errors.ts";
 import type { InstalledVersion } from "../../../../src/host/releases/versions.ts";
-import type { UpgradeRequest, UpgradeStanding } from "../../../../src/protocol/release.ts";
+import type { UpgradeRequest, UpgradeStanding } from "../../../../src/protocol/documents/release.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 const OLD = "0.1.20261101-1000";

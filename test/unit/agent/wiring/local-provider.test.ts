@@ -8,7 +8,7 @@ import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { OverlayCounters, OverlayView } from "../../../../src/host/overlay/client.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { rootLogger } from "../../../../src/host/log.ts";
-import type { Config } from "../../../../src/protocol/documents.ts";
+import type { Config } from "../../../../src/protocol/documents/documents.ts";
 import { nodeDocument, signDocument, signingKey, ISS, UID } from "../../../support/signing.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { tempDir } from "../../../support/temp-dir.ts";

@@ -15,7 +15,7 @@ import { Spool, spoolMigration } from "../../../../src/agent/telemetry/spool.ts"
 import type { Trigger } from "../../../../src/agent/triggers/execution/trigger.ts";
 import { HostError, InputError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import type { TriggerClaims } from "../../../../src/protocol/claims.ts";
+import type { TriggerClaims } from "../../../../src/protocol/documents/claims.ts";
 import { parseMessage, SESSION_LIMITS } from "../../../../src/protocol/channel/envelope.ts";
 import { errorCodes } from "../../../../src/protocol/error-codes.ts";
 import { signJws } from "../../../../src/protocol/channel/jws.ts";

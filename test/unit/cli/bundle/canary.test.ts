@@ -8,7 +8,7 @@ import { Stored } from "../../../../src/agent/shadow/held-document.ts";
 import { bundleVerb } from "../../../../src/cli/verbs/bundle.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { stateFile } from "../../../../src/host/files/state-file.ts";
-import { BundleReport } from "../../../../src/protocol/bundle.ts";
+import { BundleReport } from "../../../../src/protocol/documents/bundle.ts";
 import type { JsonObject } from "../../../../src/protocol/values.ts";
 import { someCall } from "../../../support/fake-call.ts";
 import { identity, someStatus } from "../../../support/fake-local-provider.ts";

@@ -5,7 +5,7 @@ import { followUpgrade, upgradeVerb } from "../../../../src/cli/verbs/upgrade.ts
 import { describe as describeVersion, versionVerb } from "../../../../src/cli/verbs/version.ts";
 import { SessionError } from "../../../../src/errors.ts";
 import type { InstalledVersion } from "../../../../src/host/releases/versions.ts";
-import { UPGRADE_ANSWERS, type UpgradeStanding } from "../../../../src/protocol/release.ts";
+import { UPGRADE_ANSWERS, type UpgradeStanding } from "../../../../src/protocol/documents/release.ts";
 import { someCall } from "../../../support/fake-call.ts";
 import { startLocalAgent } from "../../../support/local-agent.ts";
 import { tempDir } from "../../../support/temp-dir.ts";

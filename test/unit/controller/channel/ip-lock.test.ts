@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
-import { DomainDocument, NodeDocument } from "../../../../src/protocol/documents.ts";
+import { DomainDocument, NodeDocument } from "../../../../src/protocol/documents/documents.ts";
 import { until, type TestNode, type TestSession } from "../../../support/node-client.ts";
 import { addNode, runController } from "../../../support/running-controller.ts";
 import { freePort } from "../../../support/free-port.ts";

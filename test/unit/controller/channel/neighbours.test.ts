@@ -3,7 +3,7 @@ import type { Controller } from "../../../../src/controller/controller.ts";
 import { neighbours } from "../../../../src/controller/channel/neighbours.ts";
 import type { MeshRecord } from "../../../../src/controller/model/mesh-node.ts";
 import type { MeshRow } from "../../../../src/controller/store/mesh.ts";
-import { DomainDocument } from "../../../../src/protocol/documents.ts";
+import { DomainDocument } from "../../../../src/protocol/documents/documents.ts";
 import { DomainPeer } from "../../../../src/protocol/domain-items.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import type { NodeType } from "../../../../src/protocol/values.ts";

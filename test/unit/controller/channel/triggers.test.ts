@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { InputError, SessionError } from "../../../../src/errors.ts";
 import type { TriggerProgress } from "../../../../src/controller/fleet.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
-import type { TriggerClaims } from "../../../../src/protocol/claims.ts";
+import type { TriggerClaims } from "../../../../src/protocol/documents/claims.ts";
 import { until } from "../../../support/node-client.ts";
 import { addNode, clockWith, MovableClock, runController } from "../../../support/running-controller.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ClusterDocument, NodeDocument } from "../../../../src/protocol/documents.ts";
+import { ClusterDocument, NodeDocument } from "../../../../src/protocol/documents/documents.ts";
 import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "../../../../src/controller/model/documents.ts";
 
 const NODE = {

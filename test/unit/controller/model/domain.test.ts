@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { affectedBy, domainDocument, domainOf, MAX_PEERS } from "../../../../src/controller/model/domain.ts";
 import { meshNode, type MeshRecord } from "../../../../src/controller/model/mesh-node.ts";
-import { DomainDocument } from "../../../../src/protocol/documents.ts";
+import { DomainDocument } from "../../../../src/protocol/documents/documents.ts";
 import { DomainGrant, DomainPeer } from "../../../../src/protocol/domain-items.ts";
 import { connectors, meshRecord, server, uidOf } from "../../../support/mesh-records.ts";
 

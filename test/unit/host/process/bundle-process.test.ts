@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { bundleProcess } from "../../../../src/host/process/bundle-process.ts";
 import type { ExecResult } from "../../../../src/host/process/exec.ts";
-import { INLINE_BUNDLE_BYTES } from "../../../../src/protocol/bundle.ts";
+import { INLINE_BUNDLE_BYTES } from "../../../../src/protocol/documents/bundle.ts";
 
 const report = { schema: 1, path: "-", name: "holdfast-a-1.tar.gz", bytes: 3, parts: [], missing: [], archive: "YWJj" };
 const { signal } = new AbortController();

@@ -1,6 +1,6 @@
 import { exportJWK, generateKeyPair } from "jose";
 import { expect, test } from "vitest";
-import type { KeysClaims } from "../../../../src/protocol/claims.ts";
+import type { KeysClaims } from "../../../../src/protocol/documents/claims.ts";
 import { signJws, type Signer } from "../../../../src/protocol/channel/jws.ts";
 import { walkKeysChain, type KeysEnvelope } from "../../../../src/protocol/channel/keys-chain.ts";
 import { Ed25519PublicKey, thumbprint } from "../../../../src/protocol/keys.ts";

@@ -9,7 +9,7 @@ import { retryDelay, type Ending } from "../../../../src/agent/session/backoff.t
 import { verifyHello } from "../../../../src/controller/channel/hello.ts";
 import { TICKET_LIFETIME_MS } from "../../../../src/controller/channel/tickets.ts";
 import { ANSWER_MS } from "../../../../src/lib/async/within-time.ts";
-import { claimsByType } from "../../../../src/protocol/claims.ts";
+import { claimsByType } from "../../../../src/protocol/documents/claims.ts";
 import {
   ASKING_VERSION,
   DOCUMENT_PATH,

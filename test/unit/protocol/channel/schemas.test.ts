@@ -2,14 +2,14 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { z } from "zod";
 import { InputError } from "../../../../src/errors.ts";
-import { claimsByType } from "../../../../src/protocol/claims.ts";
-import { ClusterDocument, DomainDocument, NodeDocument } from "../../../../src/protocol/documents.ts";
+import { claimsByType } from "../../../../src/protocol/documents/claims.ts";
+import { ClusterDocument, DomainDocument, NodeDocument } from "../../../../src/protocol/documents/documents.ts";
 import { describeIssues, parseMessage, SESSION_LIMITS, type Message } from "../../../../src/protocol/channel/envelope.ts";
 import { NodeKeys, NodeThumbprints } from "../../../../src/protocol/keys.ts";
 import { controlMethods, nodeMethods } from "../../../../src/protocol/channel/methods.ts";
 import { sectionNames, sectionOwners, sectionSuits } from "../../../../src/protocol/sections.ts";
 import { ShadowMap } from "../../../../src/protocol/shadow.ts";
-import { recordByStream } from "../../../../src/protocol/telemetry.ts";
+import { recordByStream } from "../../../../src/protocol/documents/telemetry.ts";
 import { nearValidValues, validValues, withUnknownFields } from "../../../support/arbitrary.ts";
 
 const methods = Object.entries({ ...nodeMethods, ...controlMethods });

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { hideSecrets } from "../../../../src/protocol/secrets.ts";
+import { hideSecrets } from "../../../../src/protocol/documents/secrets.ts";
 import type { ExecConfig } from "../../../../src/protocol/sections/exec-config.ts";
 import { ExecSection } from "../../../../src/protocol/sections/exec.ts";
 import type { ConfigIssue } from "../../../../src/protocol/sections/issue.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { hideSecrets, keepSecrets } from "../../../../src/protocol/secrets.ts";
+import { hideSecrets, keepSecrets } from "../../../../src/protocol/documents/secrets.ts";
 import type { ConfigIssue } from "../../../../src/protocol/sections/issue.ts";
 import { ClusterNetworkSection, NetworkSection } from "../../../../src/protocol/sections/network.ts";
 import { readNetwork } from "../../../../src/protocol/sections/read-network.ts";

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { outputMigration, OutputSaver, recordsOf } from "../../../../../src/agent/containers/output/saved-output.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import type { OutputFrame } from "../../../../../src/host/engine/engine.ts";
-import type { ContainerOutput } from "../../../../../src/protocol/telemetry.ts";
+import type { ContainerOutput } from "../../../../../src/protocol/documents/telemetry.ts";
 import { containerState, FakeCompute } from "../../../../support/fake-compute.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 import { fastClock } from "../../triggers/rig.ts";

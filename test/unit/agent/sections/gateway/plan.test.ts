@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { describeGatewayStep } from "../../../../../src/agent/sections/gateway/plan-detail.ts";
 import { planGateway, type GatewayActual } from "../../../../../src/agent/sections/gateway/plan.ts";
 import { waitingGateway } from "../../../../../src/agent/sections/gateway/waits.ts";
-import { MAX_DETAIL } from "../../../../../src/protocol/reconcile.ts";
+import { MAX_DETAIL } from "../../../../../src/protocol/documents/reconcile.ts";
 import type { DomainPeer } from "../../../../../src/protocol/domain-items.ts";
 import type { OverlayMesh } from "../../../../../src/protocol/overlay-mesh.ts";
 import { normaliseGateway } from "../../../../../src/protocol/sections/gateway.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { watchConditions, type Condition } from "../../../../../src/agent/telemetry/conditions/condition-watch.ts";
 import { createEventLog, type OpenEvent } from "../../../../../src/agent/telemetry/events.ts";
-import type { NodeEvent } from "../../../../../src/protocol/telemetry.ts";
+import type { NodeEvent } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 
 const condition = (object: string): Condition => ({

@@ -3,7 +3,7 @@ import { createEventLog } from "../../../../../src/agent/telemetry/events.ts";
 import { checkDns, startHealthChecks } from "../../../../../src/agent/telemetry/conditions/health-checks.ts";
 import type { HealthCheckOptions, HealthResults } from "../../../../../src/agent/telemetry/conditions/health-checks.ts";
 import type { ServerAnswer } from "../../../../../src/host/net/resolver.ts";
-import type { NodeEvent } from "../../../../../src/protocol/telemetry.ts";
+import type { NodeEvent } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 
 const HOUR = 3_600_000;

@@ -4,7 +4,7 @@ import type { OpenEvent } from "../../../../../src/agent/telemetry/events.ts";
 import { startLinkMonitor } from "../../../../../src/agent/telemetry/conditions/link-health.ts";
 import type { LinkReadings } from "../../../../../src/agent/telemetry/conditions/link-health.ts";
 import type { LinkAddress } from "../../../../../src/host/network/ip/links.ts";
-import type { NodeEvent } from "../../../../../src/protocol/telemetry.ts";
+import type { NodeEvent } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { link } from "../../../../support/machine-readings.ts";
 

@@ -6,7 +6,7 @@ import { createSampler, readMetrics, sampleBetween, startSampling } from "../../
 import type { MetricReadings } from "../../../../../src/agent/telemetry/metrics/metrics.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostReader } from "../../../../../src/host/reader.ts";
-import { MetricSample } from "../../../../../src/protocol/telemetry.ts";
+import { MetricSample } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { machineRoot } from "../../../../support/machine-root.ts";
 import { MEMINFO, NET_DEV, PROCESS_IO, PROCESS_STAT, PROCESS_STATUS, SNMP, STAT } from "../../../../support/proc-texts.ts";

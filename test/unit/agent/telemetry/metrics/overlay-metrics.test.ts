@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { overlayFacts, overlayMetrics, type OverlayReading } from "../../../../../src/agent/telemetry/metrics/overlay-metrics.ts";
 import { ListenerCounters } from "../../../../../src/protocol/overlay.ts";
 import { SHADOW_MAX_BYTES, ShadowMap } from "../../../../../src/protocol/shadow.ts";
-import { MetricSample } from "../../../../../src/protocol/telemetry.ts";
+import { MetricSample } from "../../../../../src/protocol/documents/telemetry.ts";
 import { validValues } from "../../../../support/arbitrary.ts";
 
 function counters(connector: string, change: Partial<ListenerCounters> = {}): ListenerCounters {

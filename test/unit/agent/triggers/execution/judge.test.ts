@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { judgeTrigger } from "../../../../../src/agent/triggers/execution/judge.ts";
-import type { TriggerClaims } from "../../../../../src/protocol/claims.ts";
+import type { TriggerClaims } from "../../../../../src/protocol/documents/claims.ts";
 import { claims, NOW } from "../rig.ts";
 
 const good = claims("tg-ping");

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { InputError } from "../../../../../src/errors.ts";
 import { nodeUpgrade, type AskUpgrade } from "../../../../../src/agent/triggers/node/node-upgrade.ts";
-import { UPGRADE_ANSWERS } from "../../../../../src/protocol/release.ts";
+import { UPGRADE_ANSWERS } from "../../../../../src/protocol/documents/release.ts";
 import { rig } from "../rig.ts";
 
 function asked(refusal?: Error) {

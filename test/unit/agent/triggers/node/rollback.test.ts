@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { configShow } from "../../../../../src/agent/triggers/node/config-show.ts";
 import { rollback } from "../../../../../src/agent/triggers/node/rollback.ts";
 import { InputError } from "../../../../../src/errors.ts";
-import type { RollbackRequest } from "../../../../../src/protocol/reconcile.ts";
+import type { RollbackRequest } from "../../../../../src/protocol/documents/reconcile.ts";
 import { rig } from "../rig.ts";
 
 test("a rollback is asked for with the node's document unless another is named", async () => {

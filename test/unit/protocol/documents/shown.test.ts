@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { AgentFile } from "../../../src/agent/settings.ts";
-import { NodeDocument } from "../../../src/protocol/documents.ts";
-import { clusterSectionSchemas, sectionSchemas } from "../../../src/protocol/sections.ts";
-import { FIELDS, LEFT_OUT, shownValue } from "../../../src/protocol/shown.ts";
+import { AgentFile } from "../../../../src/agent/settings.ts";
+import { NodeDocument } from "../../../../src/protocol/documents/documents.ts";
+import { clusterSectionSchemas, sectionSchemas } from "../../../../src/protocol/sections.ts";
+import { FIELDS, LEFT_OUT, shownValue } from "../../../../src/protocol/documents/shown.ts";
 
 /** The names of all fields of a JSON Schema. */
 function fieldsOf(schema: unknown, found = new Set<string>()): ReadonlySet<string> {

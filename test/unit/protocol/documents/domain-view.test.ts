@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { domainReader, readDomain } from "../../../src/protocol/domain-view.ts";
-import { Issue } from "../../../src/protocol/reconcile.ts";
-import { JsonObject } from "../../../src/protocol/values.ts";
-import { aPeer, uidOf } from "../../support/mesh.ts";
+import { domainReader, readDomain } from "../../../../src/protocol/documents/domain-view.ts";
+import { Issue } from "../../../../src/protocol/documents/reconcile.ts";
+import { JsonObject } from "../../../../src/protocol/values.ts";
+import { aPeer, uidOf } from "../../../support/mesh.ts";
 
 const document = (peers: JsonObject[], grants: JsonObject[] = []) => ({ fqdn: "example.org", peers, grants });
 
