@@ -2,7 +2,7 @@
 import { request } from "node:http";
 import { join } from "node:path";
 import { json } from "node:stream/consumers";
-import { GatewaysReport } from "../../src/protocol/local-mesh.ts";
+import { GatewaysReport } from "../../src/protocol/local/mesh.ts";
 import type { Lab } from "./lab.ts";
 import { placesOf } from "./programs.ts";
 import { until } from "./shell.ts";

@@ -4,7 +4,7 @@ import { openDatabase, type Database } from "../host/files/database.ts";
 import type { Files } from "../host/files/files.ts";
 import type { Migration } from "../host/files/schema.ts";
 import { stateFile, valueOf, type StateFile } from "../host/files/state-file.ts";
-import { KnownTimeRecord } from "../protocol/known-time.ts";
+import { KnownTimeRecord } from "../protocol/local/known-time.ts";
 import { ShadowMap } from "../protocol/shadow.ts";
 import { Text128, UnixSeconds, Version } from "../protocol/values.ts";
 import { computeColumnsMigration, computeMigration } from "./containers/model/ledger.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../errors.ts";
-import { LocalError } from "../protocol/local-answers.ts";
+import { LocalError } from "../protocol/local/answers.ts";
 import { usageOf } from "./frame/arguments.ts";
 import { findVerb } from "./find-verb.ts";
 import { exitCodes } from "./frame/exit-codes.ts";

@@ -8,7 +8,7 @@ import { ACTIVATION_PATH, REGISTER_PATH, STREAM_PATH, TOKEN_PATH } from "./chann
 import { errorCodes } from "./error-codes.ts";
 import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./channel/methods.ts";
 import { sectionSchemas } from "./sections.ts";
-import { SetupFile } from "./setup.ts";
+import { SetupFile } from "./local/setup.ts";
 import { configShadowKeys, containerShadowKeys, upgradeShadowKeys } from "./shadow.ts";
 import {
   MAX_STREAMS,

@@ -11,8 +11,8 @@ import {
   OutboundConnectionAnswer,
   RepoConnectivityAnswer,
 } from "./diagnostics.ts";
-import { ImagesReport } from "./local-containers.ts";
-import { CommitReport } from "./local-commit.ts";
+import { ImagesReport } from "./local/containers.ts";
+import { CommitReport } from "./local/commit.ts";
 import { PlanReport, RollbackReport, WhyReport } from "./documents/reconcile.ts";
 import { UpgradeAnswer } from "./documents/release.ts";
 import type { triggerEvents } from "./trigger-events.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../host/clock.ts";
 import type { ProxySettings } from "../lib/net/proxy.ts";
-import { IDENTITY_LOST } from "../protocol/identity-lost.ts";
+import { IDENTITY_LOST } from "../protocol/local/identity-lost.ts";
 import type { NetworkTargets } from "../protocol/network-targets.ts";
 import type { Standing } from "../protocol/channel/standing.ts";
 import type { AgentView } from "./agent-view.ts";

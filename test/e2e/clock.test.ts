@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { Status } from "../../src/protocol/local-answers.ts";
+import type { Status } from "../../src/protocol/local/answers.ts";
 import { fakeTime } from "../support/fake-time.ts";
 import { startAgent } from "../support/programs.ts";
 import { eventsOf, readStatus, startStage, statusWhere, untilOnline, type Stage } from "../support/stage.ts";

@@ -1,7 +1,7 @@
 import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { ConnectorsReport, ServicesReport, type ConnectorView } from "../../src/protocol/local-overlay.ts";
+import { ConnectorsReport, ServicesReport, type ConnectorView } from "../../src/protocol/local/overlay.ts";
 import { endProcess, startL4Stage, type L4Stage } from "../support/l4-stage.ts";
 import { aClient, aServer, echo } from "../support/overlay-rig.ts";
 import { freePort, holdfast } from "../support/programs.ts";

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
-import { ContainersReport } from "../../src/protocol/local-containers.ts";
+import { ContainersReport } from "../../src/protocol/local/containers.ts";
 import { idOf, startContainerStage, type ContainerStage, type Inspected } from "../support/container-stage.ts";
 import { readLocal } from "../support/exchange.ts";
 import { waitFor } from "../support/wait-for.ts";

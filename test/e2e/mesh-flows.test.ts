@@ -12,7 +12,7 @@ import {
   untilServed,
 } from "../support/mesh-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
-import type { ConnectorView } from "../../src/protocol/local-overlay.ts";
+import type { ConnectorView } from "../../src/protocol/local/overlay.ts";
 
 const stage = meshStage();
 const large = "0123456789abcdef".repeat(64 * 1024);

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { HOLDFAST, placesOf, startAside } from "../../scripts/labs/programs.ts";
 import { ownFiles } from "../../scripts/labs/own-files.ts";
 import { askAgent } from "../../scripts/labs/ask-agent.ts";
-import { Status } from "../../src/protocol/local-answers.ts";
+import { Status } from "../../src/protocol/local/answers.ts";
 import { differences } from "../support/machine-state.ts";
 import { lanSection, networkStage } from "../support/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
+import { GatewaysReport, PeersReport } from "../../src/protocol/local/mesh.ts";
 import { aClient, aServer, echo } from "../support/overlay-rig.ts";
 import {
   freePort,

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { SetupReport } from "../../src/protocol/setup.ts";
+import { SetupReport } from "../../src/protocol/local/setup.ts";
 import { onTerminal } from "../support/answered-terminal.ts";
 import { someLicense } from "../support/license.ts";
 import { freePort, holdfast, startAgent, startController } from "../support/programs.ts";

@@ -1,7 +1,7 @@
 import { cpSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { Status } from "../../src/protocol/local-answers.ts";
+import { Status } from "../../src/protocol/local/answers.ts";
 import { aControlPlane, type Greeting } from "../support/answering-control-plane.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
 import { freePort, holdfast, startController, type ControllerProgram } from "../support/programs.ts";

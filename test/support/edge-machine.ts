@@ -8,7 +8,7 @@ import { HOLDFAST, placesOf, startAside } from "../../scripts/labs/programs.ts";
 import { ownFiles } from "../../scripts/labs/own-files.ts";
 import { run } from "../../scripts/labs/shell.ts";
 import { askAgent } from "../../scripts/labs/ask-agent.ts";
-import { Status } from "../../src/protocol/local-answers.ts";
+import { Status } from "../../src/protocol/local/answers.ts";
 import { differences, machineState, type MachineState } from "./machine-state.ts";
 import { endUnitsBelow } from "./real-units.ts";
 import { waitFor } from "./wait-for.ts";

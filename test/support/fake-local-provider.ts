@@ -11,7 +11,7 @@ import type {
   LogsQuery,
   NetworkTryRequest,
   ResetRequest,
-} from "../../src/protocol/local-api.ts";
+} from "../../src/protocol/local/api.ts";
 import type {
   ContainerLogPiece,
   FloorReset,
@@ -19,14 +19,14 @@ import type {
   LogLine,
   Status,
   TriggerLine,
-} from "../../src/protocol/local-answers.ts";
+} from "../../src/protocol/local/answers.ts";
 
 import type { Config } from "../../src/protocol/documents/documents.ts";
-import type { ContainersReport, VolumesReport } from "../../src/protocol/local-containers.ts";
-import type { GatewaysReport, PeersReport } from "../../src/protocol/local-mesh.ts";
-import type { NetworkReport, RouteAnswer } from "../../src/protocol/local-network.ts";
-import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local-overlay.ts";
-import type { CommitReport } from "../../src/protocol/local-commit.ts";
+import type { ContainersReport, VolumesReport } from "../../src/protocol/local/containers.ts";
+import type { GatewaysReport, PeersReport } from "../../src/protocol/local/mesh.ts";
+import type { NetworkReport, RouteAnswer } from "../../src/protocol/local/network.ts";
+import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local/overlay.ts";
+import type { CommitReport } from "../../src/protocol/local/commit.ts";
 import type { NetworkTargets } from "../../src/protocol/network-targets.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/documents/reconcile.ts";
 

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DoctorReport } from "../../src/cli/doctor/result.ts";
-import { Status } from "../../src/protocol/local-answers.ts";
+import { Status } from "../../src/protocol/local/answers.ts";
 import { UpgradeStanding } from "../../src/protocol/documents/release.ts";
 import { ApplianceMachine, MACHINE_ADDRESS, OUTSIDE_ADDRESS, type Ran } from "./appliance-machine.ts";
 import { BUNDLE, FLAGS } from "./programs.ts";

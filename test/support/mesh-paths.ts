@@ -1,6 +1,6 @@
 import { askAgent, gatewaysOf } from "../../scripts/labs/ask-agent.ts";
 import type { Lab } from "../../scripts/labs/lab.ts";
-import { PeersReport, type PathView, type PeerView } from "../../src/protocol/local-mesh.ts";
+import { PeersReport, type PathView, type PeerView } from "../../src/protocol/local/mesh.ts";
 import { waitFor } from "./wait-for.ts";
 
 /** A path of a node, with the name of its gateway. */

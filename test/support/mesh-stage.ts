@@ -8,7 +8,7 @@ import { heal } from "../../scripts/labs/faults.ts";
 import { openGateways } from "../../scripts/labs/furnish.ts";
 import { Lab } from "../../scripts/labs/lab.ts";
 import { layoutOf } from "../../scripts/labs/layout.ts";
-import { ConnectorsReport, type ConnectorView } from "../../src/protocol/local-overlay.ts";
+import { ConnectorsReport, type ConnectorView } from "../../src/protocol/local/overlay.ts";
 import { waitFor } from "./wait-for.ts";
 
 const PEER = join(import.meta.dirname, "mesh-peer.ts");

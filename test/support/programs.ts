@@ -5,7 +5,7 @@ import { request as httpsRequest } from "node:https";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { onTestFinished } from "vitest";
-import { Health, Status } from "../../src/protocol/local-answers.ts";
+import { Health, Status } from "../../src/protocol/local/answers.ts";
 import { startAsUnit } from "./real-units.ts";
 import { waitFor } from "./wait-for.ts";
 

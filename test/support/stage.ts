@@ -12,7 +12,7 @@ import {
   type ProgramOptions,
 } from "./programs.ts";
 import { waitFor } from "./wait-for.ts";
-import { Status } from "../../src/protocol/local-answers.ts";
+import { Status } from "../../src/protocol/local/answers.ts";
 
 /** A controller and one node of it that reaches it only through a proxy. */
 export interface Stage {

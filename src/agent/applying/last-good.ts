@@ -5,7 +5,7 @@ import type { Files } from "../../host/files/files.ts";
 import { networkLedgerFile } from "../../host/network/state/ledger.ts";
 import { networkRecordFile } from "../../host/network/state/record.ts";
 import type { IdentityFiles, Registration } from "../identity/identity.ts";
-import type { KnownTimeRecord } from "../../protocol/known-time.ts";
+import type { KnownTimeRecord } from "../../protocol/local/known-time.ts";
 import type { AgentState } from "../state.ts";
 
 /** What a start finds of the last run besides the documents. */

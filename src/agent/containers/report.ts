@@ -1,4 +1,4 @@
-import type { ContainersReport, ContainerView, VolumesReport, VolumeView } from "../../protocol/local-containers.ts";
+import type { ContainersReport, ContainerView, VolumesReport, VolumeView } from "../../protocol/local/containers.ts";
 import type { Compute, ContainerStatus, VolumeStatus } from "./model/compute.ts";
 
 /** The containers for people on this machine, from memory. Nothing secret is in it. Pure. */

@@ -1,5 +1,5 @@
-import type { HealthItem, Status } from "../../protocol/local-answers.ts";
-import type { Carrier } from "../../protocol/local-mesh.ts";
+import type { HealthItem, Status } from "../../protocol/local/answers.ts";
+import type { Carrier } from "../../protocol/local/mesh.ts";
 
 /** What health says of the ways to other nodes, and of this node's own gateway; nothing where there are none. Pure. */
 export function dataPlaneItems({ engines }: Pick<Status, "engines">): readonly HealthItem[] {

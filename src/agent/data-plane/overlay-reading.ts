@@ -1,6 +1,6 @@
 import type { OverlayCounters, OverlayStatus, OverlayView } from "../../host/overlay/client.ts";
 import type { Config, NodeDocument } from "../../protocol/documents/documents.ts";
-import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/local-overlay.ts";
+import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/local/overlay.ts";
 import type { Issue, Reason } from "../../protocol/documents/reconcile.ts";
 import type { Connector } from "../../protocol/sections/connectors.ts";
 import type { ConfigIssue } from "../../protocol/sections/issue.ts";

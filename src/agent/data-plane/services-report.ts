@@ -1,5 +1,5 @@
-import { MAX_SERVICE_USERS } from "../../protocol/local-api.ts";
-import type { ItemReason, ServicesReport, ServiceUser, ServiceView } from "../../protocol/local-overlay.ts";
+import { MAX_SERVICE_USERS } from "../../protocol/local/api.ts";
+import type { ItemReason, ServicesReport, ServiceUser, ServiceView } from "../../protocol/local/overlay.ts";
 import type { Connector } from "../../protocol/sections/connectors.ts";
 import type { Service } from "../../protocol/sections/services.ts";
 import {

@@ -9,7 +9,7 @@ import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import type { Device, License } from "../../protocol/documents/claims.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import { describeIssues, REGISTER_PATH } from "../../protocol/channel/envelope.ts";
-import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";
+import { IDENTITY_LOST, identityLostFix } from "../../protocol/local/identity-lost.ts";
 import { peekClaims, signJws, verifyJws } from "../../protocol/channel/jws.ts";
 import { keySetOf, walkKeysChain } from "../../protocol/channel/keys-chain.ts";
 import { thumbprintsOf } from "../../protocol/keys.ts";

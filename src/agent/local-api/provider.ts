@@ -9,7 +9,7 @@ import type {
   NetworkTryRequest,
   ResetAnswer,
   ResetRequest,
-} from "../../protocol/local-api.ts";
+} from "../../protocol/local/api.ts";
 import type {
   ContainerLogPiece,
   FloorReset,
@@ -17,13 +17,13 @@ import type {
   LogLine,
   Status,
   TriggerLine,
-} from "../../protocol/local-answers.ts";
+} from "../../protocol/local/answers.ts";
 import type { Config } from "../../protocol/documents/documents.ts";
-import type { ContainersReport, VolumesReport } from "../../protocol/local-containers.ts";
-import type { GatewaysReport, PeersReport } from "../../protocol/local-mesh.ts";
-import type { CommitReport } from "../../protocol/local-commit.ts";
-import type { NetworkReport, RouteAnswer } from "../../protocol/local-network.ts";
-import type { ConnectorsReport, ServicesReport } from "../../protocol/local-overlay.ts";
+import type { ContainersReport, VolumesReport } from "../../protocol/local/containers.ts";
+import type { GatewaysReport, PeersReport } from "../../protocol/local/mesh.ts";
+import type { CommitReport } from "../../protocol/local/commit.ts";
+import type { NetworkReport, RouteAnswer } from "../../protocol/local/network.ts";
+import type { ConnectorsReport, ServicesReport } from "../../protocol/local/overlay.ts";
 import type { UpgradeAnswer, UpgradeOrder } from "../../protocol/documents/release.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/documents/reconcile.ts";

@@ -4,8 +4,8 @@ import { AgentError, HostError, InputError, SessionError } from "../../errors.ts
 import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { errorCodes, isErrorCode } from "../../protocol/error-codes.ts";
-import { LOCAL_REQUEST_LIMITS, STREAM_BEAT_MS } from "../../protocol/local-api.ts";
-import type { Failure } from "../../protocol/local-answers.ts";
+import { LOCAL_REQUEST_LIMITS, STREAM_BEAT_MS } from "../../protocol/local/api.ts";
+import type { Failure } from "../../protocol/local/answers.ts";
 
 /** Answers with one JSON object. */
 export function sendJson(response: ServerResponse, status: number, body: unknown): void {

@@ -14,7 +14,7 @@ import {
   ResetRequest,
   NetworkTryRequest,
   RouteQuery,
-} from "../../protocol/local-api.ts";
+} from "../../protocol/local/api.ts";
 import { UPGRADE_PATH, UpgradeOrder } from "../../protocol/documents/release.ts";
 import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/documents/reconcile.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";

@@ -12,7 +12,7 @@ import {
   makeRunDirectory,
   probeSocket,
 } from "../../host/net/unix-socket.ts";
-import { ADMIN_SOCKET, READ_SOCKET, socketPath } from "../../protocol/local-api.ts";
+import { ADMIN_SOCKET, READ_SOCKET, socketPath } from "../../protocol/local/api.ts";
 import type { LocalProvider } from "./provider.ts";
 import { failureOf, sendJson, statusOf } from "./replies.ts";
 import { routesAt } from "./routes.ts";

@@ -3,7 +3,7 @@ import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { AgentError, HostError, InputError, toError } from "../../errors.ts";
 import { framedStream } from "../../host/net/frame-socket.ts";
-import { ContainerExecQuery } from "../../protocol/local-api.ts";
+import { ContainerExecQuery } from "../../protocol/local/api.ts";
 import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../../protocol/channel/streams.ts";
 import type { LocalProvider, LocalStream } from "./provider.ts";
 import { failureOf, statusOf } from "./replies.ts";

@@ -8,8 +8,8 @@ import {
   type RouteState,
   type RuleState,
 } from "../../host/network/state/state.ts";
-import { NETWORK_REPORT_LIMITS } from "../../protocol/local-api.ts";
-import type { NetworkReport } from "../../protocol/local-network.ts";
+import { NETWORK_REPORT_LIMITS } from "../../protocol/local/api.ts";
+import type { NetworkReport } from "../../protocol/local/network.ts";
 
 /** What is looked at for people. */
 export interface ObservedNetwork extends Pick<NetworkState, "links" | "addresses" | "routes" | "rules"> {

@@ -4,7 +4,7 @@ import { readPrivateFile } from "../../host/files/private-file.ts";
 import { stateFile, valueOf, type Loaded, type StateFile } from "../../host/files/state-file.ts";
 import { DocumentName } from "../../protocol/documents/claims.ts";
 import { peekClaims } from "../../protocol/channel/jws.ts";
-import type { FileStanding, LeftDocument, LeftState, SettingsStanding } from "../../protocol/left-state.ts";
+import type { FileStanding, LeftDocument, LeftState, SettingsStanding } from "../../protocol/local/left-state.ts";
 import { shownValue, type Shown } from "../../protocol/documents/shown.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import { AgentFile, readSettings } from "../settings.ts";

@@ -1,6 +1,6 @@
-import type { Health, HealthItem } from "../../protocol/local-answers.ts";
+import type { Health, HealthItem } from "../../protocol/local/answers.ts";
 import type { Reason, WhyReport } from "../../protocol/documents/reconcile.ts";
-import { IDENTITY_LOST } from "../../protocol/identity-lost.ts";
+import { IDENTITY_LOST } from "../../protocol/local/identity-lost.ts";
 import { buildHealth, type HealthInput } from "./status.ts";
 
 /** The answers of `health` and `why` at one moment, made from the same findings. */

@@ -2,7 +2,7 @@ import { parseLoad, parseMemory, parseUptime } from "../../host/proc.ts";
 import type { Memory } from "../../host/proc.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { DiskSpace } from "../../host/files/files.ts";
-import type { DataPlaneState } from "../../protocol/local-mesh.ts";
+import type { DataPlaneState } from "../../protocol/local/mesh.ts";
 import type { Heartbeat } from "../../protocol/channel/methods.ts";
 
 export interface HeartbeatReadings {

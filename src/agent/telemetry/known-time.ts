@@ -11,7 +11,7 @@ import {
   leastTime,
   type ClockBehind,
   type KnownTimeRecord,
-} from "../../protocol/known-time.ts";
+} from "../../protocol/local/known-time.ts";
 
 const SAVE_EVERY_MS = 24 * 3600 * 1000;
 

@@ -38,7 +38,7 @@ import { openReports } from "./reports.ts";
 import { openStreams } from "./streams.ts";
 import { openTelemetry } from "./telemetry.ts";
 import { openTriggers } from "./triggers.ts";
-import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";
+import { IDENTITY_LOST, identityLostFix } from "../../protocol/local/identity-lost.ts";
 import { domainReader } from "../../protocol/documents/domain-view.ts";
 import { describeDevice } from "../shadow/describe-device.ts";
 import { DesiredDocuments, type Desired } from "../shadow/desired.ts";

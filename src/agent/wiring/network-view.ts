@@ -10,7 +10,7 @@ import type { NetworkDriver } from "../../host/network/driver.ts";
 import { routeFinder } from "../../host/network/ip/route-to.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { Config } from "../../protocol/documents/documents.ts";
-import type { NetworkReport, RouteAnswer } from "../../protocol/local-network.ts";
+import type { NetworkReport, RouteAnswer } from "../../protocol/local/network.ts";
 import type { ShadowMap } from "../../protocol/shadow.ts";
 import type { NetworkConfig } from "../../protocol/sections/network-config.ts";
 import { trackedNats, type TrackedNat } from "../../protocol/sections/nat-tracker.ts";

@@ -6,7 +6,7 @@ import type { Files } from "../../host/files/files.ts";
 import type { LogMemory } from "../../host/log.ts";
 import type { Power } from "../../host/process/power.ts";
 import type { Config } from "../../protocol/documents/documents.ts";
-import type { CommitReport } from "../../protocol/local-commit.ts";
+import type { CommitReport } from "../../protocol/local/commit.ts";
 import type { WhyReport } from "../../protocol/documents/reconcile.ts";
 import type { ContainersView } from "./containers/view.ts";
 import type { NetworkView } from "./network-view.ts";

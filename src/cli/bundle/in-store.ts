@@ -2,7 +2,7 @@ import { InputError, SessionError } from "../../errors.ts";
 import { sizeText } from "../../lib/text/size-text.ts";
 import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
 import { PushedLogs } from "../../protocol/documents/bundle.ts";
-import { TriggerLine } from "../../protocol/local-answers.ts";
+import { TriggerLine } from "../../protocol/local/answers.ts";
 import { adminRequest, follow } from "../frame/client.ts";
 import { byReason } from "./part.ts";
 import type { Call } from "../frame/verb.ts";

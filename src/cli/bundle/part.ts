@@ -1,6 +1,6 @@
 import type { Exec } from "../../host/process/exec.ts";
 import type { Reader } from "../../host/reader.ts";
-import type { LeftState } from "../../protocol/left-state.ts";
+import type { LeftState } from "../../protocol/local/left-state.ts";
 import type { Call } from "../frame/verb.ts";
 
 /** What parts are made with. */

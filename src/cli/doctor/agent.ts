@@ -4,10 +4,10 @@ import { lookAt, type Looked } from "../../host/files/look-at.ts";
 import { readPidFile } from "../../host/process/pid-file.ts";
 import { buildInfo } from "../../lib/build-info.ts";
 import { formatSpan } from "../../lib/text/durations.ts";
-import { ADMIN_SOCKET, READ_SOCKET } from "../../protocol/local-api.ts";
-import type { Health, Status } from "../../protocol/local-answers.ts";
+import { ADMIN_SOCKET, READ_SOCKET } from "../../protocol/local/api.ts";
+import type { Health, Status } from "../../protocol/local/answers.ts";
 import { isAbsent } from "../frame/client.ts";
-import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";
+import { IDENTITY_LOST, identityLostFix } from "../../protocol/local/identity-lost.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";
 

@@ -1,6 +1,6 @@
 import { formatMoment } from "../../lib/text/durations.ts";
-import type { LeftDocument } from "../../protocol/left-state.ts";
-import type { Status } from "../../protocol/local-answers.ts";
+import type { LeftDocument } from "../../protocol/local/left-state.ts";
+import type { Status } from "../../protocol/local/answers.ts";
 import type { WhyReport } from "../../protocol/documents/reconcile.ts";
 import { pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";

@@ -4,7 +4,7 @@ import { networkRecordFile } from "../../host/network/state/record.ts";
 import { toolRunner } from "../../host/network/ip/tool.ts";
 import { hostFiles } from "../../host/files/files.ts";
 import { valueOf } from "../../host/files/state-file.ts";
-import type { NetworkReport } from "../../protocol/local-network.ts";
+import type { NetworkReport } from "../../protocol/local/network.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";
 

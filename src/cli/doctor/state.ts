@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { lookAt, type Looked } from "../../host/files/look-at.ts";
 import { sizeText } from "../../lib/text/size-text.ts";
-import type { LeftState } from "../../protocol/left-state.ts";
-import { IDENTITY_LOST, identityLostFix } from "../../protocol/identity-lost.ts";
+import type { LeftState } from "../../protocol/local/left-state.ts";
+import { IDENTITY_LOST, identityLostFix } from "../../protocol/local/identity-lost.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";
 

@@ -1,12 +1,12 @@
 import type { Clock } from "../../host/clock.ts";
 import type { Exec } from "../../host/process/exec.ts";
 import type { Reader } from "../../host/reader.ts";
-import type { Health, Status } from "../../protocol/local-answers.ts";
-import type { ContainersReport } from "../../protocol/local-containers.ts";
-import type { GatewaysReport } from "../../protocol/local-mesh.ts";
-import type { ConnectorsReport } from "../../protocol/local-overlay.ts";
-import type { NetworkReport } from "../../protocol/local-network.ts";
-import type { LeftState } from "../../protocol/left-state.ts";
+import type { Health, Status } from "../../protocol/local/answers.ts";
+import type { ContainersReport } from "../../protocol/local/containers.ts";
+import type { GatewaysReport } from "../../protocol/local/mesh.ts";
+import type { ConnectorsReport } from "../../protocol/local/overlay.ts";
+import type { NetworkReport } from "../../protocol/local/network.ts";
+import type { LeftState } from "../../protocol/local/left-state.ts";
 import type { WhyReport } from "../../protocol/documents/reconcile.ts";
 import type { NetworkCheck } from "../netcheck/result.ts";
 import type { Check } from "./result.ts";

@@ -7,8 +7,8 @@ import { holdfastCommand, type GivenDirectories } from "../../lib/text/command-l
 import { linesOf } from "../../lib/text/lines.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
-import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, socketPath, STREAM_BEAT_MS } from "../../protocol/local-api.ts";
-import { LocalError } from "../../protocol/local-answers.ts";
+import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, socketPath, STREAM_BEAT_MS } from "../../protocol/local/api.ts";
+import { LocalError } from "../../protocol/local/answers.ts";
 import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../../protocol/channel/streams.ts";
 import type { Call } from "./verb.ts";
 

@@ -1,7 +1,7 @@
 import { InputError, toError } from "../../errors.ts";
 import type { License } from "../../protocol/documents/claims.ts";
 import { peekClaims } from "../../protocol/channel/jws.ts";
-import { LICENSE_MAX_BYTES } from "../../protocol/local-api.ts";
+import { LICENSE_MAX_BYTES } from "../../protocol/local/api.ts";
 
 const PARTS = ["header", "claims", "signature"] as const;
 

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { SessionError } from "../../errors.ts";
-import { TriggerLine } from "../../protocol/local-answers.ts";
+import { TriggerLine } from "../../protocol/local/answers.ts";
 import { adminRequest, follow } from "./client.ts";
 import type { Call } from "./verb.ts";
 

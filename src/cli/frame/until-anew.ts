@@ -1,6 +1,6 @@
 import { HostError, SessionError } from "../../errors.ts";
-import { ADMIN_SOCKET } from "../../protocol/local-api.ts";
-import { Status } from "../../protocol/local-answers.ts";
+import { ADMIN_SOCKET } from "../../protocol/local/api.ts";
+import { Status } from "../../protocol/local/answers.ts";
 import { ask } from "./client.ts";
 import type { Call } from "./verb.ts";
 

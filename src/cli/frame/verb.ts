@@ -2,7 +2,7 @@ import type { ActivationRequest, ActivationStep } from "../../protocol/channel/a
 import type { z } from "zod";
 import type { Clock } from "../../host/clock.ts";
 import type { NodeIdentity } from "../../protocol/documents/claims.ts";
-import type { LeftDocument, LeftState } from "../../protocol/left-state.ts";
+import type { LeftDocument, LeftState } from "../../protocol/local/left-state.ts";
 import type { NetworkTargets } from "../../protocol/network-targets.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { ReleaseCheck, UpgradeAnswer, UpgradeOrder } from "../../protocol/documents/release.ts";

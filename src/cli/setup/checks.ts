@@ -5,7 +5,7 @@ import { askServer, readNameServers, type ServerAnswer } from "../../host/net/re
 import type { ProxySettings } from "../../lib/net/proxy.ts";
 import { isIP } from "node:net";
 import type { License } from "../../protocol/documents/claims.ts";
-import { clockBehindText, type ClockBehind } from "../../protocol/known-time.ts";
+import { clockBehindText, type ClockBehind } from "../../protocol/local/known-time.ts";
 import { checkControlPlane } from "../netcheck/control-plane.ts";
 import type { Finding } from "../netcheck/result.ts";
 import { tried, wordsOf, type CheckTools } from "../netcheck/tools.ts";

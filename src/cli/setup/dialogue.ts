@@ -5,7 +5,7 @@ import { resolveSet, systemResolve } from "../../host/net/system-resolve.ts";
 import { openAnswers, readTextInput, type AnswerReader } from "../../host/process/text-input.ts";
 import { textOf } from "../../lib/formats/json-shape.ts";
 import { plainLine, plainValue } from "../../lib/text/terminal-text.ts";
-import { momentText } from "../../protocol/known-time.ts";
+import { momentText } from "../../protocol/local/known-time.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import { FILE_MAX_BYTES, registerWith } from "../verbs/register.ts";
 import { standing as standingOf, statusText } from "../text/status-view.ts";

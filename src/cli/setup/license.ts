@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 import type { License } from "../../protocol/documents/claims.ts";
-import { momentText } from "../../protocol/known-time.ts";
+import { momentText } from "../../protocol/local/known-time.ts";
 import { readLicense } from "../frame/license-input.ts";
 
 export type Profile = "appliance" | "agent";

@@ -13,9 +13,9 @@ import {
   KnownTimeRecord,
   leastTime,
   type ClockBehind,
-} from "../../protocol/known-time.ts";
-import { ADMIN_SOCKET } from "../../protocol/local-api.ts";
-import type { Status } from "../../protocol/local-answers.ts";
+} from "../../protocol/local/known-time.ts";
+import { ADMIN_SOCKET } from "../../protocol/local/api.ts";
+import type { Status } from "../../protocol/local/answers.ts";
 import { NetworkTargets } from "../../protocol/network-targets.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import { ask, isAbsent } from "../frame/client.ts";

@@ -1,6 +1,6 @@
 import { isIPv4 } from "node:net";
 import { toError } from "../../errors.ts";
-import { momentText } from "../../protocol/known-time.ts";
+import { momentText } from "../../protocol/local/known-time.ts";
 import { judgeLicense } from "./license.ts";
 import { addressOf, isInside, prefixLength, type Wan } from "./wan.ts";
 

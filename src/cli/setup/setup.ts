@@ -1,5 +1,5 @@
 import { InputError } from "../../errors.ts";
-import { SetupReport } from "../../protocol/setup.ts";
+import { SetupReport } from "../../protocol/local/setup.ts";
 import type { VerbProgram } from "../frame/verb.ts";
 import { runDialogue } from "./dialogue.ts";
 import { runUnattended } from "./unattended.ts";

@@ -1,5 +1,5 @@
 import { formatDuration, formatSpan } from "../../lib/text/durations.ts";
-import type { ContainersReport, ContainerView, EngineState, VolumesReport } from "../../protocol/local-containers.ts";
+import type { ContainersReport, ContainerView, EngineState, VolumesReport } from "../../protocol/local/containers.ts";
 import type { Paint } from "./overlay-text.ts";
 import { tableText } from "./table.ts";
 import type { Style } from "../frame/terminal.ts";

@@ -1,5 +1,5 @@
 import { formatBytes, formatCount, formatSpan } from "../../lib/text/durations.ts";
-import type { GatewayServerView, PathView, PeerSessionView, PeerView } from "../../protocol/local-mesh.ts";
+import type { GatewayServerView, PathView, PeerSessionView, PeerView } from "../../protocol/local/mesh.ts";
 import { stateText, type ItemText, type Paint } from "./overlay-text.ts";
 
 /** A path to a gateway: which, how it stands, since when and why, and whether it carries; `now` in Unix milliseconds. */

@@ -1,5 +1,5 @@
 import { formatDuration, formatMoment } from "../../lib/text/durations.ts";
-import type { CommitReport, PendingChange, TakenBackChange } from "../../protocol/local-commit.ts";
+import type { CommitReport, PendingChange, TakenBackChange } from "../../protocol/local/commit.ts";
 import { layOut } from "../frame/terminal.ts";
 import type { Paint } from "./overlay-text.ts";
 

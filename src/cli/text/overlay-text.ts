@@ -1,5 +1,5 @@
 import { formatSpan } from "../../lib/text/durations.ts";
-import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/local-overlay.ts";
+import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/local/overlay.ts";
 import type { Issue } from "../../protocol/documents/reconcile.ts";
 import { wrap, type Style } from "../frame/terminal.ts";
 

@@ -1,8 +1,8 @@
 import { directoriesOf, holdfastCommand } from "../../lib/text/command-line.ts";
 import { formatBytes, formatCount, formatDuration, formatMoment } from "../../lib/text/durations.ts";
 import { plainValue } from "../../lib/text/terminal-text.ts";
-import { clockBehindText } from "../../protocol/known-time.ts";
-import type { Health, Status } from "../../protocol/local-answers.ts";
+import { clockBehindText } from "../../protocol/local/known-time.ts";
+import type { Health, Status } from "../../protocol/local/answers.ts";
 import { restrictionText } from "../../protocol/restriction.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import { pendingText } from "./network-text.ts";

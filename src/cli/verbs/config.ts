@@ -1,7 +1,7 @@
 import { InputError } from "../../errors.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import { safeJson } from "../../lib/text/terminal-text.ts";
-import { ADMIN_SOCKET } from "../../protocol/local-api.ts";
+import { ADMIN_SOCKET } from "../../protocol/local/api.ts";
 import { Config } from "../../protocol/documents/documents.ts";
 import { sectionNames } from "../../protocol/sections.ts";
 import { ask } from "../frame/client.ts";

@@ -1,6 +1,6 @@
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { READ_SOCKET } from "../../protocol/local-api.ts";
-import { ContainersReport } from "../../protocol/local-containers.ts";
+import { READ_SOCKET } from "../../protocol/local/api.ts";
+import { ContainersReport } from "../../protocol/local/containers.ts";
 import { ask } from "../frame/client.ts";
 import { areContainersWell, containersText } from "../text/container-table.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";

@@ -1,7 +1,7 @@
 import { SessionError } from "../../errors.ts";
 import { plainText, safeJson } from "../../lib/text/terminal-text.ts";
-import { ADMIN_SOCKET, LOG_LINES_MAX } from "../../protocol/local-api.ts";
-import { ContainerLogLine } from "../../protocol/local-answers.ts";
+import { ADMIN_SOCKET, LOG_LINES_MAX } from "../../protocol/local/api.ts";
+import { ContainerLogLine } from "../../protocol/local/answers.ts";
 import { follow } from "../frame/client.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import type { Call } from "../frame/verb.ts";

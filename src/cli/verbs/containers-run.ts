@@ -1,6 +1,6 @@
 import { SessionError } from "../../errors.ts";
 import { plainText, safeJson } from "../../lib/text/terminal-text.ts";
-import { TriggerLine } from "../../protocol/local-answers.ts";
+import { TriggerLine } from "../../protocol/local/answers.ts";
 import { adminRequest, follow } from "../frame/client.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import type { Call } from "../frame/verb.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { ContainerLogPiece, TriggerLine } from "../../protocol/local-answers.ts";
-import { ContainersReport } from "../../protocol/local-containers.ts";
+import { ContainerLogPiece, TriggerLine } from "../../protocol/local/answers.ts";
+import { ContainersReport } from "../../protocol/local/containers.ts";
 import { containersExec } from "./containers-exec.ts";
 import { containersList } from "./containers-list.ts";
 import { containersLogs } from "./containers-logs.ts";

@@ -1,6 +1,6 @@
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { READ_SOCKET } from "../../protocol/local-api.ts";
-import { GatewaysReport } from "../../protocol/local-mesh.ts";
+import { READ_SOCKET } from "../../protocol/local/api.ts";
+import { GatewaysReport } from "../../protocol/local/mesh.ts";
 import { ask } from "../frame/client.ts";
 import { pathText, serverText } from "../text/mesh-text.ts";
 import { listText, type Paint } from "../text/overlay-text.ts";

@@ -1,7 +1,7 @@
 import { formatMoment } from "../../lib/text/durations.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { Health, type HealthItem } from "../../protocol/local-answers.ts";
-import { READ_SOCKET } from "../../protocol/local-api.ts";
+import { Health, type HealthItem } from "../../protocol/local/answers.ts";
+import { READ_SOCKET } from "../../protocol/local/api.ts";
 import { ask } from "../frame/client.ts";
 import { standing } from "../text/status-view.ts";
 import { fetchStatus } from "./status.ts";

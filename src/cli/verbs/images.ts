@@ -1,5 +1,5 @@
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { ImagesReport } from "../../protocol/local-containers.ts";
+import { ImagesReport } from "../../protocol/local/containers.ts";
 import { tableText } from "../text/table.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";
 import type { VerbProgram } from "../frame/verb.ts";

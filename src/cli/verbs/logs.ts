@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
 import { plainLine, plainText, safeJson } from "../../lib/text/terminal-text.ts";
-import { LOG_LINES_MAX, READ_SOCKET } from "../../protocol/local-api.ts";
-import { LogLine, TriggerLine } from "../../protocol/local-answers.ts";
+import { LOG_LINES_MAX, READ_SOCKET } from "../../protocol/local/api.ts";
+import { LogLine, TriggerLine } from "../../protocol/local/answers.ts";
 import { adminRequest, follow } from "../frame/client.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import type { Style } from "../frame/terminal.ts";

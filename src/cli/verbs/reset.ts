@@ -5,8 +5,8 @@ import { requireOwner, requireSettled, requireUnused, RESET_FILE, wipeableState 
 import { probeSocket } from "../../host/net/unix-socket.ts";
 import { holdfastCommand } from "../../lib/text/command-line.ts";
 import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
-import { ResetAnswer, socketPath, ADMIN_SOCKET } from "../../protocol/local-api.ts";
-import { Status } from "../../protocol/local-answers.ts";
+import { ResetAnswer, socketPath, ADMIN_SOCKET } from "../../protocol/local/api.ts";
+import { Status } from "../../protocol/local/answers.ts";
 import { MANAGED_OVERLAY, OVERLAY_SOCKET } from "../../protocol/overlay.ts";
 import { adminRequest, ask } from "../frame/client.ts";
 import { untilAnew } from "../frame/until-anew.ts";

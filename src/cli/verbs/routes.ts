@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { READ_SOCKET, RouteQuery } from "../../protocol/local-api.ts";
-import { NetworkReport, RouteAnswer, RouteView, RuleView } from "../../protocol/local-network.ts";
+import { READ_SOCKET, RouteQuery } from "../../protocol/local/api.ts";
+import { NetworkReport, RouteAnswer, RouteView, RuleView } from "../../protocol/local/network.ts";
 import { ask } from "../frame/client.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";

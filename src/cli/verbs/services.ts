@@ -1,7 +1,7 @@
 import { formatCount, formatSpan } from "../../lib/text/durations.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { READ_SOCKET } from "../../protocol/local-api.ts";
-import { ServicesReport, type ServiceView } from "../../protocol/local-overlay.ts";
+import { READ_SOCKET } from "../../protocol/local/api.ts";
+import { ServicesReport, type ServiceView } from "../../protocol/local/overlay.ts";
 import { ask } from "../frame/client.ts";
 import { isWell, listText, placeText, reasonText, stateText, type ItemText, type Paint } from "../text/overlay-text.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";

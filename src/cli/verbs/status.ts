@@ -1,6 +1,6 @@
 import { safeJson } from "../../lib/text/terminal-text.ts";
-import { READ_SOCKET } from "../../protocol/local-api.ts";
-import { Health, Status } from "../../protocol/local-answers.ts";
+import { READ_SOCKET } from "../../protocol/local/api.ts";
+import { Health, Status } from "../../protocol/local/answers.ts";
 import { ask } from "../frame/client.ts";
 import { standing, statusText } from "../text/status-view.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";

@@ -1,6 +1,6 @@
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { READ_SOCKET } from "../../protocol/local-api.ts";
-import { VolumesReport } from "../../protocol/local-containers.ts";
+import { READ_SOCKET } from "../../protocol/local/api.ts";
+import { VolumesReport } from "../../protocol/local/containers.ts";
 import { ask } from "../frame/client.ts";
 import { volumesText } from "../text/container-table.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";

@@ -1,6 +1,6 @@
 import { formatMoment, formatSpan } from "../../lib/text/durations.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { READ_SOCKET } from "../../protocol/local-api.ts";
+import { READ_SOCKET } from "../../protocol/local/api.ts";
 import { WhyReport } from "../../protocol/documents/reconcile.ts";
 import { ask } from "../frame/client.ts";
 import { layOut } from "../frame/terminal.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { LocalError } from "../../../src/protocol/local-answers.ts";
-import { ConnectorsReport, ServicesReport, type ConnectorView } from "../../../src/protocol/local-overlay.ts";
+import { LocalError } from "../../../src/protocol/local/answers.ts";
+import { ConnectorsReport, ServicesReport, type ConnectorView } from "../../../src/protocol/local/overlay.ts";
 import { overlayUp, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";

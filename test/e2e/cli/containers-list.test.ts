@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ContainersReport, VolumesReport, type ContainerView } from "../../../src/protocol/local-containers.ts";
+import { ContainersReport, VolumesReport, type ContainerView } from "../../../src/protocol/local/containers.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
 

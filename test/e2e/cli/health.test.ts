@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Health } from "../../../src/protocol/local-answers.ts";
+import { Health } from "../../../src/protocol/local/answers.ts";
 import { someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
 import { holdfast } from "../../support/run-holdfast.ts";

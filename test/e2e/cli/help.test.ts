@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { overview, verbHelp } from "../../../src/cli/help.ts";
 import { versionVerb } from "../../../src/cli/verbs/version.ts";
 import { verbs } from "../../../src/cli/verbs.ts";
-import { LocalError } from "../../../src/protocol/local-answers.ts";
+import { LocalError } from "../../../src/protocol/local/answers.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 
 describe("help", () => {

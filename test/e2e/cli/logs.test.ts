@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { LogLine } from "../../../src/protocol/local-answers.ts";
+import { LogLine } from "../../../src/protocol/local/answers.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
 

@@ -5,8 +5,8 @@ import {
   type GatewayView,
   type PathView,
   type PeerView,
-} from "../../../src/protocol/local-mesh.ts";
-import { LocalError } from "../../../src/protocol/local-answers.ts";
+} from "../../../src/protocol/local/mesh.ts";
+import { LocalError } from "../../../src/protocol/local/answers.ts";
 import { overlayUp } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { LocalError, Status } from "../../../src/protocol/local-answers.ts";
+import { LocalError, Status } from "../../../src/protocol/local/answers.ts";
 import { exitCodes } from "../../../src/cli/frame/exit-codes.ts";
 import { standing, statusText } from "../../../src/cli/text/status-view.ts";
 import { identity, someStatus } from "../../support/fake-local-provider.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { HostError, InputError } from "../../../src/errors.ts";
-import { LocalError, TriggerLine } from "../../../src/protocol/local-answers.ts";
+import { LocalError, TriggerLine } from "../../../src/protocol/local/answers.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
 import { httpAnswer, startRawAgent } from "../../support/raw-agent.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";

@@ -1,7 +1,7 @@
-import type { ContainersReport } from "../../../protocol/local-containers.ts";
-import type { GatewaysReport } from "../../../protocol/local-mesh.ts";
-import type { ConnectorCounters, ConnectorsReport, ServicesReport } from "../../../protocol/local-overlay.ts";
-import type { Status } from "../../../protocol/local-answers.ts";
+import type { ContainersReport } from "../../../protocol/local/containers.ts";
+import type { GatewaysReport } from "../../../protocol/local/mesh.ts";
+import type { ConnectorCounters, ConnectorsReport, ServicesReport } from "../../../protocol/local/overlay.ts";
+import type { Status } from "../../../protocol/local/answers.ts";
 import type { WhyReport } from "../../../protocol/documents/reconcile.ts";
 
 /** One metric as Prometheus knows it: a counter's name ends in `_total`, and units are seconds and bytes. */

@@ -1,6 +1,6 @@
 import { parseMemoryMaps } from "../../../host/proc.ts";
 import type { Reader } from "../../../host/reader.ts";
-import type { Status } from "../../../protocol/local-answers.ts";
+import type { Status } from "../../../protocol/local/answers.ts";
 
 /** What this process costs the machine. */
 export function readProcess(reader: Reader): Status["process"] {

@@ -1,4 +1,4 @@
-import type { CommitReport } from "../../../protocol/local-commit.ts";
+import type { CommitReport } from "../../../protocol/local/commit.ts";
 import { NetworkKeep, NetworkRevert } from "../../../protocol/trigger-bodies.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 

@@ -1,7 +1,7 @@
 import { HostError } from "../../../errors.ts";
 import { asObject, listOf, scalarOf, textOf } from "../../../lib/formats/json-shape.ts";
 import { toCount } from "../../../lib/text/text-fields.ts";
-import type { RouteAnswer } from "../../../protocol/local-network.ts";
+import type { RouteAnswer } from "../../../protocol/local/network.ts";
 import type { Exec, ExecResult } from "../../process/exec.ts";
 import { OUR_PROTOCOL } from "../state/state.ts";
 

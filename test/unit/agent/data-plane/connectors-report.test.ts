@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { connectorsReport } from "../../../../src/agent/data-plane/connectors-report.ts";
-import { ConnectorsReport, type ConnectorView } from "../../../../src/protocol/local-overlay.ts";
+import { ConnectorsReport, type ConnectorView } from "../../../../src/protocol/local/overlay.ts";
 import type { ListenerState } from "../../../../src/protocol/overlay.ts";
 import type { JsonObject } from "../../../../src/protocol/values.ts";
 import type { OverlayView } from "../../../../src/host/overlay/client.ts";

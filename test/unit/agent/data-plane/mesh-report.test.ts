@@ -8,7 +8,7 @@ import {
   type MeshReading,
 } from "../../../../src/agent/data-plane/mesh-report.ts";
 import type { DomainGateway, DomainPeer } from "../../../../src/protocol/domain-items.ts";
-import { GatewaysReport, PeersReport } from "../../../../src/protocol/local-mesh.ts";
+import { GatewaysReport, PeersReport } from "../../../../src/protocol/local/mesh.ts";
 import type {
   ClientState,
   MeshState,

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { networkReport, type ObservedNetwork } from "../../../../src/agent/network/report.ts";
 import type { RouteState } from "../../../../src/host/network/state/state.ts";
-import { NETWORK_REPORT_LIMITS } from "../../../../src/protocol/local-api.ts";
-import { NetworkReport } from "../../../../src/protocol/local-network.ts";
+import { NETWORK_REPORT_LIMITS } from "../../../../src/protocol/local/api.ts";
+import { NetworkReport } from "../../../../src/protocol/local/network.ts";
 
 const route: RouteState = {
   table: 254,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { judge } from "../../../../src/agent/status/judgement.ts";
 import { identityReasons } from "../../../../src/agent/status/status.ts";
-import type { Status } from "../../../../src/protocol/local-answers.ts";
+import type { Status } from "../../../../src/protocol/local/answers.ts";
 import type { Reason } from "../../../../src/protocol/documents/reconcile.ts";
 import { someStatus } from "../../../support/fake-local-provider.ts";
 

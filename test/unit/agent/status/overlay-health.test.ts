@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import type { OverlayStatus } from "../../../../src/host/overlay/client.ts";
 import { buildHealth, buildStatus, type StatusInput } from "../../../../src/agent/status/status.ts";
-import type { DataPlane } from "../../../../src/protocol/local-mesh.ts";
-import { Health, Status } from "../../../../src/protocol/local-answers.ts";
+import type { DataPlane } from "../../../../src/protocol/local/mesh.ts";
+import { Health, Status } from "../../../../src/protocol/local/answers.ts";
 import { identity } from "../../../support/fake-local-provider.ts";
 
 const NO_PLANE: DataPlane = { state: "none", paths: 0, up: 0 };

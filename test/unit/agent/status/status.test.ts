@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { buildHealth, buildStatus, type StatusInput } from "../../../../src/agent/status/status.ts";
-import type { Status } from "../../../../src/protocol/local-answers.ts";
+import type { Status } from "../../../../src/protocol/local/answers.ts";
 import { identity, someStatus } from "../../../support/fake-local-provider.ts";
 
 function health(status: Status) {

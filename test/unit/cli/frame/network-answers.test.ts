@@ -6,7 +6,7 @@ import { natsVerb } from "../../../../src/cli/verbs/nats.ts";
 import { routesVerb } from "../../../../src/cli/verbs/routes.ts";
 import type { Call, VerbProgram } from "../../../../src/cli/frame/verb.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
-import type { TriggerLine } from "../../../../src/protocol/local-answers.ts";
+import type { TriggerLine } from "../../../../src/protocol/local/answers.ts";
 import { someCall } from "../../../support/fake-call.ts";
 import type { FakeLocalProvider } from "../../../support/fake-local-provider.ts";
 import { startLocalAgent } from "../../../support/local-agent.ts";

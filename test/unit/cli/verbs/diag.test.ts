@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { diagVerb } from "../../../../src/cli/verbs/diag.ts";
 import { restartVerb } from "../../../../src/cli/verbs/restart.ts";
-import type { TriggerLine } from "../../../../src/protocol/local-answers.ts";
+import type { TriggerLine } from "../../../../src/protocol/local/answers.ts";
 import { someCall } from "../../../support/fake-call.ts";
 import { someStatus } from "../../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent, type LocalAgent } from "../../../support/local-agent.ts";

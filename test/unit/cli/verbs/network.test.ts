@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { networkVerb } from "../../../../src/cli/verbs/network.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
-import { CommitReport, type PendingChange, type TakenBackChange } from "../../../../src/protocol/local-commit.ts";
+import { CommitReport, type PendingChange, type TakenBackChange } from "../../../../src/protocol/local/commit.ts";
 import { someCall } from "../../../support/fake-call.ts";
 import { startLocalAgent } from "../../../support/local-agent.ts";
 import { tempDir } from "../../../support/temp-dir.ts";

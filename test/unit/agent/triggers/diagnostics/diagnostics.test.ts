@@ -13,7 +13,7 @@ import type { HealthResults } from "../../../../../src/agent/telemetry/condition
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostExec, SEARCH_PATH } from "../../../../../src/host/process/exec.ts";
 import { hostReader } from "../../../../../src/host/reader.ts";
-import type { Health, LogLine, Status } from "../../../../../src/protocol/local-answers.ts";
+import type { Health, LogLine, Status } from "../../../../../src/protocol/local/answers.ts";
 import { triggerResults } from "../../../../../src/protocol/trigger-results.ts";
 import { GATEWAY_1, ScriptedTunnels, someNodes } from "../../../../support/scripted-tunnels.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";

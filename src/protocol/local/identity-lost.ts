@@ -1,4 +1,4 @@
-import { holdfastCommand, type GivenDirectories } from "../lib/text/command-line.ts";
+import { holdfastCommand, type GivenDirectories } from "../../lib/text/command-line.ts";
 
 /** The state of a registered node whose private keys cannot be read: only a new registration helps. */
 export const IDENTITY_LOST = {

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { NETWORK_REPORT_LIMITS } from "./local-api.ts";
-import { Text64, Version } from "./values.ts";
+import { NETWORK_REPORT_LIMITS } from "./api.ts";
+import { Text64, Version } from "../values.ts";
 
 const Name = Text64;
 

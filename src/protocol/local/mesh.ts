@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { GatewayType } from "./domain-items.ts";
-import { OverlayState } from "./local-overlay.ts";
-import { ClientState, PathId, PathState, PeerSessionState, ServerState } from "./overlay-mesh.ts";
-import { Issue } from "./documents/reconcile.ts";
+import { GatewayType } from "../domain-items.ts";
+import { OverlayState } from "./overlay.ts";
+import { ClientState, PathId, PathState, PeerSessionState, ServerState } from "../overlay-mesh.ts";
+import { Issue } from "../documents/reconcile.ts";
 import {
   Fqdn,
   Host,
@@ -15,7 +15,7 @@ import {
   Uid,
   UnixMilliseconds,
   Version,
-} from "./values.ts";
+} from "../values.ts";
 
 /**
  * How the ways that this node initiates stand: `up` all, `degraded` some, `down` none of them; `none` where it has none to keep, and

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { Health, Status, TriggerLine } from "../../../src/protocol/local-answers.ts";
-import { LogsQuery, socketPath } from "../../../src/protocol/local-api.ts";
-import { someStatus } from "../../support/fake-local-provider.ts";
+import { Health, Status, TriggerLine } from "../../../../src/protocol/local/answers.ts";
+import { LogsQuery, socketPath } from "../../../../src/protocol/local/api.ts";
+import { someStatus } from "../../../support/fake-local-provider.ts";
 
 describe("socket paths", () => {
   it("fit the kernel or are refused with what to do", () => {

@@ -1,13 +1,13 @@
 import { z } from "zod";
-import { Restriction } from "./restriction.ts";
-import { NodeIdentity } from "./documents/claims.ts";
+import { Restriction } from "../restriction.ts";
+import { NodeIdentity } from "../documents/claims.ts";
 import { ClockBehind } from "./known-time.ts";
-import { FloorName } from "./local-api.ts";
-import { PendingChange } from "./local-commit.ts";
-import { DataPlane } from "./local-mesh.ts";
-import { OverlayState } from "./local-overlay.ts";
-import { SectionReport } from "./channel/methods.ts";
-import { UpgradeStatus } from "./documents/release.ts";
+import { FloorName } from "./api.ts";
+import { PendingChange } from "./commit.ts";
+import { DataPlane } from "./mesh.ts";
+import { OverlayState } from "./overlay.ts";
+import { SectionReport } from "../channel/methods.ts";
+import { UpgradeStatus } from "../documents/release.ts";
 import {
   JsonObject,
   LifecycleState,
@@ -19,7 +19,7 @@ import {
   Text4096,
   UnixMilliseconds,
   Version,
-} from "./values.ts";
+} from "../values.ts";
 
 // What the agent answers is read by the command line, so the agent itself loads none of these schemas, nor those of local-*.ts.
 
