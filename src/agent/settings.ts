@@ -12,8 +12,8 @@ import { isLoopback, parseNoProxy, type ProxySettings } from "../lib/net/proxy.t
 import { parseStrictJson } from "../lib/formats/strict-json.ts";
 import { describeIssues } from "../protocol/channel/envelope.ts";
 import { Host, IpAddress, JsonObject, Text256 } from "../protocol/values.ts";
-import type { MeshLiterals } from "../protocol/overlay-mesh.ts";
-import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
+import type { MeshLiterals } from "../protocol/overlay/mesh.ts";
+import { MANAGED_OVERLAY } from "../protocol/overlay/overlay.ts";
 import { ManifestAddress, UPGRADE_PATHS } from "../protocol/documents/release.ts";
 import type { JobSettings } from "./data-store/jobs.ts";
 import type { Profile } from "./profile.ts";

@@ -12,7 +12,7 @@ import {
   overlayNotices,
   type OverlayMethods,
   type OverlayNotices,
-} from "../protocol/overlay.ts";
+} from "../protocol/overlay/overlay.ts";
 import { RpcPeer, type Handlers } from "../protocol/channel/rpc.ts";
 
 /** One end of a control connection, as the overlay sees it. */

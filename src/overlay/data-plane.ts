@@ -7,7 +7,7 @@ import type {
   OverlayService,
   OverlayTable,
   ServiceHealth,
-} from "../protocol/overlay.ts";
+} from "../protocol/overlay/overlay.ts";
 import { bufferPool } from "./flow/buffer-pool.ts";
 import { Dialer } from "./dial/dial.ts";
 import { askAbout, farRefusals, type FarRefusals } from "./listeners/far-refusals.ts";

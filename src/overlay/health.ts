@@ -1,5 +1,5 @@
 import type { Clock } from "../host/clock.ts";
-import type { OverlayService, ServiceHealth } from "../protocol/overlay.ts";
+import type { OverlayService, ServiceHealth } from "../protocol/overlay/overlay.ts";
 import type { Dialer } from "./dial/dial.ts";
 
 /** Whether services answer, found by connecting to them (TCP alone). */

@@ -7,7 +7,7 @@ import { rootLogger, standardOutput } from "../host/log.ts";
 import { writePidFile } from "../host/process/pid-file.ts";
 import { hostReader } from "../host/reader.ts";
 import { buildInfo } from "../lib/build-info.ts";
-import { GAVE_WAY_STATUS, MAX_DRAIN_MS } from "../protocol/overlay.ts";
+import { GAVE_WAY_STATUS, MAX_DRAIN_MS } from "../protocol/overlay/overlay.ts";
 import { askMachine } from "./dial/name-cache.ts";
 import { startOverlay, type Overlay } from "./overlay.ts";
 import { isLogInJournal, isUnit, readOptions } from "./settings.ts";

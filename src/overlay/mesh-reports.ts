@@ -1,5 +1,5 @@
 import type { Clock } from "../host/clock.ts";
-import type { MeshEvent, MeshState, RttBucket } from "../protocol/overlay-mesh.ts";
+import type { MeshEvent, MeshState, RttBucket } from "../protocol/overlay/mesh.ts";
 import type { ControlPeer } from "./control.ts";
 
 const CHANGED_MS = 100;

@@ -15,7 +15,7 @@ import {
   tableHash,
   type OverlayFault,
   type OverlayMethods,
-} from "../protocol/overlay.ts";
+} from "../protocol/overlay/overlay.ts";
 import type { Handlers } from "../protocol/channel/rpc.ts";
 import { connectControl, type ControlClient } from "../host/overlay/control.ts";
 import { serveControl, type Control, type ControlPeer } from "./control.ts";

@@ -1,5 +1,5 @@
-import type { OverlayListener, OverlayService, OverlayTable } from "../protocol/overlay.ts";
-import { droppedBy, leadsToSame, type Dropped } from "../protocol/overlay-change.ts";
+import type { OverlayListener, OverlayService, OverlayTable } from "../protocol/overlay/overlay.ts";
+import { droppedBy, leadsToSame, type Dropped } from "../protocol/overlay/change.ts";
 
 /** One thing to do so that a table comes into force. */
 export type TableStep =

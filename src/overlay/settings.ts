@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { InputError, toError } from "../errors.ts";
 import { writesToJournal } from "../host/process/service-manager.ts";
-import { MANAGED_OVERLAY } from "../protocol/overlay.ts";
+import { MANAGED_OVERLAY } from "../protocol/overlay/overlay.ts";
 
 /** Whether the log goes to the journal. */
 export function isLogInJournal(): boolean {

@@ -3,7 +3,7 @@ import { parseCidr } from "../lib/net/cidr.ts";
 import { CaptureFilter, TgCapture } from "./capture.ts";
 import { DataStoreRequest, StorePath } from "./data-store.ts";
 import { ErrorsRequest, GatewayLatency, GatewayTrace, OutboundConnectionCheck } from "./diagnostics.ts";
-import { PathId } from "./overlay-mesh.ts";
+import { PathId } from "./overlay/mesh.ts";
 import { ConfigShowRequest, PlanDocument, RollbackRequest } from "./documents/reconcile.ts";
 import { Host, IpAddress, LinkName, Port, Text64, Text128, Text253 } from "./values.ts";
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { packageVersion } from "../lib/build-info.ts";
-import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import { Text64 } from "../protocol/values.ts";
 
 /*

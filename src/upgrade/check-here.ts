@@ -1,6 +1,6 @@
 import { hostDirectories } from "../host/files/directories.ts";
 import { FETCH_LIMITS } from "../host/releases/retried.ts";
-import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import type { ReleaseCheck } from "../protocol/documents/release.ts";
 import { checkRelease } from "./fetch.ts";
 import { handOver, type HandedOver } from "./hand-over.ts";

@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { AgentError, InputError, toError } from "../errors.ts";
 import { plainLine } from "../lib/text/terminal-text.ts";
-import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import { checkRelease, fetchRelease, type FetchDeps } from "./fetch.ts";
 import { openFetching } from "./open-fetching.ts";
 

@@ -4,7 +4,7 @@ import { SessionError } from "../errors.ts";
 import { parseStrictJson } from "../lib/formats/strict-json.ts";
 import { withinTime } from "../lib/async/within-time.ts";
 import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, READ_SOCKET, socketPath } from "../protocol/local/api.ts";
-import { NetworkTargets } from "../protocol/network-targets.ts";
+import { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import {
   ConnectorsAnswer,
   ContainersAnswer,

@@ -12,7 +12,7 @@ import { resolveSet, systemResolve } from "../host/net/system-resolve.ts";
 import { hostVersions } from "../host/releases/versions.ts";
 import { buildInfo, packageVersion } from "../lib/build-info.ts";
 import { plainLine } from "../lib/text/terminal-text.ts";
-import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import { UPGRADE_PATHS } from "../protocol/documents/release.ts";
 import { fetchRelease } from "./fetch.ts";
 import { sweepHandedOver } from "./hand-over.ts";

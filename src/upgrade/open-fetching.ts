@@ -10,7 +10,7 @@ import { resolveSet, systemResolve } from "../host/net/system-resolve.ts";
 import { hostVersions } from "../host/releases/versions.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import type { ProxySettings } from "../lib/net/proxy.ts";
-import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import { Architecture, UPGRADE_PATHS, type UpgradeRequest } from "../protocol/documents/release.ts";
 import { fetchRelease, type FetchDeps } from "./fetch.ts";
 

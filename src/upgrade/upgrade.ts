@@ -1,7 +1,7 @@
 import { AgentError, HostError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { InstalledVersion, Versions } from "../host/releases/versions.ts";
-import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import type { UpgradeRequest, UpgradeStanding } from "../protocol/documents/release.ts";
 import { Before, beforeOf, NOTHING } from "./before.ts";
 import { decide, type Next } from "./decide.ts";

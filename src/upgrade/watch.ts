@@ -1,7 +1,7 @@
 import type { Clock } from "../host/clock.ts";
 import type { ProxySettings } from "../lib/net/proxy.ts";
 import { IDENTITY_LOST } from "../protocol/local/identity-lost.ts";
-import type { NetworkTargets } from "../protocol/network-targets.ts";
+import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import type { Standing } from "../protocol/channel/standing.ts";
 import type { AgentView } from "./agent-view.ts";
 import { missingOf, type Before } from "./before.ts";

@@ -8,7 +8,7 @@ import { Spool, spoolMigration } from "../../src/agent/telemetry/spool.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { openDatabase } from "../../src/host/files/database.ts";
 import { peekClaims } from "../../src/protocol/channel/jws.ts";
-import type { OverlayFlow } from "../../src/protocol/overlay.ts";
+import type { OverlayFlow } from "../../src/protocol/overlay/overlay.ts";
 import { makeIdentity, register, TestNode, type TestSession } from "../support/node-client.ts";
 import { freePort, startController, type ControllerProgram } from "../support/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { ListenerState } from "../../src/protocol/overlay.ts";
+import type { ListenerState } from "../../src/protocol/overlay/overlay.ts";
 import { inNetworkOf, PRIVATE_NETWORK } from "../support/private-machine.ts";
 import { freePort } from "../support/programs.ts";
 import { aClient, aListener, asAgent, aServer, aTable, echo, startBuiltOverlay } from "../support/overlay-rig.ts";

@@ -9,7 +9,7 @@ import { endUnitsBelow, UNDER_UNITS } from "../support/real-units.ts";
 import { eventsOf } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
-import { OVERLAY_FORMAT } from "../../src/protocol/overlay.ts";
+import { OVERLAY_FORMAT } from "../../src/protocol/overlay/overlay.ts";
 
 /** A stage with one connector that serves. */
 async function serving(): Promise<{ stage: L4Stage; port: number }> {

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { GAVE_WAY_STATUS, tableHash } from "../../src/protocol/overlay.ts";
+import { GAVE_WAY_STATUS, tableHash } from "../../src/protocol/overlay/overlay.ts";
 import { freePort } from "../support/programs.ts";
 import {
   aClient,

@@ -1,4 +1,4 @@
-import type { OverlayListener, OverlayService } from "../../src/protocol/overlay.ts";
+import type { OverlayListener, OverlayService } from "../../src/protocol/overlay/overlay.ts";
 import type { Connector } from "../../src/protocol/sections/connectors.ts";
 import type { Service } from "../../src/protocol/sections/services.ts";
 

@@ -2,7 +2,7 @@ import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { installReflectMetadata } from "../../src/lib/reflect-metadata.ts";
 import { makeIdentity } from "../../src/overlay/mesh/transport/identity.ts";
 import type { MeshIdentity } from "../../src/overlay/mesh/transport/tls.ts";
-import { OverlayIdentity } from "../../src/protocol/overlay-mesh.ts";
+import { OverlayIdentity } from "../../src/protocol/overlay/mesh.ts";
 
 /** A new overlay key, as the agent gives it. */
 export function overlayIdentity(uid: string = randomUUID()): OverlayIdentity {

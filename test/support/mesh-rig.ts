@@ -17,7 +17,7 @@ import { MeshServer, type MeshServerOptions } from "../../src/overlay/mesh/sessi
 import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../../src/overlay/mesh/transport/tls.ts";
 import { UnreadBytes } from "../../src/overlay/mesh/transport/receive-buffer.ts";
 import { ownSockets } from "../../src/overlay/dial/own-sockets.ts";
-import type { MeshEvent, MeshPeer, OverlayMesh } from "../../src/protocol/overlay-mesh.ts";
+import type { MeshEvent, MeshPeer, OverlayMesh } from "../../src/protocol/overlay/mesh.ts";
 import { meshIdentity } from "./mesh-identity.ts";
 import { freePort } from "./programs.ts";
 

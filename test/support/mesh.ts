@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
 import type { DomainPeer } from "../../src/protocol/domain-items.ts";
-import { OverlayIdentity, type MeshState, type OverlayMesh, type PathState } from "../../src/protocol/overlay-mesh.ts";
+import { OverlayIdentity, type MeshState, type OverlayMesh, type PathState } from "../../src/protocol/overlay/mesh.ts";
 
 /** The uid of the node that a test is about. */
 export const SELF = "01890000-0000-7000-8000-000000000001";

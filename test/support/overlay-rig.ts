@@ -16,7 +16,7 @@ import type {
   OverlayService,
   OverlayTable,
   ServiceHealth,
-} from "../../src/protocol/overlay.ts";
+} from "../../src/protocol/overlay/overlay.ts";
 import { BUNDLE, FLAGS } from "./programs.ts";
 import { startAsUnit } from "./real-units.ts";
 import { waitFor } from "./wait-for.ts";

@@ -9,7 +9,7 @@ import { Overlay, type OverlayOptions } from "../../src/host/overlay/client.ts";
 import type { StartOverlay } from "../../src/host/overlay/process.ts";
 import { linesOf } from "../../src/lib/text/lines.ts";
 import { startOverlay, type Overlay as RunningOverlay } from "../../src/overlay/overlay.ts";
-import type { OverlayFlow } from "../../src/protocol/overlay.ts";
+import type { OverlayFlow } from "../../src/protocol/overlay/overlay.ts";
 import { tempDir } from "./temp-dir.ts";
 import { waitFor } from "./wait-for.ts";
 

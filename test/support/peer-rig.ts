@@ -24,8 +24,8 @@ import {
 } from "../../src/overlay/mesh/transport/tls.ts";
 import { UnreadBytes } from "../../src/overlay/mesh/transport/receive-buffer.ts";
 import type { Ways } from "../../src/overlay/mesh/paths/ways.ts";
-import type { MeshEvent, MeshGrant, MeshLiterals, MeshPeer } from "../../src/protocol/overlay-mesh.ts";
-import type { OverlayListener, OverlayReason } from "../../src/protocol/overlay.ts";
+import type { MeshEvent, MeshGrant, MeshLiterals, MeshPeer } from "../../src/protocol/overlay/mesh.ts";
+import type { OverlayListener, OverlayReason } from "../../src/protocol/overlay/overlay.ts";
 import { testCertificate } from "./certificates.ts";
 import { aListener, aServer, aService, planeRig, type PlaneRig } from "./overlay-rig.ts";
 import { freePort } from "./programs.ts";

@@ -9,7 +9,7 @@ import type {
   UploadProgress,
   UploadRequest,
 } from "../../src/agent/triggers/diagnostics/tunnels.ts";
-import type { ClientState, MeshPath, MeshState, PathState } from "../../src/protocol/overlay-mesh.ts";
+import type { ClientState, MeshPath, MeshState, PathState } from "../../src/protocol/overlay/mesh.ts";
 
 const uid = (digit: string): string => `0197f1a2-0000-7000-8000-00000000000${digit}`;
 export const EDGE_1 = uid("1");

@@ -1,7 +1,7 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connectControl, type ControlClient } from "../../../src/host/overlay/control.ts";
-import type { OverlayListener, OverlayTable } from "../../../src/protocol/overlay.ts";
+import type { OverlayListener, OverlayTable } from "../../../src/protocol/overlay/overlay.ts";
 import {
   BUNDLE,
   freePort,

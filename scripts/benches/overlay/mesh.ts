@@ -1,6 +1,6 @@
 import { join } from "node:path";
-import type { MeshPath } from "../../../src/protocol/overlay-mesh.ts";
-import type { OverlayListener, OverlayService } from "../../../src/protocol/overlay.ts";
+import type { MeshPath } from "../../../src/protocol/overlay/mesh.ts";
+import type { OverlayListener, OverlayService } from "../../../src/protocol/overlay/overlay.ts";
 import type { Ports } from "../l4/contenders.ts";
 import { until } from "../programs.ts";
 import { portsFrom, type Carrier } from "./contenders.ts";

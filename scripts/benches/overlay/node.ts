@@ -3,8 +3,8 @@ import { join } from "node:path";
 import type { z } from "zod";
 import { connectControl, type ControlClient } from "../../../src/host/overlay/control.ts";
 import { P256PublicKey, thumbprint } from "../../../src/protocol/keys.ts";
-import { OverlayIdentity, type MeshPeer, type MeshState } from "../../../src/protocol/overlay-mesh.ts";
-import { OVERLAY_FORMAT, OVERLAY_SOCKET, type OverlayTable } from "../../../src/protocol/overlay.ts";
+import { OverlayIdentity, type MeshPeer, type MeshState } from "../../../src/protocol/overlay/mesh.ts";
+import { OVERLAY_FORMAT, OVERLAY_SOCKET, type OverlayTable } from "../../../src/protocol/overlay/overlay.ts";
 import { BUNDLE, start, until, type Running, type StartOptions } from "../programs.ts";
 import { aKey } from "./certificate.ts";
 

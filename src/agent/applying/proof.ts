@@ -4,7 +4,7 @@ import { gatewayKey, httpHead, openTcp, type HttpHead } from "../../host/net/net
 import type { Resolve } from "../../host/net/system-resolve.ts";
 import { isLoopback } from "../../lib/net/proxy.ts";
 import { SESSION_PATH, UPTIME_HEADER } from "../../protocol/channel/envelope.ts";
-import type { NetworkTargets } from "../../protocol/network-targets.ts";
+import type { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
 import type { Before, Prover, Unreached } from "../reconcile/prover.ts";
 
 export interface ProofOptions {

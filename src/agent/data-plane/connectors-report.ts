@@ -1,5 +1,5 @@
 import type { ConnectorCounters, ConnectorsReport, ConnectorView, ItemReason } from "../../protocol/local/overlay.ts";
-import type { ListenerCounters } from "../../protocol/overlay.ts";
+import type { ListenerCounters } from "../../protocol/overlay/overlay.ts";
 import type { Connector } from "../../protocol/sections/connectors.ts";
 import {
   isIgnored,

@@ -11,7 +11,7 @@ import type {
   PeerSessionView,
   PeerView,
 } from "../../protocol/local/mesh.ts";
-import type { ClientState, MeshPath, MeshState, OverlayMesh, PathState } from "../../protocol/overlay-mesh.ts";
+import type { ClientState, MeshPath, MeshState, OverlayMesh, PathState } from "../../protocol/overlay/mesh.ts";
 import type { OverlayState } from "../../protocol/local/overlay.ts";
 import type { Issue, Reason } from "../../protocol/documents/reconcile.ts";
 import type { DomainView } from "../../protocol/documents/domain-view.ts";

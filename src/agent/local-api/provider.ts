@@ -25,7 +25,7 @@ import type { CommitReport } from "../../protocol/local/commit.ts";
 import type { NetworkReport, RouteAnswer } from "../../protocol/local/network.ts";
 import type { ConnectorsReport, ServicesReport } from "../../protocol/local/overlay.ts";
 import type { UpgradeAnswer, UpgradeOrder } from "../../protocol/documents/release.ts";
-import type { NetworkTargets } from "../../protocol/network-targets.ts";
+import type { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/documents/reconcile.ts";
 
 /** Something that is open and waits for its other side. */

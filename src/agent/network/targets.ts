@@ -1,5 +1,5 @@
-import type { NetworkTargets } from "../../protocol/network-targets.ts";
-import type { MeshPath, MeshPeer, OverlayMesh } from "../../protocol/overlay-mesh.ts";
+import type { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
+import type { MeshPath, MeshPeer, OverlayMesh } from "../../protocol/overlay/mesh.ts";
 import type { Registration } from "../identity/identity.ts";
 import type { AgentSettings } from "../settings.ts";
 

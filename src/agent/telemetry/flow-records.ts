@@ -1,6 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
-import type { OverlayFlow, OverlayReason } from "../../protocol/overlay.ts";
-import { flowMeta } from "../../protocol/flow-meta.ts";
+import type { OverlayFlow, OverlayReason } from "../../protocol/overlay/overlay.ts";
+import { flowMeta } from "../../protocol/overlay/flow-meta.ts";
 import { flowFlags, type FlowRecord } from "../../protocol/documents/telemetry.ts";
 import type { Spool } from "./spool.ts";
 

@@ -6,7 +6,7 @@ import { Overlay } from "../../host/overlay/client.ts";
 import { startOverlayProcess } from "../../host/overlay/process.ts";
 import type { Reader } from "../../host/reader.ts";
 import { makeManagedDirectory } from "../../host/process/tmpfiles.ts";
-import type { OverlayFlow } from "../../protocol/overlay.ts";
+import type { OverlayFlow } from "../../protocol/overlay/overlay.ts";
 import type { ShadowMap } from "../../protocol/shadow.ts";
 import type { FaultList } from "../faults/fault.ts";
 import { withinDeadline } from "../reconcile/deadline.ts";

@@ -12,7 +12,7 @@ import { wipeOverlayState } from "../../host/overlay/state.ts";
 import type { Reader } from "../../host/reader.ts";
 import { wipeEverything, wipeState } from "../../host/files/state-directory.ts";
 import { valueOf } from "../../host/files/state-file.ts";
-import { MANAGED_OVERLAY } from "../../protocol/overlay.ts";
+import { MANAGED_OVERLAY } from "../../protocol/overlay/overlay.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import { effectiveOf, withLocalNetwork } from "../applying/effective-config.ts";
 import { openCompute } from "./containers/compute.ts";

@@ -4,7 +4,7 @@ import { probeSocket, type SocketState } from "../../host/net/unix-socket.ts";
 import type { ContainersReport } from "../../protocol/local/containers.ts";
 import type { GatewaysReport } from "../../protocol/local/mesh.ts";
 import type { ConnectorsReport, OverlayState } from "../../protocol/local/overlay.ts";
-import { OVERLAY_SOCKET } from "../../protocol/overlay.ts";
+import { OVERLAY_SOCKET } from "../../protocol/overlay/overlay.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";
 

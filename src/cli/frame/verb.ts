@@ -3,7 +3,7 @@ import type { z } from "zod";
 import type { Clock } from "../../host/clock.ts";
 import type { NodeIdentity } from "../../protocol/documents/claims.ts";
 import type { LeftDocument, LeftState } from "../../protocol/local/left-state.ts";
-import type { NetworkTargets } from "../../protocol/network-targets.ts";
+import type { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { ReleaseCheck, UpgradeAnswer, UpgradeOrder } from "../../protocol/documents/release.ts";
 import type { ExitClass } from "./exit-codes.ts";

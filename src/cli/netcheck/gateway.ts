@@ -1,5 +1,5 @@
 import { gatewayKey, openTcp } from "../../host/net/net-probe.ts";
-import type { NetworkTargets } from "../../protocol/network-targets.ts";
+import type { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
 import { checkMtu } from "./mtu.ts";
 import { failed, passed, skipped, type Finding } from "./result.ts";
 import { checkName, checkTcp, tried, wordsOf, type CheckTools } from "./tools.ts";

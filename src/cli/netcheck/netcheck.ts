@@ -5,7 +5,7 @@ import type { ProxySettings } from "../../lib/net/proxy.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { ADMIN_SOCKET } from "../../protocol/local/api.ts";
 import type { GatewaysReport } from "../../protocol/local/mesh.ts";
-import { NetworkTargets } from "../../protocol/network-targets.ts";
+import { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
 import { ask, isAbsent } from "../frame/client.ts";
 import { fetchGateways } from "../verbs/gateways.ts";
 import { pathName } from "../text/mesh-text.ts";

@@ -16,7 +16,7 @@ import {
 } from "../../protocol/local/known-time.ts";
 import { ADMIN_SOCKET } from "../../protocol/local/api.ts";
 import type { Status } from "../../protocol/local/answers.ts";
-import { NetworkTargets } from "../../protocol/network-targets.ts";
+import { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import { ask, isAbsent } from "../frame/client.ts";
 import { fetchStatus } from "../verbs/status.ts";

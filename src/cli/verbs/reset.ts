@@ -7,7 +7,7 @@ import { holdfastCommand } from "../../lib/text/command-line.ts";
 import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
 import { ResetAnswer, socketPath, ADMIN_SOCKET } from "../../protocol/local/api.ts";
 import { Status } from "../../protocol/local/answers.ts";
-import { MANAGED_OVERLAY, OVERLAY_SOCKET } from "../../protocol/overlay.ts";
+import { MANAGED_OVERLAY, OVERLAY_SOCKET } from "../../protocol/overlay/overlay.ts";
 import { adminRequest, ask } from "../frame/client.ts";
 import { untilAnew } from "../frame/until-anew.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { z } from "zod";
 import { HostError } from "../../errors.ts";
-import type { MeshState } from "../../protocol/overlay-mesh.ts";
-import type { OverlayFlowFilter, OverlayMethods, OverlayNotices } from "../../protocol/overlay.ts";
+import type { MeshState } from "../../protocol/overlay/mesh.ts";
+import type { OverlayFlowFilter, OverlayMethods, OverlayNotices } from "../../protocol/overlay/overlay.ts";
 import { RemoteError } from "../../protocol/channel/rpc.ts";
 import type { ControlClient } from "./control.ts";
 

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { HostError, toError } from "../../errors.ts";
 import { RemoteError } from "../../protocol/channel/rpc.ts";
-import type { MeshState, OverlayIdentity } from "../../protocol/overlay-mesh.ts";
-import { OVERLAY_SOCKET, type OverlayFlowFilter, type OverlayMethods } from "../../protocol/overlay.ts";
+import type { MeshState, OverlayIdentity } from "../../protocol/overlay/mesh.ts";
+import { OVERLAY_SOCKET, type OverlayFlowFilter, type OverlayMethods } from "../../protocol/overlay/overlay.ts";
 import type { z } from "zod";
 import {
   isUnknownCall,

@@ -8,7 +8,7 @@ import {
   overlayNotices,
   type OverlayMethods,
   type OverlayNotices,
-} from "../../protocol/overlay.ts";
+} from "../../protocol/overlay/overlay.ts";
 import { RpcPeer, type Handlers } from "../../protocol/channel/rpc.ts";
 
 /** A connection to an overlay's control socket. */

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { HostError } from "../../errors.ts";
-import { OVERLAY_SOCKET } from "../../protocol/overlay.ts";
+import { OVERLAY_SOCKET } from "../../protocol/overlay/overlay.ts";
 import type { Clock } from "../clock.ts";
 import { connectControl } from "./control.ts";
 import { readPidFile } from "../process/pid-file.ts";

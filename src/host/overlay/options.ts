@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
-import type { MeshEvent, RttBucket } from "../../protocol/overlay-mesh.ts";
-import type { OverlayFault, OverlayFlow, ServiceHealth } from "../../protocol/overlay.ts";
+import type { MeshEvent, RttBucket } from "../../protocol/overlay/mesh.ts";
+import type { OverlayFault, OverlayFlow, ServiceHealth } from "../../protocol/overlay/overlay.ts";
 import type { Clock } from "../clock.ts";
 import type { Files } from "../files/files.ts";
 import type { StartOverlay } from "./process.ts";

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { HostError } from "../../errors.ts";
-import { OVERLAY_SOCKET } from "../../protocol/overlay.ts";
+import { OVERLAY_SOCKET } from "../../protocol/overlay/overlay.ts";
 import type { Clock } from "../clock.ts";
 import type { Files } from "../files/files.ts";
 import type { StartOverlay } from "./process.ts";

@@ -1,4 +1,4 @@
-import type { MeshState, OverlayMesh } from "../../protocol/overlay-mesh.ts";
+import type { MeshState, OverlayMesh } from "../../protocol/overlay/mesh.ts";
 import {
   OVERLAY_FORMAT,
   type ListenerState,
@@ -6,7 +6,7 @@ import {
   type OverlayService,
   type OverlayTable,
   type ServiceHealth,
-} from "../../protocol/overlay.ts";
+} from "../../protocol/overlay/overlay.ts";
 
 /** How paths, clients and the node's own gateway stand. */
 export type MeshStanding = Omit<MeshState, "sessions">;

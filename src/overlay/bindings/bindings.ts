@@ -1,4 +1,4 @@
-import type { OverlayListener } from "../../protocol/overlay.ts";
+import type { OverlayListener } from "../../protocol/overlay/overlay.ts";
 import type { ListenerOptions } from "../listeners/listener.ts";
 import type { OwnSockets } from "../dial/own-sockets.ts";
 import type { BindingState } from "./tcp.ts";

@@ -2,7 +2,7 @@ import { createSocket } from "node:dgram";
 import { isIP } from "node:net";
 import { isForbidden } from "../../lib/net/forbidden-address.ts";
 import { isLoopback, plainAddress } from "../../lib/net/plain-address.ts";
-import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 
 /**
  * The addresses that a dial for another node does not reach, whatever a name resolves to: `reserved` are link-local, multicast and

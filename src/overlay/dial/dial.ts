@@ -1,6 +1,6 @@
 import { isIP, Socket, type OnReadOpts } from "node:net";
 import type { Clock } from "../../host/clock.ts";
-import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import { withoutAvoided, type Avoided } from "./avoided.ts";
 import type { NameCache } from "./name-cache.ts";
 import type { OwnSockets } from "./own-sockets.ts";

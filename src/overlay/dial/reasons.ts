@@ -1,5 +1,5 @@
 import { errnoOf } from "../../errors.ts";
-import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 
 /** Why a socket could not be bound (bind(2), listen(2)). */
 export function bindReason(error: unknown): OverlayReason {

@@ -1,4 +1,4 @@
-import type { ListenerCounters, OverlayReason } from "../../protocol/overlay.ts";
+import type { ListenerCounters, OverlayReason } from "../../protocol/overlay/overlay.ts";
 
 interface Counted {
   readonly bytesIn: number;

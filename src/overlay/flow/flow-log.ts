@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { OverlayFlow } from "../../protocol/overlay.ts";
+import type { OverlayFlow } from "../../protocol/overlay/overlay.ts";
 
 /** Records of ended flows, kept until somebody takes them; the oldest are lost first. */
 export interface FlowLog {

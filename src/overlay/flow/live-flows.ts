@@ -1,6 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
 import { addressFilter } from "../../lib/net/address-filter.ts";
-import type { OverlayFlow, OverlayFlowFilter } from "../../protocol/overlay.ts";
+import type { OverlayFlow, OverlayFlowFilter } from "../../protocol/overlay/overlay.ts";
 import type { FlowLog } from "./flow-log.ts";
 
 /** A flow that runs. */

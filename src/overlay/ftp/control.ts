@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
-import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Interpreter } from "../flow/interpreter.ts";
 import type { RunningFlow } from "../listeners/listener.ts";
 import type { DataPort, DataPorts } from "./data-ports.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { OverlayListener } from "../../protocol/overlay.ts";
+import type { OverlayListener } from "../../protocol/overlay/overlay.ts";
 import { Gate } from "./rate-limiter.ts";
 import { sourceFilter, type SourceFilter } from "./source-filter.ts";
 

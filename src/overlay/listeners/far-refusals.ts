@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { OverlayListener, OverlayReason } from "../../protocol/overlay.ts";
+import type { OverlayListener, OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Remote, RemoteTarget } from "./remote.ts";
 import { CANCEL } from "../mesh/transport/stream-codes.ts";
 

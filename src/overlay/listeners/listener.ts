@@ -6,7 +6,7 @@ import type {
   OverlayListener,
   OverlayReason,
   Place,
-} from "../../protocol/overlay.ts";
+} from "../../protocol/overlay/overlay.ts";
 import type { BufferPool } from "../flow/buffer-pool.ts";
 import type { Dialer } from "../dial/dial.ts";
 import type { FarRefusals } from "./far-refusals.ts";
@@ -14,7 +14,7 @@ import type { LiveFlows } from "../flow/live-flows.ts";
 import type { DataPorts } from "../ftp/data-ports.ts";
 import type { NameCache } from "../dial/name-cache.ts";
 import type { OwnSockets } from "../dial/own-sockets.ts";
-import type { Dropped } from "../../protocol/overlay-change.ts";
+import type { Dropped } from "../../protocol/overlay/change.ts";
 import type { Remote } from "./remote.ts";
 import type { SocketBudget } from "../limits/socket-budget.ts";
 import type { Shortage } from "../limits/shortage.ts";

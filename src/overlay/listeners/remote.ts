@@ -1,5 +1,5 @@
 import type { Http2Stream } from "node:http2";
-import type { Application, OverlayReason } from "../../protocol/overlay.ts";
+import type { Application, OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Dial } from "../dial/dial.ts";
 import type { TunnelGates } from "../mesh/transport/rate-limits.ts";
 

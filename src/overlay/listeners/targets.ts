@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import type { OverlayListener, OverlayReason, OverlayService } from "../../protocol/overlay.ts";
+import type { OverlayListener, OverlayReason, OverlayService } from "../../protocol/overlay/overlay.ts";
 import type { DialTarget } from "../dial/dial.ts";
 import type { OwnSockets } from "../dial/own-sockets.ts";
 import type { RemoteTarget } from "./remote.ts";

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { SessionError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
-import type { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, RttBucket } from "../../protocol/overlay-mesh.ts";
+import type { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, RttBucket } from "../../protocol/overlay/mesh.ts";
 import type { ListenerOptions } from "../listeners/listener.ts";
 import { nameCache, type AskName, type NameCache } from "../dial/name-cache.ts";
 import type { Remote } from "../listeners/remote.ts";

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { OnReadOpts, Socket } from "node:net";
-import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { BufferPool } from "../flow/buffer-pool.ts";
 import type { Dial, DialTarget, DialUser, Dialer } from "../dial/dial.ts";
 import type { Gate } from "../limits/rate-limiter.ts";

@@ -6,7 +6,7 @@ import type {
   OverlayFlow,
   OverlayListener,
   OverlayReason,
-} from "../../protocol/overlay.ts";
+} from "../../protocol/overlay/overlay.ts";
 import { Bindings } from "../bindings/bindings.ts";
 import { Counters } from "../flow/counters.ts";
 import { Limits } from "../limits/limits.ts";
@@ -19,7 +19,7 @@ import {
   type RunningFlow,
 } from "../listeners/listener.ts";
 import type { LiveFlow } from "../flow/live-flows.ts";
-import type { Dropped } from "../../protocol/overlay-change.ts";
+import type { Dropped } from "../../protocol/overlay/change.ts";
 import type { DialTarget } from "../dial/dial.ts";
 import { FtpControl } from "../ftp/control.ts";
 import type { RemoteTarget } from "../listeners/remote.ts";

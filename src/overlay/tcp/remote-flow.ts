@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
-import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Dial } from "../dial/dial.ts";
 import type { Gate } from "../limits/rate-limiter.ts";
 import { editing, type Interpreter } from "../flow/interpreter.ts";

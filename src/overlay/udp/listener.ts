@@ -6,13 +6,13 @@ import type {
   OverlayFlow,
   OverlayListener,
   OverlayReason,
-} from "../../protocol/overlay.ts";
+} from "../../protocol/overlay/overlay.ts";
 import { Bindings } from "../bindings/bindings.ts";
 import { Counters } from "../flow/counters.ts";
 import { Limits } from "../limits/limits.ts";
 import { flowRecord, stateOf, type Dialled, type Listener, type ListenerOptions } from "../listeners/listener.ts";
 import type { LiveFlow } from "../flow/live-flows.ts";
-import type { Dropped } from "../../protocol/overlay-change.ts";
+import type { Dropped } from "../../protocol/overlay/change.ts";
 import { bindReason } from "../dial/reasons.ts";
 import { RemoteUdpSession } from "./remote-session.ts";
 import { SourcePrefixes } from "../limits/source-prefixes.ts";

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../host/clock.ts";
-import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Dial } from "../dial/dial.ts";
 import { DatagramPipe } from "../mesh/transport/datagram-pipe.ts";
 import { codeOf, reasonOfCode } from "../mesh/transport/wire.ts";

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { isIP } from "node:net";
-import type { OverlayReason } from "../../protocol/overlay.ts";
+import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { DialTarget } from "../dial/dial.ts";
 import { withoutAvoided } from "../dial/avoided.ts";
 import type { NameCache } from "../dial/name-cache.ts";

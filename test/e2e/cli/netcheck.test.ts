@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { netcheckVerb } from "../../../src/cli/netcheck/netcheck.ts";
 import { NetworkReport } from "../../../src/cli/netcheck/result.ts";
 import { readTargets } from "../../../src/agent/offline/offline.ts";
-import type { NetworkTargets } from "../../../src/protocol/network-targets.ts";
+import type { NetworkTargets } from "../../../src/protocol/overlay/network-targets.ts";
 import { someCall } from "../../support/fake-call.ts";
 import { overlayUp, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ControlPeer } from "../../../src/overlay/control.ts";
 import { MeshReports } from "../../../src/overlay/mesh-reports.ts";
-import type { MeshEvent, MeshState, RttBucket } from "../../../src/protocol/overlay-mesh.ts";
+import type { MeshEvent, MeshState, RttBucket } from "../../../src/protocol/overlay/mesh.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 const STATE: MeshState = {

@@ -9,7 +9,7 @@ import {
   tableHash,
   type OverlayFlow,
   type OverlayTable,
-} from "../../../src/protocol/overlay.ts";
+} from "../../../src/protocol/overlay/overlay.ts";
 import { freePort } from "../../support/programs.ts";
 import {
   aClient,

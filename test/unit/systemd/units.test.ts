@@ -2,7 +2,7 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { chmodSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { GAVE_WAY_STATUS, MANAGED_OVERLAY } from "../../../src/protocol/overlay.ts";
+import { GAVE_WAY_STATUS, MANAGED_OVERLAY } from "../../../src/protocol/overlay/overlay.ts";
 import { UPGRADE_PATHS } from "../../../src/protocol/documents/release.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

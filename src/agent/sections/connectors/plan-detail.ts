@@ -1,5 +1,5 @@
-import type { OverlayListener } from "../../../protocol/overlay.ts";
-import { droppedBy, type Dropped } from "../../../protocol/overlay-change.ts";
+import type { OverlayListener } from "../../../protocol/overlay/overlay.ts";
+import { droppedBy, type Dropped } from "../../../protocol/overlay/change.ts";
 import type { ConnectorsActual, ConnectorStep, Nodes } from "./plan.ts";
 
 /** What a step says of flows; of those that stay nothing. */

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { firewallDigest } from "../../../host/network/firewall/firewall.ts";
 import type { SourceFilterState } from "../../../host/network/firewall/source-filter.ts";
-import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay.ts";
+import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import { clusterText, unknownNodeText } from "../../../protocol/documents/own-name.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import { forbiddenTargets } from "../../../protocol/sections/connector-targets.ts";

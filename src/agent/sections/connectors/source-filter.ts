@@ -1,5 +1,5 @@
 import { addressRange } from "../../../lib/net/cidr.ts";
-import type { OverlayListener } from "../../../protocol/overlay.ts";
+import type { OverlayListener } from "../../../protocol/overlay/overlay.ts";
 
 /** The table of nftables for connectors; the section `network` and containers have tables of their own. */
 export const CONNECTORS_TABLE = "holdfast_connectors";

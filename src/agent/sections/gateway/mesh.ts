@@ -6,7 +6,7 @@ import type {
   MeshPeer,
   MeshServer,
   OverlayMesh,
-} from "../../../protocol/overlay-mesh.ts";
+} from "../../../protocol/overlay/mesh.ts";
 import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway.ts";
 import type { DomainView } from "../../../protocol/documents/domain-view.ts";
 

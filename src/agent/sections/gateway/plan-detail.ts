@@ -1,4 +1,4 @@
-import type { MeshPath, OverlayMesh } from "../../../protocol/overlay-mesh.ts";
+import type { MeshPath, OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import type { GatewayActual, GatewayStep } from "./plan.ts";
 
 /** How many services of a node are named. */

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { MeshStanding } from "../../../host/overlay/client.ts";
-import type { MeshGrant, OverlayMesh } from "../../../protocol/overlay-mesh.ts";
+import type { MeshGrant, OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import type { Gateway } from "../../../protocol/sections/gateway.ts";
 import { compileMesh, type MeshSurroundings } from "./mesh.ts";
 

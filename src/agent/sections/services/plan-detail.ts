@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import type { OverlayService } from "../../../protocol/overlay.ts";
-import { leadsToSame } from "../../../protocol/overlay-change.ts";
+import type { OverlayService } from "../../../protocol/overlay/overlay.ts";
+import { leadsToSame } from "../../../protocol/overlay/change.ts";
 import type { ServicesActual, ServiceStep } from "./plan.ts";
 
 const ENDS = ", ends its flows";

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { OverlayService, ServiceHealth } from "../../../protocol/overlay.ts";
+import type { OverlayService, ServiceHealth } from "../../../protocol/overlay/overlay.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import { applicationOf } from "../../../protocol/sections/fields.ts";
 import type { Service } from "../../../protocol/sections/services.ts";

@@ -1,5 +1,5 @@
 import { GatewayDetails, type HopDetails } from "../../../protocol/documents/telemetry.ts";
-import type { RttBucket } from "../../../protocol/overlay-mesh.ts";
+import type { RttBucket } from "../../../protocol/overlay/mesh.ts";
 import type { Hop } from "./hops.ts";
 
 /** The hops that were found, and what names them: an address without a name is its own. */

@@ -1,4 +1,4 @@
-import type { ClientState, PathState } from "../../../protocol/overlay-mesh.ts";
+import type { ClientState, PathState } from "../../../protocol/overlay/mesh.ts";
 import type { EventInput } from "../events.ts";
 
 /** What the conditions of the way to other nodes are judged by, at one moment. */

@@ -1,6 +1,6 @@
 import type { MeshStanding } from "../../../host/overlay/client.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { MeshEvent, PathState } from "../../../protocol/overlay-mesh.ts";
+import type { MeshEvent, PathState } from "../../../protocol/overlay/mesh.ts";
 import type { EventLog } from "../events.ts";
 import {
   DISRUPTION,

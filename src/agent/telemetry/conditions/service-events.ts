@@ -1,4 +1,4 @@
-import type { ServiceHealth } from "../../../protocol/overlay.ts";
+import type { ServiceHealth } from "../../../protocol/overlay/overlay.ts";
 import type { EventLog } from "../events.ts";
 
 /** Makes events of services that their health checks withdraw and return. */

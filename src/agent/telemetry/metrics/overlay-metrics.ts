@@ -1,4 +1,4 @@
-import type { ListenerCounters } from "../../../protocol/overlay.ts";
+import type { ListenerCounters } from "../../../protocol/overlay/overlay.ts";
 import type { ShadowMap } from "../../../protocol/shadow.ts";
 
 /** What the overlay had counted at one moment. `pid` and `startedAt` tell one process of it from the next, which counts from 0. */

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../../host/clock.ts";
-import type { ClientState, MeshState, PathState } from "../../../protocol/overlay-mesh.ts";
+import type { ClientState, MeshState, PathState } from "../../../protocol/overlay/mesh.ts";
 import { GatewayRoutes } from "../../../protocol/trigger-bodies.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 import { fqdnOf, nameOf, roundedMs, type TunnelNodes, type Tunnels } from "./tunnels.ts";

@@ -1,4 +1,4 @@
-import type { MeshState } from "../../../protocol/overlay-mesh.ts";
+import type { MeshState } from "../../../protocol/overlay/mesh.ts";
 import {
   fqdnOf,
   pathText,

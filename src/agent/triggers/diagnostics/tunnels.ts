@@ -1,6 +1,6 @@
 import { HostError, InputError } from "../../../errors.ts";
 import type { DomainGateway } from "../../../protocol/domain-items.ts";
-import type { MeshPath, MeshState } from "../../../protocol/overlay-mesh.ts";
+import type { MeshPath, MeshState } from "../../../protocol/overlay/mesh.ts";
 import { Uid } from "../../../protocol/values.ts";
 
 /** Another node of the domain. `gateway` is how this node is to dial it; `mayDial` that it may dial this one's own. */

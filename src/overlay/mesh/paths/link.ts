@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import { SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { MeshEvent, MeshPath, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
+import type { MeshEvent, MeshPath, PathState, RttBucket } from "../../../protocol/overlay/mesh.ts";
 import { clientSession, serverSession } from "../transport/http2.ts";
 import type { Way } from "./ways.ts";
 import { redialDelay, type Random } from "./backoff.ts";

@@ -1,7 +1,7 @@
 import { constants, type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeaders } from "node:http2";
 import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import { OverlayReason } from "../../../protocol/overlay.ts";
+import { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 
 /** For the other side to answer at all; that nothing comes from it any more is noticed sooner. */
 const ANSWER_MS = 5000;

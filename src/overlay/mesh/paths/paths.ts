@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { SessionError } from "../../../errors.ts";
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
-import type { MeshEvent, MeshPath, OverlayMesh, PathState, RttBucket } from "../../../protocol/overlay-mesh.ts";
+import type { MeshEvent, MeshPath, OverlayMesh, PathState, RttBucket } from "../../../protocol/overlay/mesh.ts";
 import { viasOf } from "./static-routes.ts";
 import type { SpliceWish, Way, WayWish, Ways } from "./ways.ts";
 import { choose, isSame, NO_CHOICE, ranked, type Choice } from "./choice.ts";

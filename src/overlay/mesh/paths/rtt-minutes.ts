@@ -1,4 +1,4 @@
-import type { RttBucket } from "../../../protocol/overlay-mesh.ts";
+import type { RttBucket } from "../../../protocol/overlay/mesh.ts";
 import type { Way } from "./ways.ts";
 
 const MINUTE_MS = 60_000;

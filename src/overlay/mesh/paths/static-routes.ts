@@ -1,4 +1,4 @@
-import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
+import type { OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 
 /** The gateways that static routes name for a node, each once, the lowest metric first. Pure. */
 export function viasOf(mesh: Pick<OverlayMesh, "routes"> | undefined, to: string): readonly string[] {

@@ -1,7 +1,7 @@
 import type { ClientHttp2Session } from "node:http2";
 import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { MeshPeer } from "../../../protocol/overlay-mesh.ts";
+import type { MeshPeer } from "../../../protocol/overlay/mesh.ts";
 import { clientSession } from "../transport/http2.ts";
 import { dialTls, whenProved, type MeshIdentity } from "../transport/tls.ts";
 import type { Ways } from "../paths/ways.ts";

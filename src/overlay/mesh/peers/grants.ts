@@ -1,5 +1,5 @@
 import { isLoopback, plainAddress } from "../../../lib/net/plain-address.ts";
-import type { MeshGrant, MeshLiterals } from "../../../protocol/overlay-mesh.ts";
+import type { MeshGrant, MeshLiterals } from "../../../protocol/overlay/mesh.ts";
 import { sourceFilter } from "../../limits/source-filter.ts";
 import { readPlace } from "../transport/wire.ts";
 

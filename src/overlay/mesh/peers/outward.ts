@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { constants, type ClientHttp2Stream, type IncomingHttpHeaders } from "node:http2";
 import type { Clock } from "../../../host/clock.ts";
-import type { OverlayReason } from "../../../protocol/overlay.ts";
+import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { Dial } from "../../dial/dial.ts";
 import type { RemoteRequest, RemoteUser } from "../../listeners/remote.ts";
 import { resetStream } from "../transport/reset.ts";

@@ -1,4 +1,4 @@
-import type { MeshEvent, OverlayMesh, PeerSessionState } from "../../../protocol/overlay-mesh.ts";
+import type { MeshEvent, OverlayMesh, PeerSessionState } from "../../../protocol/overlay/mesh.ts";
 import type { Remote } from "../../listeners/remote.ts";
 import type { TunnelGates } from "../transport/rate-limits.ts";
 import type { MeshIdentity } from "../transport/tls.ts";

@@ -1,5 +1,5 @@
 import type { ServerHttp2Stream } from "node:http2";
-import type { OverlayFlow, OverlayReason, Place } from "../../../protocol/overlay.ts";
+import type { OverlayFlow, OverlayReason, Place } from "../../../protocol/overlay/overlay.ts";
 import type { Offered } from "../../listeners/targets.ts";
 import type { TunnelGates } from "../transport/rate-limits.ts";
 import { resetStream } from "../transport/reset.ts";

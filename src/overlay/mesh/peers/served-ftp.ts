@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import type { OverlayReason } from "../../../protocol/overlay.ts";
+import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import { Dialogue } from "../../ftp/dialogue.ts";
 import type { Interpreter } from "../../flow/interpreter.ts";
 import type { Offered } from "../../listeners/targets.ts";

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../../../host/clock.ts";
-import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
+import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { Dial, Dialer, DialUser } from "../../dial/dial.ts";
 import { editing, type Interpreter } from "../../flow/interpreter.ts";
 import { Coupling } from "../transport/stream-bridge.ts";

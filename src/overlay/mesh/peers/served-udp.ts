@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
+import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { NameCache } from "../../dial/name-cache.ts";
 import type { OwnSockets } from "../../dial/own-sockets.ts";
 import { UdpSession } from "../../udp/session.ts";

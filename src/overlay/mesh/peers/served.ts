@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { isIP } from "node:net";
-import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
-import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay.ts";
+import type { OverlayMesh } from "../../../protocol/overlay/mesh.ts";
+import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { ListenerOptions } from "../../listeners/listener.ts";
 import type { LiveFlow } from "../../flow/live-flows.ts";
 import { literalTarget, type Offered } from "../../listeners/targets.ts";

@@ -1,6 +1,6 @@
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
-import type { PeerSessionState } from "../../../protocol/overlay-mesh.ts";
-import type { OverlayReason } from "../../../protocol/overlay.ts";
+import type { PeerSessionState } from "../../../protocol/overlay/mesh.ts";
+import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { Way } from "../paths/ways.ts";
 import { resetStream } from "../transport/reset.ts";
 import { codeOf } from "../transport/wire.ts";

@@ -1,8 +1,8 @@
 import type { ClientHttp2Session } from "node:http2";
 import { errnoOf, SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { MeshEvent, MeshPeer, OverlayMesh } from "../../../protocol/overlay-mesh.ts";
-import { OverlayReason } from "../../../protocol/overlay.ts";
+import type { MeshEvent, MeshPeer, OverlayMesh } from "../../../protocol/overlay/mesh.ts";
+import { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { Ways } from "../paths/ways.ts";
 import { Tunnel, type Connected } from "./tunnel.ts";
 import { watchTunnel } from "./watch-tunnel.ts";

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../host/clock.ts";
-import type { ClientState, MeshEvent } from "../../../protocol/overlay-mesh.ts";
+import type { ClientState, MeshEvent } from "../../../protocol/overlay/mesh.ts";
 import { clientSession, HOP_STREAMS, serverSession } from "../transport/http2.ts";
 import { countRequests, Hop, type HopUser, type OutwardHop } from "../paths/hop.ts";
 import { restFrom } from "../transport/rest.ts";

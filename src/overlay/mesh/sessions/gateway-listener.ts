@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import type { MeshServer as ServerPlace, ServerState } from "../../../protocol/overlay-mesh.ts";
+import type { MeshServer as ServerPlace, ServerState } from "../../../protocol/overlay/mesh.ts";
 import { Bindings } from "../../bindings/bindings.ts";
 import type { ListenerOptions } from "../../listeners/listener.ts";
 import { TcpBinding, type BindingUser } from "../../bindings/tcp.ts";

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { ClientState, MeshEvent, OverlayMesh, ServerState } from "../../../protocol/overlay-mesh.ts";
+import type { ClientState, MeshEvent, OverlayMesh, ServerState } from "../../../protocol/overlay/mesh.ts";
 import type { ListenerOptions } from "../../listeners/listener.ts";
 import { Clients } from "./clients.ts";
 import { Door, type DoorLimits } from "./admission.ts";

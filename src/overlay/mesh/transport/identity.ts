@@ -5,7 +5,7 @@ import { InputError } from "../../../errors.ts";
 import type { Files } from "../../../host/files/files.ts";
 import { stateFile, valueOf } from "../../../host/files/state-file.ts";
 import { selfSigned } from "../../../lib/formats/self-signed.ts";
-import { OverlayIdentity } from "../../../protocol/overlay-mesh.ts";
+import { OverlayIdentity } from "../../../protocol/overlay/mesh.ts";
 import { meshContext, p256Thumbprint, type MeshIdentity } from "./tls.ts";
 
 /** The file below the overlay's state directory that holds its key and certificate. */

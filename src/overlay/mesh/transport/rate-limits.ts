@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import type { OverlayMesh } from "../../../protocol/overlay-mesh.ts";
+import type { OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import { Gate } from "../../limits/rate-limiter.ts";
 
 /** What is read from tunnels passes `in`, and what is sent into them `out`. */

@@ -1,6 +1,6 @@
 import type { Http2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import type { OverlayReason } from "../../../protocol/overlay.ts";
+import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { Gate } from "../../limits/rate-limiter.ts";
 import { flowReason } from "../../dial/reasons.ts";
 import type { Editing } from "../../flow/interpreter.ts";

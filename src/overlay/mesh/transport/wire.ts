@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import { isIP } from "node:net";
-import { OverlayReason, type Application } from "../../../protocol/overlay.ts";
+import { OverlayReason, type Application } from "../../../protocol/overlay/overlay.ts";
 import {
   CANCEL,
   CONNECT_ERROR,

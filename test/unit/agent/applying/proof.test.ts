@@ -7,7 +7,7 @@ import { proof, reasonOf, type ProofOptions } from "../../../../src/agent/applyi
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostDialler } from "../../../../src/host/net/dial.ts";
 import { P256PublicKey, thumbprint } from "../../../../src/protocol/keys.ts";
-import type { NetworkTargets } from "../../../../src/protocol/network-targets.ts";
+import type { NetworkTargets } from "../../../../src/protocol/overlay/network-targets.ts";
 import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
 
 let authority: TestCertificate;

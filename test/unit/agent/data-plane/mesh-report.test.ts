@@ -15,7 +15,7 @@ import type {
   OverlayMesh,
   PathState,
   PeerSessionState,
-} from "../../../../src/protocol/overlay-mesh.ts";
+} from "../../../../src/protocol/overlay/mesh.ts";
 import { aDomain } from "../../../support/gateway-model.ts";
 import { aMesh, aMeshState, aPathState, aPeer, keyOf, uidOf } from "../../../support/mesh.ts";
 

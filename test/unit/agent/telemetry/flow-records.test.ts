@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
 import { flowRecorder, flowRecordOf } from "../../../../src/agent/telemetry/flow-records.ts";
 import { Spool, spoolMigration } from "../../../../src/agent/telemetry/spool.ts";
-import { OverlayFlow, OverlayReason } from "../../../../src/protocol/overlay.ts";
+import { OverlayFlow, OverlayReason } from "../../../../src/protocol/overlay/overlay.ts";
 import { DEFUNCT_FLAGS, flowFlags, FlowRecord } from "../../../../src/protocol/documents/telemetry.ts";
 import { validValues } from "../../../support/arbitrary.ts";
 import { uidOf } from "../../../support/mesh.ts";

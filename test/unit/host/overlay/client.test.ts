@@ -5,7 +5,7 @@ import { systemClock, type Clock } from "../../../../src/host/clock.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { Overlay } from "../../../../src/host/overlay/client.ts";
 import { connectControl } from "../../../../src/host/overlay/control.ts";
-import { OVERLAY_FORMAT, type OverlayListener } from "../../../../src/protocol/overlay.ts";
+import { OVERLAY_FORMAT, type OverlayListener } from "../../../../src/protocol/overlay/overlay.ts";
 import { aClient, aListener, aServer, aService, aTable, echo } from "../../../support/overlay-rig.ts";
 import { COUNTERS, friendly, NO_TABLE, ownerRig, scriptedOverlay } from "../../../support/owner-rig.ts";
 import { freePort } from "../../../support/programs.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { flowLog } from "../../../../src/overlay/flow/flow-log.ts";
-import type { OverlayFlow } from "../../../../src/protocol/overlay.ts";
+import type { OverlayFlow } from "../../../../src/protocol/overlay/overlay.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 const flow = (n: number): OverlayFlow => ({

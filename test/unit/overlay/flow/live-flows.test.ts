@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import { describe, expect, test } from "vitest";
 import { flowLog } from "../../../../src/overlay/flow/flow-log.ts";
 import { LiveFlows } from "../../../../src/overlay/flow/live-flows.ts";
-import type { OverlayFlow } from "../../../../src/protocol/overlay.ts";
+import type { OverlayFlow } from "../../../../src/protocol/overlay/overlay.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { freePort } from "../../../support/free-port.ts";
 import { aClient, aListener, aServer, echo, planeRig } from "../../../support/overlay-rig.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { OverlayListener } from "../../../../src/protocol/overlay.ts";
+import type { OverlayListener } from "../../../../src/protocol/overlay/overlay.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { fakeFtp, ftpClient, passivePort } from "../../../support/fake-ftp.ts";
 import { aClient, aListener, aService, planeRig, type Client, type PlaneRig } from "../../../support/overlay-rig.ts";

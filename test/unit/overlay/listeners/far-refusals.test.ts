@@ -1,7 +1,7 @@
 import { createSocket } from "node:dgram";
 import { describe, expect, it } from "vitest";
 import { farRefusals } from "../../../../src/overlay/listeners/far-refusals.ts";
-import type { OverlayReason } from "../../../../src/protocol/overlay.ts";
+import type { OverlayReason } from "../../../../src/protocol/overlay/overlay.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { aClient, aListener, aService, echo } from "../../../support/overlay-rig.ts";
 import { remoteService } from "../../../support/peer-rig.ts";

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { describeIssues } from "../../../../src/protocol/channel/envelope.ts";
-import { OverlayListener } from "../../../../src/protocol/overlay.ts";
+import { OverlayListener } from "../../../../src/protocol/overlay/overlay.ts";
 import {
   ConnectorItem,
   ConnectorsSection,

@@ -4,7 +4,7 @@ import { planGateway, type GatewayActual } from "../../../../../src/agent/sectio
 import { waitingGateway } from "../../../../../src/agent/sections/gateway/waits.ts";
 import { MAX_DETAIL } from "../../../../../src/protocol/documents/reconcile.ts";
 import type { DomainPeer } from "../../../../../src/protocol/domain-items.ts";
-import type { OverlayMesh } from "../../../../../src/protocol/overlay-mesh.ts";
+import type { OverlayMesh } from "../../../../../src/protocol/overlay/mesh.ts";
 import { normaliseGateway } from "../../../../../src/protocol/sections/gateway.ts";
 import { aDomain, aGatewayActual } from "../../../../support/gateway-model.ts";
 import { aMeshState, aPeer, keyOf, uidOf } from "../../../../support/mesh.ts";

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { createEventLog, type OpenEvent } from "../../../../../src/agent/telemetry/events.ts";
 import { gatewayWatch } from "../../../../../src/agent/telemetry/conditions/gateway-watch.ts";
 import type { MeshStanding } from "../../../../../src/host/overlay/client.ts";
-import type { OverlayMesh, PathState } from "../../../../../src/protocol/overlay-mesh.ts";
+import type { OverlayMesh, PathState } from "../../../../../src/protocol/overlay/mesh.ts";
 import { normaliseGateway } from "../../../../../src/protocol/sections/gateway.ts";
 import type { NodeEvent } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";

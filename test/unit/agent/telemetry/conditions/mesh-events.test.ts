@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { MeshStanding } from "../../../../../src/host/overlay/client.ts";
 import { createEventLog, type OpenEvent } from "../../../../../src/agent/telemetry/events.ts";
 import { meshEvents } from "../../../../../src/agent/telemetry/conditions/mesh-events.ts";
-import type { ClientState, MeshEvent, PathState } from "../../../../../src/protocol/overlay-mesh.ts";
+import type { ClientState, MeshEvent, PathState } from "../../../../../src/protocol/overlay/mesh.ts";
 import type { NodeEvent } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { aMeshState, aPathState, uidOf } from "../../../../support/mesh.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createEventLog, type OpenEvent } from "../../../../../src/agent/telemetry/events.ts";
 import { serviceEvents } from "../../../../../src/agent/telemetry/conditions/service-events.ts";
-import type { ServiceHealth } from "../../../../../src/protocol/overlay.ts";
+import type { ServiceHealth } from "../../../../../src/protocol/overlay/overlay.ts";
 import type { NodeEvent } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 

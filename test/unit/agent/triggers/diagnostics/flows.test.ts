@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { flows, flowsAnswer, rowOf, type CarriedFlows } from "../../../../../src/agent/triggers/diagnostics/flows.ts";
 import { parseFlow, type TrackedFlow } from "../../../../../src/host/network/conntrack-line.ts";
 import type { Conntrack, FlowFilter } from "../../../../../src/host/network/conntrack.ts";
-import type { OverlayFlow, OverlayFlowFilter } from "../../../../../src/protocol/overlay.ts";
+import type { OverlayFlow, OverlayFlowFilter } from "../../../../../src/protocol/overlay/overlay.ts";
 import { Flows } from "../../../../../src/protocol/trigger-bodies.ts";
 import { uidOf } from "../../../../support/mesh.ts";
 import { rig } from "../rig.ts";

@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { nameCache } from "../../../../../src/overlay/dial/name-cache.ts";
 import { dialHop } from "../../../../../src/overlay/mesh/paths/dial-hop.ts";
 import { Paths } from "../../../../../src/overlay/mesh/paths/paths.ts";
-import type { MeshEvent, PathState } from "../../../../../src/protocol/overlay-mesh.ts";
+import type { MeshEvent, PathState } from "../../../../../src/protocol/overlay/mesh.ts";
 import { testCertificate, type TestCertificate } from "../../../../support/certificates.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { testIdentity } from "../../../../support/test-gateway.ts";

@@ -10,7 +10,7 @@ import type {
   OverlayMesh,
   PathState,
   RttBucket,
-} from "../../../../../src/protocol/overlay-mesh.ts";
+} from "../../../../../src/protocol/overlay/mesh.ts";
 import { testCertificate } from "../../../../support/certificates.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { FaultProxy } from "../../../../support/fault-proxy.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { RemoteRequest } from "../../../../../src/overlay/listeners/remote.ts";
-import type { OverlayReason } from "../../../../../src/protocol/overlay.ts";
+import type { OverlayReason } from "../../../../../src/protocol/overlay/overlay.ts";
 import { fakeFtp, ftpClient, passivePort } from "../../../../support/fake-ftp.ts";
 import { aClient, aListener, aService, type Client } from "../../../../support/overlay-rig.ts";
 import { grant, peerRig, type PeerNode } from "../../../../support/peer-rig.ts";

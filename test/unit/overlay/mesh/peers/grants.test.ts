@@ -5,7 +5,7 @@ import { networkInterfaces } from "node:os";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { grantsOf, literalOf } from "../../../../../src/overlay/mesh/peers/grants.ts";
 import { isForbidden } from "../../../../../src/lib/net/forbidden-address.ts";
-import type { MeshLiterals, OverlayMesh } from "../../../../../src/protocol/overlay-mesh.ts";
+import type { MeshLiterals, OverlayMesh } from "../../../../../src/protocol/overlay/mesh.ts";
 import { aClient, aListener, aService, echo, type Client } from "../../../../support/overlay-rig.ts";
 import { grant, remoteService, type RemoteService } from "../../../../support/peer-rig.ts";
 import { freePort } from "../../../../support/programs.ts";

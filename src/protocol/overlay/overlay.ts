@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import type { JsonLimits } from "../lib/formats/strict-json.ts";
-import type { MethodSpec } from "./channel/methods.ts";
-import { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, PathId, RttBucket } from "./overlay-mesh.ts";
-import { FlowUsage } from "./documents/telemetry.ts";
+import type { JsonLimits } from "../../lib/formats/strict-json.ts";
+import type { MethodSpec } from "../channel/methods.ts";
+import { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, PathId, RttBucket } from "./mesh.ts";
+import { FlowUsage } from "../documents/telemetry.ts";
 import {
   AddressBlock,
   Host,
@@ -17,7 +17,7 @@ import {
   Uid,
   UnixMilliseconds,
   Version,
-} from "./values.ts";
+} from "../values.ts";
 
 /** The form of the table; an overlay that is given a newer one keeps the table it has and says so. */
 export const OVERLAY_FORMAT = 2;
