@@ -1,4 +1,4 @@
-import { sectionNames } from "../protocol/sections.ts";
+import { sectionNames } from "../protocol/sections/sections.ts";
 import { triggerEvents } from "../protocol/trigger-events.ts";
 import { containerVerbs } from "./verbs/container-verbs.ts";
 import { dataStoreVerbs } from "./verbs/data-store-verbs.ts";

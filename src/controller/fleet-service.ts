@@ -5,7 +5,7 @@ import type { Clock } from "../host/clock.ts";
 import type { ConfirmRequest } from "../protocol/commit.ts";
 import { DocumentName } from "../protocol/documents/claims.ts";
 import { signJws } from "../protocol/channel/jws.ts";
-import { sectionOwners, sectionSuits, type SectionName } from "../protocol/sections.ts";
+import { sectionOwners, sectionSuits, type SectionName } from "../protocol/sections/sections.ts";
 import type { MetricSample } from "../protocol/documents/telemetry.ts";
 import { Base64Url32, NodeName, type JsonObject, type LifecycleState, type NodeState } from "../protocol/values.ts";
 import type { Announcer } from "./channel/announcer.ts";

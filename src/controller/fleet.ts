@@ -4,7 +4,7 @@ import type { Device } from "../protocol/documents/claims.ts";
 import type { Config } from "../protocol/documents/documents.ts";
 import type { NodeKeys } from "../protocol/keys.ts";
 import type { DocumentApplied, Heartbeat } from "../protocol/channel/methods.ts";
-import type { SectionName } from "../protocol/sections.ts";
+import type { SectionName } from "../protocol/sections/sections.ts";
 import type { ShadowMap } from "../protocol/shadow.ts";
 import type {
   ContainerOutput,

@@ -7,7 +7,7 @@ import { ClusterDocument, DomainDocument, NodeDocument } from "./documents/docum
 import { ACTIVATION_PATH, REGISTER_PATH, STREAM_PATH, TOKEN_PATH } from "./channel/envelope.ts";
 import { errorCodes } from "./error-codes.ts";
 import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./channel/methods.ts";
-import { sectionSchemas } from "./sections.ts";
+import { sectionSchemas } from "./sections/sections.ts";
 import { SetupFile } from "./local/setup.ts";
 import { configShadowKeys, containerShadowKeys, upgradeShadowKeys } from "./shadow.ts";
 import {

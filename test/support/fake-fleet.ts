@@ -15,7 +15,7 @@ import type {
   TriggerProgress,
   TriggerRequest,
 } from "../../src/controller/fleet.ts";
-import type { SectionName } from "../../src/protocol/sections.ts";
+import type { SectionName } from "../../src/protocol/sections/sections.ts";
 import type { JsonObject, LifecycleState, NodeState, NodeType } from "../../src/protocol/values.ts";
 
 /** How a trigger ends in the fake: called with what the API sent. */

@@ -10,7 +10,7 @@ import { restrictionText } from "../../protocol/restriction.ts";
 import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/documents/reconcile.ts";
 import type { CommitReport, PendingChange } from "../../protocol/local/commit.ts";
 import type { NetworkTryRequest } from "../../protocol/local/api.ts";
-import { sectionNames, type SectionName } from "../../protocol/sections.ts";
+import { sectionNames, type SectionName } from "../../protocol/sections/sections.ts";
 import type { ShadowMap } from "../../protocol/shadow.ts";
 import { Committing, type CommittingOptions } from "./committing.ts";
 import { ConfigEvents, type ConfigEventsOptions } from "./config-events.ts";

@@ -11,7 +11,7 @@ import type { ProcessId } from "../../host/process/process-tree.ts";
 import { CONFIRM_SECONDS } from "../../protocol/commit.ts";
 import type { Config } from "../../protocol/documents/documents.ts";
 import type { CommitReport, PendingChange, TakenBackChange } from "../../protocol/local/commit.ts";
-import { SectionName } from "../../protocol/sections.ts";
+import { SectionName } from "../../protocol/sections/sections.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import { effectiveOf, withLocalNetwork } from "./effective-config.ts";
 import { Commit } from "../reconcile/commit.ts";

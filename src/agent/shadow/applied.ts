@@ -1,4 +1,4 @@
-import { sectionNames, sectionSuits, type SectionName } from "../../protocol/sections.ts";
+import { sectionNames, sectionSuits, type SectionName } from "../../protocol/sections/sections.ts";
 import type { DocumentApplied, SectionReport } from "../../protocol/channel/methods.ts";
 import type { Config } from "../../protocol/documents/documents.ts";
 import type { NodeType } from "../../protocol/values.ts";

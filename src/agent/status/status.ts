@@ -12,7 +12,7 @@ import type { PendingChange } from "../../protocol/local/commit.ts";
 import type { DocumentApplied } from "../../protocol/channel/methods.ts";
 import { DocumentName } from "../../protocol/documents/claims.ts";
 import { restrictionText } from "../../protocol/restriction.ts";
-import { sectionNames, sectionSuits } from "../../protocol/sections.ts";
+import { sectionNames, sectionSuits } from "../../protocol/sections/sections.ts";
 import type { NodeType } from "../../protocol/values.ts";
 import type { Registration } from "../identity/identity.ts";
 import type { Fault } from "../faults/fault.ts";

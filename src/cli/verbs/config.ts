@@ -3,7 +3,7 @@ import { nearest } from "../../lib/text/nearest.ts";
 import { safeJson } from "../../lib/text/terminal-text.ts";
 import { ADMIN_SOCKET } from "../../protocol/local/api.ts";
 import { Config } from "../../protocol/documents/documents.ts";
-import { sectionNames } from "../../protocol/sections.ts";
+import { sectionNames } from "../../protocol/sections/sections.ts";
 import { ask } from "../frame/client.ts";
 import type { VerbProgram } from "../frame/verb.ts";
 

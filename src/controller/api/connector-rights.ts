@@ -1,6 +1,6 @@
 import { normaliseConnectors } from "../../protocol/sections/connectors.ts";
 import { isOwnName } from "../../protocol/documents/own-name.ts";
-import type { SectionName } from "../../protocol/sections.ts";
+import type { SectionName } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";

@@ -8,7 +8,7 @@ import {
   sectionSchemas,
   sectionSuits,
   type SectionName,
-} from "../../protocol/sections.ts";
+} from "../../protocol/sections/sections.ts";
 import { isItemSection, isV2, type ItemSection } from "../../protocol/sections/forms.ts";
 import { JsonObject, Uid, type NodeType } from "../../protocol/values.ts";
 import { missingTunnelSecrets } from "../../protocol/sections/network-tunnels.ts";

@@ -4,7 +4,7 @@ import { InputError } from "../../errors.ts";
 import { partFields, recordFields, type PartName } from "../../protocol/sections/exec-fields.ts";
 import { MAX_ID_LENGTH } from "../../protocol/sections/forms.ts";
 import { ItemId } from "../../protocol/sections/section.ts";
-import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections.ts";
+import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/sections.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import type { Fleet } from "../fleet.ts";
 import {

@@ -7,7 +7,7 @@ import type { ItemSection } from "../../protocol/sections/forms.ts";
 import type { ConfigIssue } from "../../protocol/sections/issue.ts";
 import { normaliseServices, ServiceItem, StoredService } from "../../protocol/sections/services.ts";
 import { MAX_INDEX } from "../../protocol/sections/fields.ts";
-import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../protocol/sections.ts";
+import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../protocol/sections/sections.ts";
 import { JsonObject } from "../../protocol/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
 import { accessTo, NodeParams } from "./node-config.ts";

@@ -2,7 +2,7 @@ import type { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { FORBIDDEN_KEYS, parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { firstIssueText } from "../../protocol/issue-text.ts";
-import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, type SectionName } from "../../protocol/sections.ts";
+import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, type SectionName } from "../../protocol/sections/sections.ts";
 import { TagText, type JsonObject } from "../../protocol/values.ts";
 
 const MAX_TAGS = 256;

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { DocumentName } from "../documents/claims.ts";
 import { WhyTakenBack } from "../commit.ts";
-import { SectionName } from "../sections.ts";
+import { SectionName } from "../sections/sections.ts";
 import { ShadowMap } from "../shadow.ts";
 import { TelemetryAck, TelemetryPush } from "../documents/telemetry.ts";
 import { Base64Url32, JsonObject, Jws, Text64, Text1024, Text4096, UnixMilliseconds, Version } from "../values.ts";

@@ -3,7 +3,7 @@ import { ConfirmRequest } from "../commit.ts";
 import { KNOWN_FEATURES, Requires } from "../features.ts";
 import { RegistryPlace } from "./registry.ts";
 import { Restriction } from "../restriction.ts";
-import { sectionNames, type SectionName } from "../sections.ts";
+import { sectionNames, type SectionName } from "../sections/sections.ts";
 import { Fqdn, JsonObject, LifecycleState, NodeName, NodeState, NodeType, Tags, Text512, Uid } from "../values.ts";
 
 export { KNOWN_FEATURES } from "../features.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { DocumentName } from "./claims.ts";
 import { Config, NodeDocument } from "./documents.ts";
-import { SectionName, sectionNames } from "../sections.ts";
+import { SectionName, sectionNames } from "../sections/sections.ts";
 import { JsonObject, Text64, Text512, Text1024, UnixMilliseconds, Version } from "../values.ts";
 
 /** How long the detail of a step may be, in characters. */

@@ -1,4 +1,4 @@
-import type { SectionName } from "../sections.ts";
+import type { SectionName } from "../sections/sections.ts";
 import { JsonObject } from "../values.ts";
 
 /** The secret fields of an object, and the arrays and objects below it that hold more. */

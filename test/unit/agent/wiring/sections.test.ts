@@ -12,7 +12,7 @@ import { Overlay } from "../../../../src/host/overlay/client.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { pino } from "pino";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
-import { SectionName } from "../../../../src/protocol/sections.ts";
+import { SectionName } from "../../../../src/protocol/sections/sections.ts";
 import { execDisturbances, execSubject, rawExecs } from "../../../support/exec-arbitraries.ts";
 import { ModelEngine } from "../../../support/model-engine.ts";
 import { Keeper } from "../../../../src/agent/containers/supervision/supervisor.ts";

@@ -7,7 +7,7 @@ import { ClusterDocument, DomainDocument, NodeDocument } from "../../../../src/p
 import { describeIssues, parseMessage, SESSION_LIMITS, type Message } from "../../../../src/protocol/channel/envelope.ts";
 import { NodeKeys, NodeThumbprints } from "../../../../src/protocol/keys.ts";
 import { controlMethods, nodeMethods } from "../../../../src/protocol/channel/methods.ts";
-import { sectionNames, sectionOwners, sectionSuits } from "../../../../src/protocol/sections.ts";
+import { sectionNames, sectionOwners, sectionSuits } from "../../../../src/protocol/sections/sections.ts";
 import { ShadowMap } from "../../../../src/protocol/shadow.ts";
 import { recordByStream } from "../../../../src/protocol/documents/telemetry.ts";
 import { nearValidValues, validValues, withUnknownFields } from "../../../support/arbitrary.ts";

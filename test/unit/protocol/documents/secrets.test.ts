@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { hideSecrets, keepSecrets } from "../../../../src/protocol/documents/secrets.ts";
-import type { SectionName } from "../../../../src/protocol/sections.ts";
+import type { SectionName } from "../../../../src/protocol/sections/sections.ts";
 import type { JsonObject } from "../../../../src/protocol/values.ts";
 
 const tunnel = (name: string, rest: object) => ({ tunnels: [{ name, type: "ipsec", ...rest }] });

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { AgentFile } from "../../../../src/agent/settings.ts";
 import { NodeDocument } from "../../../../src/protocol/documents/documents.ts";
-import { clusterSectionSchemas, sectionSchemas } from "../../../../src/protocol/sections.ts";
+import { clusterSectionSchemas, sectionSchemas } from "../../../../src/protocol/sections/sections.ts";
 import { FIELDS, LEFT_OUT, shownValue } from "../../../../src/protocol/documents/shown.ts";
 
 /** The names of all fields of a JSON Schema. */

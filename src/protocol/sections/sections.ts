@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { ConnectorsSection } from "./sections/connectors.ts";
-import { ExecSection } from "./sections/exec.ts";
-import { GatewaySection } from "./sections/gateway.ts";
-import { ClusterNetworkSection, NetworkSection } from "./sections/network.ts";
-import { ServicesSection } from "./sections/services.ts";
-import type { JsonObject, NodeType } from "./values.ts";
+import { ConnectorsSection } from "./connectors.ts";
+import { ExecSection } from "./exec.ts";
+import { GatewaySection } from "./gateway.ts";
+import { ClusterNetworkSection, NetworkSection } from "./network.ts";
+import { ServicesSection } from "./services.ts";
+import type { JsonObject, NodeType } from "../values.ts";
 
 /** The sections of desired configuration, by the name they have below `config`. */
 export const sectionNames = [
