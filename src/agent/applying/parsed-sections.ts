@@ -1,6 +1,6 @@
 import { normaliseConnectors, type Connector } from "../../protocol/sections/connectors.ts";
 import { normaliseGateway, type NormalisedGateway } from "../../protocol/sections/gateway.ts";
-import type { Normalised } from "../../protocol/sections/items.ts";
+import type { Normalised } from "../../protocol/sections/common/items.ts";
 import { normaliseServices, type Service } from "../../protocol/sections/services.ts";
 import { readExec, type ReadExec } from "../../protocol/sections/read-exec.ts";
 import { readNetwork, type ReadNetwork } from "../../protocol/sections/read-network.ts";

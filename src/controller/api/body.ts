@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 import { parseStrictJson, type JsonLimits } from "../../lib/formats/strict-json.ts";
-import { isObject } from "../../protocol/sections/forms.ts";
+import { isObject } from "../../protocol/sections/common/forms.ts";
 
 /** Bounds on a request body that no section is in. */
 export const BODY_LIMITS: JsonLimits = { maxBytes: 1024 * 1024, maxDepth: 32 };

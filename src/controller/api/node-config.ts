@@ -9,7 +9,7 @@ import {
   sectionSuits,
   type SectionName,
 } from "../../protocol/sections/sections.ts";
-import { isItemSection, isV2, type ItemSection } from "../../protocol/sections/forms.ts";
+import { isItemSection, isV2, type ItemSection } from "../../protocol/sections/common/forms.ts";
 import { JsonObject, Uid, type NodeType } from "../../protocol/values.ts";
 import { missingTunnelSecrets } from "../../protocol/sections/network-tunnels.ts";
 import type { NodeRecord } from "../fleet.ts";

@@ -15,11 +15,11 @@ import {
   says,
   transportOf,
   whole,
-} from "./fields.ts";
-import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
-import type { RawItem } from "./forms.ts";
-import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "./items.ts";
-import { ItemId, sectionSchema } from "./section.ts";
+} from "./common/fields.ts";
+import { configIssue, type ConfigCode, type ConfigIssue } from "./common/issue.ts";
+import type { RawItem } from "./common/forms.ts";
+import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "./common/items.ts";
+import { ItemId, sectionSchema } from "./common/section.ts";
 
 const MAX_SOURCES = 1024;
 /** Flows at a time unless a connector says otherwise; a UDP flow is one client address. */

@@ -11,7 +11,7 @@ import {
   type PartName,
 } from "./exec-fields.ts";
 import { sortedBy, tidied, type ExecReader, type RawPart } from "./exec-reader.ts";
-import type { RawItem } from "./forms.ts";
+import type { RawItem } from "./common/forms.ts";
 
 const RATES = ["ioRbps", "ioWbps", "ioRiops", "ioWiops"] as const;
 const FIELDS = ["cpuMax", "memMax", "memHigh", ...RATES] as const;

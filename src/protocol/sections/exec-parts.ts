@@ -11,7 +11,7 @@ import {
   type PartName,
 } from "./exec-fields.ts";
 import { isUnset, sortedBy, tidied, type ExecReader, type RawPart } from "./exec-reader.ts";
-import { isPresent, type RawItem } from "./forms.ts";
+import { isPresent, type RawItem } from "./common/forms.ts";
 import { DEFAULT_VRF } from "./network-fields.ts";
 
 type Parts = ReadonlyMap<PartName, RawPart>;

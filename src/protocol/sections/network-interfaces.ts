@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { addressRange } from "../../lib/net/cidr.ts";
-import { isPresent, type RawItem } from "./forms.ts";
+import { isPresent, type RawItem } from "./common/forms.ts";
 import type { InterfaceRoute, NetworkInterface, SubInterface } from "./network-config.ts";
 import {
   clusterFields,

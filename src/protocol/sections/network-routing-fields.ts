@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { Requires } from "../features.ts";
-import { Description, says, whole } from "./fields.ts";
+import { Description, says, whole } from "./common/fields.ts";
 import {
   Address,
   ADDRESS_PATTERN,

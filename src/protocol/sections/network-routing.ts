@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { parseCidr } from "../../lib/net/cidr.ts";
-import { isPresent, toNumber, type RawItem } from "./forms.ts";
+import { isPresent, toNumber, type RawItem } from "./common/forms.ts";
 import type { JsonObject } from "../values.ts";
 import type { Acl, L4Protocol, Nat, PolicyRule, PortRange, Routing, VrfRoute } from "./network-config.ts";
 import { Network, NETWORK_LIMITS } from "./network-fields.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { isObject, isPresent, type RawItem } from "./forms.ts";
+import { isObject, isPresent, type RawItem } from "./common/forms.ts";
 import type { NetworkTunnel } from "./network-config.ts";
 import type { NetworkNames } from "./network-names.ts";
 import type { NetworkReader, Place } from "./network-reader.ts";

@@ -9,9 +9,9 @@ import { readLimits, readLogging, readNodeLimits } from "./exec-limits.ts";
 import { readCapabilities, readHealthCheck, readMounts, readVariables, readVrf } from "./exec-parts.ts";
 import { ExecReader, isUnset, partsOf, sortedBy, tidied } from "./exec-reader.ts";
 import { readSchedule } from "./exec-schedule.ts";
-import { isObject, isPresent, type RawItem } from "./forms.ts";
-import type { ConfigIssue } from "./issue.ts";
-import type { Place } from "./section-reader.ts";
+import { isObject, isPresent, type RawItem } from "./common/forms.ts";
+import type { ConfigIssue } from "./common/issue.ts";
+import type { Place } from "./common/section-reader.ts";
 
 export interface ReadExec {
   readonly config: ExecConfig;

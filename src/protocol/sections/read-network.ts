@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { JsonObject, NodeType } from "../values.ts";
-import { isObject, isPresent, type RawItem } from "./forms.ts";
-import type { ConfigIssue } from "./issue.ts";
+import { isObject, isPresent, type RawItem } from "./common/forms.ts";
+import type { ConfigIssue } from "./common/issue.ts";
 import type { NetworkConfig, NetworkInterface, Vrf } from "./network-config.ts";
 import { DEFAULT_BRIDGE_CIDR, Flag, Network, NETWORK_LIMITS } from "./network-fields.ts";
 import { readInterfaces } from "./network-interfaces.ts";

@@ -14,11 +14,11 @@ import {
   says,
   transportOf,
   whole,
-} from "./fields.ts";
-import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
-import { isObject, type RawItem } from "./forms.ts";
-import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "./items.ts";
-import { ItemId, sectionSchema } from "./section.ts";
+} from "./common/fields.ts";
+import { configIssue, type ConfigCode, type ConfigIssue } from "./common/issue.ts";
+import { isObject, type RawItem } from "./common/forms.ts";
+import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "./common/items.ts";
+import { ItemId, sectionSchema } from "./common/section.ts";
 
 /** Seconds. */
 const DEFAULT_CONNECT_TIMEOUT = 5;

@@ -6,7 +6,7 @@ import { clusterText, unknownNodeText } from "../../../protocol/documents/own-na
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import { forbiddenTargets } from "../../../protocol/sections/connector-targets.ts";
 import { takenBy, type Connector } from "../../../protocol/sections/connectors.ts";
-import { applicationOf } from "../../../protocol/sections/fields.ts";
+import { applicationOf } from "../../../protocol/sections/common/fields.ts";
 import { sourceFilter } from "./source-filter.ts";
 
 /** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */

@@ -5,7 +5,7 @@ import { whyOf } from "../../../../src/agent/reconcile/standing.ts";
 import { planConnectors } from "../../../../src/agent/sections/connectors/plan.ts";
 import { planServices } from "../../../../src/agent/sections/services/plan.ts";
 import { OverlayTable } from "../../../../src/protocol/overlay/overlay.ts";
-import { upgradeToV2 } from "../../../../src/protocol/sections/forms.ts";
+import { upgradeToV2 } from "../../../../src/protocol/sections/common/forms.ts";
 import type { JsonObject, NodeType } from "../../../../src/protocol/values.ts";
 import { modelOverlay, rawSections, sectionsOver } from "../../../support/l4-model.ts";
 import { aClient, aServer, echo } from "../../../support/overlay-rig.ts";

@@ -8,7 +8,7 @@ import {
   normaliseConnectors,
   parseSourceBlock,
 } from "../../../../src/protocol/sections/connectors.ts";
-import { upgradeToV2 } from "../../../../src/protocol/sections/forms.ts";
+import { upgradeToV2 } from "../../../../src/protocol/sections/common/forms.ts";
 import type { NodeType } from "../../../../src/protocol/values.ts";
 import { nearValidValues, validValues, withUnknownFields } from "../../../support/arbitrary.ts";
 

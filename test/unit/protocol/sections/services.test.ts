@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { describeIssues } from "../../../../src/protocol/channel/envelope.ts";
-import { upgradeToV2 } from "../../../../src/protocol/sections/forms.ts";
+import { upgradeToV2 } from "../../../../src/protocol/sections/common/forms.ts";
 import { normaliseServices, ServiceItem, ServicesSection } from "../../../../src/protocol/sections/services.ts";
 import { nearValidValues, validValues, withUnknownFields } from "../../../support/arbitrary.ts";
 

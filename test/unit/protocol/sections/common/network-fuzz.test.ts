@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { hideSecrets, keepSecrets } from "../../../../src/protocol/documents/secrets.ts";
-import type { ConfigIssue } from "../../../../src/protocol/sections/issue.ts";
-import { ClusterNetworkSection, NetworkSection } from "../../../../src/protocol/sections/network.ts";
-import { readNetwork } from "../../../../src/protocol/sections/read-network.ts";
-import type { JsonObject } from "../../../../src/protocol/values.ts";
-import { nearValidValues, validValues } from "../../../support/arbitrary.ts";
-import { AGENT, APPLIANCE, CLUSTER } from "../../../support/example-documents.ts";
+import { hideSecrets, keepSecrets } from "../../../../../src/protocol/documents/secrets.ts";
+import type { ConfigIssue } from "../../../../../src/protocol/sections/common/issue.ts";
+import { ClusterNetworkSection, NetworkSection } from "../../../../../src/protocol/sections/network.ts";
+import { readNetwork } from "../../../../../src/protocol/sections/read-network.ts";
+import type { JsonObject } from "../../../../../src/protocol/values.ts";
+import { nearValidValues, validValues } from "../../../../support/arbitrary.ts";
+import { AGENT, APPLIANCE, CLUSTER } from "../../../../support/example-documents.ts";
 
 const ALONE = { nodeType: "Node", isMember: false } as const;
 const read = (raw: unknown, isMember = false) => readNetwork(raw, { nodeType: "Node", isMember });
