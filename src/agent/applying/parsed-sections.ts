@@ -1,4 +1,4 @@
-import { normaliseConnectors, type Connector } from "../../protocol/sections/connectors.ts";
+import { normaliseConnectors, type Connector } from "../../protocol/sections/connectors/connectors.ts";
 import { normaliseGateway, type NormalisedGateway } from "../../protocol/sections/gateway.ts";
 import type { Normalised } from "../../protocol/sections/common/items.ts";
 import { normaliseServices, type Service } from "../../protocol/sections/services.ts";

@@ -1,6 +1,6 @@
 import type { ConnectorCounters, ConnectorsReport, ConnectorView, ItemReason } from "../../protocol/local/overlay.ts";
 import type { ListenerCounters } from "../../protocol/overlay/overlay.ts";
-import type { Connector } from "../../protocol/sections/connectors.ts";
+import type { Connector } from "../../protocol/sections/connectors/connectors.ts";
 import {
   isIgnored,
   issuesOfSection,

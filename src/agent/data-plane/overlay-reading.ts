@@ -2,7 +2,7 @@ import type { OverlayCounters, OverlayStatus, OverlayView } from "../../host/ove
 import type { Config, NodeDocument } from "../../protocol/documents/documents.ts";
 import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/local/overlay.ts";
 import type { Issue, Reason } from "../../protocol/documents/reconcile.ts";
-import type { Connector } from "../../protocol/sections/connectors.ts";
+import type { Connector } from "../../protocol/sections/connectors/connectors.ts";
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import type { DomainView } from "../../protocol/documents/domain-view.ts";
 import type { ParsedSections } from "../applying/parsed-sections.ts";

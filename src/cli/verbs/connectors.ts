@@ -2,7 +2,7 @@ import { formatBytes, formatCount } from "../../lib/text/durations.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { READ_SOCKET } from "../../protocol/local/api.ts";
 import { ConnectorsReport, type ConnectorCounters, type ConnectorView } from "../../protocol/local/overlay.ts";
-import { DEFAULT_MAX_CONNECTIONS } from "../../protocol/sections/connectors.ts";
+import { DEFAULT_MAX_CONNECTIONS } from "../../protocol/sections/connectors/connectors.ts";
 import { ask } from "../frame/client.ts";
 import { isWell, listText, placeText, reasonText, stateText, type ItemText, type Paint } from "../text/overlay-text.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";

@@ -1,4 +1,4 @@
-import { normaliseConnectors } from "../../protocol/sections/connectors.ts";
+import { normaliseConnectors } from "../../protocol/sections/connectors/connectors.ts";
 import { isOwnName } from "../../protocol/documents/own-name.ts";
 import type { SectionName } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values.ts";

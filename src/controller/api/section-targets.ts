@@ -1,6 +1,6 @@
 import { isOwnName } from "../../protocol/documents/own-name.ts";
-import { forbiddenTargets } from "../../protocol/sections/connector-targets.ts";
-import { normaliseConnectors } from "../../protocol/sections/connectors.ts";
+import { forbiddenTargets } from "../../protocol/sections/connectors/targets.ts";
+import { normaliseConnectors } from "../../protocol/sections/connectors/connectors.ts";
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import type { SectionName } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values.ts";

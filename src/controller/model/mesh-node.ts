@@ -1,4 +1,4 @@
-import { normaliseConnectors } from "../../protocol/sections/connectors.ts";
+import { normaliseConnectors } from "../../protocol/sections/connectors/connectors.ts";
 import { normaliseGateway, type GatewayServer } from "../../protocol/sections/gateway.ts";
 import type { NodeState, NodeType } from "../../protocol/values.ts";
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { ConnectorsSection } from "./connectors.ts";
+import { ConnectorsSection } from "./connectors/connectors.ts";
 import { ExecSection } from "./exec.ts";
 import { GatewaySection } from "./gateway.ts";
 import { ClusterNetworkSection, NetworkSection } from "./network.ts";

@@ -4,8 +4,8 @@ import type { SourceFilterState } from "../../../host/network/firewall/source-fi
 import type { ListenerState, OverlayListener, OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import { clusterText, unknownNodeText } from "../../../protocol/documents/own-name.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
-import { forbiddenTargets } from "../../../protocol/sections/connector-targets.ts";
-import { takenBy, type Connector } from "../../../protocol/sections/connectors.ts";
+import { forbiddenTargets } from "../../../protocol/sections/connectors/targets.ts";
+import { takenBy, type Connector } from "../../../protocol/sections/connectors/connectors.ts";
 import { applicationOf } from "../../../protocol/sections/common/fields.ts";
 import { sourceFilter } from "./source-filter.ts";
 

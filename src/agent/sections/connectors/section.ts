@@ -1,6 +1,6 @@
 import type { SourceFilterDriver } from "../../../host/network/firewall/source-filter.ts";
 import type { Overlay } from "../../../host/overlay/client.ts";
-import { normaliseConnectors, type Connector } from "../../../protocol/sections/connectors.ts";
+import { normaliseConnectors, type Connector } from "../../../protocol/sections/connectors/connectors.ts";
 import { relevantNotices } from "../../../protocol/sections/common/items.ts";
 import type { NodeType } from "../../../protocol/values.ts";
 import type { Section } from "../../reconcile/section.ts";

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { nodesOf, planConnectors } from "../../../../../src/agent/sections/connectors/plan.ts";
 import { describeConnectorStep } from "../../../../../src/agent/sections/connectors/plan-detail.ts";
 import type { OverlayListener } from "../../../../../src/protocol/overlay/overlay.ts";
-import type { Connector } from "../../../../../src/protocol/sections/connectors.ts";
+import type { Connector } from "../../../../../src/protocol/sections/connectors/connectors.ts";
 import { uidOf } from "../../../../support/mesh.ts";
 import { aConnector, itsListener } from "../../../../support/l4-items.ts";
 

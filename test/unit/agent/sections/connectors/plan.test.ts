@@ -7,7 +7,7 @@ import {
   type Nodes,
 } from "../../../../../src/agent/sections/connectors/plan.ts";
 import { OverlayListener, OverlayReason, type ListenerState } from "../../../../../src/protocol/overlay/overlay.ts";
-import type { Connector } from "../../../../../src/protocol/sections/connectors.ts";
+import type { Connector } from "../../../../../src/protocol/sections/connectors/connectors.ts";
 import { uidOf } from "../../../../support/mesh.ts";
 import { aConnector, itsListener } from "../../../../support/l4-items.ts";
 

@@ -3,7 +3,7 @@ import { lateFilters, planConnectors } from "../../../../../src/agent/sections/c
 import { sourceFilter } from "../../../../../src/agent/sections/connectors/source-filter.ts";
 import { firewallDigest } from "../../../../../src/host/network/firewall/firewall.ts";
 import type { SourceFilterState } from "../../../../../src/host/network/firewall/source-filter.ts";
-import { normaliseConnectors } from "../../../../../src/protocol/sections/connectors.ts";
+import { normaliseConnectors } from "../../../../../src/protocol/sections/connectors/connectors.ts";
 import type { OverlayListener } from "../../../../../src/protocol/overlay/overlay.ts";
 import { networkMachine } from "../../../../support/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";

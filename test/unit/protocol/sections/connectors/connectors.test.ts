@@ -1,16 +1,16 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { describeIssues } from "../../../../src/protocol/channel/envelope.ts";
-import { OverlayListener } from "../../../../src/protocol/overlay/overlay.ts";
+import { describeIssues } from "../../../../../src/protocol/channel/envelope.ts";
+import { OverlayListener } from "../../../../../src/protocol/overlay/overlay.ts";
 import {
   ConnectorItem,
   ConnectorsSection,
   normaliseConnectors,
   parseSourceBlock,
-} from "../../../../src/protocol/sections/connectors.ts";
-import { upgradeToV2 } from "../../../../src/protocol/sections/common/forms.ts";
-import type { NodeType } from "../../../../src/protocol/values.ts";
-import { nearValidValues, validValues, withUnknownFields } from "../../../support/arbitrary.ts";
+} from "../../../../../src/protocol/sections/connectors/connectors.ts";
+import { upgradeToV2 } from "../../../../../src/protocol/sections/common/forms.ts";
+import type { NodeType } from "../../../../../src/protocol/values.ts";
+import { nearValidValues, validValues, withUnknownFields } from "../../../../support/arbitrary.ts";
 
 const A = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d01";
 const B = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d02";

@@ -1,6 +1,6 @@
-import { isForbidden } from "../../lib/net/forbidden-address.ts";
+import { isForbidden } from "../../../lib/net/forbidden-address.ts";
 import type { Connector } from "./connectors.ts";
-import { configIssue, type ConfigIssue } from "./common/issue.ts";
+import { configIssue, type ConfigIssue } from "../common/issue.ts";
 
 /** Names the connectors that lead to an address on another node that no node lets others reach; `isHere` tells the node's own names. */
 export function forbiddenTargets(

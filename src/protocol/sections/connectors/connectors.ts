@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { parseCidr } from "../../lib/net/cidr.ts";
-import { Requires } from "../features.ts";
-import { LinkName, type JsonObject, type NodeType } from "../values.ts";
+import { parseCidr } from "../../../lib/net/cidr.ts";
+import { Requires } from "../../features.ts";
+import { LinkName, type JsonObject, type NodeType } from "../../values.ts";
 import {
   decimal,
   DEFAULT_IDLE_TIMEOUT_MS,
@@ -15,11 +15,11 @@ import {
   says,
   transportOf,
   whole,
-} from "./common/fields.ts";
-import { configIssue, type ConfigCode, type ConfigIssue } from "./common/issue.ts";
-import type { RawItem } from "./common/forms.ts";
-import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "./common/items.ts";
-import { ItemId, sectionSchema } from "./common/section.ts";
+} from "../common/fields.ts";
+import { configIssue, type ConfigCode, type ConfigIssue } from "../common/issue.ts";
+import type { RawItem } from "../common/forms.ts";
+import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "../common/items.ts";
+import { ItemId, sectionSchema } from "../common/section.ts";
 
 const MAX_SOURCES = 1024;
 /** Flows at a time unless a connector says otherwise; a UDP flow is one client address. */
