@@ -14,7 +14,7 @@ import { hostEngine } from "../../src/host/engine/host-engine.ts";
 import { hostExec } from "../../src/host/process/exec.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import { hostReader } from "../../src/host/reader.ts";
-import type { ContainerSpec, VolumeSpec } from "../../src/protocol/sections/exec-config.ts";
+import type { ContainerSpec, VolumeSpec } from "../../src/protocol/sections/exec/config.ts";
 import { containerSpec, placement } from "../support/container-spec.ts";
 import { startEngine, type TestEngine } from "../support/docker-engine.ts";
 import { FakeRecords } from "../support/fake-volumes.ts";

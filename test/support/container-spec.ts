@@ -1,5 +1,5 @@
 import type { Placement } from "../../src/agent/sections/exec/compile.ts";
-import type { ContainerSpec } from "../../src/protocol/sections/exec-config.ts";
+import type { ContainerSpec } from "../../src/protocol/sections/exec/config.ts";
 
 /** A plain service, with what the test says instead. */
 export function containerSpec(change: Partial<ContainerSpec> = {}): ContainerSpec {

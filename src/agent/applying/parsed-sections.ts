@@ -2,7 +2,7 @@ import { normaliseConnectors, type Connector } from "../../protocol/sections/con
 import { normaliseGateway, type NormalisedGateway } from "../../protocol/sections/gateway.ts";
 import type { Normalised } from "../../protocol/sections/common/items.ts";
 import { normaliseServices, type Service } from "../../protocol/sections/services.ts";
-import { readExec, type ReadExec } from "../../protocol/sections/read-exec.ts";
+import { readExec, type ReadExec } from "../../protocol/sections/exec/read.ts";
 import { readNetwork, type ReadNetwork } from "../../protocol/sections/read-network.ts";
 import type { NodeType } from "../../protocol/values.ts";
 

@@ -1,5 +1,5 @@
 import { HostError, InputError } from "../../errors.ts";
-import type { ContainerSpec } from "../../protocol/sections/exec-config.ts";
+import type { ContainerSpec } from "../../protocol/sections/exec/config.ts";
 import { WIRE_STATES, type Compute, type ContainerStatus, type VolumeStatus } from "./model/compute.ts";
 import { isEnginesTurn, standsAt } from "./model/standing.ts";
 import type { Keeper } from "./supervision/supervisor.ts";

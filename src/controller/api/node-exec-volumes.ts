@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { NodeLimits, VolumeItem } from "../../protocol/sections/exec-fields.ts";
+import { NodeLimits, VolumeItem } from "../../protocol/sections/exec/fields.ts";
 import { isObject } from "../../protocol/sections/common/forms.ts";
 import { JsonObject, Text128 } from "../../protocol/values.ts";
 import { containersOf, hasRoom, judgeLimits, judgeVolume, mountedVolumes, volumesOf } from "../model/exec-section.ts";

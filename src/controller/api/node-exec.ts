@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { partFields, recordFields, type PartName } from "../../protocol/sections/exec-fields.ts";
+import { partFields, recordFields, type PartName } from "../../protocol/sections/exec/fields.ts";
 import { MAX_ID_LENGTH } from "../../protocol/sections/common/forms.ts";
 import { ItemId } from "../../protocol/sections/common/section.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/sections.ts";

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
-import { EXEC_LIMITS, partFields, recordFields, type PartName } from "../../protocol/sections/exec-fields.ts";
-import { ExecReader, isUnset, partName, partsOf } from "../../protocol/sections/exec-reader.ts";
+import { EXEC_LIMITS, partFields, recordFields, type PartName } from "../../protocol/sections/exec/fields.ts";
+import { ExecReader, isUnset, partName, partsOf } from "../../protocol/sections/exec/reader.ts";
 import { isObject } from "../../protocol/sections/common/forms.ts";
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
-import { execOf } from "../../protocol/sections/read-exec.ts";
+import { execOf } from "../../protocol/sections/exec/read.ts";
 import type { JsonObject } from "../../protocol/values.ts";
 
 /** The section of a node, or an empty one. */

@@ -1,4 +1,4 @@
-import type { ResourceLimits } from "../../protocol/sections/exec-config.ts";
+import type { ResourceLimits } from "../../protocol/sections/exec/config.ts";
 import type { BlockDevice } from "./block-device.ts";
 
 const PERIOD_US = 100_000;

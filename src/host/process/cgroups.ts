@@ -2,7 +2,7 @@ import { mkdir, open } from "node:fs/promises";
 import { constants } from "node:fs";
 import { join } from "node:path";
 import { errnoOf, HostError, toError } from "../../errors.ts";
-import type { ResourceLimits } from "../../protocol/sections/exec-config.ts";
+import type { ResourceLimits } from "../../protocol/sections/exec/config.ts";
 import type { BlockDevice } from "./block-device.ts";
 import { ioMaxText, limitsFrom, limitTexts, sliceProperties } from "./cgroup-texts.ts";
 import type { Exec } from "./exec.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { ConnectorsSection } from "./connectors/connectors.ts";
-import { ExecSection } from "./exec.ts";
+import { ExecSection } from "./exec/exec.ts";
 import { GatewaySection } from "./gateway.ts";
 import { ClusterNetworkSection, NetworkSection } from "./network.ts";
 import { ServicesSection } from "./services.ts";

@@ -1,5 +1,5 @@
 import type { ImageSummary, OutputFrame, PullProgress, Terminal } from "../../../host/engine/engine.ts";
-import type { ExecType } from "../../../protocol/sections/exec-config.ts";
+import type { ExecType } from "../../../protocol/sections/exec/config.ts";
 
 /** Where a definition stands; the wire shows three of them (`WIRE_STATES`). */
 export type WorkState = "idle" | "waiting" | "pulling" | "creating" | "running" | "stopping" | "backoff";

@@ -1,4 +1,4 @@
-import type { ExecType } from "../../../protocol/sections/exec-config.ts";
+import type { ExecType } from "../../../protocol/sections/exec/config.ts";
 import type { WorkState } from "./compute.ts";
 
 /** What is wanted of one definition. */

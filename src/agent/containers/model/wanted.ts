@@ -1,5 +1,5 @@
 import type { CreateBody, UpdateBody } from "../../../host/engine/engine.ts";
-import type { ContainerSpec } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec } from "../../../protocol/sections/exec/config.ts";
 import type { Goal } from "./standing.ts";
 import type { Upheld } from "./upheld.ts";
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ContainerSpec } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec } from "../../../protocol/sections/exec/config.ts";
 
 /** What of the machine a container was given when it was made. */
 export const Privileges = z.object({

@@ -1,4 +1,4 @@
-import type { Schedule } from "../../../protocol/sections/exec-config.ts";
+import type { Schedule } from "../../../protocol/sections/exec/config.ts";
 
 /** The fields of a cron expression as lists of what matches. */
 export interface CronFields {

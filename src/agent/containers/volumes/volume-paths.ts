@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { EncryptedVolume } from "../../../host/machine/encrypted-volume.ts";
 import { CONTENT } from "../../../host/machine/encrypted-volume.ts";
-import type { VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import type { VolumeSpec } from "../../../protocol/sections/exec/config.ts";
 
 /** Directories of the data store that are the agent's own; no name of a volume begins with a dot. */
 export const VOLUMES = "volumes";

@@ -4,7 +4,7 @@ import type { Directories } from "../../../host/files/directories.ts";
 import type { EncryptedVolumes, EncryptionSupport } from "../../../host/machine/encrypted-volume.ts";
 import type { Engine } from "../../../host/engine/engine.ts";
 import type { Files } from "../../../host/files/files.ts";
-import type { VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import type { VolumeSpec } from "../../../protocol/sections/exec/config.ts";
 import type { VolumeStatus } from "../model/compute.ts";
 import { EngineVolumes } from "./engine-volumes.ts";
 import {

@@ -1,4 +1,4 @@
-import type { ContainerSpec, ExecConfig } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec, ExecConfig } from "../../../protocol/sections/exec/config.ts";
 import type { Seen } from "../../containers/supervision/seen.ts";
 import type { AddressPlan } from "./addresses.ts";
 import type { CapsSeen } from "./caps.ts";

@@ -1,5 +1,5 @@
 import { isSameLimits } from "../../../host/process/cgroup-texts.ts";
-import type { ResourceLimits } from "../../../protocol/sections/exec-config.ts";
+import type { ResourceLimits } from "../../../protocol/sections/exec/config.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
 
 /** The limits of all containers together as the machine has them. */

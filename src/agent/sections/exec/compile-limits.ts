@@ -1,4 +1,4 @@
-import type { ContainerSpec, ResourceLimits } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec, ResourceLimits } from "../../../protocol/sections/exec/config.ts";
 
 /** What the machine has to give. */
 export interface HostFacts {

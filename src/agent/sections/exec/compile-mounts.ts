@@ -1,4 +1,4 @@
-import type { Mount } from "../../../protocol/sections/exec-config.ts";
+import type { Mount } from "../../../protocol/sections/exec/config.ts";
 
 /** What a volume of a definition is in the engine, or why it cannot be had now. */
 export type VolumeLookup =

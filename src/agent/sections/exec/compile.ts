@@ -1,6 +1,6 @@
 import type { CreateBody, EngineVersion, UpdateBody } from "../../../host/engine/engine.ts";
 import type { Upheld } from "../../containers/model/upheld.ts";
-import type { ContainerSpec, HealthCheck } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec, HealthCheck } from "../../../protocol/sections/exec/config.ts";
 import { compileLimits, type CompiledLimits, type HostFacts } from "./compile-limits.ts";
 import { compileMounts, OWNER_LABEL, type VolumeLookup } from "./compile-mounts.ts";
 import { definitionHash, limitsHash } from "./hash.ts";

@@ -1,4 +1,4 @@
-import type { PortMapping } from "../../../protocol/sections/exec-config.ts";
+import type { PortMapping } from "../../../protocol/sections/exec/config.ts";
 
 /** A port of an interface, and the container it leads to. */
 export interface MappedPort extends PortMapping {

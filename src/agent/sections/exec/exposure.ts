@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { ExposureState, VirtualLink } from "../../../host/exposure/driver.ts";
 import type { Listener } from "../../../host/network/ip/listeners.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
-import type { ContainerSpec, PortMapping, VirtualInterface } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec, PortMapping, VirtualInterface } from "../../../protocol/sections/exec/config.ts";
 import { exposureTable, type MappedPort } from "./exposure-table.ts";
 
 /** A definition whose container may be reached, or may send, from where it is. */

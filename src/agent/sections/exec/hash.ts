@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import type { ContainerSpec } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec } from "../../../protocol/sections/exec/config.ts";
 
 /** What of a container is not its definition's own but needs a new container all the same when it changes. */
 export interface Circumstances {

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { ContainerSpec, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec, VolumeSpec } from "../../../protocol/sections/exec/config.ts";
 import { rangeConflict } from "../../containers/model/container-network.ts";
 import { isWanting, standsAt } from "../../containers/model/standing.ts";
 import type { Seen, WorkView } from "../../containers/supervision/seen.ts";

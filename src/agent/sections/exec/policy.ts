@@ -1,6 +1,6 @@
 import { normalize } from "node:path";
 import { HostError } from "../../../errors.ts";
-import type { ContainerSpec, Mount } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec, Mount } from "../../../protocol/sections/exec/config.ts";
 
 /** What the owner of the machine lets containers have beyond the ordinary: `containers` in agent.json. */
 export interface ContainerPolicy {

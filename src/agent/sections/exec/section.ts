@@ -1,7 +1,7 @@
 import { HostError, InternalError, toError } from "../../../errors.ts";
 import type { ConfigIssue } from "../../../protocol/sections/common/issue.ts";
-import { readExec, type ReadExec } from "../../../protocol/sections/read-exec.ts";
-import type { ResourceLimits, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import { readExec, type ReadExec } from "../../../protocol/sections/exec/read.ts";
+import type { ResourceLimits, VolumeSpec } from "../../../protocol/sections/exec/config.ts";
 import { isObject } from "../../../protocol/sections/common/forms.ts";
 import { standsAt } from "../../containers/model/standing.ts";
 import { WIRE_STATES } from "../../containers/model/compute.ts";

@@ -1,4 +1,4 @@
-import type { ContainerSpec } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec } from "../../../protocol/sections/exec/config.ts";
 import { privilegesText } from "../../containers/supervision/privileges.ts";
 import type { WorkView } from "../../containers/supervision/seen.ts";
 import { HOLD_MS, type Goal } from "../../containers/model/standing.ts";

@@ -4,7 +4,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { ControlGroups } from "../../../host/process/cgroups.ts";
 import type { EngineInfo } from "../../../host/engine/engine.ts";
 import type { Reader } from "../../../host/reader.ts";
-import type { ResourceLimits } from "../../../protocol/sections/exec-config.ts";
+import type { ResourceLimits } from "../../../protocol/sections/exec/config.ts";
 import type { CapsSeen } from "../../sections/exec/caps.ts";
 
 /** The limits of all containers together, on the group that is their parent. */

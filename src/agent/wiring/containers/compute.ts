@@ -14,7 +14,7 @@ import type { Files } from "../../../host/files/files.ts";
 import type { Reader } from "../../../host/reader.ts";
 import { stateFile, valueOf } from "../../../host/files/state-file.ts";
 import type { Config } from "../../../protocol/documents/documents.ts";
-import type { ContainerSpec } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec } from "../../../protocol/sections/exec/config.ts";
 import type { RecordStore } from "../../../host/network/state/record.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
 import { DEFAULT_BRIDGE_CIDR } from "../../../protocol/sections/network-fields.ts";

@@ -9,7 +9,7 @@ import type { Exec } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
 import { privilegedExec } from "../../../host/process/privileged-exec.ts";
 import type { Reader } from "../../../host/reader.ts";
-import type { ContainerSpec, VolumeSpec } from "../../../protocol/sections/exec-config.ts";
+import type { ContainerSpec, VolumeSpec } from "../../../protocol/sections/exec/config.ts";
 import type { VolumeStatus } from "../../containers/model/compute.ts";
 import type { Ledger } from "../../containers/model/ledger.ts";
 import { contentPath, engineVolumeName, shapeOf } from "../../containers/volumes/volume-paths.ts";

@@ -15,7 +15,7 @@ import { HostError } from "../../../../../src/errors.ts";
 import { hostDirectories } from "../../../../../src/host/files/directories.ts";
 import type { EncryptedVolumes } from "../../../../../src/host/machine/encrypted-volume.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
-import type { VolumeSpec } from "../../../../../src/protocol/sections/exec-config.ts";
+import type { VolumeSpec } from "../../../../../src/protocol/sections/exec/config.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { fakeEncryption, FakeEngineVolumes, FakeRecords } from "../../../../support/fake-volumes.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";

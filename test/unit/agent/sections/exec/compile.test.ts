@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { compileContainer, type Compiled, type Placement } from "../../../../../src/agent/sections/exec/compile.ts";
-import type { ContainerSpec } from "../../../../../src/protocol/sections/exec-config.ts";
+import type { ContainerSpec } from "../../../../../src/protocol/sections/exec/config.ts";
 import { containerSpec, placement } from "../../../../support/container-spec.ts";
 
 function compiled(spec: Partial<ContainerSpec> = {}, where: Partial<Placement> = {}): Compiled {

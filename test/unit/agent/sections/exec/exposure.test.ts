@@ -10,7 +10,7 @@ import { NOTHING_EXPOSED, planExposure } from "../../../../../src/agent/sections
 import { exposureTable } from "../../../../../src/agent/sections/exec/exposure-table.ts";
 import type { ExposureState } from "../../../../../src/host/exposure/driver.ts";
 import { firewallDigest } from "../../../../../src/host/network/firewall/firewall.ts";
-import type { ContainerSpec, PortMapping } from "../../../../../src/protocol/sections/exec-config.ts";
+import type { ContainerSpec, PortMapping } from "../../../../../src/protocol/sections/exec/config.ts";
 import { containerSpec } from "../../../../support/container-spec.ts";
 
 const BARE: ExposureState = {

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import type { Seen, WorkView } from "../../../../../src/agent/containers/supervision/seen.ts";
 import { beginning } from "../../../../../src/agent/containers/model/standing.ts";
 import { openPolicy } from "../../../../../src/agent/wiring/containers/policy.ts";
-import { readExec } from "../../../../../src/protocol/sections/read-exec.ts";
+import { readExec } from "../../../../../src/protocol/sections/exec/read.ts";
 import { idOf, itemOf } from "../../../../support/model-stage.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 

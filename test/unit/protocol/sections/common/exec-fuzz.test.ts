@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { hideSecrets } from "../../../../../src/protocol/documents/secrets.ts";
-import type { ExecConfig } from "../../../../../src/protocol/sections/exec-config.ts";
-import { ExecSection } from "../../../../../src/protocol/sections/exec.ts";
+import type { ExecConfig } from "../../../../../src/protocol/sections/exec/config.ts";
+import { ExecSection } from "../../../../../src/protocol/sections/exec/exec.ts";
 import type { ConfigIssue } from "../../../../../src/protocol/sections/common/issue.ts";
-import { readExec } from "../../../../../src/protocol/sections/read-exec.ts";
+import { readExec } from "../../../../../src/protocol/sections/exec/read.ts";
 import { nearValidValues, validValues } from "../../../../support/arbitrary.ts";
 
 /** Sections of which each field is right, without features that nobody has. */

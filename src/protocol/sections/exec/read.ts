@@ -1,17 +1,17 @@
 import { z } from "zod";
-import { shellWords } from "../../lib/text/shell-words.ts";
-import { triggerEvents } from "../trigger-events.ts";
-import type { JsonObject } from "../values.ts";
-import type { ContainerSpec, ExecConfig, ExecType, VolumeSpec } from "./exec-config.ts";
-import { Claims, readExposure } from "./exec-exposure.ts";
-import { EXEC_LIMITS, NOT_WORDS, recordFields, VolumeItem } from "./exec-fields.ts";
-import { readLimits, readLogging, readNodeLimits } from "./exec-limits.ts";
-import { readCapabilities, readHealthCheck, readMounts, readVariables, readVrf } from "./exec-parts.ts";
-import { ExecReader, isUnset, partsOf, sortedBy, tidied } from "./exec-reader.ts";
-import { readSchedule } from "./exec-schedule.ts";
-import { isObject, isPresent, type RawItem } from "./common/forms.ts";
-import type { ConfigIssue } from "./common/issue.ts";
-import type { Place } from "./common/section-reader.ts";
+import { shellWords } from "../../../lib/text/shell-words.ts";
+import { triggerEvents } from "../../trigger-events.ts";
+import type { JsonObject } from "../../values.ts";
+import type { ContainerSpec, ExecConfig, ExecType, VolumeSpec } from "./config.ts";
+import { Claims, readExposure } from "./exposure.ts";
+import { EXEC_LIMITS, NOT_WORDS, recordFields, VolumeItem } from "./fields.ts";
+import { readLimits, readLogging, readNodeLimits } from "./limits.ts";
+import { readCapabilities, readHealthCheck, readMounts, readVariables, readVrf } from "./parts.ts";
+import { ExecReader, isUnset, partsOf, sortedBy, tidied } from "./reader.ts";
+import { readSchedule } from "./schedule.ts";
+import { isObject, isPresent, type RawItem } from "../common/forms.ts";
+import type { ConfigIssue } from "../common/issue.ts";
+import type { Place } from "../common/section-reader.ts";
 
 export interface ReadExec {
   readonly config: ExecConfig;

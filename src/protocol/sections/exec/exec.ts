@@ -1,11 +1,11 @@
 import { z } from "zod";
-import type { JsonObject } from "../values.ts";
-import { says } from "./common/fields.ts";
-import { EXEC_LIMITS, NodeLimits, partFields, recordFields, VolumeItem } from "./exec-fields.ts";
-import { ExecReader } from "./exec-reader.ts";
-import { ItemId } from "./common/section.ts";
-import { list } from "./network-fields.ts";
-import { execOf } from "./read-exec.ts";
+import type { JsonObject } from "../../values.ts";
+import { says } from "../common/fields.ts";
+import { EXEC_LIMITS, NodeLimits, partFields, recordFields, VolumeItem } from "./fields.ts";
+import { ExecReader } from "./reader.ts";
+import { ItemId } from "../common/section.ts";
+import { list } from "../network-fields.ts";
+import { execOf } from "./read.ts";
 
 const object = says("must be an object");
 

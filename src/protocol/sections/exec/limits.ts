@@ -1,4 +1,4 @@
-import type { ContainerSpec, ResourceLimits, Ulimit } from "./exec-config.ts";
+import type { ContainerSpec, ResourceLimits, Ulimit } from "./config.ts";
 import {
   ContainerLimits,
   EXEC_LIMITS,
@@ -9,9 +9,9 @@ import {
   UlimitItem,
   ulimitTypes,
   type PartName,
-} from "./exec-fields.ts";
-import { sortedBy, tidied, type ExecReader, type RawPart } from "./exec-reader.ts";
-import type { RawItem } from "./common/forms.ts";
+} from "./fields.ts";
+import { sortedBy, tidied, type ExecReader, type RawPart } from "./reader.ts";
+import type { RawItem } from "../common/forms.ts";
 
 const RATES = ["ioRbps", "ioWbps", "ioRiops", "ioWiops"] as const;
 const FIELDS = ["cpuMax", "memMax", "memHigh", ...RATES] as const;

@@ -1,5 +1,5 @@
 import { validate } from "node-cron";
-import type { Schedule } from "./exec-config.ts";
+import type { Schedule } from "./config.ts";
 
 const UNITS: Readonly<Record<string, number>> = { minute: 60, hour: 3600, day: 86_400 };
 const RATE = /^rate\(\s*(\d{1,6})\s+(minute|hour|day)s?\s*\)$/;

@@ -1,7 +1,7 @@
-import type { PortMapping, VirtualInterface, VirtualNetworkUse } from "./exec-config.ts";
-import { EXEC_LIMITS, InterfaceItem, PortMappingItem, VirtualNetworkItem, type PartName } from "./exec-fields.ts";
-import { sortedBy, tidied, type ExecReader, type RawPart } from "./exec-reader.ts";
-import type { RawItem } from "./common/forms.ts";
+import type { PortMapping, VirtualInterface, VirtualNetworkUse } from "./config.ts";
+import { EXEC_LIMITS, InterfaceItem, PortMappingItem, VirtualNetworkItem, type PartName } from "./fields.ts";
+import { sortedBy, tidied, type ExecReader, type RawPart } from "./reader.ts";
+import type { RawItem } from "../common/forms.ts";
 
 /** What can be reached of a container, each with where it is written. */
 export interface Exposure {

@@ -1,5 +1,5 @@
-import { shellWords } from "../../lib/text/shell-words.ts";
-import type { ContainerSpec, HealthCheck, Mount } from "./exec-config.ts";
+import { shellWords } from "../../../lib/text/shell-words.ts";
+import type { ContainerSpec, HealthCheck, Mount } from "./config.ts";
 import {
   capabilities,
   Capabilities,
@@ -9,10 +9,10 @@ import {
   VariableItem,
   Vrf,
   type PartName,
-} from "./exec-fields.ts";
-import { isUnset, sortedBy, tidied, type ExecReader, type RawPart } from "./exec-reader.ts";
-import { isPresent, type RawItem } from "./common/forms.ts";
-import { DEFAULT_VRF } from "./network-fields.ts";
+} from "./fields.ts";
+import { isUnset, sortedBy, tidied, type ExecReader, type RawPart } from "./reader.ts";
+import { isPresent, type RawItem } from "../common/forms.ts";
+import { DEFAULT_VRF } from "../network-fields.ts";
 
 type Parts = ReadonlyMap<PartName, RawPart>;
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { readSchedule } from "../../../../src/protocol/sections/exec-schedule.ts";
+import { readSchedule } from "../../../../../src/protocol/sections/exec/schedule.ts";
 
 describe("readSchedule", () => {
   it.each([

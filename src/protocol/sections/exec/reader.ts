@@ -1,9 +1,9 @@
 import type { z } from "zod";
-import type { JsonObject } from "../values.ts";
-import { partFields, type PartName } from "./exec-fields.ts";
-import { isObject, isPresent, toNumber, type RawItem } from "./common/forms.ts";
-import { configIssue, type ConfigCode } from "./common/issue.ts";
-import { SectionReader, type Place } from "./common/section-reader.ts";
+import type { JsonObject } from "../../values.ts";
+import { partFields, type PartName } from "./fields.ts";
+import { isObject, isPresent, toNumber, type RawItem } from "../common/forms.ts";
+import { configIssue, type ConfigCode } from "../common/issue.ts";
+import { SectionReader, type Place } from "../common/section-reader.ts";
 
 /** A part of a container's extended configuration: under which key it was found, and what it is. */
 export interface RawPart {
