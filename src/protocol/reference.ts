@@ -2,7 +2,7 @@ import { WHOLE_REPLY_BYTES } from "./channel/reply-parts.ts";
 import { z } from "zod";
 import { asyncApi } from "./channel/asyncapi.ts";
 import { claimsByType } from "./documents/claims.ts";
-import { DomainGrant, DomainPeer } from "./domain-items.ts";
+import { DomainGrant, DomainPeer } from "./sections/gateway/domain-items.ts";
 import { ClusterDocument, DomainDocument, NodeDocument } from "./documents/documents.ts";
 import { ACTIVATION_PATH, REGISTER_PATH, STREAM_PATH, TOKEN_PATH } from "./channel/envelope.ts";
 import { errorCodes } from "./error-codes.ts";

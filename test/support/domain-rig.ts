@@ -9,7 +9,7 @@ import { Mesh } from "../../src/overlay/mesh/mesh.ts";
 import { p256Thumbprint } from "../../src/overlay/mesh/transport/tls.ts";
 import { readDomain } from "../../src/protocol/documents/domain-view.ts";
 import type { MeshState } from "../../src/protocol/overlay/mesh.ts";
-import { normaliseGateway } from "../../src/protocol/sections/gateway.ts";
+import { normaliseGateway } from "../../src/protocol/sections/gateway/gateway.ts";
 import { overlayIdentity } from "./mesh-identity.ts";
 import { connectors, meshRecord } from "./mesh-records.ts";
 import { aClient, aListener, aServer, aService, echo, planeRig, type PlaneRig } from "./overlay-rig.ts";

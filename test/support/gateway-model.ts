@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { readDomain, type DomainView } from "../../src/protocol/documents/domain-view.ts";
 import type { GatewayActual } from "../../src/agent/sections/gateway/plan.ts";
 import { gatewaySection, type GatewayOptions } from "../../src/agent/sections/gateway/section.ts";
-import type { DomainGrant, DomainPeer } from "../../src/protocol/domain-items.ts";
+import type { DomainGrant, DomainPeer } from "../../src/protocol/sections/gateway/domain-items.ts";
 import type { JsonObject, NodeType } from "../../src/protocol/values.ts";
 import { aPeer, SELF, uidOf } from "./mesh.ts";
 

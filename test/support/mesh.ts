@@ -1,5 +1,5 @@
 import { generateKeyPairSync } from "node:crypto";
-import type { DomainPeer } from "../../src/protocol/domain-items.ts";
+import type { DomainPeer } from "../../src/protocol/sections/gateway/domain-items.ts";
 import { OverlayIdentity, type MeshState, type OverlayMesh, type PathState } from "../../src/protocol/overlay/mesh.ts";
 
 /** The uid of the node that a test is about. */

@@ -1,5 +1,5 @@
 import type { MeshStanding } from "../../host/overlay/client.ts";
-import type { DomainPeer } from "../../protocol/domain-items.ts";
+import type { DomainPeer } from "../../protocol/sections/gateway/domain-items.ts";
 import type {
   Carrier,
   DataPlaneState,

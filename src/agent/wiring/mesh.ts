@@ -12,7 +12,7 @@ import type { Config } from "../../protocol/documents/documents.ts";
 import type { DomainView, ReadDomain } from "../../protocol/documents/domain-view.ts";
 import type { DataPlane } from "../../protocol/local/mesh.ts";
 import type { RttBucket } from "../../protocol/overlay/mesh.ts";
-import type { Gateway } from "../../protocol/sections/gateway.ts";
+import type { Gateway } from "../../protocol/sections/gateway/gateway.ts";
 import type { ShadowMap } from "../../protocol/shadow.ts";
 import type { NodeType } from "../../protocol/values.ts";
 import { carrierOf, dataPlaneState, namesOf } from "../data-plane/mesh-report.ts";

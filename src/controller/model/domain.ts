@@ -1,5 +1,5 @@
 import type { DomainDocument } from "../../protocol/documents/documents.ts";
-import type { DomainGateway, DomainGrant, DomainPeer } from "../../protocol/domain-items.ts";
+import type { DomainGateway, DomainGrant, DomainPeer } from "../../protocol/sections/gateway/domain-items.ts";
 import type { MeshNode, Want } from "./mesh-node.ts";
 
 /** The most that a document holds of each. */

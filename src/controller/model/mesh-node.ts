@@ -1,5 +1,5 @@
 import { normaliseConnectors } from "../../protocol/sections/connectors/connectors.ts";
-import { normaliseGateway, type GatewayServer } from "../../protocol/sections/gateway.ts";
+import { normaliseGateway, type GatewayServer } from "../../protocol/sections/gateway/gateway.ts";
 import type { NodeState, NodeType } from "../../protocol/values.ts";
 
 /** What of a stored node decides who must know whom; `gateway` and `connectors` are its sections as they are stored. */

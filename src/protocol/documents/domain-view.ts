@@ -1,4 +1,4 @@
-import { DomainGrant, DomainPeer } from "../domain-items.ts";
+import { DomainGrant, DomainPeer } from "../sections/gateway/domain-items.ts";
 import type { DomainDocument } from "./documents.ts";
 import { firstIssueText } from "../issue-text.ts";
 import type { Issue } from "./reconcile.ts";

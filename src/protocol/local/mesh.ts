@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { GatewayType } from "../domain-items.ts";
+import { GatewayType } from "../sections/gateway/domain-items.ts";
 import { OverlayState } from "./overlay.ts";
 import { ClientState, PathId, PathState, PeerSessionState, ServerState } from "../overlay/mesh.ts";
 import { Issue } from "../documents/reconcile.ts";

@@ -1,4 +1,4 @@
-import type { DomainPeer } from "../../../protocol/domain-items.ts";
+import type { DomainPeer } from "../../../protocol/sections/gateway/domain-items.ts";
 import type {
   MeshGrant,
   MeshLiterals,
@@ -7,7 +7,7 @@ import type {
   MeshServer,
   OverlayMesh,
 } from "../../../protocol/overlay/mesh.ts";
-import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway.ts";
+import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway/gateway.ts";
 import type { DomainView } from "../../../protocol/documents/domain-view.ts";
 
 /** What the way to other nodes depends on besides the section: who this node is, whom it may meet, and where it is. */

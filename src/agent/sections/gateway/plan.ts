@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { MeshStanding } from "../../../host/overlay/client.ts";
 import type { MeshGrant, OverlayMesh } from "../../../protocol/overlay/mesh.ts";
-import type { Gateway } from "../../../protocol/sections/gateway.ts";
+import type { Gateway } from "../../../protocol/sections/gateway/gateway.ts";
 import { compileMesh, type MeshSurroundings } from "./mesh.ts";
 
 /** What the overlay has of the section, how that stands, and what else it depends on. */

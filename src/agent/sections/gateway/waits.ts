@@ -1,6 +1,6 @@
 import { clusterText, unknownNodeText } from "../../../protocol/documents/own-name.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
-import type { Gateway, GatewayPath, LatencyMonitor } from "../../../protocol/sections/gateway.ts";
+import type { Gateway, GatewayPath, LatencyMonitor } from "../../../protocol/sections/gateway/gateway.ts";
 import type { DomainView } from "../../../protocol/documents/domain-view.ts";
 import { isDialled, isSelf } from "./mesh.ts";
 import type { GatewayActual } from "./plan.ts";

@@ -1,7 +1,7 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { MeshStanding } from "../../../host/overlay/client.ts";
 import type { OverlayMesh, PathState } from "../../../protocol/overlay/mesh.ts";
-import type { Gateway, LatencyMonitor } from "../../../protocol/sections/gateway.ts";
+import type { Gateway, LatencyMonitor } from "../../../protocol/sections/gateway/gateway.ts";
 import type { EventLog } from "../events.ts";
 import { bytesOf, nextIngress, risesOf, type IngressState } from "../ingress.ts";
 import { INITIAL_LATENCY, nextLatency, type LatencyState } from "./latency.ts";

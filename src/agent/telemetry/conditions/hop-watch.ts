@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { HostError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { Exec } from "../../../host/process/exec.ts";
-import type { HopProtocol } from "../../../protocol/sections/gateway-fields.ts";
+import type { HopProtocol } from "../../../protocol/sections/gateway/fields.ts";
 import { mergeHops, parseHops, type Hop } from "./hops.ts";
 
 /** A path to a gateway whose hops are to be traced. */

@@ -1,5 +1,5 @@
 import { HostError, InputError } from "../../../errors.ts";
-import type { DomainGateway } from "../../../protocol/domain-items.ts";
+import type { DomainGateway } from "../../../protocol/sections/gateway/domain-items.ts";
 import type { MeshPath, MeshState } from "../../../protocol/overlay/mesh.ts";
 import { Uid } from "../../../protocol/values.ts";
 

@@ -7,7 +7,7 @@ import {
   peersReport,
   type MeshReading,
 } from "../../../../src/agent/data-plane/mesh-report.ts";
-import type { DomainGateway, DomainPeer } from "../../../../src/protocol/domain-items.ts";
+import type { DomainGateway, DomainPeer } from "../../../../src/protocol/sections/gateway/domain-items.ts";
 import { GatewaysReport, PeersReport } from "../../../../src/protocol/local/mesh.ts";
 import type {
   ClientState,

@@ -7,7 +7,7 @@ import { Spool, spoolMigration } from "../../../../src/agent/telemetry/spool.ts"
 import type { OverlayStatus, OverlayView } from "../../../../src/host/overlay/client.ts";
 import type { Config } from "../../../../src/protocol/documents/documents.ts";
 import type { MeshState, RttBucket } from "../../../../src/protocol/overlay/mesh.ts";
-import { normaliseGateway } from "../../../../src/protocol/sections/gateway.ts";
+import { normaliseGateway } from "../../../../src/protocol/sections/gateway/gateway.ts";
 import type { NodeEvent } from "../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock, settle } from "../../../support/fake-clock.ts";
 import { aDomain } from "../../../support/gateway-model.ts";

@@ -4,7 +4,7 @@ import { neighbours } from "../../../../src/controller/channel/neighbours.ts";
 import type { MeshRecord } from "../../../../src/controller/model/mesh-node.ts";
 import type { MeshRow } from "../../../../src/controller/store/mesh.ts";
 import { DomainDocument } from "../../../../src/protocol/documents/documents.ts";
-import { DomainPeer } from "../../../../src/protocol/domain-items.ts";
+import { DomainPeer } from "../../../../src/protocol/sections/gateway/domain-items.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import type { NodeType } from "../../../../src/protocol/values.ts";
 import { connectors, meshRecord, server, uidOf } from "../../../support/mesh-records.ts";

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { compileMesh, meshCompiler } from "../../../../../src/agent/sections/gateway/mesh.ts";
 import type { GatewayActual } from "../../../../../src/agent/sections/gateway/plan.ts";
 import { OverlayMesh } from "../../../../../src/protocol/overlay/mesh.ts";
-import { normaliseGateway } from "../../../../../src/protocol/sections/gateway.ts";
+import { normaliseGateway } from "../../../../../src/protocol/sections/gateway/gateway.ts";
 import { aDomain, aGatewayActual } from "../../../../support/gateway-model.ts";
 import { aPeer, SELF, uidOf } from "../../../../support/mesh.ts";
 

@@ -3,9 +3,9 @@ import { describeGatewayStep } from "../../../../../src/agent/sections/gateway/p
 import { planGateway, type GatewayActual } from "../../../../../src/agent/sections/gateway/plan.ts";
 import { waitingGateway } from "../../../../../src/agent/sections/gateway/waits.ts";
 import { MAX_DETAIL } from "../../../../../src/protocol/documents/reconcile.ts";
-import type { DomainPeer } from "../../../../../src/protocol/domain-items.ts";
+import type { DomainPeer } from "../../../../../src/protocol/sections/gateway/domain-items.ts";
 import type { OverlayMesh } from "../../../../../src/protocol/overlay/mesh.ts";
-import { normaliseGateway } from "../../../../../src/protocol/sections/gateway.ts";
+import { normaliseGateway } from "../../../../../src/protocol/sections/gateway/gateway.ts";
 import { aDomain, aGatewayActual } from "../../../../support/gateway-model.ts";
 import { aMeshState, aPeer, keyOf, uidOf } from "../../../../support/mesh.ts";
 

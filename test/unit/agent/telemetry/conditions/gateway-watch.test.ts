@@ -3,7 +3,7 @@ import { createEventLog, type OpenEvent } from "../../../../../src/agent/telemet
 import { gatewayWatch } from "../../../../../src/agent/telemetry/conditions/gateway-watch.ts";
 import type { MeshStanding } from "../../../../../src/host/overlay/client.ts";
 import type { OverlayMesh, PathState } from "../../../../../src/protocol/overlay/mesh.ts";
-import { normaliseGateway } from "../../../../../src/protocol/sections/gateway.ts";
+import { normaliseGateway } from "../../../../../src/protocol/sections/gateway/gateway.ts";
 import type { NodeEvent } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { aMesh, aMeshState, aPathState, uidOf } from "../../../../support/mesh.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import type { GatewayType } from "../domain-items.ts";
-import type { JsonObject, NodeType } from "../values.ts";
-import { says } from "./common/fields.ts";
-import { isPresent } from "./common/forms.ts";
+import type { GatewayType } from "./domain-items.ts";
+import type { JsonObject, NodeType } from "../../values.ts";
+import { says } from "../common/fields.ts";
+import { isPresent } from "../common/forms.ts";
 import {
   GatewayAclItem,
   GatewayClientItem,
@@ -15,9 +15,9 @@ import {
   type HopMode,
   type HopProtocol,
   type LatencyMode,
-} from "./gateway-fields.ts";
-import { GatewayReader, SECTION, type Found } from "./gateway-reader.ts";
-import type { ConfigIssue } from "./common/issue.ts";
+} from "./fields.ts";
+import { GatewayReader, SECTION, type Found } from "./reader.ts";
+import type { ConfigIssue } from "../common/issue.ts";
 
 /** The section `gateway` of the configuration, as strict as the API is; unknown fields are kept. */
 export const GatewaySection: z.ZodType<JsonObject> = z

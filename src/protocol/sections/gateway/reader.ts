@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { issueText } from "../issue-text.ts";
-import type { JsonObject } from "../values.ts";
-import { isObject, isPresent, toNumber, type RawItem } from "./common/forms.ts";
-import { GATEWAY_LIMITS, gatewayScalars } from "./gateway-fields.ts";
-import { configIssue, type ConfigCode, type ConfigIssue } from "./common/issue.ts";
-import { judgeFields } from "./common/items.ts";
+import { issueText } from "../../issue-text.ts";
+import type { JsonObject } from "../../values.ts";
+import { isObject, isPresent, toNumber, type RawItem } from "../common/forms.ts";
+import { GATEWAY_LIMITS, gatewayScalars } from "./fields.ts";
+import { configIssue, type ConfigCode, type ConfigIssue } from "../common/issue.ts";
+import { judgeFields } from "../common/items.ts";
 
 /** Where an issue stands that is about the section itself. */
 export const SECTION = { path: "gateway", id: "" };

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { describeIssues } from "../../../../src/protocol/channel/envelope.ts";
-import { gatewayLists, gatewayScalars } from "../../../../src/protocol/sections/gateway-fields.ts";
-import { GatewaySection, normaliseGateway } from "../../../../src/protocol/sections/gateway.ts";
+import { describeIssues } from "../../../../../src/protocol/channel/envelope.ts";
+import { gatewayLists, gatewayScalars } from "../../../../../src/protocol/sections/gateway/fields.ts";
+import { GatewaySection, normaliseGateway } from "../../../../../src/protocol/sections/gateway/gateway.ts";
 
 const server = { enabled: true, type: "public", host: "gw.example.net", port: 8443 };
 const node = { nodeType: "Node" } as const;
