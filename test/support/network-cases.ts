@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { describeIssues } from "../../src/protocol/channel/envelope.ts";
-import { NetworkSection } from "../../src/protocol/sections/network.ts";
-import { readNetwork, type NetworkContext } from "../../src/protocol/sections/read-network.ts";
+import { NetworkSection } from "../../src/protocol/sections/network/network.ts";
+import { readNetwork, type NetworkContext } from "../../src/protocol/sections/network/read.ts";
 
 /** Valid parts of a section, to be made wrong one field at a time. */
 export const nic = (more = {}) => ({ nic: "eth1", ip: "10.0.0.2/24", ...more });

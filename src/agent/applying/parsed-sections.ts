@@ -3,7 +3,7 @@ import { normaliseGateway, type NormalisedGateway } from "../../protocol/section
 import type { Normalised } from "../../protocol/sections/common/items.ts";
 import { normaliseServices, type Service } from "../../protocol/sections/services.ts";
 import { readExec, type ReadExec } from "../../protocol/sections/exec/read.ts";
-import { readNetwork, type ReadNetwork } from "../../protocol/sections/read-network.ts";
+import { readNetwork, type ReadNetwork } from "../../protocol/sections/network/read.ts";
 import type { NodeType } from "../../protocol/values.ts";
 
 /** Sections in one form, each raw value read once for as long as it is in use. */

@@ -1,4 +1,4 @@
-import type { NetworkConfig } from "../../protocol/sections/network-config.ts";
+import type { NetworkConfig } from "../../protocol/sections/network/config.ts";
 
 /** An address without its prefix length, and the link that it belongs on. */
 export interface ClusterAddress {

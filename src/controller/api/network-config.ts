@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/sections.ts";
-import { ClusterNetworkSection } from "../../protocol/sections/network.ts";
+import { ClusterNetworkSection } from "../../protocol/sections/network/network.ts";
 import { Fqdn, JsonObject } from "../../protocol/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";

@@ -11,7 +11,7 @@ import {
 } from "../../protocol/sections/sections.ts";
 import { isItemSection, isV2, type ItemSection } from "../../protocol/sections/common/forms.ts";
 import { JsonObject, Uid, type NodeType } from "../../protocol/values.ts";
-import { missingTunnelSecrets } from "../../protocol/sections/network-tunnels.ts";
+import { missingTunnelSecrets } from "../../protocol/sections/network/tunnels.ts";
 import type { NodeRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/documents/secrets.ts";

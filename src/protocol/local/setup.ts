@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { NodeIdentity } from "../documents/claims.ts";
-import { NetworkSection } from "../sections/network.ts";
+import { NetworkSection } from "../sections/network/network.ts";
 import { JsonObject, Text256, Text4096 } from "../values.ts";
 
 /** Bounds on a file of `holdfast setup --file`. */

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { ConnectorsSection } from "./connectors/connectors.ts";
 import { ExecSection } from "./exec/exec.ts";
 import { GatewaySection } from "./gateway/gateway.ts";
-import { ClusterNetworkSection, NetworkSection } from "./network.ts";
+import { ClusterNetworkSection, NetworkSection } from "./network/network.ts";
 import { ServicesSection } from "./services.ts";
 import type { JsonObject, NodeType } from "../values.ts";
 

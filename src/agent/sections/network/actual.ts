@@ -3,7 +3,7 @@ import type { ForwardDrop } from "../../../host/network/firewall/forward-drops.t
 import type { NetworkRecord } from "../../../host/network/state/record.ts";
 import type { NetworkState } from "../../../host/network/state/state.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
-import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
+import type { NetworkConfig } from "../../../protocol/sections/network/config.ts";
 import type { NatMemo } from "./firewall-nats.ts";
 
 /** The ends of the socket that carries the control session, or carried the last one. */

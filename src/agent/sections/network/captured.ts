@@ -1,7 +1,7 @@
 import { OUR_PROTOCOL, type NetworkTarget } from "../../../host/network/state/state.ts";
 import { parseCidr } from "../../../lib/net/cidr.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
-import type { NetworkInterface } from "../../../protocol/sections/network-config.ts";
+import type { NetworkInterface } from "../../../protocol/sections/network/config.ts";
 import { networkIssue, type NetworkActual } from "./actual.ts";
 import { isWithin, MAIN_TABLE } from "./contexts.ts";
 import { defaultRoute, wanLinkOf } from "./wan.ts";

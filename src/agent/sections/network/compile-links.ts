@@ -1,6 +1,6 @@
 import { OUR_PROTOCOL, type AddressTarget, type LinkTarget, type NetworkState } from "../../../host/network/state/state.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
-import type { NetworkInterface, SubInterface } from "../../../protocol/sections/network-config.ts";
+import type { NetworkInterface, SubInterface } from "../../../protocol/sections/network/config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { heldElsewhere } from "./addresses-apart.ts";
 import { tablesOf, vrfOf, type Member } from "./contexts.ts";

@@ -1,7 +1,7 @@
 import type { NetworkTarget } from "../../../host/network/state/state.ts";
 import { parseCidr } from "../../../lib/net/cidr.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
-import type { NetworkInterface, VrfRoute } from "../../../protocol/sections/network-config.ts";
+import type { NetworkInterface, VrfRoute } from "../../../protocol/sections/network/config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { captureNotices } from "./captured.ts";
 import { preferredSources, type PreferredSource } from "./preferred-sources.ts";

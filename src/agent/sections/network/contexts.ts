@@ -1,6 +1,6 @@
 import type { NetworkState } from "../../../host/network/state/state.ts";
 import { isInBlock } from "../../../lib/net/cidr.ts";
-import type { NetworkInterface, Routing, SubInterface } from "../../../protocol/sections/network-config.ts";
+import type { NetworkInterface, Routing, SubInterface } from "../../../protocol/sections/network/config.ts";
 import type { NetworkActual, NetworkDesired } from "./actual.ts";
 
 /** The table of the default context. */

@@ -1,4 +1,4 @@
-import type { Acl } from "../../../protocol/sections/network-config.ts";
+import type { Acl } from "../../../protocol/sections/network/config.ts";
 import type { NetworkActual } from "./actual.ts";
 import { addressesOf, type Context } from "./contexts.ts";
 import { byContext, linkSet, matchText, nameIn, rejectLines, type Chain, MARK_MASK } from "./firewall-text.ts";

@@ -1,5 +1,5 @@
-import { natTracker } from "../../../protocol/sections/nat-tracker.ts";
-import type { Nat } from "../../../protocol/sections/network-config.ts";
+import { natTracker } from "../../../protocol/sections/network/nat-tracker.ts";
+import type { Nat } from "../../../protocol/sections/network/config.ts";
 import type { Context } from "./contexts.ts";
 import { byContext, nameIn, type Chain, type NamedSet } from "./firewall-text.ts";
 

@@ -1,6 +1,6 @@
 import type { NetworkTarget } from "../../../host/network/state/state.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
-import type { PolicyRule } from "../../../protocol/sections/network-config.ts";
+import type { PolicyRule } from "../../../protocol/sections/network/config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { endOf, routeOnLink, routeVia } from "./compile-routes.ts";
 import type { MarkedTable } from "./compile-rules.ts";

@@ -1,4 +1,4 @@
-import type { Acl, L4Protocol, PolicyRule } from "../../../protocol/sections/network-config.ts";
+import type { Acl, L4Protocol, PolicyRule } from "../../../protocol/sections/network/config.ts";
 import type { Context } from "./contexts.ts";
 
 /** A chain of the table: with `hook` one that packets enter by themselves. */

@@ -1,7 +1,7 @@
 import type { ForwardDrop } from "../../../host/network/firewall/forward-drops.ts";
 import type { NetworkState } from "../../../host/network/state/state.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
-import type { NetworkConfig } from "../../../protocol/sections/network-config.ts";
+import type { NetworkConfig } from "../../../protocol/sections/network/config.ts";
 import { networkIssue, type NetworkActual } from "./actual.ts";
 
 /** The switch for the whole machine. */

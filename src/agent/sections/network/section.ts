@@ -7,7 +7,7 @@ import type { ForwardDrop } from "../../../host/network/firewall/forward-drops.t
 import { NetworkUndo, takeBackNetwork } from "../../../host/network/restore.ts";
 import { OUR_PROTOCOL, type NetworkState } from "../../../host/network/state/state.ts";
 import { isObject } from "../../../protocol/sections/common/forms.ts";
-import { readNetwork, type NetworkContext } from "../../../protocol/sections/read-network.ts";
+import { readNetwork, type NetworkContext } from "../../../protocol/sections/network/read.ts";
 import type { Section } from "../../reconcile/section.ts";
 import type { Carrier, NetworkActual, NetworkDesired, NetworkFeatures, Unfixable } from "./actual.ts";
 import { sysctlNames } from "./compile.ts";

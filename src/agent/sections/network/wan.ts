@@ -1,5 +1,5 @@
 import type { NetworkState, RouteState } from "../../../host/network/state/state.ts";
-import type { NetworkInterface } from "../../../protocol/sections/network-config.ts";
+import type { NetworkInterface } from "../../../protocol/sections/network/config.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { MAIN_TABLE } from "./contexts.ts";

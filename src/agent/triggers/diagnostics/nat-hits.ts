@@ -1,4 +1,4 @@
-import type { TrackedNat } from "../../../protocol/sections/nat-tracker.ts";
+import type { TrackedNat } from "../../../protocol/sections/network/nat-tracker.ts";
 import { NatHits } from "../../../protocol/trigger-bodies.ts";
 import type { NatHits as Hits, NatWatch } from "./nat-watch.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";

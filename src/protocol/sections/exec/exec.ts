@@ -4,7 +4,7 @@ import { says } from "../common/fields.ts";
 import { EXEC_LIMITS, NodeLimits, partFields, recordFields, VolumeItem } from "./fields.ts";
 import { ExecReader } from "./reader.ts";
 import { ItemId } from "../common/section.ts";
-import { list } from "../network-fields.ts";
+import { list } from "../network/fields.ts";
 import { execOf } from "./read.ts";
 
 const object = says("must be an object");

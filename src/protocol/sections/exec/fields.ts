@@ -2,7 +2,7 @@ import { z } from "zod";
 import { shellWords } from "../../../lib/text/shell-words.ts";
 import { Requires } from "../../features.ts";
 import { decimal, Description, says, whole } from "../common/fields.ts";
-import { Address, DeviceName, Flag, list, Nic, Uid } from "../network-fields.ts";
+import { Address, DeviceName, Flag, list, Nic, Uid } from "../network/fields.ts";
 
 /** Most entries of each list in the section. */
 export const EXEC_LIMITS = {

@@ -12,7 +12,7 @@ import {
 } from "./fields.ts";
 import { isUnset, sortedBy, tidied, type ExecReader, type RawPart } from "./reader.ts";
 import { isPresent, type RawItem } from "../common/forms.ts";
-import { DEFAULT_VRF } from "../network-fields.ts";
+import { DEFAULT_VRF } from "../network/fields.ts";
 
 type Parts = ReadonlyMap<PartName, RawPart>;
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { clusterAddresses } from "../../../../src/agent/network/cluster-addresses.ts";
-import { readNetwork } from "../../../../src/protocol/sections/read-network.ts";
+import { readNetwork } from "../../../../src/protocol/sections/network/read.ts";
 
 test("the cluster's addresses of interfaces and VLANs, and no others", () => {
   const raw = {

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { networkLines, prefixLength, withWan } from "../../../../src/cli/setup/wan.ts";
-import { NetworkSection } from "../../../../src/protocol/sections/network.ts";
+import { NetworkSection } from "../../../../src/protocol/sections/network/network.ts";
 
 it.each([
   ["24", 24],

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { NatHits as Hits, NatWatch } from "../../../../../src/agent/triggers/diagnostics/nat-watch.ts";
 import { natHits, natRow, natsAnswer } from "../../../../../src/agent/triggers/diagnostics/nat-hits.ts";
 import { HostError } from "../../../../../src/errors.ts";
-import type { TrackedNat } from "../../../../../src/protocol/sections/nat-tracker.ts";
+import type { TrackedNat } from "../../../../../src/protocol/sections/network/nat-tracker.ts";
 import { NatHits } from "../../../../../src/protocol/trigger-bodies.ts";
 import { rig } from "../rig.ts";
 

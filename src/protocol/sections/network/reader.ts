@@ -1,12 +1,12 @@
 import type { z } from "zod";
-import { parseCidr } from "../../lib/net/cidr.ts";
-import type { JsonObject } from "../values.ts";
-import { isPresent, toNumber, type RawItem } from "./common/forms.ts";
-import type { ConfigCode } from "./common/issue.ts";
-import { LINE, METRIC, MTU } from "./network-fields.ts";
-import { SectionReader } from "./common/section-reader.ts";
+import { parseCidr } from "../../../lib/net/cidr.ts";
+import type { JsonObject } from "../../values.ts";
+import { isPresent, toNumber, type RawItem } from "../common/forms.ts";
+import type { ConfigCode } from "../common/issue.ts";
+import { LINE, METRIC, MTU } from "./fields.ts";
+import { SectionReader } from "../common/section-reader.ts";
 
-export type { Place } from "./common/section-reader.ts";
+export type { Place } from "../common/section-reader.ts";
 
 /** An item that can be used, and where it stands. */
 export interface Found<T> {

@@ -1,4 +1,4 @@
-import type { Nat, NetworkConfig } from "./network-config.ts";
+import type { Nat, NetworkConfig } from "./config.ts";
 
 /** A translation and the name by which its hits are counted: the comment on all that the firewall has for it. */
 export interface TrackedNat {

@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { isObject, isPresent, type RawItem } from "./common/forms.ts";
-import type { NetworkTunnel } from "./network-config.ts";
-import type { NetworkNames } from "./network-names.ts";
-import type { NetworkReader, Place } from "./network-reader.ts";
-import { tunnelFields, tunnelNeeds } from "./network-tunnel-fields.ts";
+import { isObject, isPresent, type RawItem } from "../common/forms.ts";
+import type { NetworkTunnel } from "./config.ts";
+import type { NetworkNames } from "./names.ts";
+import type { NetworkReader, Place } from "./reader.ts";
+import { tunnelFields, tunnelNeeds } from "./tunnel-fields.ts";
 
 /** What tunnels need of other sections; absent where that cannot be known. */
 export interface TunnelContext {

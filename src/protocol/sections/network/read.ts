@@ -1,16 +1,16 @@
 import { z } from "zod";
-import type { JsonObject, NodeType } from "../values.ts";
-import { isObject, isPresent, type RawItem } from "./common/forms.ts";
-import type { ConfigIssue } from "./common/issue.ts";
-import type { NetworkConfig, NetworkInterface, Vrf } from "./network-config.ts";
-import { DEFAULT_BRIDGE_CIDR, Flag, Network, NETWORK_LIMITS } from "./network-fields.ts";
-import { readInterfaces } from "./network-interfaces.ts";
-import { NetworkNames } from "./network-names.ts";
-import { NetworkReader, type Place } from "./network-reader.ts";
-import { vrfFields } from "./network-routing-fields.ts";
-import { readRouting } from "./network-routing.ts";
-import { noteBridgeOverlaps, noteOverlaps, placedAddresses } from "./network-subnets.ts";
-import { readTunnels, tunnelAddresses, type TunnelContext } from "./network-tunnels.ts";
+import type { JsonObject, NodeType } from "../../values.ts";
+import { isObject, isPresent, type RawItem } from "../common/forms.ts";
+import type { ConfigIssue } from "../common/issue.ts";
+import type { NetworkConfig, NetworkInterface, Vrf } from "./config.ts";
+import { DEFAULT_BRIDGE_CIDR, Flag, Network, NETWORK_LIMITS } from "./fields.ts";
+import { readInterfaces } from "./interfaces.ts";
+import { NetworkNames } from "./names.ts";
+import { NetworkReader, type Place } from "./reader.ts";
+import { vrfFields } from "./routing-fields.ts";
+import { readRouting } from "./routing.ts";
+import { noteBridgeOverlaps, noteOverlaps, placedAddresses } from "./subnets.ts";
+import { readTunnels, tunnelAddresses, type TunnelContext } from "./tunnels.ts";
 
 export interface NetworkContext extends TunnelContext {
   readonly nodeType: NodeType;

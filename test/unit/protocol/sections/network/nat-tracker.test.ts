@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { natTracker, trackedNats } from "../../../../src/protocol/sections/nat-tracker.ts";
+import { natTracker, trackedNats } from "../../../../../src/protocol/sections/network/nat-tracker.ts";
 
 test.each([
   [{ uid: "n-1" }, undefined, 3, "n-1"],

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { addressRange } from "../../lib/net/cidr.ts";
-import { Requires } from "../features.ts";
-import { Description, says, whole } from "./common/fields.ts";
+import { addressRange } from "../../../lib/net/cidr.ts";
+import { Requires } from "../../features.ts";
+import { Description, says, whole } from "../common/fields.ts";
 
 /** Most entries of each list in the section. */
 export const NETWORK_LIMITS = {

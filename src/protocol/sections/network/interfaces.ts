@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { addressRange } from "../../lib/net/cidr.ts";
-import { isPresent, type RawItem } from "./common/forms.ts";
-import type { InterfaceRoute, NetworkInterface, SubInterface } from "./network-config.ts";
+import { addressRange } from "../../../lib/net/cidr.ts";
+import { isPresent, type RawItem } from "../common/forms.ts";
+import type { InterfaceRoute, NetworkInterface, SubInterface } from "./config.ts";
 import {
   clusterFields,
   CloudRouteItem,
@@ -14,9 +14,9 @@ import {
   sharedFields,
   VlanRouteItem,
   vlanFields,
-} from "./network-fields.ts";
-import type { NetworkNames } from "./network-names.ts";
-import type { NetworkReader } from "./network-reader.ts";
+} from "./fields.ts";
+import type { NetworkNames } from "./names.ts";
+import type { NetworkReader } from "./reader.ts";
 
 /** The interfaces that can be used, and those whose entry cannot. */
 export interface Interfaces {

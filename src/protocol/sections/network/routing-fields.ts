@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { Requires } from "../features.ts";
-import { Description, says, whole } from "./common/fields.ts";
+import { Requires } from "../../features.ts";
+import { Description, says, whole } from "../common/fields.ts";
 import {
   Address,
   ADDRESS_PATTERN,
@@ -14,7 +14,7 @@ import {
   NETWORK_LIMITS,
   NETWORK_PATTERN,
   Uid,
-} from "./network-fields.ts";
+} from "./fields.ts";
 
 const text = () => z.string(says("must be text"));
 const item = says("must be an object");

@@ -1,7 +1,7 @@
-import { addressRange, parseCidr } from "../../lib/net/cidr.ts";
-import type { NetworkInterface } from "./network-config.ts";
-import { DEFAULT_VRF } from "./network-fields.ts";
-import type { NetworkReader, Place } from "./network-reader.ts";
+import { addressRange, parseCidr } from "../../../lib/net/cidr.ts";
+import type { NetworkInterface } from "./config.ts";
+import { DEFAULT_VRF } from "./fields.ts";
+import type { NetworkReader, Place } from "./reader.ts";
 
 /** Most warnings of one kind: the first ones tell what is wrong. */
 const MAX_WARNINGS = 64;

@@ -1,5 +1,5 @@
-import { DEFAULT_VRF } from "./network-fields.ts";
-import type { NetworkReader, Place } from "./network-reader.ts";
+import { DEFAULT_VRF } from "./fields.ts";
+import type { NetworkReader, Place } from "./reader.ts";
 
 const LONGEST = 15;
 /** Names below /proc/sys/net/ipv4/conf that are no links, and the link that is never set down. */

@@ -1,12 +1,12 @@
 import { z } from "zod";
-import type { JsonObject } from "../values.ts";
-import { says } from "./common/fields.ts";
-import { clusterFields, Flag, list, Network, NETWORK_LIMITS, ownFields, sharedFields } from "./network-fields.ts";
-import { NetworkReader } from "./network-reader.ts";
-import { routingLists, VrfItem } from "./network-routing-fields.ts";
-import { TunnelItem } from "./network-tunnel-fields.ts";
-import { isPresent } from "./common/forms.ts";
-import { networkOf } from "./read-network.ts";
+import type { JsonObject } from "../../values.ts";
+import { says } from "../common/fields.ts";
+import { clusterFields, Flag, list, Network, NETWORK_LIMITS, ownFields, sharedFields } from "./fields.ts";
+import { NetworkReader } from "./reader.ts";
+import { routingLists, VrfItem } from "./routing-fields.ts";
+import { TunnelItem } from "./tunnel-fields.ts";
+import { isPresent } from "../common/forms.ts";
+import { networkOf } from "./read.ts";
 
 const InterfaceItem = z.looseObject({ ...sharedFields, ...ownFields, ...clusterFields }, says("must be an object"));
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { Requires } from "../features.ts";
-import { Description, says, whole } from "./common/fields.ts";
-import { Address, DeviceName, Flag, InterfaceAddress, Network, Nic } from "./network-fields.ts";
+import { Requires } from "../../features.ts";
+import { Description, says, whole } from "../common/fields.ts";
+import { Address, DeviceName, Flag, InterfaceAddress, Network, Nic } from "./fields.ts";
 
 const text = () => z.string(says("must be text"));
 const CIPHERS = ["aes128-sha1", "aes128-sha256", "aes256-sha1", "aes256-sha256"] as const;

@@ -1,12 +1,12 @@
 import { z } from "zod";
-import { parseCidr } from "../../lib/net/cidr.ts";
-import { isPresent, toNumber, type RawItem } from "./common/forms.ts";
-import type { JsonObject } from "../values.ts";
-import type { Acl, L4Protocol, Nat, PolicyRule, PortRange, Routing, VrfRoute } from "./network-config.ts";
-import { Network, NETWORK_LIMITS } from "./network-fields.ts";
-import type { NetworkNames } from "./network-names.ts";
-import type { NetworkReader, Place } from "./network-reader.ts";
-import { AclItem, NatItem, RuleItem, VrfRouteItem } from "./network-routing-fields.ts";
+import { parseCidr } from "../../../lib/net/cidr.ts";
+import { isPresent, toNumber, type RawItem } from "../common/forms.ts";
+import type { JsonObject } from "../../values.ts";
+import type { Acl, L4Protocol, Nat, PolicyRule, PortRange, Routing, VrfRoute } from "./config.ts";
+import { Network, NETWORK_LIMITS } from "./fields.ts";
+import type { NetworkNames } from "./names.ts";
+import type { NetworkReader, Place } from "./reader.ts";
+import { AclItem, NatItem, RuleItem, VrfRouteItem } from "./routing-fields.ts";
 
 const ANY = "0.0.0.0/0";
 const DROP_ALL: Acl = { protocol: "any", source: ANY, dest: ANY, action: "drop" };
