@@ -1,6 +1,6 @@
 import type { OverlayListener, OverlayService } from "../../src/protocol/overlay/overlay.ts";
 import type { Connector } from "../../src/protocol/sections/connectors/connectors.ts";
-import type { Service } from "../../src/protocol/sections/services.ts";
+import type { Service } from "../../src/protocol/sections/services/services.ts";
 
 /** A connector of the configuration, to 127.0.0.1:9000 unless it is told otherwise. */
 export function aConnector(id: string, more: Partial<Connector> = {}): Connector {

@@ -1,7 +1,7 @@
 import { normaliseConnectors, type Connector } from "../../protocol/sections/connectors/connectors.ts";
 import { normaliseGateway, type NormalisedGateway } from "../../protocol/sections/gateway/gateway.ts";
 import type { Normalised } from "../../protocol/sections/common/items.ts";
-import { normaliseServices, type Service } from "../../protocol/sections/services.ts";
+import { normaliseServices, type Service } from "../../protocol/sections/services/services.ts";
 import { readExec, type ReadExec } from "../../protocol/sections/exec/read.ts";
 import { readNetwork, type ReadNetwork } from "../../protocol/sections/network/read.ts";
 import type { NodeType } from "../../protocol/values.ts";

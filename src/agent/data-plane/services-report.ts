@@ -1,7 +1,7 @@
 import { MAX_SERVICE_USERS } from "../../protocol/local/api.ts";
 import type { ItemReason, ServicesReport, ServiceUser, ServiceView } from "../../protocol/local/overlay.ts";
 import type { Connector } from "../../protocol/sections/connectors/connectors.ts";
-import type { Service } from "../../protocol/sections/services.ts";
+import type { Service } from "../../protocol/sections/services/services.ts";
 import {
   isDown,
   issuesOfSection,

@@ -5,7 +5,7 @@ import { ConnectorItem, normaliseConnectors, StoredConnector } from "../../proto
 import { isObject, isV2, MAX_ID_LENGTH, MAX_ITEMS, upgradeToV2, v2Items } from "../../protocol/sections/common/forms.ts";
 import type { ItemSection } from "../../protocol/sections/common/forms.ts";
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
-import { normaliseServices, ServiceItem, StoredService } from "../../protocol/sections/services.ts";
+import { normaliseServices, ServiceItem, StoredService } from "../../protocol/sections/services/services.ts";
 import { MAX_INDEX } from "../../protocol/sections/common/fields.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../protocol/sections/sections.ts";
 import { JsonObject } from "../../protocol/values.ts";

@@ -3,7 +3,7 @@ import { ConnectorsSection } from "./connectors/connectors.ts";
 import { ExecSection } from "./exec/exec.ts";
 import { GatewaySection } from "./gateway/gateway.ts";
 import { ClusterNetworkSection, NetworkSection } from "./network/network.ts";
-import { ServicesSection } from "./services.ts";
+import { ServicesSection } from "./services/services.ts";
 import type { JsonObject, NodeType } from "../values.ts";
 
 /** The sections of desired configuration, by the name they have below `config`. */

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { OverlayService, ServiceHealth } from "../../../protocol/overlay/overlay.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import { applicationOf } from "../../../protocol/sections/common/fields.ts";
-import type { Service } from "../../../protocol/sections/services.ts";
+import type { Service } from "../../../protocol/sections/services/services.ts";
 
 /** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */
 export interface ServicesActual {

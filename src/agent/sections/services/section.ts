@@ -1,5 +1,5 @@
 import type { Overlay } from "../../../host/overlay/client.ts";
-import { normaliseServices, type Service } from "../../../protocol/sections/services.ts";
+import { normaliseServices, type Service } from "../../../protocol/sections/services/services.ts";
 import { relevantNotices } from "../../../protocol/sections/common/items.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeServiceStep } from "./plan-detail.ts";

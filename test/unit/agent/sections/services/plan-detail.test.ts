@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { planServices } from "../../../../../src/agent/sections/services/plan.ts";
 import { describeServiceStep } from "../../../../../src/agent/sections/services/plan-detail.ts";
 import type { OverlayService } from "../../../../../src/protocol/overlay/overlay.ts";
-import type { Service } from "../../../../../src/protocol/sections/services.ts";
+import type { Service } from "../../../../../src/protocol/sections/services/services.ts";
 import { aConfigService, itsEntry } from "../../../../support/l4-items.ts";
 
 const health = { intervalMs: 1000, failures: 1, successes: 1 };

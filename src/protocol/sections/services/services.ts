@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { Requires } from "../features.ts";
-import { LinkName, type JsonObject } from "../values.ts";
+import { Requires } from "../../features.ts";
+import { LinkName, type JsonObject } from "../../values.ts";
 import {
   decimal,
   DEFAULT_IDLE_TIMEOUT_MS,
@@ -14,11 +14,11 @@ import {
   says,
   transportOf,
   whole,
-} from "./common/fields.ts";
-import { configIssue, type ConfigCode, type ConfigIssue } from "./common/issue.ts";
-import { isObject, type RawItem } from "./common/forms.ts";
-import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "./common/items.ts";
-import { ItemId, sectionSchema } from "./common/section.ts";
+} from "../common/fields.ts";
+import { configIssue, type ConfigCode, type ConfigIssue } from "../common/issue.ts";
+import { isObject, type RawItem } from "../common/forms.ts";
+import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "../common/items.ts";
+import { ItemId, sectionSchema } from "../common/section.ts";
 
 /** Seconds. */
 const DEFAULT_CONNECT_TIMEOUT = 5;
