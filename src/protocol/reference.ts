@@ -23,9 +23,9 @@ import {
 import { ActivationAnswer, ActivationBody, TokenAnswer, TokenBody } from "./channel/activation.ts";
 import { HttpRefusal, RegistrationAnswer, RegistrationBody } from "./channel/registration.ts";
 import { recordByStream } from "./documents/telemetry.ts";
-import { ContainerCommand, triggerBodies } from "./trigger-bodies.ts";
+import { ContainerCommand, triggerBodies } from "./triggers/bodies.ts";
 import { triggerEvents } from "./trigger-events.ts";
-import { ContainerCommandAnswer, triggerResults } from "./trigger-results.ts";
+import { ContainerCommandAnswer, triggerResults } from "./triggers/results.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 

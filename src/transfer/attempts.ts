@@ -1,7 +1,7 @@
 import { AgentError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { PASSING, retried } from "../host/releases/retried.ts";
-import type { TransferEvent } from "../protocol/transfer.ts";
+import type { TransferEvent } from "../protocol/triggers/transfer.ts";
 
 const LIMITS = { attempts: 4, firstPauseMs: 1000, maxPauseMs: 60_000 };
 const PASSING_OF_TRANSFERS: ReadonlySet<string> = new Set([...PASSING, "bad-length"]);

@@ -1,7 +1,7 @@
 import { InputError, SessionError, toError } from "../errors.ts";
 import { linesOf } from "../lib/text/lines.ts";
 import { untilAborted } from "../lib/async/until-aborted.ts";
-import { TransferJob, TransferOrder, type Resume, type TransferEvent } from "../protocol/transfer.ts";
+import { TransferJob, TransferOrder, type Resume, type TransferEvent } from "../protocol/triggers/transfer.ts";
 
 const MAX_LINE_BYTES = 1024 * 1024;
 

@@ -3,7 +3,7 @@ import { InputError, SessionError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Store } from "../host/data-store/store.ts";
 import type { GuardedConnector } from "../host/net/guarded-connect.ts";
-import type { Resume, TransferEvent, TransferJob } from "../protocol/transfer.ts";
+import type { Resume, TransferEvent, TransferJob } from "../protocol/triggers/transfer.ts";
 import { inAttempts } from "./attempts.ts";
 import { framedByChunks, framedByEnd, framedByLength, type Framing } from "./body.ts";
 import { ask, statusError, type Answer } from "./http-source.ts";

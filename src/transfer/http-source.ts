@@ -4,7 +4,7 @@ import { proxyAuthorization } from "../host/net/dial.ts";
 import type { GuardedConnector, GuardedTarget } from "../host/net/guarded-connect.ts";
 import { parseRetryAfter } from "../host/net/http-client.ts";
 import { REDIRECTS, redirectTarget } from "../host/net/redirect-target.ts";
-import { shownUrl } from "../protocol/data-store.ts";
+import { shownUrl } from "../protocol/triggers/data-store.ts";
 import { askForHead, type Head } from "./head.ts";
 
 /** An answer whose body is to come: the stream is paused behind its head. */

@@ -5,7 +5,7 @@ import { InputError, SessionError, toError } from "../errors.ts";
 import { redirectTarget } from "../host/net/redirect-target.ts";
 import type { StoreFile } from "../host/data-store/store.ts";
 import { lengthOf, readAt } from "../host/files/open-bytes.ts";
-import type { TransferEvent, TransferJob } from "../protocol/transfer.ts";
+import type { TransferEvent, TransferJob } from "../protocol/triggers/transfer.ts";
 import { inAttempts } from "./attempts.ts";
 import type { TransferDeps } from "./http-download.ts";
 import { requestLine, statusError, targetOf } from "./http-source.ts";

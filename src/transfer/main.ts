@@ -3,7 +3,7 @@ import { AgentError, SessionError, toError } from "../errors.ts";
 import { systemClock } from "../host/clock.ts";
 import { openStore } from "../host/data-store/open-store.ts";
 import { guardedConnector } from "../host/net/guarded-connect.ts";
-import type { AddressPolicy, TransferEvent, TransferJob } from "../protocol/transfer.ts";
+import type { AddressPolicy, TransferEvent, TransferJob } from "../protocol/triggers/transfer.ts";
 import { failureOf } from "./attempts.ts";
 import { openChannel } from "./channel.ts";
 import type { TransferDeps } from "./http-download.ts";

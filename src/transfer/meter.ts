@@ -1,6 +1,6 @@
 import { SessionError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import type { TransferEvent, TransferLimits } from "../protocol/transfer.ts";
+import type { TransferEvent, TransferLimits } from "../protocol/triggers/transfer.ts";
 
 const TICK_MS = 500;
 /** The rate that is told is one over so long, and the one that is judged. */

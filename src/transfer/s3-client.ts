@@ -1,8 +1,8 @@
 import type { GetObjectCommandOutput, S3Client } from "@aws-sdk/client-s3";
 import type { Clock } from "../host/clock.ts";
 import type * as s3Sdk from "../host/net/s3-sdk.ts";
-import type { S3Object } from "../protocol/data-store.ts";
-import type { S3Access, TransferEvent, TransferLimits } from "../protocol/transfer.ts";
+import type { S3Object } from "../protocol/triggers/data-store.ts";
+import type { S3Access, TransferEvent, TransferLimits } from "../protocol/triggers/transfer.ts";
 import { tellHash } from "./s3-body.ts";
 import { readS3Credentials, type S3Credentials } from "./s3-credentials.ts";
 import { isPassing, refusalOf, s3Error } from "./s3-error.ts";

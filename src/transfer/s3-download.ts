@@ -1,7 +1,7 @@
 import type { GetObjectCommandOutput } from "@aws-sdk/client-s3";
 import { Readable } from "node:stream";
 import { SessionError } from "../errors.ts";
-import type { Resume } from "../protocol/transfer.ts";
+import type { Resume } from "../protocol/triggers/transfer.ts";
 import type { Pacer } from "./s3-body.ts";
 import type { S3Target } from "./s3-client.ts";
 import { runAll } from "./s3-turns.ts";

@@ -1,7 +1,7 @@
 import { InputError, toError, SessionError } from "../errors.ts";
 import type { StorePart } from "../host/data-store/store.ts";
 import { lengthOf } from "../host/files/open-bytes.ts";
-import type { Resume, TransferEvent, TransferJob } from "../protocol/transfer.ts";
+import type { Resume, TransferEvent, TransferJob } from "../protocol/triggers/transfer.ts";
 import type { TransferDeps } from "./http-download.ts";
 import { Meter } from "./meter.ts";
 import { hashOf, type Pacer } from "./s3-body.ts";

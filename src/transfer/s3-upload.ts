@@ -1,6 +1,6 @@
 import type { Part } from "@aws-sdk/client-s3";
 import { AgentError, InputError, SessionError, toError } from "../errors.ts";
-import type { Resume } from "../protocol/transfer.ts";
+import type { Resume } from "../protocol/triggers/transfer.ts";
 import { fileBody, hashOf, type Pacer, type Source } from "./s3-body.ts";
 import type { S3Target } from "./s3-client.ts";
 import { refusalOf } from "./s3-error.ts";

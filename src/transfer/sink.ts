@@ -3,8 +3,8 @@ import { HostError, InputError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Store, StorePart } from "../host/data-store/store.ts";
 import { datasync, readAt, truncate, writeAt } from "../host/files/open-bytes.ts";
-import type { HashAlgorithm } from "../protocol/data-store.ts";
-import type { TransferLimits } from "../protocol/transfer.ts";
+import type { HashAlgorithm } from "../protocol/triggers/data-store.ts";
+import type { TransferLimits } from "../protocol/triggers/transfer.ts";
 
 const OPENSSL_NAMES: Readonly<Record<HashAlgorithm, string>> = { MD5: "md5", SHA1: "sha1", "SHA-256": "sha256" };
 

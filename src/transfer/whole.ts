@@ -1,5 +1,5 @@
 import type { Store, StorePart } from "../host/data-store/store.ts";
-import type { Resume, TransferEvent, TransferJob } from "../protocol/transfer.ts";
+import type { Resume, TransferEvent, TransferJob } from "../protocol/triggers/transfer.ts";
 import type { TransferDeps } from "./http-download.ts";
 
 type Known = Pick<TransferJob, "parts" | "resume">;

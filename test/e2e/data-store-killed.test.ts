@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
-import { DataStoreTasks, type DataStoreTask } from "../../src/protocol/data-store.ts";
+import { DataStoreTasks, type DataStoreTask } from "../../src/protocol/triggers/data-store.ts";
 import { bundled } from "../support/bundled.ts";
 import { inLanes } from "../support/lanes.ts";
 import { describePoint, pointsOf, recordCalls, runKilled, sampleOf, type Launch } from "../support/strace.ts";

@@ -19,7 +19,7 @@ import {
   S3Client,
 } from "@aws-sdk/client-s3";
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
-import type { S3Access } from "../../src/protocol/transfer.ts";
+import type { S3Access } from "../../src/protocol/triggers/transfer.ts";
 import { startConnectProxy } from "../support/connect-proxy.ts";
 import { startFront, type PassedRequest, type S3Front } from "../support/s3-front.ts";
 import { credentialsFile, s3Job, startTransfer, type S3JobOptions } from "../support/s3-transfer.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { DataStoreTasks, type DataStoreTask } from "../../src/protocol/data-store.ts";
+import { DataStoreTasks, type DataStoreTask } from "../../src/protocol/triggers/data-store.ts";
 import { startPacedFiles } from "../support/paced-files.ts";
 import {
   freePort,

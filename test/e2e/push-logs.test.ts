@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "n
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { DataStoreListing } from "../../src/protocol/data-store.ts";
+import { DataStoreListing } from "../../src/protocol/triggers/data-store.ts";
 import { PushedLogs } from "../../src/protocol/documents/bundle.ts";
 import {
   freePort,

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { ZodType } from "zod";
-import { triggerResults } from "../../src/protocol/trigger-results.ts";
+import { triggerResults } from "../../src/protocol/triggers/results.ts";
 import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
 import { UNDER_UNITS } from "../support/real-units.ts";
 import { tempDir } from "../support/temp-dir.ts";

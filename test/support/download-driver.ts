@@ -13,7 +13,7 @@ import { systemClock } from "../../src/host/clock.ts";
 import { openStore } from "../../src/host/data-store/open-store.ts";
 import { openDatabase } from "../../src/host/files/database.ts";
 import type { StartTransfer } from "../../src/host/process/transfer-process.ts";
-import { TransferEvent } from "../../src/protocol/transfer.ts";
+import { TransferEvent } from "../../src/protocol/triggers/transfer.ts";
 import { transfer } from "../../src/transfer/main.ts";
 import { passGate } from "./gate.ts";
 import { waitFor } from "./wait-for.ts";

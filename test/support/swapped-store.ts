@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSy
 import { join } from "node:path";
 import { openStore } from "../../src/host/data-store/open-store.ts";
 import type { Store } from "../../src/host/data-store/store.ts";
-import type { DataStoreEntry } from "../../src/protocol/data-store.ts";
+import type { DataStoreEntry } from "../../src/protocol/triggers/data-store.ts";
 
 export interface SwapOutcome {
   readonly operations: number;

@@ -1,4 +1,4 @@
-import type { TransferJob } from "../../src/protocol/transfer.ts";
+import type { TransferJob } from "../../src/protocol/triggers/transfer.ts";
 
 /** A job that asks for nothing in particular. */
 export const transferJob = (

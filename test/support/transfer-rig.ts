@@ -8,7 +8,7 @@ import { onTestFinished } from "vitest";
 import { systemClock } from "../../src/host/clock.ts";
 import { openStore } from "../../src/host/data-store/open-store.ts";
 import { guardedConnector, type GuardedConnectorOptions } from "../../src/host/net/guarded-connect.ts";
-import type { Resume, TransferEvent, TransferLimits } from "../../src/protocol/transfer.ts";
+import type { Resume, TransferEvent, TransferLimits } from "../../src/protocol/triggers/transfer.ts";
 import { failureOf } from "../../src/transfer/attempts.ts";
 import { httpDownload, type HttpDownload, type TransferDeps } from "../../src/transfer/http-download.ts";
 import { httpUpload, type HttpUpload } from "../../src/transfer/http-upload.ts";

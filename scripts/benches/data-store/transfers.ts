@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { setPriority } from "node:os";
 import { text } from "node:stream/consumers";
-import { TransferEvent, type TransferJob } from "../../../src/protocol/transfer.ts";
+import { TransferEvent, type TransferJob } from "../../../src/protocol/triggers/transfer.ts";
 import { BUNDLE, FLAGS } from "../programs.ts";
 
 /** What a command took: processor time of it and of all its children, and time. */

@@ -12,9 +12,9 @@ import type {
   DataStoreRequest,
   ImageInfo,
   TaskStarted,
-} from "../../protocol/data-store.ts";
+} from "../../protocol/triggers/data-store.ts";
 import { REPLY_LIMITS } from "../../protocol/channel/reply-parts.ts";
-import type { TransferJob } from "../../protocol/transfer.ts";
+import type { TransferJob } from "../../protocol/triggers/transfer.ts";
 import { storeRefusal } from "./failures.ts";
 import { abortJobFor, jobFor, type JobSettings } from "./jobs.ts";
 import { renderTask } from "./render.ts";

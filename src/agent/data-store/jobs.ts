@@ -1,6 +1,6 @@
 import type { ProxySettings } from "../../lib/net/proxy.ts";
-import { parseS3Uri } from "../../protocol/data-store.ts";
-import type { S3Access, TransferJob, TransferLimits } from "../../protocol/transfer.ts";
+import { parseS3Uri } from "../../protocol/triggers/data-store.ts";
+import type { S3Access, TransferJob, TransferLimits } from "../../protocol/triggers/transfer.ts";
 import { InputError } from "../../errors.ts";
 import type { Task, TransferRequest } from "./tasks.ts";
 

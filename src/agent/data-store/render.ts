@@ -1,5 +1,5 @@
 import { sizeText } from "../../lib/text/size-text.ts";
-import type { DataStoreTask } from "../../protocol/data-store.ts";
+import type { DataStoreTask } from "../../protocol/triggers/data-store.ts";
 import type { Task, TaskState } from "./tasks.ts";
 
 /** A task as it is shown. Pure. */

@@ -1,7 +1,7 @@
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
 import { unsynced } from "../../host/files/database.ts";
-import { DataStoreRequest } from "../../protocol/data-store.ts";
-import { Resume } from "../../protocol/transfer.ts";
+import { DataStoreRequest } from "../../protocol/triggers/data-store.ts";
+import { Resume } from "../../protocol/triggers/transfer.ts";
 import { isOver, TaskState, type Task, type Work } from "./tasks.ts";
 
 /** How long a task is shown after its end, and how many such at most. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { shownUrl, type DataStoreRequest } from "../../protocol/data-store.ts";
-import type { Resume, TransferEvent } from "../../protocol/transfer.ts";
+import { shownUrl, type DataStoreRequest } from "../../protocol/triggers/data-store.ts";
+import type { Resume, TransferEvent } from "../../protocol/triggers/transfer.ts";
 
 type Transferring = "HTTP_DOWNLOAD" | "HTTP_UPLOAD" | "S3_DOWNLOAD" | "S3_UPLOAD";
 /** A request that a child program carries out. */

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { StartTransfer, TransferProcess } from "../../host/process/transfer-process.ts";
-import type { TransferEvent, TransferJob } from "../../protocol/transfer.ts";
+import type { TransferEvent, TransferJob } from "../../protocol/triggers/transfer.ts";
 import type { Room } from "./room.ts";
 import { dueOf, refusalOf, withoutSlot, withSlot, withStanding, type Schedule } from "./schedule.ts";
 import type { Keeping, TaskStore } from "./task-store.ts";

@@ -4,7 +4,7 @@ import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Files } from "../../host/files/files.ts";
 import type { ProxySettings } from "../../lib/net/proxy.ts";
-import type { DataStoreRequest } from "../../protocol/data-store.ts";
+import type { DataStoreRequest } from "../../protocol/triggers/data-store.ts";
 import type { DataStore } from "../data-store/data-store.ts";
 import type { TextFile } from "../data-store/text-file.ts";
 import { hasOpenTasks } from "../data-store/task-table.ts";

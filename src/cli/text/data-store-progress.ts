@@ -1,6 +1,6 @@
 import { formatBytes, formatDuration } from "../../lib/text/durations.ts";
 import { plainLine } from "../../lib/text/terminal-text.ts";
-import type { DataStoreTask } from "../../protocol/data-store.ts";
+import type { DataStoreTask } from "../../protocol/triggers/data-store.ts";
 
 const WIDEST_BAR = 30;
 const NARROWEST_BAR = 10;

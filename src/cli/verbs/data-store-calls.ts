@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { DataStoreRequest } from "../../protocol/data-store.ts";
+import { DataStoreRequest } from "../../protocol/triggers/data-store.ts";
 import { firstIssueText } from "../../protocol/issue-text.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";
 import type { Call } from "../frame/verb.ts";

@@ -1,5 +1,5 @@
 import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
-import { DataStoreListing, type DataStoreEntry } from "../../protocol/data-store.ts";
+import { DataStoreListing, type DataStoreEntry } from "../../protocol/triggers/data-store.ts";
 import { askDataStore } from "./data-store-calls.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import type { Paint } from "../text/overlay-text.ts";

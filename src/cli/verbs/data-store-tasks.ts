@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
 import { formatMoment } from "../../lib/text/durations.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { DataStoreTasks, type DataStoreTask } from "../../protocol/data-store.ts";
+import { DataStoreTasks, type DataStoreTask } from "../../protocol/triggers/data-store.ts";
 import { askDataStore } from "./data-store-calls.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import type { Paint } from "../text/overlay-text.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { SessionError } from "../../errors.ts";
 import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
-import { TaskStarted, type DataStoreTask } from "../../protocol/data-store.ts";
+import { TaskStarted, type DataStoreTask } from "../../protocol/triggers/data-store.ts";
 import { isAbsent } from "../frame/client.ts";
 import { askDataStore } from "./data-store-calls.ts";
 import { progressLine } from "../text/data-store-progress.ts";

@@ -1,5 +1,5 @@
 import { InputError } from "../../errors.ts";
-import { HASH_DIGITS, HashAlgorithm, parseS3Uri } from "../../protocol/data-store.ts";
+import { HASH_DIGITS, HashAlgorithm, parseS3Uri } from "../../protocol/triggers/data-store.ts";
 import type { Call } from "../frame/verb.ts";
 
 /**

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
-import { DataStoreListing, DataStoreTask, DataStoreTasks, TaskStarted } from "../../protocol/data-store.ts";
+import { DataStoreListing, DataStoreTask, DataStoreTasks, TaskStarted } from "../../protocol/triggers/data-store.ts";
 import { askDataStore } from "./data-store-calls.ts";
 import { dataStoreList } from "./data-store-list.ts";
 import { dataStoreTasks } from "./data-store-tasks.ts";

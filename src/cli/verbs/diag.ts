@@ -8,7 +8,7 @@ import {
   NetworkStatusAnswer,
   NodeStatusAnswer,
   RepoConnectivityAnswer,
-} from "../../protocol/diagnostics.ts";
+} from "../../protocol/triggers/diagnostics.ts";
 import { networkChecksOf } from "../netcheck/netcheck.ts";
 import { NetworkCheck } from "../netcheck/result.ts";
 import { layOut, type Style } from "../frame/terminal.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
 import { safeJson } from "../../lib/text/terminal-text.ts";
-import { SpeedTest } from "../../protocol/trigger-bodies.ts";
+import { SpeedTest } from "../../protocol/triggers/bodies.ts";
 import { measurement } from "../text/measurement.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";
 

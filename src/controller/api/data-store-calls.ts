@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
-import type { DataStoreRequest } from "../../protocol/data-store.ts";
+import type { DataStoreRequest } from "../../protocol/triggers/data-store.ts";
 import type { TriggerRequest } from "../fleet.ts";
 import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "../model/data-store.ts";
 import { tgrn } from "../model/permissions.ts";

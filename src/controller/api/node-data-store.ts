@@ -13,7 +13,7 @@ import {
   StorePath,
   TaskStarted,
   type DataStoreRequest,
-} from "../../protocol/data-store.ts";
+} from "../../protocol/triggers/data-store.ts";
 import { withoutBlanks } from "./body.ts";
 import { InputError } from "../../errors.ts";
 import { askStore, mayUseStore, type StoreCall } from "./data-store-calls.ts";

@@ -1,4 +1,4 @@
-import { DataStoreRequest, shownUrl } from "../../protocol/data-store.ts";
+import { DataStoreRequest, shownUrl } from "../../protocol/triggers/data-store.ts";
 
 /** The trigger event that a node's data store is asked by. */
 export const DATA_STORE_EVENT = "datastore-manager";

@@ -1,4 +1,4 @@
-import { CAPTURE_PERMISSION } from "../../protocol/capture.ts";
+import { CAPTURE_PERMISSION } from "../../protocol/triggers/capture.ts";
 import { EventName } from "../../protocol/values.ts";
 import type { Policy } from "./policy.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { IMAGE_HEAD_BYTES, imageFormat } from "../../lib/formats/image-format.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
-import type { ImageInfo } from "../../protocol/data-store.ts";
+import type { ImageInfo } from "../../protocol/triggers/data-store.ts";
 import { deathTie, type CommandLine } from "../process/death-tie.ts";
 import { SEARCH_PATH } from "../process/exec.ts";
 import { privilegedCommand } from "../process/privileged-exec.ts";

@@ -1,5 +1,5 @@
 import { lstat } from "node:fs/promises";
-import type { DataStoreEntry } from "../../protocol/data-store.ts";
+import type { DataStoreEntry } from "../../protocol/triggers/data-store.ts";
 import type { Found, Name } from "./descriptors.ts";
 import { allEnded, at, entriesOf, holding, isDenied, isGone } from "./descriptors.ts";
 import { isHidden } from "./parse-path.ts";

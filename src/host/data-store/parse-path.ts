@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 import { safeJson } from "../../lib/text/terminal-text.ts";
-import { isOwnName } from "../../protocol/transfer.ts";
+import { isOwnName } from "../../protocol/triggers/transfer.ts";
 
 /** Directories that every store has, and that stay. */
 export const IMAGES = "images";

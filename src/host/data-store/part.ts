@@ -1,7 +1,7 @@
 import { closeSync, constants, fchmodSync, fstatSync, ftruncateSync, lstatSync, openSync, unlinkSync } from "node:fs";
 import { rename, unlink } from "node:fs/promises";
 import { errnoOf, HostError, InputError } from "../../errors.ts";
-import { partName } from "../../protocol/transfer.ts";
+import { partName } from "../../protocol/triggers/transfer.ts";
 import {
   at,
   closeSlowly,

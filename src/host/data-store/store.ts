@@ -1,4 +1,4 @@
-import type { DataStoreListing } from "../../protocol/data-store.ts";
+import type { DataStoreListing } from "../../protocol/triggers/data-store.ts";
 import type { Clock } from "../clock.ts";
 
 /** How many entries are shown, and how deep. */

@@ -1,6 +1,6 @@
 import type { Stats } from "node:fs";
 import { lstat, unlink } from "node:fs/promises";
-import { partName } from "../../protocol/transfer.ts";
+import { partName } from "../../protocol/triggers/transfer.ts";
 import type { Found } from "./descriptors.ts";
 import { allEnded, at, entriesOf, holding, isDenied, isGone, mountOf, openDirectory } from "./descriptors.ts";
 

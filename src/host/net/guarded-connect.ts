@@ -5,7 +5,7 @@ import { errnoOf, InputError, SessionError, toError } from "../../errors.ts";
 import { isListed, proxyFor, type ProxySettings } from "../../lib/net/proxy.ts";
 import { refusalOf } from "../../lib/net/transfer-address.ts";
 import { untilAborted } from "../../lib/async/until-aborted.ts";
-import type { AddressPolicy } from "../../protocol/transfer.ts";
+import type { AddressPolicy } from "../../protocol/triggers/transfer.ts";
 import { everyAuthorityContext } from "./authorities.ts";
 import { ByteStream } from "./byte-stream.ts";
 import type { Clock } from "../clock.ts";

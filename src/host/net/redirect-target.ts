@@ -1,5 +1,5 @@
 import { InputError } from "../../errors.ts";
-import { shownUrl } from "../../protocol/data-store.ts";
+import { shownUrl } from "../../protocol/triggers/data-store.ts";
 
 /** The statuses that send a GET elsewhere (RFC 9110 §15.4). */
 export const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);

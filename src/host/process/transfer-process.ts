@@ -3,7 +3,7 @@ import { constants, setPriority } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { HostError, toError } from "../../errors.ts";
 import { linesOf } from "../../lib/text/lines.ts";
-import { TransferEvent, type TransferJob, type TransferOrder } from "../../protocol/transfer.ts";
+import { TransferEvent, type TransferJob, type TransferOrder } from "../../protocol/triggers/transfer.ts";
 import type { Clock } from "../clock.ts";
 import { deathTie } from "./death-tie.ts";
 import { SEARCH_PATH } from "./exec.ts";

@@ -5,7 +5,7 @@ import type { Socket } from "node:net";
 import { basename, dirname, isAbsolute, join, normalize } from "node:path";
 import type { SecureContext } from "node:tls";
 import { AgentError, errnoOf, HostError, InputError, SessionError, toError } from "../../errors.ts";
-import { shownUrl } from "../../protocol/data-store.ts";
+import { shownUrl } from "../../protocol/triggers/data-store.ts";
 import { everyAuthorityContext } from "../net/authorities.ts";
 import type { Clock } from "../clock.ts";
 import { dialRequestFor, type Dialler } from "../net/dial.ts";

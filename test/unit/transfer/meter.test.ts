@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { TransferEvent } from "../../../src/protocol/transfer.ts";
+import type { TransferEvent } from "../../../src/protocol/triggers/transfer.ts";
 import { Meter } from "../../../src/transfer/meter.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 

@@ -2,7 +2,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { partName, type TransferEvent } from "../../../src/protocol/transfer.ts";
+import { partName, type TransferEvent } from "../../../src/protocol/triggers/transfer.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import {
   downloadJob,

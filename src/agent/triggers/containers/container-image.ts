@@ -1,5 +1,5 @@
 import { HostError, InputError } from "../../../errors.ts";
-import { ContainerImageRequest } from "../../../protocol/trigger-bodies.ts";
+import { ContainerImageRequest } from "../../../protocol/triggers/bodies.ts";
 import type { Compute } from "../../containers/model/compute.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 

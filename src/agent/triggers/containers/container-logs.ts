@@ -1,5 +1,5 @@
 import { InputError } from "../../../errors.ts";
-import { ContainerLogs } from "../../../protocol/trigger-bodies.ts";
+import { ContainerLogs } from "../../../protocol/triggers/bodies.ts";
 import type { Compute } from "../../containers/model/compute.ts";
 import { decodeOutput } from "../../containers/output/decode-output.ts";
 import type { StreamTrigger } from "../execution/trigger.ts";

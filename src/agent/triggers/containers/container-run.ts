@@ -1,6 +1,6 @@
 import { InputError } from "../../../errors.ts";
 import type { OutputFrame } from "../../../host/engine/engine.ts";
-import { ContainerCommand } from "../../../protocol/trigger-bodies.ts";
+import { ContainerCommand } from "../../../protocol/triggers/bodies.ts";
 import type { Compute } from "../../containers/model/compute.ts";
 import { decodeOutput } from "../../containers/output/decode-output.ts";
 import { pullLines, SEPARATOR } from "./pull-lines.ts";

@@ -1,4 +1,4 @@
-import { ContainerStatusRequest } from "../../../protocol/trigger-bodies.ts";
+import { ContainerStatusRequest } from "../../../protocol/triggers/bodies.ts";
 import { WIRE_STATES, type Compute, type ContainerStatus } from "../../containers/model/compute.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 

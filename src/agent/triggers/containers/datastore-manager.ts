@@ -1,4 +1,4 @@
-import { DataStoreRequest } from "../../../protocol/data-store.ts";
+import { DataStoreRequest } from "../../../protocol/triggers/data-store.ts";
 import { LOCAL_USER, type OneShotTrigger } from "../execution/trigger.ts";
 
 /** Answers one request of a data store. */

@@ -6,7 +6,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { TrackedFlow } from "../../../host/network/conntrack-line.ts";
 import { flowMeta } from "../../../protocol/overlay/flow-meta.ts";
 import type { OverlayFlow, OverlayFlowFilter } from "../../../protocol/overlay/overlay.ts";
-import { Flows } from "../../../protocol/trigger-bodies.ts";
+import { Flows } from "../../../protocol/triggers/bodies.ts";
 import type { ContainerStatus } from "../../containers/model/compute.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 

@@ -1,6 +1,6 @@
 import { HostError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import { GatewayPerf } from "../../../protocol/trigger-bodies.ts";
+import { GatewayPerf } from "../../../protocol/triggers/bodies.ts";
 import type { StreamTrigger } from "../execution/trigger.ts";
 import {
   neededPath,

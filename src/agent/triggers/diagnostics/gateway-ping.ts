@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import { GatewayPing } from "../../../protocol/trigger-bodies.ts";
+import { GatewayPing } from "../../../protocol/triggers/bodies.ts";
 import { probes, ProbeTally, type Probe } from "./echo-probes.ts";
 import type { StreamTrigger, TriggerContext } from "../execution/trigger.ts";
 import { fqdnOf, neededPath, neededPeer, notConnected, roundedMs, wayText, type Tunnels } from "./tunnels.ts";

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../../host/clock.ts";
 import type { ClientState, MeshState, PathState } from "../../../protocol/overlay/mesh.ts";
-import { GatewayRoutes } from "../../../protocol/trigger-bodies.ts";
+import { GatewayRoutes } from "../../../protocol/triggers/bodies.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 import { fqdnOf, nameOf, roundedMs, type TunnelNodes, type Tunnels } from "./tunnels.ts";
 

@@ -1,6 +1,6 @@
 import { HostError, InputError } from "../../../errors.ts";
 import type { Exec } from "../../../host/process/exec.ts";
-import { GatewayLatency, GatewayTrace, type GatewayLatencyAnswer } from "../../../protocol/diagnostics.ts";
+import { GatewayLatency, GatewayTrace, type GatewayLatencyAnswer } from "../../../protocol/triggers/diagnostics.ts";
 import { parseHops } from "../../telemetry/conditions/hops.ts";
 import { mtrArguments } from "./tg-mtr.ts";
 import type { OneShotTrigger, StreamTrigger } from "../execution/trigger.ts";

@@ -1,5 +1,5 @@
 import type { TrackedNat } from "../../../protocol/sections/network/nat-tracker.ts";
-import { NatHits } from "../../../protocol/trigger-bodies.ts";
+import { NatHits } from "../../../protocol/triggers/bodies.ts";
 import type { NatHits as Hits, NatWatch } from "./nat-watch.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 

@@ -1,6 +1,6 @@
 import { HostError, InputError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import { SpeedTest } from "../../../protocol/trigger-bodies.ts";
+import { SpeedTest } from "../../../protocol/triggers/bodies.ts";
 import { transferOnce, type TransferTarget } from "../tools/speed-transfer.ts";
 import type { StreamTrigger, TriggerContext } from "../execution/trigger.ts";
 

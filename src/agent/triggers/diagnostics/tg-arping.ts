@@ -1,7 +1,7 @@
 import { HostError } from "../../../errors.ts";
 import type { Exec } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
-import { TgArping } from "../../../protocol/trigger-bodies.ts";
+import { TgArping } from "../../../protocol/triggers/bodies.ts";
 import { needLink } from "../tools/known-link.ts";
 import type { StreamTrigger } from "../execution/trigger.ts";
 

@@ -1,4 +1,4 @@
-import { CAPTURE_EVENT, TgCapture, type CaptureAnswer } from "../../../protocol/capture.ts";
+import { CAPTURE_EVENT, TgCapture, type CaptureAnswer } from "../../../protocol/triggers/capture.ts";
 import type { PacketCapture, PacketCaptureOptions } from "../tools/packet-capture.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 

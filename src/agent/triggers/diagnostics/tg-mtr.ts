@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { Exec } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
-import { TgMtrBody } from "../../../protocol/trigger-bodies.ts";
+import { TgMtrBody } from "../../../protocol/triggers/bodies.ts";
 import { needLink } from "../tools/known-link.ts";
 import { flagList, numberFlag, plainFlags, type AllowedFlags } from "../tools/tool-flags.ts";
 import type { StreamTrigger } from "../execution/trigger.ts";

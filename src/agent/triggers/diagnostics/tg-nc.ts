@@ -1,6 +1,6 @@
 import { HostError } from "../../../errors.ts";
 import type { Exec } from "../../../host/process/exec.ts";
-import { TgNc } from "../../../protocol/trigger-bodies.ts";
+import { TgNc } from "../../../protocol/triggers/bodies.ts";
 import { probeTcp } from "../tools/tcp-probe.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 

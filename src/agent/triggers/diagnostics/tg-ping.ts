@@ -2,7 +2,7 @@ import { isIPv4 } from "node:net";
 import type { Clock } from "../../../host/clock.ts";
 import type { Exec } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
-import { TgPing } from "../../../protocol/trigger-bodies.ts";
+import { TgPing } from "../../../protocol/triggers/bodies.ts";
 import { probes, ProbeTally } from "./echo-probes.ts";
 import { probeLine } from "./gateway-ping.ts";
 import { needLink } from "../tools/known-link.ts";

@@ -1,7 +1,7 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { Exec } from "../../../host/process/exec.ts";
 import type { Files } from "../../../host/files/files.ts";
-import { TgTcpdump } from "../../../protocol/trigger-bodies.ts";
+import { TgTcpdump } from "../../../protocol/triggers/bodies.ts";
 import { cannotChangeUser, checkFilter, filterArguments } from "../tools/capture-filter.ts";
 import { needLink } from "../tools/known-link.ts";
 import { LineCap } from "../execution/line-cap.ts";

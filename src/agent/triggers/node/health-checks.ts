@@ -1,7 +1,7 @@
 import { InputError } from "../../../errors.ts";
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
-import type { DnsHealthAnswer, RepoConnectivityAnswer } from "../../../protocol/diagnostics.ts";
-import { NoBody } from "../../../protocol/trigger-bodies.ts";
+import type { DnsHealthAnswer, RepoConnectivityAnswer } from "../../../protocol/triggers/diagnostics.ts";
+import { NoBody } from "../../../protocol/triggers/bodies.ts";
 import type { HealthChecks } from "../../telemetry/conditions/health-checks.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 

@@ -1,5 +1,5 @@
 import type { CommitReport } from "../../../protocol/local/commit.ts";
-import { NetworkKeep, NetworkRevert } from "../../../protocol/trigger-bodies.ts";
+import { NetworkKeep, NetworkRevert } from "../../../protocol/triggers/bodies.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
 const ABOUT = { kind: "one-shot", deadlineMs: 150_000, needsDataPlane: false, readOnly: false, agents: false } as const;

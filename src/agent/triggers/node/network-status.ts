@@ -2,8 +2,8 @@ import { readAddresses, readLinks, type Link, type LinkAddress } from "../../../
 import { parseLinkCounters, type LinkCounters } from "../../../host/proc.ts";
 import type { Reader } from "../../../host/reader.ts";
 import { readNameServers } from "../../../host/net/resolver.ts";
-import type { NetworkStatusAnswer } from "../../../protocol/diagnostics.ts";
-import { NoBody } from "../../../protocol/trigger-bodies.ts";
+import type { NetworkStatusAnswer } from "../../../protocol/triggers/diagnostics.ts";
+import { NoBody } from "../../../protocol/triggers/bodies.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** Limit of one answer. */

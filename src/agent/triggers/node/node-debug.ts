@@ -2,7 +2,7 @@ import { InputError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { LogMemory } from "../../../host/log.ts";
 import { appliedSections } from "../../../protocol/sections/sections.ts";
-import { NodeDebug } from "../../../protocol/trigger-bodies.ts";
+import { NodeDebug } from "../../../protocol/triggers/bodies.ts";
 import { LineCap } from "../execution/line-cap.ts";
 import type { Chunk, StreamTrigger } from "../execution/trigger.ts";
 

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { HostError, InputError } from "../../../errors.ts";
 import type { MakeBundle } from "../../../host/process/bundle-process.ts";
-import { DataStoreListing, type DataStoreRequest } from "../../../protocol/data-store.ts";
+import { DataStoreListing, type DataStoreRequest } from "../../../protocol/triggers/data-store.ts";
 import type { PushedLogs } from "../../../protocol/documents/bundle.ts";
-import { NodePushLogs } from "../../../protocol/trigger-bodies.ts";
+import { NodePushLogs } from "../../../protocol/triggers/bodies.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
 export const PUSH_LOGS_TRIGGER = "node-push-logs";

@@ -1,4 +1,4 @@
-import { NoBody } from "../../../protocol/trigger-bodies.ts";
+import { NoBody } from "../../../protocol/triggers/bodies.ts";
 import { HostError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { Power } from "../../../host/process/power.ts";

@@ -1,8 +1,8 @@
 import type { Exec } from "../../../host/process/exec.ts";
 import type { Reader } from "../../../host/reader.ts";
-import { ErrorsRequest, type ErrorsAnswer, type NodeStatusAnswer } from "../../../protocol/diagnostics.ts";
+import { ErrorsRequest, type ErrorsAnswer, type NodeStatusAnswer } from "../../../protocol/triggers/diagnostics.ts";
 import type { Health, LogLine, Status } from "../../../protocol/local/answers.ts";
-import { NoBody } from "../../../protocol/trigger-bodies.ts";
+import { NoBody } from "../../../protocol/triggers/bodies.ts";
 import { readHeartbeat, usedRatio } from "../../telemetry/heartbeat.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 

@@ -1,4 +1,4 @@
-import { NodeUpgrade } from "../../../protocol/trigger-bodies.ts";
+import { NodeUpgrade } from "../../../protocol/triggers/bodies.ts";
 import type { UpgradeAnswer, UpgradeOrder, UpgradeRequest } from "../../../protocol/documents/release.ts";
 import { LOCAL_USER, type OneShotTrigger } from "../execution/trigger.ts";
 

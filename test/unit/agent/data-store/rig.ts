@@ -9,8 +9,8 @@ import { systemClock, type Clock } from "../../../../src/host/clock.ts";
 import { openStore } from "../../../../src/host/data-store/open-store.ts";
 import { openDatabase } from "../../../../src/host/files/database.ts";
 import type { TransferProcess } from "../../../../src/host/process/transfer-process.ts";
-import { DataStoreRequest, DataStoreTasks } from "../../../../src/protocol/data-store.ts";
-import type { TransferEvent, TransferJob } from "../../../../src/protocol/transfer.ts";
+import { DataStoreRequest, DataStoreTasks } from "../../../../src/protocol/triggers/data-store.ts";
+import type { TransferEvent, TransferJob } from "../../../../src/protocol/triggers/transfer.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 

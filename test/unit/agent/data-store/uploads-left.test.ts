@@ -1,7 +1,7 @@
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import type { TransferEvent } from "../../../../src/protocol/transfer.ts";
+import type { TransferEvent } from "../../../../src/protocol/triggers/transfer.ts";
 import { FakeClock, settle } from "../../../support/fake-clock.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { stage, type Given } from "./rig.ts";

@@ -4,7 +4,7 @@ import { tasksText } from "../../../../src/cli/verbs/data-store-tasks.ts";
 import { dataStoreVerb } from "../../../../src/cli/verbs/data-store.ts";
 import type { Call } from "../../../../src/cli/frame/verb.ts";
 import { systemClock, type Clock } from "../../../../src/host/clock.ts";
-import type { DataStoreRequest, DataStoreTask } from "../../../../src/protocol/data-store.ts";
+import type { DataStoreRequest, DataStoreTask } from "../../../../src/protocol/triggers/data-store.ts";
 import type { TriggerLine } from "../../../../src/protocol/local/answers.ts";
 import { someCall } from "../../../support/fake-call.ts";
 import { startLocalAgent, type LocalAgent } from "../../../support/local-agent.ts";

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { SessionError } from "../../../../src/errors.ts";
-import { DataStoreRequest } from "../../../../src/protocol/data-store.ts";
+import { DataStoreRequest } from "../../../../src/protocol/triggers/data-store.ts";
 import { RemoteError } from "../../../../src/protocol/channel/rpc.ts";
 import { ApiBench, items, type CallOptions } from "../../../support/api-bench.ts";
 

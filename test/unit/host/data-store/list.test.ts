@@ -6,8 +6,8 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { sizeText } from "../../../../src/host/data-store/list.ts";
 import { openStore } from "../../../../src/host/data-store/open-store.ts";
 import type { Store } from "../../../../src/host/data-store/store.ts";
-import type { DataStoreEntry } from "../../../../src/protocol/data-store.ts";
-import { DataStoreListing } from "../../../../src/protocol/data-store.ts";
+import type { DataStoreEntry } from "../../../../src/protocol/triggers/data-store.ts";
+import { DataStoreListing } from "../../../../src/protocol/triggers/data-store.ts";
 import { memoryDir, tempDir } from "../../../support/temp-dir.ts";
 
 const caps = { maxEntries: 10_000, maxDepth: 16 };

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostTransfers } from "../../../../src/host/process/transfer-process.ts";
-import type { TransferEvent } from "../../../../src/protocol/transfer.ts";
+import type { TransferEvent } from "../../../../src/protocol/triggers/transfer.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { transferJob } from "../../../support/transfer-job.ts";
 import { waitFor } from "../../../support/wait-for.ts";

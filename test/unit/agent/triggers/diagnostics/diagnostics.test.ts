@@ -14,7 +14,7 @@ import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostExec, SEARCH_PATH } from "../../../../../src/host/process/exec.ts";
 import { hostReader } from "../../../../../src/host/reader.ts";
 import type { Health, LogLine, Status } from "../../../../../src/protocol/local/answers.ts";
-import { triggerResults } from "../../../../../src/protocol/trigger-results.ts";
+import { triggerResults } from "../../../../../src/protocol/triggers/results.ts";
 import { GATEWAY_1, ScriptedTunnels, someNodes } from "../../../../support/scripted-tunnels.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 import { rig } from "../rig.ts";

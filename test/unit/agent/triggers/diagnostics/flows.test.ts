@@ -4,7 +4,7 @@ import { flows, flowsAnswer, rowOf, type CarriedFlows } from "../../../../../src
 import { parseFlow, type TrackedFlow } from "../../../../../src/host/network/conntrack-line.ts";
 import type { Conntrack, FlowFilter } from "../../../../../src/host/network/conntrack.ts";
 import type { OverlayFlow, OverlayFlowFilter } from "../../../../../src/protocol/overlay/overlay.ts";
-import { Flows } from "../../../../../src/protocol/trigger-bodies.ts";
+import { Flows } from "../../../../../src/protocol/triggers/bodies.ts";
 import { uidOf } from "../../../../support/mesh.ts";
 import { rig } from "../rig.ts";
 

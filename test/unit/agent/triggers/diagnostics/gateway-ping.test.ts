@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { gatewayPing } from "../../../../../src/agent/triggers/diagnostics/gateway-ping.ts";
-import { GatewayPing } from "../../../../../src/protocol/trigger-bodies.ts";
+import { GatewayPing } from "../../../../../src/protocol/triggers/bodies.ts";
 import {
   EDGE_2,
   GATEWAY_1,

@@ -3,7 +3,7 @@ import type { NatHits as Hits, NatWatch } from "../../../../../src/agent/trigger
 import { natHits, natRow, natsAnswer } from "../../../../../src/agent/triggers/diagnostics/nat-hits.ts";
 import { HostError } from "../../../../../src/errors.ts";
 import type { TrackedNat } from "../../../../../src/protocol/sections/network/nat-tracker.ts";
-import { NatHits } from "../../../../../src/protocol/trigger-bodies.ts";
+import { NatHits } from "../../../../../src/protocol/triggers/bodies.ts";
 import { rig } from "../rig.ts";
 
 const NATS: readonly TrackedNat[] = [

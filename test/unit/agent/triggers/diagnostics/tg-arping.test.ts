@@ -3,7 +3,7 @@ import { tgArping } from "../../../../../src/agent/triggers/diagnostics/tg-arpin
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostExec } from "../../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
-import { TgArping } from "../../../../../src/protocol/trigger-bodies.ts";
+import { TgArping } from "../../../../../src/protocol/triggers/bodies.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";
 import { rig } from "../rig.ts";
 

@@ -6,7 +6,7 @@ import { openCaptures, tgCapture } from "../../../../../src/agent/triggers/diagn
 import { HostError, InputError } from "../../../../../src/errors.ts";
 import { systemClock, type Clock } from "../../../../../src/host/clock.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
-import type { TgCapture } from "../../../../../src/protocol/capture.ts";
+import type { TgCapture } from "../../../../../src/protocol/triggers/capture.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";
 import { somePcap } from "../../../../support/some-pcap.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";

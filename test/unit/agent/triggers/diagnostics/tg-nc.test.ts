@@ -2,7 +2,7 @@ import { createServer, type AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { probeTcp } from "../../../../../src/agent/triggers/tools/tcp-probe.ts";
 import { netcatArguments, tgNc } from "../../../../../src/agent/triggers/diagnostics/tg-nc.ts";
-import { TgNc } from "../../../../../src/protocol/trigger-bodies.ts";
+import { TgNc } from "../../../../../src/protocol/triggers/bodies.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostExec } from "../../../../../src/host/process/exec.ts";
 import { rig, type Rig } from "../rig.ts";

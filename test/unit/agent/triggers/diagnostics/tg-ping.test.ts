@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { pingArguments, tgPing } from "../../../../../src/agent/triggers/diagnostics/tg-ping.ts";
-import { TgPing } from "../../../../../src/protocol/trigger-bodies.ts";
+import { TgPing } from "../../../../../src/protocol/triggers/bodies.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { hostExec } from "../../../../../src/host/process/exec.ts";

@@ -4,7 +4,7 @@ import { HostError, InputError } from "../../../../../src/errors.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostExec } from "../../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
-import { TgTcpdump } from "../../../../../src/protocol/trigger-bodies.ts";
+import { TgTcpdump } from "../../../../../src/protocol/triggers/bodies.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";
 import { fastClock, memoryJournal, rig } from "../rig.ts";
 import { untilHolds } from "../../../../support/until-holds.ts";

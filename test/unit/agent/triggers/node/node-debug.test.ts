@@ -2,7 +2,7 @@ import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { debugLine, LOG_COMPONENTS, nodeDebug } from "../../../../../src/agent/triggers/node/node-debug.ts";
 import { rootLogger } from "../../../../../src/host/log.ts";
-import { NodeDebug } from "../../../../../src/protocol/trigger-bodies.ts";
+import { NodeDebug } from "../../../../../src/protocol/triggers/bodies.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 import { rig } from "../rig.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { PushedLogs } from "./documents/bundle.ts";
+import { PushedLogs } from "../documents/bundle.ts";
 import { CaptureAnswer } from "./capture.ts";
 import { DataStoreListing, DataStoreTasks, ImageInfo, TaskStarted } from "./data-store.ts";
 import {
@@ -11,12 +11,12 @@ import {
   OutboundConnectionAnswer,
   RepoConnectivityAnswer,
 } from "./diagnostics.ts";
-import { ImagesReport } from "./local/containers.ts";
-import { CommitReport } from "./local/commit.ts";
-import { PlanReport, RollbackReport, WhyReport } from "./documents/reconcile.ts";
-import { UpgradeAnswer } from "./documents/release.ts";
-import type { triggerEvents } from "./trigger-events.ts";
-import { JsonObject, Text64, UnixSeconds } from "./values.ts";
+import { ImagesReport } from "../local/containers.ts";
+import { CommitReport } from "../local/commit.ts";
+import { PlanReport, RollbackReport, WhyReport } from "../documents/reconcile.ts";
+import { UpgradeAnswer } from "../documents/release.ts";
+import type { triggerEvents } from "../trigger-events.ts";
+import { JsonObject, Text64, UnixSeconds } from "../values.ts";
 
 const Count = z.int().min(0);
 
