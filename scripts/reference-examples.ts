@@ -12,7 +12,7 @@ import {
   thumbprintsOf,
   X25519PublicKey,
   type NodeKeys,
-} from "../src/protocol/keys.ts";
+} from "../src/protocol/values/keys.ts";
 import { TICKET_HEADER } from "../src/protocol/channel/streams.ts";
 
 /** A key of the examples: its private half is `seed` times 32, so that a reader can make it too. */

@@ -16,7 +16,7 @@ import { systemClock } from "../../src/host/clock.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import { keySetOf } from "../../src/protocol/channel/keys-chain.ts";
 import { normaliseConnectors, type Connector } from "../../src/protocol/sections/connectors/connectors.ts";
-import type { JsonObject } from "../../src/protocol/values.ts";
+import type { JsonObject } from "../../src/protocol/values/values.ts";
 import {
   clusterDocument,
   ISS,

@@ -5,9 +5,9 @@ import { importJWK } from "jose";
 import { z } from "zod";
 import { parseStrictJson } from "../../src/lib/formats/strict-json.ts";
 import type { Signer } from "../../src/protocol/channel/jws.ts";
-import { Ed25519PublicKey, thumbprint } from "../../src/protocol/keys.ts";
+import { Ed25519PublicKey, thumbprint } from "../../src/protocol/values/keys.ts";
 import { ReleaseKeys } from "../../src/protocol/documents/release.ts";
-import { Base64Url32 } from "../../src/protocol/values.ts";
+import { Base64Url32 } from "../../src/protocol/values/values.ts";
 
 const PrivateKey = Ed25519PublicKey.extend({ d: Base64Url32 });
 const LIMITS = { maxBytes: 65_536, maxDepth: 4 };

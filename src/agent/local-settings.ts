@@ -5,7 +5,7 @@ import { InputError } from "../errors.ts";
 import { hostFiles, type Files } from "../host/files/files.ts";
 import { describeIssues } from "../protocol/channel/envelope.ts";
 import { parseStrictJson } from "../lib/formats/strict-json.ts";
-import { JsonObject } from "../protocol/values.ts";
+import { JsonObject } from "../protocol/values/values.ts";
 import { AgentFile } from "./settings.ts";
 
 const LIMITS = { maxBytes: 256 * 1024, maxDepth: 16 };

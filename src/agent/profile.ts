@@ -1,4 +1,4 @@
-import type { NodeType } from "../protocol/values.ts";
+import type { NodeType } from "../protocol/values/values.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { NodeFacts } from "./triggers/execution/admit.ts";
 

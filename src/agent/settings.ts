@@ -11,7 +11,7 @@ import { parseCidr } from "../lib/net/cidr.ts";
 import { isLoopback, parseNoProxy, type ProxySettings } from "../lib/net/proxy.ts";
 import { parseStrictJson } from "../lib/formats/strict-json.ts";
 import { describeIssues } from "../protocol/channel/envelope.ts";
-import { Host, IpAddress, JsonObject, Text256 } from "../protocol/values.ts";
+import { Host, IpAddress, JsonObject, Text256 } from "../protocol/values/values.ts";
 import type { MeshLiterals } from "../protocol/overlay/mesh.ts";
 import { MANAGED_OVERLAY } from "../protocol/overlay/overlay.ts";
 import { ManifestAddress, UPGRADE_PATHS } from "../protocol/documents/release.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { HostError, toError } from "../errors.ts";
 import type { Files } from "../host/files/files.ts";
 import { stateFile, valueOf, type StateFile } from "../host/files/state-file.ts";
-import { Text64 } from "../protocol/values.ts";
+import { Text64 } from "../protocol/values/values.ts";
 import { Window } from "./window.ts";
 
 /** The undo of one step of a pass, in the order in which the steps are applied; null where there is no way back. */

@@ -2,8 +2,8 @@ import { z } from "zod";
 import { tellingDamage, type OnDamage } from "../host/files/damage.ts";
 import type { Files } from "../host/files/files.ts";
 import { stateFile, type StateFile } from "../host/files/state-file.ts";
-import { WhyTakenBack } from "../protocol/commit.ts";
-import { Text64, Text512 } from "../protocol/values.ts";
+import { WhyTakenBack } from "../protocol/values/commit.ts";
+import { Text64, Text512 } from "../protocol/values/values.ts";
 import { WindowMode } from "./window.ts";
 
 const Versions = z.record(Text64, z.number());

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ProcessName } from "../host/process/process-tree.ts";
-import { CONFIRM_SECONDS } from "../protocol/commit.ts";
-import { Text64 } from "../protocol/values.ts";
+import { CONFIRM_SECONDS } from "../protocol/values/commit.ts";
+import { Text64 } from "../protocol/values/values.ts";
 
 /** `save` stays once it is proven; `try` must also be kept before its time is over. */
 export const WindowMode = z.enum(["save", "try"]);

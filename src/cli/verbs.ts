@@ -1,5 +1,5 @@
 import { sectionNames } from "../protocol/sections/sections.ts";
-import { triggerEvents } from "../protocol/trigger-events.ts";
+import { triggerEvents } from "../protocol/values/trigger-events.ts";
 import { containerVerbs } from "./verbs/container-verbs.ts";
 import { dataStoreVerbs } from "./verbs/data-store-verbs.ts";
 import { diagnosisVerbs } from "./verbs/diagnosis-verbs.ts";

@@ -12,7 +12,7 @@ import { hostFiles, type Files } from "../host/files/files.ts";
 import { releaseFiles, type ReleaseFiles } from "../host/releases/release-files.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { STREAM_PATH } from "../protocol/channel/envelope.ts";
-import type { Ed25519PublicKey } from "../protocol/keys.ts";
+import type { Ed25519PublicKey } from "../protocol/values/keys.ts";
 import type { KeysEnvelope } from "../protocol/channel/keys-chain.ts";
 import { createApi } from "./api/api.ts";
 import { ReplyJoins } from "./api/reply-joins.ts";

@@ -1,11 +1,11 @@
 import type { FrameSocket } from "../host/net/frame-socket.ts";
-import type { ConfirmRequest } from "../protocol/commit.ts";
+import type { ConfirmRequest } from "../protocol/values/commit.ts";
 import type { Device } from "../protocol/documents/claims.ts";
 import type { Config } from "../protocol/documents/documents.ts";
-import type { NodeKeys } from "../protocol/keys.ts";
+import type { NodeKeys } from "../protocol/values/keys.ts";
 import type { DocumentApplied, Heartbeat } from "../protocol/channel/methods.ts";
 import type { SectionName } from "../protocol/sections/sections.ts";
-import type { ShadowMap } from "../protocol/shadow.ts";
+import type { ShadowMap } from "../protocol/values/shadow.ts";
 import type {
   ContainerOutput,
   EventLevel,
@@ -14,7 +14,7 @@ import type {
   GatewayDetails,
   MetricSample,
 } from "../protocol/documents/telemetry.ts";
-import type { JsonObject, LifecycleState, NodeState, NodeType } from "../protocol/values.ts";
+import type { JsonObject, LifecycleState, NodeState, NodeType } from "../protocol/values/values.ts";
 import type { UsageBucket, UsageRange } from "./model/usage.ts";
 
 /** A node as the control plane knows it. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */

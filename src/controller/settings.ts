@@ -6,7 +6,7 @@ import { Origin } from "../protocol/documents/claims.ts";
 import { parseCidr } from "../lib/net/cidr.ts";
 import { describeIssues } from "../protocol/channel/envelope.ts";
 import { RegistryPlace } from "../protocol/documents/registry.ts";
-import { Base64Url32, Fqdn } from "../protocol/values.ts";
+import { Base64Url32, Fqdn } from "../protocol/values/values.ts";
 
 /** A license names eight keys at most, and one may be our own. */
 const MAX_FRONT_PINS = 7;

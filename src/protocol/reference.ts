@@ -5,11 +5,11 @@ import { claimsByType } from "./documents/claims.ts";
 import { DomainGrant, DomainPeer } from "./sections/gateway/domain-items.ts";
 import { ClusterDocument, DomainDocument, NodeDocument } from "./documents/documents.ts";
 import { ACTIVATION_PATH, REGISTER_PATH, STREAM_PATH, TOKEN_PATH } from "./channel/envelope.ts";
-import { errorCodes } from "./error-codes.ts";
+import { errorCodes } from "./values/error-codes.ts";
 import { closeCodes, controlMethods, nodeMethods, type MethodSpec } from "./channel/methods.ts";
 import { sectionSchemas } from "./sections/sections.ts";
 import { SetupFile } from "./local/setup.ts";
-import { configShadowKeys, containerShadowKeys, upgradeShadowKeys } from "./shadow.ts";
+import { configShadowKeys, containerShadowKeys, upgradeShadowKeys } from "./values/shadow.ts";
 import {
   MAX_STREAMS,
   STREAM_LIMITS,
@@ -24,7 +24,7 @@ import { ActivationAnswer, ActivationBody, TokenAnswer, TokenBody } from "./chan
 import { HttpRefusal, RegistrationAnswer, RegistrationBody } from "./channel/registration.ts";
 import { recordByStream } from "./documents/telemetry.ts";
 import { ContainerCommand, triggerBodies } from "./triggers/bodies.ts";
-import { triggerEvents } from "./trigger-events.ts";
+import { triggerEvents } from "./values/trigger-events.ts";
 import { ContainerCommandAnswer, triggerResults } from "./triggers/results.ts";
 
 type Json = Readonly<Record<string, unknown>>;

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { packageVersion } from "../lib/build-info.ts";
 import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
-import { Text64 } from "../protocol/values.ts";
+import { Text64 } from "../protocol/values/values.ts";
 
 /*
  * The agent that is looked at may be newer than this program: of its answers only what is needed is read, and a word that this program

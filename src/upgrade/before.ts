@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Text64, Text253, Text512 } from "../protocol/values.ts";
+import { Text64, Text253, Text512 } from "../protocol/values/values.ts";
 import type { AgentView, GatewayPath } from "./agent-view.ts";
 
 const Id = Text253;

@@ -1,7 +1,7 @@
 import { InputError } from "../errors.ts";
 import { parseStrictJson } from "../lib/formats/strict-json.ts";
 import { verifyJws, type KeySet } from "../protocol/channel/jws.ts";
-import { thumbprint } from "../protocol/keys.ts";
+import { thumbprint } from "../protocol/values/keys.ts";
 import type { Architecture, ReleaseClaims, ReleaseFile, ReleaseKeys } from "../protocol/documents/release.ts";
 
 /** The most bytes that a manifest may have. */

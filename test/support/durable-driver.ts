@@ -4,7 +4,7 @@ import { z } from "zod";
 import { DesiredDocuments } from "../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import { keySetOf } from "../../src/protocol/channel/keys-chain.ts";
-import { Ed25519PublicKey } from "../../src/protocol/keys.ts";
+import { Ed25519PublicKey } from "../../src/protocol/values/keys.ts";
 import { deliver } from "./counted-trigger.ts";
 import { passGate } from "./gate.ts";
 import { ISS, UID } from "./signing.ts";

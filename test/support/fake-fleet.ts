@@ -1,4 +1,4 @@
-import type { ConfirmRequest } from "../../src/protocol/commit.ts";
+import type { ConfirmRequest } from "../../src/protocol/values/commit.ts";
 import { randomUUID } from "node:crypto";
 import { InputError, SessionError } from "../../src/errors.ts";
 import type {
@@ -16,7 +16,7 @@ import type {
   TriggerRequest,
 } from "../../src/controller/fleet.ts";
 import type { SectionName } from "../../src/protocol/sections/sections.ts";
-import type { JsonObject, LifecycleState, NodeState, NodeType } from "../../src/protocol/values.ts";
+import type { JsonObject, LifecycleState, NodeState, NodeType } from "../../src/protocol/values/values.ts";
 
 /** How a trigger ends in the fake: called with what the API sent. */
 export type TriggerScript = (

@@ -3,7 +3,7 @@ import { readDomain, type DomainView } from "../../src/protocol/documents/domain
 import type { GatewayActual } from "../../src/agent/sections/gateway/plan.ts";
 import { gatewaySection, type GatewayOptions } from "../../src/agent/sections/gateway/section.ts";
 import type { DomainGrant, DomainPeer } from "../../src/protocol/sections/gateway/domain-items.ts";
-import type { JsonObject, NodeType } from "../../src/protocol/values.ts";
+import type { JsonObject, NodeType } from "../../src/protocol/values/values.ts";
 import { aPeer, SELF, uidOf } from "./mesh.ts";
 
 /** A domain of two gateways and a branch, which may use the service `web` here. */

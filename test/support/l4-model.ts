@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { connectorsSection } from "../../src/agent/sections/connectors/section.ts";
 import { servicesSection } from "../../src/agent/sections/services/section.ts";
 import type { OverlayEdit, OverlayView } from "../../src/host/overlay/client.ts";
-import type { JsonObject, NodeType } from "../../src/protocol/values.ts";
+import type { JsonObject, NodeType } from "../../src/protocol/values/values.ts";
 
 const LINKS = new Map<string, readonly string[]>([
   ["lo", ["127.0.0.1"]],

@@ -14,7 +14,7 @@ import {
   SESSION_PATH,
 } from "../../src/protocol/channel/envelope.ts";
 import { peekClaims, signJws, type Signer } from "../../src/protocol/channel/jws.ts";
-import { NodeKeys, thumbprint, thumbprintsOf, type NodeThumbprints } from "../../src/protocol/keys.ts";
+import { NodeKeys, thumbprint, thumbprintsOf, type NodeThumbprints } from "../../src/protocol/values/keys.ts";
 import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../src/protocol/channel/methods.ts";
 import { RpcPeer, type Handlers } from "../../src/protocol/channel/rpc.ts";
 

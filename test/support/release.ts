@@ -1,7 +1,7 @@
 import { createHash, createHmac, generateKeyPairSync, sign, type KeyObject } from "node:crypto";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Ed25519PublicKey, thumbprint } from "../../src/protocol/keys.ts";
+import { Ed25519PublicKey, thumbprint } from "../../src/protocol/values/keys.ts";
 import { rawTar, type RawEntry } from "./raw-tar.ts";
 
 export const NOW = Date.UTC(2026, 10, 21, 12) / 1000;

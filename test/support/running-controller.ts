@@ -6,7 +6,7 @@ import { onTestFinished } from "vitest";
 import { startController, type Controller, type ControllerOptions } from "../../src/controller/controller.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { peekClaims } from "../../src/protocol/channel/jws.ts";
-import type { NodeType } from "../../src/protocol/values.ts";
+import type { NodeType } from "../../src/protocol/values/values.ts";
 import { makeIdentity, register, TestNode, type TestIdentity } from "./node-client.ts";
 
 /** A directory that goes when the test is over. */

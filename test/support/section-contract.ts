@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { PlannedStep, Prepared, Reconciler, View } from "../../src/agent/reconcile/section.ts";
 import { Issue } from "../../src/protocol/documents/reconcile.ts";
-import { SHADOW_MAX_BYTES } from "../../src/protocol/shadow.ts";
+import { SHADOW_MAX_BYTES } from "../../src/protocol/values/shadow.ts";
 
 /** A section over a machine of its own, made anew for each run. */
 export interface Subject<Disturbance> {

@@ -3,7 +3,7 @@ import { importJWK } from "jose";
 import type { KeysClaims } from "../../src/protocol/documents/claims.ts";
 import type { ClusterDocument, DomainDocument, NodeDocument } from "../../src/protocol/documents/documents.ts";
 import { signJws, type Signer } from "../../src/protocol/channel/jws.ts";
-import { Ed25519PublicKey, thumbprint } from "../../src/protocol/keys.ts";
+import { Ed25519PublicKey, thumbprint } from "../../src/protocol/values/keys.ts";
 import type { NodeIdentity } from "../../src/protocol/documents/claims.ts";
 
 export interface SigningKey extends Signer {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { freemem } from "node:os";
 import { join } from "node:path";
-import { P256PublicKey } from "../../../src/protocol/keys.ts";
+import { P256PublicKey } from "../../../src/protocol/values/keys.ts";
 import type { Figure } from "../figures.ts";
 import { memoryOf } from "../processes.ts";
 import { delay, startHelper, type Helper } from "../programs.ts";

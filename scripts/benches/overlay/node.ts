@@ -2,7 +2,7 @@ import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { z } from "zod";
 import { connectControl, type ControlClient } from "../../../src/host/overlay/control.ts";
-import { P256PublicKey, thumbprint } from "../../../src/protocol/keys.ts";
+import { P256PublicKey, thumbprint } from "../../../src/protocol/values/keys.ts";
 import { OverlayIdentity, type MeshPeer, type MeshState } from "../../../src/protocol/overlay/mesh.ts";
 import { OVERLAY_FORMAT, OVERLAY_SOCKET, type OverlayTable } from "../../../src/protocol/overlay/overlay.ts";
 import { BUNDLE, start, until, type Running, type StartOptions } from "../programs.ts";

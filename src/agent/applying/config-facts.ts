@@ -1,6 +1,6 @@
 import { whyOf, type Standing } from "../reconcile/standing.ts";
 import { DocumentName } from "../../protocol/documents/claims.ts";
-import type { ShadowMap, ShadowValue } from "../../protocol/shadow.ts";
+import type { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 import type { Desired } from "../shadow/desired.ts";
 
 /** What the shadow says of the configuration. */

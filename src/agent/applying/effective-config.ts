@@ -1,6 +1,6 @@
 import type { Config } from "../../protocol/documents/documents.ts";
 import { sectionNames, sectionSuits } from "../../protocol/sections/sections.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 import type { Desired } from "../shadow/desired.ts";
 import { effective, type Effective } from "../shadow/merge.ts";
 

@@ -4,7 +4,7 @@ import type { Normalised } from "../../protocol/sections/common/items.ts";
 import { normaliseServices, type Service } from "../../protocol/sections/services/services.ts";
 import { readExec, type ReadExec } from "../../protocol/sections/exec/read.ts";
 import { readNetwork, type ReadNetwork } from "../../protocol/sections/network/read.ts";
-import type { NodeType } from "../../protocol/values.ts";
+import type { NodeType } from "../../protocol/values/values.ts";
 
 /** Sections in one form, each raw value read once for as long as it is in use. */
 export interface ParsedSections {

@@ -1,4 +1,4 @@
-import type { ShadowMap } from "../../protocol/shadow.ts";
+import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import { WIRE_STATES, type ContainerStatus } from "./model/compute.ts";
 
 const MAX_CONTAINERS = 256;

@@ -9,7 +9,7 @@ import {
 } from "../../protocol/channel/activation.ts";
 import { ACTIVATION_PATH, TOKEN_PATH } from "../../protocol/channel/envelope.ts";
 import { signJws } from "../../protocol/channel/jws.ts";
-import { thumbprint } from "../../protocol/keys.ts";
+import { thumbprint } from "../../protocol/values/keys.ts";
 import { authSigner, publicKeys } from "./identity.ts";
 import { keysFor, postTo, readLicense, refuseRegistered, type RegisterDeps } from "./registration.ts";
 

@@ -7,12 +7,12 @@ import { isLoopback } from "../../lib/net/proxy.ts";
 import { holdfastCommand, type GivenDirectories } from "../../lib/text/command-line.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import type { Device, License } from "../../protocol/documents/claims.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import { JsonObject } from "../../protocol/values/values.ts";
 import { describeIssues, REGISTER_PATH } from "../../protocol/channel/envelope.ts";
 import { IDENTITY_LOST, identityLostFix } from "../../protocol/local/identity-lost.ts";
 import { peekClaims, signJws, verifyJws } from "../../protocol/channel/jws.ts";
 import { keySetOf, walkKeysChain } from "../../protocol/channel/keys-chain.ts";
-import { thumbprintsOf } from "../../protocol/keys.ts";
+import { thumbprintsOf } from "../../protocol/values/keys.ts";
 import {
   HttpRefusal,
   REGISTRATION_ANSWER_LIMITS as ANSWER_LIMITS,

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { AgentError, HostError, InputError, SessionError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
-import { errorCodes, isErrorCode } from "../../protocol/error-codes.ts";
+import { errorCodes, isErrorCode } from "../../protocol/values/error-codes.ts";
 import { LOCAL_REQUEST_LIMITS, STREAM_BEAT_MS } from "../../protocol/local/api.ts";
 import type { Failure } from "../../protocol/local/answers.ts";
 

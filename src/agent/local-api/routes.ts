@@ -19,7 +19,7 @@ import { UPGRADE_PATH, UpgradeOrder } from "../../protocol/documents/release.ts"
 import { PLAN_REQUEST_LIMITS, PlanRequest, RollbackRequest } from "../../protocol/documents/reconcile.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import { LOCAL_STREAM_UPGRADE } from "../../protocol/channel/streams.ts";
-import { EventName } from "../../protocol/values.ts";
+import { EventName } from "../../protocol/values/values.ts";
 import type { LocalProvider } from "./provider.ts";
 import { failureOf, readJson, sendJson, sendLines } from "./replies.ts";
 

@@ -1,8 +1,8 @@
 import type { Clock } from "../../host/clock.ts";
 import { AgentError } from "../../errors.ts";
 import type { Issue } from "../../protocol/documents/reconcile.ts";
-import type { ShadowMap } from "../../protocol/shadow.ts";
-import type { NodeType } from "../../protocol/values.ts";
+import type { ShadowMap } from "../../protocol/values/shadow.ts";
+import type { NodeType } from "../../protocol/values/values.ts";
 import type { Standing } from "../reconcile/standing.ts";
 import { ANNOUNCED_OVER } from "../telemetry/conditions/arp-announcer.ts";
 import { STALE_OVER } from "../telemetry/conditions/arp-watch.ts";

@@ -6,7 +6,7 @@ import { DocumentName } from "../../protocol/documents/claims.ts";
 import { peekClaims } from "../../protocol/channel/jws.ts";
 import type { FileStanding, LeftDocument, LeftState, SettingsStanding } from "../../protocol/local/left-state.ts";
 import { shownValue, type Shown } from "../../protocol/documents/shown.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import { JsonObject } from "../../protocol/values/values.ts";
 import { AgentFile, readSettings } from "../settings.ts";
 import { identityFiles } from "../identity/identity.ts";
 import { Stored } from "../shadow/held-document.ts";

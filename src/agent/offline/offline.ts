@@ -19,7 +19,7 @@ import type { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
 import { UPGRADE_ANSWERS, UPGRADE_REQUEST_NAME, type UpgradeAnswer, type UpgradeOrder } from "../../protocol/documents/release.ts";
 import { OverlayTable } from "../../protocol/overlay/overlay.ts";
 import type { ActivationRequest, ActivationStep } from "../../protocol/channel/activation.ts";
-import type { NodeType } from "../../protocol/values.ts";
+import type { NodeType } from "../../protocol/values/values.ts";
 import type { ActivationDeps } from "../identity/activation.ts";
 import { describeDevice } from "../shadow/describe-device.ts";
 import { identityFiles } from "../identity/identity.ts";

@@ -5,7 +5,7 @@ import type { Files } from "../../host/files/files.ts";
 import { isNoRegularFile } from "../../host/files/regular-file.ts";
 import { RESET_FILE } from "../../host/files/state-directory.ts";
 import { stateFile, valueOf, type StateFile } from "../../host/files/state-file.ts";
-import { JsonObject, UnixMilliseconds } from "../../protocol/values.ts";
+import { JsonObject, UnixMilliseconds } from "../../protocol/values/values.ts";
 import type { AgentSettings } from "../settings.ts";
 
 /** An order to reset this node. Once it is on disk, the reset comes before any other use of the state directory. */

@@ -1,7 +1,7 @@
 import { sectionNames, sectionSuits, type SectionName } from "../../protocol/sections/sections.ts";
 import type { DocumentApplied, SectionReport } from "../../protocol/channel/methods.ts";
 import type { Config } from "../../protocol/documents/documents.ts";
-import type { NodeType } from "../../protocol/values.ts";
+import type { NodeType } from "../../protocol/values/values.ts";
 import type { Desired, Held } from "./desired.ts";
 import type { Effective } from "./merge.ts";
 

@@ -4,7 +4,7 @@ import type { Exec } from "../../host/process/exec.ts";
 import { readInventory } from "../../host/machine/inventory.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { Device } from "../../protocol/documents/claims.ts";
-import type { NodeType } from "../../protocol/values.ts";
+import type { NodeType } from "../../protocol/values/values.ts";
 import { deviceOf } from "./device.ts";
 import { readMachine } from "./readings.ts";
 

@@ -5,11 +5,11 @@ import { heldStateFile, stateFile, valueOf, type HeldStateFile, type Loaded } fr
 import { damageOf, type Damage } from "../../host/files/damage.ts";
 import { DocumentName, type DocumentClaims } from "../../protocol/documents/claims.ts";
 import { NodeDocument } from "../../protocol/documents/documents.ts";
-import type { WhyTakenBack } from "../../protocol/commit.ts";
+import type { WhyTakenBack } from "../../protocol/values/commit.ts";
 import type { FloorName } from "../../protocol/local/api.ts";
 import type { FloorReset } from "../../protocol/local/answers.ts";
 import { verifyJws, type KeySet } from "../../protocol/channel/jws.ts";
-import { UnixMilliseconds, Version } from "../../protocol/values.ts";
+import { UnixMilliseconds, Version } from "../../protocol/values/values.ts";
 import { checkDocument, claimsOf, RefusedDocument, Stored, withDocument, type Desired } from "./held-document.ts";
 
 export { RefusedDocument, type Desired, type Held } from "./held-document.ts";

@@ -1,7 +1,7 @@
 import type { Dmi } from "../../host/machine/dmi.ts";
 import { defaultRoute } from "../../host/network/ip/links.ts";
 import type { Device } from "../../protocol/documents/claims.ts";
-import type { NodeType } from "../../protocol/values.ts";
+import type { NodeType } from "../../protocol/values/values.ts";
 import { reportedLinks } from "./facts.ts";
 import type { MachineReadings } from "./facts.ts";
 

@@ -4,7 +4,7 @@ import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
 import type { HttpClient } from "../../host/net/http-client.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { DocumentName } from "../../protocol/documents/claims.ts";
-import { Jws } from "../../protocol/values.ts";
+import { Jws } from "../../protocol/values/values.ts";
 import { DOCUMENT_PATH } from "../../protocol/channel/envelope.ts";
 import { KeysEnvelopes, walkKeysChain } from "../../protocol/channel/keys-chain.ts";
 import type { DocumentApplied } from "../../protocol/channel/methods.ts";

@@ -3,7 +3,7 @@ import type { Link, LinkAddress, Route } from "../../host/network/ip/links.ts";
 import type { LinkConfiguration } from "../../host/network/networkd.ts";
 import type { OsRelease } from "../../host/machine/os-release.ts";
 import type { DiskSpace } from "../../host/files/files.ts";
-import type { ShadowMap, ShadowValue } from "../../protocol/shadow.ts";
+import type { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 
 /** What was read from the machine; whatever is undefined is not known and not reported. */
 export interface MachineReadings {

@@ -10,10 +10,10 @@ import {
   unknownSections,
   type SplitItems,
 } from "../../protocol/documents/documents.ts";
-import { WhyTakenBack } from "../../protocol/commit.ts";
+import { WhyTakenBack } from "../../protocol/values/commit.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { peekClaims } from "../../protocol/channel/jws.ts";
-import { Jws, UnixMilliseconds, Version } from "../../protocol/values.ts";
+import { Jws, UnixMilliseconds, Version } from "../../protocol/values/values.ts";
 
 /** The documents in force. Absent means never received, or, for `cluster`, not a member. */
 export interface Desired {

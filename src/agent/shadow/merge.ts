@@ -1,5 +1,5 @@
 import type { Config } from "../../protocol/documents/documents.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 import type { Issue } from "../../protocol/documents/reconcile.ts";
 import { asObject, listOf, scalarOf, textOf } from "../../lib/formats/json-shape.ts";
 import { mergeNetwork } from "./merge-network.ts";

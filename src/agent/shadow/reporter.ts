@@ -1,5 +1,5 @@
-import { SHADOW_MAX_BYTES } from "../../protocol/shadow.ts";
-import type { ShadowMap, ShadowValue } from "../../protocol/shadow.ts";
+import { SHADOW_MAX_BYTES } from "../../protocol/values/shadow.ts";
+import type { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 
 /** What the control plane is known to hold; kept on disk by the caller, so that a restart reports only what changed. */
 export interface Acknowledged {

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { ShadowMap } from "../../protocol/shadow.ts";
+import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import type { Connection } from "../session/attempt.ts";
 import {
   initialReporter,

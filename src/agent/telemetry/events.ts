@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Clock } from "../../host/clock.ts";
 import { EventLevel } from "../../protocol/documents/telemetry.ts";
 import type { NodeEvent } from "../../protocol/documents/telemetry.ts";
-import { JsonObject, Text256, Text1024 } from "../../protocol/values.ts";
+import { JsonObject, Text256, Text1024 } from "../../protocol/values/values.ts";
 
 /** A condition that holds on the machine; at most one is open per type and object. */
 export const OpenEvent = z.object({

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { NodeAudit } from "../../protocol/documents/telemetry.ts";
-import { Text64 } from "../../protocol/values.ts";
+import { Text64 } from "../../protocol/values/values.ts";
 import type { Clearing, EventInput } from "./events.ts";
 
 /** What one run leaves behind for the next; written at start, and again with `isStopped` at a clean end. */

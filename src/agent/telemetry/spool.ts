@@ -2,7 +2,7 @@ import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { transaction } from "../../host/files/database.ts";
 import { Fifo } from "../../lib/async/fifo.ts";
 import type { StreamName } from "../../protocol/documents/telemetry.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 
 /** SQL of the spool's tables, run once by whoever opens the state database. */
 export const spoolMigration = `

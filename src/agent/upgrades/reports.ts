@@ -1,7 +1,7 @@
 import type { InstalledVersion } from "../../host/releases/versions.ts";
 import type { UpgradeStanding, UpgradeStatus } from "../../protocol/documents/release.ts";
 import type { Reason } from "../../protocol/documents/reconcile.ts";
-import type { ShadowMap, ShadowValue } from "../../protocol/shadow.ts";
+import type { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 import { UPGRADE_EVENT, type NodeAudit } from "../../protocol/documents/telemetry.ts";
 import type { Clearing, EventInput, OpenEvent } from "../telemetry/events.ts";
 

@@ -13,9 +13,9 @@ import {
   type UpgradeStatus,
 } from "../../protocol/documents/release.ts";
 import type { WhyReport } from "../../protocol/documents/reconcile.ts";
-import type { ShadowMap } from "../../protocol/shadow.ts";
+import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import type { NodeAudit } from "../../protocol/documents/telemetry.ts";
-import type { NodeType } from "../../protocol/values.ts";
+import type { NodeType } from "../../protocol/values/values.ts";
 import type { NodeFacts } from "../triggers/execution/admit.ts";
 import { UPGRADE_TRIGGER } from "../triggers/node/node-upgrade.ts";
 import type { EventLog } from "../telemetry/events.ts";

@@ -5,7 +5,7 @@ import { AggregatedLog } from "../../host/aggregated-log.ts";
 import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
 import type { HttpClient } from "../../host/net/http-client.ts";
 import type { DocumentApplied } from "../../protocol/channel/methods.ts";
-import type { ShadowMap } from "../../protocol/shadow.ts";
+import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import { isTransient, type Handlers } from "../../protocol/channel/rpc.ts";
 import type { ControlMethods } from "../../protocol/channel/methods.ts";
 import { verifyJws } from "../../protocol/channel/jws.ts";

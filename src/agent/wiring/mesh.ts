@@ -13,8 +13,8 @@ import type { DomainView, ReadDomain } from "../../protocol/documents/domain-vie
 import type { DataPlane } from "../../protocol/local/mesh.ts";
 import type { RttBucket } from "../../protocol/overlay/mesh.ts";
 import type { Gateway } from "../../protocol/sections/gateway/gateway.ts";
-import type { ShadowMap } from "../../protocol/shadow.ts";
-import type { NodeType } from "../../protocol/values.ts";
+import type { ShadowMap } from "../../protocol/values/shadow.ts";
+import type { NodeType } from "../../protocol/values/values.ts";
 import { carrierOf, dataPlaneState, namesOf } from "../data-plane/mesh-report.ts";
 import { parsedSections } from "../applying/parsed-sections.ts";
 import { typeHere } from "../profile.ts";

@@ -11,7 +11,7 @@ import { routeFinder } from "../../host/network/ip/route-to.ts";
 import type { Reader } from "../../host/reader.ts";
 import type { Config } from "../../protocol/documents/documents.ts";
 import type { NetworkReport, RouteAnswer } from "../../protocol/local/network.ts";
-import type { ShadowMap } from "../../protocol/shadow.ts";
+import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import type { NetworkConfig } from "../../protocol/sections/network/config.ts";
 import { trackedNats, type TrackedNat } from "../../protocol/sections/network/nat-tracker.ts";
 import { isActiveMember } from "../network/active-member.ts";

@@ -7,7 +7,7 @@ import { startOverlayProcess } from "../../host/overlay/process.ts";
 import type { Reader } from "../../host/reader.ts";
 import { makeManagedDirectory } from "../../host/process/tmpfiles.ts";
 import type { OverlayFlow } from "../../protocol/overlay/overlay.ts";
-import type { ShadowMap } from "../../protocol/shadow.ts";
+import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import type { FaultList } from "../faults/fault.ts";
 import { withinDeadline } from "../reconcile/deadline.ts";
 import { namesOf } from "../data-plane/mesh-report.ts";

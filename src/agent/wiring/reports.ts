@@ -3,7 +3,7 @@ import type { Clock } from "../../host/clock.ts";
 import { readAddresses, readAddresses4, type LinkAddress } from "../../host/network/ip/links.ts";
 import type { Reader } from "../../host/reader.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";
-import type { ShadowMap } from "../../protocol/shadow.ts";
+import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import { repositoryState, secondsOf } from "../status/gathering.ts";
 import type { AppliedReports } from "./managed-node.ts";
 import type { OpenedOverlay } from "./overlay.ts";

@@ -13,7 +13,7 @@ import type { Reader } from "../../host/reader.ts";
 import { wipeEverything, wipeState } from "../../host/files/state-directory.ts";
 import { valueOf } from "../../host/files/state-file.ts";
 import { MANAGED_OVERLAY } from "../../protocol/overlay/overlay.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import { JsonObject } from "../../protocol/values/values.ts";
 import { effectiveOf, withLocalNetwork } from "../applying/effective-config.ts";
 import { openCompute } from "./containers/compute.ts";
 import { openNetwork, type NetworkParts } from "./network.ts";

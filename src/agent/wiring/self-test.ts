@@ -13,7 +13,7 @@ import { valueOf } from "../../host/files/state-file.ts";
 import { plainLine } from "../../lib/text/terminal-text.ts";
 import { DocumentName } from "../../protocol/documents/claims.ts";
 import { signJws, verifyJws } from "../../protocol/channel/jws.ts";
-import { Ed25519PublicKey, thumbprint } from "../../protocol/keys.ts";
+import { Ed25519PublicKey, thumbprint } from "../../protocol/values/keys.ts";
 import { identityFiles } from "../identity/identity.ts";
 import { DEFAULT_STATE_DIR, readSettings } from "../settings.ts";
 import { DesiredDocuments } from "../shadow/desired.ts";

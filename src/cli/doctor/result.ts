@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Text64, Text4096 } from "../../protocol/values.ts";
+import { Text64, Text4096 } from "../../protocol/values/values.ts";
 
 /** One check: `code` is for programs, and `ok` when it passed; a skipped one says what could not be seen, and why. */
 export const DoctorCheck = z.object({

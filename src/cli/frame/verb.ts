@@ -4,7 +4,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { NodeIdentity } from "../../protocol/documents/claims.ts";
 import type { LeftDocument, LeftState } from "../../protocol/local/left-state.ts";
 import type { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 import type { ReleaseCheck, UpgradeAnswer, UpgradeOrder } from "../../protocol/documents/release.ts";
 import type { ExitClass } from "./exit-codes.ts";
 import type { Settings } from "./settings.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Text64, Text128, Text512, Text4096 } from "../../protocol/values.ts";
+import { Text64, Text128, Text512, Text4096 } from "../../protocol/values/values.ts";
 
 /** What is looked at, in the order in which it is shown. */
 export const CheckName = z.enum([

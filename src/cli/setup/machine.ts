@@ -17,7 +17,7 @@ import {
 import { ADMIN_SOCKET } from "../../protocol/local/api.ts";
 import type { Status } from "../../protocol/local/answers.ts";
 import { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import { JsonObject } from "../../protocol/values/values.ts";
 import { ask, isAbsent } from "../frame/client.ts";
 import { fetchStatus } from "../verbs/status.ts";
 import type { Call, LocalSettings } from "../frame/verb.ts";

@@ -1,7 +1,7 @@
 import { toError } from "../../errors.ts";
 import { READ_SOCKET } from "../../protocol/local/api.ts";
 import { CommitReport } from "../../protocol/local/commit.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 import { adminRequest, ask } from "../frame/client.ts";
 import type { Call } from "../frame/verb.ts";
 

@@ -7,7 +7,7 @@ import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
 import type { NodeIdentity } from "../../protocol/documents/claims.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { SETUP_LIMITS, SetupFile, type SetupReport, type SetupStep } from "../../protocol/local/setup.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import { FILE_MAX_BYTES, registerWith } from "../verbs/register.ts";
 import type { Call } from "../frame/verb.ts";

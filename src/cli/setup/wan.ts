@@ -1,7 +1,7 @@
 import { isIPv4 } from "node:net";
 import { parseCidr } from "../../lib/net/cidr.ts";
 import { listOf, textOf } from "../../lib/formats/json-shape.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import { JsonObject } from "../../protocol/values/values.ts";
 
 /** How an interface gets its address. */
 export interface Wan {

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { License } from "../../protocol/documents/claims.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 
 /** What is to be in force at the end. */
 export interface Wanted {

@@ -3,7 +3,7 @@ import { formatBytes, formatCount, formatDuration, formatMoment } from "../../li
 import { plainValue } from "../../lib/text/terminal-text.ts";
 import { clockBehindText } from "../../protocol/local/known-time.ts";
 import type { Health, Status } from "../../protocol/local/answers.ts";
-import { restrictionText } from "../../protocol/restriction.ts";
+import { restrictionText } from "../../protocol/values/restriction.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import { pendingText } from "./network-text.ts";
 import { overlayText, type Paint } from "./overlay-text.ts";

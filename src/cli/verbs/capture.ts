@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
 import { plainText, safeJson } from "../../lib/text/terminal-text.ts";
 import { TriggerLine } from "../../protocol/local/answers.ts";
-import { LinkName } from "../../protocol/values.ts";
+import { LinkName } from "../../protocol/values/values.ts";
 import { adminRequest, follow } from "../frame/client.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";

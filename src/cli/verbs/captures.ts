@@ -2,7 +2,7 @@ import { InputError } from "../../errors.ts";
 import { formatBytes, formatDuration } from "../../lib/text/durations.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { CAPTURE_EVENT, CaptureAnswer } from "../../protocol/triggers/capture.ts";
-import { LinkName } from "../../protocol/values.ts";
+import { LinkName } from "../../protocol/values/values.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";
 import { wholeOption } from "../frame/whole-option.ts";

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { DataStoreRequest } from "../../protocol/triggers/data-store.ts";
-import { firstIssueText } from "../../protocol/issue-text.ts";
+import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";
 import type { Call } from "../frame/verb.ts";
 

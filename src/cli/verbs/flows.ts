@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import { parseCidr } from "../../lib/net/cidr.ts";
 import { formatBytes, formatCount, formatDuration } from "../../lib/text/durations.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { Version } from "../../protocol/values.ts";
+import { Version } from "../../protocol/values/values.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";
 import { wholeOption } from "../frame/whole-option.ts";

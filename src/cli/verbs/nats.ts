@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { formatCount, formatDuration } from "../../lib/text/durations.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { Version } from "../../protocol/values.ts";
+import { Version } from "../../protocol/values/values.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";
 

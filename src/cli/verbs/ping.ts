@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
 import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";
 import type { GatewayPing } from "../../protocol/triggers/bodies.ts";
-import { Host, Text64, Text128, Text253, Version } from "../../protocol/values.ts";
+import { Host, Text64, Text128, Text253, Version } from "../../protocol/values/values.ts";
 import { pathName } from "../text/mesh-text.ts";
 import { measurement } from "../text/measurement.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";

@@ -3,11 +3,11 @@ import { readTextInput } from "../../host/process/text-input.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { plainLine, plainText, safeJson } from "../../lib/text/terminal-text.ts";
-import { firstIssueText } from "../../protocol/issue-text.ts";
+import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { LOCAL_REQUEST_LIMITS } from "../../protocol/local/api.ts";
 import { TriggerLine } from "../../protocol/local/answers.ts";
-import { triggerEvents } from "../../protocol/trigger-events.ts";
-import { EventName, JsonObject } from "../../protocol/values.ts";
+import { triggerEvents } from "../../protocol/values/trigger-events.ts";
+import { EventName, JsonObject } from "../../protocol/values/values.ts";
 import { adminRequest, follow } from "../frame/client.ts";
 import type { Call, VerbProgram } from "../frame/verb.ts";
 

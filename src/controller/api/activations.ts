@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import { ActivationCode } from "../../protocol/channel/activation.ts";
 import { Device } from "../../protocol/documents/claims.ts";
 import { peekClaims } from "../../protocol/channel/jws.ts";
-import { NodeName, NodeType, Uid } from "../../protocol/values.ts";
+import { NodeName, NodeType, Uid } from "../../protocol/values/values.ts";
 import type { ShownMachine } from "../channel/activations.ts";
 import { anyOf, tgrn } from "../model/permissions.ts";
 import { problemResponse, withViolations } from "./problem.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { NodeName, Uid } from "../../protocol/values.ts";
+import { NodeName, Uid } from "../../protocol/values/values.ts";
 import { TOKEN_RIGHT } from "../channel/agent-tokens.ts";
 import type { StoredAgentToken } from "../store/agent-tokens.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { Uid } from "../../protocol/values.ts";
+import { Uid } from "../../protocol/values/values.ts";
 import type { AuditRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import { HISTORY_SECONDS } from "../store/events.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { Fqdn, NodeName } from "../../protocol/values.ts";
+import { Fqdn, NodeName } from "../../protocol/values/values.ts";
 import type { ClusterRecord, Fleet } from "../fleet.ts";
 import { anyOf, tgrn } from "../model/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";

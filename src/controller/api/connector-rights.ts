@@ -1,7 +1,7 @@
 import { normaliseConnectors } from "../../protocol/sections/connectors/connectors.ts";
 import { isOwnName } from "../../protocol/documents/own-name.ts";
 import type { SectionName } from "../../protocol/sections/sections.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import { forbidden, type Caller } from "./caller.ts";

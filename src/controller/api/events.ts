@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { EventLevel } from "../../protocol/documents/telemetry.ts";
-import { Text64, Text256, Uid } from "../../protocol/values.ts";
+import { Text64, Text256, Uid } from "../../protocol/values/values.ts";
 import type { EventFilter, EventRecord, Fleet } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import type { Caller } from "./caller.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { AddressBlock } from "../../protocol/values.ts";
+import { AddressBlock } from "../../protocol/values/values.ts";
 import { FlowRecord } from "../../protocol/documents/telemetry.ts";
-import { Text64, Text253, Uid } from "../../protocol/values.ts";
+import { Text64, Text253, Uid } from "../../protocol/values/values.ts";
 import type { FlowFilter } from "../fleet.ts";
 import { MAX_FLOWS_FOUND } from "../model/flows.ts";
 import { tgrn } from "../model/permissions.ts";

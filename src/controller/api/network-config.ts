@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/sections.ts";
 import { ClusterNetworkSection } from "../../protocol/sections/network/network.ts";
-import { Fqdn, JsonObject } from "../../protocol/values.ts";
+import { Fqdn, JsonObject } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
 import { NodeParams, refuseForAgents, withStoredSecrets } from "./node-config.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { SessionError } from "../../errors.ts";
 import { PushedLogs } from "../../protocol/documents/bundle.ts";
 import { NodePushLogs } from "../../protocol/triggers/bodies.ts";
-import { Uid } from "../../protocol/values.ts";
+import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { nodeOf } from "./nodes.ts";
 import { numberIn } from "./query.ts";

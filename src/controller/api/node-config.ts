@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { CONFIRM_SECONDS, TRY_MINUTES, type ConfirmRequest } from "../../protocol/commit.ts";
+import { CONFIRM_SECONDS, TRY_MINUTES, type ConfirmRequest } from "../../protocol/values/commit.ts";
 import {
   appliedSections,
   SECTION_MAX_BYTES,
@@ -10,7 +10,7 @@ import {
   type SectionName,
 } from "../../protocol/sections/sections.ts";
 import { isItemSection, isV2, type ItemSection } from "../../protocol/sections/common/forms.ts";
-import { JsonObject, Uid, type NodeType } from "../../protocol/values.ts";
+import { JsonObject, Uid, type NodeType } from "../../protocol/values/values.ts";
 import { missingTunnelSecrets } from "../../protocol/sections/network/tunnels.ts";
 import type { NodeRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";

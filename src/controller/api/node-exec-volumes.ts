@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { NodeLimits, VolumeItem } from "../../protocol/sections/exec/fields.ts";
 import { isObject } from "../../protocol/sections/common/forms.ts";
-import { JsonObject, Text128 } from "../../protocol/values.ts";
+import { JsonObject, Text128 } from "../../protocol/values/values.ts";
 import { containersOf, hasRoom, judgeLimits, judgeVolume, mountedVolumes, volumesOf } from "../model/exec-section.ts";
 import { withoutBlanks } from "./body.ts";
 import { NodeParams } from "./node-config.ts";

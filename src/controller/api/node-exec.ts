@@ -5,7 +5,7 @@ import { partFields, recordFields, type PartName } from "../../protocol/sections
 import { MAX_ID_LENGTH } from "../../protocol/sections/common/forms.ts";
 import { ItemId } from "../../protocol/sections/common/section.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/sections.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import { JsonObject } from "../../protocol/values/values.ts";
 import type { Fleet } from "../fleet.ts";
 import {
   containerOf,

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { AgentError, InputError, SessionError } from "../../errors.ts";
 import { ImageInfo, StorePath } from "../../protocol/triggers/data-store.ts";
-import { Text4096 } from "../../protocol/values.ts";
+import { Text4096 } from "../../protocol/values/values.ts";
 import type { ImageRecord } from "../fleet.ts";
 import { withoutBlanks } from "./body.ts";
 import { askStore, checkHasStore, mayUseStore, type StoreCall } from "./data-store-calls.ts";

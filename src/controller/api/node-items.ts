@@ -8,7 +8,7 @@ import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import { normaliseServices, ServiceItem, StoredService } from "../../protocol/sections/services/services.ts";
 import { MAX_INDEX } from "../../protocol/sections/common/fields.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../protocol/sections/sections.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import { JsonObject } from "../../protocol/values/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
 import { accessTo, NodeParams } from "./node-config.ts";
 import type { Caller } from "./caller.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { parseCidr } from "../../lib/net/cidr.ts";
-import { Base64Url32, Fqdn, LifecycleState, NodeName, NodeState, NodeType, Uid } from "../../protocol/values.ts";
+import { Base64Url32, Fqdn, LifecycleState, NodeName, NodeState, NodeType, Uid } from "../../protocol/values/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
 import { MAX_LOCK_BLOCKS } from "../model/ip-lock.ts";
 import { anyOf, tgrn } from "../model/permissions.ts";

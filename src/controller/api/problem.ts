@@ -1,6 +1,6 @@
 import { AgentError, HostError, InputError, InternalError } from "../../errors.ts";
 import { storageError } from "../../host/files/database.ts";
-import { errorCodes, isErrorCode } from "../../protocol/error-codes.ts";
+import { errorCodes, isErrorCode } from "../../protocol/values/error-codes.ts";
 
 /** Statuses of the codes that only the HTTP side has. */
 const httpCodes = {

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { RepositoryName } from "../../protocol/documents/registry.ts";
-import { Text256 } from "../../protocol/values.ts";
+import { Text256 } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { REGISTRY_SERVICE, type RegistryAccess } from "../registry/registry-tokens.ts";
 import { identify, type Caller } from "./caller.ts";

@@ -5,7 +5,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { ReleaseFiles } from "../../host/releases/release-files.ts";
 import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
-import { issueText } from "../../protocol/issue-text.ts";
+import { issueText } from "../../protocol/values/issue-text.ts";
 import type {
   ContainerOutputSearch,
   Fleet,

@@ -3,7 +3,7 @@ import { forbiddenTargets } from "../../protocol/sections/connectors/targets.ts"
 import { normaliseConnectors } from "../../protocol/sections/connectors/connectors.ts";
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import type { SectionName } from "../../protocol/sections/sections.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 import type { NodeRecord } from "../fleet.ts";
 import { Violations } from "./problem.ts";
 

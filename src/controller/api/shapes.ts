@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { EventLevel, EventState, FlowRecord } from "../../protocol/documents/telemetry.ts";
-import { Fqdn, JsonObject, LifecycleState, NodeState, NodeType, Tags, Uid } from "../../protocol/values.ts";
+import { Fqdn, JsonObject, LifecycleState, NodeState, NodeType, Tags, Uid } from "../../protocol/values/values.ts";
 import { Policy, PolicyName, ServiceUserName } from "../model/policy.ts";
 
 const Text = z.string();

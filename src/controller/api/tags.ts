@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { FORBIDDEN_KEYS } from "../../lib/formats/strict-json.ts";
-import { firstIssueText } from "../../protocol/issue-text.ts";
-import { Fqdn, TagText, Uid } from "../../protocol/values.ts";
+import { firstIssueText } from "../../protocol/values/issue-text.ts";
+import { Fqdn, TagText, Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
 import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";

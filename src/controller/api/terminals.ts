@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { SessionError } from "../../errors.ts";
-import { Uid } from "../../protocol/values.ts";
+import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { nodeOf } from "./nodes.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";

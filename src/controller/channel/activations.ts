@@ -5,8 +5,8 @@ import { parseCidr } from "../../lib/net/cidr.ts";
 import { CODE_ALPHABET, CODE_LENGTH, type ActivationAnswer } from "../../protocol/channel/activation.ts";
 import type { ActivationClaims, Device } from "../../protocol/documents/claims.ts";
 import { peekClaims, verifyJws } from "../../protocol/channel/jws.ts";
-import { thumbprint } from "../../protocol/keys.ts";
-import type { NodeType } from "../../protocol/values.ts";
+import { thumbprint } from "../../protocol/values/keys.ts";
+import type { NodeType } from "../../protocol/values/values.ts";
 import { FailureLimiter } from "./failure-limiter.ts";
 import type { Source } from "./sources.ts";
 

@@ -5,7 +5,7 @@ import { AgentError, InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { storageError } from "../../host/files/database.ts";
-import { errorCodes } from "../../protocol/error-codes.ts";
+import { errorCodes } from "../../protocol/values/error-codes.ts";
 import {
   ACTIVATION_PATH,
   describeIssues,

@@ -1,5 +1,5 @@
 import { InputError } from "../../errors.ts";
-import { UNAUTHORIZED_IP } from "../../protocol/restriction.ts";
+import { UNAUTHORIZED_IP } from "../../protocol/values/restriction.ts";
 import { isPermitted } from "../model/ip-lock.ts";
 import type { Store } from "../store/store.ts";
 

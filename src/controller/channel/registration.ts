@@ -3,7 +3,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { License, RegisterClaims } from "../../protocol/documents/claims.ts";
 import { SESSION_PATH } from "../../protocol/channel/envelope.ts";
 import { peekClaims, signJws, verifyJws } from "../../protocol/channel/jws.ts";
-import { thumbprintsOf, type NodeThumbprints } from "../../protocol/keys.ts";
+import { thumbprintsOf, type NodeThumbprints } from "../../protocol/values/keys.ts";
 import type { RegistrationAnswer } from "../../protocol/channel/registration.ts";
 import type { EventLog } from "../event-log.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";

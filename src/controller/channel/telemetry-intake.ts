@@ -11,7 +11,7 @@ import {
   type StreamName,
   type TelemetryPush,
 } from "../../protocol/documents/telemetry.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 import type { EventLog } from "../event-log.ts";
 import { keptOutput } from "../model/container-output.ts";
 import { keptDetails } from "../model/gateway-details.ts";

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { HostError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
-import { Base64Url32 } from "../../protocol/values.ts";
+import { Base64Url32 } from "../../protocol/values/values.ts";
 
 /** Where the hash of the first API key is kept. */
 export interface AdminKeyHash {

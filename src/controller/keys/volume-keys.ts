@@ -1,7 +1,7 @@
 import { hkdfSync, randomBytes } from "node:crypto";
 import { HostError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
-import { Base64Url32 } from "../../protocol/values.ts";
+import { Base64Url32 } from "../../protocol/values/values.ts";
 
 /** Keys of the encrypted volumes of nodes: computed from one (HKDF, RFC 5869), so that none is stored, and the same for ever. */
 export interface VolumeKeys {

@@ -1,9 +1,9 @@
 import type { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { FORBIDDEN_KEYS, parseStrictJson } from "../../lib/formats/strict-json.ts";
-import { firstIssueText } from "../../protocol/issue-text.ts";
+import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, type SectionName } from "../../protocol/sections/sections.ts";
-import { TagText, type JsonObject } from "../../protocol/values.ts";
+import { TagText, type JsonObject } from "../../protocol/values/values.ts";
 
 const MAX_TAGS = 256;
 

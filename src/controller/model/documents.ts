@@ -1,5 +1,5 @@
 import type { ClusterDocument, NodeDocument } from "../../protocol/documents/documents.ts";
-import { UNAUTHORIZED_IP } from "../../protocol/restriction.ts";
+import { UNAUTHORIZED_IP } from "../../protocol/values/restriction.ts";
 import type { ClusterRecord, NodeRecord } from "../fleet.ts";
 import { stateOf } from "./ip-lock.ts";
 

@@ -4,7 +4,7 @@ import { ExecReader, isUnset, partName, partsOf } from "../../protocol/sections/
 import { isObject } from "../../protocol/sections/common/forms.ts";
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import { execOf } from "../../protocol/sections/exec/read.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 
 /** The section of a node, or an empty one. */
 export type ExecBody = JsonObject;

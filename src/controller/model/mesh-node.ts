@@ -1,6 +1,6 @@
 import { normaliseConnectors } from "../../protocol/sections/connectors/connectors.ts";
 import { normaliseGateway, type GatewayServer } from "../../protocol/sections/gateway/gateway.ts";
-import type { NodeState, NodeType } from "../../protocol/values.ts";
+import type { NodeState, NodeType } from "../../protocol/values/values.ts";
 
 /** What of a stored node decides who must know whom; `gateway` and `connectors` are its sections as they are stored. */
 export interface MeshRecord {

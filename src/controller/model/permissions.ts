@@ -1,5 +1,5 @@
 import { CAPTURE_PERMISSION } from "../../protocol/triggers/capture.ts";
-import { EventName } from "../../protocol/values.ts";
+import { EventName } from "../../protocol/values/values.ts";
 import type { Policy } from "./policy.ts";
 
 /** Every permission the API knows, in its one spelling `area::verb` or `area::verb:object`; `nodes::service:` takes any event name besides. */

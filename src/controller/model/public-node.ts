@@ -1,5 +1,5 @@
 import type { NodeRecord } from "../fleet.ts";
-import type { NodeKeys } from "../../protocol/keys.ts";
+import type { NodeKeys } from "../../protocol/values/keys.ts";
 import { tgrn } from "./permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 

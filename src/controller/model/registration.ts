@@ -1,7 +1,7 @@
 import { createPublicKey, diffieHellman, generateKeyPairSync } from "node:crypto";
 import { InputError } from "../../errors.ts";
 import type { License, RegisterClaims } from "../../protocol/documents/claims.ts";
-import type { NodeKeys, NodeThumbprints } from "../../protocol/keys.ts";
+import type { NodeKeys, NodeThumbprints } from "../../protocol/values/keys.ts";
 
 /** What the store knows that bears on a registration. */
 export interface RegistrationFacts {

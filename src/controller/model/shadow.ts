@@ -1,5 +1,5 @@
 import { InputError } from "../../errors.ts";
-import { SHADOW_MAX_BYTES, type ShadowMap } from "../../protocol/shadow.ts";
+import { SHADOW_MAX_BYTES, type ShadowMap } from "../../protocol/values/shadow.ts";
 
 /** The reported half of a shadow and the version the node gave it; version 0 means nothing was reported yet. */
 export interface ReportedShadow {

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
 import type { MetricSample } from "../../protocol/documents/telemetry.ts";
-import type { JsonObject } from "../../protocol/values.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
 
 /** Largest single record as JSON; the frame bounds the batch. */
 export const RECORD_MAX_BYTES = 32 * 1024;

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { Config } from "../../protocol/documents/documents.ts";
-import { Tags } from "../../protocol/values.ts";
+import { Tags } from "../../protocol/values/values.ts";
 import type { ClusterRecord } from "../fleet.ts";
 import { json, number, text, type Row } from "./rows.ts";
 

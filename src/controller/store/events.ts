@@ -1,7 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import { EventLevel, EventState } from "../../protocol/documents/telemetry.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import { JsonObject } from "../../protocol/values/values.ts";
 import type { EventFilter, EventRecord } from "../fleet.ts";
 import { json, number, text, word, type Row } from "./rows.ts";
 import { pruner, trimmer } from "./trimmer.ts";

@@ -1,7 +1,7 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { addressRange } from "../../lib/net/cidr.ts";
 import { DEFUNCT_FLAGS, FlowRecord } from "../../protocol/documents/telemetry.ts";
-import { JsonObject } from "../../protocol/values.ts";
+import { JsonObject } from "../../protocol/values/values.ts";
 import type { FlowFilter, FlowSearch, NodeFlow } from "../fleet.ts";
 import { FLOWS_SECONDS, MAX_FLOWS_FOUND, USAGE_SECONDS, usageBuckets, usageOf } from "../model/flows.ts";
 import { maybeJson, maybeText, number, text, word, type Row } from "./rows.ts";

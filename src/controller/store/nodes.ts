@@ -1,12 +1,12 @@
 import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import { Device } from "../../protocol/documents/claims.ts";
-import { ConfirmRequest } from "../../protocol/commit.ts";
+import { ConfirmRequest } from "../../protocol/values/commit.ts";
 import { Config } from "../../protocol/documents/documents.ts";
-import { NodeKeys, type NodeThumbprints } from "../../protocol/keys.ts";
+import { NodeKeys, type NodeThumbprints } from "../../protocol/values/keys.ts";
 import { Heartbeat } from "../../protocol/channel/methods.ts";
-import { ShadowMap } from "../../protocol/shadow.ts";
-import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values.ts";
+import { ShadowMap } from "../../protocol/values/shadow.ts";
+import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values/values.ts";
 import type { NodeRecord } from "../fleet.ts";
 import type { IdentityTrail } from "../model/identity.ts";
 import type { ReportedShadow } from "../model/shadow.ts";

@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-import { Ed25519PublicKey } from "../../protocol/keys.ts";
+import { Ed25519PublicKey } from "../../protocol/values/keys.ts";
 import { json, text } from "./rows.ts";
 
 /** Nodes that were deleted, so that they can be told so and their licenses never count again. */

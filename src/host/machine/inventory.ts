@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { z } from "zod";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
-import { Text128 } from "../../protocol/values.ts";
+import { Text128 } from "../../protocol/values/values.ts";
 import type { Exec } from "../process/exec.ts";
 
 /** What a machine without readable firmware tables says of itself only to those who start programs to ask. */

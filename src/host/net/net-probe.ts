@@ -1,7 +1,7 @@
 import { request as httpRequest } from "node:http";
 import { connect as netConnect, type Socket } from "node:net";
 import { connect as tlsConnect } from "node:tls";
-import { P256PublicKey, thumbprint } from "../../protocol/keys.ts";
+import { P256PublicKey, thumbprint } from "../../protocol/values/keys.ts";
 import { settled } from "./dial.ts";
 
 export interface TcpTarget {

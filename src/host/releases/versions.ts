@@ -4,7 +4,7 @@ import { z } from "zod";
 import { HostError, toError } from "../../errors.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { PackageVersion, UPGRADE_PATHS, UpgradeStanding } from "../../protocol/documents/release.ts";
-import { JsonObject, Text64, Text1024, UnixSeconds } from "../../protocol/values.ts";
+import { JsonObject, Text64, Text1024, UnixSeconds } from "../../protocol/values/values.ts";
 import type { Directories } from "../files/directories.ts";
 import type { Files } from "../files/files.ts";
 import { isLocked, lockFile } from "../process/run-lock.ts";

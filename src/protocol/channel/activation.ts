@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { REGISTRATION_LIMITS } from "./registration.ts";
-import { Base64Url32, Jws, Text64, Uid } from "../values.ts";
+import { Base64Url32, Jws, Text64, Uid } from "../values/values.ts";
 
 /** Letters and digits of activation codes, without look-alikes. */
 export const CODE_ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789";

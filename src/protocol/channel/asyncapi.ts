@@ -17,7 +17,7 @@ import { controlMethods, nodeMethods, type MethodSpec } from "./methods.ts";
 import { ActivationAnswer, ActivationBody, TokenAnswer, TokenBody } from "./activation.ts";
 import { HttpRefusal, RegistrationAnswer, RegistrationBody } from "./registration.ts";
 import { StreamCommand, StreamEnd, STREAM_SUBPROTOCOL, TICKET_HEADER } from "./streams.ts";
-import { Base64Url32, Jws } from "../values.ts";
+import { Base64Url32, Jws } from "../values/values.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 

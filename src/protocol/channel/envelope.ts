@@ -2,8 +2,8 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { BudgetLimits } from "../../lib/async/message-budget.ts";
 import { parseStrictJson, type JsonLimits } from "../../lib/formats/strict-json.ts";
-import { issueText } from "../issue-text.ts";
-import { Text64, Text4096 } from "../values.ts";
+import { issueText } from "../values/issue-text.ts";
+import { Text64, Text4096 } from "../values/values.ts";
 
 /** Largest message of an established session, and before `hello` succeeds. */
 export const SESSION_LIMITS: JsonLimits = { maxBytes: 1024 * 1024, maxDepth: 32 };

@@ -4,7 +4,7 @@ import { InputError } from "../../errors.ts";
 import { parseStrictJson, type JsonLimits } from "../../lib/formats/strict-json.ts";
 import { claimsByType, type ClaimsByType, type JwsType } from "../documents/claims.ts";
 import { describeIssues } from "./envelope.ts";
-import type { Ed25519PublicKey } from "../keys.ts";
+import type { Ed25519PublicKey } from "../values/keys.ts";
 
 const ALGORITHM = "Ed25519"; // RFC 9864
 const CLAIMS_LIMITS: JsonLimits = { maxBytes: 64 * 1024 * 1024, maxDepth: 32 };

@@ -2,8 +2,8 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { KeysClaims } from "../documents/claims.ts";
 import { peekClaims, verifyJws, type KeySet } from "./jws.ts";
-import { thumbprint, type Ed25519PublicKey } from "../keys.ts";
-import { Jws } from "../values.ts";
+import { thumbprint, type Ed25519PublicKey } from "../values/keys.ts";
+import { Jws } from "../values/values.ts";
 
 const KeysJws = Jws.max(16_384);
 

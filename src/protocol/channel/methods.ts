@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { DocumentName } from "../documents/claims.ts";
-import { WhyTakenBack } from "../commit.ts";
+import { WhyTakenBack } from "../values/commit.ts";
 import { SectionName } from "../sections/sections.ts";
-import { ShadowMap } from "../shadow.ts";
+import { ShadowMap } from "../values/shadow.ts";
 import { TelemetryAck, TelemetryPush } from "../documents/telemetry.ts";
-import { Base64Url32, JsonObject, Jws, Text64, Text1024, Text4096, UnixMilliseconds, Version } from "../values.ts";
+import { Base64Url32, JsonObject, Jws, Text64, Text1024, Text4096, UnixMilliseconds, Version } from "../values/values.ts";
 
 const Ratio = z.number().min(0).max(1);
 const Nothing = z.object({});

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { KeysEnvelopes } from "./keys-chain.ts";
-import { Jws, Text64, Text1024 } from "../values.ts";
+import { Jws, Text64, Text1024 } from "../values/values.ts";
 
 /** Bounds of the body of a registration, and of its answer. */
 export const REGISTRATION_LIMITS: JsonLimits = { maxBytes: 32 * 1024, maxDepth: 4 };

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { AgentError, InputError, SessionError, toError } from "../../errors.ts";
-import { errorCodes, isErrorCode, type ErrorCode } from "../error-codes.ts";
+import { errorCodes, isErrorCode, type ErrorCode } from "../values/error-codes.ts";
 import { describeIssues, type Message, type RpcError } from "./envelope.ts";
 import type { MethodSpec } from "./methods.ts";
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { ErrorCode } from "../error-codes.ts";
-import { Text64, Text1024, Text4096 } from "../values.ts";
+import type { ErrorCode } from "../values/error-codes.ts";
+import { Text64, Text1024, Text4096 } from "../values/values.ts";
 
 /** Columns and rows of a terminal. */
 const Columns = z.int().min(1).max(1000);

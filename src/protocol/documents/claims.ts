@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Ed25519PublicKey, NodeKeys, NodeThumbprints } from "../keys.ts";
+import { Ed25519PublicKey, NodeKeys, NodeThumbprints } from "../values/keys.ts";
 import { ReleaseClaims } from "./release.ts";
 import {
   Base64Url32,
@@ -14,7 +14,7 @@ import {
   Uid,
   UnixSeconds,
   Version,
-} from "../values.ts";
+} from "../values/values.ts";
 
 /** An origin such as `https://cp.example.net:8480`, without path or trailing slash. */
 export const Origin = z

@@ -1,12 +1,12 @@
 import { z } from "zod";
-import { ConfirmRequest } from "../commit.ts";
-import { KNOWN_FEATURES, Requires } from "../features.ts";
+import { ConfirmRequest } from "../values/commit.ts";
+import { KNOWN_FEATURES, Requires } from "../values/features.ts";
 import { RegistryPlace } from "./registry.ts";
-import { Restriction } from "../restriction.ts";
+import { Restriction } from "../values/restriction.ts";
 import { sectionNames, type SectionName } from "../sections/sections.ts";
-import { Fqdn, JsonObject, LifecycleState, NodeName, NodeState, NodeType, Tags, Text512, Uid } from "../values.ts";
+import { Fqdn, JsonObject, LifecycleState, NodeName, NodeState, NodeType, Tags, Text512, Uid } from "../values/values.ts";
 
-export { KNOWN_FEATURES } from "../features.ts";
+export { KNOWN_FEATURES } from "../values/features.ts";
 
 const sections = Object.fromEntries(sectionNames.map((name) => [name, z.exactOptional(JsonObject)]));
 

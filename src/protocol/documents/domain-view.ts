@@ -1,8 +1,8 @@
 import { DomainGrant, DomainPeer } from "../sections/gateway/domain-items.ts";
 import type { DomainDocument } from "./documents.ts";
-import { firstIssueText } from "../issue-text.ts";
+import { firstIssueText } from "../values/issue-text.ts";
 import type { Issue } from "./reconcile.ts";
-import type { JsonObject } from "../values.ts";
+import type { JsonObject } from "../values/values.ts";
 import type { z } from "zod";
 
 /** What a `domain` document says, item by item: those that cannot be used are issues, and the others work. */

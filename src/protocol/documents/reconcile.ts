@@ -3,7 +3,7 @@ import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { DocumentName } from "./claims.ts";
 import { Config, NodeDocument } from "./documents.ts";
 import { SectionName, sectionNames } from "../sections/sections.ts";
-import { JsonObject, Text64, Text512, Text1024, UnixMilliseconds, Version } from "../values.ts";
+import { JsonObject, Text64, Text512, Text1024, UnixMilliseconds, Version } from "../values/values.ts";
 
 /** How long the detail of a step may be, in characters. */
 export const MAX_DETAIL = 512;

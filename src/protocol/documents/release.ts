@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { Ed25519PublicKey } from "../keys.ts";
-import { Text64, Text1024, UnixSeconds } from "../values.ts";
+import { Ed25519PublicKey } from "../values/keys.ts";
+import { Text64, Text1024, UnixSeconds } from "../values/values.ts";
 
 /** A version as operators compare it, as text: `<major>.<minor>.<YYYYMMDD>-<HHMM>`. */
 export const PackageVersion = z

@@ -1,5 +1,5 @@
 import type { SectionName } from "../sections/sections.ts";
-import { JsonObject } from "../values.ts";
+import { JsonObject } from "../values/values.ts";
 
 /** The secret fields of an object, and the arrays and objects below it that hold more. */
 interface Place {

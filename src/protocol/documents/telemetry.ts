@@ -10,7 +10,7 @@ import {
   UnixMilliseconds,
   UnixSeconds,
   Version,
-} from "../values.ts";
+} from "../values/values.ts";
 
 export const EventLevel = z.enum(["INFO", "WARNING", "ERROR", "CRITICAL"]);
 export type EventLevel = z.infer<typeof EventLevel>;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Restriction } from "../restriction.ts";
+import { Restriction } from "../values/restriction.ts";
 import { NodeIdentity } from "../documents/claims.ts";
 import { ClockBehind } from "./known-time.ts";
 import { FloorName } from "./api.ts";
@@ -19,7 +19,7 @@ import {
   Text4096,
   UnixMilliseconds,
   Version,
-} from "../values.ts";
+} from "../values/values.ts";
 
 // What the agent answers is read by the command line, so the agent itself loads none of these schemas, nor those of local-*.ts.
 

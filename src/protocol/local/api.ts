@@ -2,8 +2,8 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { DocumentName } from "../documents/claims.ts";
-import { TRY_MINUTES } from "../commit.ts";
-import { JsonObject, Text4096, UnixMilliseconds } from "../values.ts";
+import { TRY_MINUTES } from "../values/commit.ts";
+import { JsonObject, Text4096, UnixMilliseconds } from "../values/values.ts";
 
 /** The two sockets below the run directory: one for reading, one for everything. */
 export const READ_SOCKET = "agent.sock";

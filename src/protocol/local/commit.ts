@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { WhyTakenBack } from "../commit.ts";
-import { Text512, Text1024, UnixMilliseconds, Version } from "../values.ts";
+import { WhyTakenBack } from "../values/commit.ts";
+import { Text512, Text1024, UnixMilliseconds, Version } from "../values/values.ts";
 
 const Versions = z.partialRecord(z.enum(["node", "cluster", "domain"]), Version);
 

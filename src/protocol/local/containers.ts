@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Text64, Text128, Text253, Text256, Text1024, Text4096, UnixMilliseconds, Version } from "../values.ts";
+import { Text64, Text128, Text253, Text256, Text1024, Text4096, UnixMilliseconds, Version } from "../values/values.ts";
 
 const Name = Text253;
 const Reason = Text4096;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { UnixMilliseconds } from "../values.ts";
+import { UnixMilliseconds } from "../values/values.ts";
 
 /** The last time that a control plane told, as it is kept below the state directory. */
 export const KnownTimeRecord = z.object({ at: UnixMilliseconds });

@@ -1,5 +1,5 @@
 import type { DocumentName, NodeIdentity } from "../documents/claims.ts";
-import type { JsonObject } from "../values.ts";
+import type { JsonObject } from "../values/values.ts";
 
 /** What reading a file of the state came to; `unreadable` is for whoever asks, and the others for everybody. */
 export type FileStanding = "absent" | "good" | "recovered" | "lost" | "unreadable";

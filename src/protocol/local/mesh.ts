@@ -15,7 +15,7 @@ import {
   Uid,
   UnixMilliseconds,
   Version,
-} from "../values.ts";
+} from "../values/values.ts";
 
 /**
  * How the ways that this node initiates stand: `up` all, `degraded` some, `down` none of them; `none` where it has none to keep, and

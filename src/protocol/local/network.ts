@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { NETWORK_REPORT_LIMITS } from "./api.ts";
-import { Text64, Version } from "../values.ts";
+import { Text64, Version } from "../values/values.ts";
 
 const Name = Text64;
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { MAX_SERVICE_USERS } from "./api.ts";
 import { Issue } from "../documents/reconcile.ts";
-import { Port, Text64, Text253, Text1024, Text4096, UnixMilliseconds, Version } from "../values.ts";
+import { Port, Text64, Text253, Text1024, Text4096, UnixMilliseconds, Version } from "../values/values.ts";
 
 /** Whether the overlay program serves, since when in Unix milliseconds, and if not, why. `off` means that nothing asks for one. */
 export const OverlayState = z.object({

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { NodeIdentity } from "../documents/claims.ts";
 import { NetworkSection } from "../sections/network/network.ts";
-import { JsonObject, Text256, Text4096 } from "../values.ts";
+import { JsonObject, Text256, Text4096 } from "../values/values.ts";
 
 /** Bounds on a file of `holdfast setup --file`. */
 export const SETUP_LIMITS = { maxBytes: 256 * 1024, maxDepth: 16 } as const;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { P256PublicKey } from "../keys.ts";
+import { P256PublicKey } from "../values/keys.ts";
 import {
   AddressBlock,
   Base64Url32,
@@ -14,7 +14,7 @@ import {
   Uid,
   UnixMilliseconds,
   Version,
-} from "../values.ts";
+} from "../values/values.ts";
 
 const Name = z.string().min(1).max(253);
 /** A path by its id in the configuration; empty is the built-in one to that gateway. */

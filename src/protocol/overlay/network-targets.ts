@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { MeshPath } from "./mesh.ts";
-import { Base64Url32, IpAddress, Text253, Text256, Text512 } from "../values.ts";
+import { Base64Url32, IpAddress, Text253, Text256, Text512 } from "../values/values.ts";
 
 /** Whom a node must reach, for somebody who finds out whether it can. */
 export const NetworkTargets = z.object({

@@ -17,7 +17,7 @@ import {
   Uid,
   UnixMilliseconds,
   Version,
-} from "../values.ts";
+} from "../values/values.ts";
 
 /** The form of the table; an overlay that is given a newer one keeps the table it has and says so. */
 export const OVERLAY_FORMAT = 2;

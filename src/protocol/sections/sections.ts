@@ -4,7 +4,7 @@ import { ExecSection } from "./exec/exec.ts";
 import { GatewaySection } from "./gateway/gateway.ts";
 import { ClusterNetworkSection, NetworkSection } from "./network/network.ts";
 import { ServicesSection } from "./services/services.ts";
-import type { JsonObject, NodeType } from "../values.ts";
+import type { JsonObject, NodeType } from "../values/values.ts";
 
 /** The sections of desired configuration, by the name they have below `config`. */
 export const sectionNames = [

@@ -5,7 +5,7 @@ import { DataStoreRequest, StorePath } from "./data-store.ts";
 import { ErrorsRequest, GatewayLatency, GatewayTrace, OutboundConnectionCheck } from "./diagnostics.ts";
 import { PathId } from "../overlay/mesh.ts";
 import { ConfigShowRequest, PlanDocument, RollbackRequest } from "../documents/reconcile.ts";
-import { Host, IpAddress, LinkName, Port, Text64, Text128, Text253 } from "../values.ts";
+import { Host, IpAddress, LinkName, Port, Text64, Text128, Text253 } from "../values/values.ts";
 
 /** The body of an event that takes none. */
 export const NoBody = z.strictObject({}).meta({ id: "NoBody", description: "A body without members" });

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { LinkName, Text64, Text512, Text4096, UnixMilliseconds, Version } from "../values.ts";
+import { LinkName, Text64, Text512, Text4096, UnixMilliseconds, Version } from "../values/values.ts";
 
 /** The event that captures packets into files, and the permission that it needs, which no other implies. */
 export const CAPTURE_EVENT = "tg-capture";

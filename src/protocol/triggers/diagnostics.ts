@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Health, Status } from "../local/answers.ts";
 import { PathId } from "../overlay/mesh.ts";
-import { Host, Text64, Text253, Text512, Text4096, UnixMilliseconds } from "../values.ts";
+import { Host, Text64, Text253, Text512, Text4096, UnixMilliseconds } from "../values/values.ts";
 
 const Count = z.int().min(0);
 

@@ -15,8 +15,8 @@ import { ImagesReport } from "../local/containers.ts";
 import { CommitReport } from "../local/commit.ts";
 import { PlanReport, RollbackReport, WhyReport } from "../documents/reconcile.ts";
 import { UpgradeAnswer } from "../documents/release.ts";
-import type { triggerEvents } from "../trigger-events.ts";
-import { JsonObject, Text64, UnixSeconds } from "../values.ts";
+import type { triggerEvents } from "../values/trigger-events.ts";
+import { JsonObject, Text64, UnixSeconds } from "../values/values.ts";
 
 const Count = z.int().min(0);
 

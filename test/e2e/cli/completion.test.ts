@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { verbs } from "../../../src/cli/verbs.ts";
-import { triggerEvents } from "../../../src/protocol/trigger-events.ts";
+import { triggerEvents } from "../../../src/protocol/values/trigger-events.ts";
 import { someDirectories } from "../../support/local-agent.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 

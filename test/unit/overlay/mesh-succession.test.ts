@@ -1,7 +1,7 @@
 import { generateKeyPairSync } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import type { ControlClient } from "../../../src/host/overlay/control.ts";
-import { thumbprint } from "../../../src/protocol/keys.ts";
+import { thumbprint } from "../../../src/protocol/values/keys.ts";
 import { OverlayIdentity, type MeshPeer, type OverlayMesh } from "../../../src/protocol/overlay/mesh.ts";
 import { GAVE_WAY_STATUS, type OverlayListener, type OverlayService } from "../../../src/protocol/overlay/overlay.ts";
 import {

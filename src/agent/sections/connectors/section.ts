@@ -2,7 +2,7 @@ import type { SourceFilterDriver } from "../../../host/network/firewall/source-f
 import type { Overlay } from "../../../host/overlay/client.ts";
 import { normaliseConnectors, type Connector } from "../../../protocol/sections/connectors/connectors.ts";
 import { relevantNotices } from "../../../protocol/sections/common/items.ts";
-import type { NodeType } from "../../../protocol/values.ts";
+import type { NodeType } from "../../../protocol/values/values.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeConnectorStep } from "./plan-detail.ts";
 import {

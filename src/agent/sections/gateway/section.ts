@@ -1,6 +1,6 @@
 import type { Overlay } from "../../../host/overlay/client.ts";
 import { normaliseGateway, type Gateway } from "../../../protocol/sections/gateway/gateway.ts";
-import type { NodeType } from "../../../protocol/values.ts";
+import type { NodeType } from "../../../protocol/values/values.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { meshCompiler, type MeshSurroundings } from "./mesh.ts";
 import { describeGatewayStep } from "./plan-detail.ts";

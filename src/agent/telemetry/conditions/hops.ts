@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
-import { Text253 } from "../../../protocol/values.ts";
+import { Text253 } from "../../../protocol/values/values.ts";
 
 /** What one hop answered, or several runs of one minute together. Milliseconds. */
 export interface Hop {

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { Clock } from "../../../host/clock.ts";
 import type { overlayMethods } from "../../../protocol/overlay/overlay.ts";
-import type { ShadowMap } from "../../../protocol/shadow.ts";
+import type { ShadowMap } from "../../../protocol/values/shadow.ts";
 import type { EventInput, EventLog } from "../events.ts";
 import { isSameProcess, overlayFacts, overlayMetrics, risesBetween, totalsBy } from "./overlay-metrics.ts";
 import type { OverlayReading } from "./overlay-metrics.ts";

@@ -1,5 +1,5 @@
 import type { ListenerCounters } from "../../../protocol/overlay/overlay.ts";
-import type { ShadowMap } from "../../../protocol/shadow.ts";
+import type { ShadowMap } from "../../../protocol/values/shadow.ts";
 
 /** What the overlay had counted at one moment. `pid` and `startedAt` tell one process of it from the next, which counts from 0. */
 export interface OverlayReading {

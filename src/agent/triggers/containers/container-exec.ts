@@ -1,5 +1,5 @@
 import { InputError } from "../../../errors.ts";
-import { JsonObject } from "../../../protocol/values.ts";
+import { JsonObject } from "../../../protocol/values/values.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
 /** A terminal has no single answer: whoever sends it as an event is told where it is. */

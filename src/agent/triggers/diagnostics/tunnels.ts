@@ -1,7 +1,7 @@
 import { HostError, InputError } from "../../../errors.ts";
 import type { DomainGateway } from "../../../protocol/sections/gateway/domain-items.ts";
 import type { MeshPath, MeshState } from "../../../protocol/overlay/mesh.ts";
-import { Uid } from "../../../protocol/values.ts";
+import { Uid } from "../../../protocol/values/values.ts";
 
 /** Another node of the domain. `gateway` is how this node is to dial it; `mayDial` that it may dial this one's own. */
 export interface TunnelPeer {

@@ -1,5 +1,5 @@
 import { InputError } from "../../../errors.ts";
-import type { NodeState, NodeType } from "../../../protocol/values.ts";
+import type { NodeState, NodeType } from "../../../protocol/values/values.ts";
 import type { Trigger } from "./trigger.ts";
 
 /** What decides which events this node answers. */

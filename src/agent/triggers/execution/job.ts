@@ -3,7 +3,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { JsonLimits } from "../../../lib/formats/strict-json.ts";
 import { REPLY_LIMITS, replyParts, WHOLE_REPLY_BYTES, type RepliedInParts } from "../../../protocol/channel/reply-parts.ts";
 import { failureOf } from "./failure.ts";
-import { STREAM_DEADLINE_MS } from "../../../protocol/trigger-events.ts";
+import { STREAM_DEADLINE_MS } from "../../../protocol/values/trigger-events.ts";
 import { BufferedOutput, StreamedOutput, type Output } from "./output.ts";
 import type { Chunk, Trigger, TriggerCall, TriggerChannel, TriggerContext, TriggerReply } from "./trigger.ts";
 

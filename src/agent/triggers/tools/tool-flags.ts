@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { z } from "zod";
-import { LinkName } from "../../../protocol/values.ts";
+import { LinkName } from "../../../protocol/values/values.ts";
 
 /** What may follow a flag: nothing, a number within bounds, an IP address, or the name of a link. */
 export type FlagKind =

@@ -2,7 +2,7 @@ import type { DatabaseSync } from "node:sqlite";
 import type { Logger } from "pino";
 import type { Clock } from "../../../host/clock.ts";
 import type { Reader } from "../../../host/reader.ts";
-import type { ShadowMap } from "../../../protocol/shadow.ts";
+import type { ShadowMap } from "../../../protocol/values/shadow.ts";
 import type { Compute } from "../../containers/model/compute.ts";
 import { OutputSaver } from "../../containers/output/saved-output.ts";
 import type { AgentSettings } from "../../settings.ts";

@@ -4,7 +4,7 @@ import { chmod, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { basename, dirname } from "node:path";
 import { z } from "zod";
 import { errnoOf, HostError, InputError, toError } from "../../../errors.ts";
-import { Text4096 } from "../../../protocol/values.ts";
+import { Text4096 } from "../../../protocol/values/values.ts";
 import type { Exec } from "../../process/exec.ts";
 import { resolverFileCommand } from "../../process/privileged-exec.ts";
 import { RESOLVER_FILES } from "../../net/resolver.ts";

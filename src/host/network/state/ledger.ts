@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Text64, Text4096 } from "../../../protocol/values.ts";
+import { Text64, Text4096 } from "../../../protocol/values/values.ts";
 import type { Files } from "../../files/files.ts";
 import { tellingDamage, type OnDamage } from "../../files/damage.ts";
 import type { Reader } from "../../reader.ts";

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Clock } from "../../../host/clock.ts";
 import type { OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
-import { Uid } from "../../../protocol/values.ts";
+import { Uid } from "../../../protocol/values/values.ts";
 import { Allowance } from "../../limits/allowance.ts";
 import { refuse, type Passage, type Relay } from "./relay.ts";
 import { NO_ERROR, REFUSED_STREAM } from "../transport/stream-codes.ts";

@@ -2,7 +2,7 @@ import { constants, createHash, type KeyObject } from "node:crypto";
 import type { Duplex } from "node:stream";
 import { connect, createSecureContext, TLSSocket, type SecureContext } from "node:tls";
 import { SessionError, toError } from "../../../errors.ts";
-import { P256PublicKey } from "../../../protocol/keys.ts";
+import { P256PublicKey } from "../../../protocol/values/keys.ts";
 
 /** What a session is for; whoever names none of these is refused. */
 export type MeshProtocol = "h2" | "holdfast-h2r" | "holdfast-peer";

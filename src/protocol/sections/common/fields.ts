@@ -1,6 +1,6 @@
 import { isIPv4 } from "node:net";
 import { z } from "zod";
-import { Host } from "../../values.ts";
+import { Host } from "../../values/values.ts";
 
 /** The message of a field, whatever is wrong with it; a missing one is only said to be required. */
 export const says = (text: string) => ({

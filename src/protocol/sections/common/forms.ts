@@ -1,4 +1,4 @@
-import type { JsonObject } from "../../values.ts";
+import type { JsonObject } from "../../values/values.ts";
 import { configIssue, type ConfigIssue } from "./issue.ts";
 
 /** The sections that hold items, in a legacy list or, as V2, by id. */

@@ -1,9 +1,9 @@
 import type { z } from "zod";
-import { KNOWN_FEATURES } from "../../features.ts";
-import type { JsonObject } from "../../values.ts";
+import { KNOWN_FEATURES } from "../../values/features.ts";
+import type { JsonObject } from "../../values/values.ts";
 import { isWithdrawn } from "./fields.ts";
 import { isPresent, rawItems, toNumber, type ItemSection, type RawItem } from "./forms.ts";
-import { issueText } from "../../issue-text.ts";
+import { issueText } from "../../values/issue-text.ts";
 import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
 
 /** What a section comes to: `rejected` items are left out, `notices` say what of the others is not served as written. */

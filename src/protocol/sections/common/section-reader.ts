@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { JsonObject } from "../../values.ts";
+import type { JsonObject } from "../../values/values.ts";
 import { isObject, isPresent, type RawItem } from "./forms.ts";
 import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
 import { judgeFields } from "./items.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { JsonObject } from "../../values.ts";
+import type { JsonObject } from "../../values/values.ts";
 import { Enabled, says } from "./fields.ts";
 import type { ConfigIssue } from "./issue.ts";
 import { isObject, MAX_ITEMS, type ItemSection } from "./forms.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { parseCidr } from "../../../lib/net/cidr.ts";
-import { Requires } from "../../features.ts";
-import { LinkName, type JsonObject, type NodeType } from "../../values.ts";
+import { Requires } from "../../values/features.ts";
+import { LinkName, type JsonObject, type NodeType } from "../../values/values.ts";
 import {
   decimal,
   DEFAULT_IDLE_TIMEOUT_MS,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { JsonObject } from "../../values.ts";
+import type { JsonObject } from "../../values/values.ts";
 import { says } from "../common/fields.ts";
 import { EXEC_LIMITS, NodeLimits, partFields, recordFields, VolumeItem } from "./fields.ts";
 import { ExecReader } from "./reader.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { shellWords } from "../../../lib/text/shell-words.ts";
-import { Requires } from "../../features.ts";
+import { Requires } from "../../values/features.ts";
 import { decimal, Description, says, whole } from "../common/fields.ts";
 import { Address, DeviceName, Flag, list, Nic, Uid } from "../network/fields.ts";
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { shellWords } from "../../../lib/text/shell-words.ts";
-import { triggerEvents } from "../../trigger-events.ts";
-import type { JsonObject } from "../../values.ts";
+import { triggerEvents } from "../../values/trigger-events.ts";
+import type { JsonObject } from "../../values/values.ts";
 import type { ContainerSpec, ExecConfig, ExecType, VolumeSpec } from "./config.ts";
 import { Claims, readExposure } from "./exposure.ts";
 import { EXEC_LIMITS, NOT_WORDS, recordFields, VolumeItem } from "./fields.ts";

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { JsonObject } from "../../values.ts";
+import type { JsonObject } from "../../values/values.ts";
 import { partFields, type PartName } from "./fields.ts";
 import { isObject, isPresent, toNumber, type RawItem } from "../common/forms.ts";
 import { configIssue, type ConfigCode } from "../common/issue.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { Requires } from "../../features.ts";
-import { Base64Url32, Fqdn, Host, NodeName, NodeType, Port, Uid } from "../../values.ts";
+import { Requires } from "../../values/features.ts";
+import { Base64Url32, Fqdn, Host, NodeName, NodeType, Port, Uid } from "../../values/values.ts";
 
 /** Who may dial a gateway: everybody of the domain, those it lists, or everybody and other gateways too. */
 export const GatewayType = z.enum(["public", "private", "hub"]);

@@ -2,8 +2,8 @@ import { isIPv4 } from "node:net";
 import { z } from "zod";
 import { parseCidr } from "../../../lib/net/cidr.ts";
 import { GatewayType } from "./domain-items.ts";
-import { Requires } from "../../features.ts";
-import { Fqdn } from "../../values.ts";
+import { Requires } from "../../values/features.ts";
+import { Fqdn } from "../../values/values.ts";
 import { decimal, isIpv4OrName, ItemPort, says, whole } from "../common/fields.ts";
 
 /** Most entries of each list in the section. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { GatewayType } from "./domain-items.ts";
-import type { JsonObject, NodeType } from "../../values.ts";
+import type { JsonObject, NodeType } from "../../values/values.ts";
 import { says } from "../common/fields.ts";
 import { isPresent } from "../common/forms.ts";
 import {

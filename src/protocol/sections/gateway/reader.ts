@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { issueText } from "../../issue-text.ts";
-import type { JsonObject } from "../../values.ts";
+import { issueText } from "../../values/issue-text.ts";
+import type { JsonObject } from "../../values/values.ts";
 import { isObject, isPresent, toNumber, type RawItem } from "../common/forms.ts";
 import { GATEWAY_LIMITS, gatewayScalars } from "./fields.ts";
 import { configIssue, type ConfigCode, type ConfigIssue } from "../common/issue.ts";

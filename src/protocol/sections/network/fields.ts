@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { addressRange } from "../../../lib/net/cidr.ts";
-import { Requires } from "../../features.ts";
+import { Requires } from "../../values/features.ts";
 import { Description, says, whole } from "../common/fields.ts";
 
 /** Most entries of each list in the section. */

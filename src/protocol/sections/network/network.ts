@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { JsonObject } from "../../values.ts";
+import type { JsonObject } from "../../values/values.ts";
 import { says } from "../common/fields.ts";
 import { clusterFields, Flag, list, Network, NETWORK_LIMITS, ownFields, sharedFields } from "./fields.ts";
 import { NetworkReader } from "./reader.ts";

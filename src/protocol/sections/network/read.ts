@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { JsonObject, NodeType } from "../../values.ts";
+import type { JsonObject, NodeType } from "../../values/values.ts";
 import { isObject, isPresent, type RawItem } from "../common/forms.ts";
 import type { ConfigIssue } from "../common/issue.ts";
 import type { NetworkConfig, NetworkInterface, Vrf } from "./config.ts";

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { parseCidr } from "../../../lib/net/cidr.ts";
-import type { JsonObject } from "../../values.ts";
+import type { JsonObject } from "../../values/values.ts";
 import { isPresent, toNumber, type RawItem } from "../common/forms.ts";
 import type { ConfigCode } from "../common/issue.ts";
 import { LINE, METRIC, MTU } from "./fields.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { parseCidr } from "../../../lib/net/cidr.ts";
 import { isPresent, toNumber, type RawItem } from "../common/forms.ts";
-import type { JsonObject } from "../../values.ts";
+import type { JsonObject } from "../../values/values.ts";
 import type { Acl, L4Protocol, Nat, PolicyRule, PortRange, Routing, VrfRoute } from "./config.ts";
 import { Network, NETWORK_LIMITS } from "./fields.ts";
 import type { NetworkNames } from "./names.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Requires } from "../../features.ts";
+import { Requires } from "../../values/features.ts";
 import { Description, says, whole } from "../common/fields.ts";
 import { Address, DeviceName, Flag, InterfaceAddress, Network, Nic } from "./fields.ts";
 

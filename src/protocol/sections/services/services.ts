@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { Requires } from "../../features.ts";
-import { LinkName, type JsonObject } from "../../values.ts";
+import { Requires } from "../../values/features.ts";
+import { LinkName, type JsonObject } from "../../values/values.ts";
 import {
   decimal,
   DEFAULT_IDLE_TIMEOUT_MS,

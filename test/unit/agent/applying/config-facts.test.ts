@@ -3,7 +3,7 @@ import type { Standing } from "../../../../src/agent/reconcile/standing.ts";
 import { configFacts } from "../../../../src/agent/applying/config-facts.ts";
 import { withinLimits } from "../../../../src/agent/shadow/reporter.ts";
 import { InputError } from "../../../../src/errors.ts";
-import { configShadowKeys, ShadowMap } from "../../../../src/protocol/shadow.ts";
+import { configShadowKeys, ShadowMap } from "../../../../src/protocol/values/shadow.ts";
 
 function standing(changes: Partial<Standing> = {}): Standing {
   return {

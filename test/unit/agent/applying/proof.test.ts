@@ -6,7 +6,7 @@ import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { proof, reasonOf, type ProofOptions } from "../../../../src/agent/applying/proof.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostDialler } from "../../../../src/host/net/dial.ts";
-import { P256PublicKey, thumbprint } from "../../../../src/protocol/keys.ts";
+import { P256PublicKey, thumbprint } from "../../../../src/protocol/values/keys.ts";
 import type { NetworkTargets } from "../../../../src/protocol/overlay/network-targets.ts";
 import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
 

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { containerFacts } from "../../../../src/agent/containers/facts.ts";
 import { containerMetrics } from "../../../../src/agent/containers/metrics.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
-import { ShadowMap } from "../../../../src/protocol/shadow.ts";
+import { ShadowMap } from "../../../../src/protocol/values/shadow.ts";
 import { containerState } from "../../../support/fake-compute.ts";
 import { machineRoot } from "../../../support/machine-root.ts";
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { connectorsReport } from "../../../../src/agent/data-plane/connectors-report.ts";
 import { ConnectorsReport, type ConnectorView } from "../../../../src/protocol/local/overlay.ts";
 import type { ListenerState } from "../../../../src/protocol/overlay/overlay.ts";
-import type { JsonObject } from "../../../../src/protocol/values.ts";
+import type { JsonObject } from "../../../../src/protocol/values/values.ts";
 import type { OverlayView } from "../../../../src/host/overlay/client.ts";
 import { aDomain } from "../../../support/gateway-model.ts";
 import { aMesh, aMeshState, aPathState, uidOf } from "../../../support/mesh.ts";

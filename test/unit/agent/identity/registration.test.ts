@@ -8,7 +8,7 @@ import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { HttpRequest, HttpResponse } from "../../../../src/host/net/http-client.ts";
 import type { RegisteredClaims } from "../../../../src/protocol/documents/claims.ts";
 import { peekClaims, signJws, verifyJws } from "../../../../src/protocol/channel/jws.ts";
-import { thumbprint, thumbprintsOf } from "../../../../src/protocol/keys.ts";
+import { thumbprint, thumbprintsOf } from "../../../../src/protocol/values/keys.ts";
 import { ISS, keysClaims, nodeIdentity, signingKey, UID, type SigningKey } from "../../../support/signing.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 

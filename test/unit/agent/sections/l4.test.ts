@@ -6,7 +6,7 @@ import { planConnectors } from "../../../../src/agent/sections/connectors/plan.t
 import { planServices } from "../../../../src/agent/sections/services/plan.ts";
 import { OverlayTable } from "../../../../src/protocol/overlay/overlay.ts";
 import { upgradeToV2 } from "../../../../src/protocol/sections/common/forms.ts";
-import type { JsonObject, NodeType } from "../../../../src/protocol/values.ts";
+import type { JsonObject, NodeType } from "../../../../src/protocol/values/values.ts";
 import { modelOverlay, rawSections, sectionsOver } from "../../../support/l4-model.ts";
 import { aClient, aServer, echo } from "../../../support/overlay-rig.ts";
 import { ownerRig } from "../../../support/owner-rig.ts";

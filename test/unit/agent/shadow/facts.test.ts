@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { reportedLinks, shadowFacts } from "../../../../src/agent/shadow/facts.ts";
-import { ShadowMap } from "../../../../src/protocol/shadow.ts";
+import { ShadowMap } from "../../../../src/protocol/values/shadow.ts";
 import { link, machine, node } from "../../../support/machine-readings.ts";
 
 const route = (name: string, gateway: string | undefined, metric = 100) =>

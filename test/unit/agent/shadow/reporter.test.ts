@@ -12,7 +12,7 @@ import {
 } from "../../../../src/agent/shadow/reporter.ts";
 import type { ReporterState, ShadowReport } from "../../../../src/agent/shadow/reporter.ts";
 import { nodeMethods } from "../../../../src/protocol/channel/methods.ts";
-import type { ShadowMap } from "../../../../src/protocol/shadow.ts";
+import type { ShadowMap } from "../../../../src/protocol/values/shadow.ts";
 
 /** Asks until a report comes, moving the time as told. */
 function sendNow(state: ReporterState, facts: ShadowMap, from: number) {

@@ -7,8 +7,8 @@ import { hostExec } from "../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { hostPower } from "../../../../src/host/process/power.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
-import { triggerEvents } from "../../../../src/protocol/trigger-events.ts";
-import { EventName } from "../../../../src/protocol/values.ts";
+import { triggerEvents } from "../../../../src/protocol/values/trigger-events.ts";
+import { EventName } from "../../../../src/protocol/values/values.ts";
 import { FakeCompute } from "../../../support/fake-compute.ts";
 import { ScriptedTunnels } from "../../../support/scripted-tunnels.ts";
 

@@ -9,7 +9,7 @@ import { bundleVerb } from "../../../../src/cli/verbs/bundle.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { stateFile } from "../../../../src/host/files/state-file.ts";
 import { BundleReport } from "../../../../src/protocol/documents/bundle.ts";
-import type { JsonObject } from "../../../../src/protocol/values.ts";
+import type { JsonObject } from "../../../../src/protocol/values/values.ts";
 import { someCall } from "../../../support/fake-call.ts";
 import { identity, someStatus } from "../../../support/fake-local-provider.ts";
 import { startLocalAgent, type Directories } from "../../../support/local-agent.ts";

@@ -7,7 +7,7 @@ import type { CheckTools } from "../../../../src/cli/netcheck/tools.ts";
 import type { Finding } from "../../../../src/cli/netcheck/result.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import type { Exec, ExecResult } from "../../../../src/host/process/exec.ts";
-import { P256PublicKey, thumbprint } from "../../../../src/protocol/keys.ts";
+import { P256PublicKey, thumbprint } from "../../../../src/protocol/values/keys.ts";
 import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
 
 /** A program that answers as told by its arguments. */

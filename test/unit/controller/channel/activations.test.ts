@@ -169,7 +169,7 @@ const template = makeIdentity();
 /** Another auth key with the other keys of one identity: made far quicker. */
 async function makeAuth(): Promise<TestIdentity> {
   const { generateKeyPair, exportJWK } = await import("jose");
-  const { Ed25519PublicKey, thumbprint } = await import("../../../../src/protocol/keys.ts");
+  const { Ed25519PublicKey, thumbprint } = await import("../../../../src/protocol/values/keys.ts");
   const base = await template;
   const { publicKey, privateKey } = await generateKeyPair("Ed25519", { extractable: true });
   const auth = Ed25519PublicKey.parse(await exportJWK(publicKey));

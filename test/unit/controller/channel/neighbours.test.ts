@@ -6,7 +6,7 @@ import type { MeshRow } from "../../../../src/controller/store/mesh.ts";
 import { DomainDocument } from "../../../../src/protocol/documents/documents.ts";
 import { DomainPeer } from "../../../../src/protocol/sections/gateway/domain-items.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
-import type { NodeType } from "../../../../src/protocol/values.ts";
+import type { NodeType } from "../../../../src/protocol/values/values.ts";
 import { connectors, meshRecord, server, uidOf } from "../../../support/mesh-records.ts";
 import { TestNode, until, type TestSession } from "../../../support/node-client.ts";
 import { addNode, runController, temporaryDirectory } from "../../../support/running-controller.ts";

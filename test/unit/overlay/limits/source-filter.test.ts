@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { sourceFilter } from "../../../../src/overlay/limits/source-filter.ts";
-import { AddressBlock } from "../../../../src/protocol/values.ts";
+import { AddressBlock } from "../../../../src/protocol/values/values.ts";
 
 describe("sourceFilter", () => {
   it.each([

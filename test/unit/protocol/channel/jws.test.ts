@@ -2,7 +2,7 @@ import { CompactSign } from "jose";
 import { beforeAll, describe, expect, test } from "vitest";
 import { InputError } from "../../../../src/errors.ts";
 import { peekClaims, signJws, verifyJws, type KeySet } from "../../../../src/protocol/channel/jws.ts";
-import { thumbprint, thumbprintsOf } from "../../../../src/protocol/keys.ts";
+import { thumbprint, thumbprintsOf } from "../../../../src/protocol/values/keys.ts";
 import { generateKeys, publicKeys } from "../../../../src/agent/identity/identity.ts";
 import { signingKey, UID, type SigningKey } from "../../../support/signing.ts";
 

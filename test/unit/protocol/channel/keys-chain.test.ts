@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { KeysClaims } from "../../../../src/protocol/documents/claims.ts";
 import { signJws, type Signer } from "../../../../src/protocol/channel/jws.ts";
 import { walkKeysChain, type KeysEnvelope } from "../../../../src/protocol/channel/keys-chain.ts";
-import { Ed25519PublicKey, thumbprint } from "../../../../src/protocol/keys.ts";
+import { Ed25519PublicKey, thumbprint } from "../../../../src/protocol/values/keys.ts";
 
 interface Pair extends Signer {
   readonly publicKey: Ed25519PublicKey;

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { domainReader, readDomain } from "../../../../src/protocol/documents/domain-view.ts";
 import { Issue } from "../../../../src/protocol/documents/reconcile.ts";
-import { JsonObject } from "../../../../src/protocol/values.ts";
+import { JsonObject } from "../../../../src/protocol/values/values.ts";
 import { aPeer, uidOf } from "../../../support/mesh.ts";
 
 const document = (peers: JsonObject[], grants: JsonObject[] = []) => ({ fqdn: "example.org", peers, grants });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { hideSecrets, keepSecrets } from "../../../../src/protocol/documents/secrets.ts";
 import type { SectionName } from "../../../../src/protocol/sections/sections.ts";
-import type { JsonObject } from "../../../../src/protocol/values.ts";
+import type { JsonObject } from "../../../../src/protocol/values/values.ts";
 
 const tunnel = (name: string, rest: object) => ({ tunnels: [{ name, type: "ipsec", ...rest }] });
 const peer = (ip: string, rest: object) => ({ groups: [{ name: "g", peers: [{ name: "p", ip, ...rest }] }] });

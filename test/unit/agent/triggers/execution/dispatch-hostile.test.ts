@@ -16,8 +16,8 @@ import type { TriggerReply } from "../../../../../src/agent/triggers/execution/t
 import { systemClock } from "../../../../../src/host/clock.ts";
 import type { Exec } from "../../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
-import { errorCodes } from "../../../../../src/protocol/error-codes.ts";
-import { Host } from "../../../../../src/protocol/values.ts";
+import { errorCodes } from "../../../../../src/protocol/values/error-codes.ts";
+import { Host } from "../../../../../src/protocol/values/values.ts";
 import { ScriptedTunnels } from "../../../../support/scripted-tunnels.ts";
 import { claims, NOW, oneShot, rig, stream } from "../rig.ts";
 

@@ -4,7 +4,7 @@ import { hideSecrets, keepSecrets } from "../../../../../src/protocol/documents/
 import type { ConfigIssue } from "../../../../../src/protocol/sections/common/issue.ts";
 import { ClusterNetworkSection, NetworkSection } from "../../../../../src/protocol/sections/network/network.ts";
 import { readNetwork } from "../../../../../src/protocol/sections/network/read.ts";
-import type { JsonObject } from "../../../../../src/protocol/values.ts";
+import type { JsonObject } from "../../../../../src/protocol/values/values.ts";
 import { nearValidValues, validValues } from "../../../../support/arbitrary.ts";
 import { AGENT, APPLIANCE, CLUSTER } from "../../../../support/example-documents.ts";
 

@@ -9,7 +9,7 @@ import {
   parseSourceBlock,
 } from "../../../../../src/protocol/sections/connectors/connectors.ts";
 import { upgradeToV2 } from "../../../../../src/protocol/sections/common/forms.ts";
-import type { NodeType } from "../../../../../src/protocol/values.ts";
+import type { NodeType } from "../../../../../src/protocol/values/values.ts";
 import { nearValidValues, validValues, withUnknownFields } from "../../../../support/arbitrary.ts";
 
 const A = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d01";

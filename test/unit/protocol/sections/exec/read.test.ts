@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { ContainerSpec } from "../../../../../src/protocol/sections/exec/config.ts";
 import { ExecSection } from "../../../../../src/protocol/sections/exec/exec.ts";
 import { readExec } from "../../../../../src/protocol/sections/exec/read.ts";
-import { triggerEvents } from "../../../../../src/protocol/trigger-events.ts";
+import { triggerEvents } from "../../../../../src/protocol/values/trigger-events.ts";
 
 const NONE = { interfaces: [] };
 const A = "3f2b8f0e-6a7c-4c0c-9a1e-2f3d5b7a9c11";

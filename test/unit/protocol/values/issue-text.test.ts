@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { describeIssues } from "../../../src/protocol/channel/envelope.ts";
+import { describeIssues } from "../../../../src/protocol/channel/envelope.ts";
 
 const Form = z.strictObject({
   name: z.string(),
