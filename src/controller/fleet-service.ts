@@ -7,7 +7,13 @@ import { DocumentName } from "../protocol/documents/claims.ts";
 import { signJws } from "../protocol/channel/jws.ts";
 import { sectionOwners, sectionSuits, type SectionName } from "../protocol/sections/sections.ts";
 import type { MetricSample } from "../protocol/documents/telemetry.ts";
-import { Base64Url32, NodeName, type JsonObject, type LifecycleState, type NodeState } from "../protocol/values/values.ts";
+import {
+  Base64Url32,
+  NodeName,
+  type JsonObject,
+  type LifecycleState,
+  type NodeState,
+} from "../protocol/values/values.ts";
 import type { Announcer } from "./channel/announcer.ts";
 import type { Awaiting } from "./channel/awaiting.ts";
 import type { Documents } from "./channel/documents.ts";

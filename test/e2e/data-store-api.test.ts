@@ -5,7 +5,12 @@ import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
-import { DataStoreListing, DataStoreTasks, TaskStarted, type DataStoreTask } from "../../src/protocol/triggers/data-store.ts";
+import {
+  DataStoreListing,
+  DataStoreTasks,
+  TaskStarted,
+  type DataStoreTask,
+} from "../../src/protocol/triggers/data-store.ts";
 import { startPacedFiles } from "../support/paced-files.ts";
 import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
 import { startHoldfast } from "../support/run-holdfast.ts";

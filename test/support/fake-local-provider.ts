@@ -28,7 +28,13 @@ import type { NetworkReport, RouteAnswer } from "../../src/protocol/local/networ
 import type { ConnectorsReport, OverlayState, ServicesReport } from "../../src/protocol/local/overlay.ts";
 import type { CommitReport } from "../../src/protocol/local/commit.ts";
 import type { NetworkTargets } from "../../src/protocol/overlay/network-targets.ts";
-import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../src/protocol/documents/reconcile.ts";
+import type {
+  PlanReport,
+  Reason,
+  RollbackReport,
+  RollbackRequest,
+  WhyReport,
+} from "../../src/protocol/documents/reconcile.ts";
 
 export const overlayUp: OverlayState = { state: "up", since: 1_700_000_000_000, pid: 4711 };
 

@@ -15,7 +15,12 @@ import {
 } from "../../src/protocol/channel/envelope.ts";
 import { peekClaims, signJws, type Signer } from "../../src/protocol/channel/jws.ts";
 import { NodeKeys, thumbprint, thumbprintsOf, type NodeThumbprints } from "../../src/protocol/values/keys.ts";
-import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../src/protocol/channel/methods.ts";
+import {
+  controlMethods,
+  nodeMethods,
+  type ControlMethods,
+  type NodeMethods,
+} from "../../src/protocol/channel/methods.ts";
 import { RpcPeer, type Handlers } from "../../src/protocol/channel/rpc.ts";
 
 /** The keys of a scripted node. */

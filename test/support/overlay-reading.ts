@@ -2,7 +2,12 @@ import type { OverlayReading } from "../../src/agent/data-plane/overlay-reading.
 import { parsedSections } from "../../src/agent/applying/parsed-sections.ts";
 import type { OverlayCounters, OverlayView } from "../../src/host/overlay/client.ts";
 import type { Config, NodeDocument } from "../../src/protocol/documents/documents.ts";
-import type { ListenerCounters, ListenerState, OverlayService, ServiceHealth } from "../../src/protocol/overlay/overlay.ts";
+import type {
+  ListenerCounters,
+  ListenerState,
+  OverlayService,
+  ServiceHealth,
+} from "../../src/protocol/overlay/overlay.ts";
 import { nodeDocument } from "./signing.ts";
 
 export interface ReadingParts {

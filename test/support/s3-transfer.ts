@@ -4,7 +4,12 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { onTestFinished } from "vitest";
-import { TransferEvent, type S3Access, type TransferJob, type TransferLimits } from "../../src/protocol/triggers/transfer.ts";
+import {
+  TransferEvent,
+  type S3Access,
+  type TransferJob,
+  type TransferLimits,
+} from "../../src/protocol/triggers/transfer.ts";
 import { BUNDLE, FLAGS } from "./programs.ts";
 import { waitFor } from "./wait-for.ts";
 

@@ -7,7 +7,13 @@ import { Checkpoint } from "../../checkpoint/checkpoint.ts";
 import { DocumentName } from "../../protocol/documents/claims.ts";
 import type { Config, NodeDocument } from "../../protocol/documents/documents.ts";
 import { restrictionText } from "../../protocol/values/restriction.ts";
-import type { PlanReport, Reason, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/documents/reconcile.ts";
+import type {
+  PlanReport,
+  Reason,
+  RollbackReport,
+  RollbackRequest,
+  WhyReport,
+} from "../../protocol/documents/reconcile.ts";
 import type { CommitReport, PendingChange } from "../../protocol/local/commit.ts";
 import type { NetworkTryRequest } from "../../protocol/local/api.ts";
 import { sectionNames, type SectionName } from "../../protocol/sections/sections.ts";

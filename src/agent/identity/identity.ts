@@ -5,7 +5,13 @@ import { InternalError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
 import { stateFile, type StateFile } from "../../host/files/state-file.ts";
 import { KeysClaims, NodeIdentity, Origin } from "../../protocol/documents/claims.ts";
-import { Ed25519PublicKey, P256PublicKey, thumbprint, X25519PublicKey, type NodeKeys } from "../../protocol/values/keys.ts";
+import {
+  Ed25519PublicKey,
+  P256PublicKey,
+  thumbprint,
+  X25519PublicKey,
+  type NodeKeys,
+} from "../../protocol/values/keys.ts";
 import type { Signer } from "../../protocol/channel/jws.ts";
 import { Base64Url32, Text64 } from "../../protocol/values/values.ts";
 

@@ -1,5 +1,9 @@
 import { toError } from "../../errors.ts";
-import { changeResolverFile, MAX_CHANGE_BYTES, parseResolverFileChange } from "../../host/network/resolver/resolver-file.ts";
+import {
+  changeResolverFile,
+  MAX_CHANGE_BYTES,
+  parseResolverFileChange,
+} from "../../host/network/resolver/resolver-file.ts";
 import { RESOLVER_FILES } from "../../host/net/resolver.ts";
 import { readTextInput } from "../../host/process/text-input.ts";
 

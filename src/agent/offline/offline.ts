@@ -16,7 +16,12 @@ import { upgradeUnit } from "../../host/process/upgrade-unit.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";
 import type { NodeIdentity } from "../../protocol/documents/claims.ts";
 import type { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
-import { UPGRADE_ANSWERS, UPGRADE_REQUEST_NAME, type UpgradeAnswer, type UpgradeOrder } from "../../protocol/documents/release.ts";
+import {
+  UPGRADE_ANSWERS,
+  UPGRADE_REQUEST_NAME,
+  type UpgradeAnswer,
+  type UpgradeOrder,
+} from "../../protocol/documents/release.ts";
 import { OverlayTable } from "../../protocol/overlay/overlay.ts";
 import type { ActivationRequest, ActivationStep } from "../../protocol/channel/activation.ts";
 import type { NodeType } from "../../protocol/values/values.ts";

@@ -5,7 +5,13 @@ import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import { withinTime } from "../../lib/async/within-time.ts";
 import type { StreamClaims } from "../../protocol/documents/claims.ts";
 import { isErrorCode } from "../../protocol/values/error-codes.ts";
-import { MAX_STREAMS, STREAM_IDLE_MS, STREAM_OPEN_MS, streamError, type StreamEnd } from "../../protocol/channel/streams.ts";
+import {
+  MAX_STREAMS,
+  STREAM_IDLE_MS,
+  STREAM_OPEN_MS,
+  streamError,
+  type StreamEnd,
+} from "../../protocol/channel/streams.ts";
 import type { NodeState, NodeType } from "../../protocol/values/values.ts";
 import type { OpenStream } from "../session/stream-transport.ts";
 import type { TransportRequest } from "../session/transport.ts";

@@ -4,7 +4,12 @@ import type { Overlay } from "../../host/overlay/client.ts";
 import type { LogLine as StoredLine, LogMemory } from "../../host/log.ts";
 import type { Reader } from "../../host/reader.ts";
 import { withinTime } from "../../lib/async/within-time.ts";
-import { LOCAL_REPLY_LIMITS, type ContainerLogsQuery, type FloorName, type LogsQuery } from "../../protocol/local/api.ts";
+import {
+  LOCAL_REPLY_LIMITS,
+  type ContainerLogsQuery,
+  type FloorName,
+  type LogsQuery,
+} from "../../protocol/local/api.ts";
 import type { ContainerLogPiece, LogLine, TriggerLine } from "../../protocol/local/answers.ts";
 import type { Applying } from "../applying/applying.ts";
 import type { Compute } from "../containers/model/compute.ts";

@@ -11,15 +11,7 @@ import { fetchGateways } from "../verbs/gateways.ts";
 import { pathName } from "../text/mesh-text.ts";
 import { checkControlPlane } from "./control-plane.ts";
 import { checkPath, type PathTarget } from "./gateway.ts";
-import {
-  CheckName,
-  failed,
-  NetworkReport,
-  passed,
-  skipped,
-  type Finding,
-  type NetworkCheck,
-} from "./result.ts";
+import { CheckName, failed, NetworkReport, passed, skipped, type Finding, type NetworkCheck } from "./result.ts";
 import type { CheckTools } from "./tools.ts";
 import { fetchStatus } from "../verbs/status.ts";
 import { layOut, type Style } from "../frame/terminal.ts";

@@ -1,7 +1,13 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { hostFiles } from "../../host/files/files.ts";
-import { requireOwner, requireSettled, requireUnused, RESET_FILE, wipeableState } from "../../host/files/state-directory.ts";
+import {
+  requireOwner,
+  requireSettled,
+  requireUnused,
+  RESET_FILE,
+  wipeableState,
+} from "../../host/files/state-directory.ts";
 import { probeSocket } from "../../host/net/unix-socket.ts";
 import { holdfastCommand } from "../../lib/text/command-line.ts";
 import { plainLine, safeJson } from "../../lib/text/terminal-text.ts";

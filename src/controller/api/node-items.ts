@@ -2,7 +2,14 @@ import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { ConnectorItem, normaliseConnectors, StoredConnector } from "../../protocol/sections/connectors/connectors.ts";
-import { isObject, isV2, MAX_ID_LENGTH, MAX_ITEMS, upgradeToV2, v2Items } from "../../protocol/sections/common/forms.ts";
+import {
+  isObject,
+  isV2,
+  MAX_ID_LENGTH,
+  MAX_ITEMS,
+  upgradeToV2,
+  v2Items,
+} from "../../protocol/sections/common/forms.ts";
 import type { ItemSection } from "../../protocol/sections/common/forms.ts";
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import { normaliseServices, ServiceItem, StoredService } from "../../protocol/sections/services/services.ts";

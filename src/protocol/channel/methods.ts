@@ -4,7 +4,16 @@ import { WhyTakenBack } from "../values/commit.ts";
 import { SectionName } from "../sections/sections.ts";
 import { ShadowMap } from "../values/shadow.ts";
 import { TelemetryAck, TelemetryPush } from "../documents/telemetry.ts";
-import { Base64Url32, JsonObject, Jws, Text64, Text1024, Text4096, UnixMilliseconds, Version } from "../values/values.ts";
+import {
+  Base64Url32,
+  JsonObject,
+  Jws,
+  Text64,
+  Text1024,
+  Text4096,
+  UnixMilliseconds,
+  Version,
+} from "../values/values.ts";
 
 const Ratio = z.number().min(0).max(1);
 const Nothing = z.object({});

@@ -4,7 +4,17 @@ import { KNOWN_FEATURES, Requires } from "../values/features.ts";
 import { RegistryPlace } from "./registry.ts";
 import { Restriction } from "../values/restriction.ts";
 import { sectionNames, type SectionName } from "../sections/sections.ts";
-import { Fqdn, JsonObject, LifecycleState, NodeName, NodeState, NodeType, Tags, Text512, Uid } from "../values/values.ts";
+import {
+  Fqdn,
+  JsonObject,
+  LifecycleState,
+  NodeName,
+  NodeState,
+  NodeType,
+  Tags,
+  Text512,
+  Uid,
+} from "../values/values.ts";
 
 export { KNOWN_FEATURES } from "../values/features.ts";
 

@@ -3,7 +3,14 @@ import { HostError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { ContainerDetail, Engine, OutputFrame } from "../../../host/engine/engine.ts";
 import type { ContainerRow, Ledger } from "../model/ledger.ts";
-import { CONTAINER_LABEL, engineNameOf, OWNER_LABEL, sortContainers, stateOf, type Own } from "../model/own-containers.ts";
+import {
+  CONTAINER_LABEL,
+  engineNameOf,
+  OWNER_LABEL,
+  sortContainers,
+  stateOf,
+  type Own,
+} from "../model/own-containers.ts";
 import type { Slots } from "../model/slots.ts";
 import type { Blueprint } from "../model/wanted.ts";
 

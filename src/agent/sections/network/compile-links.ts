@@ -1,4 +1,9 @@
-import { OUR_PROTOCOL, type AddressTarget, type LinkTarget, type NetworkState } from "../../../host/network/state/state.ts";
+import {
+  OUR_PROTOCOL,
+  type AddressTarget,
+  type LinkTarget,
+  type NetworkState,
+} from "../../../host/network/state/state.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import type { NetworkInterface, SubInterface } from "../../../protocol/sections/network/config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";

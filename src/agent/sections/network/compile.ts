@@ -1,6 +1,11 @@
 import { linkSysctl } from "../../../host/network/diff.ts";
 import type { NetworkRecord } from "../../../host/network/state/record.ts";
-import { OUR_PROTOCOL, type LinkTarget, type NetworkState, type NetworkTarget } from "../../../host/network/state/state.ts";
+import {
+  OUR_PROTOCOL,
+  type LinkTarget,
+  type NetworkState,
+  type NetworkTarget,
+} from "../../../host/network/state/state.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import type { NetworkConfig, NetworkInterface } from "../../../protocol/sections/network/config.ts";
 import { networkIssue, type NetworkActual, type NetworkDesired } from "./actual.ts";

@@ -1,6 +1,10 @@
 import { InputError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import { OutboundConnectionCheck, remoteOf, type OutboundConnectionAnswer } from "../../../protocol/triggers/diagnostics.ts";
+import {
+  OutboundConnectionCheck,
+  remoteOf,
+  type OutboundConnectionAnswer,
+} from "../../../protocol/triggers/diagnostics.ts";
 import { probeTcp } from "../tools/tcp-probe.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 

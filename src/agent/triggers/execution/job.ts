@@ -1,7 +1,12 @@
 import { AgentError, HostError, InputError, InternalError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { JsonLimits } from "../../../lib/formats/strict-json.ts";
-import { REPLY_LIMITS, replyParts, WHOLE_REPLY_BYTES, type RepliedInParts } from "../../../protocol/channel/reply-parts.ts";
+import {
+  REPLY_LIMITS,
+  replyParts,
+  WHOLE_REPLY_BYTES,
+  type RepliedInParts,
+} from "../../../protocol/channel/reply-parts.ts";
 import { failureOf } from "./failure.ts";
 import { STREAM_DEADLINE_MS } from "../../../protocol/values/trigger-events.ts";
 import { BufferedOutput, StreamedOutput, type Output } from "./output.ts";

@@ -19,7 +19,12 @@ import type { TriggerClaims } from "../../../../src/protocol/documents/claims.ts
 import { parseMessage, SESSION_LIMITS } from "../../../../src/protocol/channel/envelope.ts";
 import { errorCodes } from "../../../../src/protocol/values/error-codes.ts";
 import { signJws } from "../../../../src/protocol/channel/jws.ts";
-import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../../../src/protocol/channel/methods.ts";
+import {
+  controlMethods,
+  nodeMethods,
+  type ControlMethods,
+  type NodeMethods,
+} from "../../../../src/protocol/channel/methods.ts";
 import { RpcPeer } from "../../../../src/protocol/channel/rpc.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import {

@@ -1,7 +1,12 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { hostConntrack, listArguments, removalArguments, type FlowFilter } from "../../../../src/host/network/conntrack.ts";
+import {
+  hostConntrack,
+  listArguments,
+  removalArguments,
+  type FlowFilter,
+} from "../../../../src/host/network/conntrack.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec } from "../../../../src/host/process/exec.ts";
 import { hostReader } from "../../../../src/host/reader.ts";

@@ -1,5 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { formatBytes, formatCount, formatDuration, formatMoment, formatSpan } from "../../../../src/lib/text/durations.ts";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatMoment,
+  formatSpan,
+} from "../../../../src/lib/text/durations.ts";
 
 describe("durations", () => {
   it.each([

@@ -4,7 +4,12 @@ import { z } from "zod";
 import { HostError, InputError, SessionError } from "../../../../src/errors.ts";
 import { errorCodes } from "../../../../src/protocol/values/error-codes.ts";
 import { parseMessage, SESSION_LIMITS, type Message } from "../../../../src/protocol/channel/envelope.ts";
-import { controlMethods, nodeMethods, type ControlMethods, type NodeMethods } from "../../../../src/protocol/channel/methods.ts";
+import {
+  controlMethods,
+  nodeMethods,
+  type ControlMethods,
+  type NodeMethods,
+} from "../../../../src/protocol/channel/methods.ts";
 import { RemoteError, RpcPeer, type Handlers } from "../../../../src/protocol/channel/rpc.ts";
 import { nearValidValues } from "../../../support/arbitrary.ts";
 

@@ -4,7 +4,12 @@ import type { z } from "zod";
 import { InputError } from "../../../../src/errors.ts";
 import { claimsByType } from "../../../../src/protocol/documents/claims.ts";
 import { ClusterDocument, DomainDocument, NodeDocument } from "../../../../src/protocol/documents/documents.ts";
-import { describeIssues, parseMessage, SESSION_LIMITS, type Message } from "../../../../src/protocol/channel/envelope.ts";
+import {
+  describeIssues,
+  parseMessage,
+  SESSION_LIMITS,
+  type Message,
+} from "../../../../src/protocol/channel/envelope.ts";
 import { NodeKeys, NodeThumbprints } from "../../../../src/protocol/values/keys.ts";
 import { controlMethods, nodeMethods } from "../../../../src/protocol/channel/methods.ts";
 import { sectionNames, sectionOwners, sectionSuits } from "../../../../src/protocol/sections/sections.ts";

@@ -1,7 +1,16 @@
 import { describe, expect, test } from "vitest";
 import type { z } from "zod";
 import { Origin } from "../../../../src/protocol/documents/claims.ts";
-import { EventName, Fqdn, Host, IpAddress, LinkName, NodeName, Port, Uid } from "../../../../src/protocol/values/values.ts";
+import {
+  EventName,
+  Fqdn,
+  Host,
+  IpAddress,
+  LinkName,
+  NodeName,
+  Port,
+  Uid,
+} from "../../../../src/protocol/values/values.ts";
 
 const cases: readonly (readonly [string, z.ZodType, readonly unknown[], readonly unknown[]])[] = [
   [

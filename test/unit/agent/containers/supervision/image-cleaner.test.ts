@@ -1,6 +1,9 @@
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
-import { ImageCleaner, type ImageCleanerOptions } from "../../../../../src/agent/containers/supervision/image-cleaner.ts";
+import {
+  ImageCleaner,
+  type ImageCleanerOptions,
+} from "../../../../../src/agent/containers/supervision/image-cleaner.ts";
 import { unusedImages } from "../../../../../src/agent/containers/images/image-cleanup.ts";
 import { computeColumnsMigration, computeMigration, Ledger } from "../../../../../src/agent/containers/model/ledger.ts";
 import { HostError } from "../../../../../src/errors.ts";

@@ -1,6 +1,11 @@
 import { expect, test } from "vitest";
 import { exposition } from "../../../../../src/agent/telemetry/metrics/exposition.ts";
-import { familiesOf, MAX_ITEMS, OTHERS, type ScrapeReading } from "../../../../../src/agent/telemetry/metrics/families.ts";
+import {
+  familiesOf,
+  MAX_ITEMS,
+  OTHERS,
+  type ScrapeReading,
+} from "../../../../../src/agent/telemetry/metrics/families.ts";
 import { FakeLocalProvider, overlayUp } from "../../../../support/fake-local-provider.ts";
 import { readPrometheusText } from "../../../../support/prometheus-text.ts";
 

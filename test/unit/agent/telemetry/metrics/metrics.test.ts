@@ -2,14 +2,27 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createSampler, readMetrics, sampleBetween, startSampling } from "../../../../../src/agent/telemetry/metrics/metrics.ts";
+import {
+  createSampler,
+  readMetrics,
+  sampleBetween,
+  startSampling,
+} from "../../../../../src/agent/telemetry/metrics/metrics.ts";
 import type { MetricReadings } from "../../../../../src/agent/telemetry/metrics/metrics.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostReader } from "../../../../../src/host/reader.ts";
 import { MetricSample } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { machineRoot } from "../../../../support/machine-root.ts";
-import { MEMINFO, NET_DEV, PROCESS_IO, PROCESS_STAT, PROCESS_STATUS, SNMP, STAT } from "../../../../support/proc-texts.ts";
+import {
+  MEMINFO,
+  NET_DEV,
+  PROCESS_IO,
+  PROCESS_STAT,
+  PROCESS_STATUS,
+  SNMP,
+  STAT,
+} from "../../../../support/proc-texts.ts";
 
 const READINGS: MetricReadings = {
   elapsed: 0,

@@ -1,6 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { overlayFacts, overlayMetrics, type OverlayReading } from "../../../../../src/agent/telemetry/metrics/overlay-metrics.ts";
+import {
+  overlayFacts,
+  overlayMetrics,
+  type OverlayReading,
+} from "../../../../../src/agent/telemetry/metrics/overlay-metrics.ts";
 import { ListenerCounters } from "../../../../../src/protocol/overlay/overlay.ts";
 import { SHADOW_MAX_BYTES, ShadowMap } from "../../../../../src/protocol/values/shadow.ts";
 import { MetricSample } from "../../../../../src/protocol/documents/telemetry.ts";

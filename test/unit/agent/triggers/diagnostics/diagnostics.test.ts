@@ -3,7 +3,11 @@ import { createServer } from "node:net";
 import { once } from "node:events";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { gatewayLatency, gatewayMtr, gatewayTraceroute } from "../../../../../src/agent/triggers/diagnostics/gateway-trace.ts";
+import {
+  gatewayLatency,
+  gatewayMtr,
+  gatewayTraceroute,
+} from "../../../../../src/agent/triggers/diagnostics/gateway-trace.ts";
 import { dnsHealth, repoConnectivity } from "../../../../../src/agent/triggers/node/health-checks.ts";
 import { networkStatus } from "../../../../../src/agent/triggers/node/network-status.ts";
 import { nodeErrors, nodeStatus, parseServices } from "../../../../../src/agent/triggers/node/node-status.ts";

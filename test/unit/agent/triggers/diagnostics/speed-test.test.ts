@@ -1,7 +1,11 @@
 import { createServer, type RequestListener, type Server } from "node:http";
 import { connect, type AddressInfo } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { megabitsPerSecond, speedTest, type SpeedTestOptions } from "../../../../../src/agent/triggers/diagnostics/speed-test.ts";
+import {
+  megabitsPerSecond,
+  speedTest,
+  type SpeedTestOptions,
+} from "../../../../../src/agent/triggers/diagnostics/speed-test.ts";
 import type { TransferTarget } from "../../../../../src/agent/triggers/tools/speed-transfer.ts";
 import { systemClock, type Clock } from "../../../../../src/host/clock.ts";
 import { deferred } from "../../../../support/deferred.ts";

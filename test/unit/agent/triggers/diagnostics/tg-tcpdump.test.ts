@@ -1,5 +1,9 @@
 import { expect, test, vi } from "vitest";
-import { captureArguments, tgTcpdump, type BeginFile } from "../../../../../src/agent/triggers/diagnostics/tg-tcpdump.ts";
+import {
+  captureArguments,
+  tgTcpdump,
+  type BeginFile,
+} from "../../../../../src/agent/triggers/diagnostics/tg-tcpdump.ts";
 import { HostError, InputError } from "../../../../../src/errors.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostExec } from "../../../../../src/host/process/exec.ts";

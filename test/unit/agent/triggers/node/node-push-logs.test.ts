@@ -1,6 +1,10 @@
 import { createHash } from "node:crypto";
 import { expect, test } from "vitest";
-import { bundlesToRemove, nodePushLogs, type BundleStore } from "../../../../../src/agent/triggers/node/node-push-logs.ts";
+import {
+  bundlesToRemove,
+  nodePushLogs,
+  type BundleStore,
+} from "../../../../../src/agent/triggers/node/node-push-logs.ts";
 import { HostError, InputError } from "../../../../../src/errors.ts";
 import type { MakeBundle } from "../../../../../src/host/process/bundle-process.ts";
 import { memoryJournal, rig } from "../rig.ts";

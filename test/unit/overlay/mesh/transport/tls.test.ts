@@ -3,7 +3,13 @@ import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { connect as tlsConnect, createSecureContext, type ConnectionOptions, type TLSSocket } from "node:tls";
 import { duplexPair } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { acceptTls, dialTls, peerKey, whenProved, type MeshIdentity } from "../../../../../src/overlay/mesh/transport/tls.ts";
+import {
+  acceptTls,
+  dialTls,
+  peerKey,
+  whenProved,
+  type MeshIdentity,
+} from "../../../../../src/overlay/mesh/transport/tls.ts";
 import { meshIdentity, foreignCertificate } from "../../../../support/mesh-identity.ts";
 
 const gateway = await meshIdentity();

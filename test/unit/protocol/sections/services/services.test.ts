@@ -2,7 +2,11 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { describeIssues } from "../../../../../src/protocol/channel/envelope.ts";
 import { upgradeToV2 } from "../../../../../src/protocol/sections/common/forms.ts";
-import { normaliseServices, ServiceItem, ServicesSection } from "../../../../../src/protocol/sections/services/services.ts";
+import {
+  normaliseServices,
+  ServiceItem,
+  ServicesSection,
+} from "../../../../../src/protocol/sections/services/services.ts";
 import { nearValidValues, validValues, withUnknownFields } from "../../../../support/arbitrary.ts";
 
 const A = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d01";
