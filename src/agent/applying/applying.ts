@@ -29,7 +29,7 @@ import type { AgentSettings } from "../settings.ts";
 import { judgeDocuments, STORED_ONLY, storedOnly, type SectionAnswer, type Verdicts } from "../shadow/applied.ts";
 import { configFacts } from "./config-facts.ts";
 import type { Desired, DesiredDocuments } from "../shadow/desired.ts";
-import type { Effective } from "../shadow/merge.ts";
+import type { Effective } from "../shadow/findings.ts";
 
 export interface ApplyingOptions {
   readonly clock: Clock;

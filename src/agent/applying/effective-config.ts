@@ -2,7 +2,8 @@ import type { Config } from "../../protocol/documents/documents.ts";
 import { sectionNames, sectionSuits } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 import type { Desired } from "../shadow/desired.ts";
-import { effective, type Effective } from "../shadow/merge.ts";
+import type { Effective } from "../shadow/findings.ts";
+import { effective } from "../shadow/merge.ts";
 
 /** A configuration with this network where documents give none to an appliance. Pure. */
 export function withLocalNetwork(merged: Effective, desired: Desired, network: JsonObject | undefined): Effective {

@@ -3,7 +3,10 @@ import type { DocumentApplied, SectionReport } from "../../protocol/channel/meth
 import type { Config } from "../../protocol/documents/documents.ts";
 import type { NodeType } from "../../protocol/values/values.ts";
 import type { Desired, Held } from "./desired.ts";
-import type { Effective } from "./merge.ts";
+import type { Effective } from "./findings.ts";
+
+/** The newest report of each document. */
+export type AppliedReports = ReadonlyMap<DocumentApplied["name"], DocumentApplied>;
 
 /** What one document came to, before it is stamped with times. */
 export type Verdict = Pick<DocumentApplied, "outcome" | "sections" | "inForce" | "evidence">;

@@ -1,7 +1,7 @@
 import { parseCidr } from "../../lib/net/cidr.ts";
 import { asObject, listOf, scalarOf, textOf } from "../../lib/formats/json-shape.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
-import type { Findings } from "./merge.ts";
+import type { Findings } from "./findings.ts";
 
 type Value = Readonly<Record<string, unknown>>;
 

@@ -2,27 +2,8 @@ import type { Config } from "../../protocol/documents/documents.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 import type { Issue } from "../../protocol/documents/reconcile.ts";
 import { asObject, listOf, scalarOf, textOf } from "../../lib/formats/json-shape.ts";
+import type { Effective, Findings } from "./findings.ts";
 import { mergeNetwork } from "./merge-network.ts";
-
-/** A node's own item that is not in force because the cluster has one for the same thing. */
-export interface Shadowed {
-  readonly path: string;
-  /** The path of the cluster's item. */
-  readonly by: string;
-}
-
-/** What a node must run. */
-export interface Effective {
-  readonly config: Config;
-  readonly shadowed: readonly Shadowed[];
-  readonly errors: readonly Issue[];
-}
-
-/** Where a merge notes what it found. */
-export interface Findings {
-  readonly shadowed: Shadowed[];
-  readonly errors: Issue[];
-}
 
 /** Merges the configuration of a node and of the cluster it is a member of; for the same thing the cluster's is in force. Pure. */
 export function effective(node: Config, cluster: Config | undefined): Effective {

@@ -16,7 +16,7 @@ import { sectionNames, sectionSuits } from "../../protocol/sections/sections.ts"
 import type { NodeType } from "../../protocol/values/values.ts";
 import type { Registration } from "../identity/identity.ts";
 import type { Fault } from "../faults/fault.ts";
-import type { AppliedReports } from "../wiring/managed-node.ts";
+import type { AppliedReports } from "../shadow/applied.ts";
 import { dataPlaneItems } from "../data-plane/items.ts";
 import { overlayStateOf } from "../data-plane/overlay-reading.ts";
 import type { Desired } from "../shadow/desired.ts";

@@ -16,7 +16,7 @@ import type { Compute } from "../containers/model/compute.ts";
 import { decodeOutput } from "../containers/output/decode-output.ts";
 import { containersReport, volumesReport } from "../containers/report.ts";
 import { connectorsReport } from "../data-plane/connectors-report.ts";
-import { addressesByLink } from "./sections.ts";
+import { addressesByLink } from "../../host/network/ip/links.ts";
 import type { ReadDomain } from "../../protocol/documents/domain-view.ts";
 import { clockReasons, type KnownTime } from "../telemetry/known-time.ts";
 import { judge, type Judgement } from "../status/judgement.ts";

@@ -12,6 +12,7 @@ import { verifyJws } from "../../protocol/channel/jws.ts";
 import { keySetOf } from "../../protocol/channel/keys-chain.ts";
 import type { Registration } from "../identity/identity.ts";
 import type { Applying } from "../applying/applying.ts";
+import type { AppliedReports } from "../shadow/applied.ts";
 import type { DesiredDocuments, Trust } from "../shadow/desired.ts";
 import { DocumentSync } from "../shadow/document-sync.ts";
 import type { ShadowReporting } from "../shadow/reporting.ts";
@@ -36,9 +37,6 @@ interface Refusal {
   /** Its time by the monotonic clock. */
   readonly at: number;
 }
-
-/** The document in force that says a section's last word, as the status shows it. */
-export type AppliedReports = ReadonlyMap<DocumentKind, DocumentApplied>;
 
 export interface ManagedNodeOptions {
   readonly clock: Clock;

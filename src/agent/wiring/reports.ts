@@ -5,7 +5,7 @@ import type { Reader } from "../../host/reader.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";
 import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import { repositoryState, secondsOf } from "../status/gathering.ts";
-import type { AppliedReports } from "./managed-node.ts";
+import type { AppliedReports } from "../shadow/applied.ts";
 import type { OpenedOverlay } from "./overlay.ts";
 import { shadowFacts } from "../shadow/facts.ts";
 import { readMachine } from "../shadow/readings.ts";

@@ -1,4 +1,4 @@
-import { readAddresses4 } from "../../host/network/ip/links.ts";
+import { addressesByLink } from "../../host/network/ip/links.ts";
 import type { SourceFilterDriver } from "../../host/network/firewall/source-filter.ts";
 import type { Overlay } from "../../host/overlay/client.ts";
 import type { Reader } from "../../host/reader.ts";
@@ -8,10 +8,11 @@ import type { Desired } from "../shadow/desired.ts";
 import { reconciler, type Reconciler } from "../reconcile/section.ts";
 import { isOwnName } from "../../protocol/documents/own-name.ts";
 import type { ReadDomain } from "../../protocol/documents/domain-view.ts";
+import type { ExecParts } from "./containers/compute.ts";
 import { connectorsSection } from "../sections/connectors/section.ts";
 import type { MeshSurroundings } from "../sections/gateway/mesh.ts";
 import { gatewaySection } from "../sections/gateway/section.ts";
-import { execSection, type ExecOptions } from "../sections/exec/section.ts";
+import { execSection } from "../sections/exec/section.ts";
 import { networkSection, type NetworkOptions } from "../sections/network/section.ts";
 import { servicesSection } from "../sections/services/section.ts";
 
@@ -26,13 +27,7 @@ export interface SectionDeps {
   readonly literals?: MeshSurroundings["literals"];
   readonly network: Omit<NetworkOptions, "context" | "isActiveMember">;
   readonly sourceFilter?: SourceFilterDriver;
-  readonly exec: Omit<ExecOptions, "surroundings"> & {
-    /** As the section has it, for these documents. */
-    readonly surroundings: (
-      documents: Desired,
-      ...seen: Parameters<ExecOptions["surroundings"]>
-    ) => ReturnType<ExecOptions["surroundings"]>;
-  };
+  readonly exec: ExecParts;
 }
 
 /** Those that the overlay carries, and that depend on this machine's addresses. */
@@ -87,22 +82,6 @@ export function listSections({
     ),
     reconciler(execSection({ ...exec, surroundings: (...seen) => exec.surroundings(documents.current, ...seen) })),
   ];
-}
-
-/** This machine's IPv4 addresses by link, in the order of the kernel: a running link's own before what was added. */
-export function addressesByLink(reader: Reader): ReadonlyMap<string, readonly string[]> {
-  const byLink = new Map<string, string[]>();
-  for (const { link, address } of readAddresses4(reader)) byLink.set(link, [...(byLink.get(link) ?? []), address]);
-  return byLink;
-}
-
-/** The same, each address with the length of its prefix. */
-export function networksByLink(reader: Reader): ReadonlyMap<string, readonly string[]> {
-  const byLink = new Map<string, string[]>();
-  for (const { link, address, prefix } of readAddresses4(reader)) {
-    byLink.set(link, [...(byLink.get(link) ?? []), `${address}/${prefix}`]);
-  }
-  return byLink;
 }
 
 /** Whether any link of this machine has an IPv6 address, the loopback's own included. */

@@ -33,10 +33,11 @@ import type { Worker } from "../../containers/supervision/worker.ts";
 import { volumeAt } from "../../containers/volumes/volume-record.ts";
 import { openPolicy } from "./policy.ts";
 import { openVolumes } from "./volumes.ts";
-import { networksByLink, type SectionDeps } from "../sections.ts";
+import { networksByLink } from "../../../host/network/ip/links.ts";
 import { firstAddress, resolverAddress } from "../../sections/exec/addresses.ts";
 import { imageReference } from "../../sections/exec/image-reference.ts";
 import type { ExecActual, ExecDesired } from "../../sections/exec/actual.ts";
+import type { ExecOptions } from "../../sections/exec/section.ts";
 import { parsedSections, type ParsedSections } from "../../applying/parsed-sections.ts";
 import type { AgentSettings } from "../../settings.ts";
 import { effectiveOf } from "../../applying/effective-config.ts";
@@ -70,10 +71,18 @@ export interface OpenComputeOptions {
   readonly onRefused: (error: unknown) => void;
 }
 
+/** Collaborators of the section `exec`, whose surroundings depend on the documents. */
+export type ExecParts = Omit<ExecOptions, "surroundings"> & {
+  readonly surroundings: (
+    documents: Desired,
+    ...seen: Parameters<ExecOptions["surroundings"]>
+  ) => ReturnType<ExecOptions["surroundings"]>;
+};
+
 /** The containers of this node, and what the section `exec` works with. */
 export interface OpenedCompute {
   readonly compute: Compute;
-  readonly section: SectionDeps["exec"];
+  readonly section: ExecParts;
   /** Why what is at these names of the data store is not to be removed or replaced, a volume being there; undefined when none is. */
   volumeAt(parts: readonly string[]): string | undefined;
   close(): Promise<void>;

@@ -14,7 +14,7 @@ import { toolRunner } from "../../../host/network/ip/tool.ts";
 import { privilegedExec } from "../../../host/process/privileged-exec.ts";
 import type { Reader } from "../../../host/reader.ts";
 import { CONTAINER_LINK, type ContainerNetwork } from "../../containers/model/container-network.ts";
-import { addressesByLink } from "../sections.ts";
+import { addressesByLink } from "../../../host/network/ip/links.ts";
 import type { ExposureSeen } from "../../sections/exec/exposure.ts";
 import type { ExposureStep } from "../../sections/exec/exposure-plan.ts";
 import type { ExecDesired } from "../../sections/exec/actual.ts";

@@ -107,6 +107,25 @@ export function readAddresses4(reader: Reader, running = readAddresses()): reado
   return [...own, ...others.flatMap((address) => onLink(address, connected) ?? [])];
 }
 
+/** Returns the IPv4 addresses by link, in the kernel's order: the own address of a link that is up precedes those added to it. */
+export function addressesByLink(reader: Reader): ReadonlyMap<string, readonly string[]> {
+  return byLink(readAddresses4(reader), ({ address }) => address);
+}
+
+/** Returns the IPv4 addresses by link like `addressesByLink`, each with its prefix length. */
+export function networksByLink(reader: Reader): ReadonlyMap<string, readonly string[]> {
+  return byLink(readAddresses4(reader), ({ address, prefix }) => `${address}/${prefix}`);
+}
+
+function byLink(
+  addresses: readonly LinkAddress[],
+  textOf: (address: LinkAddress) => string,
+): ReadonlyMap<string, readonly string[]> {
+  const texts = new Map<string, string[]>();
+  for (const one of addresses) texts.set(one.link, [...(texts.get(one.link) ?? []), textOf(one)]);
+  return texts;
+}
+
 /** Which network of which link an address is in, the smallest one. */
 function onLink(address: string, connected: readonly Route[]): LinkAddress | undefined {
   const [best] = connected
