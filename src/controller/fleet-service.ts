@@ -18,7 +18,7 @@ import type { Announcer } from "./channel/announcer.ts";
 import type { Awaiting } from "./channel/awaiting.ts";
 import type { Documents } from "./channel/documents.ts";
 import { deletedNotice } from "./channel/greeter.ts";
-import { refuseFrom, refuseWhileHeld } from "./channel/held-identity.ts";
+import { refuseFrom, refuseTriggerFrom, refuseWhileHeld } from "./channel/held-identity.ts";
 import type { Sessions } from "./channel/sessions.ts";
 import type { TriggerOptions, Triggers } from "./channel/triggers.ts";
 import type {
@@ -292,13 +292,15 @@ export class FleetService implements Fleet {
     const { store, events, triggers, sessions, awaiting } = this.#deps;
     const node = this.#stored(uid);
     refuseWhileHeld(store, uid);
-    if (sessions.get(uid) !== undefined && request.isAudited !== false && !isRead(request)) {
+    const session = sessions.get(uid);
+    if (session !== undefined) refuseTriggerFrom(store, uid, session.address, request.event);
+    if (session !== undefined && request.isAudited !== false && !isRead(request)) {
       const shared = node.cluster === undefined ? undefined : store.clusters.get(node.cluster)?.config.exec;
       const label = callLabel(request, shared ?? node.config.exec ?? {});
       events.audit(node, `${request.user} invoked ${label}`);
     }
     const leave = Object.hasOwn(LEAVES, request.event) ? LEAVES[request.event] : undefined;
-    if (leave !== undefined && sessions.get(uid) !== undefined) awaiting.expect(uid, leave);
+    if (leave !== undefined && session !== undefined) awaiting.expect(uid, leave);
     return triggers.run(uid, request, options);
   }
 

@@ -87,9 +87,12 @@ export class DesiredDocuments {
     return documents;
   }
 
-  /** The documents in force. A deleted node is INACTIVE, whatever its document says. */
+  /**
+   * The documents in force. A deleted node is INACTIVE, whatever its document says, and so is one whose cluster document is still that
+   * of a node that is held: the rest of the cluster's sections are on their way.
+   */
   get current(): Desired {
-    if (this.#current?.of !== this.#held) this.#current = { of: this.#held, shown: this.#asDeleted(this.#held) };
+    if (this.#current?.of !== this.#held) this.#current = { of: this.#held, shown: this.#asHeld(this.#held) };
     return this.#current.shown;
   }
 
@@ -106,9 +109,15 @@ export class DesiredDocuments {
     );
   }
 
-  #asDeleted(desired: Desired): Desired {
-    if (this.#deletedAt === undefined || desired.node === undefined) return desired;
-    return { ...desired, node: { ...desired.node, body: { ...desired.node.body, state: "INACTIVE" } } };
+  #asHeld(desired: Desired): Desired {
+    const { node, cluster } = desired;
+    if (node === undefined) return desired;
+    const isDeleted = this.#deletedAt !== undefined;
+    const held = cluster?.sub === node.body.cluster ? cluster?.body.restricted : undefined;
+    if (!isDeleted && held === undefined) return desired;
+    const restricted = node.body.restricted ?? held;
+    const body = { ...node.body, state: "INACTIVE" as const, ...(restricted === undefined ? {} : { restricted }) };
+    return { ...desired, node: { ...node, body } };
   }
 
   /** The documents whose newest version is in memory alone, since the disk refused it. */
@@ -151,7 +160,7 @@ export class DesiredDocuments {
    */
   async rolledBack(name: DocumentName): Promise<RolledBack> {
     const { from, to, stored } = await this.#before(name);
-    return { desired: this.#asDeleted(withDocument(this.#held, stored)), from, to };
+    return { desired: this.#asHeld(withDocument(this.#held, stored)), from, to };
   }
 
   /**

@@ -71,7 +71,7 @@ export function documents({
     if (node === undefined) return [];
     const cluster = node.cluster === undefined ? undefined : store.clusters.get(node.cluster);
     const own = ["node", nodeDocument(node, {}, registryOf(node.domain))] as const;
-    return cluster === undefined ? [own] : [own, ["cluster", clusterDocument(cluster)]];
+    return cluster === undefined ? [own] : [own, ["cluster", clusterDocument(cluster, node)]];
   };
 
   /** What a document says and the database must not: it counts for the version, and is added when it is signed. */

@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 import { UNAUTHORIZED_IP } from "../../protocol/values/restriction.ts";
-import { isPermitted } from "../model/ip-lock.ts";
+import { isPermitted, isRepair } from "../model/ip-lock.ts";
 import type { Store } from "../store/store.ts";
 
 /** While two machines alternate under one identity, it gets nothing that either could misuse. @throws {InputError} `busy`. */
@@ -10,8 +10,15 @@ export function refuseWhileHeld(store: Store, uid: string): void {
 
 /** Refuses a secret to a node that connects from an address outside its lock. @throws {InputError} `unauthorized-ip`. */
 export function refuseFrom(store: Store, uid: string, address: string): void {
-  if (isPermitted(store.nodes.credentials(uid)?.lockedTo, address)) return;
-  throw new InputError(UNAUTHORIZED_IP, `this node is locked to other addresses than ${address}`);
+  const lockedTo = store.nodes.credentials(uid)?.lockedTo;
+  if (isPermitted(lockedTo, address)) return;
+  const lock = lockedTo?.join(", ") ?? "";
+  throw new InputError(UNAUTHORIZED_IP, `this node is locked to ${lock} and connects from ${address}`);
+}
+
+/** Refuses all triggers but those that repair its connection to a node outside its lock. @throws {InputError} `unauthorized-ip`. */
+export function refuseTriggerFrom(store: Store, uid: string, address: string, event: string): void {
+  if (!isRepair(event)) refuseFrom(store, uid, address);
 }
 
 /** Whether an identity waits for an operator's decision. */

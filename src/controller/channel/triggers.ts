@@ -8,7 +8,7 @@ import type { TriggerFailure } from "../../protocol/channel/methods.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import type { Store } from "../store/store.ts";
-import { heldIdentity, isHeld } from "./held-identity.ts";
+import { heldIdentity, isHeld, refuseTriggerFrom } from "./held-identity.ts";
 import { offline, type NodeSession } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
 
@@ -114,8 +114,18 @@ export class Triggers {
     for (const run of this.#runs.values()) {
       if (run.uid !== uid) continue;
       if (!mayGo) run.settle({ error: heldIdentity(uid) });
-      else if (run.request.wait) void this.#send(run, session);
+      else if (run.request.wait) this.#resend(run, session);
     }
+  }
+
+  #resend(run: Run, session: NodeSession): void {
+    try {
+      refuseTriggerFrom(this.#deps.store, run.uid, session.address, run.request.event);
+    } catch (error) {
+      run.settle({ error: toError(error) });
+      return;
+    }
+    void this.#send(run, session);
   }
 
   /** Ends everything that waits for a node, as when it is deleted. */

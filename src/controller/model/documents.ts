@@ -1,7 +1,7 @@
 import type { ClusterDocument, NodeDocument } from "../../protocol/documents/documents.ts";
 import { UNAUTHORIZED_IP } from "../../protocol/values/restriction.ts";
 import type { ClusterRecord, NodeRecord } from "../fleet.ts";
-import { stateOf } from "./ip-lock.ts";
+import { permittedConfig, stateOf, type IpLock } from "./ip-lock.ts";
 
 /** How far ahead of its own count a control plane follows a node, so that a damaged number cannot use the counter up. */
 export const MAX_VERSION_JUMP = 2 ** 32;
@@ -35,27 +35,30 @@ export function nodeDocument(
     org: node.org,
     type: node.type,
     state: stateOf(node),
-    ...(node.unauthorizedIp === undefined
-      ? {}
-      : { restricted: { code: UNAUTHORIZED_IP, address: node.unauthorizedIp } }),
+    ...restrictionOf(node),
     ...(node.lifecycleState === undefined ? {} : { lifecycleState: node.lifecycleState }),
     ...(node.cluster === undefined ? {} : { cluster: node.cluster }),
     tags: sorted(node.tags),
     settings,
-    config: sorted(node.config),
-    ...(registry === undefined || node.type !== "Node" ? {} : { registry }),
+    config: sorted(permittedConfig(node, node.config)),
+    ...(registry === undefined || node.unauthorizedIp !== undefined || node.type !== "Node" ? {} : { registry }),
     ...(node.confirm === undefined ? {} : { confirm: node.confirm }),
   };
 }
 
-/** The body of the document that every member of a cluster gets. Pure. */
-export function clusterDocument(cluster: ClusterRecord): ClusterDocument {
+/** The body of the `cluster` document for a member. Pure. */
+export function clusterDocument(cluster: ClusterRecord, member: IpLock): ClusterDocument {
   return {
     fqdn: cluster.fqdn,
     members: [...cluster.members].sort(),
+    ...restrictionOf(member),
     tags: sorted(cluster.tags),
-    config: sorted(cluster.config),
+    config: sorted(permittedConfig(member, cluster.config)),
   };
+}
+
+function restrictionOf({ unauthorizedIp }: IpLock): Pick<NodeDocument, "restricted"> {
+  return unauthorizedIp === undefined ? {} : { restricted: { code: UNAUTHORIZED_IP, address: unauthorizedIp } };
 }
 
 /** The version that content gets, or undefined when it is what is stored. `highest` counts every subject a document of this name had. */

@@ -56,6 +56,8 @@ export type NodeDocument = z.infer<typeof NodeDocument>;
 export const ClusterDocument = z.object({
   fqdn: Fqdn,
   members: z.array(Uid).max(16),
+  /** Present only for a node that is held INACTIVE: the document then has no section but `network`. */
+  restricted: Restriction.optional(),
   tags: Tags,
   config: Config,
   requires: Requires,

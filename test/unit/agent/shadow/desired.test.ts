@@ -93,6 +93,21 @@ test("a deleted node is inactive, also after a restart and by a newer document, 
   }
 });
 
+test("a node that is no longer held is inactive until the whole document of its cluster is there", async () => {
+  const { documents } = await open();
+  const cluster = "c1.example.net";
+  const restricted = { code: "unauthorized-ip", address: "192.0.2.9" };
+  await documents.accept("node", await node(3, { cluster, state: "INACTIVE", restricted }), trust, 1);
+  const partial = clusterDocument(cluster, { config: {}, restricted });
+  await documents.accept("cluster", await signDocument(key, "cluster", 3, partial), trust, 1);
+  await documents.accept("node", await node(4, { cluster }), trust, 2);
+  expect(documents.current.node).toMatchObject({ version: 4, body: { state: "INACTIVE", restricted } });
+  const whole = clusterDocument(cluster, { config: { exec: {} } });
+  await documents.accept("cluster", await signDocument(key, "cluster", 4, whole), trust, 2);
+  expect(documents.current.node?.body).toMatchObject({ state: "ACTIVE" });
+  expect(documents.current.node?.body.restricted).toBeUndefined();
+});
+
 test("sections that this version does not know are passed over, and the rest is in force", async () => {
   const { documents, load } = await open();
   const config = { exec: { a: 1 }, teleport: { b: 2 }, warp: "not even an object" };

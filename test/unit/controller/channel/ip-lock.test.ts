@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
-import { DomainDocument, NodeDocument } from "../../../../src/protocol/documents/documents.ts";
+import { ClusterDocument, DomainDocument, NodeDocument } from "../../../../src/protocol/documents/documents.ts";
 import { until, type TestNode, type TestSession } from "../../../support/node-client.ts";
 import { addNode, runController } from "../../../support/running-controller.ts";
 import { freePort } from "../../../support/free-port.ts";
@@ -121,4 +121,79 @@ test("a node is not locked to a front end that has not named its address", async
   expect(controller.fleet.node(node.uid)?.lockedTo).toBeUndefined();
   await node.connect({ socket: { headers: { "x-forwarded-for": "198.51.100.1, 203.0.113.9" } } });
   expect(controller.fleet.setLock(node.uid, "current", "test").lockedTo).toEqual(["203.0.113.9"]);
+});
+
+test("a node that is held gets the sections network of itself and of its cluster, and no other", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const { fleet } = controller;
+  const { fqdn } = fleet.createCluster({ name: "pair" }, "test");
+  fleet.updateNode(node.uid, { cluster: fqdn }, "test");
+  fleet.setSection(node.uid, "network", { darkMode: true }, "test");
+  fleet.setSection(node.uid, "connectors", { connectors: [] }, "test");
+  fleet.setClusterSection(fqdn, "network", { interfaces: [] }, "test");
+  fleet.setClusterSection(fqdn, "services", { services: [] }, "test");
+  fleet.setLock(node.uid, ["127.0.0.1/32"], "test");
+  const sections = async (session: TestSession): Promise<string[][]> => {
+    const jws = (await session.fetchDocument(controller.url, "cluster")) ?? "";
+    const cluster = ClusterDocument.parse(peekClaims("holdfast-document+jwt", jws).body);
+    return [(await document(controller, session)).config, cluster.config].map((config) =>
+      Object.keys(config).toSorted(),
+    );
+  };
+  expect(await sections(await connectFrom(node, "127.0.0.2"))).toEqual([["network"], ["network"]]);
+  const inside = await connectFrom(node, "127.0.0.1");
+  expect(await sections(inside)).toEqual([
+    ["connectors", "network"],
+    ["network", "services"],
+  ]);
+});
+
+test("a node that is held takes only the triggers that repair its connection; any other is refused naming the lock", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await connectFrom(node, "127.0.0.1");
+  controller.fleet.setLock(node.uid, ["127.0.0.9/32"], "test");
+  const run = (event: string) => {
+    const order = { event, body: {}, wait: false, user: "test", deadlineMs: 1000 };
+    return controller.fleet.runTrigger(node.uid, order, { signal: AbortSignal.timeout(1000) });
+  };
+  const refusal = { code: "unauthorized-ip", message: expect.stringContaining("127.0.0.9/32") as string };
+  for (const event of ["status", "tg-tcpdump", "node-reboot", "container-exec", "rollback", "web"]) {
+    await expect(run(event)).rejects.toMatchObject(refusal);
+  }
+  for (const event of ["tg-ping", "tg-traceroute", "network-status", "network-keep"]) {
+    expect(await run(event)).toBe(true);
+  }
+  expect(session.raw.closed).toBeUndefined();
+});
+
+test("a trigger that waits for a node is not sent again to where it is held", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  const session = await node.connect({
+    socket: { localAddress: "127.0.0.1" },
+    handlers: { "trigger.run": () => new Promise(() => undefined) },
+  });
+  controller.fleet.setLock(node.uid, ["127.0.0.1/32"], "test");
+  const order = { event: "status", body: {}, wait: true, user: "test", deadlineMs: 10_000 };
+  const answer = controller.fleet.runTrigger(node.uid, order, { signal: AbortSignal.timeout(10_000) });
+  const refused = expect(answer).rejects.toMatchObject({ code: "unauthorized-ip" });
+  await session.cut();
+  await until(() => controller.fleet.node(node.uid)?.isOnline === false);
+  await connectFrom(node, "127.0.0.2");
+  await refused;
+});
+
+test("a lock to an IPv4 address that is mapped into IPv6 is one to the IPv4 address", async () => {
+  const controller = await runController();
+  const node = await addNode(controller, "edge");
+  await connectFrom(node, "127.0.0.2");
+  const held = () => controller.fleet.node(node.uid)?.unauthorizedIp;
+  controller.fleet.setLock(node.uid, ["::ffff:127.0.0.2"], "test");
+  expect(held()).toBeUndefined();
+  controller.fleet.setLock(node.uid, ["::ffff:7f00:0/120"], "test");
+  expect(held()).toBeUndefined();
+  controller.fleet.setLock(node.uid, ["::ffff:127.0.0.3"], "test");
+  expect(held()).toBe("127.0.0.2");
 });

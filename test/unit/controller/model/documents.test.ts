@@ -25,7 +25,7 @@ test("documents are what their schemas say, and equal content is equal text", ()
   expect(JSON.stringify(nodeDocument(reordered, settings))).toBe(JSON.stringify(body));
   const cluster = { fqdn: "c.net.example", name: "c", domain: "net.example", createdAt: 1, tags: {}, config: {} };
   const members = [NODE.uid];
-  expect(ClusterDocument.parse(clusterDocument({ ...cluster, members }))).toMatchObject({ members });
+  expect(ClusterDocument.parse(clusterDocument({ ...cluster, members }, {}))).toMatchObject({ members });
 });
 
 test.each([
