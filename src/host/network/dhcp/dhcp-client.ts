@@ -52,8 +52,11 @@ export function dhcpCommand(
       // It sets addresses and routes itself. Our script replaces its hooks, which would write resolv.conf, and it has no configuration file.
       const quiet = ["-4", "-B", "-q", "-f", "/dev/null", "-c", paths.script, "--noipv4ll"];
       const handed = ["-e", "HOLDFAST_NOTES=1", "-e", `HOLDFAST_OFFER=${paths.offer}`];
-      const asked = ["routers", "classless_static_routes", "domain_name_servers"].flatMap((name) => ["-o", name]);
-      const options = [...asked, "-m", `${metric}`, ...(usesGateway ? [] : ["--nogateway"])];
+      const asked = ["routers", "domain_name_servers"].flatMap((name) => ["-o", name]);
+      // It would set these routes also if a server sends them unasked.
+      const ignored = ["static_routes", "classless_static_routes", "ms_classless_static_routes"];
+      const refused = ignored.flatMap((name) => ["-O", name]);
+      const options = [...asked, ...refused, "-m", `${metric}`, ...(usesGateway ? [] : ["--nogateway"])];
       return { args: [...quiet, ...handed, ...options, link], environment: {}, stopSignal: "SIGALRM" };
     }
     case "dhclient": {
@@ -70,7 +73,7 @@ export function dhcpCommand(
     }
     case "udhcpc":
       return {
-        args: ["-f", "-S", "-R", "-O", "staticroutes", "-i", link, "-s", paths.script],
+        args: ["-f", "-S", "-R", "-i", link, "-s", paths.script],
         environment,
         stopSignal: "SIGTERM",
       };

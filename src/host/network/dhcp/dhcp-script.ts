@@ -1,10 +1,12 @@
 /**
- * The script that dhclient-script(8) and udhcpc's default.script stand for: sets the address with its lifetime and the routes of the
- * lease, and touches neither the resolver nor the host's name. Addresses come with a lifetime, so that what a client leaves behind
- * goes by itself; routes are bound to the address by their source and go with it.
+ * The script that dhclient-script(8) and udhcpc's default.script stand for: sets the address with its lifetime and two routes at most,
+ * the subnet's and the default route, and touches neither the resolver nor the host's name. Static routes of the lease (options 33
+ * and 121) are ignored. Addresses come with a lifetime, so that what a client leaves behind goes by itself; routes are bound to the
+ * address by their source and go with it.
  * `HOLDFAST_METRIC` is the metric of the routes, `HOLDFAST_LEASE` the file that remembers the address: others that came by DHCP are
  * not ours. `HOLDFAST_OFFER` is the file that has the gateway and the name servers of the lease. With `HOLDFAST_GATEWAY=0` no default
- * route is set, nor one that stands for a part of it: a server of another network does not take the machine's traffic by two halves. With `HOLDFAST_NOTES=1` the client sets everything itself, as dhcpcd does, and only that file is written.
+ * route is set, nor the route of a subnet shorter than /8, which would stand for a part of it. With `HOLDFAST_NOTES=1` the client sets
+ * everything itself, as dhcpcd does, and only that file is written.
  */
 export const DHCP_SCRIPT = `#!/bin/sh
 # Written by holdfast.
@@ -52,19 +54,6 @@ forget() {
   [ -z "$HOLDFAST_OFFER" ] || rm -f "$HOLDFAST_OFFER"
 }
 
-# The gateway of the default route among pairs of destination and gateway
-default_of() {
-  while [ $# -ge 2 ]; do
-    case $1 in
-    */0)
-      echo "$2"
-      return
-      ;;
-    esac
-    shift 2
-  done
-}
-
 # Takes away a leased address, unless somebody has made it the link's for good; others of its subnet stay.
 drop() {
   [ -n "$(ip -4 -o address show dev "$link" dynamic to "\${1%/*}")" ] || return 0
@@ -88,24 +77,9 @@ configure() {
     ip -4 address replace "$address/$prefix" dev "$link" valid_lft "$lease" preferred_lft "$lease" noprefixroute
   remember "$address/$prefix"
   [ "$prefix" = 32 ] || is_left_out "$prefix" || add_route "$(network_of "$address" "$prefix")/$prefix" 0.0.0.0
-  if [ -n "$classless" ]; then
-    set -- $classless
-    while [ $# -ge 2 ]; do
-      case $1 in
-      */0) ;;
-      *) is_left_out "\${1#*/}" || add_route "$1" "$2" ;;
-      esac
-      shift 2
-    done
-  fi
-  gateway=$(gateway_of)
+  gateway=\${routers%% *}
   [ -z "$gateway" ] || [ "$HOLDFAST_GATEWAY" = 0 ] || add_route default "$gateway"
   note "$gateway" "$servers"
-}
-
-# RFC 3442: with classless routes the routers do not count.
-gateway_of() {
-  if [ -n "$classless" ]; then default_of $classless; else echo "\${routers%% *}"; fi
 }
 
 # $1 address, $2 prefix length
@@ -128,33 +102,10 @@ network_of() {
   echo "$network"
 }
 
-# Bytes of option 121: length, the significant ones of the destination, the gateway.
-classless_of() {
-  set -- $1
-  while [ $# -ge 5 ]; do
-    length=$1
-    shift
-    dest=
-    for at in 1 2 3 4; do
-      if [ $(((at - 1) * 8)) -lt "$length" ]; then
-        dest="$dest\${dest:+.}$1"
-        shift
-      else
-        dest="$dest\${dest:+.}0"
-      fi
-    done
-    [ $# -ge 4 ] || return
-    printf '%s ' "$dest/$length" "$1.$2.$3.$4"
-    shift 4
-  done
-}
-
 if [ "$HOLDFAST_NOTES" = 1 ]; then
   case $event in
   BOUND | RENEW | REBIND | REBOOT)
-    routers=$new_routers
-    classless=$new_classless_static_routes
-    note "$(gateway_of)" "$new_domain_name_servers"
+    note "\${new_routers%% *}" "$new_domain_name_servers"
     ;;
   NOCARRIER | EXPIRE | FAIL | NAK | RELEASE | STOP | STOPPED | TIMEOUT)
     forget
@@ -169,7 +120,6 @@ BOUND | RENEW | REBIND | REBOOT)
   prefix=$(prefix_of "\${new_subnet_mask:-255.255.255.255}")
   lease=\${new_dhcp_lease_time:-3600}
   routers=$new_routers
-  classless=$(classless_of "$new_rfc3442_classless_static_routes")
   servers=$new_domain_name_servers
   configure
   ;;
@@ -178,7 +128,6 @@ bound | renew)
   prefix=\${mask:-32}
   lease=\${lease:-3600}
   routers=$router
-  classless=$staticroutes
   servers=$dns
   configure
   ;;
@@ -202,10 +151,9 @@ esac
 exit 0
 `;
 
-/** dhclient.conf(5): RFC 3442 routes come as bytes, and nothing is asked for that is not used. */
+/** dhclient.conf(5): nothing is requested that is not used, so that servers name the gateway in option 3. */
 export const DHCLIENT_CONFIG = `# Written by holdfast.
-option rfc3442-classless-static-routes code 121 = array of unsigned integer 8;
-request subnet-mask, broadcast-address, rfc3442-classless-static-routes, routers, domain-name-servers;
+request subnet-mask, broadcast-address, routers, domain-name-servers;
 timeout 30;
 retry 10;
 `;

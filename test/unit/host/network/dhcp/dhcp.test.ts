@@ -15,8 +15,9 @@ function serve(machine: NetworkMachine, dir: string): void {
     at="nsenter -t $(cat /run/server) -n"
     ip link set sv netns $(cat /run/server)
     $at ip address add 192.0.2.1/24 dev sv; $at ip link set sv up
-    routes=10.99.0.0/16,192.0.2.9,0.0.0.0/0,192.0.2.1
-    $at dnsmasq -u root -p 0 -i sv -F 192.0.2.100,192.0.2.120,255.255.255.0,2m --dhcp-option=121,$routes \\
+    routes=10.99.0.0/16,192.0.2.9,198.51.100.7/32,192.0.2.9,0.0.0.0/0,192.0.2.9
+    forced="--dhcp-option-force=121,$routes --dhcp-option-force=249,$routes --dhcp-option-force=33,203.0.113.9,192.0.2.9"
+    $at dnsmasq -u root -p 0 -i sv -F 192.0.2.100,192.0.2.120,255.255.255.0,2m $forced \\
       --dhcp-option=6,192.0.2.53 --dhcp-leasefile=${dir}/served --log-facility=${dir}/server.log --log-dhcp -C /dev/null -x /run/dnsmasq.pid`);
 }
 
@@ -53,11 +54,11 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
       expect(dhcp).toStrictEqual(["cl"]);
       const way = { table: 254, kind: "unicast", link: "cl", protocol: 16 };
       const metric = 300 + Number.parseInt(machine.sh("ip -o link show cl"), 10);
-      const via = (destination: string, via: string): unknown =>
-        expect.objectContaining({ ...way, destination, via, metric });
-      expect(routes).toContainEqual(via("0.0.0.0/0", "192.0.2.1"));
-      expect(routes).toContainEqual(via("10.99.0.0/16", "192.0.2.9"));
-      expect(routes).toContainEqual(expect.objectContaining({ ...way, destination: "192.0.2.0/24", metric }));
+      // The server sends static routes unasked, too.
+      expect(routes.filter(({ protocol }) => protocol === 16)).toStrictEqual([
+        expect.objectContaining({ ...way, destination: "0.0.0.0/0", via: "192.0.2.1", metric }),
+        expect.objectContaining({ ...way, destination: "192.0.2.0/24", metric }),
+      ]);
       expect(readFileSync("/etc/resolv.conf", "utf8")).toBe(resolver);
       await expect
         .poll(async () => (await restarted.observe()).leases)
@@ -85,11 +86,13 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
       const state = await machine.observe();
       return (
         state.leases?.["cl"] !== undefined &&
-        state.routes.some(({ destination }) => destination === "10.99.0.0/16") &&
+        state.routes.some(({ destination }) => destination === "192.0.2.0/24") &&
         state
       );
     });
-    expect(routes.filter(({ destination }) => destination === "0.0.0.0/0")).toStrictEqual([]);
+    expect(routes.filter(({ protocol }) => protocol === 16).map(({ destination }) => destination)).toStrictEqual([
+      "192.0.2.0/24",
+    ]);
     expect(dhcpWithoutGateway).toStrictEqual(["cl"]);
     await expect
       .poll(async () => (await machine.observe()).leases)
