@@ -1,20 +1,28 @@
 // Makes two bundles, each an ES module that runs alone on Node 26: dist/holdfast.mjs with everything inside, and dist/overlay.mjs with
 // the overlay alone, which the other becomes where it lies beside it.
-//   --out DIR       puts them there instead of in dist/
-//   --build ID      says YYYYMMDD-HHMMSS.COMMIT instead of what the commit says
-//   --inputs FILE   writes which files the bundles hold something of, a JSON array
 import { build, type BuildOptions, type Metafile, type Plugin } from "esbuild";
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
-import { parseArgs } from "node:util";
 import { brotliCompressSync } from "node:zlib";
+import { readCommand } from "./command-line.ts";
 import { LASTING_PROGRAMS, START_FLAGS } from "../src/host/process/engine-flags.ts";
 
-const { values: options } = parseArgs({
-  options: { out: { type: "string", default: "dist" }, build: { type: "string" }, inputs: { type: "string" } },
-});
+const USAGE = `usage: node scripts/build.ts [--out DIR] [--build ID] [--inputs FILE]
+
+Makes two bundles, each an ES module that runs alone on Node 26: holdfast.mjs, and overlay.mjs with the overlay alone.
+
+  --out DIR      the directory of the bundles (dist)
+  --build ID     the build ID, YYYYMMDD-HHMMSS.COMMIT, instead of that of the commit
+  --inputs FILE  writes the paths of the files that the bundles contain, as a JSON array`;
+
+const { values: options } = readCommand(
+  { name: "scripts/build.ts", usage: USAGE },
+  {
+    options: { out: { type: "string", default: "dist" }, build: { type: "string" }, inputs: { type: "string" } },
+  },
+);
 const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
 const describe = (...args: string[]): string => {
   try {

@@ -26,7 +26,7 @@ USAGE
 
 say() { printf '%s\n' "$*"; }
 die() { printf 'install.sh: %s\n' "$*" >&2; exit 1; }
-misuse() { printf 'install.sh: %s\n' "$*" >&2; usage >&2; exit 2; }
+misuse() { printf 'install.sh: %s; --help shows the usage\n' "$*" >&2; exit 2; }
 has() { command -v "$1" >/dev/null 2>&1; }
 need() { has "$1" || die "$1 is missing${2:+: $2}"; }
 

@@ -1,9 +1,21 @@
-// Writes the generated part of docs/protocol/ from the schemas, or with --check says whether it is current.
+// Writes the generated part of docs/protocol/ from the schemas, or with --check reports whether it is current.
 import { existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { protocolReference } from "../src/protocol/reference.ts";
+import { readCommand } from "./command-line.ts";
 import { protocolExamples } from "./reference-examples.ts";
 
+const { values } = readCommand(
+  {
+    name: "scripts/reference.ts",
+    usage: `usage: node scripts/reference.ts [--check]
+
+Writes the generated part of docs/protocol/ from the schemas.
+
+  --check  changes nothing, and exits with 1 if a file is not current`,
+  },
+  { options: { check: { type: "boolean", default: false } } },
+);
 const root = "docs/protocol";
 /** Written by hand. */
 const isKept = (path: string): boolean => path === `${root}/README.md` || path.startsWith(`${root}/example/`);
@@ -17,7 +29,7 @@ const wanted = new Map(
 const unwanted = globSync(`${root}/**/*.{json,md}`).filter((path) => !wanted.has(path) && !isKept(path));
 const stale = [...wanted].filter(([path, text]) => !existsSync(path) || readFileSync(path, "utf8") !== text);
 
-if (process.argv.includes("--check")) {
+if (values.check) {
   const wrong = [...stale.map(([path]) => path), ...unwanted];
   for (const path of wrong) console.error(`not current: ${path}`);
   if (wrong.length > 0) console.error("run: npm run reference");
