@@ -1,5 +1,4 @@
 import type { OverlayListener } from "../../protocol/overlay/overlay.ts";
-import type { ListenerOptions } from "../listeners/listener.ts";
 import type { OwnSockets } from "../dial/own-sockets.ts";
 import type { BindingState } from "./tcp.ts";
 
@@ -13,6 +12,12 @@ export interface Binding {
   close(): void;
 }
 
+export interface BindingsOptions {
+  readonly own: OwnSockets;
+  /** Reports whether a predecessor of this overlay holds the address, so that the new socket has to share it. */
+  readonly isBeside: (protocol: "tcp" | "udp", address: string, port: number) => boolean;
+}
+
 type Place = Pick<OverlayListener, "addresses" | "port">;
 
 /** The sockets of one listener, one for each of its addresses; those that listen are known as this overlay's own. */
@@ -20,12 +25,12 @@ export class Bindings<B extends Binding> {
   readonly #protocol: OverlayListener["protocol"];
   readonly #make: (address: string, port: number) => B;
   readonly #own: OwnSockets;
-  readonly #isBeside: ListenerOptions["isBeside"];
+  readonly #isBeside: BindingsOptions["isBeside"];
   readonly #byAddress = new Map<string, B>();
 
   constructor(
     protocol: OverlayListener["protocol"],
-    { own, isBeside }: Pick<ListenerOptions, "own" | "isBeside">,
+    { own, isBeside }: BindingsOptions,
     make: (address: string, port: number) => B,
   ) {
     this.#protocol = protocol;

@@ -2,6 +2,7 @@ import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { isIP } from "node:net";
 import { toError } from "../../errors.ts";
 import { bindReason } from "../dial/reasons.ts";
+import { hasRoom } from "../flow/datagram-queue.ts";
 import type { BindingState } from "./tcp.ts";
 
 export type DatagramTaker = (datagram: Buffer, from: RemoteInfo, binding: UdpBinding) => void;
@@ -80,15 +81,6 @@ export class UdpBinding {
       });
     });
   }
-}
-
-const MAX_WAITING = 64;
-/** What may wait, in one session or one socket: beyond either bound datagrams are dropped rather than delayed. */
-export const MAX_WAITING_BYTES = 256 * 1024;
-
-/** Whether another datagram may join a queue. */
-export function hasRoom(datagrams: number, bytes: number, next: number): boolean {
-  return datagrams < MAX_WAITING && bytes + next <= MAX_WAITING_BYTES;
 }
 
 /** Sends on a socket, connected when there is no address; false when the datagram was dropped instead. */

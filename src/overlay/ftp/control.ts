@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
 import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Interpreter } from "../flow/interpreter.ts";
-import type { RunningFlow } from "../listeners/listener.ts";
+import type { RunningFlow } from "../flow/running-flow.ts";
 import type { DataPort, DataPorts } from "./data-ports.ts";
 import { Dialogue } from "./dialogue.ts";
 import { passiveReply, type Passive } from "./passive.ts";

@@ -2,10 +2,8 @@ import type { Clock } from "../../host/clock.ts";
 import type {
   ListenerCounters,
   ListenerState,
-  OverlayFlow,
   OverlayListener,
   OverlayReason,
-  Place,
 } from "../../protocol/overlay/overlay.ts";
 import type { BufferPool } from "../flow/buffer-pool.ts";
 import type { Dialer } from "../dial/dial.ts";
@@ -13,13 +11,13 @@ import type { FarRefusals } from "./far-refusals.ts";
 import type { LiveFlows } from "../flow/live-flows.ts";
 import type { DataPorts } from "../ftp/data-ports.ts";
 import type { NameCache } from "../dial/name-cache.ts";
-import type { OwnSockets } from "../dial/own-sockets.ts";
 import type { Dropped } from "../../protocol/overlay/change.ts";
 import type { Remote } from "./remote.ts";
 import type { SocketBudget } from "../limits/socket-budget.ts";
 import type { Shortage } from "../limits/shortage.ts";
 import type { Starter } from "../limits/paced-start.ts";
 import type { Targets } from "./targets.ts";
+import type { BindingsOptions } from "../bindings/bindings.ts";
 import type { BindingState } from "../bindings/tcp.ts";
 
 /** An entry of the table at work. */
@@ -43,12 +41,11 @@ export interface Listener {
 }
 
 /** What listeners share. */
-export interface ListenerOptions {
+export interface ListenerOptions extends BindingsOptions {
   readonly clock: Clock;
   readonly dialer: Dialer;
   readonly names: NameCache;
   readonly targets: Targets;
-  readonly own: OwnSockets;
   readonly budget: SocketBudget;
   /** Which listeners refuse flows because the process or the machine has nothing left for them. */
   readonly shortage: Shortage<Listener>;
@@ -60,8 +57,6 @@ export interface ListenerOptions {
   readonly flows: LiveFlows;
   /** The way to other nodes, once there is one. */
   readonly remote: () => Remote | undefined;
-  /** Whether a predecessor of ours holds the address, so that it is to be shared. */
-  readonly isBeside: (protocol: "tcp" | "udp", address: string, port: number) => boolean;
   /** Called with each new flow. */
   readonly onBusy: () => void;
 }
@@ -80,67 +75,4 @@ export function stateOf(
   }
   if (fault !== undefined) return { key, connector, state: "failed", reason: fault, addresses };
   return { key, connector, state: "listening", addresses };
-}
-
-/** What a flow record needs to know of a flow; one that was refused has no target and moved nothing. */
-export interface Recorded {
-  /** The same at both ends. */
-  readonly id: string;
-  readonly sourceIp: string;
-  readonly sourcePort: number;
-  readonly dialled: Dialled;
-  readonly startedAt: number;
-  readonly bytesIn?: number;
-  readonly bytesOut?: number;
-  readonly target?: { readonly label: string; readonly peer?: string };
-  /** The backend that was reached on this node. */
-  readonly destination?: Place | undefined;
-}
-
-/** The address and port that a client dialled; the address is unknown for datagrams to a socket that is bound to all addresses. */
-export interface Dialled {
-  readonly ip?: string | undefined;
-  readonly port: number;
-}
-
-/** A flow of a listener, to a service here or on another node. */
-export interface RunningFlow extends Recorded {
-  readonly bytesIn: number;
-  readonly bytesOut: number;
-  /** Whether it has reached its target. */
-  readonly isConnected: boolean;
-  /** Makes the record of one that was cut agree with the other end's. */
-  readonly agreed?: ((record: OverlayFlow) => Promise<OverlayFlow>) | undefined;
-  start(): void;
-  abort(reason: OverlayReason): void;
-  /** Ends it when nothing moved for too long; `now` is monotonic. */
-  sweep(now: number, idleTimeoutMs: number): void;
-}
-
-/** The record of a flow that has ended. */
-export function flowRecord(
-  { key, connector, protocol, target }: OverlayListener,
-  flow: Recorded,
-  endedAt: number,
-  reason: OverlayReason | undefined,
-): OverlayFlow {
-  const { destination } = flow;
-  return {
-    id: flow.id,
-    listener: key,
-    connector,
-    ...("peer" in target ? { peer: target.peer } : {}),
-    service: flow.target?.label ?? ("service" in target ? target.service : `${target.host}:${target.port}`),
-    protocol,
-    sourceIp: flow.sourceIp,
-    sourcePort: flow.sourcePort,
-    ...(flow.dialled.ip === undefined ? {} : { destIp: flow.dialled.ip }),
-    destPort: flow.dialled.port,
-    ...(destination === undefined ? {} : { backend: destination }),
-    sourceBytes: flow.bytesIn ?? 0,
-    destBytes: flow.bytesOut ?? 0,
-    startedAt: flow.startedAt,
-    endedAt,
-    ...(reason === undefined ? {} : { reason }),
-  };
 }

@@ -6,7 +6,7 @@ import type { Dial, DialTarget, DialUser, Dialer } from "../dial/dial.ts";
 import type { Gate } from "../limits/rate-limiter.ts";
 import { Half, withOnRead } from "../flow/one-way-copy.ts";
 import type { Interpreter } from "../flow/interpreter.ts";
-import type { Dialled, RunningFlow } from "../listeners/listener.ts";
+import type { Dialled, RunningFlow } from "../flow/running-flow.ts";
 import { flowReason } from "../dial/reasons.ts";
 
 /** Told once, when a flow is over: without a reason when both sides closed it in order. */

@@ -10,14 +10,8 @@ import type {
 import { Bindings } from "../bindings/bindings.ts";
 import { Counters } from "../flow/counters.ts";
 import { Limits } from "../limits/limits.ts";
-import {
-  flowRecord,
-  stateOf,
-  type Dialled,
-  type Listener,
-  type ListenerOptions,
-  type RunningFlow,
-} from "../listeners/listener.ts";
+import { stateOf, type Listener, type ListenerOptions } from "../listeners/listener.ts";
+import { flowRecord, type Dialled, type RunningFlow } from "../flow/running-flow.ts";
 import type { LiveFlow } from "../flow/live-flows.ts";
 import type { Dropped } from "../../protocol/overlay/change.ts";
 import type { DialTarget } from "../dial/dial.ts";

@@ -4,7 +4,7 @@ import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Dial } from "../dial/dial.ts";
 import type { Gate } from "../limits/rate-limiter.ts";
 import { editing, type Interpreter } from "../flow/interpreter.ts";
-import type { Dialled, RunningFlow } from "../listeners/listener.ts";
+import type { Dialled, RunningFlow } from "../flow/running-flow.ts";
 import { Coupling } from "../mesh/transport/stream-bridge.ts";
 import type { Remote, RemoteRequest, RemoteTarget } from "../listeners/remote.ts";
 

@@ -4,9 +4,9 @@ import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Dial } from "../dial/dial.ts";
 import { DatagramPipe } from "../mesh/transport/datagram-pipe.ts";
 import { codeOf, reasonOfCode } from "../mesh/transport/wire.ts";
-import type { Dialled } from "../listeners/listener.ts";
+import type { Dialled } from "../flow/running-flow.ts";
 import type { Remote, RemoteTarget } from "../listeners/remote.ts";
-import { hasRoom } from "../bindings/udp.ts";
+import { hasRoom } from "../flow/datagram-queue.ts";
 import type { UdpFlow } from "./session.ts";
 
 export interface RemoteUdpSessionOptions {

@@ -8,8 +8,9 @@ import type { NameCache } from "../dial/name-cache.ts";
 import { plainAddress } from "../../lib/net/plain-address.ts";
 import type { OwnSockets } from "../dial/own-sockets.ts";
 import { connectReason } from "../dial/reasons.ts";
-import type { Dialled, Recorded } from "../listeners/listener.ts";
-import { hasRoom, sendBounded } from "../bindings/udp.ts";
+import type { Dialled, Recorded } from "../flow/running-flow.ts";
+import { sendBounded } from "../bindings/udp.ts";
+import { hasRoom } from "../flow/datagram-queue.ts";
 
 export interface UdpSessionOptions {
   readonly sourceIp: string;

@@ -1,10 +1,9 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { MeshServer as ServerPlace, ServerState } from "../../../protocol/overlay/mesh.ts";
-import { Bindings } from "../../bindings/bindings.ts";
-import type { ListenerOptions } from "../../listeners/listener.ts";
+import { Bindings, type BindingsOptions } from "../../bindings/bindings.ts";
 import { TcpBinding, type BindingUser } from "../../bindings/tcp.ts";
 
-export interface ThresholdOptions extends Pick<ListenerOptions, "own" | "isBeside"> {
+export interface ThresholdOptions extends BindingsOptions {
   readonly clock: Clock;
   readonly user: BindingUser;
   /** It listens, or does not, for another reason than before. */
@@ -96,7 +95,7 @@ export class Threshold {
 
   #newSockets(): Sockets {
     const { own, isBeside, user } = this.#options;
-    const beside: ListenerOptions["isBeside"] = (protocol, address, port) =>
+    const beside: BindingsOptions["isBeside"] = (protocol, address, port) =>
       isBeside(protocol, address, port) || this.#holds(port);
     return new Bindings("tcp", { own, isBeside: beside }, (address, port) => new TcpBinding(address, port, user));
   }

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { ClientState, MeshEvent, OverlayMesh, ServerState } from "../../../protocol/overlay/mesh.ts";
-import type { ListenerOptions } from "../../listeners/listener.ts";
+import type { BindingsOptions } from "../../bindings/bindings.ts";
 import { Clients } from "./clients.ts";
 import { Door, type DoorLimits } from "./admission.ts";
 import type { MeshGates } from "../transport/rate-limits.ts";
@@ -14,7 +14,7 @@ import type { MeshIdentity } from "../transport/tls.ts";
 import type { UnreadBytes } from "../transport/receive-buffer.ts";
 import type { Inward, SpliceWish, Way, WayWish, Ways } from "../paths/ways.ts";
 
-export interface MeshServerOptions extends Pick<ListenerOptions, "own" | "isBeside"> {
+export interface MeshServerOptions extends BindingsOptions {
   readonly clock: Clock;
   /** What this node proves itself with, once it has it. */
   readonly identity: () => MeshIdentity | undefined;

@@ -1,6 +1,6 @@
 import type { Http2Stream } from "node:http2";
 import type { Clock } from "../../../host/clock.ts";
-import { hasRoom } from "../../bindings/udp.ts";
+import { hasRoom } from "../../flow/datagram-queue.ts";
 import type { TunnelGates } from "./rate-limits.ts";
 import { PROTOCOL_ERROR } from "./stream-codes.ts";
 import { CapsuleReader, datagramCapsule } from "./capsules.ts";
