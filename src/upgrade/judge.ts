@@ -25,6 +25,8 @@ export interface JudgeLimits {
   readonly maxLookMs: number;
   /** How long a version may still lack its session after the old one has had one. */
   readonly againMs: number;
+  /** How long a session of the old version in its place counts against it. */
+  readonly betterMs: number;
 }
 
 /** Where the judgement stands; times in monotonic milliseconds. */
@@ -61,6 +63,7 @@ export const JUDGE_LIMITS: JudgeLimits = {
   settleMs: 15_000,
   maxLookMs: 30_000,
   againMs: 120_000,
+  betterMs: 600_000,
 };
 
 export function beginJudging(now: number): JudgeState {
@@ -125,12 +128,12 @@ function verdictOn(
 export function reconsider(
   state: JudgeState,
   didBetter: boolean,
-  { now, limits: { windowMs, againMs } }: { readonly now: number; readonly limits: JudgeLimits },
+  { now, limits: { windowMs, againMs, betterMs } }: { readonly now: number; readonly limits: JudgeLimits },
 ): JudgeState {
   const looked = { ...state, lookedAt: now, goodSince: undefined };
   if (!didBetter) return { ...looked, sessionMs: 0, inVain: state.inVain + 1 };
   const sessionMs = Math.max(0, windowMs - againMs - state.ownMs);
-  return { ...looked, sessionMs, inVain: 0, betterUntil: now + windowMs };
+  return { ...looked, sessionMs, inVain: 0, betterUntil: now + betterMs };
 }
 
 /** Ten minutes become nearly three hours. */

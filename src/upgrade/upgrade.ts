@@ -257,8 +257,8 @@ async function judgeVersion(
     return tryOld(deps, { version, onSeen }, limit);
   };
   const options = { agent, probe, targets, clock, limits, isGivenUp, tryOld: turn, print };
-  const betterMs = (unixSeconds(clock) - (betterAt ?? 0)) * 1000;
-  const wasBetter = betterMs >= 0 && betterMs <= limits.windowMs;
+  const sinceBetterMs = (unixSeconds(clock) - (betterAt ?? 0)) * 1000;
+  const wasBetter = sinceBetterMs >= 0 && sinceBetterMs <= limits.betterMs;
   const why = await watch(options, { version, before, isAside, wasBetter }, signal);
   if (why === undefined) {
     await versions.prove(version, unixSeconds(clock) + limits.probationSeconds);

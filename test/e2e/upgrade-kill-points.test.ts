@@ -43,6 +43,8 @@ async function checkOver({ stage }: Upgrading, behaviour: Behaviour): Promise<vo
   const runs = await waitFor("an agent answers", () => stage.answers());
   const names = readdirSync(stage.versions);
   expect(names.filter((name) => /\.(?:trial|aside|tmp)$|^request\.json$/.test(name))).toEqual([]);
+  // Once as it is switched to or comes back from the old version's turn, once at the boot after the kill, and once after that turn, of which
+  // there is one: what it showed counts for longer than this takes.
   expect(stage.starts(NEW)).toBeLessThanOrEqual(3);
   if (standing === undefined) {
     // Killed before it had made the request its own, which lies there still.

@@ -28,6 +28,7 @@ const Work = z.object({
     settleMs: z.number(),
     maxLookMs: z.number(),
     againMs: z.number(),
+    betterMs: z.number(),
     everyMs: z.number(),
     askEveryMs: z.number(),
     pendingMs: z.number(),

@@ -25,6 +25,7 @@ const LIMITS = {
   settleMs: 300,
   maxLookMs: 500,
   againMs: 1500,
+  betterMs: 600_000,
   everyMs: 60,
   askEveryMs: 60,
   pendingMs: 800,

@@ -19,6 +19,7 @@ const LIMITS = {
   settleMs: 100,
   maxLookMs: 1000,
   againMs: 500,
+  betterMs: 1000,
   everyMs: 100,
   askEveryMs: 30_000,
   pendingMs: 1000,
