@@ -21,6 +21,12 @@ async function stageAt(greeting: Greeting = "greets"): Promise<UpgradeStage> {
   return stage;
 }
 
+/** Expects the status of an upgrade's program, and shows what it printed if it is another. */
+async function ends(status: number, ended: ReturnType<UpgradeStage["upgrade"]>): Promise<void> {
+  const { code, output } = await ended;
+  expect(code, output).toBe(status);
+}
+
 test(
   "a good version is upgraded to, with one start, and what is asked for beside it",
   async () => {
@@ -54,7 +60,7 @@ test.each(bad)(
   async (behaviour, code) => {
     const stage = await stageAt();
     stage.request(NEW, behaviour);
-    expect((await stage.upgrade()).code).toBe(3);
+    await ends(3, stage.upgrade());
     const standing = stage.standing();
     expect(standing).toMatchObject({ state: "FAILED", from: OLD, to: NEW });
     // Which of the two gives up what hangs depends on whose time is over first.
@@ -73,7 +79,7 @@ test(
   async () => {
     const stage = await stageAt();
     stage.request(NEW, "dies later");
-    expect((await stage.upgrade()).code).toBe(0);
+    await ends(0, stage.upgrade());
     expect(stage.standing()?.state).toBe("COMPLETED");
     await waitFor("the old version is back", async () => (await stage.answers()) === OLD);
     expect(stage.starts(NEW)).toBe(3);
@@ -94,7 +100,7 @@ test(
       await waitFor("the old version is back", async () => (await stage.answers()) === OLD);
       expect([behaviour, stage.starts(NEW)]).toEqual([behaviour, 3]);
       // And when it does run again, it finds out what happened.
-      expect((await stage.upgrade()).code).toBe(3);
+      await ends(3, stage.upgrade());
       expect(stage.standing()).toMatchObject({ state: "FAILED", to: NEW, reason: { code: "given-up" }, starts: 3 });
       await stage.halt();
     }
@@ -107,7 +113,7 @@ test(
   async () => {
     const stage = await stageAt();
     stage.request(NEW, "good");
-    expect((await stage.upgrade({ windowMs: LIMIT_MS })).code).toBe(0);
+    await ends(0, stage.upgrade({ windowMs: LIMIT_MS }));
     for (let cut = 0; cut < 4; cut += 1) {
       await stage.live();
       await stage.halt();
@@ -201,7 +207,7 @@ test(
     const stage = await stageAt();
     writeFileSync(join(stage.run, "pending"), "");
     stage.request(NEW, "good");
-    expect((await stage.upgrade()).code).toBe(3);
+    await ends(3, stage.upgrade());
     expect(stage.standing()).toMatchObject({ state: "FAILED", reason: { code: "busy" } });
     expect([stage.starts(NEW), await stage.answers()]).toEqual([0, OLD]);
     // Once it is confirmed, the same can be asked for again.
@@ -242,13 +248,13 @@ test(
     expect(stage.standing()).toMatchObject({ state: "FAILED", from: NEW, to: NEWER });
     expect(await stage.answers()).toBe(NEW);
     stage.request(NEWER, "good", { isForced: true });
-    expect((await stage.upgrade()).code).toBe(0);
+    await ends(0, stage.upgrade());
     expect(await stage.answers()).toBe(NEWER);
     expect(existsSync(join(stage.versions, `${NEWER}.failed`))).toBe(false);
     // And back again to the older one, which its predecessor must not outshine.
     rmSync(join(stage.versions, NEW), { recursive: true });
     stage.request(NEW, "good", { isForced: true });
-    expect((await stage.upgrade()).code).toBe(0);
+    await ends(0, stage.upgrade());
     expect(await stage.answers()).toBe(NEW);
     expect(stage.standing()).toMatchObject({ state: "COMPLETED", from: NEWER, to: NEW });
   },
@@ -284,7 +290,9 @@ test(
     await waitFor("the new version is online", async () => {
       return (await stage.answers()) === NEW && (await session()).state === "online";
     });
-    if ((await session()).heartbeatAt === undefined) expect(stage.standing()?.state).toBe("IN_PROGRESS");
+    const { state } = stage.standing() ?? {};
+    const { heartbeatAt } = await session();
+    expect({ state, heartbeatAt }).not.toEqual({ state: "COMPLETED", heartbeatAt: undefined });
     await waitFor("it has proven itself", () => stage.standing()?.state === "COMPLETED", 60_000);
     expect((await session()).heartbeatAt).toBeGreaterThan(begun);
     expect(await closed).toBe(0);
@@ -328,7 +336,7 @@ test(
     judging.kill("SIGTERM");
     await new Promise((resolve) => judging.once("close", resolve));
     writeFileSync(join(stage.run, "restart"), "");
-    expect((await stage.upgrade({ windowMs: LIMIT_MS })).code).toBe(0);
+    await ends(0, stage.upgrade({ windowMs: LIMIT_MS }));
     expect(stage.standing()).toMatchObject({ state: "COMPLETED", to: NEW });
     await stage.halt();
   },
@@ -362,7 +370,7 @@ test(
     clearInterval(dropping);
     judging.kill("SIGTERM");
     await new Promise((resolve) => judging.once("close", resolve));
-    expect((await stage.upgrade({ windowMs: LIMIT_MS })).code).toBe(0);
+    await ends(0, stage.upgrade({ windowMs: LIMIT_MS }));
     expect(stage.standing()).toMatchObject({ state: "COMPLETED", to: NEW });
     await stage.halt();
   },
@@ -384,7 +392,7 @@ test(
     await new Promise((resolve) => child.once("close", resolve));
     expect(existsSync(join(stage.versions, `${NEW}.aside`))).toBe(true);
     rmSync(join(stage.run, "offline"));
-    expect((await stage.upgrade()).code).toBe(0);
+    await ends(0, stage.upgrade());
     expect(await stage.answers()).toBe(NEW);
     expect(existsSync(join(stage.versions, `${NEW}.aside`))).toBe(false);
   },

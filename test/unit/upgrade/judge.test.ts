@@ -176,6 +176,14 @@ describe("a version without the session that it had before", () => {
     expect(afterMs).toBe(limits.againMs);
   });
 
+  test("is held against the old one's session for a time of its own, however soon it would fail", () => {
+    const own = { ...limits, windowMs: 1000, againMs: 500, betterMs: 5000 };
+    const state = reconsider(beginJudging(0), true, { now: 0, limits: own });
+    const at = (now: number) =>
+      judge({ ...state, sessionMs: 1000 }, NO_SESSION, { now, hadSession: true, limits: own });
+    expect([5000, 5001].map((now) => at(now)[1].is)).toEqual(["failed", "doubted"]);
+  });
+
   test("is healthy where it has one, once the old one had one", () => {
     expect(lookedFrom(after(doubted(), true), GOOD).verdict).toEqual({ is: "healthy" });
   });
