@@ -1,31 +1,16 @@
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { UNDER_UNITS } from "./test/support/real-units.ts";
+import { durationKey, readDurations, RunReporter } from "./test/support/run-reporter.ts";
+import { SEED } from "./test/support/sample.ts";
 import { LEFT_OUT } from "./test/support/units-left-out.ts";
 
-/** What takes longest begins first, so that the workers end together; the order of the others is vitest's own. */
-const LONGEST: readonly RegExp[] = [
-  /unit\/overlay\/mesh-succession/,
-  /unit\/host\/network\/dhcp\./,
-  /unit\/overlay\/mesh\/paths\/paths/,
-  /unit\/agent\/reconcile\/commit\./,
-  /unit\/overlay\/(overlay|overlay-mesh|mesh\/peers\/many)\./,
-  /e2e\/installed\./,
-  /e2e\/(upgrade-judged|network-interrupted|containers-engine|network-wan-dhcp)\./,
-  /e2e\/(packages-killed|packages|upgrade-kill-points|upgrade-fetch|data-store-s3|see-network|setup)\./,
-  /e2e\/(disk|mesh-gateways|limits|network-dhcp|containers-reached|containers-images|mesh-nodes)\./,
-  /e2e\/(checkpoint|network-(taken-back|faults)|mesh-(restarts|tools)|names-and-addresses|cli\/agent-faults)\./,
-  /e2e\/(network-(lease|lease-killed|strangers|owner|forward-drops|kill-points)|containers(-killed)?|guard|clock|overlay-killed|cli\/help)\./,
-];
-
-const rank = ({ moduleId }: TestSpecification): number => {
-  const at = LONGEST.findIndex((path) => path.test(moduleId));
-  return at === -1 ? LONGEST.length : at;
-};
-
+/** Begins with the files that take longest, so that the workers end together. */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
+    const durations = readDurations();
+    const seconds = ({ moduleId }: TestSpecification): number => durations.get(durationKey(moduleId)) ?? 0;
+    return (await super.sort(files)).sort((a, b) => seconds(b) - seconds(a));
   }
 }
 
@@ -42,33 +27,44 @@ const leftOut = UNDER_UNITS ? LEFT_OUT : [];
 const leftOutTests = leftOut.flatMap(({ tests = [] }) => tests);
 
 // No module keeps state and none is mocked: nothing is isolated, since loading them anew for each file takes a second.
+const common = {
+  testTimeout: 300_000,
+  hookTimeout: 300_000,
+  expect: expectations,
+  env: { HOLDFAST_TEST_SEED: SEED },
+  maxWorkers,
+  isolate: false,
+};
+
 export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
+    reporters: ["default", new RunReporter(SEED)],
     projects: [
       {
         test: {
+          ...common,
           name: "unit",
           include: ["test/unit/**/*.test.ts"],
           setupFiles: LEAVES_NOTHING,
-          testTimeout: 180_000,
-          expect: expectations,
-          maxWorkers,
-          isolate: false,
         },
       },
       {
         test: {
+          ...common,
+          name: "integration",
+          include: ["test/integration/**/*.test.ts"],
+          setupFiles: LEAVES_NOTHING,
+        },
+      },
+      {
+        test: {
+          ...common,
           name: "e2e",
           include: ["test/e2e/**/*.test.ts"],
           exclude: leftOut.flatMap(({ file, tests }) => (tests === undefined ? [file] : [])),
           ...(UNDER_UNITS ? { testNamePattern: new RegExp(`^(?!.*(?:${leftOutTests.join("|")}))`) } : {}),
           setupFiles: LEAVES_NOTHING,
-          testTimeout: 300_000,
-          hookTimeout: 300_000,
-          expect: expectations,
-          maxWorkers,
-          isolate: false,
         },
       },
     ],

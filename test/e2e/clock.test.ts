@@ -4,12 +4,11 @@ import { expect, test } from "vitest";
 import type { Status } from "../../src/protocol/local/answers.ts";
 import { fakeTime } from "../support/fake-time.ts";
 import { startAgent } from "../support/programs.ts";
+import { TESTS_ALL } from "../support/sample.ts";
 import { eventsOf, readStatus, startStage, statusWhere, untilOnline, type Stage } from "../support/stage.ts";
 import { holdfast } from "../support/run-holdfast.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
-
-const ALL = process.env["HOLDFAST_TEST_ALL"] === "1";
 
 async function ping({ controller, uid }: Stage): Promise<number> {
   const body = { host: "127.0.0.1", count: 1 };
@@ -123,7 +122,7 @@ test("before any session a clock is judged by what the last one left, and is rig
   expect((await holdfast(["why", ...dirs])).stdout).not.toContain("clock-behind");
 });
 
-if (ALL) {
+if (TESTS_ALL) {
   test("a waiting node whose clocks disagree all at once, as after a sleep, looks at once", async () => {
     const dir = tempDir();
     const time = fakeTime(dir, "+0d");

@@ -1,9 +1,8 @@
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
 import { startContainerStage, type ContainerStage } from "../support/container-stage.ts";
 import type { ProxiedRequest } from "../support/engine-proxy.ts";
+import { sampleOf } from "../support/sample.ts";
 import { waitFor } from "../support/wait-for.ts";
-
-const ALL = process.env["HOLDFAST_TEST_ALL"] === "1";
 
 let stage: ContainerStage;
 
@@ -29,13 +28,11 @@ const CALLS = {
 const points = Object.entries(CALLS).flatMap(([call, [method, path]]) =>
   (["hang", "withhold"] as const).map((kind) => ({ call, method, path, kind })),
 );
-/** Where there are two containers, or none that runs. */
-const SAMPLE = new Set(["create withhold", "stop withhold", "start withhold", "remove withhold"]);
 
 const image = (tag: string) => ({ repository: `${stage.namespace}/team/app`, tag });
 const referenceOf = (tag: string): string => `${stage.registryHost}/${stage.namespace}/team/app:${tag}`;
 
-test.each(points.filter(({ call, kind }) => ALL || SAMPLE.has(`${call} ${kind}`)))(
+test.each(sampleOf(points, 4, "replacement"))(
   "an agent that is killed when it has asked to $call ($kind) leaves at most one running, and the next has the new one",
   async ({ call, method, path, kind }) => {
     const name = `${call}-${kind}`;

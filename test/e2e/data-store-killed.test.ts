@@ -8,7 +8,8 @@ import { expect, onTestFinished, test } from "vitest";
 import { DataStoreTasks, type DataStoreTask } from "../../src/protocol/triggers/data-store.ts";
 import { bundled } from "../support/bundled.ts";
 import { inLanes } from "../support/lanes.ts";
-import { describePoint, pointsOf, recordCalls, runKilled, sampleOf, type Launch } from "../support/strace.ts";
+import { sampleOf } from "../support/sample.ts";
+import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "../support/strace.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const LIMIT_MS = 900_000;
@@ -101,7 +102,7 @@ test(
       expect(names).toContain("rename STORE/.part");
       expect(names).toContain("fdatasync STATE/data-store/made/here/.part");
       expect(names.filter((name) => name.startsWith("pwrite64 STATE/state.db")).length).toBeGreaterThan(2);
-      const sample = sampleOf(points, isReplacing ? 9 : 4);
+      const sample = sampleOf(points, isReplacing ? 9 : 4, `data store, replacing ${isReplacing}`);
       console.log(`${sample.length} of ${points.length} points`);
       await inLanes(sample, LANES, async (point) => {
         const killed = await runKilled(() => prepare(isReplacing), point);

@@ -4,13 +4,13 @@ import { expect, test } from "vitest";
 import { REGISTER_PATH } from "../../src/protocol/channel/envelope.ts";
 import { makeIdentity, registerJws } from "../support/node-client.ts";
 import { freePort, registerNode, startAgent, startController } from "../support/programs.ts";
+import { TESTS_ALL } from "../support/sample.ts";
 import { readStatus, startStage, untilAnotherSession, untilOnline, untilReason, wake } from "../support/stage.ts";
 import { startStranger } from "../support/stranger.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 import { startWsRelay } from "../support/ws-relay.ts";
 
-const ALL = process.env["HOLDFAST_TEST_ALL"] === "1";
 const MIB = 1024 * 1024;
 
 test("a message over the limit closes the socket with 1009, is reported, and the node comes back", async () => {
@@ -61,7 +61,7 @@ test("a controller that stops reading costs the agent no memory, and is found ag
   await waitFor("the flood runs", () => proxy.bytesFromNodes > MIB);
   controller.process.kill("SIGSTOP");
   let most = 0;
-  const end = performance.now() + (ALL ? 45_000 : 6000);
+  const end = performance.now() + (TESTS_ALL ? 45_000 : 6000);
   let { session } = await readStatus(agent);
   while (performance.now() < end) {
     const status = await readStatus(agent);
@@ -70,7 +70,7 @@ test("a controller that stops reading costs the agent no memory, and is found ag
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   expect(most - before).toBeLessThan(48 * MIB);
-  if (ALL) expect(session.state).not.toBe("online");
+  if (TESTS_ALL) expect(session.state).not.toBe("online");
   controller.process.kill("SIGCONT");
 
   await untilOnline(agent);
@@ -103,7 +103,7 @@ test("one address holds few sockets that say nothing, and nobody else suffers fo
   expect((await startStranger(port, "127.0.0.2")).head).toContain("101");
 });
 
-if (ALL) {
+if (TESTS_ALL) {
   test("sockets that say nothing from everywhere keep nodes out for moments only", async () => {
     const { agent, proxy, port } = await startStage(tempDir());
     const addresses = Array.from({ length: 80 }, (_, i) => `127.0.8.${i + 1}`);

@@ -3,11 +3,10 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { hastened } from "../support/fake-time.ts";
 import { httpText, type Fault } from "../support/fault-proxy.ts";
+import { TESTS_ALL } from "../support/sample.ts";
 import { readStatus, statusWhere, startStage, untilOnline, untilReason, wake, type Stage } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
-
-const ALL = process.env["HOLDFAST_TEST_ALL"] === "1";
 
 interface Case {
   readonly name: string;
@@ -52,7 +51,7 @@ const CASES: readonly Case[] = [
     lost: ["silent"],
     refused: TOO_SLOW,
   },
-  ...(ALL
+  ...(TESTS_ALL
     ? ([
         {
           name: "nothing from the node",
@@ -160,7 +159,7 @@ test("a server that is not the controller is named by its answer, and its Retry-
   }
 });
 
-if (ALL) {
+if (TESTS_ALL) {
   const STOPPED_MS = 45_000;
   const pass = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 

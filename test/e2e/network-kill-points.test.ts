@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { NetworkKills, type Section } from "../support/network-kills.ts";
 import { networkStage } from "../support/network-stage.ts";
-import { sampleOf } from "../support/strace.ts";
+import { sampleOf } from "../support/sample.ts";
 
 const stage = networkStage({ a: [] });
 
@@ -38,7 +38,7 @@ test("a change that is killed anywhere leaves the old network or the new one, wh
       `${part} change: ${change.join("\n")}`,
     ).toBe(true);
   }
-  const sample = sampleOf(points, 10);
+  const sample = sampleOf(points, 10, "network");
   const { failures, text } = await kills.killAtEach(sample);
   console.log(`network kill points: ${text}; there are ${points.length}`);
   expect(failures).toEqual([]);

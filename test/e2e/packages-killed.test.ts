@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { inLanes } from "../support/lanes.ts";
 import { machineCopy, type Ended, type MachineCopy } from "../support/machine-copy.ts";
+import { sampleOf } from "../support/sample.ts";
 import { releaseKey, smallRelease } from "../support/small-release.ts";
-import { sampleOf } from "../support/strace.ts";
 import { memoryDir } from "../support/temp-dir.ts";
 
 const ARCHITECTURE = process.arch === "arm64" ? "arm64" : "amd64";
@@ -154,7 +154,7 @@ describe.each(KINDS)("$kind", ({ before, kind }) => {
       expect(count).toBeGreaterThan(100);
       // All of its processes are killed, or only the one that makes the call.
       const points = Array.from({ length: count }, (_, i) => ({ at: i + 1, mode: i % 2 === 0 ? "all" : "one" }));
-      const sample = sampleOf(points, 3);
+      const sample = sampleOf(points, 3, `${kind}, ${what}`);
       let late = 0;
       await inLanes(sample, LANES, async ({ at, mode }) => {
         await using machine = await stage[from].again();
@@ -182,7 +182,7 @@ describe.each(KINDS)("$kind", ({ before, kind }) => {
   );
 });
 
-describe.each(KINDS)("$kind, on a disk that is full", ({ before }) => {
+describe.each(KINDS)("$kind, on a disk that is full", ({ before, kind }) => {
   it(
     "leaves the version that there is, says why, and is installed once there is room",
     async () => {
@@ -206,7 +206,8 @@ describe.each(KINDS)("$kind, on a disk that is full", ({ before }) => {
       // Past its own look at what is free, as when somebody else fills it meanwhile.
       const unaware = `mkdir -p /run/bin; printf '#!/bin/sh\\necho; echo - - - 99999999\\n' >/run/bin/df; chmod 755 /run/bin/df; PATH=/run/bin:$PATH`;
       // KiB that are left: of what the tarball needs, and of what dpkg needs for its own notes.
-      const rooms = sampleOf([20, 60, 100, 140, 200, 400, 600, 800, 900, 1000, 1200, 1400, 1600, 1800, 2000, 3000], 3);
+      const all = [20, 60, 100, 140, 200, 400, 600, 800, 900, 1000, 1200, 1400, 1600, 1800, 2000, 3000];
+      const rooms = sampleOf(all, 3, `${kind}, a full disk`);
       let full = 0;
       for (const kib of rooms) {
         await using machine = await stage.installed.again();

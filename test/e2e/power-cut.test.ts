@@ -13,7 +13,8 @@ import {
 } from "../support/durable-operations.ts";
 import { afterPowerCut, fileOps, type Survival, type Tree } from "../support/power-cut.ts";
 import { runController } from "../support/running-controller.ts";
-import { recordCalls, sampleOf, type Launch } from "../support/strace.ts";
+import { sampleOf } from "../support/sample.ts";
+import { recordCalls, type Launch } from "../support/strace.ts";
 import type { Call } from "../support/strace-text.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
@@ -23,6 +24,7 @@ const CUTS = 16;
 
 /** Cuts the power after each operation on the disk and looks at everything that may then be on it. */
 async function cutEverywhere<L extends Launch>(
+  label: string,
   operation: Operation<L>,
   check: (launch: L, cut: number, calls: readonly Call[], root: string) => Promise<void> = (launch) =>
     operation.check(launch),
@@ -34,7 +36,7 @@ async function cutEverywhere<L extends Launch>(
   const ops = fileOps(calls, root);
   // The effect of a trigger stands for the world outside, which no power cut takes back.
   const effectAt = ops.findIndex(({ path, do: kind }) => path === "effect" && kind === "write");
-  const cuts = sampleOf([...ops.keys(), ops.length], CUTS);
+  const cuts = [...sampleOf([...ops.keys()], CUTS, label), ops.length];
   let looked = 0;
   for (const cut of cuts) {
     const seen = new Set<string>();
@@ -91,7 +93,7 @@ test(
   "a registration, cut anywhere, has its keys safe before anybody hears of them",
   async () => {
     const operation = registering(await runController());
-    await cutEverywhere(operation, async (launch, cut, calls, root) => {
+    await cutEverywhere("registration", operation, async (launch, cut, calls, root) => {
       const asked = calls.findIndex(({ name, args }) => name === "write" && args.includes(hex("POST /agent")));
       if (cut > fileOps(calls.slice(0, asked), root).length) return operation.check(launch);
       // Nobody was asked yet, so that there may be no keys or some; what there is must be whole.
@@ -110,13 +112,13 @@ test(
 
 test(
   "a document, cut anywhere, is the old one or the new one",
-  async () => cutEverywhere(await savingDocument()),
+  async () => cutEverywhere("document", await savingDocument()),
   LIMIT_MS,
 );
 
 test(
   "a trigger, cut anywhere, runs at most once and is always answered",
-  async () => cutEverywhere(await journallingTrigger()),
+  async () => cutEverywhere("trigger", await journallingTrigger()),
   LIMIT_MS,
 );
 

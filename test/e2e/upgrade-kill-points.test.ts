@@ -4,7 +4,8 @@ import { expect, test } from "vitest";
 import { EXIT } from "../../src/upgrade/main.ts";
 import { aControlPlane } from "../support/answering-control-plane.ts";
 import { inLanes } from "../support/lanes.ts";
-import { describePoint, pointsOf, recordCalls, runKilled, sampleOf, type Launch } from "../support/strace.ts";
+import { sampleOf } from "../support/sample.ts";
+import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "../support/strace.ts";
 import { NEW, OLD, UpgradeStage, type Behaviour } from "../support/upgrade-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -71,7 +72,7 @@ async function killEverywhere(behaviour: Behaviour, size: number): Promise<void>
   await whole.stage.halt();
   expect(points.length).toBeGreaterThan(30);
   const ends = { completed: 0, failed: 0 };
-  await inLanes(sampleOf(points, size), LANES, async (point) => {
+  await inLanes(sampleOf(points, size, behaviour), LANES, async (point) => {
     let last: Upgrading | undefined;
     const launch = async (): Promise<Upgrading> => {
       await last?.stage.halt();

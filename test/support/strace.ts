@@ -80,13 +80,6 @@ export function describePoint({ thread, name, occurrence, target }: Point): stri
   return `${name} ${occurrence} of the ${thread} thread on ${target}`;
 }
 
-/** The first, the last, and as many between them as make up `size`, evenly spread; all of them when everything is asked for. */
-export function sampleOf<T>(points: readonly T[], size: number): readonly T[] {
-  if (process.env["HOLDFAST_TEST_ALL"] === "1" || points.length <= size) return points;
-  const picked = new Set(Array.from({ length: size }, (_, i) => Math.round((i * (points.length - 1)) / (size - 1))));
-  return points.filter((_, i) => picked.has(i));
-}
-
 /** A path below the state directory, or below an open directory of the data store, without what is random in the names of temporary files. */
 export function stableName(path: string, stateDir: string): string | undefined {
   const [, name] = /^\/proc\/self\/fd\/\d+\/(.+)$/.exec(path) ?? [];
