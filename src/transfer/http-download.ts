@@ -1,8 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { InputError, SessionError, toError } from "../errors.ts";
-import type { Clock } from "../host/clock.ts";
 import type { Store } from "../host/data-store/store.ts";
-import type { GuardedConnector } from "../host/net/guarded-connect.ts";
 import type { Resume, TransferEvent, TransferJob } from "../protocol/triggers/transfer.ts";
 import { inAttempts } from "./attempts.ts";
 import { framedByChunks, framedByEnd, framedByLength, type Framing } from "./body.ts";
@@ -10,19 +8,9 @@ import { ask, statusError, type Answer } from "./http-source.ts";
 import { Meter } from "./meter.ts";
 import { Sink } from "./sink.ts";
 import { announceWhole, doneWith, isWhole, publishedBefore } from "./whole.ts";
+import type { TransferDeps } from "./deps.ts";
 
 export type HttpDownload = Extract<TransferJob, { kind: "http-download" }>;
-
-/** What every kind of transfer works with. */
-export interface TransferDeps {
-  readonly clock: Clock;
-  readonly store: Store;
-  readonly connector: GuardedConnector;
-  readonly emit: (event: TransferEvent) => void;
-  /** Tells what is whole, and waits until it may be given its name. */
-  readonly mayPublish: (resume: Resume, signal: AbortSignal) => Promise<void>;
-  readonly random: () => number;
-}
 
 /** Large enough that a read takes what a fast network has brought meanwhile, small enough to stay in the processor's cache. */
 const BUFFER_BYTES = 256 * 1024;

@@ -7,9 +7,9 @@ import type { StoreFile } from "../host/data-store/store.ts";
 import { lengthOf, readAt } from "../host/files/open-bytes.ts";
 import type { TransferEvent, TransferJob } from "../protocol/triggers/transfer.ts";
 import { inAttempts } from "./attempts.ts";
-import type { TransferDeps } from "./http-download.ts";
 import { requestLine, statusError, targetOf } from "./http-source.ts";
 import { Meter } from "./meter.ts";
+import type { TransferDeps } from "./deps.ts";
 
 export type HttpUpload = Extract<TransferJob, { kind: "http-upload" }>;
 

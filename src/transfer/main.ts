@@ -6,7 +6,7 @@ import { guardedConnector } from "../host/net/guarded-connect.ts";
 import type { AddressPolicy, TransferEvent, TransferJob } from "../protocol/triggers/transfer.ts";
 import { failureOf } from "./attempts.ts";
 import { openChannel } from "./channel.ts";
-import type { TransferDeps } from "./http-download.ts";
+import type { TransferDeps } from "./deps.ts";
 
 /** Runs `holdfast transfer`: the transfer that its input names. Resolves to the exit status. */
 export async function run(): Promise<number> {

@@ -2,7 +2,6 @@ import { InputError, toError, SessionError } from "../errors.ts";
 import type { StorePart } from "../host/data-store/store.ts";
 import { lengthOf } from "../host/files/open-bytes.ts";
 import type { Resume, TransferEvent, TransferJob } from "../protocol/triggers/transfer.ts";
-import type { TransferDeps } from "./http-download.ts";
 import { Meter } from "./meter.ts";
 import { hashOf, type Pacer } from "./s3-body.ts";
 import { S3Target } from "./s3-client.ts";
@@ -10,6 +9,7 @@ import { downloadObject } from "./s3-download.ts";
 import { abortUpload, uploadObject } from "./s3-upload.ts";
 import { Sink } from "./sink.ts";
 import { announceWhole, doneWith, isWhole, publishedBefore } from "./whole.ts";
+import type { TransferDeps } from "./deps.ts";
 
 export type S3Download = Extract<TransferJob, { kind: "s3-download" }>;
 export type S3Upload = Extract<TransferJob, { kind: "s3-upload" }>;

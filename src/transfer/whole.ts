@@ -1,6 +1,6 @@
 import type { Store, StorePart } from "../host/data-store/store.ts";
 import type { Resume, TransferEvent, TransferJob } from "../protocol/triggers/transfer.ts";
-import type { TransferDeps } from "./http-download.ts";
+import type { TransferDeps } from "./deps.ts";
 
 type Known = Pick<TransferJob, "parts" | "resume">;
 

@@ -22,7 +22,8 @@ import { openFetching, type FetchingOptions } from "./open-fetching.ts";
 import { hostProbe, type AskStanding } from "./probe.ts";
 import { requestBox } from "./request-box.ts";
 import { systemdServices } from "./services.ts";
-import { upgrade, type Prepare, type UpgradeDeps, type UpgradeEnd, type UpgradeLimits } from "./upgrade.ts";
+import { upgrade, type UpgradeEnd } from "./upgrade.ts";
+import type { Prepare, UpgradeDeps, UpgradeLimits } from "./deps.ts";
 
 const USAGE =
   "usage: holdfast upgrade-run [--state DIR] [--run DIR] [--config FILE] [--versions DIR] [--package DIR] [--request FILE]";

@@ -1,6 +1,6 @@
 import { HostError } from "../errors.ts";
 import type { Exec } from "../host/process/exec.ts";
-import type { Services } from "./upgrade.ts";
+import type { Services } from "./deps.ts";
 
 const AGENT = "holdfast-agent.service";
 const SYSTEM_UPDATE = "holdfast-os-update.service";

@@ -1,7 +1,7 @@
 import { toError } from "../errors.ts";
 import type { Versions } from "../host/releases/versions.ts";
-import type { UpgradeDeps } from "./upgrade.ts";
 import { sessionOf } from "./watch.ts";
+import type { UpgradeDeps } from "./deps.ts";
 
 export type TryOldDeps = Pick<UpgradeDeps, "services" | "agent" | "clock" | "limits" | "print"> & {
   readonly versions: Pick<Versions, "layAside" | "bringBack">;

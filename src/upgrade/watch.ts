@@ -16,7 +16,7 @@ import {
 } from "./judge.ts";
 import type { LocalAgent } from "./local-agent.ts";
 import type { Probe } from "./probe.ts";
-import type { UpgradeLimits } from "./upgrade.ts";
+import type { UpgradeLimits } from "./deps.ts";
 
 export interface WatchOptions {
   readonly agent: LocalAgent;

@@ -18,8 +18,8 @@ export async function onSmallDisk(body: string): Promise<unknown> {
     writeFileSync(
       script,
       `import { execFileSync } from "node:child_process";
-      import { hostFiles } from ${JSON.stringify(source("host/files.ts"))};
-      import { openDatabase, transaction } from ${JSON.stringify(source("host/database.ts"))};
+      import { hostFiles } from ${JSON.stringify(source("host/files/files.ts"))};
+      import { openDatabase, transaction } from ${JSON.stringify(source("host/files/database.ts"))};
       const root = ${JSON.stringify(disk)};
       const files = hostFiles(root);
       const makeReadOnly = () => execFileSync("mount", ["-o", "remount,ro", root]);

@@ -10,9 +10,10 @@ import { openStore } from "../../src/host/data-store/open-store.ts";
 import { guardedConnector, type GuardedConnectorOptions } from "../../src/host/net/guarded-connect.ts";
 import type { Resume, TransferEvent, TransferLimits } from "../../src/protocol/triggers/transfer.ts";
 import { failureOf } from "../../src/transfer/attempts.ts";
-import { httpDownload, type HttpDownload, type TransferDeps } from "../../src/transfer/http-download.ts";
+import { httpDownload, type HttpDownload } from "../../src/transfer/http-download.ts";
 import { httpUpload, type HttpUpload } from "../../src/transfer/http-upload.ts";
 import { waitFor } from "./wait-for.ts";
+import type { TransferDeps } from "../../src/transfer/deps.ts";
 
 /** What a server got as one request: its head, and its body as far as it came. */
 export interface Asked {

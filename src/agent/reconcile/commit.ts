@@ -17,11 +17,11 @@ import type { CommitOptions, Watcher } from "./commit-options.ts";
 import { Ending } from "./ending.ts";
 import { evidenceText, type Unreached } from "./prover.ts";
 import { ProvenRecord } from "./proven-record.ts";
-import type { Versions } from "./standing.ts";
 import { takenBackBy } from "./taken-back.ts";
 import { judged, pause, tryOnce, type Verdict } from "./trying.ts";
 import type { Failure } from "./turn.ts";
 import { isSameValue, whyHeld, Withholding, type Guards } from "./withholding.ts";
+import type { Versions } from "./work.ts";
 
 /** How the last step of a pass was followed. */
 export type Settled =

@@ -5,13 +5,14 @@ import type { RestoreReason } from "../../checkpoint/window.ts";
 import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
 import type { SectionPlan } from "../../protocol/documents/reconcile.ts";
 import type { Commit } from "./commit.ts";
-import { boundedRestorable, runPass, type PassResult, type SectionResult, type Work } from "./pass.ts";
+import { boundedRestorable, runPass } from "./pass.ts";
 import { preview } from "./preview.ts";
 import { retryAfter, type Random } from "./retry.ts";
 import type { Reconciler } from "./section.ts";
-import { movedInTime, standingAfter, type Standing, type Versions } from "./standing.ts";
+import { movedInTime, standingAfter, type Standing } from "./standing.ts";
 import { answersAfter } from "./taken-back.ts";
 import { isSameValue } from "./withholding.ts";
+import type { PassResult, SectionResult, Work, Versions } from "./work.ts";
 
 /** What the machine shall be: the effective sections, and the versions of the documents they were made of. */
 export interface DesiredState {

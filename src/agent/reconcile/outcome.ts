@@ -1,7 +1,7 @@
 import { HostError, InternalError } from "../../errors.ts";
-import type { SectionResult } from "./pass.ts";
 import type { Issue, Outcome, Prepared, Step, View } from "./section.ts";
 import { shown, type Failure } from "./turn.ts";
+import type { SectionResult } from "./work.ts";
 
 /** Where a section stands when its last step was taken. Pure. */
 export function outcomeOf(view: View, failure: Failure | undefined): Outcome {

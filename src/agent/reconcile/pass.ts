@@ -7,7 +7,7 @@ import type { Commit } from "./commit.ts";
 import { withinDeadline } from "./deadline.ts";
 import { issueOf, judgedBy, nameOf, outcomeOf } from "./outcome.ts";
 import type { Unreached } from "./prover.ts";
-import type { Issue, Outcome, PlannedStep, Prepared, Reconciler, Step, View } from "./section.ts";
+import type { PlannedStep, Prepared, Reconciler, View } from "./section.ts";
 import type { Verdict } from "./trying.ts";
 import {
   entryOf,
@@ -23,13 +23,7 @@ import {
   type Turn,
   type TurnEnd,
 } from "./turn.ts";
-import type { Versions } from "./standing.ts";
-
-/** One section and its raw desired value; undefined takes away what it has made. */
-export interface Work {
-  readonly section: Reconciler;
-  readonly raw: unknown;
-}
+import type { Work, SectionResult, PassResult, Versions } from "./work.ts";
 
 export interface PassOptions {
   readonly clock: Clock;
@@ -44,34 +38,6 @@ export interface PassOptions {
   readonly isSuperseded: () => boolean;
   /** Aborted when the agent stops: an open checkpoint then stays for the next start. */
   readonly signal: AbortSignal;
-}
-
-export interface SectionResult {
-  readonly name: string;
-  readonly outcome: Outcome;
-  /** Items that were rejected; absent when the section could not even be parsed. */
-  readonly rejected?: readonly Issue[];
-  /** What is used otherwise than written; absent as `rejected` is. */
-  readonly notices?: readonly Issue[];
-  /** Items that wait or whose step failed; absent when nothing was seen in the end. */
-  readonly looked?: readonly Issue[];
-  /** Paths of items of which it could not be told whether they work. */
-  readonly untold?: readonly string[];
-  /** What differed from the desired state before the first step, and not only because the surroundings changed. */
-  readonly planned: readonly Step[];
-  /** Steps that were carried out. */
-  readonly steps: number;
-  /** What the section says of itself; absent when nothing was seen. */
-  readonly reported?: Readonly<Record<string, unknown>>;
-}
-
-/** How a pass ended; one that is `stale` or `restored` says nothing of sections without a result. */
-export interface PassResult {
-  readonly end: "done" | "stale" | "restored";
-  readonly results: readonly SectionResult[];
-  readonly restored?: Restored;
-  /** Why a pass that was applied is taken back. */
-  readonly evidence?: string;
 }
 
 /**

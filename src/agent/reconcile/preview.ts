@@ -2,9 +2,9 @@ import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { MAX_DETAIL, type SectionPlan, type ShownStep } from "../../protocol/documents/reconcile.ts";
 import { withinDeadline } from "./deadline.ts";
-import type { Work } from "./pass.ts";
 import type { PlannedStep } from "./section.ts";
 import { codeOf } from "./standing.ts";
+import type { Work } from "./work.ts";
 
 /** How many steps of a section are shown. */
 const MAX_STEPS = 1000;

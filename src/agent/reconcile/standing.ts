@@ -1,11 +1,8 @@
 import { nameOf } from "./outcome.ts";
 import { AgentError } from "../../errors.ts";
 import type { Reason } from "../../protocol/documents/reconcile.ts";
-import type { SectionResult } from "./pass.ts";
 import type { Issue, Outcome, Step } from "./section.ts";
-
-/** The versions of the documents that a desired state was made of. */
-export type Versions = Readonly<Record<string, number>>;
+import type { SectionResult, Versions } from "./work.ts";
 
 /** What was found changed by others since the section last converged, and was put back. */
 export interface Drift {

@@ -2,9 +2,9 @@ import { HostError } from "../../errors.ts";
 import type { TakenBack } from "../../checkpoint/commit-files.ts";
 import { withTry } from "../../checkpoint/restore-pending.ts";
 import type { RestoreReason, Window } from "../../checkpoint/window.ts";
-import type { SectionResult, Work } from "./pass.ts";
 import { endText, MAX_EVIDENCE, type Unreached } from "./prover.ts";
 import type { Failure } from "./turn.ts";
+import type { SectionResult, Work } from "./work.ts";
 
 /** How a window came to its end. */
 export interface WindowEnded {

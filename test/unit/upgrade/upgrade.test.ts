@@ -8,9 +8,10 @@ import { hostVersions } from "../../../src/host/releases/versions.ts";
 import type { UpgradeStanding } from "../../../src/protocol/documents/release.ts";
 import type { AgentView } from "../../../src/upgrade/agent-view.ts";
 import { requestBox } from "../../../src/upgrade/request-box.ts";
-import { upgrade, type Services, type UpgradeDeps } from "../../../src/upgrade/upgrade.ts";
+import { upgrade } from "../../../src/upgrade/upgrade.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { tempDir } from "../../support/temp-dir.ts";
+import type { Services, UpgradeDeps } from "../../../src/upgrade/deps.ts";
 
 const [OLD, NEW] = ["0.1.20260101-0000", "0.1.20260202-0000"] as const;
 const DAY = 86_400;

@@ -1,5 +1,6 @@
 import type { NetworkState } from "../../../host/network/state/state.ts";
-import { addressesOf, vrfOf, type Member } from "./contexts.ts";
+import { addressesOf, vrfOf } from "./contexts.ts";
+import type { Member } from "./context.ts";
 
 /** An address that a member cannot have, and the member of another context that has it. */
 export interface HeldElsewhere {

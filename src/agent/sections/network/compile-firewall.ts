@@ -3,13 +3,13 @@ import type { NetworkTarget } from "../../../host/network/state/state.ts";
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import { networkIssue, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import type { MarkedTable } from "./compile-rules.ts";
-import type { Context } from "./contexts.ts";
 import { FLOW_SYSCTLS } from "./flow-times.ts";
 import { IP_FORWARD, isForwardingAnyway } from "./forwarding.ts";
 import { clampChain, forwardChains, heldChains, localChains } from "./firewall-filter.ts";
 import { compileNats } from "./firewall-nats.ts";
 import { compilePolicy } from "./firewall-rules.ts";
 import { tableText } from "./firewall-text.ts";
+import type { Context } from "./context.ts";
 
 /** What of the section nftables carries out, and what that needs besides. */
 export interface CompiledFirewall {

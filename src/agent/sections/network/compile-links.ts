@@ -8,7 +8,8 @@ import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import type { NetworkInterface, SubInterface } from "../../../protocol/sections/network/config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { heldElsewhere } from "./addresses-apart.ts";
-import { tablesOf, vrfOf, type Member } from "./contexts.ts";
+import { tablesOf, vrfOf } from "./contexts.ts";
+import type { Member } from "./context.ts";
 
 /** RTPROT_KERNEL: routes that come and go with addresses. */
 const KERNEL_PROTOCOL = 2;

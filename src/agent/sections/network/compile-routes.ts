@@ -5,7 +5,8 @@ import type { NetworkInterface, VrfRoute } from "../../../protocol/sections/netw
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { captureNotices } from "./captured.ts";
 import { preferredSources, type PreferredSource } from "./preferred-sources.ts";
-import { addressesOf, isWithin, MAIN_TABLE, vrfOf, type Context, type Member } from "./contexts.ts";
+import { addressesOf, isWithin, MAIN_TABLE, vrfOf } from "./contexts.ts";
+import type { Context, Member } from "./context.ts";
 
 type RouteTarget = NetworkTarget["routes"][number];
 

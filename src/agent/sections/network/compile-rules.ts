@@ -1,7 +1,7 @@
 import type { NetworkTarget } from "../../../host/network/state/state.ts";
 import type { NetworkActual } from "./actual.ts";
-import type { Context } from "./contexts.ts";
 import { membersApart } from "./compile-routes.ts";
+import type { Context } from "./context.ts";
 
 type RuleTarget = NetworkTarget["rules"][number];
 

@@ -13,10 +13,11 @@ import { compileFirewall } from "./compile-firewall.ts";
 import { compileLinks, switchedOff } from "./compile-links.ts";
 import { compileRoutes, membersApart } from "./compile-routes.ts";
 import { compileRules } from "./compile-rules.ts";
-import { contextsOf, MAIN_TABLE, tablesOf, type Context } from "./contexts.ts";
+import { contextsOf, MAIN_TABLE, tablesOf } from "./contexts.ts";
 import { IP_FORWARD } from "./forwarding.ts";
 import { FLOW_SYSCTLS, INITIAL_FLOW_SYSCTLS } from "./flow-times.ts";
 import { wanConflicts, wanLinkOf, wanOf } from "./wan.ts";
+import type { Context } from "./context.ts";
 
 /** What may be set of each link. */
 const LINK_SYSCTLS = ["rp_filter", "arp_ignore", "promote_secondaries"] as const;

@@ -1,32 +1,11 @@
 import type { NetworkState } from "../../../host/network/state/state.ts";
 import { isInBlock } from "../../../lib/net/cidr.ts";
-import type { NetworkInterface, Routing, SubInterface } from "../../../protocol/sections/network/config.ts";
 import type { NetworkActual, NetworkDesired } from "./actual.ts";
+import type { Member, Context } from "./context.ts";
 
 /** The table of the default context. */
 export const MAIN_TABLE = 254;
 const FIRST_VRF_TABLE = 1000;
-
-/** An interface or a VLAN that is put to work. */
-export interface Member {
-  readonly link: string;
-  /** With their prefix lengths; those of a lease are found on the machine. */
-  readonly addresses: readonly string[];
-  /** The next hop of routes that name none. */
-  readonly gateway?: string;
-  readonly nic: NetworkInterface;
-  readonly vlan?: SubInterface;
-}
-
-/** A routing context: the default one, or a VRF. */
-export interface Context {
-  /** Absent: the default one. */
-  readonly vrf?: string;
-  readonly table: number;
-  readonly routing: Routing;
-  readonly forwarding: boolean;
-  readonly members: readonly Member[];
-}
 
 /** The default context, then the VRFs, with the interfaces that belong to each. */
 export function contextsOf(

@@ -1,7 +1,7 @@
 import { natTracker } from "../../../protocol/sections/network/nat-tracker.ts";
 import type { Nat } from "../../../protocol/sections/network/config.ts";
-import type { Context } from "./contexts.ts";
 import { byContext, nameIn, type Chain, type NamedSet } from "./firewall-text.ts";
+import type { Context } from "./context.ts";
 
 /** From so many on, translations of one block have a map of their own: kernels are slow at joined keys that share a part. */
 const MANY = 8;

@@ -4,8 +4,8 @@ import type { PolicyRule } from "../../../protocol/sections/network/config.ts";
 import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from "./actual.ts";
 import { endOf, routeOnLink, routeVia } from "./compile-routes.ts";
 import type { MarkedTable } from "./compile-rules.ts";
-import type { Context } from "./contexts.ts";
 import { byContext, matchText, nameIn, rejectLines, type Chain, MARK_MASK } from "./firewall-text.ts";
+import type { Context } from "./context.ts";
 
 const MASK = Number(MARK_MASK);
 const SHIFT = 20;

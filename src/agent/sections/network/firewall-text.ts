@@ -1,5 +1,5 @@
 import type { Acl, L4Protocol, PolicyRule } from "../../../protocol/sections/network/config.ts";
-import type { Context } from "./contexts.ts";
+import type { Context } from "./context.ts";
 
 /** A chain of the table: with `hook` one that packets enter by themselves. */
 export interface Chain {

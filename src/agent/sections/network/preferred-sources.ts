@@ -1,7 +1,8 @@
 import type { AddressState } from "../../../host/network/state/state.ts";
 import { parseCidr } from "../../../lib/net/cidr.ts";
 import type { NetworkActual } from "./actual.ts";
-import { vrfOf, type Member } from "./contexts.ts";
+import { vrfOf } from "./contexts.ts";
+import type { Member } from "./context.ts";
 
 type PrimaryAddress = Pick<AddressState, "address" | "isOurs">;
 

@@ -37,12 +37,3 @@ export function netlinkAddress(groups: number): Uint8Array {
   address.setUint32(8, groups, true);
   return new Uint8Array(address.buffer);
 }
-
-/** struct sockaddr_un of unix(7) for a path or an abstract name (`@…`); undefined when it is too long or neither. */
-export function unixAddress(name: string): Uint8Array | undefined {
-  const bytes = Buffer.from(name);
-  if (bytes.length < 2 || bytes.length > 107 || (name[0] !== "/" && name[0] !== "@")) return undefined;
-  if (name[0] === "@") bytes[0] = 0;
-  // A path ends with a zero; an abstract name is as long as the address says.
-  return new Uint8Array([1, 0, ...bytes, ...(name[0] === "/" ? [0] : [])]);
-}

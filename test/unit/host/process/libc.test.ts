@@ -43,8 +43,8 @@ test("a Node without the foreign function interface falls back to polling", () =
   const source = (name: string): string => JSON.stringify(join(import.meta.dirname, "../../../../src/host", name));
   const code = `
 process.getBuiltinModule = () => undefined;
-const { sdNotify } = await import(${source("libc.ts")});
-const { watchNetwork } = await import(${source("network-watch.ts")});
+const { sdNotify } = await import(${source("process/libc.ts")});
+const { watchNetwork } = await import(${source("network/network-watch.ts")});
 const { systemClock } = await import(${source("clock.ts")});
 const watch = watchNetwork({ clock: systemClock(), onChange: () => {} });
 console.log(watch.engine, sdNotify("/run/x", "READY=1"));`;
@@ -55,7 +55,7 @@ console.log(watch.engine, sdNotify("/run/x", "READY=1"));`;
 test("the pages of the runtime's file that nothing uses go back to the kernel, and it goes on", () => {
   const source = (name: string): string => JSON.stringify(join(import.meta.dirname, "../../../../src/host", name));
   const code = `
-const { trimMemory } = await import(${source("libc.ts")});
+const { trimMemory } = await import(${source("process/libc.ts")});
 const { hostReader } = await import(${source("reader.ts")});
 const reader = hostReader();
 const ofFile = () => Number(/^RssFile:\\s+(\\d+) kB$/m.exec(reader.read("/proc/self/status"))[1]);

@@ -95,8 +95,8 @@ describe("after a crash", () => {
     const [cut, done, local] = [entry(), entry(), entry({ expiresMs: undefined })];
     const at = (file: string): string => JSON.stringify(new URL(`../../../../../src/${file}`, import.meta.url).href);
     const program = `
-      const { openDatabase } = await import(${at("host/database.ts")});
-      const { Journal, journalMigration, journalYieldMigration } = await import(${at("agent/triggers/journal.ts")});
+      const { openDatabase } = await import(${at("host/files/database.ts")});
+      const { Journal, journalMigration, journalYieldMigration } = await import(${at("agent/triggers/execution/journal.ts")});
       const { sql } = openDatabase(${JSON.stringify(path)}, { migrations: [journalMigration, journalYieldMigration], exclusive: true });
       const journal = new Journal(sql, { bootId: ${JSON.stringify(BOOT_ID)}, isPersistent: true });
       for (const entry of ${JSON.stringify([done, cut, local])}) journal.begin(entry);

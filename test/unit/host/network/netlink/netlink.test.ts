@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { netlinkAddress, parseChanges, unixAddress } from "../../../../../src/host/network/netlink/netlink.ts";
+import { netlinkAddress, parseChanges } from "../../../../../src/host/network/netlink/netlink.ts";
+import { unixAddress } from "../../../../../src/host/process/libc.ts";
 
 function message(type: number, payload: number): Buffer {
   const bytes = Buffer.alloc(Math.ceil((16 + payload) / 4) * 4);
