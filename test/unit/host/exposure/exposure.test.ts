@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { HostError } from "../../../src/errors.ts";
-import type { ExecResult } from "../../../src/host/process/exec.ts";
-import { exposureDriver, type ExposureChange } from "../../../src/host/exposure/driver.ts";
-import { ExposureRecord } from "../../../src/host/exposure/record.ts";
-import { hostFiles } from "../../../src/host/files/files.ts";
-import { hostReader } from "../../../src/host/reader.ts";
-import { tempDir } from "../../support/temp-dir.ts";
+import { HostError } from "../../../../src/errors.ts";
+import type { ExecResult } from "../../../../src/host/process/exec.ts";
+import { exposureDriver, type ExposureChange } from "../../../../src/host/exposure/driver.ts";
+import { ExposureRecord } from "../../../../src/host/exposure/record.ts";
+import { hostFiles } from "../../../../src/host/files/files.ts";
+import { hostReader } from "../../../../src/host/reader.ts";
+import { tempDir } from "../../../support/temp-dir.ts";
 
 const { signal } = new AbortController();
 const OK: ExecResult = { exitCode: 0, signal: undefined, stdout: "", stderr: "", truncated: false };
