@@ -32,7 +32,7 @@ const programs: Readonly<Record<string, ProgramLoader>> = {
   "resolver-file": () => import("./agent/network/resolver-file.ts"),
   "upgrade-fetch": async () =>
     (await import("./upgrade/fetch-main.ts")).upgradeFetch((await import("./agent/offline/offline.ts")).readTargets),
-  "self-test": async () => (await import("./agent/wiring/self-test.ts")).selfTest(loaders),
+  "self-test": async () => (await import("./agent/self-test.ts")).selfTest(loaders),
 };
 
 /** Loads all of a version, for its self-test. */

@@ -2,8 +2,8 @@ import { globSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { expect, test } from "vitest";
 
-/** Which folders a folder may import from, itself aside; `errors.ts` and `lib/` are open to all. */
-const arrows: Readonly<Record<string, readonly string[]>> = {
+/** Which programs and shared folders a folder of `src/` may import; `errors.ts` and `lib/` are open to all. */
+const programs: Readonly<Record<string, readonly string[]>> = {
   "main.ts": ["agent", "overlay", "guard", "controller", "transfer", "upgrade", "cli", "host"],
   agent: ["checkpoint", "protocol", "host"],
   overlay: ["checkpoint", "protocol", "host"],
@@ -20,52 +20,236 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   "errors.ts": [],
 };
 
-/** Below `agent/`, what stands in its root wires the rest; sections and triggers never import one another's kind. */
-const agentArrows: Readonly<Record<string, readonly string[]>> = {
-  identity: ["session"],
-  session: ["identity"],
-  shadow: ["identity", "session"],
-  reconcile: [],
-  // What becomes of containers is decided on what their keeper knows.
-  sections: ["reconcile", "compute"],
-  compute: [],
-  // Diagnostics answer with the readings and the checks that telemetry has.
-  triggers: ["compute", "telemetry"],
-  streams: ["compute", "session"],
-  "data-store": [],
-  telemetry: ["session"],
-  "local-api": [],
+/**
+ * Which rooms of its own program a room imports, `.` being the files in the program's folder itself. Those files, and the wiring of
+ * the agent, may import every room; a room without a line imports none.
+ */
+const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
+  agent: {
+    applying: [".", "identity", "reconcile", "shadow", "telemetry"],
+    containers: ["containers/model", "containers/supervision", "telemetry"],
+    "containers/images": ["containers/model"],
+    "containers/output": ["containers/model"],
+    "containers/supervision": ["containers/images", "containers/model"],
+    "containers/volumes": ["containers/model"],
+    "data-plane": [
+      "applying",
+      "identity",
+      "sections/connectors",
+      "sections/services",
+      "shadow",
+      "triggers/diagnostics",
+    ],
+    network: [".", "identity", "reconcile", "telemetry", "telemetry/conditions"],
+    offline: [".", "identity", "network", "reset", "session", "shadow", "upgrades", "wiring"],
+    reset: [".", "local-api", "telemetry"],
+    "sections/connectors": ["reconcile"],
+    "sections/exec": ["containers/model", "containers/supervision", "reconcile"],
+    "sections/gateway": ["reconcile"],
+    "sections/network": ["reconcile"],
+    "sections/services": ["reconcile"],
+    session: ["identity", "sections/network"],
+    shadow: ["identity", "session"],
+    status: ["data-plane", "faults", "identity", "shadow", "telemetry", "telemetry/conditions", "upgrades"],
+    streams: ["containers/model", "session"],
+    telemetry: ["session"],
+    "telemetry/conditions": ["telemetry"],
+    "telemetry/metrics": [".", "data-store", "local-api", "telemetry", "triggers/execution"],
+    "triggers/containers": ["containers/model", "containers/output", "triggers/execution"],
+    "triggers/diagnostics": ["containers/model", "telemetry/conditions", "triggers/execution", "triggers/tools"],
+    "triggers/node": ["telemetry", "telemetry/conditions", "triggers/execution"],
+    "triggers/tools": [".", "identity", "shadow", "triggers/containers", "triggers/execution"],
+    upgrades: ["telemetry", "triggers/execution", "triggers/node"],
+  },
+  cli: {
+    bundle: ["doctor", "frame"],
+    completion: [".", "frame"],
+    doctor: ["frame", "netcheck"],
+    netcheck: ["frame", "text", "verbs"],
+    setup: ["frame", "netcheck", "text", "verbs"],
+    text: ["frame"],
+    verbs: ["bundle", "doctor", "frame", "netcheck", "text"],
+  },
+  host: {
+    "data-store": [".", "process"],
+    engine: ["."],
+    exposure: [".", "files", "network", "network/firewall", "network/ip", "network/state"],
+    files: ["."],
+    machine: [".", "files", "process"],
+    net: ["."],
+    network: [
+      ".",
+      "files",
+      "net",
+      "network/dhcp",
+      "network/firewall",
+      "network/ip",
+      "network/netlink",
+      "network/resolver",
+      "network/state",
+      "process",
+    ],
+    "network/dhcp": [".", "files", "network/ip", "network/state", "process"],
+    "network/firewall": ["network/ip", "network/netlink", "network/state", "process"],
+    "network/ip": [".", "network/netlink", "network/state", "process"],
+    "network/netlink": ["process"],
+    "network/resolver": [".", "files", "net", "network/ip", "network/state", "process"],
+    "network/state": [".", "files"],
+    overlay: [".", "files", "net", "process"],
+    process: [".", "files"],
+    releases: [".", "files", "net", "process"],
+  },
+  lib: {
+    formats: ["."],
+  },
+  overlay: {
+    bindings: ["dial", "flow", "listeners"],
+    dial: ["flow"],
+    flow: ["limits"],
+    ftp: ["dial", "flow", "listeners"],
+    listeners: ["bindings", "dial", "flow", "ftp", "limits", "mesh/transport"],
+    mesh: ["dial", "listeners", "mesh/paths", "mesh/peers", "mesh/sessions", "mesh/transport"],
+    "mesh/paths": ["dial", "flow", "mesh/transport"],
+    "mesh/peers": ["dial", "flow", "ftp", "limits", "listeners", "mesh/paths", "mesh/transport", "udp"],
+    "mesh/sessions": ["bindings", "limits", "listeners", "mesh/paths", "mesh/transport"],
+    "mesh/transport": ["bindings", "dial", "flow", "limits"],
+    tcp: ["bindings", "dial", "flow", "ftp", "limits", "listeners", "mesh/transport"],
+    udp: ["bindings", "dial", "flow", "limits", "listeners", "mesh/transport"],
+  },
+  protocol: {
+    channel: ["documents", "sections", "values"],
+    documents: ["sections", "sections/gateway", "values"],
+    local: ["channel", "documents", "overlay", "sections/gateway", "sections/network", "values"],
+    overlay: ["channel", "documents", "values"],
+    sections: [
+      "sections/connectors",
+      "sections/exec",
+      "sections/gateway",
+      "sections/network",
+      "sections/services",
+      "values",
+    ],
+    "sections/common": ["values"],
+    "sections/connectors": ["sections/common", "values"],
+    "sections/exec": ["sections/common", "sections/network", "values"],
+    "sections/gateway": ["sections/common", "values"],
+    "sections/network": ["sections/common", "values"],
+    "sections/services": ["sections/common", "values"],
+    triggers: ["documents", "local", "overlay", "values"],
+  },
 };
 
-const modules = globSync("src/**/*.ts").map((path) => ({
+/** Only the agent, and what does its work without one, import its wiring. */
+const WIRING = "wiring";
+const ENTRIES: ReadonlySet<string> = new Set(["src/agent/main.ts", "src/agent/offline/offline.ts"]);
+
+interface Module {
+  readonly path: string;
+  readonly imports: readonly string[];
+}
+
+const modules: readonly Module[] = globSync("src/**/*.ts").map((path) => ({
   path,
   imports: [...readFileSync(path, "utf8").matchAll(/(?:from|import)\s*\(?\s*"(\.[^"]+)"/g)].map(([, to]) =>
     normalize(join(dirname(path), to ?? "")),
   ),
 }));
 
-const part = (path: string, depth: number): string => path.split("/")[depth] ?? "";
+const edges = modules.flatMap(({ path, imports }) => imports.map((to) => ({ from: path, to })));
 
-test("imports point one way between the folders of src/", () => {
-  const wrong = modules.flatMap(({ path, imports }) =>
-    imports
-      .map((to) => [part(path, 1), part(to, 1), to] as const)
-      .filter(([from, to]) => from !== to && to !== "lib" && to !== "errors.ts" && !arrows[from]?.includes(to))
-      .map(([, , to]) => `${path} → ${to}`),
-  );
-  expect(modules.length).toBeGreaterThan(50);
+const programOf = (path: string): string => path.split("/")[1] ?? "";
+
+/** The room of a file in its program: its folder, or `.` in the program's own. */
+const roomOf = (path: string): string => path.split("/").slice(2, -1).join("/") || ".";
+
+/** Where a file stands in the graph of folders; files in a program's folder stand for themselves, as entries import all rooms. */
+const folderOf = (path: string): string => (path.split("/").length <= 3 ? path : dirname(path));
+
+/** Whether what a file imports of its own program is held by the table. */
+function isHeld(path: string): boolean {
+  const room = roomOf(path);
+  return programOf(path) !== "controller" && room !== "." && !(programOf(path) === "agent" && room.startsWith(WIRING));
+}
+
+/** The circles of a graph: its strongly connected components of more than one node (Tarjan), each sorted. */
+function circles(graph: ReadonlyMap<string, ReadonlySet<string>>): string[][] {
+  const found: string[][] = [];
+  const index = new Map<string, number>();
+  const low = new Map<string, number>();
+  const stack: string[] = [];
+  const visit = (node: string): void => {
+    index.set(node, index.size);
+    low.set(node, index.get(node) ?? 0);
+    stack.push(node);
+    for (const next of graph.get(node) ?? []) {
+      if (!index.has(next)) visit(next);
+      if (stack.includes(next)) low.set(node, Math.min(low.get(node) ?? 0, low.get(next) ?? 0));
+    }
+    if (low.get(node) !== index.get(node)) return;
+    const circle = stack.splice(stack.indexOf(node));
+    if (circle.length > 1) found.push(circle.sort());
+  };
+  for (const node of graph.keys()) if (!index.has(node)) visit(node);
+  return found;
+}
+
+function graphOf(nameOf: (path: string) => string): ReadonlyMap<string, ReadonlySet<string>> {
+  const graph = new Map<string, Set<string>>();
+  for (const { from, to } of edges) {
+    const [one, other] = [nameOf(from), nameOf(to)];
+    const targets = graph.get(one) ?? new Set<string>();
+    graph.set(one, targets);
+    if (one !== other) targets.add(other);
+  }
+  return graph;
+}
+
+test("programs import only what they may", () => {
+  const wrong = edges
+    .map(({ from, to }) => ({ from, to, one: programOf(from), other: programOf(to) }))
+    .filter(({ one, other }) => one !== other && other !== "lib" && other !== "errors.ts")
+    .filter(({ one, other }) => !programs[one]?.includes(other))
+    .map(({ from, to }) => `${from} → ${to}`);
+  expect(modules.length).toBeGreaterThan(900);
   expect(wrong).toEqual([]);
 });
 
-test("and between the parts of the agent", () => {
-  const wrong = modules.flatMap(({ path, imports }) =>
-    imports
-      .filter((to) => path.startsWith("src/agent/") && to.startsWith("src/agent/"))
-      .filter((to) => path.split("/").length > 3 && part(path, 2) !== part(to, 2))
-      .filter((to) => !agentArrows[part(path, 2)]?.includes(part(to, 2)))
-      .map((to) => `${path} → ${to}`),
+const between = edges.filter(
+  ({ from, to }) => programOf(from) === programOf(to) && isHeld(from) && roomOf(from) !== roomOf(to),
+);
+
+test("rooms import only the rooms of the table", () => {
+  const wrong = between.filter(({ from, to }) => !rooms[programOf(from)]?.[roomOf(from)]?.includes(roomOf(to)));
+  expect(wrong.map(({ from, to }) => `${from} → ${to}`)).toEqual([]);
+});
+
+test("the table has no line that nothing needs", () => {
+  const needed = new Set(between.map(({ from, to }) => `${programOf(from)}: ${roomOf(from)} → ${roomOf(to)}`));
+  const lines = Object.entries(rooms).flatMap(([program, table]) =>
+    Object.entries(table).flatMap(([from, targets]) => targets.map((to) => `${program}: ${from} → ${to}`)),
   );
-  expect(wrong).toEqual([]);
+  expect(lines.length).toBeGreaterThan(100);
+  expect(lines.filter((line) => !needed.has(line))).toEqual([]);
+});
+
+test("no files import each other in a circle, types included, outside the controller", () => {
+  expect(circles(graphOf((path) => path)).filter((circle) => !circle[0]?.startsWith("src/controller/"))).toEqual([]);
+});
+
+test("nor do folders", () => {
+  expect(circles(graphOf(folderOf)).filter((circle) => !circle[0]?.startsWith("src/controller"))).toEqual([]);
+});
+
+test("a circle is found", () => {
+  const graph = new Map(
+    Object.entries({ a: ["b"], b: ["c"], c: ["a", "d"], d: [] }).map(([from, to]) => [from, new Set(to)]),
+  );
+  expect(circles(graph)).toEqual([["a", "b", "c"]]);
+});
+
+test("only entries import the wiring", () => {
+  const isWiring = (path: string): boolean => programOf(path) === "agent" && roomOf(path).startsWith(WIRING);
+  expect(edges.filter(({ from, to }) => isWiring(to) && !isWiring(from) && !ENTRIES.has(from))).toEqual([]);
 });
 
 test("every module is reached from the entry", () => {

@@ -2,12 +2,12 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
-import { testItself, type Loaders } from "../../../../src/agent/wiring/self-test.ts";
-import { openState } from "../../../../src/agent/state.ts";
-import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
-import { hostFiles } from "../../../../src/host/files/files.ts";
-import { ISS, nodeDocument, signDocument, signingKey, UID } from "../../../support/signing.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import { testItself, type Loaders } from "../../../src/agent/self-test.ts";
+import { openState } from "../../../src/agent/state.ts";
+import { DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
+import { ISS, nodeDocument, signDocument, signingKey, UID } from "../../support/signing.ts";
+import { tempDir } from "../../support/temp-dir.ts";
 
 const NAMES = ["programs", "sqlite", "ffi", "crypto", "settings", "identity", "state"];
 
