@@ -247,7 +247,7 @@ class RunningOverlay implements Overlay {
       forget: async () => {
         // From here on no table is accepted that would be written after the files are removed.
         await this.drain(0);
-        const { wipeOverlayState } = await import("../host/overlay/state.ts");
+        const { wipeOverlayState } = await import("../host/overlay/reset.ts");
         await wipeOverlayState(this.#options.stateDir);
         this.#options.log.info("key, certificate and table removed: the node is reset");
         return {};

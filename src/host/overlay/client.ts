@@ -1,25 +1,25 @@
+import { randomUUID } from "node:crypto";
 import { join } from "node:path";
+import type { Logger } from "pino";
+import type { z } from "zod";
 import { HostError, toError } from "../../errors.ts";
 import { RemoteError } from "../../protocol/channel/rpc.ts";
-import type { MeshState, OverlayIdentity } from "../../protocol/overlay/mesh.ts";
-import { OVERLAY_SOCKET, type OverlayFlowFilter, type OverlayMethods } from "../../protocol/overlay/overlay.ts";
-import type { z } from "zod";
+import type { MeshEvent, MeshState, OverlayIdentity, RttBucket } from "../../protocol/overlay/mesh.ts";
 import {
-  isUnknownCall,
-  olderOverlay,
-  OverlayCalls,
-  type EchoAnswer,
-  type EchoRequest,
-  type LiveFlowList,
-  type PerfAnswer,
-  type PerfProgress,
-  type PerfRequest,
-} from "./calls.ts";
-import { wallTimes, type WallTimes } from "../clock.ts";
+  OVERLAY_SOCKET,
+  type OverlayFault,
+  type OverlayFlow,
+  type OverlayFlowFilter,
+  type OverlayMethods,
+  type OverlayNotices,
+  type ServiceHealth,
+} from "../../protocol/overlay/overlay.ts";
+import { wallTimes, type Clock, type WallTimes } from "../clock.ts";
+import type { Files } from "../files/files.ts";
+import { probeSocket } from "../net/unix-socket.ts";
 import { connectControl, type ControlClient } from "./control.ts";
-import { isNonsense, overlayFailure } from "./failure.ts";
-import type { OverlayOptions, OverlayStatus } from "./options.ts";
-import { CONNECT_EVERY_MS, OverlayStarter } from "./starter.ts";
+import { isNonsense, isUnknownCall, olderOverlay, overlayFailure, rethrowOlder } from "./failure.ts";
+import { CONNECT_EVERY_MS, OverlayStarter, type StartOverlay } from "./process.ts";
 import {
   editsMesh,
   idsOf,
@@ -37,12 +37,47 @@ import {
   type OverlayEdit,
   type OverlayView,
 } from "./table.ts";
-import { probeSocket } from "../net/unix-socket.ts";
 
-export type { OverlayOptions, OverlayStatus } from "./options.ts";
 export type { MeshStanding, OverlayEdit, OverlayView } from "./table.ts";
 
 export type OverlayCounters = z.infer<OverlayMethods["counters.get"]["result"]>;
+export type EchoRequest = z.infer<OverlayMethods["echo"]["params"]>;
+export type EchoAnswer = z.infer<OverlayMethods["echo"]["result"]>;
+export type PerfRequest = Omit<z.infer<OverlayMethods["perf.run"]["params"]>, "id">;
+export type PerfAnswer = z.infer<OverlayMethods["perf.run"]["result"]>;
+export type LiveFlowList = z.infer<OverlayMethods["flows.list"]["result"]>;
+/** Bytes that arrived and that were lost, so far. */
+export type PerfProgress = Omit<z.infer<OverlayNotices["perf.progress"]["params"]>, "id">;
+
+/** Whether an overlay serves, and since when that is so, in Unix milliseconds. `off` means that nothing asks for one. */
+export interface OverlayStatus {
+  readonly state: "up" | "down" | "off";
+  readonly since: number;
+  readonly pid?: number;
+  readonly reason?: string;
+}
+
+export interface OverlayOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly files: Pick<Files, "list" | "makeDirectory">;
+  readonly stateDir: string;
+  readonly runDir: string;
+  /** Absent where a service manager keeps the overlay running. */
+  readonly start?: StartOverlay;
+  /** Something is otherwise than it was seen last: a listener, a service, or the whole overlay. */
+  readonly onChanged: (what: string) => void;
+  /** How services were seen to stand, changed or not. */
+  readonly onHealth: (services: readonly ServiceHealth[]) => void;
+  readonly onFlows: (flows: readonly OverlayFlow[]) => void;
+  /** How the ways to other nodes stand; undefined when nobody can tell. */
+  readonly onMesh?: (standing: MeshStanding | undefined) => void;
+  readonly onMeshEvents?: (events: readonly MeshEvent[]) => void;
+  readonly onRtt?: (buckets: readonly RttBucket[]) => void;
+  readonly onFault: (fault: OverlayFault) => void;
+  /** What a fault said of a file of the overlay's state is over. */
+  readonly onMended: (file: string) => void;
+}
 
 /** Connections that end sooner than this are not made anew at once. */
 const LASTING_MS = 1000;
@@ -68,7 +103,8 @@ export class Overlay {
   #status: OverlayStatus;
   readonly #wall: WallTimes;
   readonly #starter: OverlayStarter;
-  readonly #calls = new OverlayCalls(() => this.#client);
+  /** Progress callbacks of running uploads, by id. */
+  readonly #uploads = new Map<string, (progress: PerfProgress) => void>();
   #connectedAt = -Infinity;
   /** Until then one that gave way to another is waited for. */
   #successorUntil = -Infinity;
@@ -131,34 +167,54 @@ export class Overlay {
     });
   }
 
-  /** How the ways to other nodes stand, with peer sessions; undefined while there is no overlay. @throws {HostError} `overlay-older`. */
-  mesh(signal: AbortSignal): Promise<MeshState | undefined> {
-    return this.#calls.mesh(signal);
+  /** Returns the state of paths, gateway and peer sessions; undefined without an overlay. @throws {HostError} `overlay-older`; as `RpcPeer.request`. */
+  async mesh(signal: AbortSignal): Promise<MeshState | undefined> {
+    return this.#client?.peer.request("mesh.get", {}, signal).catch(rethrowOlder);
   }
 
-  /** @throws as `OverlayCalls.echo`. */
-  echo(request: EchoRequest, signal: AbortSignal): Promise<EchoAnswer> {
-    return this.#calls.echo(request, signal);
+  /**
+   * Measures a round trip of bytes inside the tunnel to a peer.
+   * @throws {HostError} `overlay-absent`, `overlay-older`; {RemoteError} `timeout`, `not-found`, `not-connected`.
+   */
+  async echo(request: EchoRequest, signal: AbortSignal): Promise<EchoAnswer> {
+    return this.#required().peer.request("echo", request, signal).catch(rethrowOlder);
   }
 
-  /** @throws as `OverlayCalls.perf`. */
-  perf(request: PerfRequest, onProgress: (at: PerfProgress) => void, signal: AbortSignal): Promise<PerfAnswer> {
-    return this.#calls.perf(request, onProgress, signal);
+  /** Uploads bytes to a peer and reports progress; aborting cancels the upload. @throws as `echo`; {RemoteError} `cancelled`. */
+  async perf(
+    request: PerfRequest,
+    onProgress: (progress: PerfProgress) => void,
+    signal: AbortSignal,
+  ): Promise<PerfAnswer> {
+    const { peer } = this.#required();
+    const id = randomUUID();
+    // A connection that has ended has nothing left to cancel.
+    const cancel = (): void => void peer.request("perf.cancel", { id }).catch(() => undefined);
+    this.#uploads.set(id, onProgress);
+    signal.addEventListener("abort", cancel, { once: true });
+    try {
+      return await peer.request("perf.run", { ...request, id }, signal).catch(rethrowOlder);
+    } finally {
+      signal.removeEventListener("abort", cancel);
+      this.#uploads.delete(id);
+    }
   }
 
-  /** @throws as `OverlayCalls.flows`. */
+  /** Lists running flows; none without an overlay. @throws {HostError} `overlay-older`. */
   flows(filter: OverlayFlowFilter, limit: number, signal: AbortSignal): Promise<LiveFlowList> {
-    return this.#calls.flows(filter, limit, signal);
+    return this.#requestFlows("flows.list", filter, limit, signal);
   }
 
-  /** @throws as `OverlayCalls.flows`. */
+  /** Cuts the flows that match and returns them. @throws as `flows`. */
   cutFlows(filter: OverlayFlowFilter, limit: number, signal: AbortSignal): Promise<LiveFlowList> {
-    return this.#calls.cutFlows(filter, limit, signal);
+    return this.#requestFlows("flows.cut", filter, limit, signal);
   }
 
-  /** The network of the machine changed: has paths looked at, if there are any. */
+  /** Makes the overlay re-check its paths after a change of the machine's network. Does not wait for it. */
   wake(): void {
-    if (this.view.mesh !== undefined) this.#calls.wake();
+    if (this.view.mesh === undefined) return;
+    // An overlay that does not know the request finds out by its own probes, later.
+    this.#client?.peer.request("mesh.wake", {}).catch(() => undefined);
   }
 
   /** What the overlay has counted; undefined while there is none. */
@@ -171,6 +227,21 @@ export class Overlay {
     this.#isClosed = true;
     this.#takeBack();
     for (const client of [this.#client, ...this.#leaving]) client?.close();
+  }
+
+  async #requestFlows(
+    method: "flows.list" | "flows.cut",
+    filter: OverlayFlowFilter,
+    limit: number,
+    signal: AbortSignal,
+  ): Promise<LiveFlowList> {
+    const answer = this.#client?.peer.request(method, { filter, limit }, signal);
+    return (await answer?.catch(rethrowOlder)) ?? { flows: [], total: 0 };
+  }
+
+  #required(): ControlClient {
+    if (this.#client === undefined) throw new HostError("overlay-absent", "the overlay is not running");
+    return this.#client;
   }
 
   async #change(client: ControlClient, edit: OverlayEdit, signal: AbortSignal): Promise<void> {
@@ -305,7 +376,7 @@ export class Overlay {
           if (client === this.#client) onMeshEvents?.(events);
         },
         "rtt.closed": ({ buckets }) => onRtt?.(buckets),
-        "perf.progress": (progress) => this.#calls.progressed(progress),
+        "perf.progress": ({ id, ...progress }) => this.#uploads.get(id)?.(progress),
         draining: ({ hasSuccessor = false }) => this.#drains(client, hasSuccessor),
         "flows.ended": ({ flows }) => onFlows(flows),
         fault: (fault) => onFault(fault),

@@ -19,3 +19,18 @@ export function overlayFailure(thrown: unknown): Error {
   }
   return new HostError("overlay-failed", `the overlay failed: ${error.message}`, options);
 }
+
+/** Reports whether the overlay does not know the request, because it is of an older version. */
+export function isUnknownCall(error: unknown): boolean {
+  return error instanceof RemoteError && error.code === "unknown-method";
+}
+
+export function olderOverlay(cause?: unknown): HostError {
+  const message = "the overlay that runs is older than this agent and does not know this call: restart its service";
+  return new HostError("overlay-older", message, cause === undefined ? {} : { cause });
+}
+
+/** Rethrows the error of a request, as `overlay-older` when the overlay does not know the request. */
+export function rethrowOlder(error: unknown): never {
+  throw isUnknownCall(error) ? olderOverlay(error) : error;
+}

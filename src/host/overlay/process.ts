@@ -1,7 +1,12 @@
 import { spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
 import { join } from "node:path";
+import type { Logger } from "pino";
 import { HostError, toError } from "../../errors.ts";
+import { OVERLAY_SOCKET } from "../../protocol/overlay/overlay.ts";
+import type { Clock } from "../clock.ts";
+import type { Files } from "../files/files.ts";
+import { probeSocket } from "../net/unix-socket.ts";
 
 /** An overlay that was started here; it lives on without whoever started it. */
 export interface OverlayProcess {
@@ -44,4 +49,66 @@ export function startOverlayProcess(stateDir: string, runDir: string): OverlayPr
   } finally {
     if (output !== undefined) closeSync(output);
   }
+}
+
+export interface OverlayStarterOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly files: Pick<Files, "makeDirectory">;
+  readonly stateDir: string;
+  readonly runDir: string;
+}
+
+/** How often somebody looks whether the socket of an overlay answers. */
+export const CONNECT_EVERY_MS = 20;
+const CONNECT_WITHIN_MS = 10_000;
+/** An overlay that lived for so long was no failed start. */
+const PROVEN_MS = 60_000;
+const MAX_WAIT_MS = 60_000;
+
+/** Starts overlays, though not over and over when they fail. */
+export class OverlayStarter {
+  readonly #options: OverlayStarterOptions;
+  #failedStarts = 0;
+  #startedAt = -Infinity;
+
+  constructor(options: OverlayStarterOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Starts one and waits until its socket answers.
+   * @throws {HostError} `overlay-failed`, also while it is too soon to try again.
+   */
+  async start(start: StartOverlay, signal: AbortSignal): Promise<void> {
+    const { clock, files, stateDir, runDir, log } = this.#options;
+    const waitMs = this.#startedAt + waitBefore(this.#failedStarts) - clock.elapsed();
+    if (waitMs > 0) {
+      const text = `the overlay ended ${this.#failedStarts} times soon after its start; started again in ${Math.ceil(waitMs / 1000)} s`;
+      throw new HostError("overlay-failed", text);
+    }
+    await files.makeDirectory(stateDir, 0o700);
+    const startedAt = clock.elapsed();
+    this.#startedAt = startedAt;
+    this.#failedStarts += 1;
+    const started = start();
+    log.info({ pid: started.pid, runDir }, "overlay started");
+    let end: string | undefined;
+    void started.ended.then((how) => {
+      end = how;
+      if (clock.elapsed() - startedAt >= PROVEN_MS) this.#failedStarts = 0;
+      log.warn({ pid: started.pid, end: how }, "the overlay ended");
+    });
+    const deadline = clock.elapsed() + CONNECT_WITHIN_MS;
+    for (;;) {
+      await clock.sleep(CONNECT_EVERY_MS, signal);
+      if (end !== undefined) throw new HostError("overlay-failed", `the overlay ended at its start: ${end}`);
+      if ((await probeSocket(join(runDir, OVERLAY_SOCKET))) === "live") return;
+      if (clock.elapsed() > deadline) throw new HostError("overlay-failed", "the overlay does not answer");
+    }
+  }
+}
+
+function waitBefore(failedStarts: number): number {
+  return failedStarts <= 1 ? 0 : Math.min(MAX_WAIT_MS, 500 * 2 ** (failedStarts - 2));
 }

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { InputError, toError } from "../../../errors.ts";
 import type { Conntrack, FlowFilter, FlowList } from "../../../host/network/conntrack.ts";
-import type { LiveFlowList } from "../../../host/overlay/calls.ts";
+import type { LiveFlowList } from "../../../host/overlay/client.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { TrackedFlow } from "../../../host/network/conntrack-line.ts";
 import { flowMeta } from "../../../protocol/overlay/flow-meta.ts";

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openDatabase } from "../../../../src/host/files/database.ts";
-import { wipeOverlayState } from "../../../../src/host/overlay/state.ts";
+import { wipeOverlayState } from "../../../../src/host/overlay/reset.ts";
 import {
   requireOwner,
   requireUnused,
