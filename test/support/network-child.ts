@@ -1,4 +1,3 @@
-import { execFileSync } from "node:child_process";
 import { createInterface } from "node:readline";
 import { AgentError, toError } from "../../src/errors.ts";
 import { systemClock } from "../../src/host/clock.ts";
@@ -7,7 +6,6 @@ import { hostFiles } from "../../src/host/files/files.ts";
 import type { Change } from "../../src/host/network/change.ts";
 import type { DhcpClient } from "../../src/host/network/dhcp/dhcp-client.ts";
 import { networkDriver, type NetworkDriver } from "../../src/host/network/driver.ts";
-import { kernelTables, type KernelTables } from "../../src/host/network/firewall/table-dump.ts";
 import { hostReader } from "../../src/host/reader.ts";
 
 export interface ChildOptions {
@@ -16,10 +14,8 @@ export interface ChildOptions {
   readonly resolverPath?: string;
   readonly dhcpClients?: readonly DhcpClient[];
   readonly maxOutputBytes?: number;
-  /** Whether the kernel cannot be asked, so that nft has to list the firewall, and no look is begun ahead. */
+  /** Whether the kernel cannot be asked, so that nft has to list the firewall. */
   readonly lists?: boolean;
-  /** What somebody does so many times just before the firewall is read. */
-  readonly meddling?: { readonly script: string; readonly times: number };
 }
 
 /** Calls of the driver that cross the pipe. */
@@ -49,20 +45,9 @@ async function answer(driver: NetworkDriver, call: Call, signal: AbortSignal): P
   }
 }
 
-function meddled({ script, times }: NonNullable<ChildOptions["meddling"]>): KernelTables {
-  let left = times;
-  return {
-    ...kernelTables,
-    read(table) {
-      if (left-- > 0) execFileSync("bash", ["--norc", "-c", script]);
-      return kernelTables.read(table);
-    },
-  };
-}
-
 /** Serves a driver of the network namespace it is started in: a call a line, an answer a line. */
 async function main([json = "{}"]: readonly string[]): Promise<void> {
-  const { dir, searchPath = SEARCH_PATH, lists = false, meddling, ...options } = JSON.parse(json) as ChildOptions;
+  const { dir, searchPath = SEARCH_PATH, lists = false, ...options } = JSON.parse(json) as ChildOptions;
   const clock = systemClock();
   const ran: string[] = [];
   const exec = hostExec(clock, searchPath);
@@ -80,8 +65,7 @@ async function main([json = "{}"]: readonly string[]): Promise<void> {
     stateDir: `${dir}/state`,
     runDir: `${dir}/run`,
     isManaged: false,
-    ...(meddling === undefined ? {} : { tables: meddled(meddling) }),
-    ...(lists ? { tables: { read: () => undefined, generation: () => undefined }, watchChanges: () => undefined } : {}),
+    ...(lists ? { tables: { read: () => undefined } } : {}),
     ...options,
   });
   const { signal } = new AbortController();

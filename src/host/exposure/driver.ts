@@ -167,7 +167,6 @@ export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
         ...(looksAtPorts && !wanted.ports && isClosed ? { hasFirewall: false, mapped: [] } : {}),
         ...(!wanted.routing && isBare ? { hasRouting: false } : {}),
       });
-      firewall.readBack();
       return { ...routes, unusable, closed, firewall: table, userRules, mapped, hasNetwork };
     },
     async apply(change, pidOf, signal) {

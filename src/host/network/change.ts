@@ -1,12 +1,7 @@
 /** One thing to do to the network of the machine; the kernel takes `nft` whole or not at all, `ip` line by line. */
 export type Change =
   /** Lines for one `ip -batch -`: what is added first, then what goes. */
-  | {
-      readonly kind: "ip";
-      readonly lines: readonly string[];
-      /** The table that is loaded after it: checked in the meantime. */
-      readonly next?: string;
-    }
+  | { readonly kind: "ip"; readonly lines: readonly string[] }
   /** Loads the whole table in one transaction; without a text the table goes. */
   | { readonly kind: "nft"; readonly text: string | undefined }
   | { readonly kind: "sysctl"; readonly values: readonly (readonly [name: string, value: string])[] }

@@ -64,9 +64,7 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
   return [
     ...first,
     ...stops.filter(({ link }) => isEarly(link)),
-    ...(lines.length === 0
-      ? []
-      : [{ kind: "ip", lines, ...(nft?.text === undefined ? {} : { next: nft.text }) } as const]),
+    ...(lines.length === 0 ? [] : [{ kind: "ip", lines } as const]),
     ...(isOpened ? last : []),
     ...(nft === undefined ? [] : [nft]),
     ...(isOpened ? [] : last),

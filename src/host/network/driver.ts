@@ -1,4 +1,3 @@
-import { setImmediate } from "node:timers/promises";
 import { HostError, toError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 import type { Exec } from "../process/exec.ts";
@@ -15,7 +14,6 @@ import { Firewall } from "./firewall/firewall.ts";
 import { parseNeighbours, parseShown, SHOW_ALL, type IpOutput } from "./ip/ip-output.ts";
 import { NetworkLedger, type LedgerContent } from "./state/ledger.ts";
 import { LinkSpeed } from "./link-speed.ts";
-import { LookAhead, watchChanges, type WatchChanges } from "./firewall/look-ahead.ts";
 import { addressLabel, addressOfLine } from "./ip/lines.ts";
 import { RESOLVER_FILES } from "../net/resolver.ts";
 import { NameServers } from "./resolver/name-servers.ts";
@@ -30,15 +28,14 @@ export interface NetworkDriver {
   /** What the machine can do; tried once, in a scratch namespace. */
   features(signal: AbortSignal): Promise<NetworkFeatures>;
   /**
-   * Reads everything, in one process; in two where the kernel cannot be asked for the firewall. What `ip` shows was read beside the last
-   * load of the firewall, if the kernel has told of no change since.
+   * Reads everything, in one process; in two where the kernel cannot be asked for the firewall.
    * @throws {HostError} `tool-missing` without ip(8), `bad-output`, `too-much-output`, or what the tools refuse.
    */
   observe(wanted: { readonly sysctls: Iterable<string> }, signal: AbortSignal): Promise<NetworkState>;
   /** IPv4 neighbours, as the kernel knows them. */
   observeNeighbours(signal: AbortSignal): Promise<readonly NeighbourState[]>;
   /**
-   * Carries out one change.
+   * Applies one change, once the ledger notes that something may be ours.
    * @throws {HostError} naming what failed; of lines for ip those before it are in force (`details.line` counts from 1).
    */
   apply(change: Change, signal: AbortSignal): Promise<void>;
@@ -68,8 +65,6 @@ export interface NetworkDriverOptions {
   readonly tables?: KernelTables;
   /** By default the kernel's. */
   readonly addressMarks?: AddressMarks;
-  /** By default told by the kernel. */
-  readonly watchChanges?: WatchChanges;
   /** Of one tool. */
   readonly maxOutputBytes?: number;
 }
@@ -89,9 +84,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   let features: NetworkFeatures | undefined;
   /** As they were seen last: what is gone from the machine need not stay in the ledger. */
   let addresses: readonly AddressState[] | undefined;
-  let hasLooked = false;
   const marks = options.addressMarks ?? kernelAddressMarks;
-  const ahead = new LookAhead<IpOutput>(options.watchChanges ?? watchChanges);
 
   const showAll = async ({ addresses: unmarked }: LedgerContent, signal: AbortSignal): Promise<IpOutput> => {
     const shown = await tools.run("ip", ["-4", "-N", "-json", "-details", "-batch", "-"], signal, SHOW_ALL);
@@ -107,30 +100,17 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     return features;
   };
 
-  /** The lines with our mark on the addresses that have no other, once it is noted whose those are. */
-  const markedLines = async (
-    lines: readonly string[],
-    unmarked: LedgerContent["addresses"],
-    noted: Promise<void>,
-    signal: AbortSignal,
-  ): Promise<string> => {
-    await noted;
-    await ledger.change({ addresses: unmarked });
+  /** Marks the new addresses as ours where ip knows their protocol. */
+  const markedLines = async (lines: readonly string[], signal: AbortSignal): Promise<string> => {
     const knows = lines.some(isNewAddress) && (await tryOnce(signal)).addressProtocol;
     const marked = knows ? lines.map((line) => (isNewAddress(line) ? `${line} proto ${OUR_PROTOCOL}` : line)) : lines;
     return [...marked, ""].join("\n");
   };
 
-  const runLines = async (lines: readonly string[], noted: Promise<void>, signal: AbortSignal): Promise<void> => {
-    // Whose an address is depends on the ledger, too.
-    ahead.drop();
+  const runLines = async (lines: readonly string[], signal: AbortSignal): Promise<void> => {
     const unmarked = listed(await ledger.content(), addresses, lines);
-    const input = markedLines(lines, unmarked.before, noted, signal);
-    // Starting ip takes time of its own, and it changes nothing until it is given something.
-    const running = tools.run("ip", ["-batch", "-"], signal, input);
-    await Promise.allSettled([input, running]);
-    await input;
-    const done = await running;
+    await ledger.change({ addresses: unmarked.before });
+    const done = await tools.run("ip", ["-batch", "-"], signal, await markedLines(lines, signal));
     if (!(features?.addressProtocol ?? false)) marks.mark(lines.flatMap(newAddress));
     if (done.exitCode === 0) await ledger.change({ addresses: unmarked.after });
     else {
@@ -143,67 +123,19 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     }
   };
 
-  /** The table is nothing that `ip` shows: whoever looks whether all is as it shall be need not wait for both in turn. */
-  const loadTable = async (text: string | undefined, noted: Promise<void>, signal: AbortSignal): Promise<void> => {
-    const content = await ledger.content();
-    let looked = Promise.resolve();
-    // Not before: where there are two processors, two of nft are what they have time for.
-    const loaded = firewall.load(text, signal, noted, () => {
-      looked = ahead.begin(async () => {
-        // Starting a tool keeps this thread busy, and the load is what takes longer.
-        await setImmediate();
-        return showAll(content, signal);
-      });
-    });
-    await Promise.allSettled([loaded]);
-    await looked;
-    return loaded;
-  };
-
-  /** Changes nothing of the machine before it is noted that something of it may be ours. */
-  const carryOut = async (change: Change, noted: Promise<void>, signal: AbortSignal): Promise<void> => {
-    if (change.kind !== "nft" && change.kind !== "ip") await noted;
-    switch (change.kind) {
-      case "ip":
-        return runLines(change.lines, noted, signal);
-      case "nft":
-        return loadTable(change.text, noted, signal);
-      case "sysctl":
-        for (const [name, value] of change.values) await writeSysctl(name, value);
-        return;
-      case "ethtool":
-        return speed.set(change.link, change.fixed, signal);
-      case "dhcp":
-        if (change.run) return dhcp.start(change.link, change.withoutGateway !== true, signal);
-        await dhcp.stop(change.link, signal);
-        // Addresses of the link that the client removed when it stopped were set again, without a mark.
-        marks.mark((addresses ?? []).filter(({ link, isOurs }) => isOurs && link === change.link));
-        return;
-      case "resolver":
-        return nameServers.set(change.servers, signal);
-    }
-  };
-
   return {
     features: tryOnce,
     async observe({ sysctls }, signal) {
-      firewall.forget();
       const content = await ledger.content();
-      // Where nothing was ever begun there is no table of ours; whoever looks again is not told so a second time.
-      const isNew = !content.isUsed && !hasLooked;
       // Files are read while the kernel is asked, and a tool is at work.
       const others = Promise.all([nameServers.observe(), speed.observe(), dhcp.observe()]);
       others.catch(() => undefined); // The tool's failure says more.
-      const looking = together(signal, [
-        async (both) => ahead.take() ?? showAll(content, both),
-        (both) => (isNew ? firewall.presumeAbsent() : firewall.observe(both)),
+      const [{ links, ...rest }, table] = await together(signal, [
+        (both) => showAll(content, both),
+        (both) => firewall.observe(both),
       ]);
-      const [{ links, ...rest }, found] = await looking;
-      const table = isNew && hasOurs({ links, ...rest }) ? await firewall.observe(signal) : found;
-      hasLooked = true;
       addresses = rest.addresses;
       const [servers, fixed, leased] = await others;
-      firewall.readBack();
       return {
         ...rest,
         links: links.map((link) => withFixed(link, fixed)),
@@ -221,31 +153,30 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     },
     async apply(change, signal) {
       signal.throwIfAborted();
-      const noted = ledger.change({ isUsed: true });
-      const carried = Promise.resolve().then(() => carryOut(change, noted, signal));
-      // The check changes nothing, and so waits for nothing; it takes longer than all that can be done beside it, and so is begun first.
-      const checked =
-        change.kind === "ip" && change.next !== undefined
-          ? firewall.prepare(change.next, signal, settled(carried))
-          : Promise.resolve();
-      const beside = Promise.allSettled([checked, noted]);
-      try {
-        await carried;
-      } catch (error) {
-        await beside;
-        firewall.forget();
-        throw error;
+      await ledger.change({ isUsed: true });
+      switch (change.kind) {
+        case "ip":
+          return runLines(change.lines, signal);
+        case "nft":
+          return firewall.load(change.text, signal);
+        case "sysctl":
+          for (const [name, value] of change.values) await writeSysctl(name, value);
+          return;
+        case "ethtool":
+          return speed.set(change.link, change.fixed, signal);
+        case "dhcp":
+          if (change.run) return dhcp.start(change.link, change.withoutGateway !== true, signal);
+          await dhcp.stop(change.link, signal);
+          // Addresses of the link that the client removed when it stopped were set again, without a mark.
+          marks.mark((addresses ?? []).filter(({ link, isOurs }) => isOurs && link === change.link));
+          return;
+        case "resolver":
+          return nameServers.set(change.servers, signal);
       }
-      await beside;
     },
     mayOwn: async () => (await ledger.content()).isUsed,
     disown: () => ledger.change({ isUsed: false, addresses: [], fixed: [], firewall: undefined }),
   };
-}
-
-/** Comes about however the task ends. */
-async function settled(task: Promise<void>): Promise<void> {
-  await Promise.allSettled([task]);
 }
 
 /** Runs two things at once; when one fails the other is ended, and waited for. */
@@ -268,11 +199,6 @@ async function together<A, B>(
   signal.throwIfAborted();
   if (failed.signal.aborted) throw toError(failed.signal.reason);
   return Promise.all(tasks);
-}
-
-function hasOurs({ links, addresses, routes, rules }: IpOutput): boolean {
-  const isOurs = links.some((link) => link.isOurs) || addresses.some((address) => address.isOurs);
-  return isOurs || [...routes, ...rules].some(({ protocol }) => protocol === OUR_PROTOCOL);
 }
 
 function newAddress(line: string): readonly { readonly link: string; readonly address: string }[] {

@@ -3,7 +3,6 @@ import { execa } from "execa";
 import { errnoOf, HostError, toError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 import { deathTie, type CommandLine } from "./death-tie.ts";
-import { makePipe, type MakePipe, type Pipe } from "./pipe.ts";
 import { OutputQueue, type OutputChunk } from "./output-queue.ts";
 import { descendantsOf, signalGroup, signalProcess, type ProcessId } from "./process-tree.ts";
 
@@ -14,21 +13,9 @@ export interface SpawnOptions {
   readonly deadlineMs?: number;
   /** Encoding of standard output, UTF-8 by default; `latin1` has a character for each byte. */
   readonly encoding?: "latin1";
-  /** Written to standard input, which is otherwise /dev/null. The tool is started before a promised one is there, and ended if it never is. */
-  readonly input?: string | Promise<string> | HeldInput;
+  /** Written to standard input, which is otherwise /dev/null. */
+  readonly input?: string;
 }
-
-/** Standard input of which the rest is given later: the tool reads what it can until then, as a file of the name `HELD_INPUT`. */
-export interface HeldInput {
-  readonly lead: string;
-  readonly rest: Promise<string>;
-}
-
-/**
- * An argument that names held input. A tool that is told to read its standard input may wait for the end of it before it looks at any of
- * it, and one that reads a file does not. Where there is no pipe(7) it becomes `-`.
- */
-export const HELD_INPUT = "/proc/self/fd/0";
 
 export interface ExecOptions extends SpawnOptions {
   readonly deadlineMs: number;
@@ -84,10 +71,10 @@ interface Exit {
 }
 
 /** Starts programs on this machine; `searchPath` replaces the fixed one. */
-export function hostExec(clock: Clock, searchPath = SEARCH_PATH, pipes = makePipe): Exec {
+export function hostExec(clock: Clock, searchPath = SEARCH_PATH): Exec {
   const tied = deathTie(searchPath);
   const start = (file: string, args: readonly string[], options: SpawnOptions): Child =>
-    new Child(clock, file, tied({ file, args }), options, { searchPath, pipes });
+    new Child(clock, file, tied({ file, args }), options, searchPath);
   return {
     async run(file, args, options) {
       options.signal.throwIfAborted();
@@ -147,31 +134,19 @@ class Child {
   isOverdue = false;
   readonly #clock: Clock;
   readonly #process: Launched | undefined;
-  /** Where input goes that is held, if it is no pipe of the runtime's own. */
-  #pipe: Pipe["input"] | undefined;
   readonly #timers: (() => void)[] = [];
   #strays: readonly ProcessId[] = [];
   #isKilled = false;
   #hasExited = false;
   #cancelLinger: (() => void) | undefined;
 
-  constructor(
-    clock: Clock,
-    file: string,
-    command: CommandLine,
-    options: SpawnOptions,
-    { searchPath, pipes }: { readonly searchPath: string; readonly pipes: MakePipe },
-  ) {
+  constructor(clock: Clock, file: string, command: CommandLine, options: SpawnOptions, searchPath: string) {
     this.#clock = clock;
     this.output = new OutputQueue(() => this.kill());
     try {
       options.signal.throwIfAborted();
-      const { input } = options;
-      using pipe = isHeld(input) ? pipes(Buffer.byteLength(input.lead)) : undefined;
-      this.#pipe = pipe?.input;
-      this.#process = launch(command, options, searchPath, pipe);
+      this.#process = launch(command, options, searchPath);
     } catch (error) {
-      this.#pipe?.destroy();
       this.exit = this.#fail(options.signal.aborted ? toError(error) : startError(file, error));
       return;
     }
@@ -192,14 +167,8 @@ class Child {
       );
     });
     this.exit.catch((error: unknown) => this.output.fail(toError(error)));
-    if (child.pid === undefined) {
-      this.#pipe?.destroy();
-      return;
-    }
+    if (child.pid === undefined) return;
     lowerPriority(child.pid);
-    const { input } = options;
-    if (input instanceof Promise) this.#feed({ lead: "", rest: input });
-    else if (isHeld(input)) this.#feed(input);
     const onAbort = (): void => (this.#hasExited ? this.output.destroy() : this.kill());
     options.signal.addEventListener("abort", onAbort, { once: true });
     this.output.whenClosed(() => {
@@ -215,17 +184,6 @@ class Child {
         }),
       );
     }
-  }
-
-  #feed({ lead, rest }: HeldInput): void {
-    const stdin = this.#pipe ?? this.#process?.stdin;
-    // A tool need not read all of it; how it ended says more than that.
-    stdin?.on("error", () => undefined);
-    if (lead !== "") stdin?.write(lead);
-    rest.then(
-      (text) => stdin?.end(text),
-      () => this.kill(),
-    );
   }
 
   kill(): void {
@@ -253,7 +211,6 @@ class Child {
   /** The leader has ended: ends what it left behind, and stops waiting for a pipe that a stranger keeps open. */
   #sweep(): void {
     this.#hasExited = true;
-    this.#pipe?.destroy();
     const pid = this.#process?.pid;
     if (pid !== undefined) signalGroup(pid, "SIGKILL");
     for (const stray of this.#strays) signalProcess(stray, "SIGKILL");
@@ -274,13 +231,8 @@ class Child {
 
 type Launched = ReturnType<typeof launch>;
 
-function isHeld(input: SpawnOptions["input"]): input is HeldInput {
-  return typeof input === "object" && !(input instanceof Promise);
-}
-
-function launch({ file, args }: CommandLine, options: SpawnOptions, searchPath: string, pipe: Pipe | undefined) {
-  const named = pipe === undefined ? args.map((one) => (one === HELD_INPUT ? "-" : one)) : args;
-  return execa(file, [...named], {
+function launch({ file, args }: CommandLine, { input }: SpawnOptions, searchPath: string) {
+  return execa(file, [...args], {
     env: { LC_ALL: "C", TZ: "UTC", PATH: searchPath },
     extendEnv: false,
     cwd: "/",
@@ -289,16 +241,8 @@ function launch({ file, args }: CommandLine, options: SpawnOptions, searchPath: 
     buffer: false,
     encoding: "buffer",
     reject: false,
-    ...(pipe === undefined ? stdinFor(options.input) : { stdin: descriptor(pipe.readEnd) }),
+    ...(input === undefined ? { stdin: "ignore" } : { input }),
   });
-}
-
-/** The library takes any descriptor; its types know the first few. */
-const descriptor = (fd: number): 3 => fd as 3;
-
-function stdinFor(input: SpawnOptions["input"]) {
-  if (input === undefined) return { stdin: "ignore" } as const;
-  return typeof input === "string" ? { input } : ({ stdin: "pipe" } as const);
 }
 
 function lowerPriority(pid: number): void {

@@ -58,7 +58,6 @@ export function loadLibc() {
     const ffi = process.getBuiltinModule("node:ffi");
     const { functions, lib } = ffi.dlopen(null, {
       socket: { return: "i32", arguments: ["i32", "i32", "i32"] },
-      pipe2: { return: "i32", arguments: ["buffer", "i32"] },
       fcntl: { return: "i32", arguments: ["i32", "i32", "i32"] },
       bind: { return: "i32", arguments: ["i32", "buffer", "u32"] },
       recv: { return: "i64", arguments: ["i32", "buffer", "u64", "i32"] },

@@ -56,7 +56,6 @@ export function sourceFilterDriver({ tools, table, unsupported, tables }: Source
       }
       try {
         const found = await firewall.observe(signal);
-        firewall.readBack();
         isAbsent = found === undefined;
         return found === undefined ? {} : { digest: found.digest };
       } catch (error) {

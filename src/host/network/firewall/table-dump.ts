@@ -8,15 +8,10 @@ export type TableContent =
   | { readonly isThere: false }
   | { readonly isThere: true; readonly comment: string; readonly digest: string };
 
-/** That, and the generation of nf_tables that it is of. */
-export type TableDump = TableContent & { readonly generation: number };
-
-/** nf_tables of this network namespace; everything is undefined where only nft(8) can ask. */
+/** nf_tables of this network namespace. */
 export interface KernelTables {
-  /** Reads a table of the family `inet`. */
-  read(table: string): TableDump | undefined;
-  /** How many transactions there were, of whomever; 32 bits of it. */
-  generation(): number | undefined;
+  /** Reads a table of the family `inet`; undefined where only nft(8) can. */
+  read(table: string): TableContent | undefined;
 }
 
 const ATTEMPTS = 5;
@@ -49,13 +44,9 @@ export const kernelTables: KernelTables = {
       const generation = generationOf(socket);
       const dump = dumpTable(socket, table);
       if (generation === undefined || dump === undefined) return undefined;
-      if (dump !== "changed" && generationOf(socket) === generation) return { ...dump, generation };
+      if (dump !== "changed" && generationOf(socket) === generation) return dump;
     }
     return undefined;
-  },
-  generation() {
-    using socket = openNftSocket();
-    return socket === undefined ? undefined : generationOf(socket);
   },
 };
 

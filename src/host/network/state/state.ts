@@ -90,12 +90,11 @@ export interface NeighbourState {
 
 /**
  * The table `inet holdfast`. `digest` is of the text that was loaded, kept as the table's comment; empty when somebody changed the
- * table since. `text` is what the kernel lists, without counters and handles, as a digest; absent where the kernel vouches that nothing
- * has changed since the text was loaded.
+ * table since. `text` is what the kernel lists, without counters and handles, as a digest.
  */
 export interface FirewallState {
   readonly digest: string;
-  readonly text?: string;
+  readonly text: string;
 }
 
 /** Everything about this network namespace that the section looks at. Foreign things are in it too, to be left alone. */

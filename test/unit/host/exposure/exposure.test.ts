@@ -25,14 +25,12 @@ function driverOver(answer: (line: string) => Partial<ExecResult> | undefined = 
   const driver = exposureDriver({
     record,
     conntrack: { remove: () => Promise.resolve(0) },
-    tables: { read: () => undefined, generation: () => undefined },
+    tables: { read: () => undefined },
     tools: {
-      async run(file, args, _, given = "") {
-        const held = typeof given === "string" || given instanceof Promise ? { lead: "", rest: given } : given;
-        const input = held.lead + (await held.rest);
+      run(file, args, _, input = "") {
         const line = [file, ...args].join(" ");
         ran.push(input === "" ? line : `${line} < ${input.trim().split("\n").join("; ")}`);
-        return { ...OK, ...answer(line) };
+        return Promise.resolve({ ...OK, ...answer(line) });
       },
     },
   });
@@ -75,7 +73,7 @@ describe("looking", () => {
     const driver = exposureDriver({
       record: new ExposureRecord(hostFiles(), hostReader(), tempDir()),
       conntrack: { remove: () => Promise.resolve(0) },
-      tables: { read: () => undefined, generation: () => undefined },
+      tables: { read: () => undefined },
       tools: {
         run() {
           asked += 1;

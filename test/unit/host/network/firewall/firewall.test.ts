@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { firewallDigest } from "../../../../../src/host/network/firewall/firewall.ts";
-import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
+import { networkMachine } from "../../../../support/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const table = (...lines: readonly string[]): string => `table inet holdfast {\n${lines.join("\n")}\n}\n`;
@@ -18,12 +18,16 @@ table inet firewalld { chain filter_INPUT { type filter hook input priority filt
 }
 N`;
 
-/** What the table looks like, which right after a load nobody has to read. */
-async function read(machine: NetworkMachine) {
-  const { firewall } = await machine.observe();
-  const again = (await machine.observe()).firewall;
-  expect(again?.digest).toBe(firewall?.digest);
-  return again;
+/** A search path with an nft that fails every load and nothing else. */
+function failingLoads(dir: string): string {
+  const tools = join(dir, "tools");
+  mkdirSync(tools);
+  symlinkSync("/usr/sbin/ip", join(tools, "ip"));
+  const nft =
+    '#!/bin/sh\ncase $1 in -f) echo "Error: Could not process rule: No buffer space available" >&2; exit 1 ;; esac\n';
+  writeFileSync(join(tools, "nft"), `${nft}exec /usr/sbin/nft "$@"\n`);
+  chmodSync(join(tools, "nft"), 0o755);
+  return `${tools}:/usr/bin:/bin`;
 }
 
 describe.each([
@@ -35,12 +39,11 @@ describe.each([
     machine.sh(STRANGERS);
     const before = machine.sh("nft -s list ruleset");
     await machine.apply({ kind: "nft", text: INPUT });
-    // Beside it, the rest is looked at where the kernel tells of changes.
-    expect(machine.ran().toSorted()).toStrictEqual(lists ? ["nft", "nft"] : ["ip", "nft", "nft"]);
-    const first = await read(machine);
+    expect(machine.ran()).toStrictEqual(lists ? ["nft", "nft"] : ["nft"]);
+    const first = (await machine.observe()).firewall;
     expect(first?.digest).toBe(firewallDigest(INPUT));
     await machine.apply({ kind: "nft", text: OUTPUT });
-    const second = await read(machine);
+    const second = (await machine.observe()).firewall;
     expect(second?.digest).toBe(firewallDigest(OUTPUT));
     expect(second?.text).not.toBe(first?.text);
     expect(machine.sh("nft list table inet holdfast")).not.toContain("hf_in");
@@ -57,7 +60,7 @@ describe.each([
   it("does not count what packets change, but what hands change", async () => {
     const machine = await networkMachine(tempDir(), { lists });
     await machine.apply({ kind: "nft", text: INPUT });
-    const first = await read(machine);
+    const first = (await machine.observe()).firewall;
     machine.sh("ping -c 1 -W 0.2 127.0.0.1 || true");
     expect(machine.sh("nft list table inet holdfast")).toContain("packets 1 ");
     expect((await machine.observe()).firewall).toStrictEqual(first);
@@ -66,7 +69,7 @@ describe.each([
     const restarted = await machine.restart();
     expect((await restarted.observe()).firewall?.digest).toBe("");
     await restarted.apply({ kind: "nft", text: INPUT });
-    expect(await read(restarted)).toStrictEqual(first);
+    expect((await restarted.observe()).firewall).toStrictEqual(first);
     restarted.sh("nft delete table inet holdfast; nft add table inet holdfast");
     expect((await restarted.observe()).firewall?.digest).toBe("");
   });
@@ -92,102 +95,50 @@ describe.each([
   });
 });
 
-describe("a table that was just loaded", () => {
-  const ADDED = "nft add rule inet holdfast hf_in tcp dport 7 accept";
+describe("the record of what was loaded", () => {
+  it.each([
+    ["read from the kernel", false],
+    ["listed by nft", true],
+  ])("is made anew, %s, when the agent was killed between load and record", async (_how, lists) => {
+    const machine = await networkMachine(tempDir(), { lists });
+    await machine.apply({ kind: "nft", text: INPUT });
+    // As the killed load has left it.
+    const mark = `comment "holdfast:${firewallDigest(OUTPUT)}"`;
+    machine.sh(`nft -f - <<'N'\ndelete table inet holdfast\n${OUTPUT.replace("{\n", `{\n${mark}\n`)}N`);
+    const restarted = await machine.restart();
+    expect((await restarted.observe()).firewall?.digest).toBe(firewallDigest(OUTPUT));
+    restarted.sh("nft add rule inet holdfast hf_out tcp dport 7 accept");
+    expect((await (await restarted.restart()).observe()).firewall?.digest).toBe("");
+  });
 
-  it("is what was loaded as long as nobody else had a transaction, and need not be read for that", async () => {
+  it("is kept by a load that fails: what hands change meanwhile is seen", async () => {
+    const dir = tempDir();
+    const machine = await networkMachine(dir);
+    await machine.apply({ kind: "nft", text: INPUT });
+    const failing = await machine.restart({ searchPath: failingLoads(dir) });
+    await expect(failing.apply({ kind: "nft", text: OUTPUT })).rejects.toMatchObject({ code: "nft-failed" });
+    failing.sh("nft flush chain inet holdfast hf_in");
+    expect((await failing.observe()).firewall?.digest).toBe("");
+  });
+
+  it("is of no table that is deleted", async () => {
     const machine = await networkMachine(tempDir());
     await machine.apply({ kind: "nft", text: INPUT });
-    expect((await machine.observe()).firewall).toStrictEqual({ digest: firewallDigest(INPUT) });
-    expect((await machine.observe()).firewall).toMatchObject({ text: expect.stringContaining("kernel:") as string });
-    await machine.apply({ kind: "nft", text: OUTPUT });
-    machine.sh("nft add table ip theirs");
-    expect((await machine.observe()).firewall).toMatchObject({ text: expect.any(String) as string });
-  });
-
-  it("is known again, though it was changed before anybody looked a second time", async () => {
-    const machine = await networkMachine(tempDir());
-    await machine.apply({ kind: "nft", text: INPUT });
-    await machine.observe();
-    // The reading comes after the answer, and before the next question.
-    await machine.mayOwn();
-    machine.sh(ADDED);
-    expect((await machine.observe()).firewall?.digest).toBe("");
-  });
-
-  it("is loaded once more where somebody changes something before it is read", async () => {
-    const machine = await networkMachine(tempDir(), { meddling: { script: ADDED, times: 1 } });
-    await machine.apply({ kind: "nft", text: INPUT });
-    expect((await machine.observe()).firewall).toStrictEqual({ digest: firewallDigest(INPUT) });
-    expect((await machine.observe()).firewall?.digest).toBe("");
-    expect((await machine.observe()).firewall?.digest).toBe("");
-    await machine.apply({ kind: "nft", text: INPUT });
-    expect((await read(machine))?.digest).toBe(firewallDigest(INPUT));
-    expect(machine.sh("nft list table inet holdfast")).not.toContain("dport 7");
-    expect((await (await machine.restart({ meddling: { script: "true", times: 0 } })).observe()).firewall?.digest).toBe(
-      firewallDigest(INPUT),
-    );
-  });
-
-  it("is not loaded again and again where somebody always changes tables of their own", async () => {
-    const script = "nft 'add table ip theirs; delete table ip theirs'";
-    const machine = await networkMachine(tempDir(), { meddling: { script, times: 1000 } });
-    await machine.apply({ kind: "nft", text: INPUT });
-    expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
-    expect((await machine.observe()).firewall?.digest).toBe("");
-    await machine.apply({ kind: "nft", text: INPUT });
-    for (let look = 0; look < 3; look += 1) {
-      expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
-    }
-    machine.sh(ADDED);
-    expect((await machine.observe()).firewall?.digest).toBe("");
-  });
-
-  it("that goes before it is read is missed", async () => {
-    const script = "nft delete table inet holdfast";
-    const machine = await networkMachine(tempDir(), { meddling: { script, times: 1 } });
-    await machine.apply({ kind: "nft", text: INPUT });
-    await machine.observe();
+    machine.sh("nft delete table inet holdfast");
     expect(await machine.observe()).not.toHaveProperty("firewall");
     await machine.apply({ kind: "nft", text: INPUT });
-    expect((await read(machine))?.digest).toBe(firewallDigest(INPUT));
+    expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
   });
 });
 
 describe("the table", () => {
-  it("is checked once, while the lines before it are run", async () => {
+  it("is checked only when nft refuses to load it", async () => {
     const machine = await networkMachine(tempDir());
-    const lines = ["link set dev lo mtu 60000"];
-    await machine.apply({ kind: "ip", lines, next: INPUT });
-    expect(machine.ran().toSorted()).toStrictEqual(["ip", "nft", "nft"]);
     await machine.apply({ kind: "nft", text: INPUT });
-    expect(machine.ran()).toStrictEqual(["ip"]);
-    expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
-    // Another text than that is checked by itself, and so is one that did not pass.
-    const bad = table("no such thing");
-    await machine.apply({ kind: "ip", lines, next: bad });
-    await expect(machine.apply({ kind: "nft", text: bad })).rejects.toMatchObject({ code: "nft-refused" });
-    await machine.apply({ kind: "ip", lines, next: INPUT });
-    await machine.apply({ kind: "nft", text: OUTPUT });
-    expect(machine.ran().toSorted()).toStrictEqual(["ip", "nft", "nft"]);
-  });
-
-  it("has no nft wait for a text that is not loaded any more", async () => {
-    const machine = await networkMachine(tempDir());
-    const waiting = (): string =>
-      machine.sh(
-        'for pid in $(pgrep -x nft); do [ /proc/$pid/ns/net -ef /proc/self/ns/net ] && echo "$pid"; done; true',
-      );
-    await machine.apply({ kind: "ip", lines: ["link set dev lo mtu 60000"], next: INPUT });
-    expect(waiting()).not.toBe("");
-    await machine.apply({ kind: "nft", text: OUTPUT });
-    await expect.poll(waiting).toBe("");
-    const refused = machine.apply({ kind: "ip", lines: ["link set dev none mtu 60000"], next: INPUT });
-    await expect(refused).rejects.toMatchObject({ code: "ip-failed" });
-    await expect.poll(waiting).toBe("");
-    await machine.apply({ kind: "ip", lines: ["link set dev lo mtu 60000"], next: INPUT });
-    await machine.observe();
-    await expect.poll(waiting).toBe("");
+    expect(machine.ran()).toStrictEqual(["nft"]);
+    const bad = { kind: "nft", text: table("no such thing") } as const;
+    await expect(machine.apply(bad)).rejects.toMatchObject({ code: "nft-refused" });
+    expect(machine.ran()).toStrictEqual(["nft", "nft"]);
   });
 
   it("takes the place of one that came about after the look", async () => {
@@ -199,30 +150,12 @@ describe("the table", () => {
     await machine.apply({ kind: "nft", text: INPUT });
     expect(machine.sh("nft list table inet holdfast")).not.toContain("theirs");
     expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
-    // One that comes about between check and load is left alone, and replaced by whoever looks again.
-    await machine.apply({ kind: "nft", text: undefined });
-    await machine.observe();
-    await machine.apply({ kind: "ip", lines: ["link set dev lo mtu 60000"], next: INPUT });
-    machine.sh("nft 'add table inet holdfast; add chain inet holdfast theirs'");
-    await expect(machine.apply({ kind: "nft", text: INPUT })).rejects.toMatchObject({ code: "nft-failed" });
-    expect(machine.sh("nft list table inet holdfast")).toContain("theirs");
-    await machine.apply({ kind: "nft", text: INPUT });
-    expect(machine.sh("nft list table inet holdfast")).not.toContain("theirs");
-  });
-
-  it("is not loaded from a text whose last brace does not come", async () => {
-    const machine = await networkMachine(tempDir());
-    const cut = `create table inet holdfast { comment "cut"; }\n${INPUT.slice(0, -2)}`;
-    expect(machine.sh(`if nft -f - 2>&1 <<'N'\n${cut}\nN\nthen echo loaded; fi; nft list tables`)).toMatch(
-      /syntax error/,
-    );
-    expect(machine.sh("nft list tables")).toBe("");
   });
 
   it("stays as it is when the text is refused", async () => {
     const machine = await networkMachine(tempDir());
     await machine.apply({ kind: "nft", text: INPUT });
-    const before = await read(machine);
+    const before = (await machine.observe()).firewall;
     const bad = table("chain hf_in {", "type filter hook input priority 0", "no such thing", "}");
     await expect(machine.apply({ kind: "nft", text: bad })).rejects.toMatchObject({
       code: "nft-refused",
@@ -245,15 +178,8 @@ describe("the table", () => {
     const dir = tempDir();
     const machine = await networkMachine(dir);
     await machine.apply({ kind: "nft", text: INPUT });
-    const before = await read(machine);
-    const tools = join(dir, "tools");
-    mkdirSync(tools);
-    symlinkSync("/usr/sbin/ip", join(tools, "ip"));
-    const nft =
-      '#!/bin/sh\ncase $1 in -f) echo "Error: Could not process rule: No buffer space available" >&2; exit 1 ;; esac\n';
-    writeFileSync(join(tools, "nft"), `${nft}exec /usr/sbin/nft "$@"\n`);
-    chmodSync(join(tools, "nft"), 0o755);
-    const failing = await machine.restart({ searchPath: `${tools}:/usr/bin:/bin` });
+    const before = (await machine.observe()).firewall;
+    const failing = await machine.restart({ searchPath: failingLoads(dir) });
     await expect(failing.apply({ kind: "nft", text: OUTPUT })).rejects.toMatchObject({
       code: "nft-failed",
       message: expect.stringContaining("No buffer space available") as string,

@@ -27,7 +27,7 @@ function driver({ isRefused = false, unsupported }: { isRefused?: boolean; unsup
     },
     table: "holdfast_connectors",
     unsupported: () => unsupported,
-    tables: { read: () => undefined, generation: () => undefined },
+    tables: { read: () => undefined },
   });
   return { filter, ran };
 }
