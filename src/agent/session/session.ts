@@ -4,6 +4,7 @@ import { SessionError } from "../../errors.ts";
 import { AnswerWatch, unansweredText } from "./answers.ts";
 import { Attempt, type AttemptOptions, type Connection } from "./attempt.ts";
 import type { Random } from "./backoff.ts";
+import { lossText, NO_LOSSES, repeatedLoss, withLoss } from "./losses.ts";
 import { beginSession, deadlineOf, step, type Effect, type SessionEvent, type SessionState } from "./machine.ts";
 
 export interface SessionOptions extends Omit<AttemptOptions, "answers"> {
@@ -29,6 +30,8 @@ export interface SessionStatus {
   readonly lastOnlineAt?: number;
   /** Requests that the control plane does not answer as it should, for a person. */
   readonly unanswered?: { readonly since: number; readonly message: string };
+  /** Four losses or more in the last ten minutes, and the last cause, for a person. */
+  readonly lost?: { readonly since: number; readonly message: string };
 }
 
 /** The control-plane session: the one owner of connecting, staying connected and reconnecting. */
@@ -45,6 +48,7 @@ export class Session {
   #since: number;
   #reason: { code: string; message: string } | undefined;
   #lastOnlineAt: number | undefined;
+  #losses = NO_LOSSES;
   /** When something was last received that the state does not know of yet. */
   #heardAt: number | undefined;
 
@@ -94,7 +98,14 @@ export class Session {
       ...(heartbeatAt === undefined ? {} : { heartbeatAt: this.#wall.of(heartbeatAt) }),
       ...(this.#lastOnlineAt === undefined ? {} : { lastOnlineAt: this.#wall.of(this.#lastOnlineAt) }),
       ...this.#unanswered(),
+      ...this.#lost(),
     };
+  }
+
+  #lost(): Pick<SessionStatus, "lost"> {
+    const repeated = repeatedLoss(this.#losses, this.#options.clock.elapsed());
+    if (repeated === undefined) return {};
+    return { lost: { since: this.#wall.of(repeated.since), message: lossText(repeated) } };
   }
 
   #unanswered(): Pick<SessionStatus, "unanswered"> {
@@ -122,6 +133,9 @@ export class Session {
       }
     }
     for (const effect of effects) this.#carryOut(effect);
+    if (before === "online" && state.at === "waiting") {
+      this.#losses = withLoss(this.#losses, clock.elapsed(), this.#reason?.message ?? "unknown");
+    }
     this.#arm();
   }
 

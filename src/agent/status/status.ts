@@ -169,10 +169,9 @@ export function buildHealth(input: HealthInput): Health {
     upgradeItem(input.status),
     ...input.status.faults.map(faultItem),
   ].filter((item) => item !== undefined);
-  const isOnline = input.status.session.state === "online";
   const isFailed = items.some(({ status }) => status === "fail");
   const isWarned = items.some(({ status }) => status === "warn");
-  return { schema: 1, verdict: isFailed && isOnline ? "failed" : isFailed || isWarned ? "degraded" : "ok", items };
+  return { schema: 1, verdict: isFailed ? "failed" : isWarned ? "degraded" : "ok", items };
 }
 
 function faultItem({ code, message, since, mendedAt }: Status["faults"][number]): HealthItem {
@@ -191,6 +190,11 @@ function sessionItem({ session, node, state, deletedAt }: Status): HealthItem {
     const { since, message } = session.unanswered;
     const fix =
       "look at the control plane's log; the node asks again, and opens another session if nothing is answered";
+    return { name: "control-plane", status: "warn", message: `connected, but ${message}`, since, fix };
+  }
+  if (session.state === "online" && session.lost !== undefined) {
+    const { since, message } = session.lost;
+    const fix = "look at the control plane's log and at the network between; this ends ten minutes after the losses do";
     return { name: "control-plane", status: "warn", message: `connected, but ${message}`, since, fix };
   }
   if (session.state === "online") {
@@ -212,10 +216,11 @@ function sessionItem({ session, node, state, deletedAt }: Status): HealthItem {
     return { name: "control-plane", status: "fail", message: `${code}: ${message}`, since, fix };
   }
   const why = session.reason === undefined ? "" : `: ${session.reason.message}`;
+  const lost = session.lost === undefined ? "" : `; ${session.lost.message}`;
   return {
     name: "control-plane",
     status: "warn",
-    message: `not connected${why}`,
+    message: `not connected${why}${lost}`,
     since,
     fix: "the node goes on with its last configuration and tries again by itself; holdfast status shows when",
   };

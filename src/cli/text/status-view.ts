@@ -124,7 +124,7 @@ function nodeRow({ node, nodeState, deletedAt, lifecycleState, cluster, state }:
 }
 
 function sessionRow({ session }: Status, now: number, paint: Paint): string {
-  const { state, since, attempt, retryAt, reason, address, url, rttMs, lastOnlineAt, unanswered } = session;
+  const { state, since, attempt, retryAt, reason, address, url, rttMs, lastOnlineAt, unanswered, lost } = session;
   const style: Style = state === "online" ? "green" : state === "stopped" ? "red" : "yellow";
   const age = now - since;
   const parts = [`${paint(style, state)} ${age < 1000 ? "just now" : `for ${formatDuration(age)}`}`];
@@ -132,6 +132,7 @@ function sessionRow({ session }: Status, now: number, paint: Paint): string {
     .filter((part) => part !== undefined)
     .join(" ");
   if (where !== "") parts.push(where);
+  if (lost !== undefined) parts.push(paint("yellow", lost.message));
   if (state === "online") {
     if (unanswered !== undefined) parts.push(paint("yellow", unanswered.message));
     if (rttMs !== undefined) parts.push(`round trip ${rttMs < 10 ? rttMs.toFixed(1) : Math.round(rttMs)} ms`);

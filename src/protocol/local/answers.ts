@@ -51,6 +51,8 @@ export const SessionStatus = z.object({
   lastOnlineAt: UnixMilliseconds.optional(),
   /** Requests that the control plane does not answer, or not as their schemas say. */
   unanswered: z.object({ since: UnixMilliseconds, message: Text4096 }).optional(),
+  /** The session was lost four times or more in the last ten minutes. */
+  lost: z.object({ since: UnixMilliseconds, message: Text4096 }).optional(),
 });
 export type SessionStatus = z.infer<typeof SessionStatus>;
 

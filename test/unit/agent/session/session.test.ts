@@ -141,6 +141,35 @@ describe("a session", () => {
     expect(session.status()).toMatchObject({ since, lastOnlineAt: since });
   });
 
+  test("that is let in and lost four times in ten minutes says so while it is online, until the losses are over", async () => {
+    const servers: WebSocket[] = [];
+    const { up, clock, waiting, session } = await node(
+      async (arrival) => void servers.push((await letIn(arrival, key)).socket),
+    );
+    for (let times = 1; times <= 4; times += 1) {
+      await up();
+      expect(session.status().lost).toBeUndefined();
+      (await waitFor("the server", () => servers[times - 1])).close(1001, `cut ${times}`);
+      const { delay } = await waiting();
+      await clock.advance(delay);
+    }
+    await up();
+    expect(session.status().lost?.message).toBe(
+      "lost 4 times in the last ten minutes; the last cause: closed with 1001: cut 4",
+    );
+    clock.setWall(clock.now() + 86_400_000);
+    expect(session.status().lost?.since).toBeGreaterThan(clock.now() - 600_000);
+    await untilOver();
+    expect(session.status().lost).toBeUndefined();
+
+    async function untilOver(): Promise<void> {
+      for (let i = 0; i < 300 && session.status().lost !== undefined; i += 1) {
+        await clock.advance(2000);
+        await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+    }
+  });
+
   test("that only brings parts of a message is cut after 37.5 s", async () => {
     const sockets: Socket[] = [];
     const { up, clock, waiting } = await node(async (arrival) => {

@@ -103,6 +103,23 @@ describe("health and why", () => {
     expect(health.verdict).toBe("degraded");
   });
 
+  test("agree on a session that is lost again and again, also while it is online", () => {
+    const lost = { since: 5, message: "lost 4 times in the last ten minutes; the last cause: silence" };
+    for (const state of ["online", "waiting"] as const) {
+      const { health, why } = judged({ session: { state, since: 9, attempt: 5, lost } });
+      expect(health.verdict).toBe("degraded");
+      expect(health.items[0]?.message).toContain(lost.message);
+      expect(why.reasons).toMatchObject([{ item: "control-plane", message: expect.stringContaining(lost.message) }]);
+    }
+  });
+
+  test("a failing check fails the node also while it has no session", () => {
+    const faults = [{ code: "storage-unavailable", message: "the disk refuses writes: ENOSPC", since: 3 }];
+    for (const state of ["online", "waiting"] as const) {
+      expect(judged({ faults, session: { state, since: 1, attempt: 1 } }).health.verdict).toBe("failed");
+    }
+  });
+
   test("agree that a notice is nothing wrong", () => {
     const { health, why } = judged({}, [{ ...REASON, notice: true }]);
     expect([health.verdict, why.reasons.length]).toEqual(["ok", 1]);

@@ -25,7 +25,7 @@ test("a deleted node is told to reset and to register again", () => {
     session: { ...session, url: "" },
     deletedAt: 1,
   });
-  expect(verdict).toBe("degraded");
+  expect(verdict).toBe("failed");
   expect(items[0]).toMatchObject({
     status: "fail",
     message: "the control plane deleted this node; its data plane and containers are stopped",
