@@ -167,11 +167,16 @@ export function buildHealth(input: HealthInput): Health {
     checkItem("ssh", input.ssh, "sshd listens on loopback only", "bind sshd to 127.0.0.1"),
     signatureItem(input.refusedSignatures),
     upgradeItem(input.status),
-    ...input.status.faults.map(faultItem),
+    ...input.status.faults.filter((fault) => !isTheSessions(fault, input.status)).map(faultItem),
   ].filter((item) => item !== undefined);
   const isFailed = items.some(({ status }) => status === "fail");
   const isWarned = items.some(({ status }) => status === "warn");
   return { schema: 1, verdict: isFailed ? "failed" : isWarned ? "degraded" : "ok", items };
+}
+
+/** Reports whether the check of the session names a fault already. */
+function isTheSessions({ code }: Status["faults"][number], { session, node }: Status): boolean {
+  return code === IDENTITY_LOST.code && session.reason?.code === code && node !== null;
 }
 
 function faultItem({ code, message, since, mendedAt }: Status["faults"][number]): HealthItem {

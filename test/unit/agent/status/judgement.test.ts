@@ -87,6 +87,7 @@ describe("health and why", () => {
       { section: "node", code: "identity-lost", since: 9 },
     ]);
     expect(why.reasons[0]?.message).toContain("run 'holdfast reset', then with a new license");
+    expect(JSON.stringify(health).match(/identity-lost/g)).toHaveLength(1);
     expect(health.items[0]).toMatchObject({
       name: "control-plane",
       status: "fail",
