@@ -275,17 +275,19 @@ export class ManagedNode {
   async #startTrigger(jws: string, connection: Connection, channel: TriggerChannel): Promise<TriggerReply> {
     const sessionNow = connection.sessionNow() * 1000;
     let reply: Promise<TriggerReply>;
+    let event: string | undefined;
     this.#verifying += 1;
     try {
       const { iss, uid, keys } = await this.#trust();
       const claims = await verifyJws("holdfast-trigger+jwt", jws, keys);
+      ({ event } = claims);
       const refusal = judgeTrigger(claims, { iss, uid, sid: connection.sid, sessionNow });
       if (refusal !== undefined) throw refusal;
       if (this.#takenBack.has(claims.jti)) throw new InputError("cancelled", "it was cancelled");
       // Not awaited here: from this tick on the dispatcher knows the trigger, and cancels it itself.
       reply = this.#options.dispatcher.run(claims, channel, sessionNow);
     } catch (error) {
-      this.#logRefusedTrigger(toError(error));
+      this.#logRefusedTrigger(event, toError(error));
       throw error;
     } finally {
       this.#verifying -= 1;
@@ -295,10 +297,12 @@ export class ManagedNode {
   }
 
   /** Logs a trigger that was refused before the dispatcher saw it, with what a verified one says of itself. */
-  #logRefusedTrigger(error: Error): void {
+  #logRefusedTrigger(event: string | undefined, error: Error): void {
     const outcome = error instanceof AgentError ? error.code : "internal";
     const reason = error.message.slice(0, MAX_REASON);
-    this.#refusedTriggers.warn(outcome, { outcome, reason }, "trigger refused");
+    const known = event !== undefined && this.#options.dispatcher.events.includes(event) ? event : "unknown event";
+    const named = event === undefined ? {} : { event };
+    this.#refusedTriggers.warn(`${known}: ${outcome}`, { ...named, outcome, reason }, "trigger refused");
   }
 
   async #openStream(

@@ -152,13 +152,15 @@ export class Dispatcher {
     return reply;
   }
 
-  /** Answers a trigger that is not run. Logged as one line a minute for each code, since a caller may repeat its mistake. */
+  /** Answers a trigger that is not run. Logged as one line a minute for each known event and code, since a caller may repeat its mistake. */
   #refuse({ id, event, user, wait }: Request["call"], error: Error): TriggerReply {
     const failure = failureOf(error);
     const { code: outcome, message } = failure;
     this.#ended.failed += 1;
     const reason = message.slice(0, MAX_REASON);
-    this.#refusals.warn(outcome, { id, event, user, wait, outcome, reason }, "trigger refused");
+    // The names of events that are unknown are the caller's, and without number.
+    const kind = `${this.#triggers.has(event) ? event : "unknown event"}: ${outcome}`;
+    this.#refusals.warn(kind, { id, event, user, wait, outcome, reason }, "trigger refused");
     if (outcome === "internal") this.#options.log.error({ id, event, err: error }, "trigger failed");
     return { error: failure };
   }

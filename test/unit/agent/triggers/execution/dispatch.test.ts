@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
+import { z } from "zod";
 import type { Trigger, TriggerReply } from "../../../../../src/agent/triggers/execution/trigger.ts";
 import { HostError } from "../../../../../src/errors.ts";
 import { claims, deferred, fastClock, NOW, oneShot, rig, stream, TestChannel, untilAborted } from "../rig.ts";
@@ -55,7 +56,33 @@ test("the log names each refused trigger with its reason, and counts those of on
   for (let i = 0; i < 1000; i += 1) await run(`no-such-${i}`);
   expect(lines).toHaveLength(1);
   await clock.advance(60_000);
-  expect(lines.slice(1)).toMatchObject([{ msg: "trigger refused", kind: "unknown-event", repeated: 1000 }]);
+  expect(lines.slice(1)).toMatchObject([
+    { msg: "trigger refused", kind: "unknown event: unknown-event", repeated: 1000 },
+  ]);
+});
+
+test("the log counts refused triggers by event and by reason", async () => {
+  const strict = (event: string): Trigger => ({ ...answer, event, request: z.strictObject({}) });
+  const lines: Record<string, unknown>[] = [];
+  const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line) as never) });
+  const clock = new FakeClock();
+  const { run } = rig([strict("answer"), strict("other")], { log, clock });
+  for (let i = 0; i < 3; i += 1) {
+    await run("answer", { body: { unknown: 1 } });
+    await run("other", { body: { unknown: 1 } });
+    await run("no-such");
+  }
+  expect(lines.map(({ event, outcome }) => `${String(event)} ${String(outcome)}`)).toEqual([
+    "answer invalid-body",
+    "other invalid-body",
+    "no-such unknown-event",
+  ]);
+  await clock.advance(60_000);
+  expect(lines.slice(3).map(({ kind, repeated }) => ({ kind, repeated }))).toEqual([
+    { kind: "answer: invalid-body", repeated: 2 },
+    { kind: "other: invalid-body", repeated: 2 },
+    { kind: "unknown event: unknown-event", repeated: 2 },
+  ]);
 });
 
 describe("answers", () => {
