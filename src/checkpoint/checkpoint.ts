@@ -5,44 +5,44 @@ import { stateFile, valueOf, type StateFile } from "../host/files/state-file.ts"
 import { Text64 } from "../protocol/values/values.ts";
 import { Window } from "./window.ts";
 
-/** The undo of one step of a pass, in the order in which the steps are applied; null where there is no way back. */
+/** Undo of one step of a pass, in the order of the steps; null if the step cannot be undone. */
 export const Entry = z.object({ section: Text64, undo: z.unknown() });
 export type Entry = z.infer<typeof Entry>;
 
-/** A pending change; without a window it only lasts until whoever made it ends. */
+/** A pending change; without a window it ends with the process that made it. */
 const Pending = z.object({ id: z.uuid(), startedAt: z.number(), entries: z.array(Entry), window: Window.optional() });
 export type Pending = z.infer<typeof Pending>;
-/** Says that somebody else takes the pending change `id` back; whoever made it may not go on with it. */
+/** Marker that another process is rolling back the pending change `id`; its owner must stop. */
 const TakenOver = z.object({ id: z.uuid(), at: z.number() });
 type TakenOver = z.infer<typeof TakenOver>;
-/** How many steps of the pass `id` may have changed the machine. */
+/** Number of steps of the pass `id` that may have changed the machine. */
 const Progress = z.object({ id: z.uuid(), reached: z.int().min(0) });
 type Progress = z.infer<typeof Progress>;
 
-/** What can take back a step of its own that was stored. */
+/** A section that can undo its own stored steps. */
 export interface Restorable {
   readonly name: string;
   applyStored(step: unknown, signal: AbortSignal): Promise<void>;
 }
 
-/** What a restore came to. The checkpoint stays until nothing failed. */
+/** Result of a restore. The checkpoint remains until every undo succeeded. */
 export interface Restored {
   readonly undone: number;
   readonly failed: readonly { readonly section: string; readonly error: Error }[];
-  /** What was stored could not be read: it was set aside, and nothing was taken back. */
+  /** The stored change was unreadable: it was set aside, and nothing was undone. */
   readonly isDamaged: boolean;
 }
 
 /**
- * The pending change of one pass on disk: `checkpoint.json` has the undo of every step and the window, `checkpoint-progress.json` how far
- * the pass got. Removing the former is what confirms or ends it, in one durable step. `checkpoint-taken.json` takes it from its maker.
+ * The pending change of one pass on disk. `checkpoint.json` holds the undo of every step and the window, `checkpoint-progress.json` the
+ * progress. Removing the former confirms or ends the change atomically. `checkpoint-taken.json` takes the change from its owner.
  */
 export class Checkpoint {
   readonly #pending: StateFile<Pending>;
   readonly #progress: StateFile<Progress>;
   readonly #taken: StateFile<TakenOver>;
   #open: Pending | undefined;
-  /** How far this process got with it, whatever becomes of the files. */
+  /** Progress of this process, independent of the files. */
   #begun: Progress | undefined;
 
   /** @param dir an existing directory that only root may write to. */
@@ -56,14 +56,14 @@ export class Checkpoint {
     this.#taken = stateFile(files, { path: `${dir}/checkpoint-taken.json`, schema: TakenOver, keepsPrevious: false });
   }
 
-  /** The pending change that this process has opened or found; undefined when there is none. */
+  /** The pending change that this process opened or found, if any. */
   get pending(): Pending | undefined {
     return this.#open;
   }
 
   /**
    * Stores the undo of every step before the first is applied.
-   * @throws {HostError} when the disk refuses; then nothing may be applied.
+   * @throws {HostError} if the disk refuses; no step may be applied then.
    */
   async open(entries: readonly Entry[], now: number, window?: Window): Promise<void> {
     const pending = { id: crypto.randomUUID(), startedAt: now, entries: [...entries] };
@@ -71,8 +71,8 @@ export class Checkpoint {
   }
 
   /**
-   * Reads what is pending on disk and goes on with it; one that is damaged is set aside. What this process has open and the disk does not
-   * was taken from it: it stays open, since a step may have come after whoever took it back.
+   * Reads the pending change from disk and adopts it; a damaged one is set aside. A change that this process has open but the disk lacks
+   * was taken by another process. It stays open, since a step may have run after the other's rollback.
    */
   async find(): Promise<{
     readonly pending: Pending | undefined;
@@ -88,8 +88,8 @@ export class Checkpoint {
   }
 
   /**
-   * Stores how far the window is.
-   * @throws {HostError} `checkpoint-taken` when somebody else takes the change back; the disk's own.
+   * Stores the state of the window.
+   * @throws {HostError} `checkpoint-taken` if another process is rolling the change back; errors of the disk.
    */
   async setWindow(window: Window): Promise<void> {
     await this.#refuseTaken();
@@ -97,25 +97,25 @@ export class Checkpoint {
     await this.#store({ ...this.#opened(), window });
   }
 
-  /** Takes the pending change from whoever made it; answers whether it is still the one that is pending. */
+  /** Takes the pending change from its owner; returns whether it is still pending. */
   async takeOver(id: string, now: number): Promise<boolean> {
-    // A disk that takes no writes keeps nobody from going back; whoever confirms also looks whether the change is still there.
+    // A full or read-only disk must not prevent a rollback; the confirming process also checks that the change still exists.
     await this.#taken.save({ id, at: now }).catch(() => undefined);
-    // Whoever confirms looks for the note after it has removed the change, so that one of the two sees the other.
+    // The confirming process checks for the marker after removing the change, so one of the two sees the other.
     if ((await this.find()).pending?.id === id) return true;
     await this.forgetTaken();
     return false;
   }
 
-  /** Replaces the undo of the steps from `first` on, none of which was begun. */
+  /** Replaces the undo of the steps from `first` on, none of which has started. */
   async amend(first: number, entries: readonly Entry[]): Promise<void> {
     const open = this.#opened();
     await this.#store({ ...open, entries: [...open.entries.slice(0, first), ...entries] });
   }
 
   /**
-   * Says that step `index` is about to change the machine.
-   * @throws {HostError} `checkpoint-taken` when somebody else takes the change back; the disk's own.
+   * Records that step `index` is about to change the machine.
+   * @throws {HostError} `checkpoint-taken` if another process is rolling the change back; errors of the disk.
    */
   async mark(index: number): Promise<void> {
     await this.#refuseTaken();
@@ -125,8 +125,8 @@ export class Checkpoint {
   }
 
   /**
-   * Ends the pass: what it did stays.
-   * @throws {HostError} `checkpoint-taken` when somebody else takes it back; the disk's own.
+   * Confirms the change.
+   * @throws {HostError} `checkpoint-taken` if another process is rolling it back; errors of the disk.
    */
   async confirm(): Promise<void> {
     await this.#refuseTaken();
@@ -139,7 +139,7 @@ export class Checkpoint {
   async #forget(): Promise<void> {
     this.#open = undefined;
     this.#begun = undefined;
-    // What is left belongs to no pass any more.
+    // The remaining files belong to no pass.
     await this.#progress.remove().catch(() => undefined);
   }
 
@@ -153,31 +153,31 @@ export class Checkpoint {
     if (this.#open !== undefined && (await this.#pending.load()).is === "absent") throw taken();
   }
 
-  /** Forgets that somebody took a change over, once whoever made it knows. */
+  /** Removes the marker of a takeover, once the owner has seen it. */
   async forgetTaken(): Promise<void> {
     await this.#taken.remove().catch(() => undefined);
   }
 
-  /** Ends it although not everything could be taken back; for this process even where the disk refuses to. */
+  /** Ends the change although some undo failed; within this process even if the disk refuses. */
   async abandon(): Promise<void> {
     this.#open = undefined;
     await this.#pending.remove();
     await this.#forget();
   }
 
-  /** Whether a change is pending on disk; one that is damaged is set aside, and nothing can be restored from it. */
+  /** Reports whether a change is pending on disk; a damaged one is set aside and cannot be restored. */
   async isPending(): Promise<boolean> {
     return valueOf(await this.#pending.load()) !== undefined;
   }
 
   /**
-   * Takes back whatever the pending pass may have done, last step first, and removes it. Goes on past an undo that fails, and may be
-   * repeated after a crash at any point. One that this process has open and somebody else has taken is taken back once more.
+   * Undoes every step that the pending pass may have applied, last step first, and removes the change. Continues after a failed undo, and
+   * can be repeated after a crash at any point. A change that another process took while it was open here is undone once more.
    */
   async restore(sections: readonly Restorable[], signal: AbortSignal): Promise<Restored> {
     const loaded = await this.#pending.load();
     const pending = valueOf(loaded) ?? this.#open;
-    // Another pass was begun since: its maker has ended this one.
+    // A newer pass exists: its owner has ended this one.
     if (this.#open !== undefined && pending?.id !== this.#open.id) return { undone: 0, failed: [], isDamaged: false };
     this.#open = pending;
     if (pending === undefined) return { undone: 0, failed: [], isDamaged: loaded.is === "lost" };
@@ -196,7 +196,7 @@ export class Checkpoint {
         signal.throwIfAborted();
         failed.push({ section: entry.section, error: toError(error) });
       }
-      // Past a failure every undo stays due. A disk that takes no writes is no reason to stop: an undo may be repeated.
+      // After a failure every undo remains due. A failed write is no reason to stop: an undo can be repeated.
       if (failed.length > 0) continue;
       this.#begun = { id: pending.id, reached: index };
       await this.#progress.save(this.#begun).catch(() => undefined);
@@ -215,7 +215,7 @@ export class Checkpoint {
     return this.#open;
   }
 
-  /** Progress that is damaged may have been anything, so every step counts as begun; that of an earlier pass is none. */
+  /** Returns the stored progress. If it is damaged, every step counts as started; progress of an earlier pass counts as none. */
   async #reached({ id, entries }: Pending): Promise<number> {
     const loaded = await this.#progress.load();
     if (loaded.is === "lost") return entries.length;

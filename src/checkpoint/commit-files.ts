@@ -9,50 +9,50 @@ import { WindowMode } from "./window.ts";
 const Versions = z.record(Text64, z.number());
 const Sections = z.record(Text64, z.unknown());
 
-/** What was last proven of the sections that could cut the node off. */
+/** Last proven configuration of the sections that could cut the node off. */
 export const Confirmed = z.object({
-  /** The desired value of each; `null` where the section was absent. */
+  /** Desired value by section; `null` for an absent one. */
   sections: Sections,
   versions: Versions,
-  /** Sections that were tried and kept on this machine: until it starts anew, or the documents say something else than `over`. */
+  /** Sections that an operator tried and confirmed on this machine; valid until a restart or until the documents differ from `over`. */
   kept: z.object({ bootId: Text64, at: z.number(), sections: Sections, over: Sections }).optional(),
 });
 export type Confirmed = z.infer<typeof Confirmed>;
 
-/** What happened to a change that was taken back. */
+/** Details of a rolled-back change. */
 export const TakenBack = z.object({
   at: z.number(),
   by: z.enum(["agent", "guard"]),
   ...WhyTakenBack.shape,
-  /** At least one try to reach everybody had failed when it ended. */
+  /** True if at least one attempt to reach all targets had failed. */
   wasTried: z.boolean().optional(),
-  /** Those reached before, where nobody but them was missed: without one of them the change is not to blame. */
+  /** Targets reached before, if only these were missed: without one of them the change is not to blame. */
   gateways: z.array(z.string().max(300)).max(64).optional(),
-  /** How long the control plane was not reached over it, where nobody else could say why. */
+  /** How long the control plane was unreachable, if no other target explains it. */
   silentMs: z.number().optional(),
-  /** Over the change a gateway was reached, and only the control plane was not. */
+  /** A gateway was reached and only the control plane was not. */
   isHeard: z.boolean().optional(),
   mode: WindowMode,
   isLocal: z.boolean(),
   versions: Versions,
-  /** What could not be taken back, a line each. */
+  /** Failed undos, one line each. */
   failed: z.array(Text512).max(64),
 });
 export type TakenBack = z.infer<typeof TakenBack>;
 
-/** A change that is not applied for now, or never again in this form: what was confirmed before is in force. */
+/** A change that is withheld, for now or permanently in this form; the last confirmed configuration stays applied. */
 export const Withheld = z.object({
-  /** The desired value of each section, as it was tried. */
+  /** Desired value of each section in the attempt. */
   guards: Sections,
   last: TakenBack,
-  /** How often it was tried. */
+  /** Number of attempts. */
   attempts: z.int().min(1),
-  /** It is tried again when the control plane is reached; or it is not. */
+  /** Whether it is tried again once the control plane is reachable. */
   is: z.enum(["waiting", "refused"]),
 });
 export type Withheld = z.infer<typeof Withheld>;
 
-/** What the guard did, for the agent to report. */
+/** Report of the guard, for the agent. */
 export const GuardResult = z.object({
   id: z.uuid(),
   guards: Sections,
@@ -60,14 +60,14 @@ export const GuardResult = z.object({
 });
 export type GuardResult = z.infer<typeof GuardResult>;
 
-/** What is kept of confirmed commits beside the checkpoint. */
+/** Files about confirmed changes, stored beside the checkpoint. */
 export interface CommitFiles {
   readonly confirmed: StateFile<Confirmed>;
   readonly withheld: StateFile<Withheld>;
   readonly guardResult: StateFile<GuardResult>;
 }
 
-/** The files in `dir`, where the checkpoint is too: `desired/` of the state directory. */
+/** Opens the files in `dir`, the `desired/` of the state directory, which also holds the checkpoint. */
 export function commitFiles(files: Files, dir: string, onDamage?: OnDamage): CommitFiles {
   const at = <T>(name: string, schema: z.ZodType<T>, keepsPrevious: boolean): StateFile<T> =>
     tellingDamage(

@@ -5,7 +5,7 @@ import { Checkpoint, type Pending, type Restorable, type Restored } from "./chec
 import { commitFiles, type TakenBack } from "./commit-files.ts";
 import { isExpired, leftOf, type Moment } from "./window.ts";
 
-/** How long past its deadline a change is left to a living agent, in milliseconds. */
+/** Grace after the deadline during which a running agent keeps its change, in milliseconds. */
 export const GRACE_MS = 5000;
 const MAX_LINES = 64;
 const MAX_LINE = 512;
@@ -18,20 +18,20 @@ export interface RestoreDeps {
   /** The state directory's `desired/`. */
   readonly dir: string;
   readonly restorables: readonly Restorable[];
-  /** Runs the work alone among those who restore, as far as they can be waited for. */
+  /** Runs the work under the restore lock, if the lock can be taken in time. */
   readonly alone: <T>(work: () => Promise<T>) => Promise<T>;
 }
 
-/** What there was to do about a pending change. */
+/** Result of handling a pending change. */
 export type PendingEnd =
   | { readonly is: "none" }
-  /** A living agent has it, for so many milliseconds yet. */
+  /** A running agent owns it for this many more milliseconds. */
   | { readonly is: "held"; readonly forMs: number }
   | { readonly is: "restored"; readonly id: string; readonly restored: Restored };
 
 /**
- * Takes a pending change back unless a living agent has it and its time, with some grace, is not over; says so where the agent finds it.
- * May be repeated, and run beside others who do the same.
+ * Rolls a pending change back unless a running agent owns it and its deadline, plus a grace period, has not passed. Leaves a report for
+ * the agent. Safe to repeat and to run concurrently.
  */
 export async function restorePending(deps: RestoreDeps, signal: AbortSignal): Promise<PendingEnd> {
   const { files, clock, dir, alone } = deps;
@@ -46,7 +46,7 @@ export async function restorePending(deps: RestoreDeps, signal: AbortSignal): Pr
     if (pending.window !== undefined) {
       const takenBack = reportOf(pending, restored, deps);
       const result = { id: pending.id, guards: pending.window.guards, takenBack };
-      // What could not be written down was done all the same.
+      // The rollback is done even if its report cannot be written.
       await commitFiles(files, dir)
         .guardResult.save(result)
         .catch(() => undefined);
@@ -55,26 +55,26 @@ export async function restorePending(deps: RestoreDeps, signal: AbortSignal): Pr
   });
 }
 
-/** For how many milliseconds yet a pending change is its agent's business alone. */
+/** Returns how many more milliseconds a pending change belongs to its agent alone. */
 export function heldFor({ window }: Pick<Pending, "window">, now: Moment): number {
   if (window === undefined || window.bootId !== now.bootId || !isLiving(window.owner)) return 0;
   return Math.max(0, window.deadline + GRACE_MS - now.sinceBoot);
 }
 
-/** For how many milliseconds the guard lets a pending change alone: its agent may come back until the deadline. */
+/** Returns how many milliseconds the guard waits: the agent may return until the deadline. */
 export function untilDue(pending: Pick<Pending, "window">, now: Moment): number {
   const { window } = pending;
   if (window === undefined) return 0;
   return Math.max(leftOf(window, now), heldFor(pending, now));
 }
 
-/** What the restore came to, in the words of the report. */
+/** Converts the result of a restore to the fields of the report. */
 export function failuresOf({ failed, isDamaged }: Restored): string[] {
   const lines = failed.map(({ section, error }) => `${section}: ${error.message}`.slice(0, MAX_LINE));
   return [...(isDamaged ? ["the stored undo was damaged"] : []), ...lines].slice(0, MAX_LINES);
 }
 
-/** Why a change ended, and what its first try had found. */
+/** Returns why a change ended and what its first attempt had found. */
 export function withTry(evidence: string, unreached: string | undefined): string {
   return unreached === undefined ? evidence : `${evidence}; before that: ${unreached}`.slice(0, MAX_EVIDENCE);
 }

@@ -3,17 +3,17 @@ import { ProcessName } from "../host/process/process-tree.ts";
 import { CONFIRM_SECONDS } from "../protocol/values/commit.ts";
 import { Text64 } from "../protocol/values/values.ts";
 
-/** `save` stays once it is proven; `try` must also be kept before its time is over. */
+/** A `save` is confirmed once it is proven; a `try` must also be confirmed by an operator before its deadline. */
 export const WindowMode = z.enum(["save", "try"]);
 export type WindowMode = z.infer<typeof WindowMode>;
 
-/** What is asked of a change: how it ends, and within how many seconds. */
+/** Request of a change: how it is confirmed, and within how many seconds. */
 export interface WindowRequest {
   readonly mode: WindowMode;
   readonly seconds: number;
 }
 
-/** Why a window ends with a restore. */
+/** Reasons for rolling a change back. */
 export const RestoreReason = z.enum([
   "not-proven",
   "not-kept",
@@ -25,65 +25,65 @@ export const RestoreReason = z.enum([
 ]);
 export type RestoreReason = z.infer<typeof RestoreReason>;
 
-/** The confirm window of one guarded pass. Moments are Unix milliseconds for people and milliseconds since boot for deciding. */
+/** Confirm window of one guarded pass. Unix milliseconds are for display; decisions use milliseconds since boot. */
 export const Window = z.object({
   mode: WindowMode,
-  /** Steps are being taken; they are taken and must be proven; they are proven and must be kept. */
+  /** Phases: steps are being applied; applied and to be proven; proven and to be confirmed. */
   state: z.enum(["applying", "proving", "awaiting-keep"]),
   bootId: Text64,
   openedAt: z.number(),
   deadlineAt: z.number(),
-  /** By CLOCK_BOOTTIME, which nobody sets; counts within the boot `bootId` alone. */
+  /** Deadline by CLOCK_BOOTTIME, which cannot be set; valid only within the boot `bootId`. */
   deadline: z.number(),
   seconds: z.int().min(1).max(CONFIRM_SECONDS.max),
-  /** The agent that holds it. */
+  /** Process of the agent that owns the change. */
   owner: ProcessName,
-  /** What was reached before the first step, to be reached again. */
+  /** Targets reached before the first step; they must be reached again. */
   before: z.object({ session: z.boolean(), gateways: z.array(z.string().max(300)).max(64) }),
-  /** The versions of the documents it belongs to. */
+  /** Versions of the documents that the change applies. */
   versions: z.record(Text64, z.number()),
-  /** The desired value of each section that could cut the node off, as it is tried. */
+  /** Pending desired value of each section that could cut the node off. */
   guards: z.record(Text64, z.unknown()),
-  /** Who was not reached at the first try after the last step. */
+  /** Targets that the first attempt after the last step did not reach. */
   unreached: z.string().max(2048).optional(),
-  /** The sections are not of the documents: somebody tries them on this machine. */
+  /** The sections come from an operator on this machine, not from the documents. */
   isLocal: z.boolean(),
-  /** It is being taken back, and nothing changes that any more. */
+  /** The change is being rolled back; this is final. */
   ending: RestoreReason.optional(),
 });
 export type Window = z.infer<typeof Window>;
 
-/** A moment as the window is judged by. */
+/** Current time, as windows are evaluated. */
 export interface Moment {
   readonly bootId: string;
-  /** Milliseconds by CLOCK_BOOTTIME. */
+  /** CLOCK_BOOTTIME in milliseconds. */
   readonly sinceBoot: number;
 }
 
 export type WindowEvent =
-  /** Every step was taken. */
+  /** All steps are applied. */
   | { readonly type: "applied" }
-  /** What was reached before is reached again, over new connections. */
+  /** All targets are reached again, over new connections. */
   | { readonly type: "proved" }
   | { readonly type: "keep" }
   | { readonly type: "revert" }
-  /** Something else is desired. */
+  /** The desired state changed. */
   | { readonly type: "superseded" }
-  /** A step could not be taken. */
+  /** A step failed. */
   | { readonly type: "step-failed" }
-  /** Time has passed. */
+  /** Time elapsed. */
   | { readonly type: "tick" }
-  /** An agent starts and finds it. */
+  /** An agent starts and finds the pending change. */
   | { readonly type: "found" };
 
-/** What is to be done with a window after an event. */
+/** Action on a window after an event. */
 export type WindowEnd =
   | { readonly do: "nothing" }
   | { readonly do: "store"; readonly window: Window }
   | { readonly do: "confirm" }
   | { readonly do: "restore"; readonly reason: RestoreReason };
 
-/** A window whose first step is yet to be taken. `openedAt` is in Unix milliseconds. Pure. */
+/** Returns a window before its first step. `openedAt` is in Unix milliseconds. Pure. */
 export function openWindow(
   { mode, seconds }: WindowRequest,
   about: Pick<Window, "owner" | "before" | "versions" | "guards" | "isLocal">,
@@ -95,7 +95,7 @@ export function openWindow(
   return { mode, state: "applying", bootId, ...times, seconds, ...about };
 }
 
-/** One step of a window's life. Pure; a clock that was set changes nothing, and another boot ends it. */
+/** Returns the next state of a window and the action to take. Pure. Setting the clock has no effect; a reboot ends the window. */
 export function afterEvent(window: Window, event: WindowEvent, now: Moment): WindowEnd {
   if (window.ending !== undefined) return { do: "restore", reason: window.ending };
   if (window.bootId !== now.bootId) return { do: "restore", reason: "rebooted" };
@@ -126,12 +126,12 @@ export function afterEvent(window: Window, event: WindowEvent, now: Moment): Win
   }
 }
 
-/** Whether its time is over: its deadline has passed, or the machine was started since. */
+/** Reports whether a window has expired: its deadline passed, or the machine rebooted. */
 export function isExpired(window: Window, { bootId, sinceBoot }: Moment): boolean {
   return window.bootId !== bootId || sinceBoot >= window.deadline;
 }
 
-/** Milliseconds that are left; zero once it has expired. */
+/** Returns the milliseconds left; zero once expired. */
 export function leftOf(window: Window, now: Moment): number {
   return isExpired(window, now) ? 0 : window.deadline - now.sinceBoot;
 }

@@ -10,21 +10,21 @@ export interface GuardDeps {
   readonly clock: Clock;
   readonly bootId: string;
   readonly stateDir: string;
-  /** Whoever can take back a step of a pending change. */
+  /** Sections that can undo a step of a pending change. */
   readonly restorables: readonly Restorable[];
-  /** Waits for so many milliseconds at next to no cost; may never return and run the program anew instead. */
+  /** Waits this many milliseconds with minimal memory; may re-execute the program instead of returning. */
   readonly wait: (ms: number, id: string) => Promise<void>;
   readonly print: (line: string) => void;
 }
 
-/** How often a restore is tried that fails, and how long is waited between: longer each time where nobody else will do it. */
+/** Attempts of a failing restore and the delays between them; delays grow if no other process will retry. */
 const MAX_TRIES = 5;
 const MAX_TRIES_WATCHING = 40;
 const RETRY_MS = 2000;
 const MAX_RETRY_MS = 60_000;
 const LOCK_MS = 10_000;
 
-/** Takes back a pending change that no living agent has; resolves to the exit status. */
+/** Rolls back a pending change that no running agent owns; resolves to the exit status. */
 export async function restore(deps: GuardDeps, signal: AbortSignal, maxTries = MAX_TRIES): Promise<number> {
   for (let tries = 1; ; tries += 1) {
     const end = await attempt(deps, signal).catch((error: unknown) => {
@@ -53,7 +53,7 @@ export async function restore(deps: GuardDeps, signal: AbortSignal, maxTries = M
   }
 }
 
-/** Waits until the time of the pending change `id` (or of any) is over, and takes it back unless its agent has. */
+/** Waits for the deadline of the pending change `id` (or of any), then rolls it back unless its agent did. */
 export async function watch(deps: GuardDeps, id: string | undefined, signal: AbortSignal): Promise<number> {
   for (;;) {
     const { pending } = await new Checkpoint(deps.files, `${deps.stateDir}/desired`).find();
@@ -61,7 +61,7 @@ export async function watch(deps: GuardDeps, id: string | undefined, signal: Abo
     const waitMs = untilDue(pending, { bootId: deps.bootId, sinceBoot: deps.clock.sinceBoot() });
     if (waitMs <= 0) {
       const status = await restore(deps, signal, MAX_TRIES_WATCHING);
-      // Another agent may have taken it on at the last moment.
+      // A new agent may have adopted it at the last moment.
       if (status !== 0) return status;
       continue;
     }

@@ -35,7 +35,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** What the guard works with on this machine. */
+/** Returns the guard's dependencies on this machine. */
 export function guardDeps(
   where: NodeDirectories,
   restorables: GuardDeps["restorables"],
@@ -59,7 +59,7 @@ export function guardDeps(
 interface NodeDirectories {
   readonly stateDir: string;
   readonly runDir: string;
-  /** Whether a package installed this program under systemd. */
+  /** True if a package installed this program under systemd. */
   readonly isManaged: boolean;
 }
 

@@ -11,11 +11,11 @@ export interface RestorableOptions {
   readonly clock: Clock;
   readonly stateDir: string;
   readonly runDir: string;
-  /** Whether a package installed this program under systemd. */
+  /** True if a package installed this program under systemd. */
   readonly isManaged: boolean;
 }
 
-/** Whoever can take back a step of a section without the agent, by the section's name. */
+/** Sections that can undo a step without the agent, by name. */
 export function listRestorables({ clock, stateDir, runDir, isManaged }: RestorableOptions): readonly Restorable[] {
   const [exec, files, reader] = [hostExec(clock), hostFiles(), hostReader()];
   const driver = networkDriver({ exec, files, reader, clock, stateDir, runDir, isManaged });

@@ -1,14 +1,14 @@
 declare const HOLDFAST_BUILD: { readonly version: string; readonly build: string } | undefined;
 
-/** Which program this is. `build` is `YYYYMMDD-HHMMSS.<commit>`, in UTC, in a bundle and `source` when run from a checkout. */
+/** Identifies this program. `build` is `YYYYMMDD-HHMMSS.<commit>` (UTC) in a bundle and `source` in a checkout. */
 export const buildInfo: { readonly version: string; readonly build: string } =
   typeof HOLDFAST_BUILD === "undefined" ? { version: "0.1.0", build: "source" } : HOLDFAST_BUILD;
 
 const BUILD = /^(\d{8})-(\d{4})\d{2}\./;
 
 /**
- * The version as `<major>.<minor>.<YYYYMMDD>-<HHMM>` of the build: operators compare it as text, so every part keeps its
- * width and a later build has the greater one. A checkout, which has no date, comes before every build.
+ * Version `<major>.<minor>.<YYYYMMDD>-<HHMM>` of the build. Operators compare versions as text, so every part has a fixed width and a
+ * later build is greater. A checkout has no date and sorts before every build.
  */
 export function packageVersion({ version, build }: { readonly version: string; readonly build: string }): string {
   const [major = "0", minor = "0"] = version.split(".");
@@ -18,7 +18,7 @@ export function packageVersion({ version, build }: { readonly version: string; r
 
 const MOMENT = /^(\d{4})(\d{2})(\d{2})-(\d{2})(\d{2})(\d{2})\./;
 
-/** When this program was built, in Unix milliseconds; undefined of a checkout. */
+/** Returns the build time in Unix milliseconds; undefined in a checkout. */
 export function buildTime({ build }: { readonly build: string }): number | undefined {
   const found = MOMENT.exec(build);
   if (found === null) return undefined;

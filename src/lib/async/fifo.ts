@@ -1,4 +1,4 @@
-/** A queue whose front is taken in constant time, however long it is; shifting an array moves everything behind. */
+/** A queue that removes its front in constant time, unlike `Array.shift`. */
 export class Fifo<T> {
   #items: (T | undefined)[];
   #first = 0;
@@ -15,7 +15,7 @@ export class Fifo<T> {
     this.#items.push(item);
   }
 
-  /** The item that many places behind the front. */
+  /** Returns the item at an index from the front. */
   at(index: number): T | undefined {
     return index < 0 ? undefined : this.#items[this.#first + index];
   }
@@ -27,10 +27,10 @@ export class Fifo<T> {
   shift(): T | undefined {
     const item = this.#items[this.#first];
     if (this.length === 0) return undefined;
-    // What was taken must not be held here.
+    // Releases the reference to the removed item.
     this.#items[this.#first] = undefined;
     this.#first += 1;
-    // Moving half of the places at a time costs each item one move.
+    // Compacting at half keeps the amortized cost at one move per item.
     if (this.#first > 64 && this.#first * 2 > this.#items.length) {
       this.#items = this.#items.slice(this.#first);
       this.#first = 0;

@@ -1,35 +1,35 @@
-/** Limits of what a peer may send over one connection. */
+/** Limits of the messages that a peer may send over one connection. */
 export interface BudgetLimits {
   /** Sustained rates. A message is charged for itself and for its bytes. */
   readonly messagesPerSecond: number;
   readonly bytesPerSecond: number;
   /** Seconds' worth of the rates that may arrive at once. */
   readonly burstSeconds: number;
-  /** For how long the peer may stay over its budget while reading is paused again and again. */
+  /** How long a peer may stay over budget, with reading paused repeatedly. */
   readonly patienceSeconds: number;
 }
 
-/** Whether to go on reading, to pause, or to end the connection. */
+/** Decision about a connection: continue reading, pause, or close it. */
 export type BudgetVerdict =
   | { readonly kind: "within" }
   | { readonly kind: "pause"; readonly ms: number }
   | { readonly kind: "exceeded" };
 
-/** Shortest pause: shorter ones would only cost timers. */
+/** Shortest pause; shorter ones only cost timers. */
 const MIN_PAUSE_MS = 50;
 const WITHIN: BudgetVerdict = { kind: "within" };
 const EXCEEDED: BudgetVerdict = { kind: "exceeded" };
 
 /**
- * Budget of one connection for what its peer sends: a token bucket counted in milliseconds of the sustained rate, so that messages and
- * bytes draw on the same one. What arrived together is charged even when it is more than was left: the debt is paid by a longer pause.
+ * Rate limit of the messages and bytes of one connection: one token bucket, measured in milliseconds of the sustained rates. A burst that
+ * exceeds the balance is charged in full, and the debt lengthens the pause.
  */
 export class MessageBudget {
   readonly #messageMs: number;
   readonly #byteMs: number;
   readonly #burstMs: number;
   readonly #patienceMs: number;
-  /** The charge that was not recovered yet, at `#at`. */
+  /** Outstanding charge at time `#at`. */
   #spentMs = 0;
   #at: number;
   #overSince: number | undefined;
@@ -51,7 +51,7 @@ export class MessageBudget {
     this.#at = now;
     const over = this.#spentMs - this.#burstMs;
     if (over <= 0) {
-      // A peer that sends at the sustained rate hovers at the burst; only real quiet ends the time over budget.
+      // A peer at the sustained rate stays near the burst limit; only idle time ends the period over budget.
       if (this.#spentMs <= this.#burstMs / 2) this.#overSince = undefined;
       return WITHIN;
     }

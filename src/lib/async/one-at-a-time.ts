@@ -1,6 +1,6 @@
 /**
- * Runs something never twice at once: each call resolves with a run that begins no earlier than the call, and all that have to wait for
- * the running one share the next.
+ * Coalesces calls of an operation that never runs concurrently. Each call resolves with a run that starts after the call; all calls made
+ * during a run share the next one.
  */
 export function oneAtATime<T>(run: () => Promise<T>): () => Promise<T> {
   let running: Promise<T> | undefined;

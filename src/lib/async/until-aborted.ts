@@ -1,6 +1,6 @@
 import { toError } from "../../errors.ts";
 
-/** Waits for work that goes on by itself; rejects with the signal's reason as soon as it is aborted. */
+/** Waits for independent work; rejects with the signal's reason once it aborts. The work continues. */
 export function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(toError(signal.reason));

@@ -1,7 +1,7 @@
-/** A signal that is aborted with the given one, or with a `TimeoutError` when `ms` have passed. */
+/** Returns a signal that aborts with the given one, or with a `TimeoutError` after `ms`. */
 export function withinTime(signal: AbortSignal, ms: number): AbortSignal {
   return AbortSignal.any([signal, AbortSignal.timeout(ms)]);
 }
 
-/** How long the other side may take to answer a request; one that only keeps the connection alive is not waited for. */
+/** Time limit for the answer to a request; keeping the connection alive does not extend it. */
 export const ANSWER_MS = 30_000;

@@ -1,13 +1,13 @@
-/** How many bytes of a file's beginning tell its format. */
+/** Bytes at the start of a file that identify its format. */
 export const IMAGE_HEAD_BYTES = 512;
 
 const QCOW2_INCOMPATIBLE_AT = 72;
-/** https://www.qemu.org/docs/master/interop/qcow2.html: the data are in another file, which the header names. */
+/** Flag of an external data file (https://www.qemu.org/docs/master/interop/qcow2.html). */
 const QCOW2_EXTERNAL_DATA = 1n << 2n;
 const VMDK_CAPACITY_AT = 12;
 const VMDK_DESCRIPTOR = /^\s*#\s*disk descriptorfile/i;
 
-/** What begins a file of each format, and where. */
+/** Magic bytes of each format and their offset. */
 const MAGIC: readonly (readonly [format: string, at: number, begin: Buffer])[] = [
   ["qed", 0, Buffer.from("QED\0")],
   ["vhdx", 0, Buffer.from("vhdxfile")],
@@ -19,13 +19,13 @@ const MAGIC: readonly (readonly [format: string, at: number, begin: Buffer])[] =
 ];
 
 /**
- * The format of a virtual machine's image by its head, as qemu calls it. Undefined for one whose content is in files that it names: a
- * tool that opened it would open those, wherever they are.
+ * Returns the format of a virtual machine image from its first bytes, by qemu's name. Undefined for an image that refers to other files:
+ * a tool that opens it would open those, wherever they are.
  */
 export function imageFormat(head: Buffer): string | undefined {
   if (begins(head, "QFI\xfb")) return qcowFormat(head);
   if (begins(head, "KDMV")) {
-    // Without a capacity of its own it is but the wrapping of a descriptor.
+    // A capacity of zero means that the file only wraps a descriptor.
     const isWhole = head.length >= VMDK_CAPACITY_AT + 8 && head.readBigUInt64LE(VMDK_CAPACITY_AT) !== 0n;
     return isWhole ? "vmdk" : undefined;
   }

@@ -1,19 +1,19 @@
-/** The value as a JSON object, or undefined when it is something else. */
+/** Returns a JSON object, or undefined for any other value. */
 export function asObject(value: unknown): Readonly<Record<string, unknown>> | undefined {
   return isObject(value) ? value : undefined;
 }
 
-/** The elements of a JSON array; none when it is something else. */
+/** Returns the elements of a JSON array, or an empty list for any other value. */
 export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Text that says something; undefined for the empty text, which stands for an absent field, and for anything else. */
+/** Returns non-empty text; undefined for empty text, which stands for an absent field, and for any other value. */
 export function textOf(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/** A number, or text that may stand for one, as text. */
+/** Returns a number or text as text. */
 export function scalarOf(value: unknown): string | undefined {
   return typeof value === "number" ? String(value) : textOf(value);
 }

@@ -1,13 +1,13 @@
 import { InputError } from "../../errors.ts";
 
-/** A part of a split stream: bytes for the current file, or the start of the next one. */
+/** A part of a split capture: bytes for the current file, or the start of the next file. */
 export type PcapPart = { readonly is: "file" } | { readonly is: "bytes"; readonly bytes: Buffer };
 
 const FILE_HEADER = 24;
 const RECORD_HEADER = 16;
-/** MAXIMUM_SNAPLEN of libpcap: the most that it writes of a packet. */
+/** MAXIMUM_SNAPLEN of libpcap: the most bytes it stores of a packet. */
 const MAX_PACKET = 262_144;
-/** Little-endian or not, by the first four bytes of a file, for microseconds and nanoseconds. */
+/** Byte order by the magic number, for files in microseconds and nanoseconds. */
 const MAGIC: ReadonlyMap<number, boolean> = new Map([
   [0xd4c3b2a1, true],
   [0x4d3cb2a1, true],
@@ -15,7 +15,7 @@ const MAGIC: ReadonlyMap<number, boolean> = new Map([
   [0xa1b23c4d, false],
 ]);
 
-/** Splits a pcap stream (pcap-savefile(5)) between packets into files of a limited size, each of which can be read alone. */
+/** Splits a pcap stream (pcap-savefile(5)) between packets into files of limited size, each readable on its own. */
 export class PcapSplitter {
   packets = 0;
   readonly #fileBytes: number;
@@ -29,7 +29,7 @@ export class PcapSplitter {
     this.#fileBytes = fileBytes;
   }
 
-  /** Takes the next bytes of the stream. @throws {InputError} `bad-capture` for a stream that is no capture. */
+  /** Processes the next bytes of the stream. @throws {InputError} `bad-capture` if it is not a capture. */
   take(bytes: Buffer): readonly PcapPart[] {
     const parts: PcapPart[] = [];
     let data = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes]);

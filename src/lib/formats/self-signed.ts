@@ -9,15 +9,15 @@ export interface SelfSigned {
   readonly name: string;
   readonly notBefore: Date;
   readonly notAfter: Date;
-  /** DNS names and addresses it is for (RFC 5280 §4.2.1.6). */
+  /** DNS names and addresses of the certificate (RFC 5280 §4.2.1.6). */
   readonly hosts?: readonly string[];
 }
 
 const ALGORITHM = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
 
-/** Makes a self-signed certificate, as PEM. */
+/** Creates a self-signed certificate in PEM. */
 export async function selfSigned({ key, name, notBefore, notAfter, hosts = [] }: SelfSigned): Promise<string> {
-  // Loaded here alone, since it is large and a certificate is seldom made.
+  // Loaded on demand: the library is large and certificates are rarely created.
   installReflectMetadata();
   const { SubjectAlternativeNameExtension, X509CertificateGenerator } = await import("@peculiar/x509");
   const names = hosts.map((value) => ({ type: isIP(value) === 0 ? ("dns" as const) : ("ip" as const), value }));

@@ -1,14 +1,14 @@
 import { InputError } from "../../errors.ts";
 
-/** Bounds on a JSON text, checked before any schema sees it. */
+/** Limits of a JSON text, checked before schema validation. */
 export interface JsonLimits {
   readonly maxBytes: number;
   readonly maxDepth: number;
 }
 
-/** The keys that no JSON from outside may have anywhere, because JavaScript gives them a meaning. */
+/** Keys that JavaScript gives a meaning; rejected anywhere in JSON from outside. */
 export const FORBIDDEN_KEYS: ReadonlySet<string> = new Set(["__proto__", "constructor", "prototype"]);
-// An escaped letter could hide a forbidden key from the plain search, so any \u sends the value through the walk.
+// An escaped letter can hide a forbidden key from the plain search, so a text with \u is walked.
 const SUSPICIOUS = /__proto__|constructor|prototype|\\u/;
 
 const QUOTE = 0x22;
@@ -61,7 +61,7 @@ function checkDepth(text: string, maxDepth: number): void {
   }
 }
 
-/** Whether brackets open so often, in strings or not, that the depth has to be looked at: most messages open only a few. */
+/** Reports whether the text has so many opening brackets that its depth must be measured; most messages have few. */
 function opensMoreThan(text: string, count: number): boolean {
   let opened = 0;
   for (const bracket of ["{", "["]) {
@@ -73,7 +73,7 @@ function opensMoreThan(text: string, count: number): boolean {
   return false;
 }
 
-/** Position of the quote that ends the string which begins at `from`; the end of the text where none does. */
+/** Returns the position of the quote that closes the string at `from`, or the end of the text. */
 function endOfString(text: string, from: number): number {
   let at = text.indexOf('"', from);
   while (at !== -1) {

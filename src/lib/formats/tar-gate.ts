@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 
-/** What is in an archive. */
+/** An entry of an archive. */
 export interface TarMember {
   /** Relative, without a leading `./` and a trailing slash. */
   readonly path: string;
@@ -10,14 +10,14 @@ export interface TarMember {
 }
 
 export interface TarLimits {
-  /** Of all files together. */
+  /** Total size of all files, in bytes. */
   readonly maxBytes: number;
   readonly maxMembers: number;
 }
 
 const BLOCK = 512;
 const MAX_DEPTH = 8;
-/** Archives are filled up to a multiple of their record, 10 KiB by default. */
+/** Archives are padded to a multiple of their record size, 10 KiB by default. */
 const MAX_PADDING = 1024 * 1024;
 const NAME = /^[A-Za-z0-9@_+~-][A-Za-z0-9@._+~-]{0,127}$/;
 
@@ -39,15 +39,14 @@ const KINDS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Reads an archive as it comes, and judges each header before anything behind it is let through: ustar(5) with regular files and
- * directories only, each name once, and no byte that is not of one of them. What writes the archive's content to disk sees nothing that
- * was not judged.
+ * Validates an archive while it streams: ustar(5) with regular files and directories only, each name once, and no stray bytes. Each
+ * header is checked before the bytes after it pass, so the writer never sees unchecked content.
  */
 export class TarGate {
   readonly #limits: TarLimits;
   readonly #members = new Map<string, TarMember>();
   #header = Buffer.alloc(0);
-  /** Bytes of the present file that are to come, its padding aside. */
+  /** Bytes left in the current file, without padding. */
   #left = 0;
   #padding = 0;
   #bytes = 0;
@@ -62,7 +61,7 @@ export class TarGate {
     return [...this.#members.values()];
   }
 
-  /** What of the next bytes may pass. @throws {InputError} with the code of what is wrong */
+  /** Returns the bytes of a chunk that may pass. @throws {InputError} with the code of the violation. */
   pass(bytes: Buffer): Buffer[] {
     const passed: Buffer[] = [];
     for (let at = 0; at < bytes.length;) {
@@ -88,7 +87,7 @@ export class TarGate {
     return passed;
   }
 
-  /** To be called at the end. @throws {InputError} `archive-truncated` */
+  /** Checks that the archive is complete. @throws {InputError} `archive-truncated` */
   end(): void {
     if (this.#left > 0 || this.#padding > 0 || this.#header.length > 0 || this.#zeroBlocks < 2) {
       throw new InputError("archive-truncated", "the archive ends before its end");
@@ -166,7 +165,7 @@ function memberOf(block: Buffer): TarMember {
   return { path: pathOf(raw, kind), kind, size, isExecutable: (mode & 0o100) !== 0 };
 }
 
-/** The path of a name; empty for the directory of all. */
+/** Returns the normalized path of an entry's name; empty for the root directory. */
 function pathOf(raw: string, kind: TarMember["kind"]): string {
   const shown = JSON.stringify(raw);
   if (raw.startsWith("/")) throw bad("archive-absolute", `has ${shown}, which is absolute`);
@@ -180,7 +179,7 @@ function pathOf(raw: string, kind: TarMember["kind"]): string {
   return parts.join("/");
 }
 
-/** Text up to the first zero; behind it there may be nothing else, or two readers would see two names. */
+/** Reads text up to the first zero byte; rejects bytes after it, which another reader might take for part of the name. */
 function textOf(block: Buffer, at: number, width: number): string {
   const field = block.subarray(at, at + width);
   const end = field.indexOf(0);
@@ -190,7 +189,7 @@ function textOf(block: Buffer, at: number, width: number): string {
   return field.toString("latin1", 0, end);
 }
 
-/** Numbers in octal digits only: other forms are for what no package holds. */
+/** Parses an octal number; other encodings are for sizes that no package has. */
 function octal(block: Buffer, at: number, width: number): number {
   const [, digits] = /^ *([0-7]+)[ \0]*$/.exec(block.toString("latin1", at, at + width)) ?? [];
   if (digits === undefined) throw bad("archive-number", "has a number that is not in octal digits");

@@ -1,7 +1,7 @@
 const BLOCK = 512;
 const MAX_NAME = 100;
 
-/** What stands before a file in an archive of the ustar kind (tar(5)): a plain file of root's, 0600. */
+/** Returns the ustar header (tar(5)) of a regular file owned by root, mode 0600. */
 export function tarHeader(name: string, sizeBytes: number, modifiedAt: number): Buffer {
   if (Buffer.byteLength(name) > MAX_NAME) throw new RangeError(`${name} is too long a name for an archive`);
   const block = Buffer.alloc(BLOCK);
@@ -22,10 +22,10 @@ export function tarHeader(name: string, sizeBytes: number, modifiedAt: number): 
   return block;
 }
 
-/** What stands behind a file, so that the next begins at a block. */
+/** Returns the padding after a file, up to the next block. */
 export function tarPadding(sizeBytes: number): Buffer {
   return Buffer.alloc((BLOCK - (sizeBytes % BLOCK)) % BLOCK);
 }
 
-/** The end of an archive. */
+/** End-of-archive marker. */
 export const tarEnd = (): Buffer => Buffer.alloc(2 * BLOCK);

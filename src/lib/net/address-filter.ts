@@ -1,6 +1,6 @@
 import { addressRange } from "./cidr.ts";
 
-/** Whether an address lies in a block. Blocks and addresses in any spelling; what is none is in no block. */
+/** Reports whether an address is in one of the blocks. Accepts every spelling; invalid addresses match nothing. */
 export function addressFilter(block: string): (address: string) => boolean {
   const wanted = addressRange(block);
   return (address) => {

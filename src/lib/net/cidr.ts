@@ -3,17 +3,17 @@ import { isIP } from "node:net";
 /** A block of addresses in its one spelling (RFC 4632, RFC 5952). */
 export interface Cidr {
   readonly text: string;
-  /** Whether the text it came from named an address inside the block. */
+  /** Reports whether the source text named an address inside the block (host bits were set). */
   readonly hadHostBits: boolean;
 }
 
-/** The first and the last address of a block, as bytes that sort as addresses do: the family, then the address. */
+/** Returns the first and last address of a block as sortable bytes: the family, then the address. */
 export interface AddressRange {
   readonly low: Uint8Array;
   readonly high: Uint8Array;
 }
 
-/** Reads a block, or an address as the block of itself; host bits are masked away. Undefined when it is neither. */
+/** Parses a CIDR block, or an address as a block of one; host bits are cleared. Returns undefined if the text is neither. */
 export function parseCidr(text: string): Cidr | undefined {
   const four = ipv4BlockOf(text);
   if (four !== undefined) {
@@ -28,7 +28,7 @@ export function parseCidr(text: string): Cidr | undefined {
   return { text: `${ipv6Text(network)}/${prefix}`, hadHostBits: network !== value };
 }
 
-/** Reads the same as `parseCidr`, for comparing addresses with it. */
+/** Parses like `parseCidr`, into a form for matching addresses. */
 export function addressRange(text: string): AddressRange | undefined {
   const four = ipv4BlockOf(text);
   if (four !== undefined) {
@@ -45,7 +45,7 @@ export function addressRange(text: string): AddressRange | undefined {
 
 const [DOT, SLASH, ZERO, NINE] = [46, 47, 48, 57];
 
-/** Of IPv4 there may be thousands to read: plain numbers are far quicker than large ones, and characters than patterns. */
+/** Parses IPv4 without patterns and big integers: configurations hold thousands of blocks. */
 function ipv4BlockOf(text: string) {
   let value = 0;
   let part = 0;
@@ -80,7 +80,7 @@ function ipv4BlockOf(text: string) {
   return { prefix, value, network: Math.floor(value / size) * size, isWhole: at < text.length };
 }
 
-/** The number that the text ends with; `Infinity` where there is none, or one in another spelling. */
+/** Returns the number that ends the text, or `Infinity` if it has none in canonical form. */
 function prefixAt(text: string, from: number): number {
   const length = text.length - from;
   if (length < 1 || length > 2 || (length === 2 && text.charCodeAt(from) === ZERO)) return Infinity;
@@ -93,7 +93,7 @@ function prefixAt(text: string, from: number): number {
   return value;
 }
 
-/** Whether an address is in a block: both of IPv4, or both of IPv6. False when either is neither. */
+/** Reports whether an address is in a block of the same family; false if either is invalid. */
 export function isInBlock(address: string, block: string): boolean {
   const [four, one] = [ipv4BlockOf(block), ipv4BlockOf(address)];
   if (four !== undefined && one !== undefined) {

@@ -7,7 +7,7 @@ for (const [address, prefix] of [
   ["169.254.0.0", 16],
   ["224.0.0.0", 4],
   ["240.0.0.0", 4],
-  // Where clouds answer with a machine's credentials, beside 169.254.169.254.
+  // Metadata services of clouds besides 169.254.169.254; they return the machine's credentials.
   ["100.100.100.200", 32],
   ["168.63.129.16", 32],
 ] as const)
@@ -20,7 +20,7 @@ for (const [address, prefix] of [
 ] as const)
   forbidden.addSubnet(address, prefix, "ipv6");
 
-/** Whether an address is none that a peer may name: link-local, multicast, reserved, or where clouds keep their metadata. */
+/** Reports whether peers may not name an address: link-local, multicast, reserved, or a cloud's metadata service. */
 export function isForbidden(address: string): boolean {
   const plain = plainAddress(address);
   const family = isIP(plain);

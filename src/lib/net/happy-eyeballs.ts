@@ -21,8 +21,8 @@ export interface StaggerOptions<T> {
 }
 
 /**
- * Runs attempts side by side, each begun when the one before has failed or `staggerMs` has passed; the first success wins
- * and aborts the others (RFC 8305 §5). Rejects with the first error when all have failed.
+ * Runs attempts in parallel. Each starts when the previous one has failed or `staggerMs` has passed; the first success aborts the
+ * others (RFC 8305 §5). Rejects with the first error if all fail.
  */
 export function staggered<T>(
   attempts: readonly ((signal: AbortSignal) => Promise<T>)[],

@@ -1,7 +1,7 @@
 import { isIP, SocketAddress } from "node:net";
 import { parseCidr } from "./cidr.ts";
 
-/** Shortest form, without scope, and IPv4 for what is IPv4 mapped into IPv6 (RFC 4291 §2.5.5.2). */
+/** Returns the shortest form of an address, without its scope; an IPv4-mapped IPv6 address becomes IPv4 (RFC 4291 §2.5.5.2). */
 export function plainAddress(text: string): string {
   const address = text.split("%")[0] ?? text;
   if (isIP(address) !== 6) return address;

@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { isInBlock, parseCidr } from "./cidr.ts";
 import { plainAddress } from "./plain-address.ts";
 
-/** Why no transfer connects to an address. */
+/** Reasons why a transfer refuses to connect to an address. */
 export type AddressRefusal =
   | "unspecified"
   | "loopback"
@@ -16,7 +16,7 @@ export type AddressRefusal =
   | "not-an-address";
 
 export interface AddressRules {
-  /** Blocks (CIDR) whose loopback and own addresses are allowed all the same. */
+  /** CIDR blocks in which loopback and own addresses are allowed. */
   readonly allow: readonly string[];
   /** The machine's own addresses. */
   readonly own: readonly string[];
@@ -24,7 +24,7 @@ export interface AddressRules {
 
 type Range = readonly [block: string, refusal: AddressRefusal];
 
-/** The first block that an address is in decides. IANA's registries of special-purpose addresses (RFC 6890), and the clouds' own. */
+/** IANA's special-purpose addresses (RFC 6890) and the metadata services of clouds; the first block that contains an address decides. */
 const FOUR: readonly Range[] = [
   ["100.100.100.200/32", "metadata"],
   ["168.63.129.16/32", "metadata"],
@@ -56,7 +56,7 @@ const SIX: readonly Range[] = [
   ["2001:2::/48", "benchmark"],
 ];
 
-/** Where IPv6 addresses hold IPv4 addresses, and at which of their bytes; Teredo's client is written inverted (RFC 4380 §4). */
+/** IPv6 prefixes that embed an IPv4 address, with its byte offset; Teredo inverts the client's bits (RFC 4380 §4). */
 const EMBEDDED: readonly (readonly [block: string, bytes: readonly number[], isInverted?: boolean])[] = [
   ["::/96", [12]],
   ["64:ff9b::/96", [12]],
@@ -65,17 +65,17 @@ const EMBEDDED: readonly (readonly [block: string, bytes: readonly number[], isI
   ["2001::/32", [12], true],
 ];
 
-/** Unique local addresses (RFC 4193) and their predecessors: a network's own servers, as RFC 1918 has them for IPv4. */
+/** Unique local addresses (RFC 4193) and the deprecated site-local ones; IPv6's counterpart of RFC 1918. */
 const LOCAL: readonly string[] = ["fc00::/7", "fec0::/10"];
 const GLOBAL = "2000::/3";
 const PROTOCOLS = "2001::/23";
 
-/** What an `allow` block can lift; everything else is never a source or a target of files. */
+/** Reasons that an `allow` block overrides; every other reason is final. */
 const LIFTED: ReadonlySet<AddressRefusal> = new Set(["loopback", "own"]);
 
 /**
- * Why an address is refused; undefined when it may be connected to. Any spelling, with or without a zone; an IPv6 address that stands
- * for an IPv4 address (mapped, NAT64, 6to4, Teredo) is judged as that one, too.
+ * Returns why a transfer refuses an address, or undefined if it may connect. Accepts every spelling, with or without a zone. An IPv6
+ * address that embeds an IPv4 address (mapped, NAT64, 6to4, Teredo) is checked as both.
  */
 export function refusalOf(address: string, { allow, own }: AddressRules): AddressRefusal | undefined {
   const plain = plainAddress(address);
@@ -101,7 +101,7 @@ function isLifted(address: string, refusal: AddressRefusal, allow: readonly stri
   return LIFTED.has(refusal) && allow.some((block) => isInBlock(address, block));
 }
 
-/** The IPv4 addresses that an IPv6 address is made of. */
+/** Returns the IPv4 addresses that an IPv6 address embeds. */
 function embeddedIn(address: string): readonly string[] {
   const blocks = EMBEDDED.filter(([block]) => isInBlock(address, block));
   if (blocks.length === 0) return [];

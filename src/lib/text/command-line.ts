@@ -1,4 +1,4 @@
-/** The directories that a command was given, as they were written. */
+/** Directory options as the user wrote them. */
 export interface GivenDirectories {
   readonly state?: string;
   readonly run?: string;
@@ -7,7 +7,7 @@ export interface GivenDirectories {
 const USUAL_STATE_DIR = "/var/lib/holdfast";
 const USUAL_RUN_DIR = "/run/holdfast";
 
-/** The directories that an operator must add to a command about a node, since they are not the default ones. */
+/** Returns the directory options that a command needs because they differ from the defaults. */
 export function directoriesOf({
   stateDir,
   runDir,
@@ -21,7 +21,7 @@ export function directoriesOf({
   };
 }
 
-/** A command to copy into a shell: `holdfast <words>` with the directories that the verb takes and that were given. */
+/** Returns a command to paste into a shell: `holdfast <words>` plus the given directory options that the verb accepts. */
 export function holdfastCommand(words: string, { state, run }: GivenDirectories): string {
   const options = [
     ...(state === undefined ? [] : ["--state", shellWord(state)]),
@@ -30,7 +30,7 @@ export function holdfastCommand(words: string, { state, run }: GivenDirectories)
   return ["holdfast", words, ...options].join(" ");
 }
 
-/** One word as a POSIX shell takes it. */
+/** Quotes one word for a POSIX shell. */
 export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 const NEWLINE = 0x0a;
 
 /**
- * Cuts a byte stream into its lines, without their newlines; empty lines are left out.
+ * Splits a byte stream into lines without their newlines; skips empty lines.
  * @throws {InputError} `too-large` as soon as one line exceeds `maxBytes`.
  */
 export async function* linesOf(stream: AsyncIterable<Uint8Array>, maxBytes: number): AsyncGenerator<Uint8Array, void> {

@@ -1,4 +1,4 @@
-/** The candidate closest to what was typed, or undefined when none is close enough to be meant. */
+/** Returns the candidate closest to the typed word, or undefined if none is similar enough. */
 export function nearest(typed: string, candidates: readonly string[]): string | undefined {
   const allowed = Math.min(3, Math.max(1, Math.floor(typed.length / 3)));
   let best: { readonly candidate: string; readonly distance: number } | undefined;
@@ -9,7 +9,7 @@ export function nearest(typed: string, candidates: readonly string[]): string | 
   return best?.candidate;
 }
 
-/** Insertions, deletions, substitutions and swaps of neighbours between two words (optimal string alignment). */
+/** Returns the edit distance of two words, with swaps of neighbours (optimal string alignment). */
 export function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, j) => j);

@@ -1,11 +1,11 @@
-/** Shorter ones are in every text by chance. */
+/** Minimum length of a known secret, in characters; shorter ones match ordinary text. */
 const MIN_LENGTH = 6;
 const MIN_PIECE = 8;
 
-/** Takes known secrets, in every form they are written in, and what looks like one out of a text. */
+/** Removes known secrets, in every encoding, and text that looks like a secret. */
 export type Scrub = (text: string) => string;
 
-/** Makes what scrubs; `secrets` are values that were found on this machine. Pure. */
+/** Returns a scrubber for `secrets`, the values found on this machine. Pure. */
 export function scrubber(secrets: readonly string[], mark: string): Scrub {
   const lines = secrets.flatMap((secret) => [secret, ...secret.split(/\r?\n/)]);
   const words = secrets.flatMap((secret) => secret.split(/[\s:="'@,;]+/)).filter(isNoWord);
@@ -19,16 +19,16 @@ export function scrubber(secrets: readonly string[], mark: string): Scrub {
   };
 }
 
-/** Of a command line each word may be a password; a name, a path or an option is most likely none. */
+/** Reports whether a word of a command line may be a password: it is no name, path or option. */
 const isNoWord = (word: string): boolean => word.length >= MIN_PIECE && !/^[a-z./_-]*$/.test(word);
 
-/** A value as it is, as JSON, in addresses, in hexadecimal, and inside of any base64 text, whatever comes before and after it. */
+/** Returns the encodings of a secret: plain, JSON, percent-encoded, hexadecimal, and base64 at each of the three alignments. */
 export function formsOf(value: string): readonly string[] {
   const bytes = Buffer.from(value);
   const hex = bytes.toString("hex");
   const base64 = [0, 1, 2].flatMap((shift) => {
     const text = Buffer.concat([Buffer.alloc(shift), bytes]).toString("base64");
-    // Of the characters at both ends a part of the bits belongs to the neighbours.
+    // The first and last base64 characters share bits with neighbouring bytes, so they are cut off.
     const piece = text.slice(Math.ceil((shift * 8) / 6), Math.floor(((shift + bytes.length) * 8) / 6));
     return [piece, piece.replaceAll("+", "-").replaceAll("/", "_")].filter((form) => form.length >= MIN_PIECE);
   });
@@ -44,7 +44,7 @@ export function formsOf(value: string): readonly string[] {
   ];
 }
 
-/** What is a secret by its look, whoever wrote it: signed tokens, private keys, passwords in addresses and beside their names. */
+/** Patterns that look like secrets: signed tokens, private keys, passwords in URLs and after their names. */
 const SHAPES: readonly { readonly pattern: RegExp; readonly by: (mark: string) => string }[] = [
   { pattern: /\beyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)*/g, by: (mark) => mark },
   {
@@ -53,13 +53,13 @@ const SHAPES: readonly { readonly pattern: RegExp; readonly by: (mark: string) =
   },
   { pattern: /(\b[a-z][a-z0-9+.-]{1,20}:\/\/)[^\s/@"'<>]{1,512}@/gi, by: (mark) => `$1${mark}@` },
   { pattern: /\b((?:Bearer|Basic)\s+)[\w.~+/=-]{6,}/gi, by: (mark) => `$1${mark}` },
-  // Its quotes stay, lest a line of JSON be none any more.
+  // The quotes stay so that a line of JSON remains valid.
   { pattern: named(String.raw`"(?:[^"\\\n]|\\.)*"`), by: (mark) => `$1"${mark}"` },
   { pattern: named(String.raw`\\"(?:(?!\\").)*\\"`), by: (mark) => `$1\\"${mark}\\"` },
   { pattern: named(String.raw`[^\s,;&"'}\]\\\[]+`), by: (mark) => `$1${mark}` },
 ];
 
-/** A value beside a name that tells what it is. */
+/** Matches a value that follows the name of a secret. */
 function named(value: string): RegExp {
   const names =
     "password|passwd|passphrase|secret|token|ticket|licen[cs]e|api[_-]?key|(?:secret[_-]?)?access[_-]?key(?:[_-]?id)?|private[_-]?key|preshared[_-]?key|psk|authorization";

@@ -1,18 +1,18 @@
-/** A line taken apart as a shell would, with nothing expanded. */
+/** A command line split into words as a shell does, without expansion. */
 export interface ShellWords {
   readonly words: readonly string[];
-  /** Whether it has something that only a shell does: a pipe, a list, a redirection, a substitution. */
+  /** True if the line needs a shell: a pipe, a list, a redirection or a substitution. */
   readonly needsShell: boolean;
 }
 
 const BLANK = /[ \t\r\n]/;
 const OPERATOR = /[|&;<>()`$\n]/;
-/** What a backslash takes the meaning of between double quotes. */
+/** Characters that a backslash escapes inside double quotes. */
 const ESCAPABLE = '$`"\\\n';
 
-/** Splits a line into words; quotes and backslashes count (POSIX.1-2024, XCU 2.2). Undefined when one is left open. */
+/** Splits a line into words, honouring quotes and backslashes (POSIX.1-2024, XCU 2.2). Undefined if a quote is not closed. */
 export function shellWords(text: string): ShellWords | undefined {
-  // Blanks at the ends mean nothing; a line break between two words is a list.
+  // Leading and trailing white space is ignored; a newline between words makes a list.
   const line = text.replace(/^[ \t\r\n]+/, "").replace(/(?<!\\)\n+$/, "");
   const words: string[] = [];
   let word: string | undefined;
@@ -44,7 +44,7 @@ export function shellWords(text: string): ShellWords | undefined {
 
 interface Quoted {
   readonly text: string;
-  /** Where the closing quote is. */
+  /** Returns the index of the closing quote. */
   readonly end: number;
   readonly needsShell: boolean;
 }

@@ -1,22 +1,22 @@
 import { stripVTControlCharacters } from "node:util";
 
-// Control characters but tab and newline; format characters, which hide or turn text around, even the joiners of emoji: unseen they
-// would make two names look alike; and what ends a line in some terminals.
+// Control characters except tab and newline; format characters, which hide or reorder text (joiners included, since they make two names
+// look alike); and the characters that end a line in some terminals.
 const UNSAFE = /[^\P{Cc}\n\t]|[\p{Cf}\u2028\u2029]/gu;
-// Only the newlines of the indentation are left by JSON.stringify.
+// JSON.stringify leaves only the newlines of the indentation.
 const UNSAFE_IN_JSON = /[^\P{Cc}\n]|[\p{Cf}\u2028\u2029]/gu;
 
-/** Text that may be shown on a terminal: escape sequences, control and format characters are gone, tabs and newlines stay. */
+/** Removes escape sequences, control and format characters from text for a terminal; keeps tabs and newlines. */
 export function plainText(text: string): string {
   return stripVTControlCharacters(text.replaceAll("\r\n", "\n")).replace(UNSAFE, "");
 }
 
-/** The same on one line: newlines and tabs become spaces. */
+/** Cleans text as `terminalText` does and turns newlines and tabs into spaces. */
 export function plainLine(text: string): string {
   return plainText(text).replace(/[\n\t]+/g, " ");
 }
 
-/** A copy of a JSON value in which every string and key is one plain line. */
+/** Copies a JSON value with every string and key cleaned to one plain line. */
 export function plainValue<T>(value: T): T {
   return plain(value) as T; // the copy has the shape of the original
 }
@@ -28,11 +28,11 @@ function plain(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [plainLine(key), plain(inner)]));
 }
 
-/** JSON (RFC 8259) of exactly this value that is safe on a terminal: unsafe characters are written as `\u` escapes. */
+/** Serializes a value to JSON (RFC 8259) that is safe on a terminal: unsafe characters become `\u` escapes. */
 export function safeJson(value: unknown, indent?: number): string {
   const text = JSON.stringify(value, undefined, indent) ?? "null";
   return text.replace(UNSAFE_IN_JSON, (char) => char.split("").map(escaped).join(""));
 }
 
-/** One UTF-16 unit, as JSON takes it. */
+/** Returns the JSON escape of one UTF-16 unit. */
 const escaped = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;

@@ -1,24 +1,24 @@
-/** A whole number of at least 0 in decimal, or undefined when the text is anything else. */
+/** Parses a decimal integer of at least 0; undefined for any other text. */
 export function toCount(text: string | undefined): number | undefined {
   return text !== undefined && /^\d{1,20}$/.test(text) ? Number(text) : undefined;
 }
 
-/** A decimal number, or undefined when the text is anything else. */
+/** Parses a decimal number; undefined for any other text. */
 export function toDecimal(text: string | undefined): number | undefined {
   return text !== undefined && /^-?\d{1,20}(?:\.\d{1,20})?$/.test(text) ? Number(text) : undefined;
 }
 
-/** The words of a line, without the blanks around them. */
+/** Splits a line into words at white space. */
 export function fieldsOf(line: string): readonly string[] {
   return line.trim().split(/\s+/);
 }
 
-/** Lines of the form `name: value` as a map; the first of several wins. */
+/** Parses lines of the form `name: value`; the first of duplicates wins. */
 export function colonFields(text: string): ReadonlyMap<string, string> {
   return pairs(text, ":");
 }
 
-/** Lines of the form `NAME=value` as a map, quotes taken off (os-release(5)); the first of several wins. */
+/** Parses lines of the form `NAME=value` and removes quotes (os-release(5)); the first of duplicates wins. */
 export function shellFields(text: string): ReadonlyMap<string, string> {
   return new Map([...pairs(text, "=")].map(([name, value]) => [name, unquote(value)]));
 }
