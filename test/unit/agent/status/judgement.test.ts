@@ -110,7 +110,9 @@ describe("health and why", () => {
       const { health, why } = judged({ session: { state, since: 9, attempt: 5, lost } });
       expect(health.verdict).toBe("degraded");
       expect(health.items[0]?.message).toContain(lost.message);
-      expect(why.reasons).toMatchObject([{ item: "control-plane", message: expect.stringContaining(lost.message) }]);
+      expect(why.reasons).toMatchObject([
+        { item: "control-plane", message: expect.stringContaining(lost.message) as unknown },
+      ]);
     }
   });
 
