@@ -14,6 +14,7 @@ import {
 } from "../../protocol/values/keys.ts";
 import type { Signer } from "../../protocol/channel/jws.ts";
 import { Base64Url32, Text64 } from "../../protocol/values/values.ts";
+import { serialQueue } from "../../lib/async/serial-queue.ts";
 
 const Private = { d: Base64Url32 };
 
@@ -52,17 +53,12 @@ export type Addresses = z.infer<typeof Addresses>;
 
 export function identityFiles(files: Files, stateDir: string): IdentityFiles {
   const at = (name: string): string => `${stateDir}/identity/${name}.json`;
-  let last: Promise<unknown> = Promise.resolve();
   return {
     keys: stateFile(files, { path: at("keys"), schema: PrivateKeys, keepsPrevious: true }),
     registration: stateFile(files, { path: at("registration"), schema: Registration, keepsPrevious: true }),
     counter: stateFile(files, { path: at("counter"), schema: Counter, keepsPrevious: true }),
     addresses: stateFile(files, { path: at("addresses"), schema: Addresses, keepsPrevious: false }),
-    oneAtATime: (work) => {
-      const mine = last.then(work);
-      last = mine.catch(() => undefined);
-      return mine;
-    },
+    oneAtATime: serialQueue(),
   };
 }
 

@@ -11,6 +11,7 @@ import type { FloorReset } from "../../protocol/local/answers.ts";
 import { verifyJws, type KeySet } from "../../protocol/channel/jws.ts";
 import { UnixMilliseconds, Version } from "../../protocol/values/values.ts";
 import { checkDocument, claimsOf, RefusedDocument, Stored, withDocument, type Desired } from "./held-document.ts";
+import { serialQueue } from "../../lib/async/serial-queue.ts";
 
 export { RefusedDocument, type Desired, type Held } from "./held-document.ts";
 
@@ -47,7 +48,8 @@ export class DesiredDocuments {
   readonly damage: Damage[] = [];
   /** Whether a version in force has yet to prove itself; it does not take the place of the one to go back to. */
   isUnproven: (name: DocumentName, version: number) => boolean = () => false;
-  #last: Promise<unknown> = Promise.resolve();
+  /** One change after the other, since each is made of what the one before has left. */
+  readonly #inTurn = serialQueue();
 
   private constructor(files: Files, stateDir: string) {
     const at = <T>(name: string, schema: z.ZodType<T>, keepsPrevious: boolean): HeldStateFile<T> =>
@@ -297,13 +299,6 @@ export class DesiredDocuments {
       }
     }
     return { from: held.version, to: claims.version, stored, newest };
-  }
-
-  /** One change after the other, since each is made of what the one before has left. */
-  #inTurn<T>(change: () => Promise<T>): Promise<T> {
-    const mine = this.#last.then(change);
-    this.#last = mine.catch(() => undefined);
-    return mine;
   }
 
   #isOurs(claims: DocumentClaims): boolean {

@@ -20,6 +20,7 @@ import type { NodeFacts } from "../triggers/execution/admit.ts";
 import { UPGRADE_TRIGGER } from "../triggers/node/node-upgrade.ts";
 import type { EventLog } from "../telemetry/events.ts";
 import { eventsOf, osAuditOf, osEventsOf, standingNow, upgradeFacts, upgradeReasons } from "./reports.ts";
+import { serialQueue } from "../../lib/async/serial-queue.ts";
 
 export interface UpgradesOptions {
   readonly clock: Clock;
@@ -52,7 +53,7 @@ export class Upgrades {
   readonly #options: UpgradesOptions;
   /** Reads anew how things stand, and tells what is new. Never rejects. */
   readonly look: () => Promise<void>;
-  #lastAsked: Promise<unknown> = Promise.resolve();
+  readonly #inTurn = serialQueue();
   #status: UpgradeStatus = {};
   #cancelLook = (): void => undefined;
   #isClosed = false;
@@ -94,9 +95,7 @@ export class Upgrades {
     const { manifest, controlPlane } = this.#options;
     const request = { from: knownManifest(from, manifest, controlPlane()), ...order };
     // Of two at once the second must find what the first has begun.
-    const mine = this.#lastAsked.then(() => this.#begin(request));
-    this.#lastAsked = mine.catch(() => undefined);
-    return mine;
+    return this.#inTurn(() => this.#begin(request));
   }
 
   async #begin(request: UpgradeRequest): Promise<UpgradeAnswer> {

@@ -4,6 +4,7 @@ import { tellingDamage, type OnDamage } from "../files/damage.ts";
 import type { Files } from "../files/files.ts";
 import type { Reader } from "../reader.ts";
 import { stateFile, valueOf, type StateFile } from "../files/state-file.ts";
+import { serialQueue } from "../../lib/async/serial-queue.ts";
 
 const Content = z.object({
   /** What comes after is of this start of the machine (`/proc/sys/kernel/random/boot_id`). */
@@ -28,7 +29,7 @@ export class ExposureRecord {
   readonly #file: StateFile<ExposureContent>;
   readonly #boot: string;
   #content: ExposureContent | undefined;
-  #last: Promise<void> = Promise.resolve();
+  readonly #inTurn = serialQueue();
 
   constructor(files: Files, reader: Reader, stateDir: string, onDamage?: OnDamage) {
     const file = stateFile(files, { path: `${stateDir}/exposure.json`, schema: Content, keepsPrevious: true });
@@ -44,9 +45,7 @@ export class ExposureRecord {
 
   /** Changes it in one durable step, one after the other; nothing is written when nothing changes. */
   change(part: Partial<ExposureContent>): Promise<void> {
-    const mine = this.#last.then(() => this.#write(part));
-    this.#last = mine.catch(() => undefined);
-    return mine;
+    return this.#inTurn(() => this.#write(part));
   }
 
   async #write(part: Partial<ExposureContent>): Promise<void> {

@@ -4,6 +4,7 @@ import { errnoOf, HostError } from "../../errors.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import type { Files } from "./files.ts";
 import { isNoRegularFile } from "./regular-file.ts";
+import { serialQueue } from "../../lib/async/serial-queue.ts";
 
 /**
  * What reading a state file came to. `recovered` is the previous copy, and `lost` neither; a damaged file was set aside at
@@ -100,12 +101,7 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     await files.remove(path);
   };
   // One after the other, or of two at once the older might be the one that stays.
-  let last: Promise<void> = Promise.resolve();
-  const inTurn = (work: () => Promise<void>): Promise<void> => {
-    const mine = last.then(work);
-    last = mine.catch(() => undefined);
-    return mine;
-  };
+  const inTurn = serialQueue();
 
   return {
     async load() {

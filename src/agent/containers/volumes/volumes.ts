@@ -18,6 +18,7 @@ import {
 } from "./volume-paths.ts";
 import { VolumeQuarantine } from "./volume-quarantine.ts";
 import { detailOf, parseDetail, type VolumeRecords } from "./volume-record.ts";
+import { serialQueue } from "../../../lib/async/serial-queue.ts";
 
 export interface VolumeKeeperParts {
   /** Uid of the node. */
@@ -62,7 +63,7 @@ export class VolumeKeeper {
   #usable: ReadonlyMap<string, UsableVolume> = new Map();
   /** Whose key nobody gave when it was asked for. */
   readonly #keyless = new Set<string>();
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #inTurn = serialQueue();
 
   constructor(parts: VolumeKeeperParts) {
     this.#parts = parts;
@@ -353,12 +354,6 @@ export class VolumeKeeper {
 
   #make(parts: readonly string[]): Promise<void> {
     return this.#parts.directories.makeWithin(this.#parts.dataStore, parts, 0o755);
-  }
-
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const mine = this.#last.then(work);
-    this.#last = mine.catch(() => undefined);
-    return mine;
   }
 }
 

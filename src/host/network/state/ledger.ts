@@ -4,6 +4,7 @@ import type { Files } from "../../files/files.ts";
 import { tellingDamage, type OnDamage } from "../../files/damage.ts";
 import type { Reader } from "../../reader.ts";
 import { stateFile, valueOf, type StateFile } from "../../files/state-file.ts";
+import { serialQueue } from "../../../lib/async/serial-queue.ts";
 
 const Name = Text64;
 const Address = z.object({ link: Name, address: Name });
@@ -50,7 +51,7 @@ export class NetworkLedger {
   readonly #dir: string;
   readonly #boot: string;
   #content: LedgerContent | undefined;
-  #last: Promise<void> = Promise.resolve();
+  readonly #inTurn = serialQueue();
 
   constructor(files: Files, reader: Reader, stateDir: string, onDamage?: OnDamage) {
     this.#file = networkLedgerFile(files, stateDir, onDamage);
@@ -67,9 +68,7 @@ export class NetworkLedger {
 
   /** Changes it in one durable step, one after the other; nothing is written when nothing changes. */
   change(part: Partial<LedgerContent>): Promise<void> {
-    const mine = this.#last.then(() => this.#write(part));
-    this.#last = mine.catch(() => undefined);
-    return mine;
+    return this.#inTurn(() => this.#write(part));
   }
 
   async #write(part: Partial<LedgerContent>): Promise<void> {
