@@ -44,8 +44,8 @@ const loaders = {
 
 /** Every verb of the command line, each a module of its own. */
 async function loadVerbs(): Promise<unknown> {
-  const { verbs } = await import("./cli/verbs.ts");
-  return Promise.all(verbs.map(async (verb) => verb.load?.()));
+  const [{ verbs }, { allVerbs }] = await Promise.all([import("./cli/verbs.ts"), import("./cli/frame/find-verb.ts")]);
+  return allVerbs(verbs);
 }
 const offline: Offline = {
   register: async () => {

@@ -3,10 +3,11 @@ import { systemClock } from "../host/clock.ts";
 import { plainLine, safeJson } from "../lib/text/terminal-text.ts";
 import { parseArguments } from "./frame/arguments.ts";
 import { exitClassOf, exitCodes } from "./frame/exit-codes.ts";
-import { findVerb } from "./find-verb.ts";
+import { findVerb, isRunnable } from "./frame/find-verb.ts";
 import { settingsFrom } from "./frame/settings.ts";
 import { processTerminal, readingColumns, type Terminal } from "./frame/terminal.ts";
-import type { Offline, Verb } from "./frame/verb.ts";
+import type { Offline, Verb, VerbSpec } from "./frame/verb.ts";
+import { verbs } from "./verbs.ts";
 
 /** Ctrl-C, as the reason of an abort. */
 class Interrupted extends InputError {
@@ -23,9 +24,9 @@ export async function runCli(argv: readonly string[], offline: Offline): Promise
   try {
     const [first = "help", ...rest] = argv;
     const isVersion = first === "--version" || first === "-V";
-    if (first === "--help" || first === "-h")
-      return await runVerb(findVerb("help"), rest, terminal, interrupt.signal, offline);
-    return await runVerb(findVerb(isVersion ? "version" : first), rest, terminal, interrupt.signal, offline);
+    const isHelp = first === "--help" || first === "-h";
+    const verb = await findVerb(verbs, isVersion ? "version" : isHelp ? "help" : first);
+    return await runVerb(verb, rest, terminal, interrupt.signal, offline);
   } catch (thrown) {
     const error = toError(thrown);
     if (error instanceof Interrupted) return exitCodes.interrupted.code;
@@ -38,7 +39,7 @@ export async function runCli(argv: readonly string[], offline: Offline): Promise
 }
 
 async function runVerb(
-  verb: Verb,
+  verb: VerbSpec | Verb,
   argv: readonly string[],
   terminal: Terminal,
   signal: AbortSignal,
@@ -46,14 +47,13 @@ async function runVerb(
 ): Promise<number> {
   const { values, positionals } = parseArguments(verb, argv);
   if (values["help"] === true) {
-    const { verbHelp } = await import("./help.ts");
+    const { verbHelp } = await import("./text/verb-help.ts");
     terminal.out(verbHelp(verb, readingColumns(terminal)));
     return exitCodes.ok.code;
   }
   const settings = settingsFrom(values, verb.timeoutSeconds);
-  if (verb.load === undefined) throw new InputError("usage", `${verb.name} is not part of this build`);
-  const program = await verb.load();
-  const exit = await program.run({ values, positionals, settings, terminal, clock: systemClock(), offline, signal });
+  if (!isRunnable(verb)) throw new InputError("usage", `${verb.name} is not part of this build`);
+  const exit = await verb.run({ values, positionals, settings, terminal, clock: systemClock(), offline, signal });
   return typeof exit === "number" ? exit : exitCodes[exit].code;
 }
 

@@ -1,7 +1,7 @@
-import type { Completion, OptionSpec, Verb } from "../frame/verb.ts";
+import type { Completion, OptionSpec, VerbSpec } from "../frame/verb.ts";
 
 /** A completion script for bash 4 and later; it needs no bash-completion package. */
-export function bashCompletion(verbs: readonly Verb[]): string {
+export function bashCompletion(verbs: readonly VerbSpec[]): string {
   return `# bash completion for holdfast
 _holdfast() {
   local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} verb=\${COMP_WORDS[1]} values= options= at=0 i
@@ -34,7 +34,7 @@ complete -F _holdfast holdfast
 `;
 }
 
-function verbCase(verb: Verb): string {
+function verbCase(verb: VerbSpec): string {
   const all = Object.entries(verb.options).flatMap(flagsOf);
   const withValue = Object.entries(verb.options).filter(([, { value }]) => value !== undefined);
   const valueFlags = withValue.flatMap(flagsOf);
@@ -48,7 +48,7 @@ ${completing.length === 0 ? "" : `      case $previous in\n${completing.map((lin
 `;
 }
 
-function argumentCases(verb: Verb): string[] {
+function argumentCases(verb: VerbSpec): string[] {
   return verb.arguments.flatMap(({ complete }, at) => {
     const command = replyOf(complete);
     return command === undefined ? [] : [`    ${verb.name}:${at}) ${command} ;;\n`];

@@ -1,7 +1,7 @@
-import type { ArgumentSpec, Completion, OptionSpec, Verb } from "../frame/verb.ts";
+import type { ArgumentSpec, Completion, OptionSpec, VerbSpec } from "../frame/verb.ts";
 
 /** A completion script for fish 3 and later. */
-export function fishCompletion(verbs: readonly Verb[]): string {
+export function fishCompletion(verbs: readonly VerbSpec[]): string {
   const lines = verbs.flatMap((verb) => [
     complete("__fish_use_subcommand", `-a ${verb.name} -d ${quote(verb.summary)}`),
     ...Object.entries(verb.options).map(([name, spec]) => optionLine(verb.name, name, spec)),
@@ -29,7 +29,7 @@ ${lines.map((line) => `${line}\n`).join("")}`;
 }
 
 /** Options that take the next word as their value. */
-function valueFlags(verbs: readonly Verb[]): readonly string[] {
+function valueFlags(verbs: readonly VerbSpec[]): readonly string[] {
   const options = verbs.flatMap((verb) => Object.entries(verb.options)).filter(([, { value }]) => value !== undefined);
   const flags = options.flatMap(([name, { short }]) =>
     short === undefined ? [`--${name}`] : [`--${name}`, `-${short}`],

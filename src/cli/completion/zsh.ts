@@ -1,7 +1,7 @@
-import type { ArgumentSpec, Completion, OptionSpec, Verb } from "../frame/verb.ts";
+import type { ArgumentSpec, Completion, OptionSpec, VerbSpec } from "../frame/verb.ts";
 
 /** A completion script for zsh, for `source` or as `_holdfast` in a directory of `fpath`. */
-export function zshCompletion(verbs: readonly Verb[]): string {
+export function zshCompletion(verbs: readonly VerbSpec[]): string {
   return `#compdef holdfast
 _holdfast() {
   local -a verbs=(
@@ -24,7 +24,7 @@ fi
 `;
 }
 
-function verbCase({ name, options, arguments: args }: Verb): string {
+function verbCase({ name, options, arguments: args }: VerbSpec): string {
   const specs = [
     ...Object.entries(options).map(([option, spec]) => optionSpec(option, spec)),
     ...args.map(argumentSpec),

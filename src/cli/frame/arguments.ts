@@ -2,7 +2,7 @@ import { isCompactJws } from "../../lib/formats/compact-jws.ts";
 import { parseArgs } from "node:util";
 import { InputError } from "../../errors.ts";
 import { nearest } from "../../lib/text/nearest.ts";
-import type { Verb } from "./verb.ts";
+import type { VerbSpec } from "./verb.ts";
 
 export interface Arguments {
   readonly values: Readonly<Record<string, string | boolean>>;
@@ -13,7 +13,7 @@ export interface Arguments {
  * Reads a verb's own options and arguments.
  * @throws {InputError} `usage` naming what is wrong and, for a misspelling, the nearest option.
  */
-export function parseArguments(verb: Verb, argv: readonly string[]): Arguments {
+export function parseArguments(verb: VerbSpec, argv: readonly string[]): Arguments {
   const options = Object.fromEntries(
     Object.entries(verb.options).map(([name, { short, value }]) => [
       name,
@@ -38,14 +38,14 @@ export function parseArguments(verb: Verb, argv: readonly string[]): Arguments {
 }
 
 /** The way a verb is called: `holdfast logs [options]`. */
-export function usageOf(verb: Verb): string {
+export function usageOf(verb: VerbSpec): string {
   const args = verb.arguments.map(({ name, isRequired, isRest }) =>
     isRequired ? `<${name}>` : isRest === true ? `[-- ${name}...]` : `[${name}]`,
   );
   return ["holdfast", verb.name, ...args, "[options]"].join(" ");
 }
 
-function unknownOption(verb: Verb, rawName: string, name: string): InputError {
+function unknownOption(verb: VerbSpec, rawName: string, name: string): InputError {
   const near = nearest(name, Object.keys(verb.options));
   const hint = near === undefined ? `run 'holdfast ${verb.name} --help' to see them all` : `did you mean --${near}?`;
   return new InputError("usage", `${verb.name} has no option ${rawName}: ${hint}`);
@@ -66,7 +66,7 @@ function value(
   return given;
 }
 
-function checkCount(verb: Verb, positionals: readonly string[]): void {
+function checkCount(verb: VerbSpec, positionals: readonly string[]): void {
   const missing = verb.arguments.find(({ isRequired }, at) => isRequired && positionals[at] === undefined);
   if (missing !== undefined) {
     throw new InputError("usage", `${verb.name} needs <${missing.name}>, ${missing.help}: ${usageOf(verb)}`);

@@ -7,7 +7,7 @@ import { holdfastCommand, type GivenDirectories } from "../../lib/text/command-l
 import { linesOf } from "../../lib/text/lines.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
-import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, socketPath, STREAM_BEAT_MS } from "../../protocol/local/api.ts";
+import { ADMIN_SOCKET, LOCAL_REPLY_LIMITS, READ_SOCKET, socketPath, STREAM_BEAT_MS } from "../../protocol/local/api.ts";
 import { LocalError } from "../../protocol/local/answers.ts";
 import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../../protocol/channel/streams.ts";
 import type { Call } from "./verb.ts";
@@ -35,6 +35,14 @@ export async function ask<T>(call: Context, request: AgentRequest, schema: z.Zod
   } finally {
     exchange.end();
   }
+}
+
+/**
+ * Reads a report of the agent, which needs no root.
+ * @throws {SessionError} as `ask`.
+ */
+export function fetchReport<T>(call: Context, path: string, schema: z.ZodType<T>): Promise<T> {
+  return ask(call, { method: "GET", path, socket: READ_SOCKET }, schema);
 }
 
 /**

@@ -39,3 +39,6 @@ export function readLicense(raw: string): { readonly text: string; readonly clai
 function wrong(what: string, cause?: unknown): InputError {
   return new InputError("invalid-license", `the license is wrong: ${what}`, cause === undefined ? {} : { cause });
 }
+
+// Room for white space around a license of the largest size.
+export const FILE_MAX_BYTES = 64 * 1024;

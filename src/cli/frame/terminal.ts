@@ -1,9 +1,21 @@
 import { stripVTControlCharacters, styleText } from "node:util";
 import { errnoOf } from "../../errors.ts";
+import type { Clock } from "../../host/clock.ts";
 import { readAnswer } from "../../host/process/text-input.ts";
 import { isColorUnwanted } from "./settings.ts";
 
 export type Style = "green" | "yellow" | "red" | "bold" | "dim";
+/** Colours text, or leaves it alone where colours are unwanted. */
+export type Paint = (style: Style, text: string) => string;
+
+/** What the text of a report depends on beside the report. */
+export interface View {
+  /** Unix milliseconds. */
+  readonly now: number;
+  /** Width of a line; Infinity without a terminal. */
+  readonly columns: number;
+  readonly paint: Paint;
+}
 
 /** Where output goes. What it is given is shown as it is: text of others is cleaned before. */
 export interface Terminal {
@@ -15,8 +27,7 @@ export interface Terminal {
   readonly isInteractive: boolean;
   /** Infinite where it is no terminal. */
   size(): { readonly columns: number; readonly rows: number };
-  /** Colours text, or leaves it alone where colours are unwanted. */
-  style(style: Style, text: string): string;
+  readonly style: Paint;
 }
 
 /** For a program nothing is broken into lines. */
@@ -43,6 +54,11 @@ export function processTerminal(): Terminal {
     size: () => (stdout.isTTY ? { columns: stdout.columns || 80, rows: stdout.rows || 24 } : NO_TERMINAL),
     style: (style, text) => (isColored ? styleText(style, text, { validateStream: false }) : text),
   };
+}
+
+/** Returns the view of this moment. */
+export function viewOf({ terminal, clock }: { readonly terminal: Terminal; readonly clock: Clock }): View {
+  return { now: clock.now(), columns: terminal.size().columns, paint: terminal.style };
 }
 
 /** How wide help is: as the terminal, or as a page where there is none. */

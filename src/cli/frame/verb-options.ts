@@ -12,3 +12,7 @@ export const JSON_OPTION = {
 } as const;
 export const TIMEOUT = { timeout: { value: "SECONDS", help: "how long the agent may stay silent" } } as const;
 export const WATCH = { watch: { short: "w", help: "show it again every second until Ctrl-C" } } as const;
+export const COMMON = { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES } as const;
+export const CONFIG = {
+  config: { value: "FILE", help: "local settings (/etc/holdfast/agent.json, if it exists)", complete: "file" },
+} as const satisfies Record<string, OptionSpec>;

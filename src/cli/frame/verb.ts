@@ -30,29 +30,29 @@ export interface ArgumentSpec {
   readonly complete: Completion;
 }
 
-/** A verb as the command line sees it; help, parsing and completion all come from here. */
-export interface Verb {
+/** Declares a verb: help, parsing and completion all come from here. */
+export interface VerbSpec {
   readonly name: string;
   readonly summary: string;
-  /** More sentences of help, where the summary does not say enough. */
+  /** More sentences of help, if the summary does not say enough. */
   readonly about?: string;
   readonly arguments: readonly ArgumentSpec[];
   readonly options: Readonly<Record<string, OptionSpec>>;
   readonly exits: readonly ExitClass[];
   readonly example: string;
-  /** Seconds to wait for the agent's answer, where the usual ten are too few. */
+  /** Seconds to wait for the agent's answer; 10 by default. */
   readonly timeoutSeconds?: number;
-  /** Fetches what the verb does; a verb without it is a program of its own. */
-  readonly load?: () => Promise<VerbProgram>;
 }
 
-/** What a verb does. */
-export interface VerbProgram {
-  /** What each object printed with `--json` looks like; undefined when it prints none. */
+export interface Verb extends VerbSpec {
+  /** Schema of each object printed with `--json`; undefined if the verb prints none. */
   readonly output: z.ZodType | undefined;
-  /** How it ended; a number is the exit code of a command that it ran for the user. */
+  /** Returns the exit class; a number is the exit code of a command that the verb ran for the user. */
   run(call: Call): Promise<ExitClass | number>;
 }
+
+/** Loads each verb by its name; one that is a program of its own, such as `agent`, has a declaration only. */
+export type VerbList = Readonly<Record<string, () => Promise<VerbSpec | Verb>>>;
 
 /** One run of a verb. */
 export interface Call {

@@ -2,38 +2,29 @@ import { hostExec } from "../../host/process/exec.ts";
 import { resolveSet, systemResolve } from "../../host/net/system-resolve.ts";
 import { formatSpan } from "../../lib/text/durations.ts";
 import type { ProxySettings } from "../../lib/net/proxy.ts";
-import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
+import { Status } from "../../protocol/local/answers.ts";
 import { ADMIN_SOCKET } from "../../protocol/local/api.ts";
-import type { GatewaysReport } from "../../protocol/local/mesh.ts";
+import { GatewaysReport } from "../../protocol/local/mesh.ts";
 import { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
-import { ask, isAbsent } from "../frame/client.ts";
-import { fetchGateways } from "../verbs/gateways.ts";
-import { pathName } from "../text/mesh-text.ts";
+import { ask, fetchReport, isAbsent } from "../frame/client.ts";
 import { checkControlPlane } from "./control-plane.ts";
 import { checkPath, type PathTarget } from "./gateway.ts";
-import { CheckName, failed, NetworkReport, passed, skipped, type Finding, type NetworkCheck } from "./result.ts";
+import { failed, passed, skipped, type Finding, type NetworkCheck } from "./result.ts";
 import type { CheckTools } from "./tools.ts";
-import { fetchStatus } from "../verbs/status.ts";
-import { layOut, type Style } from "../frame/terminal.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import type { Call } from "../frame/verb.ts";
 
 const TRY_MS = 5000;
 /** Of more paths no others are looked at, and of these so many at a time. */
 const MAX_PATHS = 64;
 const PATHS_AT_ONCE = 8;
 
-export const netcheckVerb: VerbProgram = {
-  output: NetworkReport,
-  async run(call) {
-    const known = await targetsOf(call);
-    const checks = await checkAll(call, known);
-    const verdict = checks.some(({ status }) => status === "fail") ? "fail" : "pass";
-    const report: NetworkReport = { schema: 1, verdict, checks: [...checks] };
-    call.terminal.out(call.settings.isJson ? `${safeJson(report)}\n` : reportText(call, report));
-    if (known.targets.controlPlane === undefined) return "unregistered";
-    return verdict === "pass" ? "ok" : "degraded";
-  },
-};
+/** Checks the network by what the agent knows, or without an agent by what it left on disk. */
+export async function checkNetwork(
+  call: Call,
+): Promise<{ readonly isRegistered: boolean; readonly checks: readonly NetworkCheck[] }> {
+  const known = await targetsOf(call);
+  return { isRegistered: known.targets.controlPlane !== undefined, checks: await checkAll(call, known) };
+}
 
 /** All checks, also where the agent hangs or may not be asked: then by what it left on disk. */
 export async function networkChecksOf(call: Call): Promise<readonly NetworkCheck[]> {
@@ -51,7 +42,10 @@ async function targetsOf(call: Call, whateverAgent = false): Promise<Known> {
   const { settings, offline } = call;
   try {
     const targets = await ask(call, { method: "GET", path: "/v1/targets", socket: ADMIN_SOCKET }, NetworkTargets);
-    const [{ session }, gateways] = await Promise.all([fetchStatus(call), fetchGateways(call)]);
+    const [{ session }, gateways] = await Promise.all([
+      fetchReport(call, "/v1/status", Status),
+      fetchReport(call, "/v1/gateways", GatewaysReport),
+    ]);
     const since = formatSpan(call.clock.now() - session.since);
     const why = session.reason === undefined ? "" : `: ${session.reason.message}`;
     const finding =
@@ -157,42 +151,4 @@ async function inTurns<T, R>(items: readonly T[], work: (item: T) => Promise<R>)
     results.push(...(await Promise.all(items.slice(at, at + PATHS_AT_ONCE).map(work))));
   }
   return results;
-}
-
-/** So that all groups are aligned. */
-const LONGEST_NAME = Math.max(...CheckName.options.map(({ length }) => length));
-
-const STYLES: Readonly<Record<NetworkCheck["status"], Style>> = { pass: "green", fail: "red", skip: "dim" };
-
-function reportText({ terminal }: Call, untrusted: NetworkReport): string {
-  const { checks } = plainValue(untrusted);
-  const groups = new Map<string, NetworkCheck[]>();
-  for (const check of checks) {
-    const title = titleOf(check);
-    const group = groups.get(title);
-    if (group === undefined) groups.set(title, [check]);
-    else group.push(check);
-  }
-  const { columns } = terminal.size();
-  const failures = checks.filter(({ status }) => status === "fail").length;
-  const verdict = failures === 0 ? "no check failed" : `${failures} of ${checks.length} checks failed`;
-  const rowsOf = ({ status, check, message, fix }: NetworkCheck): (readonly [string, string])[] => [
-    [`  ${terminal.style(STYLES[status], status.toUpperCase())} ${check.padEnd(LONGEST_NAME)}`, message],
-    ...(fix === undefined ? [] : [["", terminal.style("bold", `fix: ${fix}`)] as const]),
-  ];
-  const parts = [...groups].map(
-    ([title, group]) => `${terminal.style("bold", title)}\n${layOut(group.flatMap(rowsOf), columns)}`,
-  );
-  return `${parts.join("")}${verdict}\n`;
-}
-
-function titleOf({ target, name, path }: NetworkCheck): string {
-  switch (target) {
-    case "node":
-      return "this node";
-    case "control-plane":
-      return `control plane ${name}`.trimEnd();
-    case "gateway":
-      return `gateway ${name} ${pathName(path ?? "")}`;
-  }
 }

@@ -7,7 +7,7 @@ import { textOf } from "../../lib/formats/json-shape.ts";
 import { plainLine, plainValue } from "../../lib/text/terminal-text.ts";
 import { momentText } from "../../protocol/local/known-time.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
-import { FILE_MAX_BYTES, registerWith } from "../verbs/register.ts";
+import { registerWith } from "./register-node.ts";
 import { standing as standingOf, statusText } from "../text/status-view.ts";
 import { layOut } from "../frame/terminal.ts";
 import type { Call } from "../frame/verb.ts";
@@ -30,6 +30,7 @@ import {
 import { firstQuestion, questions, type Answers, type Facts, type Question } from "./questions.ts";
 import { tryNetwork } from "./try-network.ts";
 import { networkLines, wanText, withWan } from "./wan.ts";
+import { FILE_MAX_BYTES } from "../frame/license-input.ts";
 
 const COLUMNS = 80;
 const KEEP_WITHIN_MS = 60_000;

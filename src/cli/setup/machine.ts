@@ -15,11 +15,10 @@ import {
   type ClockBehind,
 } from "../../protocol/local/known-time.ts";
 import { ADMIN_SOCKET } from "../../protocol/local/api.ts";
-import type { Status } from "../../protocol/local/answers.ts";
+import { Status } from "../../protocol/local/answers.ts";
 import { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
-import { ask, isAbsent } from "../frame/client.ts";
-import { fetchStatus } from "../verbs/status.ts";
+import { ask, isAbsent, fetchReport } from "../frame/client.ts";
 import type { Call, LocalSettings } from "../frame/verb.ts";
 
 const DEFAULT_CONFIG = "/etc/holdfast/agent.json";
@@ -56,7 +55,7 @@ export async function readStanding(call: Call): Promise<Standing> {
 /** What a running agent says; undefined when none runs. */
 export async function runningStatus(call: Call): Promise<Status | undefined> {
   try {
-    return await fetchStatus(call);
+    return await fetchReport(call, "/v1/status", Status);
   } catch (error) {
     if (isAbsent(error)) return undefined;
     throw error;

@@ -9,7 +9,7 @@ import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { SETUP_LIMITS, SetupFile, type SetupReport, type SetupStep } from "../../protocol/local/setup.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
-import { FILE_MAX_BYTES, registerWith } from "../verbs/register.ts";
+import { registerWith } from "./register-node.ts";
 import type { Call } from "../frame/verb.ts";
 import { judgeLicense } from "./license.ts";
 import {
@@ -23,6 +23,7 @@ import {
 } from "./machine.ts";
 import { isSame, outwardOf, type Wanted } from "./wanted.ts";
 import { tryNetwork } from "./try-network.ts";
+import { FILE_MAX_BYTES } from "../frame/license-input.ts";
 
 const LOOK_EVERY_MS = 500;
 const ANSWER_MS = 10_000;

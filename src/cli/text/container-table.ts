@@ -1,8 +1,7 @@
 import { formatDuration, formatSpan } from "../../lib/text/durations.ts";
 import type { ContainersReport, ContainerView, EngineState, VolumesReport } from "../../protocol/local/containers.ts";
-import type { Paint } from "./overlay-text.ts";
 import { tableText } from "./table.ts";
-import type { Style } from "../frame/terminal.ts";
+import type { Style, Paint } from "../frame/terminal.ts";
 
 const STYLES: Readonly<Record<string, Style>> = {
   running: "green",

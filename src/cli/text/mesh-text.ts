@@ -1,6 +1,7 @@
 import { formatBytes, formatCount, formatSpan } from "../../lib/text/durations.ts";
 import type { GatewayServerView, PathView, PeerSessionView, PeerView } from "../../protocol/local/mesh.ts";
-import { stateText, type ItemText, type Paint } from "./overlay-text.ts";
+import { stateText, type ItemText } from "./overlay-text.ts";
+import type { Paint } from "../frame/terminal.ts";
 
 /** A path to a gateway: which, how it stands, since when and why, and whether it carries; `now` in Unix milliseconds. */
 export function pathText(gateway: string, path: PathView, now: number, paint: Paint): ItemText {

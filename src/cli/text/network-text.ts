@@ -1,7 +1,6 @@
 import { formatDuration, formatMoment } from "../../lib/text/durations.ts";
 import type { CommitReport, PendingChange, TakenBackChange } from "../../protocol/local/commit.ts";
-import { layOut } from "../frame/terminal.ts";
-import type { Paint } from "./overlay-text.ts";
+import { layOut, type Paint } from "../frame/terminal.ts";
 
 /** How changes of the network stand, for a person; times relative to `now` (Unix milliseconds). */
 export function networkText(report: CommitReport, now: number, columns: number, paint: Paint): string {

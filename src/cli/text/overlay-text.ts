@@ -1,9 +1,7 @@
 import { formatSpan } from "../../lib/text/durations.ts";
 import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/local/overlay.ts";
 import type { Issue } from "../../protocol/documents/reconcile.ts";
-import { wrap, type Style } from "../frame/terminal.ts";
-
-export type Paint = (style: Style, text: string) => string;
+import { wrap, type View, type Style, type Paint } from "../frame/terminal.ts";
 
 /** Whether the overlay program serves, since when, and if not, why; `now` in Unix milliseconds. */
 export function overlayText({ state, since, pid, reason }: OverlayState, now: number, paint: Paint): string {
@@ -82,12 +80,7 @@ interface ListText {
 }
 
 /** The overlay, what is wrong with the section as a whole, and its items, in lines no wider than `columns` where words allow it. */
-export function listText(
-  { overlay, issues, items, none }: ListText,
-  now: number,
-  columns: number,
-  paint: Paint,
-): string {
+export function listText({ overlay, issues, items, none }: ListText, { now, columns, paint }: View): string {
   const wrong = issues.map(({ path, code, message }) => {
     const text = message.startsWith(`${path}: `) ? message.slice(path.length + 2) : message;
     return { head: `${path} ${reasonText({ code, message: text }, paint)}`, details: [] };

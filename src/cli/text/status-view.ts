@@ -6,8 +6,8 @@ import type { Health, Status } from "../../protocol/local/answers.ts";
 import { restrictionText } from "../../protocol/values/restriction.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import { pendingText } from "./network-text.ts";
-import { overlayText, type Paint } from "./overlay-text.ts";
-import { layOut, type Style } from "../frame/terminal.ts";
+import { overlayText } from "./overlay-text.ts";
+import { layOut, type Style, type Paint } from "../frame/terminal.ts";
 import { standingText } from "./upgrade-text.ts";
 
 const TROUBLED_SECTIONS: ReadonlySet<string> = new Set(["rejected", "failed", "diverged"]);

@@ -1,5 +1,5 @@
 import { stripVTControlCharacters } from "node:util";
-import type { Paint } from "./overlay-text.ts";
+import type { Paint } from "../frame/terminal.ts";
 
 /** No column is cut below this. */
 const NARROWEST = 8;

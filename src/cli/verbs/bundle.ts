@@ -20,7 +20,8 @@ import { readme } from "../bundle/readme.ts";
 import { bundleInStore, storePath } from "../bundle/in-store.ts";
 import { doctorTools, examine } from "../doctor/examine.ts";
 import { families } from "../doctor/families.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import type { Call, Verb } from "../frame/verb.ts";
+import { COMMON, CONFIG } from "../frame/verb-options.ts";
 
 const DEFAULT_MAX = 200_000_000;
 /** The disk keeps so much, whatever is asked for. */
@@ -29,7 +30,26 @@ const LEAST = 64 * 1024;
 const DOCTOR_MS = 120_000;
 const STANDARD_OUTPUT = "-";
 
-export const bundleVerb: VerbProgram = {
+export const bundleVerb: Verb = {
+  name: "bundle",
+  summary: "collect state, logs and checks of this node into one archive, secrets left out",
+  about:
+    "A gzipped tar with a README that says what each file is and what is not in it. Works while the agent hangs or does not run, and as far " +
+    "as it may without root. One is made at a time; it is for its owner alone (0600).",
+  arguments: [],
+  options: {
+    to: {
+      value: "FILE",
+      help: "where to write it (holdfast-<node>-<time>.tar.gz here); - is standard output, store:PATH the node's data store",
+      complete: "file",
+    },
+    max: { value: "SIZE", help: "bytes of its content, such as 50M (200M); the largest logs are cut first" },
+    ...CONFIG,
+    ...COMMON,
+  },
+  exits: ["ok", "failed", "usage", "interrupted"],
+  example: "holdfast bundle --to /tmp/node.tar.gz",
+  timeoutSeconds: 5,
   output: z.union([BundleReport, PushedLogs]),
   async run(call) {
     const max = maxBytes(call.values["max"]);

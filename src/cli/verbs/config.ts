@@ -5,9 +5,20 @@ import { ADMIN_SOCKET } from "../../protocol/local/api.ts";
 import { Config } from "../../protocol/documents/documents.ts";
 import { sectionNames } from "../../protocol/sections/sections.ts";
 import { ask } from "../frame/client.ts";
-import type { VerbProgram } from "../frame/verb.ts";
+import type { Verb } from "../frame/verb.ts";
+import { COMMON } from "../frame/verb-options.ts";
 
-export const configVerb: VerbProgram = {
+export const configVerb: Verb = {
+  name: "config",
+  summary: "show the configuration in force, or one section of it",
+  about: "It is what the documents of the node and its cluster come to together; what is secret in it is shown as ***.",
+  arguments: [
+    { name: "action", isRequired: true, help: "show", complete: ["show"] },
+    { name: "section", isRequired: false, help: "one section", complete: sectionNames },
+  ],
+  options: { secrets: { help: "show secrets as they are" }, ...COMMON },
+  exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+  example: "holdfast config show connectors",
   output: Config,
   async run(call) {
     const [action, section] = call.positionals;

@@ -1,35 +1,25 @@
 import { formatBytes, formatCount } from "../../lib/text/durations.ts";
-import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { READ_SOCKET } from "../../protocol/local/api.ts";
 import { ConnectorsReport, type ConnectorCounters, type ConnectorView } from "../../protocol/local/overlay.ts";
 import { DEFAULT_MAX_CONNECTIONS } from "../../protocol/sections/connectors/connectors.ts";
-import { ask } from "../frame/client.ts";
-import { isWell, listText, placeText, reasonText, stateText, type ItemText, type Paint } from "../text/overlay-text.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
-import { watch } from "../frame/watch.ts";
+import { isWell, listText, placeText, reasonText, stateText, type ItemText } from "../text/overlay-text.ts";
+import type { Paint } from "../frame/terminal.ts";
+import { readVerb } from "../frame/read-verb.ts";
 
-export const connectorsVerb: VerbProgram = {
-  output: ConnectorsReport,
-  async run(call) {
-    if (call.values["watch"] === true) return watch(call, async () => show(call, await fetchConnectors(call)));
-    const report = await fetchConnectors(call);
-    call.terminal.out(show(call, report));
-    return isWell(report, report.connectors) ? "ok" : "degraded";
+export const connectorsVerb = readVerb({
+  name: "connectors",
+  summary: "show what this node listens on, where it leads, and its counters",
+  about:
+    "Shows every connector of the applied configuration, with the reason if it does not listen. Counters start when the " +
+    "listener starts. A refused flow never reached its target.",
+  example: "holdfast connectors --watch",
+  path: "/v1/connectors",
+  schema: ConnectorsReport,
+  text({ overlay, issues, connectors }, view) {
+    const items = connectors.map((connector) => itemText(connector, view.paint));
+    return listText({ overlay, issues, items, none: "the applied configuration has no connector" }, view);
   },
-};
-
-function fetchConnectors(call: Call): Promise<ConnectorsReport> {
-  return ask(call, { method: "GET", path: "/v1/connectors", socket: READ_SOCKET }, ConnectorsReport);
-}
-
-function show({ settings, terminal, clock }: Call, report: ConnectorsReport): string {
-  if (settings.isJson) return `${safeJson(report)}\n`;
-  const paint: Paint = (style, text) => terminal.style(style, text);
-  const { overlay, issues, connectors } = plainValue(report);
-  const items = connectors.map((connector) => itemText(connector, paint));
-  const none = "no connector in the configuration in force";
-  return listText({ overlay, issues, items, none }, clock.now(), terminal.size().columns, paint);
-}
+  exit: (report) => (isWell(report, report.connectors) ? "ok" : "degraded"),
+});
 
 function itemText(connector: ConnectorView, paint: Paint): ItemText {
   const { id, description, state, reason, ignored = [], counters } = connector;

@@ -13,7 +13,8 @@ import { networkChecksOf } from "../netcheck/netcheck.ts";
 import { NetworkCheck } from "../netcheck/result.ts";
 import { layOut, type Style } from "../frame/terminal.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import type { Call, Verb } from "../frame/verb.ts";
+import { COMMON } from "../frame/verb-options.ts";
 
 /** The diagnostic events that the agent runs, and their answers. */
 const EVENTS = {
@@ -40,7 +41,18 @@ const DiagReport = z.object({
 type DiagReport = z.infer<typeof DiagReport>;
 type Unanswered = DiagReport["unanswered"][number];
 
-export const diagVerb: VerbProgram = {
+export const diagVerb: Verb = {
+  name: "diag",
+  summary: "show the live diagnostics of this node on one page",
+  about:
+    "Health, load and units; DNS, connections and TLS to the control plane and each gateway; name servers, package repository, " +
+    "interfaces and errors. The agent runs its diagnostic events; without an agent only the checks that need none run. Needs root.",
+  arguments: [],
+  options: COMMON,
+  exits: ["ok", "failed", "usage", "unregistered", "degraded", "timeout", "interrupted"],
+  example: "holdfast diag",
+  // A name server is asked three times, ten seconds apart.
+  timeoutSeconds: 70,
   output: DiagReport,
   async run(call) {
     const report = await diagnose(call);

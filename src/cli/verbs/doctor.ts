@@ -4,7 +4,8 @@ import { families } from "../doctor/families.ts";
 import { DoctorReport, type DoctorCheck } from "../doctor/result.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import { layOut, type Style } from "../frame/terminal.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import type { Call, Verb } from "../frame/verb.ts";
+import { COMMON, CONFIG } from "../frame/verb-options.ts";
 
 const EXITS: Readonly<Record<DoctorReport["verdict"], ExitClass>> = {
   ok: "ok",
@@ -21,7 +22,20 @@ const STYLES: Readonly<Record<DoctorCheck["status"], Style>> = {
 /** So many checks are named once more at the end. */
 const MAX_NAMED = 8;
 
-export const doctorVerb: VerbProgram = {
+export const doctorVerb: Verb = {
+  name: "doctor",
+  summary: "run every check there is, and say what to do",
+  about:
+    "Settings, state, units, agent, overlay, containers, network, resolver, time, firewall, kernel, limits and upgrade; with and without a " +
+    "running agent, also where the node is not registered. What cannot be seen without root is skipped and named.",
+  arguments: [],
+  options: {
+    ...CONFIG,
+    ...COMMON,
+  },
+  exits: ["ok", "failed", "usage", "degraded", "interrupted"],
+  example: "holdfast doctor",
+  timeoutSeconds: 5,
   output: DoctorReport,
   async run(call) {
     const report = await examine(families, doctorTools(call));

@@ -1,12 +1,19 @@
 import { formatMoment } from "../../lib/text/durations.ts";
-import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { Health, type HealthItem } from "../../protocol/local/answers.ts";
-import { READ_SOCKET } from "../../protocol/local/api.ts";
-import { ask } from "../frame/client.ts";
+import { Health, Status, type HealthItem } from "../../protocol/local/answers.ts";
+import { fetchReport } from "../frame/client.ts";
+import { readVerb } from "../frame/read-verb.ts";
+import { layOut, type Style, type View } from "../frame/terminal.ts";
 import { standing } from "../text/status-view.ts";
-import { fetchStatus } from "./status.ts";
-import { layOut, type Style } from "../frame/terminal.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+
+export const healthVerb = readVerb({
+  name: "health",
+  summary: "show what is healthy, what is not, and what to do",
+  exits: ["ok", "failed", "usage", "unreachable", "unregistered", "degraded", "timeout"],
+  path: "/v1/health",
+  schema: Health,
+  text: healthText,
+  exit: async ({ verdict }, call) => standing(await fetchReport(call, "/v1/status", Status), verdict),
+});
 
 const STYLES: Readonly<Record<HealthItem["status"] | Health["verdict"], Style>> = {
   pass: "green",
@@ -18,23 +25,11 @@ const STYLES: Readonly<Record<HealthItem["status"] | Health["verdict"], Style>> 
   failed: "red",
 };
 
-export const healthVerb: VerbProgram = {
-  output: Health,
-  async run(call) {
-    const status = await fetchStatus(call);
-    const health = await ask(call, { method: "GET", path: "/v1/health", socket: READ_SOCKET }, Health);
-    call.terminal.out(call.settings.isJson ? `${safeJson(health)}\n` : healthText(call, health));
-    return standing(status, health.verdict);
-  },
-};
-
-function healthText({ terminal, clock }: Call, untrusted: Health): string {
-  const { verdict, items } = plainValue(untrusted);
-  const now = clock.now();
+function healthText({ verdict, items }: Health, { now, columns, paint }: View): string {
   const rows = items.flatMap(({ name, status, message, since, fix }): (readonly [string, string])[] => {
     const when = since === undefined ? "" : ` (${formatMoment(since, now)})`;
-    const row = [`${terminal.style(STYLES[status], status.padEnd(7))} ${name}`, message + when] as const;
-    return fix === undefined ? [row] : [row, ["", terminal.style("bold", `fix: ${fix}`)]];
+    const row = [`${paint(STYLES[status], status.padEnd(7))} ${name}`, message + when] as const;
+    return fix === undefined ? [row] : [row, ["", paint("bold", `fix: ${fix}`)]];
   });
-  return layOut([["verdict", terminal.style(STYLES[verdict], verdict)], ...rows], terminal.size().columns);
+  return layOut([["verdict", paint(STYLES[verdict], verdict)], ...rows], columns);
 }

@@ -6,7 +6,8 @@ import { LogLine, TriggerLine } from "../../protocol/local/answers.ts";
 import { adminRequest, follow } from "../frame/client.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import type { Style } from "../frame/terminal.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import type { Call, Verb } from "../frame/verb.ts";
+import { COMMON } from "../frame/verb-options.ts";
 
 const STYLES: Readonly<Record<LogLine["level"], Style | undefined>> = {
   trace: "dim",
@@ -20,7 +21,22 @@ const STYLES: Readonly<Record<LogLine["level"], Style | undefined>> = {
 /** Lines as `node-debug` shows them. */
 const DebugText = z.object({ debug: z.string() });
 
-export const logsVerb: VerbProgram = {
+export const logsVerb: Verb = {
+  name: "logs",
+  summary: "show what the agent logged lately",
+  arguments: [],
+  options: {
+    lines: { short: "n", value: "N", help: "how many lines back (100)" },
+    follow: { short: "f", help: "go on with new lines until Ctrl-C" },
+    debug: {
+      value: "PLUGIN",
+      help: "follow debug lines too, of a component or a section, or of 'any'; needs root",
+      complete: "none",
+    },
+    ...COMMON,
+  },
+  exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+  example: "holdfast logs -n 20 -f",
   output: z.union([LogLine, DebugText]),
   async run(call) {
     const { values, terminal, settings, signal } = call;

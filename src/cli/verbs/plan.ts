@@ -13,9 +13,21 @@ import {
 } from "../../protocol/documents/reconcile.ts";
 import { adminRequest, ask } from "../frame/client.ts";
 import type { Terminal } from "../frame/terminal.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import type { Call, Verb } from "../frame/verb.ts";
+import { COMMON } from "../frame/verb-options.ts";
 
-export const planVerb: VerbProgram = {
+export const planVerb: Verb = {
+  name: "plan",
+  summary: "show what a configuration would do on this machine, without doing it",
+  about: "Without a document it is the configuration in force: what is left to do, or what drift would be put back.",
+  arguments: [],
+  options: {
+    document: { value: "FILE", help: "a node's configuration as JSON, or - for standard input", complete: "file" },
+    ...COMMON,
+  },
+  exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+  example: "holdfast plan --document node.json",
+  timeoutSeconds: 60,
   output: PlanReport,
   async run(call) {
     const { document } = call.values;

@@ -1,27 +1,31 @@
-import { z } from "zod";
 import { AgentError, InputError, SessionError } from "../../errors.ts";
 import { readTextInput } from "../../host/process/text-input.ts";
 import { holdfastCommand } from "../../lib/text/command-line.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { ActivationRequest, ActivationStep } from "../../protocol/channel/activation.ts";
-import { NodeIdentity } from "../../protocol/documents/claims.ts";
 import { adminRequest, ask, isAbsent } from "../frame/client.ts";
-import { readLicense } from "../frame/license-input.ts";
+import { readLicense, FILE_MAX_BYTES } from "../frame/license-input.ts";
 import { authToken, type Settings } from "../frame/settings.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import type { Call, Verb } from "../frame/verb.ts";
+import { RegisterOutput, registerWith } from "../setup/register-node.ts";
+import { COMMON } from "../frame/verb-options.ts";
 
-// Room for white space around a license of the largest size.
-export const FILE_MAX_BYTES = 64 * 1024;
-
-const RegisterOutput = z.object({
-  schema: z.literal(1),
-  node: NodeIdentity,
-  /** Who did it: a running agent, which connects at once, or this command alone. */
-  by: z.enum(["agent", "command"]),
-});
-export type RegisterOutput = z.infer<typeof RegisterOutput>;
-
-export const registerVerb: VerbProgram = {
+export const registerVerb: Verb = {
+  name: "register",
+  summary: "register this node with a license, a code or a token",
+  about: "Asks the running agent, or does it alone when none runs. Repeating it after a lost answer does no harm.",
+  arguments: [
+    { name: "license", isRequired: false, help: "a file with the license, or - for standard input", complete: "file" },
+  ],
+  options: {
+    activate: { value: "ORIGIN", help: "show a code for an operator to enter at this control plane, and wait" },
+    pin: { value: "SHA256[,...]", help: "TLS keys of that control plane, each a SHA-256 as base64url" },
+    token: { value: "TOKEN", help: "an agent token, or - for standard input (AUTH_TOKEN)" },
+    ...COMMON,
+  },
+  exits: ["ok", "failed", "usage", "timeout"],
+  example: "holdfast register license.jwt",
+  timeoutSeconds: 60,
   output: RegisterOutput,
   async run(call) {
     const output = await registerBy(call).catch((error: unknown) => {
@@ -103,17 +107,6 @@ async function askOnce(call: Call, request: ActivationRequest): Promise<Activati
     if (!isAbsent(error) || call.offline.activate === undefined) throw error;
     const activateOffline = await call.offline.activate();
     return activateOffline(call.settings.stateDir, request, call.signal);
-  }
-}
-
-/** Has the running agent register, or does it alone when none runs. */
-export async function registerWith(call: Call, license: string): Promise<RegisterOutput> {
-  try {
-    return { schema: 1, node: await ask(call, adminRequest("/v1/register", { license }), NodeIdentity), by: "agent" };
-  } catch (error) {
-    if (!isAbsent(error) || call.offline.register === undefined) throw error;
-    const registerOffline = await call.offline.register();
-    return { schema: 1, node: await registerOffline(call.settings.stateDir, license, call.signal), by: "command" };
   }
 }
 

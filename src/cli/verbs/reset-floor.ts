@@ -4,18 +4,32 @@ import { requireOwner } from "../../host/files/state-directory.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import { safeJson } from "../../lib/text/terminal-text.ts";
 import { FloorName } from "../../protocol/local/api.ts";
-import { FloorReset } from "../../protocol/local/answers.ts";
-import { adminRequest, ask } from "../frame/client.ts";
-import { fetchStatus } from "./status.ts";
-import type { VerbProgram } from "../frame/verb.ts";
+import { FloorReset, Status } from "../../protocol/local/answers.ts";
+import { adminRequest, ask, fetchReport } from "../frame/client.ts";
+import type { Verb } from "../frame/verb.ts";
+import { COMMON } from "../frame/verb-options.ts";
 
 const ResetFloorOutput = z.object({ schema: z.literal(1), ...FloorReset.shape });
 
-export const resetFloorVerb: VerbProgram = {
+export const resetFloorVerb: Verb = {
+  name: "reset-floor",
+  summary: "let a document return to a lower version",
+  about: "Only for a control plane that was restored from a backup and cannot count on from the node's version.",
+  arguments: [
+    {
+      name: "document",
+      isRequired: true,
+      help: "keys, node, cluster or domain",
+      complete: ["keys", "node", "cluster", "domain"],
+    },
+  ],
+  options: COMMON,
+  exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+  example: "holdfast reset-floor node",
   output: ResetFloorOutput,
   async run(call) {
     const name = floorName(call.positionals[0] ?? "");
-    const { state } = await fetchStatus(call);
+    const { state } = await fetchReport(call, "/v1/status", Status);
     requireOwner(state.stateDir);
     const reset = await ask(call, adminRequest("/v1/reset-floor", { name }), FloorReset);
     const text = `the floor of ${reset.name} went from ${reset.from} to ${reset.to}: the node takes any signed version above that\n`;

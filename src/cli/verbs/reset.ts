@@ -16,7 +16,8 @@ import { Status } from "../../protocol/local/answers.ts";
 import { MANAGED_OVERLAY, OVERLAY_SOCKET } from "../../protocol/overlay/overlay.ts";
 import { adminRequest, ask } from "../frame/client.ts";
 import { untilAnew } from "../frame/until-anew.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import type { Call, Verb } from "../frame/verb.ts";
+import { COMMON } from "../frame/verb-options.ts";
 
 const ResetOutput = z.object({
   schema: z.literal(1),
@@ -38,7 +39,23 @@ type ResetOutput = z.infer<typeof ResetOutput>;
 /** The state directory of a managed install, whose overlay is elsewhere. */
 const MANAGED_STATE_DIR = "/var/lib/holdfast";
 
-export const resetVerb: VerbProgram = {
+export const resetVerb: Verb = {
+  name: "reset",
+  summary: "permanently remove this node's identity and configuration, or everything with --factory",
+  about:
+    "Reports to the control plane that the node deregisters, stops what it serves, removes its containers, and starts anew without " +
+    "an identity; works with and without a running agent. The data store, volumes, images and the machine's network stay; with " +
+    "--factory only images do, and a machine that is reached through the network that Holdfast set is cut off. Asks for the node's name first. " +
+    "A reset that was cut short continues when the agent starts, or with the next reset.",
+  arguments: [],
+  options: {
+    factory: { help: "also remove volumes, the data store and the network that Holdfast set" },
+    yes: { short: "y", help: "do not ask" },
+    ...COMMON,
+  },
+  exits: ["ok", "failed", "usage", "unregistered", "timeout"],
+  example: "holdfast reset --yes",
+  timeoutSeconds: 120,
   output: ResetOutput,
   async run(call) {
     const { isJson, runDir } = call.settings;

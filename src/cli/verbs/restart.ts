@@ -1,9 +1,11 @@
+import { Status } from "../../protocol/local/answers.ts";
+import { fetchReport } from "../frame/client.ts";
 import { z } from "zod";
 import { safeJson } from "../../lib/text/terminal-text.ts";
-import { fetchStatus } from "./status.ts";
 import { triggerAnswer } from "../frame/trigger-answer.ts";
 import { untilAnew } from "../frame/until-anew.ts";
-import type { VerbProgram } from "../frame/verb.ts";
+import type { Verb } from "../frame/verb.ts";
+import { COMMON } from "../frame/verb-options.ts";
 
 const RestartOutput = z.object({
   schema: z.literal(1),
@@ -15,11 +17,21 @@ const RestartOutput = z.object({
 const Announced = z.object({ output: z.object({ message: z.string() }) });
 
 /** Restarts the agent as the trigger `node-restart-service` does, and waits for the one that comes after it. */
-export const restartVerb: VerbProgram = {
+export const restartVerb: Verb = {
+  name: "restart",
+  summary: "restart the agent, and wait until it is back",
+  about:
+    "Like the trigger node-restart-service: reported to the control plane; traffic and containers are not affected. Needs a managed install; " +
+    "refused during an upgrade. If the agent hangs, use 'systemctl restart holdfast-agent'.",
+  arguments: [],
+  options: COMMON,
+  exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+  example: "holdfast restart",
+  timeoutSeconds: 90,
   output: RestartOutput,
   async run(call) {
     const { settings, terminal } = call;
-    const { pid: before, startedAt } = await fetchStatus(call);
+    const { pid: before, startedAt } = await fetchReport(call, "/v1/status", Status);
     await triggerAnswer(call, "node-restart-service", {}, Announced);
     const late = `the agent restarts and does not answer after ${settings.timeoutMs / 1000} s: see 'journalctl -u holdfast-agent'`;
     const { pid: after } = await untilAnew(call, startedAt, late);

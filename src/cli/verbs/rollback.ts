@@ -5,9 +5,24 @@ import { DocumentName } from "../../protocol/documents/claims.ts";
 import { RollbackReport } from "../../protocol/documents/reconcile.ts";
 import { adminRequest, ask } from "../frame/client.ts";
 import { planText } from "./plan.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import type { Call, Verb } from "../frame/verb.ts";
+import { COMMON } from "../frame/verb-options.ts";
 
-export const rollbackVerb: VerbProgram = {
+export const rollbackVerb: Verb = {
+  name: "rollback",
+  summary: "go back to the document before, until the control plane has a newer one",
+  about:
+    "The version that is taken back is not applied again, also after a restart. The node's state, peers and grants are part of " +
+    "their document: a revoked grant comes back with the domain's.",
+  arguments: [],
+  options: {
+    document: { value: "NAME", help: "node (default), cluster or domain", complete: ["node", "cluster", "domain"] },
+    plan: { help: "only show the steps it would take" },
+    ...COMMON,
+  },
+  exits: ["ok", "failed", "usage", "unreachable", "timeout"],
+  example: "holdfast rollback --plan",
+  timeoutSeconds: 60,
   output: RollbackReport,
   async run(call) {
     const { document, plan } = call.values;

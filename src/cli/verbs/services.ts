@@ -1,35 +1,20 @@
 import { formatCount, formatSpan } from "../../lib/text/durations.ts";
-import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { READ_SOCKET } from "../../protocol/local/api.ts";
 import { ServicesReport, type ServiceView } from "../../protocol/local/overlay.ts";
-import { ask } from "../frame/client.ts";
-import { isWell, listText, placeText, reasonText, stateText, type ItemText, type Paint } from "../text/overlay-text.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
-import { watch } from "../frame/watch.ts";
+import { isWell, listText, placeText, reasonText, stateText, type ItemText } from "../text/overlay-text.ts";
+import type { Paint } from "../frame/terminal.ts";
+import { readVerb } from "../frame/read-verb.ts";
 
-export const servicesVerb: VerbProgram = {
-  output: ServicesReport,
-  async run(call) {
-    if (call.values["watch"] === true) return watch(call, async () => show(call, await fetchServices(call)));
-    const report = await fetchServices(call);
-    call.terminal.out(show(call, report));
-    return isWell(report, report.services) ? "ok" : "degraded";
+export const servicesVerb = readVerb({
+  name: "services",
+  summary: "show which services connectors can reach through this node, and whether each one answers",
+  path: "/v1/services",
+  schema: ServicesReport,
+  text({ overlay, issues, services }, view) {
+    const items = services.map((service) => itemText(service, view.now, view.paint));
+    return listText({ overlay, issues, items, none: "the applied configuration has no service" }, view);
   },
-};
-
-function fetchServices(call: Call): Promise<ServicesReport> {
-  return ask(call, { method: "GET", path: "/v1/services", socket: READ_SOCKET }, ServicesReport);
-}
-
-function show({ settings, terminal, clock }: Call, report: ServicesReport): string {
-  if (settings.isJson) return `${safeJson(report)}\n`;
-  const paint: Paint = (style, text) => terminal.style(style, text);
-  const { overlay, issues, services } = plainValue(report);
-  const now = clock.now();
-  const items = services.map((service) => itemText(service, now, paint));
-  const none = "no service in the configuration in force";
-  return listText({ overlay, issues, items, none }, now, terminal.size().columns, paint);
-}
+  exit: (report) => (isWell(report, report.services) ? "ok" : "degraded"),
+});
 
 function itemText(service: ServiceView, now: number, paint: Paint): ItemText {
   const { id, name, description, state, reason, protocol, target } = service;

@@ -6,14 +6,27 @@ import { plainLine, plainText, safeJson } from "../../lib/text/terminal-text.ts"
 import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { LOCAL_REQUEST_LIMITS } from "../../protocol/local/api.ts";
 import { TriggerLine } from "../../protocol/local/answers.ts";
-import { triggerEvents } from "../../protocol/values/trigger-events.ts";
 import { EventName, JsonObject } from "../../protocol/values/values.ts";
 import { adminRequest, follow } from "../frame/client.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import type { Call, Verb } from "../frame/verb.ts";
+import { COMMON } from "../frame/verb-options.ts";
+import { triggerEvents } from "../../protocol/values/trigger-events.ts";
 
 type Progress = Extract<TriggerLine, { kind: "progress" }>;
 
-export const triggerVerb: VerbProgram = {
+export const triggerVerb: Verb = {
+  name: "trigger",
+  summary: "run a trigger event on this node and show its output",
+  about:
+    "Ctrl-C cancels it. A measurement that finds nothing, such as a ping without reply, is a result and ends with 0. " +
+    "With --json each line is one object: progress, then the result.",
+  arguments: [
+    { name: "event", isRequired: true, help: "the event's name", complete: triggerEvents },
+    { name: "json", isRequired: false, help: "the event's body as JSON, or - for standard input", complete: "none" },
+  ],
+  options: COMMON,
+  exits: ["ok", "failed", "usage", "unreachable", "unregistered", "timeout", "interrupted"],
+  example: `holdfast trigger tg-ping '{"host":"192.0.2.1"}'`,
   output: TriggerLine,
   async run(call) {
     const event = eventName(call.positionals[0] ?? "");

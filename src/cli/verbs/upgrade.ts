@@ -16,7 +16,8 @@ import { adminRequest, ask, isAbsent } from "../frame/client.ts";
 import type { ExitClass } from "../frame/exit-codes.ts";
 import { openInstalled } from "./installed.ts";
 import { standingText } from "../text/upgrade-text.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import type { Call, Verb } from "../frame/verb.ts";
+import { COMMON } from "../frame/verb-options.ts";
 
 /** One line of output for a program: the answer, then each change, or what a check found. */
 const UpgradeOutput = z.object({
@@ -29,7 +30,24 @@ type UpgradeOutput = z.infer<typeof UpgradeOutput>;
 
 const LOOK_MS = 500;
 
-export const upgradeVerb: VerbProgram = {
+export const upgradeVerb: Verb = {
+  name: "upgrade",
+  summary: "upgrade this node, and see it through",
+  about:
+    "Asks for the upgrade as the control plane would, and shows each step until it is over; Ctrl-C only ends the showing. Without an argument the " +
+    "manifest is where the local settings say, else at the control plane. The new version has to prove itself, or the old one comes back.",
+  arguments: [
+    { name: "manifest", isRequired: false, help: "a file or an address of a manifest.jws", complete: "file" },
+  ],
+  options: {
+    check: { help: "only say what there is, and whether it would be taken" },
+    force: { help: "insist: also on a version that failed here before, or an older one" },
+    "skip-os": { help: "leave the packages of the operating system as they are" },
+    ...COMMON,
+  },
+  exits: ["ok", "failed", "usage", "timeout", "interrupted"],
+  example: "holdfast upgrade --check",
+  timeoutSeconds: 30,
   output: UpgradeOutput,
   async run(call) {
     requireRoot("holdfast upgrade");

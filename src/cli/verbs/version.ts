@@ -5,7 +5,8 @@ import { formatCount } from "../../lib/text/durations.ts";
 import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
 import { openInstalled } from "./installed.ts";
 import { layOut } from "../frame/terminal.ts";
-import type { VerbProgram } from "../frame/verb.ts";
+import type { Verb } from "../frame/verb.ts";
+import { DIRECTORIES, JSON_OPTION } from "../frame/verb-options.ts";
 
 const Installed = z.object({
   version: z.string(),
@@ -31,7 +32,13 @@ const VersionOutput = z.object({
   installed: z.array(Installed),
 });
 
-export const versionVerb: VerbProgram = {
+export const versionVerb: Verb = {
+  name: "version",
+  summary: "print the version of this program, and those that are installed",
+  arguments: [],
+  options: { ...JSON_OPTION, ...DIRECTORIES },
+  exits: ["ok", "usage"],
+  example: "holdfast version",
   output: VersionOutput,
   async run({ settings, terminal, signal }) {
     const { version, build } = buildInfo;

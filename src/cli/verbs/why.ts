@@ -1,41 +1,36 @@
 import { formatMoment, formatSpan } from "../../lib/text/durations.ts";
-import { plainValue, safeJson } from "../../lib/text/terminal-text.ts";
-import { READ_SOCKET } from "../../protocol/local/api.ts";
 import { WhyReport } from "../../protocol/documents/reconcile.ts";
-import { ask } from "../frame/client.ts";
-import { layOut } from "../frame/terminal.ts";
-import type { Call, VerbProgram } from "../frame/verb.ts";
+import { readVerb } from "../frame/read-verb.ts";
+import { layOut, type View } from "../frame/terminal.ts";
 
-export const whyVerb: VerbProgram = {
-  output: WhyReport,
-  async run(call) {
-    const report = await ask(call, { method: "GET", path: "/v1/why", socket: READ_SOCKET }, WhyReport);
-    call.terminal.out(call.settings.isJson ? `${safeJson(report)}\n` : whyText(call, report));
-    return report.reasons.every(isNotice) ? "ok" : "degraded";
-  },
-};
+export const whyVerb = readVerb({
+  name: "why",
+  summary: "show why something is not as configured, and when it is retried",
+  path: "/v1/why",
+  schema: WhyReport,
+  text: whyText,
+  exit: ({ reasons }) => (reasons.every(isNotice) ? "ok" : "degraded"),
+});
 
 const isNotice = ({ notice }: WhyReport["reasons"][number]): boolean => notice === true;
 
-/** What is wrong, then the notices; where there are only these, all is well. */
-function whyText({ terminal, clock }: Call, untrusted: WhyReport): string {
-  const { reasons } = plainValue(untrusted);
+/** Lists the problems, then the notices, which do not degrade the node. */
+function whyText({ reasons }: WhyReport, { now, columns, paint }: View): string {
   const wrong = reasons.filter((reason) => !isNotice(reason));
   const notices = reasons.filter(isNotice);
   const wellText = wrong.length === 0 ? "everything is as it should be\n" : "";
-  const now = clock.now();
   const rows = [...wrong, ...notices].map(
     ({ section, item, code, message, since, lastAttempt, nextAttempt, notice }) => {
       const next = nextAttempt === undefined ? "" : `, next ${formatMoment(nextAttempt, now)}`;
       const when = `${formatSpan(now - since)}, tried ${formatMoment(lastAttempt, now)}${next}`;
       const subject = item ?? section;
-      // Messages that also appear alone, in reports, begin with their subject, their code, or both.
+      // A message that also appears alone, in reports, begins with its subject, its code, or both.
       const text = [subject, code].reduce(withoutLead, message);
-      const label = notice === true ? terminal.style("dim", `notice ${code}`) : terminal.style("yellow", code);
+      const label = notice === true ? paint("dim", `notice ${code}`) : paint("yellow", code);
       return [subject, `${label} ${text} (${when})`] as const;
     },
   );
-  return `${wellText}${layOut(rows, terminal.size().columns)}`;
+  return `${wellText}${layOut(rows, columns)}`;
 }
 
 function withoutLead(text: string, lead: string): string {

@@ -2,11 +2,13 @@ import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { verbs } from "../../../src/cli/verbs.ts";
+import { allVerbs } from "../../../src/cli/frame/find-verb.ts";
+import { verbs as list } from "../../../src/cli/verbs.ts";
 import { triggerEvents } from "../../../src/protocol/values/trigger-events.ts";
 import { someDirectories } from "../../support/local-agent.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 
+const verbs = await allVerbs(list);
 const verbNames = verbs.map(({ name }) => name);
 
 describe("the bash completion", () => {

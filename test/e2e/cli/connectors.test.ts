@@ -97,7 +97,7 @@ describe("holdfast connectors", () => {
     const down = await holdfast(["connectors", "--run", agent.runDir]);
     expect(down.code).toBe(5);
     expect(down.stdout).toBe(
-      "overlay down for 2 min: it ended at its start\nno connector in the configuration in force\n",
+      "overlay down for 2 min: it ended at its start\nthe applied configuration has no connector\n",
     );
     const issues = [{ path: "connectors", code: "E_ENUM", message: "connectors: must be an object" }];
     agent.provider.connectorsNow = report([], { issues, overlay: { state: "off", since: 0 } });

@@ -1,9 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { overview, verbHelp } from "../../../src/cli/help.ts";
+import { overview, verbHelp } from "../../../src/cli/text/verb-help.ts";
 import { versionVerb } from "../../../src/cli/verbs/version.ts";
-import { verbs } from "../../../src/cli/verbs.ts";
+import { allVerbs, isRunnable } from "../../../src/cli/frame/find-verb.ts";
+import { verbs as list } from "../../../src/cli/verbs.ts";
 import { LocalError } from "../../../src/protocol/local/answers.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
+
+const verbs = await allVerbs(list);
 
 describe("help", () => {
   it.each(verbs.map((verb) => [verb.name, verb] as const))(
@@ -21,7 +24,7 @@ describe("help", () => {
 
   it("comes by every way of asking for it", async () => {
     const bare = await holdfast([]);
-    expect(bare).toEqual({ code: 0, stdout: overview(80), stderr: "" });
+    expect(bare).toEqual({ code: 0, stdout: overview(verbs, 80), stderr: "" });
     for (const args of [["help"], ["--help"], ["-h"]]) expect(await holdfast(args)).toEqual(bare);
     const ofLogs = await holdfast(["help", "logs"]);
     expect(ofLogs.code).toBe(0);
@@ -29,10 +32,10 @@ describe("help", () => {
     expect((await holdfast(["agent", "-h"])).stdout).toContain("Usage: holdfast agent");
   });
 
-  it.each(verbs.filter(({ load }) => load !== undefined).map((verb) => [verb.name, verb] as const))(
+  it.each(verbs.filter(isRunnable).map((verb) => [verb.name, verb] as const))(
     "has the JSON Schema of %s, where it prints JSON",
     async (name, verb) => {
-      const output = (await verb.load?.())?.output;
+      const { output } = verb;
       const { code, stdout } = await holdfast(["help", "--json-schema", name]);
       expect(Object.hasOwn(verb.options, "json")).toBe(output !== undefined);
       expect(code).toBe(output === undefined ? 2 : 0);
@@ -56,7 +59,7 @@ describe("holdfast version", () => {
 describe("a wrong command line", () => {
   it.each([
     [["stauts"], "there is no verb 'stauts': did you mean status?"],
-    [["frobnicate"], "there is no verb 'frobnicate': 'holdfast help' shows them all"],
+    [["frobnicate"], "there is no verb 'frobnicate': 'holdfast help' lists the verbs"],
     [["toString"], "there is no verb 'toString'"],
     [["help", "lgos"], "did you mean logs?"],
     [["status", "--jsno"], "status has no option --jsno: did you mean --json?"],

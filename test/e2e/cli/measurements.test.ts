@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { pingVerb } from "../../../src/cli/verbs/ping.ts";
-import { speedtestVerb } from "../../../src/cli/verbs/speedtest.ts";
+import { pingVerb } from "../../../src/cli/verbs/network/ping.ts";
+import { speedtestVerb } from "../../../src/cli/verbs/network/speedtest.ts";
 import type { TriggerLine } from "../../../src/protocol/local/answers.ts";
 import { someCall } from "../../support/fake-call.ts";
 import { startLocalAgent } from "../../support/local-agent.ts";

@@ -107,7 +107,7 @@ describe("holdfast gateways", () => {
   it("says that there are none, or that the overlay is down", async () => {
     await using agent = await startLocalAgent();
     expect(withoutHead((await holdfast(["gateways", "--run", agent.runDir])).stdout)).toBe(
-      "no gateway that this node is to dial, and none of its own\n",
+      "this node has no gateway to dial and is no gateway\n",
     );
     const overlay = { state: "down", since: ago(2), reason: "it ended" } as const;
     agent.provider.gatewaysNow = report({ overlay, dataPlane: "unknown" });
@@ -238,6 +238,6 @@ describe("holdfast peers", () => {
     agent.provider.peersNow = { schema: 1, overlay, dataPlane: "unknown", issues: [], peers: [] };
     const { code, stdout } = await holdfast(["peers", "--run", agent.runDir]);
     expect(code).toBe(5);
-    expect(stdout).toMatch(/: it does not answer\nno other node in the domain document\n$/);
+    expect(stdout).toMatch(/: it does not answer\nthe domain document lists no other node\n$/);
   });
 });

@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { netcheckVerb } from "../../../src/cli/netcheck/netcheck.ts";
+import { netcheckVerb } from "../../../src/cli/verbs/network/netcheck.ts";
 import { NetworkReport } from "../../../src/cli/netcheck/result.ts";
 import { readTargets } from "../../../src/agent/offline/offline.ts";
 import type { NetworkTargets } from "../../../src/protocol/overlay/network-targets.ts";

@@ -3,7 +3,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { keepSettings, optionNames, readSettings } from "../../../src/agent/settings.ts";
-import { verbs } from "../../../src/cli/verbs.ts";
+import { agentVerb } from "../../../src/cli/verbs/programs/agent.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { identityFiles } from "../../../src/agent/identity/identity.ts";
 import { ISS, keysClaims, nodeIdentity, signingKey } from "../../support/signing.ts";
@@ -306,7 +306,7 @@ test("relative directories are meant from where the program was started", async 
 });
 
 test("the help shows every option there is", () => {
-  const shown = Object.keys(verbs.find(({ name }) => name === "agent")?.options ?? {});
+  const shown = Object.keys(agentVerb.options);
   expect(shown.filter((name) => name !== "help").sort()).toEqual([...optionNames].sort());
 });
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { verbs } from "../../../src/cli/verbs.ts";
+import { controllerVerb } from "../../../src/cli/verbs/programs/controller.ts";
 import { optionNames, readOptions } from "../../../src/controller/options.ts";
 
 test("without options it serves on loopback and keeps its pid beside its state", () => {
@@ -25,13 +25,13 @@ test.each([
 });
 
 test("the help shows every option there is", () => {
-  const shown = Object.keys(verbs.find(({ name }) => name === "controller")?.options ?? {});
+  const shown = Object.keys(controllerVerb.options);
   expect(shown.filter((name) => name !== "help").sort()).toEqual([...optionNames].sort());
 });
 
 test("the help names the defaults that are in force", () => {
   const { listen, dataDir } = readOptions([]);
-  const options = verbs.find(({ name }) => name === "controller")?.options ?? {};
+  const options = controllerVerb.options;
   expect(options["listen"]?.help).toContain(`(${listen})`);
   expect(options["data"]?.help).toContain(`(${dataDir})`);
 });
