@@ -9,13 +9,13 @@ const PASSING_OF_TRANSFERS: ReadonlySet<string> = new Set([...PASSING, "bad-leng
 export interface Attempting {
   readonly clock: Clock;
   readonly emit: (event: TransferEvent) => void;
-  /** From 0 to 1: how much is added to each pause, so that what failed together does not come back together. */
+  /** Random number in [0, 1) for the jitter of delays. */
   readonly random: () => number;
 }
 
 /**
- * Carries out an attempt until it succeeds, at most three times more, after pauses of 1, 2 and 4 seconds or what the other end asked for.
- * @throws what the last attempt threw
+ * Runs an attempt and retries it at most three times, after 1, 2 and 4 seconds or the delay that the server requested.
+ * @throws the last attempt's error
  */
 export function inAttempts<T>(
   attempt: () => Promise<T>,
@@ -26,7 +26,7 @@ export function inAttempts<T>(
   return retried(attempt, { clock, limits: LIMITS, passing: PASSING_OF_TRANSFERS, random, onRetry }, signal);
 }
 
-/** An error as the event that ends a transfer; of what nobody expected only that it happened. */
+/** Converts an error to a transfer's final event; unexpected errors are reported without details. */
 export function failureOf(error: unknown): TransferEvent {
   if (error instanceof AgentError) return { is: "failed", code: error.code, message: error.message };
   return { is: "failed", code: "internal", message: error instanceof Error ? error.message : "an unknown failure" };

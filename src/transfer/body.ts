@@ -1,17 +1,17 @@
 import { SessionError } from "../errors.ts";
 
-/** Takes a stretch of the body, valid during the call only. */
+/** Receives a piece of the body, valid only during the call. */
 export type TakeBody = (bytes: Buffer, from: number, to: number) => void;
 
-/** How the end of a body is found (RFC 9112 §6.3). */
+/** Framing of a message body (RFC 9112 §6.3). */
 export interface Framing {
-  /** Reads the next bytes of the connection; true when they were the last of the body. @throws {SessionError} `bad-length`, `bad-answer` */
+  /** Reads the next bytes of the connection; returns true at the end of the body. @throws {SessionError} `bad-length`, `bad-answer` */
   feed(bytes: Buffer, length: number, take: TakeBody): boolean;
-  /** Whether the end of the connection is an end of the body. */
+  /** Reports whether closing the connection ends the body. */
   readonly endsWithConnection: boolean;
 }
 
-/** A body of a length that is known. */
+/** Framing by Content-Length. */
 export function framedByLength(total: number): Framing {
   let left = total;
   return {
@@ -25,7 +25,7 @@ export function framedByLength(total: number): Framing {
   };
 }
 
-/** A body that ends with its connection. */
+/** Framing by the end of the connection. */
 export const framedByEnd: Framing = {
   endsWithConnection: true,
   feed(bytes, length, take) {
@@ -39,7 +39,7 @@ const MAX_SIZE_DIGITS = 12;
 const MAX_LINE_BYTES = 4096;
 const MAX_TRAILER_BYTES = 16_384;
 
-/** The chunked coding (RFC 9112 §7.1); extensions and trailers are read over. */
+/** Framing by chunks (RFC 9112 §7.1); ignores extensions and trailers. */
 export function framedByChunks(): Framing {
   type State = "size" | "extension" | "data" | "data-end" | "trailer" | "done";
   let state: State = "size";
@@ -49,7 +49,7 @@ export function framedByChunks(): Framing {
   let trailerLine = 0;
   const bad = (why: string): SessionError => new SessionError("bad-answer", `the chunked body ${why}`);
 
-  /** One byte of what is between the data. */
+  /** Parses one byte between chunks of data. */
   function step(byte: number): void {
     overhead += 1;
     if (overhead > (state === "trailer" ? MAX_TRAILER_BYTES : MAX_LINE_BYTES)) throw bad("has too long a line");

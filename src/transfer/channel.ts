@@ -5,14 +5,14 @@ import { TransferJob, TransferOrder, type Resume, type TransferEvent } from "../
 
 const MAX_LINE_BYTES = 1024 * 1024;
 
-/** The two ends that a transfer talks through: events go out, the job and orders come in. */
+/** The pipes of a transfer process: events go out, the job and orders come in. */
 export interface Channel {
   /** The first line of the input. @throws {InputError} `bad-job`, {SessionError} `left` */
   readonly job: Promise<TransferJob>;
   /** Aborted by an order to cancel and by the end of the input, with a {SessionError} `cancelled` or `left`. */
   readonly signal: AbortSignal;
   readonly emit: (event: TransferEvent) => void;
-  /** Tells that a part file is whole, and waits for the order to publish it. Rejects with the signal's reason. */
+  /** Reports a complete part file and waits for the order to publish it. Rejects with the signal's reason. */
   readonly mayPublish: (resume: Resume, signal: AbortSignal) => Promise<void>;
 }
 
@@ -21,7 +21,7 @@ export interface ChannelEnds {
   readonly print: (line: string) => void;
 }
 
-/** Opens the channel and reads its input until that ends. */
+/** Opens the channel and reads its input to the end. */
 export function openChannel({ input, print }: ChannelEnds): Channel {
   const stopping = new AbortController();
   let [resolve, reject]: [(job: TransferJob) => void, (error: Error) => void] = [() => undefined, () => undefined];
@@ -29,7 +29,7 @@ export function openChannel({ input, print }: ChannelEnds): Channel {
   let permit = (): void => undefined;
   const permission = new Promise<void>((resolve) => (permit = resolve));
   const emit = (event: TransferEvent): void => print(JSON.stringify(event));
-  // Whoever does not get as far as asking for the job need not hear that there is none.
+  // A caller that never asks for the job must not get an unhandled rejection.
   job.catch(() => undefined);
 
   const read = async (): Promise<void> => {

@@ -3,13 +3,13 @@ import type { Store } from "../host/data-store/store.ts";
 import type { GuardedConnector } from "../host/net/guarded-connect.ts";
 import type { Resume, TransferEvent } from "../protocol/triggers/transfer.ts";
 
-/** What every kind of transfer works with. */
+/** Dependencies of every kind of transfer. */
 export interface TransferDeps {
   readonly clock: Clock;
   readonly store: Store;
   readonly connector: GuardedConnector;
   readonly emit: (event: TransferEvent) => void;
-  /** Tells what is whole, and waits until it may be given its name. */
+  /** Reports a complete part and waits for the order to publish it. */
   readonly mayPublish: (resume: Resume, signal: AbortSignal) => Promise<void>;
   readonly random: () => number;
 }

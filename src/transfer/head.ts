@@ -3,7 +3,7 @@ import { Duplex } from "node:stream";
 import { SessionError, toError } from "../errors.ts";
 import type { ByteStream } from "../host/net/byte-stream.ts";
 
-/** The head of a request, and how long its answer's may take. */
+/** The head of a request, and the time limit of the response's head. */
 export interface HeadRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -13,7 +13,7 @@ export interface HeadRequest {
 export interface Head {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** What was read of the body with it. */
+  /** Body bytes that were read with the head. */
   readonly rest: Buffer;
 }
 
@@ -22,8 +22,8 @@ const MAX_INTERIM = 8;
 const BLANK_LINE = Buffer.from("\r\n\r\n");
 
 /**
- * Sends a GET and reads the head of the answer. Node's HTTP client writes the one and judges the other; it never sees the body, which
- * it would copy into buffers of its own. The stream is paused when this resolves.
+ * Sends a GET and reads the head of the response. Node's HTTP client formats the request and parses the head, but never sees the body,
+ * which it would copy. The stream is paused on return.
  * @throws {SessionError} `bad-answer`, `cut-off`, `stalled`
  */
 export function askForHead(stream: ByteStream, request: HeadRequest, signal: AbortSignal): Promise<Head> {
@@ -85,7 +85,7 @@ export function askForHead(stream: ByteStream, request: HeadRequest, signal: Abo
   });
 }
 
-/** The bytes of heads as they come; a head is passed on when it is whole. */
+/** Collects bytes until a head is complete. */
 class HeadBytes {
   #bytes: Buffer = Buffer.alloc(0);
 
@@ -97,13 +97,13 @@ class HeadBytes {
     this.#bytes = Buffer.concat([this.#bytes, bytes.subarray(0, length)]);
   }
 
-  /** Gives the first head to its reader; false when it is not whole. */
+  /** Passes the first head to its reader; returns false while it is incomplete. */
   pass(reader: Duplex): boolean {
     const end = this.#bytes.subarray(0, MAX_HEAD_BYTES).indexOf(BLANK_LINE);
     if (end === -1) return false;
     const head = this.#bytes.subarray(0, end + BLANK_LINE.length);
     this.#bytes = this.#bytes.subarray(end + BLANK_LINE.length);
-    // Its reader may answer at once, and then takes the rest.
+    // The reader may respond at once and then takes the remaining bytes.
     reader.push(head);
     return true;
   }

@@ -12,15 +12,15 @@ import type { TransferDeps } from "./deps.ts";
 
 export type HttpDownload = Extract<TransferJob, { kind: "http-download" }>;
 
-/** Large enough that a read takes what a fast network has brought meanwhile, small enough to stay in the processor's cache. */
+/** Read buffer: large enough for a fast network, small enough for the processor's cache. */
 const BUFFER_BYTES = 256 * 1024;
 
 /**
- * Downloads one file into the store. Resolves to what is told at its end. A part that fails is removed, one that is left because
- * nobody asks for it any more is kept.
+ * Downloads one file into the store and resolves to its final event. The part file is removed on failure and kept if the requester is
+ * gone.
  * @throws {InputError} `refused`, `bad-redirect`, `forbidden-address`, `bad-encoding`, `hash-mismatch`, `too-large`, `quota-exceeded`;
  *   {HostError} `disk-full`, `storage-failed`; {SessionError} `bad-answer`, `too-slow`, `too-long`, `cancelled`, `left`, and
- *   what was to pass and did not.
+ *   transient errors that did not pass.
  */
 export async function httpDownload(job: HttpDownload, deps: TransferDeps, signal: AbortSignal): Promise<TransferEvent> {
   const { clock, store, emit } = deps;
@@ -33,7 +33,7 @@ export async function httpDownload(job: HttpDownload, deps: TransferDeps, signal
   const algo = job.algo ?? (job.hash === undefined ? undefined : "SHA-256");
   const meter = new Meter({ clock, limits: job.limits, emit });
   const { whole, ...source } = job.resume ?? { bytes: 0 };
-  // Of what was whole and is not any more nothing can be trusted.
+  // A part that was complete and has changed cannot be trusted.
   let validator = part.bytes > 0 && whole === undefined ? source : undefined;
   const onSynced = (bytes: number): void => {
     if (validator !== undefined) emit({ is: "resumable", resume: { ...validator, bytes } });
@@ -51,7 +51,7 @@ export async function httpDownload(job: HttpDownload, deps: TransferDeps, signal
     await part.publish();
     return doneWith(sink.bytes, hash);
 
-    /** Fetches and verifies the whole file. Gives its hash, when one is asked for. */
+    /** Fetches and verifies the whole file. Returns its hash, if one was requested. */
     async function fetched(): Promise<string | undefined> {
       sink.isResumable = validator !== undefined;
       await sink.rehash(overall);
@@ -69,7 +69,7 @@ export async function httpDownload(job: HttpDownload, deps: TransferDeps, signal
       throw new InputError("hash-mismatch", `the file's ${algo} is ${hash ?? "unknown"} instead of ${job.hash}`);
     }
 
-    /** False when there is nothing to go on with, and everything has to be asked for anew. */
+    /** Returns false if the download cannot be resumed and must start over. */
     async function attempt(): Promise<boolean> {
       if (sink.bytes > 0 && (!takesRanges || validator === undefined)) sink.restart();
       const range = sink.bytes > 0 && validator !== undefined ? rangeHeaders(sink.bytes, validator) : {};
@@ -105,7 +105,7 @@ export async function httpDownload(job: HttpDownload, deps: TransferDeps, signal
         if (total === undefined || sink.bytes === total) return true;
         throw new SessionError("bad-length", `${sink.bytes} bytes came instead of ${total}`);
       } catch (error) {
-        // Of what was longer than it said nothing can be trusted.
+        // A body longer than announced cannot be trusted.
         if (error instanceof SessionError && error.code === "bad-length") sink.restart();
         throw error;
       } finally {
@@ -128,7 +128,7 @@ interface Receiving {
   readonly meter: Meter;
 }
 
-/** Writes a body to the sink until it ends. */
+/** Writes a body to the sink until its end. */
 function receive({ stream, rest }: Answer, framing: Framing, to: Receiving, signal: AbortSignal): Promise<void> {
   const { sink, meter } = to;
   return new Promise((resolve, reject) => {
@@ -171,7 +171,7 @@ function receive({ stream, rest }: Answer, framing: Framing, to: Receiving, sign
       if (error === undefined && framing.endsWithConnection) return finish();
       return finish(new SessionError("cut-off", error?.message ?? "the connection ended before the file did"));
     });
-    // An empty body ends without a byte.
+    // An empty body ends at once.
     if (!feed(rest, rest.length) && (isOver || pause === undefined)) return;
     if (pause === undefined) stream.read(feed);
     else stream.expect(feed);
@@ -188,14 +188,14 @@ function framingOf(headers: IncomingHttpHeaders): Framing {
   return length === undefined ? framedByEnd : framedByLength(length);
 }
 
-/** A body that ends with its connection is as whole as one that was cut off (RFC 9112 §8), unless its hash says more. */
+/** Rejects a body framed by the end of the connection, which may be truncated (RFC 9112 §8), unless a hash verifies it. */
 function judgeEnd({ endsWithConnection }: Framing, hash: string | undefined): void {
   if (!endsWithConnection || hash !== undefined) return;
   const why = "a file that was cut off would be taken for a whole one; with the hash it has to have it can be fetched";
   throw new InputError("bad-answer", `the answer does not say how long the file is: ${why}`);
 }
 
-/** What the body's length is said to be; Node's HTTP client has refused two lengths, and one beside chunks. */
+/** Returns the announced length of the body; Node's parser has rejected conflicting ones. */
 function lengthOf(headers: IncomingHttpHeaders): number | undefined {
   const text = headers["content-length"];
   if (text === undefined || headers["transfer-encoding"] !== undefined) return undefined;
@@ -204,19 +204,19 @@ function lengthOf(headers: IncomingHttpHeaders): number | undefined {
   throw new SessionError("bad-answer", "the answer's Content-Length is not a length");
 }
 
-/** A coding was not asked for: a small body could become as large as it likes. */
+/** Rejects content codings, which were not requested: a small body could expand without limit. */
 function judgeEncoding(headers: IncomingHttpHeaders): void {
   const coding = headers["content-encoding"] ?? "identity";
   if (/^\s*(?:identity)?\s*$/i.test(coding)) return;
   throw new InputError("bad-encoding", "the answer is compressed although that was not asked for");
 }
 
-/** RFC 9110 §13.1.5: with a validator that is no longer the source's, all of it comes. */
+/** Returns the headers that resume a download; if the validator is stale, the server sends the whole file (RFC 9110 §13.1.5). */
 function rangeHeaders(start: number, { etag, lastModified }: Resume): Readonly<Record<string, string>> {
   return { range: `bytes=${start}-`, "if-range": etag ?? lastModified ?? "" };
 }
 
-/** Bytes of the whole file, when the part that came is exactly the one from `start` to its end (RFC 9110 §14.4). */
+/** Returns the size of the whole file if the range is exactly from `start` to the end (RFC 9110 §14.4). */
 function totalOfRange(headers: IncomingHttpHeaders, start: number, expected: Resume | undefined): number | "wrong" {
   const [, first, last, total] =
     /^bytes (\d{1,15})-(\d{1,15})\/(\d{1,15})$/i.exec(headers["content-range"] ?? "") ?? [];
@@ -232,7 +232,7 @@ function totalOfRange(headers: IncomingHttpHeaders, start: number, expected: Res
 const isOfUse = (resume: Resume | undefined): boolean =>
   resume?.etag !== undefined || resume?.lastModified !== undefined || resume?.whole !== undefined;
 
-/** The strong validator of what comes (RFC 9110 §8.8): an ETag that is not weak, or a modification a second or more before the answer. */
+/** Returns the strong validator of a response (RFC 9110 §8.8): a strong ETag, or a modification at least a second before the response. */
 function validatorOf(headers: IncomingHttpHeaders, total: number | undefined): Resume | undefined {
   const { etag, "last-modified": lastModified = "", date = "" } = headers;
   const size = total === undefined ? {} : { total };

@@ -7,7 +7,7 @@ import { REDIRECTS, redirectTarget } from "../host/net/redirect-target.ts";
 import { shownUrl } from "../protocol/triggers/data-store.ts";
 import { askForHead, type Head } from "./head.ts";
 
-/** An answer whose body is to come: the stream is paused behind its head. */
+/** A response with its head read and its body still in the paused stream. */
 export interface Answer extends Head {
   readonly stream: ByteStream;
   readonly url: URL;
@@ -22,7 +22,7 @@ export interface AskOptions {
 }
 
 /**
- * Sends a GET to a URL and to where it is redirected to; each place is judged anew.
+ * Sends a GET and follows redirects; checks each address.
  * @throws {InputError} `bad-redirect`, `forbidden-address`; {SessionError} the connector's and `askForHead`'s codes
  */
 export async function ask(from: URL, options: AskOptions, signal: AbortSignal): Promise<Answer> {
@@ -50,13 +50,13 @@ async function askOnce(url: URL, options: AskOptions, signal: AbortSignal): Prom
   }
 }
 
-/** Where the server of a URL is. */
+/** Returns host and port of a URL's server. */
 export function targetOf(url: URL): GuardedTarget {
   const isTls = url.protocol === "https:";
   return { host: url.hostname, port: url.port === "" ? (isTls ? 443 : 80) : Number(url.port), isTls };
 }
 
-/** Target and headers of a request, in absolute form for a proxy (RFC 9112 §3.2). */
+/** Returns target and headers of a request, in absolute form for a proxy (RFC 9112 §3.2). */
 export function requestLine(
   url: URL,
   proxy: URL | undefined,
@@ -68,7 +68,7 @@ export function requestLine(
   return { path: `${url.origin}${path}`, headers: { ...common, ...proxyAuthorization(proxy) } };
 }
 
-/** The error that an answer's status is: `busy` when it may pass, else `refused`. */
+/** Converts a status to an error: `busy` if a retry may succeed, else `refused`. */
 export function statusError({ status, headers, url }: Pick<Answer, "status" | "headers" | "url">, now: number): Error {
   const message = `${shownUrl(url.href)} answered ${status}`;
   if (status !== 408 && status !== 429 && status < 500) return new InputError("refused", message);

@@ -14,12 +14,12 @@ import type { TransferDeps } from "./deps.ts";
 export type HttpUpload = Extract<TransferJob, { kind: "http-upload" }>;
 
 const PIECE_BYTES = 512 * 1024;
-/** How long a server is given to say that it wants the body; many never do (RFC 9110 §10.1.1). */
+/** How long to wait for `100 Continue`; many servers never send it (RFC 9110 §10.1.1). */
 const EXPECT_MS = 1000;
 
 /**
- * Sends one file of the store with POST. Once a byte of it was sent nothing is repeated and no redirect is followed, since a POST may
- * have worked although its answer was lost; what happens before that, a redirect by 307 or 308 included, is followed or repeated.
+ * Sends one file of the store with POST. After the first byte of the file nothing is retried and no redirect is followed, since a POST
+ * may have succeeded although its response was lost. Before that, failures are retried and redirects by 307 or 308 followed.
  * @throws {InputError} `changed`, `refused`, `bad-redirect`, `forbidden-address`; {SessionError} as `httpDownload`
  */
 export async function httpUpload(job: HttpUpload, deps: TransferDeps, signal: AbortSignal): Promise<TransferEvent> {
@@ -42,7 +42,7 @@ export async function httpUpload(job: HttpUpload, deps: TransferDeps, signal: Ab
   }
 }
 
-/** What is sent: the file between what a form has around it. */
+/** The request body: the file between the parts of the form. */
 interface Body {
   readonly file: StoreFile;
   readonly contentType: string;
@@ -50,7 +50,7 @@ interface Body {
   readonly after: Buffer;
 }
 
-/** RFC 7578, the name escaped as browsers do (WHATWG HTML, multipart form data). */
+/** Builds a multipart form (RFC 7578); escapes the name as browsers do (WHATWG HTML). */
 function bodyOf(file: StoreFile, isForm: boolean): Body {
   const none = Buffer.alloc(0);
   if (!isForm) return { file, contentType: "application/octet-stream", before: none, after: none };
@@ -109,7 +109,7 @@ interface Outcome {
   readonly wasSent: boolean;
 }
 
-/** Sends one request over a connection, and closes that. */
+/** Sends one request over a connection and closes it. */
 function post(
   socket: Socket,
   line: ReturnType<typeof requestLine>,
@@ -162,7 +162,7 @@ function post(
       .on("continue", begin)
       .once("response", ({ statusCode: status = 0, headers }) => {
         const outcome = { status, headers, wasSent };
-        // A server may thank before it has read all.
+        // A server may respond before it has read the whole body.
         if (status >= 200 && status < 300 && isBegun && !isWhole) early = outcome;
         else finish(undefined, outcome);
       })
@@ -181,7 +181,7 @@ async function sendBody(request: ClientRequest, body: Body, meter: Meter, isOver
   for (let at = 0; at < file.bytes && !isOver();) {
     const wanted = Math.min(buffer.length, file.bytes - at);
     const count = readAt(file.fd, buffer.subarray(0, wanted), 0, at);
-    // The last piece goes out only when the whole is still what was announced.
+    // The last piece is sent only if the file is unchanged.
     if (count === 0 || (at + count === file.bytes && lengthOf(file.fd) !== file.bytes)) {
       throw new InputError("changed", "the file changed in length while it was sent");
     }
@@ -196,7 +196,7 @@ async function sendBody(request: ClientRequest, body: Body, meter: Meter, isOver
   request.end();
 }
 
-/** Resolves when the bytes have been handed to the system, and their buffer can be used again. */
+/** Resolves once the kernel has taken the bytes and the buffer can be reused. */
 function written(request: ClientRequest, bytes: Buffer): Promise<void> {
   return new Promise((resolve, reject) =>
     request.write(bytes, (error) =>
@@ -207,7 +207,7 @@ function written(request: ClientRequest, bytes: Buffer): Promise<void> {
   );
 }
 
-/** What happened after the file was begun is not to be repeated. */
+/** Marks an error after the first byte of the file as final. */
 function asFinal(error: Error, wasSent: boolean): Error {
   if (!wasSent || !(error instanceof SessionError)) return error;
   return new SessionError(error.code, error.message, { cause: error, details: { ...error.details, isFinal: true } });

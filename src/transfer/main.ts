@@ -8,13 +8,13 @@ import { failureOf } from "./attempts.ts";
 import { openChannel } from "./channel.ts";
 import type { TransferDeps } from "./deps.ts";
 
-/** Runs `holdfast transfer`: the transfer that its input names. Resolves to the exit status. */
+/** Runs `holdfast transfer` with the job from standard input. Resolves to the exit status. */
 export async function run(): Promise<number> {
   process.umask(0o077);
   return transfer(process.stdin, (line) => void process.stdout.write(`${line}\n`));
 }
 
-/** Carries out the transfer that an input names. Resolves to the exit status: 0 when the end was told, whatever it is. */
+/** Runs one transfer. Resolves to the exit status: 0 if the result was reported, whatever it is. */
 export async function transfer(input: Readable, print: (line: string) => void): Promise<number> {
   const channel = openChannel({ input, print });
   try {
@@ -50,22 +50,22 @@ export async function transfer(input: Readable, print: (line: string) => void): 
     if (!(error instanceof SessionError && error.code === "left")) channel.emit(failureOf(error));
     return error instanceof AgentError ? 0 : 70;
   } finally {
-    // What still waits for orders would keep the process.
+    // Waiting for orders would keep the process alive.
     input.destroy();
   }
   return 0;
 }
 
 /**
- * The machine's owner wrote down where an object store is, which may be in a private network: a request that comes from elsewhere names
- * no address of it. Those of clouds' credentials stay forbidden.
+ * Allows private addresses for an object store, which the machine's owner configured; remote requests cannot name its address.
+ * Metadata services of clouds stay forbidden.
  */
 function policyOf(job: TransferJob): AddressPolicy {
   const isConfigured = "access" in job && job.access.endpoint !== undefined;
   return isConfigured ? { allow: ["0.0.0.0/0", "::/0"], proxyNames: ["*"] } : job.policy;
 }
 
-/** Fetches only what the kind of the job needs. */
+/** Loads only the modules that the kind of the job needs. */
 async function carryOut(job: TransferJob, deps: TransferDeps, signal: AbortSignal): Promise<TransferEvent> {
   switch (job.kind) {
     case "http-download":

@@ -3,7 +3,7 @@ import type { Clock } from "../host/clock.ts";
 import type { TransferEvent, TransferLimits } from "../protocol/triggers/transfer.ts";
 
 const TICK_MS = 500;
-/** The rate that is told is one over so long, and the one that is judged. */
+/** Averaging windows of the reported rate and of the minimum rate. */
 const RATE_MS = 5000;
 const SLOW_MS = 60_000;
 
@@ -14,13 +14,13 @@ export interface MeterOptions {
 }
 
 /**
- * Counts what one transfer moves: tells the progress twice a second, holds it below the highest rate, and ends what stands still, is
- * slower than the lowest rate on average over a minute, or takes too long altogether. Shared by all connections of a transfer.
+ * Meters one transfer across its connections. Reports progress twice a second, limits the rate, and fails a transfer that stalls, that
+ * averages below the minimum rate over a minute, or that exceeds its total time.
  */
 export class Meter {
-  /** Bytes of the file that are there. */
+  /** Bytes transferred of the file. */
   bytes = 0;
-  /** Bytes of the whole file, when they are known. */
+  /** Size of the whole file, if known. */
   total: number | undefined;
   readonly #options: MeterOptions;
   readonly #begunAt: number;
@@ -33,7 +33,7 @@ export class Meter {
     this.#paidUntil = this.#begunAt;
   }
 
-  /** Counts bytes that have just moved. */
+  /** Counts transferred bytes. */
   add(bytes: number): void {
     this.bytes += bytes;
     this.#moved += bytes;
@@ -42,20 +42,20 @@ export class Meter {
     this.#paidUntil = Math.max(this.#paidUntil, this.#options.clock.elapsed()) + (bytes * 1000) / maxBytesPerSecond;
   }
 
-  /** Milliseconds that nothing more may move in, for the highest rate to be held; 0 without one. */
+  /** Returns how many milliseconds to pause to stay below the maximum rate; 0 without a limit. */
   waitMs(): number {
     if (this.#options.limits.maxBytesPerSecond === undefined) return 0;
     return Math.max(0, this.#paidUntil - this.#options.clock.elapsed());
   }
 
-  /** Bytes to move at a time: no more than an eighth of a second of the highest rate, and at least 4 KiB. */
+  /** Returns the size of the next piece: at most an eighth of a second at the maximum rate, at least 4 KiB. */
   pieceBytes(most: number): number {
     const { maxBytesPerSecond } = this.#options.limits;
     if (maxBytesPerSecond === undefined) return most;
     return Math.min(most, Math.max(4096, Math.floor(maxBytesPerSecond / 8)));
   }
 
-  /** Calls `fail` once with a {SessionError} `too-long` when the whole transfer has taken too long. Gives a function that takes it back. */
+  /** Calls `fail` once with a {SessionError} `too-long` after the total time limit. Returns a function that cancels the timer. */
   limit(fail: (error: SessionError) => void): () => void {
     const { clock, limits } = this.#options;
     const left = this.#begunAt + limits.maxMs - clock.elapsed();
@@ -65,8 +65,8 @@ export class Meter {
   }
 
   /**
-   * Watches one attempt: tells its progress, and calls `fail` once with a {SessionError} `stalled` or `too-slow`. Gives a function that
-   * ends the watch.
+   * Watches one attempt: reports its progress and calls `fail` once with a {SessionError} `stalled` or `too-slow`. Returns a function
+   * that stops the watch.
    */
   watch(fail: (error: SessionError) => void): () => void {
     const { clock, limits, emit } = this.#options;
@@ -76,7 +76,7 @@ export class Meter {
     const tick = (): void => {
       const at = clock.elapsed();
       const stands = this.#moved === samples.at(-1)?.moved;
-      // A pause that the highest rate asks for is none of the other end's.
+      // A pause for the maximum rate is not a stall of the peer.
       if (!stands || this.waitMs() > 0) movedAt = at;
       samples.push({ at, moved: this.#moved });
       while ((samples[1]?.at ?? at) <= at - SLOW_MS) samples.shift();
@@ -104,13 +104,13 @@ export class Meter {
   }
 }
 
-/** What had moved at a time. */
+/** A sample of the transferred bytes. */
 interface Sample {
   readonly at: number;
   readonly moved: number;
 }
 
-/** Whole bytes a second from the first to the last sample. */
+/** Returns the rate from the first to the last sample, in whole bytes a second. */
 function rateOf(samples: readonly Sample[]): number {
   const [first, last] = [samples[0], samples.at(-1)];
   if (first === undefined || last === undefined || last.at === first.at) return 0;

@@ -3,26 +3,26 @@ import { Readable } from "node:stream";
 import { SessionError } from "../errors.ts";
 import { readAt } from "../host/files/open-bytes.ts";
 
-/** The file that is uploaded. */
+/** The uploaded file. */
 export interface Source {
   readonly fd: number;
   readonly bytes: number;
-  /** @throws {InputError} `changed` when it is no longer the file that was opened */
+  /** @throws {InputError} `changed` if the file was replaced or modified */
   verify(): void;
 }
 
-/** Bytes of a file, from the first up to the other position. */
+/** A byte range of a file. */
 export interface Span {
   readonly from: number;
   readonly to: number;
 }
 
-/** What moves is counted, and held below a rate. */
+/** Counts transferred bytes and limits their rate. */
 export interface Pacer {
   add(bytes: number): void;
-  /** Waits until more may move. */
+  /** Waits until more bytes may be sent. */
   pause(signal: AbortSignal): Promise<void>;
-  /** Bytes to move at a time, of the most that would be moved. */
+  /** Returns the size of the next piece, at most the given one. */
   pieceBytes(most: number): number;
 }
 
@@ -31,7 +31,7 @@ const PIECE_BYTES = 256 * 1024;
 /** https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html */
 const HASH_HEADER = "x-amz-content-sha256";
 
-/** Hash of bytes of a file, in hexadecimal digits. @throws {SessionError} `changed`; {HostError} `storage-failed`; the signal's reason */
+/** Returns the hash of a byte range in hexadecimal. @throws {SessionError} `changed`; {HostError} `storage-failed`; the signal's reason */
 export async function hashOf(
   algorithm: "md5" | "sha256",
   source: Source,
@@ -45,15 +45,15 @@ export async function hashOf(
     const count = readSome(source, buffer, at, span.to);
     hash.update(buffer.subarray(0, count));
     at += count;
-    // Orders come in between.
+    // Yields so that orders are handled.
     await new Promise((resolve) => setImmediate(resolve));
   }
   return hash.digest("hex");
 }
 
 /**
- * Bytes of a file as the body of a request. They are read twice: their SHA-256 is signed before they are sent, so that what arrives is
- * what was read, or is refused.
+ * A byte range of a file as a request body. It is read twice: its SHA-256 is signed before it is sent, so the server rejects a body that
+ * differs.
  */
 export async function fileBody(source: Source, span: Span, pacer: Pacer, signal: AbortSignal): Promise<Readable> {
   const sha256 = await hashOf("sha256", source, span, signal);
@@ -61,7 +61,7 @@ export async function fileBody(source: Source, span: Span, pacer: Pacer, signal:
   return Object.assign(body, { sha256 });
 }
 
-/** Puts the hash of a file's bytes where the SDK looks for it when it signs a request. */
+/** Sets the body's hash in the header that the SDK signs. */
 export function tellHash(request: unknown): void {
   if (typeof request !== "object" || request === null || !("body" in request) || !("headers" in request)) return;
   const { body, headers } = request;

@@ -15,15 +15,15 @@ export interface S3Options {
   readonly connect: Connect;
   readonly clock: Clock;
   readonly emit: (event: TransferEvent) => void;
-  /** From 0 to 1. */
+  /** Random number in [0, 1). */
   readonly random: () => number;
-  /** Ends the search for the bucket's region. */
+  /** Aborts the search for the bucket's region. */
   readonly signal: AbortSignal;
 }
 
 type Sdk = typeof s3Sdk;
 
-/** What may be said of one request: what it reached shows whether another attempt is worth more than the last. */
+/** Progress of one request; an attempt with progress resets the retries. */
 export interface Attempts {
   readonly signal: AbortSignal;
   readonly progress?: () => number;
@@ -32,19 +32,19 @@ export interface Attempts {
 const MAX_ATTEMPTS = 6;
 const FIRST_WAIT_MS = 500;
 const MOST_WAIT_MS = 20_000;
-/** Where buckets are that nothing else is known of. */
+/** Default region of buckets. */
 const HOME_REGION = "us-east-1";
-/** Of a low rate each connection gets a share that is no standstill. */
+/** Minimum share of a low rate for each connection, so that none stalls. */
 const LEAST_RATE = 256 * 1024;
 
-/** One object of a bucket, and the requests that are made for it. */
+/** Requests about one object of a bucket. */
 export class S3Target {
   readonly sdk: Sdk;
   readonly client: S3Client;
   readonly object: { readonly Bucket: string; readonly Key: string };
   /** `s3://bucket/key` */
   readonly name: string;
-  /** Requests at a time. */
+  /** Concurrent requests. */
   readonly concurrency: number;
   readonly #options: S3Options;
   readonly #http: S3Http;
@@ -60,11 +60,11 @@ export class S3Target {
     this.concurrency = concurrencyOf(limits);
   }
 
-  /** @throws {InputError} `bad-secret-file`; what `attempt` throws, while the bucket's region is looked for */
+  /** @throws {InputError} `bad-secret-file`; errors of `attempt` from the lookup of the bucket's region */
   static async open(options: S3Options): Promise<S3Target> {
     const { access, connect, limits } = options;
     const sdk = await import("../host/net/s3-sdk.ts");
-    // Earlier than the whole transfer would be given up, so that another connection gets a try.
+    // Below the transfer's own stall limit, so that another connection is tried first.
     const http = new S3Http({ connect, maxSockets: concurrencyOf(limits) + 1, stallMs: limits.stallMs / 2 });
     const common = {
       ...(access.endpoint === undefined ? {} : { endpoint: access.endpoint }),
@@ -74,7 +74,7 @@ export class S3Target {
           ? sdk.fromInstanceMetadata({ maxRetries: 2, timeout: 2000, ec2MetadataV1Disabled: true })
           : rereadCredentials(access.credentials),
       requestHandler: http,
-      // Attempts are counted here, since an answer's body breaks off as well.
+      // Retries are counted here, since a response body can break off too.
       maxAttempts: 1,
       retryMode: "standard",
       defaultsMode: "standard",
@@ -97,7 +97,7 @@ export class S3Target {
   }
 
   /**
-   * Does what `run` does, again after a while as long as what failed may pass: six times without progress. Tells of each.
+   * Runs `run` and retries transient failures with backoff, up to six times without progress. Logs each retry.
    * @throws {InputError} `no-such-bucket`, `no-such-key`, `bad-credentials`, `access-denied`; {SessionError} `clock-skew`,
    *   `source-changed`, `throttled`, `s3-failed` and those of connections; the signal's reason
    */
@@ -114,7 +114,7 @@ export class S3Target {
         reached = progress();
         const told = s3Error(error, this.name);
         if (failed >= MAX_ATTEMPTS || !isPassing(error)) throw told;
-        // Many that were refused together would otherwise come back together.
+        // Jitter keeps requests that failed together from retrying together.
         const waitMs = FIRST_WAIT_MS * 2 ** (failed - 1) * (0.5 + random() / 2);
         const afterMs = Math.round(Math.min(MOST_WAIT_MS, Math.max(refusalOf(error)?.retryAfterMs ?? 0, waitMs)));
         emit({ is: "retry", reason: told.message, afterMs });
@@ -123,7 +123,7 @@ export class S3Target {
     }
   }
 
-  /** The object, or the bytes from `start` up to `end`, of which the first is that of the version `etag` if one is given. */
+  /** Requests the object or a byte range, in the version `etag` if given. */
   async get(
     wanted: { readonly start: number; readonly end: number } | undefined,
     etag: string | undefined,
@@ -142,14 +142,14 @@ export class S3Target {
     this.client.destroy();
   }
 
-  /** Asked at home, S3 refuses what is elsewhere and says where; who may not ask for the place is told it all the same. */
+  /** Finds the bucket's region: S3 reports it even in a refusal. */
   async #findRegion(): Promise<string> {
     const { signal } = this.#options;
     const ask = async (): Promise<string | undefined> => {
       try {
         const command = new this.sdk.GetBucketLocationCommand({ Bucket: this.object.Bucket });
         const { LocationConstraint } = await this.client.send(command, { abortSignal: signal });
-        // The oldest name of a region: https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetBucketLocation.html
+        // Legacy name of a region: https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetBucketLocation.html
         return LocationConstraint === "EU" ? "eu-west-1" : LocationConstraint;
       } catch (error) {
         const refusal = refusalOf(error);
@@ -166,11 +166,11 @@ function concurrencyOf({ concurrency, maxBytesPerSecond = Infinity }: S3Options[
 }
 
 /**
- * The credentials in a file, read again for each request: short-lived ones are replaced while a long transfer runs.
+ * Provides credentials from a file. Reads it again for each request, since short-lived ones are replaced during a long transfer.
  * @throws {InputError} `bad-secret-file`; {HostError} `storage-failed`
  */
 function rereadCredentials(path: string): () => Promise<S3Credentials & { readonly expiration: Date }> {
   readS3Credentials(path);
-  // The SDK asks again for expired credentials.
+  // The SDK calls this again for expired credentials.
   return () => Promise.resolve({ ...readS3Credentials(path), expiration: new Date(0) });
 }

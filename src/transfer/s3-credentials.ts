@@ -10,8 +10,8 @@ const S3Credentials = z.object({
 export type S3Credentials = z.infer<typeof S3Credentials>;
 
 /**
- * The credentials in a file: `{"accessKeyId", "secretAccessKey", "sessionToken"}`, the last of which may be missing. No error holds
- * any of it. @throws {InputError} `bad-secret-file`; {HostError} `storage-failed`
+ * Reads credentials from a file: `{"accessKeyId", "secretAccessKey", "sessionToken"}`, the last one optional. Errors contain no part of
+ * the file. @throws {InputError} `bad-secret-file`; {HostError} `storage-failed`
  */
 export function readS3Credentials(path: string): S3Credentials {
   const read = S3Credentials.safeParse(jsonOf(readPrivateFile(path)));

@@ -6,17 +6,17 @@ import type { Pacer } from "./s3-body.ts";
 import type { S3Target } from "./s3-client.ts";
 import { runAll } from "./s3-turns.ts";
 
-/** Where the bytes of an object go. */
+/** Destination of an object's bytes. */
 export interface RangeSink {
-  /** Bytes from the start on that are there. */
+  /** Number of contiguous bytes from the start. */
   readonly bytes: number;
-  /** Refuses a size that there is no room for. */
+  /** Rejects a size that does not fit. */
   admit(total: number): Promise<void>;
   /** Writes bytes at a position. */
   put(bytes: Uint8Array, from: number, to: number, position: number): void;
-  /** Says that everything up to a position is there. */
+  /** Marks everything up to a position as written. */
   settle(bytes: number): void;
-  /** Forgets everything. */
+  /** Discards all bytes. */
   restart(): void;
 }
 
@@ -25,11 +25,11 @@ export interface S3DownloadOptions {
   readonly sink: RangeSink;
   readonly pacer: Pacer & { bytes: number; total: number | undefined };
   readonly resume: Resume | undefined;
-  /** Told once what the object is, before its bytes come: what a later attempt needs. */
+  /** Called once with the object's version before its bytes arrive; a later attempt needs it. */
   readonly onFound: (object: {
     readonly etag: string | undefined;
     readonly total: number;
-    /** MD5 of all bytes, in hexadecimal digits, if the store reports it. */
+    /** MD5 of the object in hexadecimal, if the store reports it. */
     readonly md5: string | undefined;
   }) => void;
   readonly signal: AbortSignal;
@@ -42,7 +42,7 @@ interface Range {
 
 const PART_BYTES = 16 * 1024 * 1024;
 
-/** Bytes of an object from `at` up to `end`; `at` moves on as they come. */
+/** A byte range of an object; `at` advances as bytes arrive. */
 interface Part {
   at: number;
   readonly end: number;
@@ -51,14 +51,14 @@ interface Part {
 interface Found {
   readonly etag: string | undefined;
   readonly total: number;
-  /** The first part's answer, of which nothing is read yet. */
+  /** Unread response of the first part. */
   readonly answer: GetObjectCommandOutput;
   readonly start: number;
 }
 
 /**
- * Downloads an object, in parts at a time when it is large. All of them are of the same version, which its ETag says.
- * @throws what {S3Target.attempt} and the sink throw; {SessionError} `source-changed` when another version came between
+ * Downloads an object, a large one in concurrent parts. All parts are of one version, identified by the ETag.
+ * @throws what {S3Target.attempt} and the sink throw; {SessionError} `source-changed` if the object was replaced meanwhile
  */
 export async function downloadObject(options: S3DownloadOptions): Promise<number> {
   const { sink, pacer, target, onFound, signal } = options;
@@ -85,7 +85,7 @@ export async function downloadObject(options: S3DownloadOptions): Promise<number
     sink.settle(parts[low]?.at ?? total);
   };
   if (parts.length === 0) body.resume();
-  // Without a name for its version, parts of an object may be of two.
+  // Without an ETag, parts may be of different versions.
   const atATime = etag === undefined ? 1 : target.concurrency;
   await runAll(parts, atATime, signal, (part, signal) =>
     fetchPart(options, found, { part, opened: part === parts[0] ? body : undefined, onMoved }, signal),
@@ -94,12 +94,12 @@ export async function downloadObject(options: S3DownloadOptions): Promise<number
   return total;
 }
 
-/** Asks for the first part, and so learns of what version and how long the object is. */
+/** Requests the first part, which tells the object's version and size. */
 async function find(options: S3DownloadOptions): Promise<Found> {
   const { target, sink, resume, signal } = options;
   const known = resume?.etag === undefined || resume.total === undefined ? undefined : resume;
   if (known === undefined) sink.restart();
-  // The last byte is fetched again when all are there: the answer says that they are still the same.
+  // If all bytes exist, the last one is fetched again to verify that the object is unchanged.
   const start = Math.max(0, Math.min(sink.bytes, (known?.total ?? 1) - 1));
   const ask = async (range: Range | undefined): Promise<Found> =>
     foundIn(target, await target.get(range, known?.etag, signal), range?.start ?? 0);
@@ -111,13 +111,13 @@ async function find(options: S3DownloadOptions): Promise<Found> {
   } catch (error) {
     const status = error instanceof SessionError ? error.details?.["status"] : undefined;
     if (known !== undefined && (status === 412 || status === 416)) return find({ ...options, resume: undefined });
-    // No byte of an empty object can be asked for (RFC 9110 §15.5.17).
+    // An empty object has no valid range (RFC 9110 §15.5.17).
     if (status === 416 && start === 0) return target.attempt(() => ask(undefined), { signal });
     throw error;
   }
 }
 
-/** What an answer is about. A server that knows no ranges gives the whole object. */
+/** Returns the range of a response. A server without range support sends the whole object. */
 function foundIn(target: S3Target, answer: GetObjectCommandOutput, start: number): Found {
   const { ETag: etag, ContentLength: length, ContentRange: range } = answer;
   if (range === undefined && length !== undefined) return { etag, total: length, answer, start: 0 };
@@ -129,7 +129,7 @@ function foundIn(target: S3Target, answer: GetObjectCommandOutput, start: number
 
 interface Wanted {
   readonly part: Part;
-  /** An answer that is open already. */
+  /** Response that is already open. */
   readonly opened: Readable | undefined;
   readonly onMoved: () => void;
 }
@@ -159,20 +159,20 @@ async function fetchPart(options: S3DownloadOptions, found: Found, wanted: Wante
   await target.attempt(run, { signal, progress: () => part.at });
 }
 
-/** What is left of a part, of the version that was found. */
+/** Requests the rest of a part, in the version found. */
 async function openPart(target: S3Target, { etag, total }: Found, part: Part, signal: AbortSignal): Promise<Readable> {
   const answer = await target.get({ start: part.at, end: part.end }, etag, signal);
   const range = rangeIn(answer.ContentRange);
   const isSame = answer.ETag === etag && range?.total === total;
   if (isSame && range.start === part.at) return bodyOf(answer);
   bodyOf(answer).destroy();
-  // There are servers that do not know the condition.
+  // Some servers ignore the condition.
   if (!isSame) throw new SessionError("source-changed", `${target.name}: the object was changed meanwhile`);
   throw new SessionError("s3-failed", `${target.name}: S3 answered with another range than was asked for`);
 }
 
 /**
- * The MD5 of an object: its ETag, unless it came in parts or the store encrypted it with a key that is not its own.
+ * Returns the MD5 of an object: its ETag, unless it was uploaded in parts or encrypted with a customer's key.
  * https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html
  */
 export function md5In({

@@ -1,12 +1,12 @@
 import { AgentError, HostError, InputError, SessionError, toError } from "../errors.ts";
 
-/** What is known of an answer that is a refusal. S3's own message is left out: it may repeat what was signed. */
+/** Fields of an error response. S3's message is omitted, since it may repeat signed data. */
 export interface S3Refusal {
   readonly status: number;
   readonly code: string;
-  /** Where the bucket is, when the refusal says so. */
+  /** Region of the bucket, if reported. */
   readonly region: string | undefined;
-  /** Milliseconds that the server asks to wait. */
+  /** Retry delay requested by the server, in milliseconds. */
   readonly retryAfterMs: number | undefined;
 }
 
@@ -24,9 +24,9 @@ const THROTTLED: ReadonlySet<string> = new Set([
   "RequestLimitExceeded",
   "TooManyRequests",
 ]);
-/** After this refusal the SDK signs by the store's clock. */
+/** Error after which the SDK signs by the store's clock. */
 const SKEWED = "RequestTimeTooSkewed";
-/** Refusals with a 4xx status that a second attempt may not get: the clock was wrong, or the body came too slowly or altered. */
+/** 4xx errors that a second attempt may avoid: a wrong clock, or a body that arrived slowly or altered. */
 const PASSING: ReadonlySet<string> = new Set([
   SKEWED,
   "RequestTimeout",
@@ -36,10 +36,10 @@ const PASSING: ReadonlySet<string> = new Set([
   "XAmzContentSHA256Mismatch",
 ]);
 
-/** Failures of connections. */
+/** Error codes of failed connections. */
 const PASSING_CODES: ReadonlySet<string> = new Set(["resolve-failed", "connect-failed", "proxy-refused", "tls-failed"]);
 
-/** Reads the SDK's error; undefined for one that is no answer. */
+/** Parses an error of the SDK; undefined if it is no response. */
 export function refusalOf(error: unknown): S3Refusal | undefined {
   if (!(error instanceof Error)) return undefined;
   const metadata = fieldOf(error, "$metadata");
@@ -56,7 +56,7 @@ export function refusalOf(error: unknown): S3Refusal | undefined {
   };
 }
 
-/** Whether another attempt may go better: the server is too busy or broken, or the connection was. */
+/** Reports whether a retry may succeed: the server is overloaded or failing, or the connection broke. */
 export function isPassing(error: unknown): boolean {
   if (error instanceof InputError || error instanceof HostError) return false;
   if (error instanceof SessionError) return PASSING_CODES.has(error.code);
@@ -72,7 +72,7 @@ export function isPassing(error: unknown): boolean {
 }
 
 /**
- * The error that a failed request is told as: its code, and what it was about.
+ * Converts a failed request to the error that is reported.
  * `no-such-bucket`, `no-such-key`, `bad-credentials`, `no-credentials`, `access-denied`, `clock-skew`, `source-changed`, `throttled`, `s3-failed`.
  */
 export function s3Error(error: unknown, what: string): AgentError {
@@ -104,16 +104,16 @@ const isSuccess = (status: number): boolean => status >= 200 && status < 300;
 
 const isBusy = ({ status, code }: S3Refusal): boolean => status === 429 || THROTTLED.has(code);
 
-/** Errors of connections name no secrets; those of where credentials come from might, and only say that there are none. */
+/** Returns a safe reason. Errors of connections name no secrets; those of credential sources might and are replaced. */
 function whyNot(error: unknown): string {
-  // The SDK's own message may quote the answer.
+  // The SDK's message may quote the response.
   const status = fieldOf(fieldOf(error, "$metadata"), "httpStatusCode");
   if (typeof status === "number" && isSuccess(status)) return "the answer of S3 cannot be read";
   if (!isWithoutCredentials(error)) return toError(error).message;
   return "this machine has no role that gives credentials, and none are configured";
 }
 
-/** What the SDK's sources of credentials throw knows whether another source is to be asked. */
+/** Error of a credential source of the SDK, which says whether to try the next source. */
 const isWithoutCredentials = (error: unknown): boolean => fieldOf(error, "tryNextLink") !== undefined;
 
 const plainCode = (text: string): string | undefined => (/^[A-Za-z0-9.]{1,64}$/.test(text) ? text : undefined);

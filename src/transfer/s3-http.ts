@@ -3,13 +3,13 @@ import type { Socket } from "node:net";
 import { Duplex, Readable } from "node:stream";
 import { SessionError, toError } from "../errors.ts";
 
-/** Opens a connection to a host, TLS done where it is asked for; judges where that leads. */
+/** Opens a connection to a host, with TLS if requested, after checking its address. */
 export type Connect = (
   target: { readonly host: string; readonly port: number; readonly isTls: boolean },
   signal: AbortSignal,
 ) => Promise<Socket>;
 
-/** A request as the SDK hands it over, signed. */
+/** A signed request of the SDK. */
 export interface SignedRequest {
   readonly protocol: string;
   readonly hostname: string;
@@ -31,19 +31,19 @@ interface Answer {
 export interface S3HttpOptions {
   readonly connect: Connect;
   readonly maxSockets: number;
-  /** How long a connection may say nothing. */
+  /** Time limit of a silent connection, in milliseconds. */
   readonly stallMs: number;
 }
 
-/** Status codes of an answer with an object: all of it, or a range. */
+/** Status codes of a response with an object: all of it, or a range. */
 const OBJECT: ReadonlySet<number> = new Set([200, 206]);
-/** How long a body is held back for a server that may refuse it by its head (RFC 9110 §10.1.1). */
+/** How long the body waits for the server's `100 Continue` (RFC 9110 §10.1.1). */
 const CONTINUE_MS = 1000;
 
-/** An answer that is no object is XML, of a few KiB; the SDK takes all of it into memory. */
+/** Limit of a response that is no object: XML of a few KiB, which the SDK reads into memory. */
 const MAX_XML_BYTES = 1024 * 1024;
 
-/** Carries the SDK's requests, over connections of our own that are kept for later ones. */
+/** HTTP handler of the SDK over pooled connections of our own. */
 export class S3Http {
   readonly metadata = { handlerProtocol: "http/1.1" };
   readonly #stallMs: number;
@@ -57,8 +57,8 @@ export class S3Http {
   }
 
   /**
-   * Sends one request and gives the head of its answer; the body of an object is to be read or destroyed. Rejects with what went wrong.
-   * @throws {SessionError} `s3-failed` for an answer that is no object and too large
+   * Sends one request and returns the head of the response; the caller must read or destroy an object's body.
+   * @throws {SessionError} `s3-failed` for an oversized response that is no object; errors of the connection
    */
   async handle(
     request: SignedRequest,
@@ -100,13 +100,13 @@ export class S3Http {
     };
   }
 
-  /** Ends every request, and closes the connections that were kept. */
+  /** Aborts all requests and closes pooled connections. */
   destroy(): void {
     this.#ending.abort();
     for (const agent of Object.values(this.#agents)) agent.destroy();
   }
 
-  // The SDK would tell its own handler of settings here; there are none.
+  // The SDK passes settings of its own handler here; this one has none.
   updateHttpClientConfig(): void {}
 
   httpHandlerConfigs(): Record<string, never> {
@@ -114,20 +114,20 @@ export class S3Http {
   }
 }
 
-/** Reads an answer that is no object. */
+/** Reads a response that is no object. */
 async function xmlIn(response: IncomingMessage): Promise<Buffer> {
   const pieces: Buffer[] = [];
   let bytes = 0;
   for await (const piece of response as AsyncIterable<Buffer>) {
     bytes += piece.length;
-    // Leaving the loop destroys the answer, and its connection with it.
+    // Leaving the loop destroys the response and its connection.
     if (bytes > MAX_XML_BYTES) throw new SessionError("s3-failed", `S3 answered with more than ${MAX_XML_BYTES} bytes`);
     pieces.push(piece);
   }
   return Buffer.concat(pieces);
 }
 
-/** An agent whose connections are all opened by `connect`. */
+/** HTTP agent that opens its connections with `connect`. */
 function guardedAgent({ connect, maxSockets }: S3HttpOptions, isTls: boolean, signal: AbortSignal): Agent {
   const agent = new Agent({ keepAlive: true, maxSockets });
   agent.createConnection = (options, agentDone = () => undefined) => {
@@ -139,7 +139,7 @@ function guardedAgent({ connect, maxSockets }: S3HttpOptions, isTls: boolean, si
       }
     };
     void open().then((opened) => {
-      // The type wants a socket beside the error, and nobody looks at it.
+      // The type requires a socket beside the error; it is not used.
       if (opened instanceof Error) agentDone(opened, new Duplex());
       else agentDone(null, opened);
     });
@@ -159,8 +159,8 @@ function answerOf(outgoing: ClientRequest): Promise<IncomingMessage> {
 }
 
 /**
- * Sends a body once the server wants it, or has not said in time that it does not. A server that answers meanwhile gets no more of it:
- * it would otherwise break the connection, and its answer be lost.
+ * Sends a body once the server asks for it or a timeout passes. If the server responds first, sending stops: otherwise the server would
+ * reset the connection and its response would be lost.
  */
 async function send(outgoing: ClientRequest, body: Readable, answered: Promise<IncomingMessage>): Promise<void> {
   const state = { isAnswered: false };
@@ -198,7 +198,7 @@ function plainBody(body: unknown): string | Uint8Array | undefined {
   throw new TypeError("the body is of a kind that is never sent");
 }
 
-/** Path and query, encoded as it was signed (RFC 3986 §2.3). */
+/** Returns path and query, encoded as they were signed (RFC 3986 §2.3). */
 function pathOf({ path, query = {} }: SignedRequest): string {
   const encoded = Object.keys(query)
     .sort()

@@ -16,7 +16,7 @@ export type S3Upload = Extract<TransferJob, { kind: "s3-upload" }>;
 export type S3Abort = Extract<TransferJob, { kind: "s3-abort" }>;
 
 /**
- * Downloads an object into the store. A part file that fails is removed; one that is left because nobody asks for it any more is kept.
+ * Downloads an object into the store. The part file is removed on failure and kept if the requester is gone.
  * @throws what {downloadObject}, {S3Target.open} and the store throw; {SessionError} `hash-mismatch`, `stalled`, `too-slow`,
  *   `too-long`, `cancelled`, `left`
  */
@@ -49,7 +49,7 @@ export async function s3Download(job: S3Download, deps: TransferDeps, signal: Ab
             target,
             sink,
             pacer: pacerOf(meter, deps),
-            // Of what was whole and is not any more nothing can be trusted.
+            // A part that was complete and has changed cannot be trusted.
             resume: whole === undefined ? job.resume : undefined,
             onFound: ({ etag, total, ...object }) => {
               ({ md5 } = object);
@@ -79,7 +79,7 @@ export async function s3Download(job: S3Download, deps: TransferDeps, signal: Ab
   });
 }
 
-/** @throws {SessionError} `hash-mismatch` when the bytes differ from those of the store */
+/** @throws {SessionError} `hash-mismatch` if the bytes differ from the object's */
 async function verify(part: StorePart, bytes: number, md5: string, signal: AbortSignal): Promise<void> {
   const source = { fd: part.fd, bytes, verify: () => undefined };
   const hash = await hashOf("md5", source, { from: 0, to: bytes }, signal);
@@ -119,8 +119,8 @@ export async function s3Upload(job: S3Upload, deps: TransferDeps, signal: AbortS
 }
 
 /**
- * Takes back an upload that an earlier attempt began.
- * @throws what {abortUpload} and {S3Target.open} throw; {InputError} `bad-job` when none is named
+ * Aborts the upload of an earlier attempt.
+ * @throws what {abortUpload} and {S3Target.open} throw; {InputError} `bad-job` if the job names none
  */
 export async function s3Abort(job: S3Abort, deps: TransferDeps, signal: AbortSignal): Promise<TransferEvent> {
   const uploadId = job.resume?.uploadId;
@@ -131,7 +131,7 @@ export async function s3Abort(job: S3Abort, deps: TransferDeps, signal: AbortSig
 
 type Job = S3Download | S3Upload;
 
-/** Carries out `work` within the limits of its time; what it moves is told. */
+/** Runs `work` within its time limits and reports its progress. */
 async function within(
   job: Job,
   { clock, emit }: TransferDeps,
@@ -181,7 +181,7 @@ async function watched<T>(meter: Meter, fail: (error: Error) => void, work: () =
   }
 }
 
-/** The meter with pauses. */
+/** Returns the meter as a pacer. */
 function pacerOf(meter: Meter, { clock }: TransferDeps): Pacer & Pick<Meter, "bytes" | "total"> {
   return {
     get bytes() {

@@ -1,6 +1,6 @@
 /**
- * Works through `items`, so many at a time and in their order. The first failure ends the others, and is thrown when all of them have
- * ended: nothing goes on behind its back.
+ * Runs `items` in order with bounded concurrency. The first failure aborts the others and is thrown once all have ended, so nothing
+ * continues in the background.
  */
 export async function runAll<T>(
   items: readonly T[],

@@ -12,7 +12,7 @@ export interface S3UploadOptions {
   readonly pacer: Pacer & { bytes: number; total: number | undefined };
   readonly resume: Resume | undefined;
   readonly onResumable: (resume: Resume) => void;
-  /** Carries out what moves bytes, and fails it when they do not move. */
+  /** Runs an operation that moves bytes and fails it if it stalls. */
   readonly watch: <T>(work: () => Promise<T>) => Promise<T>;
   readonly signal: AbortSignal;
 }
@@ -23,7 +23,7 @@ const LEAST_PART_BYTES = 16 * MIB;
 /** https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html */
 const MOST_PART_BYTES = 5 * 1024 * MIB;
 const MOST_PARTS = 10_000;
-/** Some servers take no more than so many parts, and what is smaller by a thousandth is no less worth resuming. */
+/** Maximum number of parts, accepted by all known servers. */
 const WISHED_PARTS = 1000;
 const ABORT_MS = 20_000;
 
@@ -34,9 +34,9 @@ interface Piece {
 }
 
 /**
- * Uploads a file, in parts at a time when it is large. What was begun is aborted when it fails or is cancelled, and kept when whoever
- * asked for it is gone: a later attempt goes on with it.
- * @throws {InputError} `too-large`; what {S3Target.attempt} throws; {InputError} `changed` when the file is another at the end
+ * Uploads a file, a large one in concurrent parts. The multipart upload is aborted on failure or cancellation, and kept if the requester
+ * is gone, so that a later attempt resumes it.
+ * @throws {InputError} `too-large`; what {S3Target.attempt} throws; {InputError} `changed` if the file was modified meanwhile
  */
 export async function uploadObject(options: S3UploadOptions): Promise<number> {
   const { source, pacer } = options;
@@ -98,7 +98,7 @@ async function putInParts(options: S3UploadOptions): Promise<void> {
     const parts = pieces.map(({ number }) => ({ PartNumber: number, ETag: etags.get(number) }));
     await complete(options, found.uploadId, parts);
   } catch (error) {
-    // Gone is not cancelled: a restarted agent goes on.
+    // A vanished requester is no cancellation: a restarted agent resumes.
     if (error instanceof SessionError && error.code === "left") throw error;
     const reason = toError(error);
     try {
@@ -114,11 +114,11 @@ async function putInParts(options: S3UploadOptions): Promise<void> {
 
 interface Begun {
   readonly uploadId: string;
-  /** What an earlier attempt has brought there, by its number. */
+  /** Parts uploaded by an earlier attempt, by number. */
   readonly parts: ReadonlyMap<number, Part>;
 }
 
-/** The upload that an earlier attempt began, or else a new one. */
+/** Returns the upload of an earlier attempt, or starts a new one. */
 async function begun({ target, resume, signal }: S3UploadOptions): Promise<Begun> {
   if (resume?.uploadId !== undefined) {
     const parts = await listParts(target, resume.uploadId, signal);
@@ -133,7 +133,7 @@ async function begun({ target, resume, signal }: S3UploadOptions): Promise<Begun
   return { uploadId: UploadId, parts: new Map() };
 }
 
-/** The parts of an upload; undefined when there is no such upload any more. */
+/** Lists the parts of an upload; undefined if the upload does not exist. */
 async function listParts(
   target: S3Target,
   uploadId: string,
@@ -166,7 +166,7 @@ async function listParts(
   return parts;
 }
 
-/** Whether a part is there as it would be sent. Of one that S3 encrypted with a key of its own the ETag is no MD5: it is sent again. */
+/** Reports whether a part was uploaded with the same bytes. An encrypted part's ETag is no MD5, so it is sent again. */
 async function isSame(part: Part, source: Source, piece: Piece, signal: AbortSignal): Promise<boolean> {
   if (part.Size !== piece.to - piece.from) return false;
   return part.ETag?.replaceAll('"', "") === (await hashOf("md5", source, piece, signal));
@@ -206,7 +206,7 @@ async function putPiece(
   return ETag;
 }
 
-/** Makes the object of its parts. When the answer to that is lost, there is an object and no upload any more. */
+/** Completes the upload. If the response is lost, the object exists and the upload does not. */
 async function complete(
   { target, source, signal }: S3UploadOptions,
   uploadId: string,
@@ -234,7 +234,7 @@ async function complete(
   );
 }
 
-/** Leaves nothing behind that is paid for; an upload that is not there is none. @throws what {S3Target.attempt} throws */
+/** Aborts an upload, so that no storage is billed; succeeds if it does not exist. @throws errors of {S3Target.attempt} */
 export async function abortUpload(target: S3Target, uploadId: string): Promise<void> {
   const signal = AbortSignal.timeout(ABORT_MS);
   const command = { ...target.object, UploadId: uploadId };
@@ -250,7 +250,7 @@ export async function abortUpload(target: S3Target, uploadId: string): Promise<v
   );
 }
 
-/** Parts of the same length but for the last, which only the file's length decides: those of an earlier attempt are the same. */
+/** Splits a file into equal parts. The split depends only on the file's size, so a later attempt gets the same parts. */
 function piecesOf(bytes: number): readonly Piece[] {
   const wished = Math.ceil(bytes / WISHED_PARTS / MIB) * MIB;
   const size = Math.min(MOST_PART_BYTES, Math.max(LEAST_PART_BYTES, wished));

@@ -8,11 +8,11 @@ import type { TransferLimits } from "../protocol/triggers/transfer.ts";
 
 const OPENSSL_NAMES: Readonly<Record<HashAlgorithm, string>> = { MD5: "md5", SHA1: "sha1", "SHA-256": "sha256" };
 
-/** What is new is synced so often, and the room looked at; for the room also after so many bytes, or so small a share of what is left. */
+/** Interval of syncs and checks of free space; the space is also checked after this many bytes or this share of what is free. */
 const SYNC_MS = 2000;
 const LOOK_BYTES = 64 * 1024 * 1024;
 const LOOKS = 16;
-/** Small pieces, such as TLS brings, are gathered to one of this size before they are hashed and written. */
+/** Size to which small pieces, such as TLS records, are collected before hashing and writing. */
 const GATHER_BYTES = 256 * 1024;
 const REREAD_BYTES = 1024 * 1024;
 
@@ -22,20 +22,19 @@ export interface SinkOptions {
   readonly limits: Pick<TransferLimits, "maxBytes" | "reserveRatio" | "quotaBytes">;
   readonly clock: Clock;
   readonly algo: HashAlgorithm | undefined;
-  /** Told how many bytes from the start are on the disk, for a later attempt. */
+  /** Called with the number of synced bytes from the start, from which a later attempt resumes. */
   readonly onSynced: (bytes: number) => void;
-  /** Called once when what goes on in the background fails: the disk cannot be written, or has become too full. */
+  /** Called once if a background write fails or the disk becomes too full. */
   readonly fail: (error: Error) => void;
 }
 
 /**
- * The part file that a transfer writes to. Refuses what is larger than the limits or the room there is, before it is begun where its
- * size is known, and while it is written where it is not.
+ * The part file of a transfer. Rejects files beyond the limits or the free space: in advance if the size is known, else while writing.
  */
 export class Sink {
-  /** Bytes that were appended, the gathered ones among them, or left by an earlier attempt. */
+  /** Bytes appended, buffered ones included, or left by an earlier attempt. */
   bytes: number;
-  /** Whether a later attempt could go on from here: what can only begin anew is not synced on the way. */
+  /** True if a later attempt can resume; otherwise intermediate syncs are skipped. */
   isResumable = false;
   readonly #options: SinkOptions;
   readonly #left: number;
@@ -45,9 +44,9 @@ export class Sink {
   #gatheredBytes = 0;
   #synced: number;
   #lookAt: number;
-  /** How far there was room when it was looked at last: the next look may come late. */
+  /** Position up to which the last check found free space; the next check may come late. */
   #roomTo = Infinity;
-  /** Counts the beginnings: a sync that was begun before the last one says nothing. */
+  /** Generation of the file; a sync from an earlier one is ignored. */
   #beginning = 0;
   #isChecking = false;
   #isClosed = false;
@@ -65,7 +64,7 @@ export class Sink {
     this.#stopTimer = clock.after(SYNC_MS, () => this.#tick());
   }
 
-  /** Hashes what an earlier attempt left; needed before the first `append` when there is any. @throws {HostError} `storage-failed` */
+  /** Hashes the bytes of an earlier attempt; call it before the first `append`. @throws {HostError} `storage-failed` */
   async rehash(signal: AbortSignal): Promise<void> {
     const buffer = Buffer.allocUnsafeSlow(REREAD_BYTES);
     for (let at = 0; at < this.#left && this.#hash !== undefined;) {
@@ -74,13 +73,13 @@ export class Sink {
       if (count === 0) throw new HostError("storage-failed", "the part file is shorter than it was");
       this.#hash.update(buffer.subarray(0, count));
       at += count;
-      // Orders come in between.
+      // Yields so that orders are handled.
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
 
   /**
-   * Refuses a size that the limits or the room do not allow; one that nobody knows is refused while it is written.
+   * Rejects a size beyond the limits or the free space. An unknown size is checked while writing.
    * @throws {InputError} `too-large`, `quota-exceeded`; {HostError} `disk-full`
    */
   async admit(total: number | undefined): Promise<void> {
@@ -96,7 +95,7 @@ export class Sink {
     );
   }
 
-  /** Adds bytes at the end. @throws {InputError} `too-large`, `quota-exceeded`; {HostError} `disk-full`, `storage-failed` */
+  /** Appends bytes. @throws {InputError} `too-large`, `quota-exceeded`; {HostError} `disk-full`, `storage-failed` */
   append(bytes: Uint8Array, from: number, to: number): void {
     const end = this.bytes + to - from;
     if (end > this.#most) this.#judgeSize(end);
@@ -113,7 +112,7 @@ export class Sink {
     if (end >= this.#lookAt) this.#check(false);
   }
 
-  /** Hashes and writes what was gathered. As `append` fails. */
+  /** Hashes and writes buffered bytes. @throws as `append` */
   flush(): void {
     const length = this.#gatheredBytes;
     this.#gatheredBytes = 0;
@@ -125,20 +124,20 @@ export class Sink {
     this.#hash?.update(from === 0 && to === bytes.length ? bytes : bytes.subarray(from, to));
   }
 
-  /** Writes bytes at a place of their own, unhashed; they count when `settle` says that all before them are there. As `append` fails. */
+  /** Writes bytes at a position, unhashed; they count once `settle` covers them. @throws as `append` */
   put(bytes: Uint8Array, from: number, to: number, position: number): void {
     const end = position + to - from;
     if (end > this.#most) this.#judgeSize(end);
     writeAt(this.#options.part.fd, bytes, from, to, position);
   }
 
-  /** Says how many bytes from the start are there, of those that were put. */
+  /** Sets the number of contiguous bytes from the start. */
   settle(bytes: number): void {
     this.bytes = bytes;
     if (bytes >= this.#lookAt) this.#check(false);
   }
 
-  /** Forgets everything that was written. @throws {HostError} `storage-failed` */
+  /** Discards all written bytes. @throws {HostError} `storage-failed` */
   restart(): void {
     this.#gatheredBytes = 0;
     truncate(this.#options.part.fd, 0);
@@ -150,13 +149,13 @@ export class Sink {
     this.#hash = newHash(this.#options.algo);
   }
 
-  /** The hash of all bytes in hexadecimal digits; undefined without an algorithm. As `append` fails. */
+  /** Returns the hash of all bytes in hexadecimal; undefined without an algorithm. @throws as `append` */
   digest(): string | undefined {
     this.flush();
     return this.#hash?.copy().digest("hex");
   }
 
-  /** Ends what goes on in the background. The part stays as it is. */
+  /** Stops background syncs. The part file stays. */
   close(): void {
     this.#stopTimer();
     this.#isClosed = true;
@@ -181,7 +180,7 @@ export class Sink {
     const work = async (): Promise<void> => {
       this.flush();
       const room = await this.#judgeRoom();
-      // The descriptor may be that of something else by now.
+      // The descriptor may have been reused.
       if (this.#isClosed) return;
       if (isSync) await this.#sync();
       this.#lookAt = this.bytes + Math.min(LOOK_BYTES, room / LOOKS);
@@ -196,13 +195,13 @@ export class Sink {
     this.flush();
     const [bytes, beginning] = [this.bytes, this.#beginning];
     await datasync(this.#options.part.fd);
-    // After the end nothing is told but that.
+    // Nothing is reported after the end.
     if (beginning !== this.#beginning || this.#isClosed) return;
     this.#synced = bytes;
     this.#options.onSynced(bytes);
   }
 
-  /** Gives how many bytes may still be written. @throws {HostError} `disk-full` */
+  /** Returns how many more bytes may be written. @throws {HostError} `disk-full` */
   async #judgeRoom(): Promise<number> {
     const from = this.bytes;
     const { freeBytes, totalBytes } = await this.#options.space();

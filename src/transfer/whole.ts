@@ -4,20 +4,20 @@ import type { TransferDeps } from "./deps.ts";
 
 type Known = Pick<TransferJob, "parts" | "resume">;
 
-/** The end of a download that an earlier attempt gave its name and was killed before it told so; undefined when there is none. */
+/** Returns the result of a download that was published before its process was killed, if there is one. */
 export async function publishedBefore({ parts, resume }: Known, store: Store): Promise<TransferEvent | undefined> {
   if (resume?.whole === undefined || !(await store.isPublished(parts.join("/"), resume.whole.mark))) return undefined;
   return doneWith(resume.bytes, resume.whole.hash);
 }
 
-/** Whether a part is what an earlier attempt has fetched and verified, untouched since. */
+/** Reports whether a part is a complete, verified and unchanged download of an earlier attempt. */
 export async function isWhole(part: StorePart, resume: Resume | undefined): Promise<boolean> {
   return resume?.whole !== undefined && (await part.mark()) === resume.whole.mark;
 }
 
 /**
- * Says that a part is whole and waits until that is written down: whoever comes after a kill then knows the file by it, published or not,
- * and fetches nothing twice. Rejects with the signal's reason.
+ * Reports a complete part and waits until that is recorded. After a kill, the record identifies the file, published or not, so nothing
+ * is fetched twice. Rejects with the signal's reason.
  */
 export async function announceWhole(
   part: StorePart,
@@ -31,7 +31,7 @@ export async function announceWhole(
   await mayPublish({ ...found, whole: { mark, ...(hash === undefined ? {} : { hash }) } }, signal);
 }
 
-/** How a download ends. */
+/** Returns the final event of a download. */
 export function doneWith(bytes: number, hash: string | undefined): TransferEvent {
   return { is: "done", bytes, ...(hash === undefined ? {} : { hash }) };
 }
