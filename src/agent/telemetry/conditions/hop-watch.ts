@@ -30,7 +30,7 @@ export interface HopWatchOptions {
   readonly wish: () => HopWish;
   /** Whether this process may send probes at all. */
   readonly isPermitted: () => boolean;
-  /** Told once, why there are no hops though they are asked for. */
+  /** Reports once why there are no hops although they are wanted; a missing mtr again after it was there. */
   readonly onUnable: (why: string) => void;
 }
 
@@ -54,6 +54,8 @@ export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopW
   let takeBack: (() => void) | undefined;
   let isRunning = false;
   let isUnable = false;
+  /** The last run found no mtr. The next one tries again: it may have been installed. */
+  let isMissing = false;
 
   function unable(why: string): void {
     isUnable = true;
@@ -86,7 +88,9 @@ export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopW
       } catch (error) {
         if (ending.signal.aborted) return;
         if (error instanceof HostError && error.code === "tool-missing") {
-          return unable("mtr is not installed, and the way to gateways cannot be traced");
+          if (!isMissing) onUnable("mtr is not installed, and the way to gateways cannot be traced; install mtr");
+          isMissing = true;
+          return;
         }
         log.debug({ gateway: target.gateway, err: toError(error) }, "no hops");
       }
@@ -96,6 +100,7 @@ export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopW
   async function trace(target: HopTarget): Promise<void> {
     const bounds = { signal: ending.signal, deadlineMs: DEADLINE_MS, maxOutputBytes: MAX_OUTPUT };
     const { exitCode, stdout, stderr } = await exec.run("mtr", mtrArguments(target), bounds);
+    isMissing = false;
     if (exitCode !== 0) {
       if (/permi|privileg|raw socket|not permitted/i.test(stderr)) unable(`mtr may not trace: ${stderr.slice(0, 200)}`);
       else log.debug({ gateway: target.gateway, exitCode, stderr: stderr.slice(0, 200) }, "mtr failed");

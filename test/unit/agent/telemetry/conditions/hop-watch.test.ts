@@ -77,7 +77,6 @@ test("a run that hangs is ended with everything", async () => {
 });
 
 test.each([
-  ["a missing tool", () => Promise.reject(new HostError("tool-missing", "mtr is missing")), /not installed/],
   [
     "a refusal by the machine",
     () =>
@@ -96,6 +95,23 @@ test.each([
   await rig.clock.advance(120_000);
   expect([rig.ran.length, rig.unable.length]).toEqual([1, 1]);
   expect(rig.unable[0]).toMatch(why);
+});
+
+test("a missing tool is reported once, tried again at each interval, and used when it appears", async () => {
+  const missing = (): Promise<ExecResult> => Promise.reject(new HostError("tool-missing", "mtr is missing"));
+  let answer = missing;
+  const rig = setUp([GW1, GW2], () => answer());
+  rig.watch.look();
+  await rig.clock.advance(50_000);
+  // The other path would not find it either.
+  expect([rig.ran.length, rig.unable.length]).toEqual([3, 1]);
+  expect(rig.unable[0]).toMatch(/not installed/);
+  answer = () => Promise.resolve(DONE);
+  await rig.clock.advance(20_000);
+  expect(rig.watch.take("a", "")).toHaveLength(1);
+  answer = missing;
+  await rig.clock.advance(20_000);
+  expect(rig.unable).toHaveLength(2);
 });
 
 test("without the capability nothing is started", async () => {
