@@ -1,32 +1,62 @@
-import { existsSync, statSync } from "node:fs";
+import { closeSync, existsSync, fstatSync, openSync, readSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 
+/** Bytes read from the end of a bundle: more than its last line. */
+const TAIL_BYTES = 256;
+
+interface OwnBundle {
+  readonly path: string;
+  /** It ends as the build ended it. */
+  readonly isWhole: boolean;
+}
+
 /** The program's own bundle, beside the one with everything; undefined if there is none, as when run from source. */
-function bundleOf(program: string): string | undefined {
+function bundleOf(program: string): OwnBundle | undefined {
   const [, entry = ""] = process.argv;
   const path = join(dirname(entry), `${program}.mjs`);
   if (basename(entry) !== "holdfast.mjs" || !existsSync(path)) return undefined;
-  return statSync(path).size > 0 ? path : undefined;
+  return { path, isWhole: tailOf(path).trimEnd().endsWith(`//# sourceMappingURL=${program}.mjs.map`) };
 }
+
+function tailOf(path: string): string {
+  const file = openSync(path, "r");
+  try {
+    const { size } = fstatSync(file);
+    const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
+    readSync(file, tail, 0, tail.length, size - tail.length);
+    return tail.toString("latin1");
+  } finally {
+    closeSync(file);
+  }
+}
+
+const truncated = (path: string): string => `${path} is truncated`;
 
 /**
  * Replaces this process by the program's own bundle: V8 keeps the memory that it needed to parse a source, and parsing all of Holdfast
- * takes an overlay 16 MB more than parsing its own part. Returns if there is no such bundle, or the runtime has no execve.
+ * takes an overlay 16 MB more than parsing its own part. Returns if there is no such bundle, it is truncated, which is reported, or the
+ * runtime has no execve.
  */
 export function becomeOwnBundle(program: string): void {
-  const path = bundleOf(program);
-  if (path === undefined || process.execve === undefined) return;
-  const args = [process.execPath, ...process.execArgv, path, ...process.argv.slice(2)];
   try {
-    process.execve(process.execPath, args);
+    const bundle = bundleOf(program);
+    if (bundle === undefined || process.execve === undefined) return;
+    if (!bundle.isWhole) {
+      const effect = `${program} runs from holdfast.mjs and takes more memory`;
+      process.stderr.write(`${truncated(bundle.path)}: ${effect}; install this version again\n`);
+      return;
+    }
+    process.execve(process.execPath, [process.execPath, ...process.execArgv, bundle.path, ...process.argv.slice(2)]);
   } catch {
     // This bundle has the program too; it only takes more memory.
   }
 }
 
-/** Loads the bundle of a program without running it; does nothing if there is none. */
+/** Loads the bundle of a program without running it; does nothing if there is none. @throws if it is truncated or cannot be loaded. */
 export async function loadOwnBundle(program: string): Promise<void> {
-  const path = bundleOf(program);
-  if (path !== undefined) await import(pathToFileURL(path).href);
+  const bundle = bundleOf(program);
+  if (bundle === undefined) return;
+  if (!bundle.isWhole) throw new Error(truncated(bundle.path));
+  await import(pathToFileURL(bundle.path).href);
 }

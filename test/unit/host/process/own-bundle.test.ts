@@ -7,6 +7,9 @@ import { tempDir } from "../../../support/temp-dir.ts";
 const MODULE = join(import.meta.dirname, "../../../../src/host/process/own-bundle.ts");
 const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
 
+/** The last line of each bundle. */
+const END = "\n//# sourceMappingURL=overlay.mjs.map\n";
+
 /** Runs a program that becomes or loads the bundle of `overlay`, and then says that it is still itself. */
 function run(use: "becomeOwnBundle" | "loadOwnBundle", overlay: string | undefined, entry = "holdfast.mjs") {
   const dir = tempDir();
@@ -18,25 +21,36 @@ function run(use: "becomeOwnBundle" | "loadOwnBundle", overlay: string | undefin
   const { pid, stdout, stderr } = spawnSync(process.execPath, [...FLAGS, join(dir, entry), "overlay", "--run", dir], {
     encoding: "utf8",
   });
-  return { pid, dir, said: stdout.trim() || stderr };
+  return { pid, dir, said: stdout.trim() || stderr, stderr };
 }
 
 test("a program becomes its own bundle: the same process with the same arguments", () => {
   const tells = "console.log(JSON.stringify([process.pid, process.execArgv, ...process.argv.slice(1)]))";
-  const { pid, dir, said } = run("becomeOwnBundle", tells);
+  const { pid, dir, said } = run("becomeOwnBundle", tells + END);
   expect(JSON.parse(said)).toEqual([pid, FLAGS, join(dir, "overlay.mjs"), "overlay", "--run", dir]);
 });
 
 test.each([
   ["there is none", undefined, "holdfast.mjs"],
   ["it is empty", "", "holdfast.mjs"],
-  ["this is no bundle", "console.log('other')", "main.mjs"],
+  ["this is no bundle", `console.log('other')${END}`, "main.mjs"],
 ])("it goes on itself where %s", (_, overlay, entry) => {
   expect(run("becomeOwnBundle", overlay, entry).said).toBe("itself");
 });
 
+test.each([
+  ["in the middle of a word", "console.lo"],
+  ["where it still parses", "console.log('other')\n"],
+  ["in its last line", `console.log('other')${END.slice(0, -6)}`],
+])("it goes on itself where the bundle is cut off %s, and says so", (_, overlay) => {
+  const { dir, said, stderr } = run("becomeOwnBundle", overlay);
+  expect(said).toBe("itself");
+  expect(stderr).toContain(`${join(dir, "overlay.mjs")} is truncated: overlay runs from holdfast.mjs`);
+  expect(run("loadOwnBundle", overlay).said).toContain("overlay.mjs is truncated");
+});
+
 test("a test of a version loads the bundle, and fails when that cannot be", () => {
-  expect(run("loadOwnBundle", "console.log('loaded')").said).toBe("loaded\nitself");
-  expect(run("loadOwnBundle", "import 'node:missing'").said).toContain("node:missing");
+  expect(run("loadOwnBundle", `console.log('loaded')${END}`).said).toBe("loaded\nitself");
+  expect(run("loadOwnBundle", `import 'node:missing'${END}`).said).toContain("node:missing");
   expect(run("loadOwnBundle", undefined).said).toBe("itself");
 });
