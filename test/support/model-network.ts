@@ -338,11 +338,13 @@ type Value = (name: string) => string | undefined;
 
 function ruleOf(value: Value): RuleState {
   const [from, to, inLink, outLink, mark] = [value("from"), value("to"), value("iif"), value("oif"), value("fwmark")];
+  const suppressed = value("suppress_prefixlength");
   const [bits, mask] = (mark ?? "").split("/").map(Number);
   return {
     priority: Number(value("priority")),
     protocol: Number(value("protocol")),
     table: Number(value("table")),
+    ...(suppressed === undefined ? {} : { suppressLength: Number(suppressed) }),
     ...(from === undefined || from === "all" ? {} : { from }),
     ...(to === undefined ? {} : { to }),
     ...(inLink === undefined ? {} : { inLink }),

@@ -54,6 +54,7 @@ export function networkOver(
   role?: "active" | "standby",
   vendor = "kvm",
   gateways: readonly string[] = [],
+  pathSources: readonly string[] = [],
 ) {
   return networkSection({
     driver: model,
@@ -66,6 +67,7 @@ export function networkOver(
     },
     carrier: () => carrier,
     gateways: () => gateways,
+    pathSources: () => pathSources,
     context: () => ({ nodeType: "Node", isMember: role !== undefined }),
     isActiveMember: () => role !== "standby",
     vendor: () => vendor,

@@ -73,8 +73,8 @@ function isOurs(protocol: number): boolean {
   return protocol === OUR_PROTOCOL || protocol === CONTAINER_PROTOCOL;
 }
 
-function ruleView({ priority, from, to, inLink, outLink, mark, mask, table, protocol }: RuleState): View<"rules"> {
-  const known = optional({ from, to, inLink, outLink, mark, mask });
+function ruleView({ priority, from, to, inLink, outLink, mark, mask, table, suppressLength, protocol }: RuleState): View<"rules"> {
+  const known = optional({ from, to, inLink, outLink, mark, mask, suppressLength });
   return { priority, ...known, table, isOurs: isOurs(protocol) };
 }
 

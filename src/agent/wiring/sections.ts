@@ -64,6 +64,7 @@ export function listSections({
       networkSection({
         ...network,
         gateways: () => [...new Set((overlay.view.mesh?.paths ?? []).map(({ host }) => host))],
+        pathSources: () => [...new Set((overlay.view.mesh?.paths ?? []).flatMap(({ local }) => local ?? []))],
         context: () => ({ nodeType: nodeType(), isMember: isMember() }),
         isActiveMember: () => isActiveMember(node()),
       }),

@@ -241,8 +241,9 @@ function namesExist({ inLink, outLink }: Omit<RuleState, "protocol">, links: Lin
 }
 
 function ruleKey(rule: Omit<RuleState, "protocol">): string {
-  const { priority, from, to, inLink, outLink, mark, mask = 0xffff_ffff, table } = rule;
-  return [priority, from, to, inLink, outLink, mark, mark === undefined ? undefined : mask, table].join(" ");
+  const { priority, from, to, inLink, outLink, mark, mask = 0xffff_ffff, table, suppressLength } = rule;
+  const marked = mark === undefined ? undefined : mask;
+  return [priority, from, to, inLink, outLink, mark, marked, table, suppressLength].join(" ");
 }
 
 function firewallChange(state: NetworkState, target: NetworkTarget): Extract<Change, { kind: "nft" }> | undefined {

@@ -48,6 +48,7 @@ export const StoredTarget = z.object({
       mark: count,
       mask: count,
       table: z.number(),
+      suppressLength: count,
     }),
   ),
   firewall: text,

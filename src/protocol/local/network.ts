@@ -51,6 +51,8 @@ export const RuleView = z.object({
   mark: Version.optional(),
   mask: Version.optional(),
   table: Version,
+  /** Routes of the table with a prefix this long or shorter do not count. */
+  suppressLength: Version.optional(),
   isOurs: z.boolean(),
 });
 export type RuleView = z.infer<typeof RuleView>;

@@ -39,6 +39,8 @@ export interface NetworkActual {
   readonly carrier: Carrier | undefined;
   /** IPv4 addresses of the gateways that this node dials. */
   readonly gateways: readonly string[];
+  /** The `local` addresses of paths to gateways. */
+  readonly pathSources: readonly string[];
   /** What the drivers of links have refused, by link. */
   readonly unfixable: ReadonlyMap<string, Unfixable>;
   /** The MTU of an interface whose entry gives none. */

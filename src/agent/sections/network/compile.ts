@@ -13,6 +13,7 @@ import { compileFirewall } from "./compile-firewall.ts";
 import { compileLinks, switchedOff } from "./compile-links.ts";
 import { compileRoutes, membersApart } from "./compile-routes.ts";
 import { compileRules } from "./compile-rules.ts";
+import { compilePathSources } from "./path-sources.ts";
 import { contextsOf, MAIN_TABLE, tablesOf } from "./contexts.ts";
 import { IP_FORWARD } from "./forwarding.ts";
 import { FLOW_SYSCTLS, INITIAL_FLOW_SYSCTLS } from "./flow-times.ts";
@@ -41,6 +42,7 @@ export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): 
   const compiled = compileLinks(desired, actual);
   const contexts = contextsOf(desired, actual, compiled.members);
   const routes = compileRoutes(desired, actual, contexts, wan);
+  const sources = compilePathSources(contexts, actual, wan);
   const firewall = compileFirewall(desired, actual, contexts);
   const kept = keptThings(desired, actual, wan !== undefined);
   const named = new Set([...compiled.links.map(({ name }) => name), ...kept.links]);
@@ -51,8 +53,8 @@ export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): 
   const target: NetworkTarget = {
     links: [...compiled.links, ...kept.madeLinks, ...releasedLinks(named, actual)],
     addresses: [...compiled.addresses, ...kept.addresses],
-    routes: [...routes.routes, ...firewall.routes, ...kept.routes],
-    rules: [...compileRules(contexts, firewall.marked, actual), ...kept.rules],
+    routes: [...routes.routes, ...firewall.routes, ...sources.routes, ...kept.routes],
+    rules: [...compileRules(contexts, firewall.marked, actual), ...sources.rules, ...kept.rules],
     ...(firewall.text === undefined ? {} : { firewall: firewall.text }),
     sysctls: new Map([...sysctls, ...former]),
     dhcp,

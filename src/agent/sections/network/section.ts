@@ -32,6 +32,8 @@ export interface NetworkOptions {
   readonly carrier: () => Carrier | undefined;
   /** IPv4 addresses of the gateways that this node dials. */
   readonly gateways?: () => readonly string[];
+  /** The `local` addresses of paths to gateways. */
+  readonly pathSources?: () => readonly string[];
   readonly context: () => NetworkContext;
   readonly isActiveMember: () => boolean;
   /** The vendor of the machine, as in the shadow's `device`: clouds have an MTU of their own. */
@@ -76,6 +78,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     unsupported,
     forwardDrops = () => [],
     gateways = () => [],
+    pathSources = () => [],
     readingTable,
   } = options;
   let last:
@@ -103,7 +106,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     async observe(signal, desired) {
       const noted = await record.load();
       const mayOwn = await driver.mayOwn();
-      const reached = { carrier: carrier(), gateways: gateways() };
+      const reached = { carrier: carrier(), gateways: gateways(), pathSources: pathSources() };
       const about = { record: noted, ...reached, isActiveMember: isActiveMember(), unfixable, defaultMtu };
       // Nothing is wanted and nothing was ever done: an idle agent starts no process.
       if (desired?.config.isPresent === false && !mayOwn && isEmptyRecord(noted)) {
@@ -122,6 +125,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
       ...actual,
       carrier: before.carrier,
       gateways: before.gateways,
+      pathSources: before.pathSources,
       isActiveMember: before.isActiveMember,
       state: {
         ...actual.state,

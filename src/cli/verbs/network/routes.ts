@@ -105,7 +105,7 @@ function routeText({ kind, destination, via, link, metric, protocol, source, isO
   ].join(" ");
 }
 
-function ruleText({ priority, from, to, inLink, outLink, mark, mask, table }: RuleView): string {
+function ruleText({ priority, from, to, inLink, outLink, mark, mask, table, suppressLength }: RuleView): string {
   return [
     `${priority}:`,
     `from ${from ?? "all"}`,
@@ -114,6 +114,7 @@ function ruleText({ priority, from, to, inLink, outLink, mark, mask, table }: Ru
     ...(outLink === undefined ? [] : [`out ${outLink}`]),
     ...(mark === undefined ? [] : [`mark 0x${mark.toString(16)}/0x${(mask ?? 0xffff_ffff).toString(16)}`]),
     `table ${tableName(table)}`,
+    ...(suppressLength === undefined ? [] : [`but prefixes up to /${suppressLength}`]),
   ].join(" ");
 }
 

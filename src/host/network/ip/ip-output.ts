@@ -138,12 +138,15 @@ const Rules = listOf(
     fwmark: Mark.optional(),
     fwmask: Mark.optional(),
     table: Numbered.optional(),
+    suppress_prefixlen: z.number().optional(),
     protocol: Numbered.catch(0).default(0),
   }),
 );
 const [QuickRoutes, QuickRules] = [quick(Routes), quick(Rules)];
 const RULE_KEYS = new Set(
-  "priority src srclen dst dstlen iif oif iif_detached oif_detached fwmark fwmask table protocol".split(" "),
+  "priority src srclen dst dstlen iif oif iif_detached oif_detached fwmark fwmask table suppress_prefixlen protocol".split(
+    " ",
+  ),
 );
 const Neighbours = listOf(
   z.object({
@@ -240,6 +243,7 @@ function routeState(raw: z.infer<typeof Routes>[number]): readonly RouteState[] 
 /** Nothing for a rule that looks at more than we know: it must not be taken for the plain one. */
 function ruleState(raw: z.infer<typeof Rules>[number]): readonly RuleState[] {
   const { priority, src, srclen, dst, dstlen, iif, oif, fwmark, fwmask, table, protocol } = raw;
+  const { suppress_prefixlen: suppressLength } = raw;
   if (table === undefined || Object.keys(raw).some((key) => !RULE_KEYS.has(key))) return [];
   return [
     {
@@ -251,6 +255,7 @@ function ruleState(raw: z.infer<typeof Rules>[number]): readonly RuleState[] {
       ...(oif === undefined ? {} : { outLink: oif }),
       ...(fwmark === undefined ? {} : { mark: fwmark, mask: fwmask ?? FOREVER }),
       table,
+      ...(suppressLength === undefined ? {} : { suppressLength }),
     },
   ];
 }

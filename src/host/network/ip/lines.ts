@@ -165,6 +165,7 @@ function ruleWords(rule: RuleTarget): readonly string[] {
     ...mark,
     "table",
     `${rule.table}`,
+    ...(rule.suppressLength === undefined ? [] : ["suppress_prefixlength", `${rule.suppressLength}`]),
     "protocol",
     `${OUR_PROTOCOL}`,
   ];

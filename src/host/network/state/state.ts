@@ -78,6 +78,8 @@ export interface RuleState {
   readonly mark?: number;
   readonly mask?: number;
   readonly table: number;
+  /** Routes of the table with a prefix this long or shorter do not count (`suppress_prefixlength` of ip-rule(8)). */
+  readonly suppressLength?: number;
 }
 
 export interface NeighbourState {

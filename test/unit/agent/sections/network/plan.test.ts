@@ -16,16 +16,18 @@ async function plan(
     role,
     wan,
     gateways,
+    pathSources,
   }: {
     carrier?: Carrier;
     model?: ReturnType<typeof aMachine>;
     role?: "active" | "standby";
     wan?: string;
     gateways?: readonly string[];
+    pathSources?: readonly string[];
   } = {},
 ) {
   const record = wan === undefined ? EMPTY_RECORD : { ...EMPTY_RECORD, wan };
-  const section = networkOver(model, carrier, { record }, role, undefined, gateways);
+  const section = networkOver(model, carrier, { record }, role, undefined, gateways, pathSources);
   const { desired } = section.parse(raw);
   const actual = await section.observe(signal, desired);
   const steps = section.plan(desired, actual);
@@ -44,6 +46,21 @@ async function plan(
 }
 
 const linesOf = (change: Change): readonly string[] => (change.kind === "ip" ? change.lines : []);
+
+test("packets from the local address of a path leave by the interface that has it, and not by the WAN", async () => {
+  const second = { nic: "eth1", ip: "10.1.0.1/24", gateway: "10.1.0.254" };
+  const raw = { interfaces: [WAN, second] };
+  const apart = (lines: readonly string[]): readonly string[] => lines.filter((line) => /table 2000|rule/.test(line));
+  expect(apart((await plan(raw)).lines)).toEqual([]);
+  // The WAN's own address needs nothing.
+  const { lines } = await plan(raw, { pathSources: ["10.1.0.1", WAN.ip.split("/", 1)[0] ?? "", "10.1.0.9"] });
+  expect(apart(lines)).toEqual([
+    "route prepend unreachable 0.0.0.0/0 metric 4278198272 table 200002 proto 218",
+    "route prepend unicast 0.0.0.0/0 via 10.1.0.254 dev eth1 table 200002 proto 218 scope global",
+    "rule add priority 5300 from 10.1.0.1/32 table 254 suppress_prefixlength 0 protocol 218",
+    "rule add priority 5301 from 10.1.0.1/32 table 200002 protocol 218",
+  ]);
+});
 
 test("what the distribution has set just so counts as there", async () => {
   const { steps } = await plan({ interfaces: [WAN] });
