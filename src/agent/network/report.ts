@@ -73,7 +73,18 @@ function isOurs(protocol: number): boolean {
   return protocol === OUR_PROTOCOL || protocol === CONTAINER_PROTOCOL;
 }
 
-function ruleView({ priority, from, to, inLink, outLink, mark, mask, table, suppressLength, protocol }: RuleState): View<"rules"> {
+function ruleView({
+  priority,
+  from,
+  to,
+  inLink,
+  outLink,
+  mark,
+  mask,
+  table,
+  suppressLength,
+  protocol,
+}: RuleState): View<"rules"> {
   const known = optional({ from, to, inLink, outLink, mark, mask, suppressLength });
   return { priority, ...known, table, isOurs: isOurs(protocol) };
 }

@@ -186,10 +186,15 @@ describe("rules", () => {
     ]);
   });
 
-  it.each([{ not: null }, { ipproto: "tcp" }, { dport: 80 }, { uid_start: 0, uid_end: 9 }, { suppress_prefixlen: 0 }])(
+  it.each([{ not: null }, { ipproto: "tcp" }, { dport: 80 }, { uid_start: 0, uid_end: 9 }, { suppress_ifgroup: "7" }])(
     "does not take one with %j for the plain one",
     (extra) => expect(shown({ rules: [{ ...RULE, ...extra }] }).rules).toStrictEqual([]),
   );
+
+  it("tells one that passes over short prefixes from the plain one", () => {
+    const rules = [RULE, { ...RULE, suppress_prefixlen: 0 }];
+    expect(shown({ rules }).rules.map(({ suppressLength }) => suppressLength)).toStrictEqual([undefined, 0]);
+  });
 
   it("leaves out one that leads to no table", () => {
     expect(shown({ rules: [{ ...RULE, table: undefined, action: "8" }] }).rules).toStrictEqual([]);
