@@ -208,18 +208,21 @@ export class InstalledStage {
   }
 
   /** Waits until the agent has a session. */
-  async untilOnline(limitMs = 60_000): Promise<Status> {
-    return waitFor(
-      "the node is online",
-      async () => {
-        const status = await this.status();
-        return status.session.state === "online" && status;
-      },
-      limitMs,
-    ).catch(async (error: unknown) => {
+  async untilOnline(): Promise<Status> {
+    return waitFor("the node is online", async () => {
+      const status = await this.status();
+      return status.session.state === "online" && status;
+    }).catch(async (error: unknown) => {
       const said = await this.machine.run("journalctl --no-pager --boot --unit='holdfast*' | tail -n 60");
       throw new Error(`the node is not online:\n${said.stdout}`, { cause: error });
     });
+  }
+
+  /** Waits until the agent is another process than before, and has a session. */
+  async untilRestarted(before: number): Promise<void> {
+    const isAnother = async (): Promise<boolean> => ![0, before].includes(await this.pidOf("holdfast-agent.service"));
+    await waitFor("the agent has been started again", isAnother);
+    await this.untilOnline();
   }
 
   /** The process of a unit. */

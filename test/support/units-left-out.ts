@@ -15,7 +15,15 @@ const tests = (name: string, reason: string, ...begins: readonly string[]): Left
 
 /** What cannot be run with agents and overlays confined as their units confine them, and why. */
 export const LEFT_OUT: readonly LeftOut[] = [
-  ...files("installs packages, on machines and copies of its own", "packages", "packages-killed", "installed"),
+  ...files(
+    "installs packages, on machines and copies of its own",
+    "packages",
+    "packages-killed",
+    "installed",
+    "installed-restarts",
+    "installed-upgrades",
+    "installed-readme",
+  ),
   ...files(
     "drives the launcher and the programs of an upgrade, each of which has another unit",
     "upgrade-judged",

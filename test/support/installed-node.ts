@@ -1,0 +1,72 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll } from "vitest";
+import { lacksForMachines } from "./appliance-machine.ts";
+import { InstalledStage } from "./installed-stage.ts";
+import { filesOf, type MachineFiles } from "./machine-files.ts";
+import { Releases, type Release } from "./releases.ts";
+
+export const AGENT = "holdfast-agent.service";
+export const OVERLAY = "holdfast-overlay.service";
+export const BASE = "20260101-000000.ba5e";
+export const METRICS = "127.0.0.1:9464";
+
+export interface InstalledNode {
+  readonly stage: InstalledStage;
+  readonly releases: Releases;
+  /** The release that is installed. */
+  readonly base: Release;
+  /** A newer one, whose judge takes seconds instead of minutes. */
+  readonly good: Release;
+  /** The files of the machine before the package was installed. */
+  readonly before: MachineFiles;
+}
+
+/** Judges in seconds what takes ten minutes and two. */
+const judgesSoon = (text: string): string =>
+  replaced(replaced(text, "windowMs:6e5", "windowMs:15e3"), "againMs:12e4", "againMs:5e3");
+
+export function replaced(text: string, part: string, by: string): string {
+  if (!text.includes(part)) throw new Error(`there is no ${part} in the bundle`);
+  return text.replaceAll(part, by);
+}
+
+/** Has a machine for the tests of a file, with the package installed, a registered node and a network of ours, or with nothing yet. */
+export function installedNode({ isInstalled = true } = {}): InstalledNode {
+  const dir = mkdtempSync(join(tmpdir(), "hf-releases-"));
+  const releases = new Releases(dir);
+  let made: InstalledNode | undefined;
+  beforeAll(async () => {
+    const [stage, base] = await Promise.all([InstalledStage.make(), releases.package(BASE)]);
+    const good = await releases.upgrade(BASE, "20260201-000000.600d", judgesSoon);
+    made = { stage, releases, base, good, before: await filesOf(stage.machine) };
+    if (!isInstalled) return;
+    await stage.install(base);
+    await stage.setUp({ metrics: { listen: METRICS } });
+    await stage.setNetwork();
+  }, 600_000);
+  afterAll(async () => {
+    rmSync(dir, { recursive: true, force: true });
+    await made?.stage.remove();
+  });
+  const get = (): InstalledNode => {
+    if (made === undefined) throw new Error(lacksForMachines() ?? "the machine is not made yet");
+    return made;
+  };
+  return {
+    releases,
+    get stage() {
+      return get().stage;
+    },
+    get base() {
+      return get().base;
+    },
+    get good() {
+      return get().good;
+    },
+    get before() {
+      return get().before;
+    },
+  };
+}
