@@ -46,7 +46,7 @@ export default defineConfig({
           ...common,
           name: "unit",
           include: ["test/unit/**/*.test.ts"],
-          setupFiles: LEAVES_NOTHING,
+          setupFiles: [LEAVES_NOTHING, "test/support/no-processes.ts"],
         },
       },
       {

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { signJws } from "../../../../src/protocol/channel/jws.ts";
 import { challenge, letIn, NONCE } from "../../../support/hostile-control-plane.ts";
 import { ISS, UID, type SigningKey } from "../../../support/signing.ts";
+import { someTurns } from "../../../support/until-still.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { key, node, stranger } from "./rig.ts";
 
@@ -197,7 +198,7 @@ describe("a session", () => {
   async function untilEnded({ clock, session }: Pick<Awaited<ReturnType<typeof node>>, "clock" | "session">) {
     for (let i = 0; i < 40 && session.status().state === "online"; i += 1) {
       await clock.advance(2000);
-      await new Promise((resolve) => setTimeout(resolve, 10));
+      await someTurns();
     }
   }
 

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
+import { TESTS_ALL } from "../../../support/sample.ts";
 import { simulateStorm } from "../../../support/storm.ts";
 
-const NODES = 10_000;
+const NODES = TESTS_ALL ? 10_000 : 2000;
 
 test.each([
   { name: "a restart of two seconds", outageMs: 2000, mean: 1.4, peak: 0.2, back: 30_000 },

@@ -15,6 +15,7 @@ import { tempDir } from "../../../support/temp-dir.ts";
 import { idleApplying } from "../../../support/idle-applying.ts";
 import { rig, stream } from "../triggers/rig.ts";
 import { untilHolds } from "../../../support/until-holds.ts";
+import { someTurns } from "../../../support/until-still.ts";
 
 const NO_VIEW: OverlayView = { services: new Map(), listeners: new Map(), states: new Map(), health: new Map() };
 
@@ -160,7 +161,7 @@ describe("the output of a trigger for a slow reader", () => {
     await untilHolds(() => expect(said()).toBeGreaterThan(500));
     // A loop that looks again at each turn of the event loop would keep making these.
     const immediate = vi.spyOn(globalThis, "setImmediate");
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await someTurns();
     expect(immediate).not.toHaveBeenCalled();
     immediate.mockRestore();
     expect(said()).toBeLessThan(LINES);

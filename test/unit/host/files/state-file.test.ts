@@ -14,6 +14,7 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { hostFiles, type Files } from "../../../../src/host/files/files.ts";
 import { stateFile, type Loaded } from "../../../../src/host/files/state-file.ts";
+import { deferred } from "../../../support/deferred.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const Value = z.object({ n: z.number(), text: z.string() });
@@ -131,15 +132,18 @@ describe("a state file", () => {
   test("saved again before the first save is done holds the last, and the one before it", async () => {
     const root = tempDir();
     const real = hostFiles(root);
+    const bothAsked = deferred<undefined>();
     const files: Files = {
       ...real,
       async writeAtomic(path, text, mode) {
-        if (text.includes('"n":1,')) await new Promise((resolve) => setTimeout(resolve, 50));
+        if (text.includes('"n":1,')) await bothAsked.promise;
         await real.writeAtomic(path, text, mode);
       },
     };
     const file = stateFile(files, { path: "/s.json", schema: Value, keepsPrevious: true });
-    await Promise.all([file.save(old), file.save(newer)]);
+    const saves = [file.save(old), file.save(newer)];
+    bothAsked.resolve(undefined);
+    await Promise.all(saves);
     expect(await file.load()).toEqual({ is: "good", value: newer });
     writeFileSync(join(root, "s.json"), "damaged");
     expect(await file.load()).toMatchObject({ is: "recovered", value: old });

@@ -2,13 +2,14 @@ import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, getCACertificates, setDefaultCACertificates } from "node:tls";
-import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostDialler, keyHash, type DialRequest } from "../../../../src/host/net/dial.ts";
 import type { Resolve } from "../../../../src/host/net/system-resolve.ts";
 import type { ProxySettings } from "../../../../src/lib/net/proxy.ts";
 import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
 import { waitFor } from "../../../support/wait-for.ts";
+import { untilHolds } from "../../../support/until-holds.ts";
 
 /** A name that no resolver is ever asked for, since no DNS message can hold it. */
 const UNRESOLVABLE = `${"a".repeat(64)}.invalid`;
@@ -228,6 +229,14 @@ describe("through a proxy", () => {
 
   test("a tunnel carries TLS, with the credentials of the proxy's address, and outlives the deadline of dialling", async () => {
     const { asked, port } = await tunnel(await listen(tlsEcho(expired)));
+    const deadlines: AbortSignal[] = [];
+    const timeout = AbortSignal.timeout.bind(AbortSignal);
+    const spy = vi.spyOn(AbortSignal, "timeout").mockImplementation((ms) => {
+      const deadline = timeout(ms);
+      deadlines.push(deadline);
+      return deadline;
+    });
+    onTestFinished(() => spy.mockRestore());
     const dialled = await dial(
       { host: "cp.example", port: 443, tls: tls(), timeoutMs: 2000 },
       via(port, "us%40er:p%3Aw@"),
@@ -236,7 +245,8 @@ describe("through a proxy", () => {
     expect(asked).toEqual([
       { url: "cp.example:443", authorization: `Basic ${Buffer.from("us@er:p:w").toString("base64")}` },
     ]);
-    await new Promise((resolve) => setTimeout(resolve, 2100));
+    expect(deadlines.length).toBeGreaterThan(0);
+    await untilHolds(() => expect(deadlines.every(({ aborted }) => aborted)).toBe(true));
     expect(await echoes(dialled.socket)).toBe("hello");
   });
 

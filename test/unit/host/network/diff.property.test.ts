@@ -18,7 +18,7 @@ test("whatever is there becomes what is wanted in one go, and strangers' things 
     }),
     { numRuns: 10_000 },
   );
-}, 240_000);
+});
 
 test("a restore leads back to what was there from anywhere on the way, also from after a failure", async () => {
   await fc.assert(
@@ -44,7 +44,7 @@ test("a restore leads back to what was there from anywhere on the way, also from
     }),
     { numRuns: 2_000 },
   );
-}, 240_000);
+});
 
 /** What is not ours, apart from what the kernel itself drops along with a link that is switched off, or loses its last address. */
 function strangers(now: NetworkState, before: NetworkState, target: NetworkTarget) {

@@ -9,6 +9,7 @@ import { OVERLAY_FORMAT, type OverlayListener } from "../../../../src/protocol/o
 import { aClient, aListener, aServer, aService, aTable, echo } from "../../../support/overlay-rig.ts";
 import { COUNTERS, friendly, NO_TABLE, ownerRig, scriptedOverlay } from "../../../support/owner-rig.ts";
 import { freePort } from "../../../support/programs.ts";
+import { someTurns } from "../../../support/until-still.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 const forever = new AbortController().signal;
@@ -176,7 +177,7 @@ describe("the overlay that it starts", () => {
     await waitFor("it is told", () => rig.owner.status().state === "down");
     await overlay.end();
     const observed = listen(rig.owner, aListener(await freePort(), 9));
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await someTurns(100);
     expect(rig.running.length).toBe(0);
     await rig.succeed();
     await observed;

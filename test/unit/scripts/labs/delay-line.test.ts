@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { delayProxy } from "../../../../scripts/labs/delay-line.ts";
+import { untilStill } from "../../../support/until-still.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 const portOf = (server: Server): number => (server.address() as AddressInfo).port;
@@ -95,15 +96,7 @@ test("who does not read holds back whoever sends", async () => {
   const { near, far } = await way(20);
   const pieces = 3000;
   const taken = sending(near, pieces);
-  let before = -1;
-  await waitFor("nothing moves", async () => {
-    const at = taken();
-    await new Promise((resolve) => setTimeout(resolve, 200));
-    const isStill = at === taken() && before === at;
-    before = at;
-    return isStill;
-  });
-  expect(taken()).toBeLessThan(pieces);
+  expect(await untilStill("nothing moves", taken)).toBeLessThan(pieces);
   let received = 0;
   far.on("data", (part: Buffer) => (received += part.length));
   await waitFor("all of it arrives", () => received === pieces * PIECE.length);

@@ -6,6 +6,7 @@ import { systemClock } from "../../../../../src/host/clock.ts";
 import type { OutputFrame } from "../../../../../src/host/engine/engine.ts";
 import type { ContainerOutput } from "../../../../../src/protocol/documents/telemetry.ts";
 import { containerState, FakeCompute } from "../../../../support/fake-compute.ts";
+import { someTurns } from "../../../../support/until-still.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 import { fastClock } from "../../triggers/rig.ts";
 
@@ -90,10 +91,10 @@ test("one that has ended is read once, and again after its next run", async () =
   const idle = { ...saved, state: "idle" as const, restarts: 1 };
   compute.set([idle]);
   await waitFor("the output", () => text() === "done\n");
-  const pause = () => new Promise((resolve) => setTimeout(resolve, 150));
-  await pause();
+  // Longer than the pause before it would ask again, which is 50 ms by this clock.
+  await someTurns(100);
   compute.set([idle]);
-  await pause();
+  await someTurns(100);
   expect(compute.asked).toHaveLength(1);
   compute.set([{ ...idle, restarts: 2 }]);
   await waitFor("the next run", () => compute.asked.length === 2);

@@ -3,6 +3,7 @@ import { BufferedOutput, StreamedOutput } from "../../../../../src/agent/trigger
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { TestChannel } from "../rig.ts";
 import { untilHolds } from "../../../../support/until-holds.ts";
+import { someTurns } from "../../../../support/until-still.ts";
 
 const clock = systemClock();
 const MIB = 1024 * 1024;
@@ -77,7 +78,7 @@ test("streamed: a channel without room holds the writer back", async () => {
   const writing = output.write({ kind: "stdout", data: "line\n" }).then(() => {
     isWritten = true;
   });
-  await clock.sleep(20);
+  await someTurns();
   expect([isWritten, channel.parts]).toEqual([false, []]);
   channel.unblock();
   await writing;

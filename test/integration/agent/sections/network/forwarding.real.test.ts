@@ -1,0 +1,175 @@
+import { expect, test } from "vitest";
+import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
+import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
+import { converge, sectionOver, stepsOf } from "../../../../support/real-network.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
+
+/** A router with a host behind each of its links; the machine forwards nothing until it is asked to. */
+const machineWith = (links: readonly string[]): Promise<NetworkMachine> =>
+  networkMachine(
+    tempDir(),
+    {},
+    [
+      "echo 0 > /proc/sys/net/ipv4/ip_forward",
+      ...links.flatMap((link, at) => [
+        `ip netns add h${at}`,
+        `ip link add ${link} type veth peer name eth0 netns h${at}`,
+        `ip address add 10.${at}.0.1/24 dev ${link}`,
+        `ip link set ${link} up`,
+        `ip -n h${at} link set eth0 up`,
+        `ip -n h${at} address add 10.${at}.0.9/24 dev eth0`,
+        `ip -n h${at} route add default via 10.${at}.0.1`,
+      ]),
+    ].join("\n"),
+  );
+
+/** Whether a host reaches another through the router. */
+const passes = (machine: NetworkMachine, from: number, to: number): boolean =>
+  machine.sh(`ip netns exec h${from} ping -c 1 -W 1 10.${to}.0.9 || true`).includes(" 0% packet loss");
+
+test("interfaces that are not in the section are forwarded between only as the section says", async () => {
+  const bridge = "br-0123456789ab";
+  const machine = await machineWith(["wan0", "wg0", bridge, "br-lan"]);
+  const section = sectionOver(machine, { record: EMPTY_RECORD });
+  const vrfs = [{ name: "red", forwarding: true }];
+  await converge(section, { vrfs });
+  expect(machine.sh("cat /proc/sys/net/ipv4/ip_forward").trim()).toBe("1");
+  expect([passes(machine, 0, 1), passes(machine, 1, 3)]).toEqual([false, false]);
+  // The engine filters what its containers send and get.
+  expect([passes(machine, 2, 0), passes(machine, 1, 2)]).toEqual([true, true]);
+
+  await converge(section, { vrfs, forwarding: true });
+  expect([passes(machine, 0, 1), passes(machine, 1, 3)]).toEqual([true, true]);
+
+  const acl = { protocol: "any", source: "0.0.0.0/0", dest: "10.3.0.0/24", action: "drop" };
+  await converge(section, { vrfs, forwarding: true, acls: [acl, { ...acl, dest: "0.0.0.0/0", action: "allow" }] });
+  expect([passes(machine, 0, 1), passes(machine, 1, 3), passes(machine, 2, 3)]).toEqual([true, false, true]);
+});
+
+test("interfaces without routing are not routed between when another program switches forwarding on", async () => {
+  const bridge = "br-0123456789ab";
+  const machine = await machineWith(["lan0", "lan1", "wan0", "own0", bridge]);
+  // A host of another program's network, behind a bridge of its own.
+  machine.sh(`
+ip netns add h5; ip link add virbr0 type bridge; ip address add 10.5.0.1/24 dev virbr0; ip link set virbr0 up
+ip link add vm0 type veth peer name eth0 netns h5; ip link set vm0 master virbr0 up; ip -n h5 link set eth0 up
+ip -n h5 address add 10.5.0.9/24 dev eth0; ip -n h5 route add default via 10.5.0.1
+`);
+  const section = sectionOver(machine, { record: EMPTY_RECORD });
+  const interfaces = [0, 1].map((at) => ({ nic: `lan${at}`, ip: `10.${at}.0.1/24` }));
+  await converge(section, { interfaces });
+  expect(machine.sh("nft list ruleset").trim()).toBe("");
+
+  machine.sh("echo 1 > /proc/sys/net/ipv4/ip_forward");
+  await converge(section, { interfaces });
+  const ways = [
+    [0, 1],
+    [1, 0],
+    [0, 2],
+    [2, 1],
+  ] as const;
+  expect(ways.map(([from, to]) => passes(machine, from, to))).toEqual([false, false, false, false]);
+  // What the engine and other programs forward for themselves, and what the section does not have.
+  expect([passes(machine, 4, 0), passes(machine, 5, 0), passes(machine, 0, 5)]).toEqual([true, true, true]);
+  expect([passes(machine, 2, 3), passes(machine, 3, 2)]).toEqual([true, true]);
+  // The machine itself is not meant, and nobody's flows are tracked for it.
+  expect(machine.sh("ping -c 1 -W 1 10.0.0.9")).toContain(" 0% packet loss");
+  expect(machine.sh("nft list table inet holdfast")).not.toContain("ct state");
+
+  await converge(section, { interfaces, forwarding: true });
+  expect([passes(machine, 0, 1), passes(machine, 0, 2)]).toEqual([true, true]);
+  await converge(section, { interfaces });
+  expect(machine.sh("cat /proc/sys/net/ipv4/ip_forward").trim()).toBe("1");
+  expect(passes(machine, 0, 1)).toBe(false);
+
+  machine.sh("echo 0 > /proc/sys/net/ipv4/ip_forward");
+  await converge(section, { interfaces });
+  expect(machine.sh("nft list ruleset").trim()).toBe("");
+});
+
+test("forwarded connections offer segments that fit the smaller MTU of both directions", async () => {
+  const machine = await machineWith(["lan0", "wan0"]);
+  machine.sh("ip link set wan0 mtu 1400; ip -n h0 link set eth0 mtu 9000; ip link set lan0 mtu 9000");
+  const section = sectionOver(machine, { record: EMPTY_RECORD });
+  const interfaces = [
+    { nic: "lan0", ip: "10.0.0.1/24", mtu: 9000 },
+    { nic: "wan0", ip: "10.1.0.1/24", mtu: 1400 },
+  ];
+  await converge(section, { interfaces, forwarding: true });
+  // An end sends segments as large as its own MTU and the other's offer let it: 1448 bytes beside timestamps unless the offer is lowered.
+  const sizes = machine.sh(`
+listening() { ip netns exec h1 ss -Hltn sport = 7000 | grep -q .; }
+connected() { ip netns exec "$1" ss -Htin state established "$2" = 7000 | grep -o ' mss:[0-9]*'; }
+sleep 30 | ip netns exec h1 nc -l -p 7000 >/dev/null 2>&1 &
+until listening; do sleep 0.05; done
+sleep 30 | ip netns exec h0 nc 10.1.0.9 7000 >/dev/null 2>&1 &
+until connected h0 dport >/dev/null && connected h1 sport >/dev/null; do sleep 0.05; done
+connected h0 dport; connected h1 sport
+kill %1 %2`);
+  expect(sizes.trim().split(/\s+/)).toEqual(["mss:1348", "mss:1348"]);
+});
+
+test("an interface of a VRF and one that is not in the section do not reach each other", async () => {
+  const machine = await machineWith(["red0", "wan0"]);
+  const section = sectionOver(machine, { record: EMPTY_RECORD }, { hasVrf: false });
+  const allow = { protocol: "any", source: "0.0.0.0/0", dest: "0.0.0.0/0", action: "allow" };
+  await converge(section, {
+    interfaces: [{ nic: "red0", ip: "10.0.0.1/24", vrf: "red" }],
+    vrfs: [{ name: "red", forwarding: true, acls: [allow], routes: [{ dest: "10.1.0.0/24", dev: "red0" }] }],
+    forwarding: true,
+    acls: [allow],
+  });
+  // Somebody leads each to the other.
+  machine.sh("ip route replace 10.1.0.0/24 dev wan0 table 1000; ip rule add priority 100 iif wan0 lookup 1000");
+  expect([passes(machine, 0, 1), passes(machine, 1, 0)]).toEqual([false, false]);
+});
+
+test("what a rule that cannot be used would match is dropped, but for the answers to the machine itself", async () => {
+  const machine = await machineWith(["lan0", "wan0"]);
+  const section = sectionOver(machine, { record: EMPTY_RECORD });
+  const interfaces = [
+    { nic: "lan0", ip: "10.0.0.1/24" },
+    { nic: "wan0", ip: "10.1.0.1/24" },
+  ];
+  const rule = { protocol: "any", source: "10.0.0.0/24", dest: "10.1.0.0/24", action: "forward", line: 5 };
+  const passing = async (...rules: readonly object[]): Promise<readonly boolean[]> => {
+    await converge(section, { interfaces, forwarding: true, rules });
+    const hears = machine.sh("ping -c 1 -W 1 10.0.0.9 || true").includes(" 0% packet loss");
+    return [passes(machine, 0, 1), hears];
+  };
+  const [open, held] = [
+    [true, true],
+    [false, true],
+  ];
+  expect(await passing({ ...rule, iface: "wan0" })).toEqual(open);
+  expect(await passing({ ...rule, vrf: "nowhere" })).toEqual(held);
+  expect(await passing({ ...rule, iface: "gone0" })).toEqual(held);
+  expect(await passing({ ...rule, iface: "wan0", dmac: "02:00:5e:00:53:01" })).toEqual(held);
+  expect(await passing({ ...rule, action: "mirror", iface: "wan0" })).toEqual(held);
+  expect(await passing({ ...rule, source: "10.0.0.0/99", dest: undefined, action: "drop" })).toEqual(held);
+  expect(await passing({ ...rule, dest: "10.9.0.0/24", vrf: "nowhere" })).toEqual(open);
+  // A line before it decides first.
+  expect(await passing({ ...rule, action: "accept", line: 4 }, { ...rule, vrf: "nowhere" })).toEqual(open);
+  const { waits } = await stepsOf(section, {
+    interfaces,
+    rules: [
+      { ...rule, action: "accept" },
+      { ...rule, dmac: "02:00:5e:00:53:01", iface: "wan0" },
+    ],
+  });
+  expect(waits).toMatchObject([{ path: "network.rules.1", code: "unsupported" }]);
+});
+
+test("a denying entry that cannot be read keeps its place among the others", async () => {
+  const machine = await machineWith(["lan0", "wan0"]);
+  const section = sectionOver(machine, { record: EMPTY_RECORD });
+  const any = { protocol: "any", source: "0.0.0.0/0", dest: "0.0.0.0/0" };
+  await converge(section, {
+    forwarding: true,
+    acls: [
+      { ...any, line: 9, action: "allow" },
+      { ...any, source: "10.0.0.0/99", line: 3, action: "drop" },
+    ],
+  });
+  expect(passes(machine, 0, 1)).toBe(false);
+});

@@ -1,0 +1,153 @@
+import { expect, test } from "vitest";
+import { systemClock } from "../../../src/host/clock.ts";
+import { openStore } from "../../../src/host/data-store/open-store.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import {
+  carryOut,
+  downloadJob,
+  filesIn,
+  rawServer,
+  reply,
+  startTransfer,
+  type Asked,
+  type JobWishes,
+} from "../../support/transfer-rig.ts";
+import { someTurns } from "../../support/until-still.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const PIECE = Buffer.alloc(65_536, "x");
+
+/** Sends chunks until the other end has enough. */
+function flood({ socket }: Asked): void {
+  socket.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+  const send = (): void => {
+    while (!socket.destroyed && socket.write(Buffer.concat([Buffer.from("10000\r\n"), PIECE, Buffer.from("\r\n")])));
+  };
+  socket.on("drain", send);
+  send();
+}
+
+async function flooded(wishes: JobWishes) {
+  const root = tempDir();
+  const server = await rawServer(flood);
+  return { root, ...(await carryOut(downloadJob(root, server.url, wishes))) };
+}
+
+test("what never ends is ended at the largest size", async () => {
+  const { root, end, events } = await flooded({ limits: { maxBytes: 1_000_000 } });
+  expect(end).toMatchObject({ is: "failed", code: "too-large" });
+  expect(events.some(({ is }) => is === "retry")).toBe(false);
+  expect(filesIn(root)).toEqual([]);
+});
+
+test("what never ends is ended at what is left of the quota", async () => {
+  const { end } = await flooded({ limits: { quotaBytes: 500_000 } });
+  expect(end).toMatchObject({ is: "failed", code: "quota-exceeded" });
+});
+
+test.each([
+  ["the largest size", { maxBytes: 99 }, "too-large"],
+  ["the quota", { quotaBytes: 99 }, "quota-exceeded"],
+  ["the free space", { reserveRatio: 1 }, "disk-full"],
+])("a size beyond %s is refused before anything is written", async (_what, limits, code) => {
+  const root = tempDir();
+  const server = await rawServer(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"));
+  const { end } = await carryOut(downloadJob(root, server.url, { limits }));
+  expect(end).toMatchObject({ is: "failed", code });
+});
+
+test("a download ends when the disk becomes too full while it is written", async () => {
+  const root = tempDir();
+  const server = await rawServer(flood);
+  let asks = 0;
+  const store = openStore(root);
+  const space = () => {
+    asks += 1;
+    return Promise.resolve({ freeBytes: asks > 1 ? 49_000_000 : 51_000_000, totalBytes: 1e9 });
+  };
+  const job = downloadJob(root, server.url, { limits: { reserveRatio: 0.1 } });
+  const { end } = await carryOut(job, { store: { ...store, space } });
+  store.close();
+  expect(end).toMatchObject({
+    is: "failed",
+    code: "disk-full",
+    message: expect.stringContaining("49000000 of 1000000000") as string,
+  });
+  expect(filesIn(root)).toEqual([]);
+});
+
+test("of a small disk, too, a good part of the reserve stays free", async () => {
+  const root = tempDir();
+  const server = await rawServer(flood);
+  const shell = `mount -t tmpfs -o size=16m tmpfs ${root} && ("$@"; true)`;
+  const job = downloadJob(root, server.url, { limits: { reserveRatio: 0.5 } });
+  const transfer = startTransfer(job, `exec unshare -rm sh -c '${shell}' sh "$@"`);
+  await transfer.exit;
+  expect(transfer.events.at(-1)).toMatchObject({
+    is: "failed",
+    code: "disk-full",
+    message: expect.not.stringContaining("ENOSPC") as string,
+  });
+});
+
+test("a disk that is full is told as such, and what was written is removed", async () => {
+  const root = tempDir();
+  const server = await rawServer(flood);
+  const shell = `mount -t tmpfs -o size=2m tmpfs ${root} && "$@"; echo "{\\"left\\":\\"$(find ${root} -type f)\\"}"`;
+  const job = downloadJob(root, server.url, { limits: { reserveRatio: 0 } });
+  const transfer = startTransfer(job, `exec unshare -rm sh -c '${shell}' sh "$@"`);
+  await transfer.exit;
+  expect(transfer.events).toEqual([expect.objectContaining({ is: "failed", code: "disk-full" }), { left: "" }]);
+});
+
+test("a byte now and then is given up for its rate after a minute", async () => {
+  const server = await rawServer(({ socket }) => {
+    socket.write("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n");
+    socket.write("x");
+    socket.on("data", () => socket.write("x"));
+  });
+  const clock = new FakeClock();
+  const limits = { minBytesPerSecond: 10, stallMs: 60_000 };
+  const carried = carryOut(downloadJob(tempDir(), server.url, { limits }), { clock });
+  await waitFor("the download to be watched", () => clock.pendingTimers >= 3);
+  // Not one byte a second for half a minute, then one, so that it does not stand still.
+  await clock.advance(30_000);
+  server.asked[0]?.socket.write("x");
+  await someTurns();
+  await clock.advance(31_000);
+  expect((await carried).end).toMatchObject({ is: "failed", code: "too-slow" });
+});
+
+test("a byte at a time does not outlast the time of the whole transfer", async () => {
+  const server = await rawServer(({ socket }) => {
+    socket.setNoDelay(true).write("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n");
+    const timer = setInterval(() => socket.write("x"), 5);
+    socket.once("close", () => clearInterval(timer));
+  });
+  const { end } = await carryOut(downloadJob(tempDir(), server.url, { limits: { maxMs: 300 } }));
+  expect(end).toMatchObject({ is: "failed", code: "too-long" });
+});
+
+test.each([
+  ["a server that accepts and says nothing", ""],
+  ["one that stops in its head", "HTTP/1.1 200 OK\r\nconte"],
+  ["one that stops in its body", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab"],
+])("%s is given up", async (_what, text) => {
+  const server = await rawServer(({ socket }) => void socket.write(text));
+  const { end } = await carryOut(downloadJob(tempDir(), server.url, { limits: { stallMs: 100 } }));
+  expect(end).toMatchObject({ is: "failed", code: "stalled" });
+  expect(server.asked.length).toBe(4);
+});
+
+test("the highest rate is held", async () => {
+  const body = Buffer.alloc(60_000);
+  const server = await rawServer((asked) => reply(asked, "200 OK", { "content-length": body.length }, body));
+  const clock = systemClock();
+  const begun = clock.elapsed();
+  const limits = { maxBytesPerSecond: 100_000 };
+  const { end } = await carryOut(downloadJob(tempDir(), server.url, { limits }));
+  expect(end).toEqual({ is: "done", bytes: body.length });
+  // All but the last piece has to be waited for.
+  expect(clock.elapsed() - begun).toBeGreaterThan(400);
+});
