@@ -39,7 +39,7 @@ test.each([
   const complaints = text(bench.stderr);
   const ended = once(bench, "close");
   // Controller, agent and a Node that does nothing are at work by then.
-  await waitFor("the bench watches", () => said.includes("watching for"), 90_000);
+  await waitFor("the bench watches", () => said.includes("watching for"));
   const programs = processesOf(temporary);
   expect(programs.length).toBeGreaterThanOrEqual(2);
   expect(readdirSync(temporary)).toEqual([expect.stringMatching(/^holdfast-bench-/)]);

@@ -69,7 +69,7 @@ test("a bind whose source is missing waits for it, and starts once it is there",
   await stage.untilRuns("unbound");
   expect(existsSync(source)).toBe(false);
   mkdirSync(source);
-  await stage.untilRuns("bound", undefined, 90_000);
+  await stage.untilRuns("bound", undefined);
 });
 
 test("limits that contradict each other, are absurd or unknown: refused by the API with each reason", async () => {
@@ -138,7 +138,7 @@ test("what local policy forbids is refused with its reason, and runs where the o
       const [one] = await stage.containers(name);
       return one?.State === "running" || JSON.stringify(await stage.why()).includes(`${name}: cannot start container`);
     };
-    await waitFor(`${name} is allowed`, isTried, 60_000);
+    await waitFor(`${name} is allowed`, isTried);
   }
   expect(await stage.untilWhy(/thieving: /)).toMatch(/no setting allows it/);
   expect(await stage.containers("thieving")).toEqual([]);

@@ -39,7 +39,7 @@ async function stateOf(name: string): Promise<string | undefined> {
 
 /** Waits until the node says that nothing is wrong. */
 const untilWell = (): Promise<unknown> =>
-  waitFor("the node is well", async () => (await stage.why()).every(({ notice }) => notice === true), 90_000);
+  waitFor("the node is well", async () => (await stage.why()).every(({ notice }) => notice === true));
 
 test("without an engine the node goes on and says what it misses, and begins when there is one", async () => {
   expect(await stage.put("early")).toMatchObject({ status: 201 });
@@ -48,7 +48,7 @@ test("without an engine the node goes on and says what it misses, and begins whe
   const answer = await stage.call("POST", path, { host: "127.0.0.1", port: 1 });
   expect(answer.status).toBe(200);
   await stage.proxy.listen();
-  const { Labels } = await stage.untilRuns("early", undefined, 90_000);
+  const { Labels } = await stage.untilRuns("early", undefined);
   expect(Labels).toMatchObject({ "io.holdfast.owner": stage.uid, "io.holdfast.type": "service" });
   await untilWell();
   await stage.remove("early");
@@ -62,7 +62,7 @@ test("an engine that is stopped, that is killed: what it runs again by itself is
     await stage.engine.end(signal);
     await stage.untilWhy(/^engine-unwell /);
     await stage.engine.start();
-    expect(await stage.untilRuns("kept", undefined, 90_000)).toMatchObject({ Id: before.Id });
+    expect(await stage.untilRuns("kept", undefined)).toMatchObject({ Id: before.Id });
     await untilWell();
     expect(stage.proxy.count("POST", RESTARTING)).toBe(0);
     // After a crash it says for a moment that they have ended.
@@ -75,12 +75,12 @@ test("an engine that hangs is told apart from one that has nothing, and what was
   stage.engine.freeze();
   onTestFinished(() => stage.engine.thaw());
   await stage.put("late");
-  await stage.untilWhy(/^engine-unwell .*did not answer|late: .*did not answer/, 90_000);
+  await stage.untilWhy(/^engine-unwell .*did not answer|late: .*did not answer/);
   // The rest of the node does not wait for it.
   const path = `/node/${stage.uid}/trigger/tg-nc?wait=1`;
   expect((await stage.call("POST", path, { host: "127.0.0.1", port: 1 })).status).toBe(200);
   stage.engine.thaw();
-  await stage.untilRuns("late", undefined, 120_000);
+  await stage.untilRuns("late", undefined);
   expect(await stage.inspect(before.Id)).toMatchObject({ State: { StartedAt: before.State.StartedAt } });
   await untilWell();
   await stage.remove("late");
@@ -95,7 +95,7 @@ test("an engine that answers 500 to everything is unwell, and nothing is made of
   await stage.untilWhy(/disk is on fire/);
   expect(await stage.containers("asked")).toEqual([]);
   stage.proxy.heal();
-  await stage.untilRuns("asked", undefined, 90_000);
+  await stage.untilRuns("asked", undefined);
   expect(await stage.inspect(before.Id)).toMatchObject({ State: { StartedAt: before.State.StartedAt } });
   await untilWell();
   await stage.remove("asked");
@@ -110,7 +110,7 @@ test("while the event stream is silent definitions are carried out, and what was
   await stage.engine.call("DELETE", `/containers/${Id}?force=1`);
   stage.proxy.heal();
   stage.proxy.cut();
-  const again = await stage.untilRuns("unheard", undefined, 90_000);
+  const again = await stage.untilRuns("unheard", undefined);
   expect(again.Id).not.toBe(Id);
   await stage.remove("unheard");
   await stage.untilGone("unheard");
@@ -134,7 +134,7 @@ test("an agent that is killed and started, or that loses its controller, restart
     const { body } = await stage.call("GET", "/node");
     return (body as { online: boolean }[])[0]?.online === true;
   };
-  await waitFor("the node is online again", isOnline, 90_000);
+  await waitFor("the node is online again", isOnline);
   expect(stage.proxy.count("POST", RESTARTING)).toBe(0);
   expect(await stage.inspect(before.Id)).toMatchObject({ State: { StartedAt: before.State.StartedAt } });
 });

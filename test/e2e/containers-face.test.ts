@@ -72,7 +72,7 @@ const statusOf = async (name: string): Promise<unknown> => {
   return (body as Record<string, { status?: string }>)[name]?.status;
 };
 const untilStatus = (name: string, status: string) =>
-  waitFor(`${name} is ${status}`, async () => (await statusOf(name)) === status, 60_000);
+  waitFor(`${name} is ${status}`, async () => (await statusOf(name)) === status);
 const cli = (...args: string[]) => holdfast([...args, "--run", agent.runDir]);
 
 /** Start, stop and restart by name: a stop holds, and the status says so everywhere. */
@@ -179,12 +179,12 @@ async function savedOutput(): Promise<void> {
       .trim()
       .split("\n");
   };
-  await waitFor("some output", async () => (await lines()).length > 5, 60_000);
+  await waitFor("some output", async () => (await lines()).length > 5);
   await agent.end("SIGKILL");
   const before = (await lines()).length;
   await new Promise((resolve) => setTimeout(resolve, 1500));
   agent = await startAgent(join(stage.dir, "node"), { more, within });
-  await waitFor("more output", async () => (await lines()).length > before + 10, 60_000);
+  await waitFor("more output", async () => (await lines()).length > before + 10);
   const all = await lines();
   const numbers = new Set(all.map((line) => Number(line.replace("line ", ""))));
   expect(Math.max(...numbers)).toBe(numbers.size);

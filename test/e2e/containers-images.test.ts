@@ -52,7 +52,7 @@ test("a new image that cannot be had leaves the old container running without a 
   await stage.untilWhy(/rolling: .*(?:manifest unknown|not found)/);
   await expectUntouched("rolling", before);
   await stage.publish("team/app", "2", { env: ["RELEASE=2"] });
-  const { Id } = await stage.untilRuns("rolling", referenceOf("2"), 90_000);
+  const { Id } = await stage.untilRuns("rolling", referenceOf("2"));
   expect(Id).not.toBe(before.Id);
 });
 
@@ -67,7 +67,7 @@ test("a new container that cannot be created, or not be started, leaves the old 
   stage.proxy.heal();
   // What cannot be started is found out only once the old one has made room, and that one comes back.
   await stage.put("created", { image: image("1"), command: "/no/such/program", variables: [] });
-  await stage.untilWhy(/created: .*no such file/, 90_000);
+  await stage.untilWhy(/created: .*no such file/);
   const all = await stage.containers("created");
   expect(all.map(({ Id, State }) => ({ Id, State }))).toEqual([{ Id: before.Id, State: "running" }]);
 });
@@ -80,7 +80,7 @@ test("a pull that is cut is tried again, and the old container runs meanwhile", 
   await stage.untilWhy(/cut: .*cannot pull .* broke the connection/);
   await expectUntouched("cut", before);
   stage.proxy.heal();
-  await stage.untilRuns("cut", referenceOf("large"), 90_000);
+  await stage.untilRuns("cut", referenceOf("large"));
 });
 
 test("a registry that is away, and one that does not let us in, are told apart", async () => {
@@ -97,7 +97,7 @@ test("a registry that is away, and one that does not let us in, are told apart",
   await stage.untilWhy(/refused: .*(?:unauthorized|denied|authentication required)/);
   await expectUntouched("refused", before);
   await stage.put("refused", { image: image(digest) });
-  await stage.untilRuns("refused", `${stage.registryHost}/${stage.namespace}/team/app@${digest}`, 90_000);
+  await stage.untilRuns("refused", `${stage.registryHost}/${stage.namespace}/team/app@${digest}`);
 });
 
 test("an image for other machines is named as such and not started, and a restart takes what its tag has become", async () => {
@@ -108,7 +108,7 @@ test("an image for other machines is named as such and not started, and a restar
   await stage.untilWhy(new RegExp(`^image-platform .*foreign: .*is for linux/${other}`));
   await expectUntouched("foreign", before);
   await stage.publish("team/app", "foreign", { env: ["RELEASE=own"] });
-  const { Id } = await stage.untilRuns("foreign", referenceOf("foreign"), 90_000);
+  const { Id } = await stage.untilRuns("foreign", referenceOf("foreign"));
   const digest = (await stage.inspect(Id)).Image;
   await stage.publish("team/app", "foreign", { env: ["RELEASE=moved"] });
   const restarted = await stage.call("POST", `/node/${stage.uid}/trigger/foreign?wait=1`, {
@@ -152,7 +152,7 @@ test("an image for which the disk is too small is refused with this reason, and 
   };
   await waitFor("hardly any room is left", () => freeBytes() < 90_000_000);
   await stage.put("full", { image: image("huge") });
-  await stage.untilWhy(/^disk-full .*full: .*(?:no space left on device|no room for an image)/, 90_000);
+  await stage.untilWhy(/^disk-full .*full: .*(?:no space left on device|no room for an image)/);
   await expectUntouched("full", before);
   // On a full disk the engine may fail to write down what it does.
   await waitFor("the hog is gone", async () => {
@@ -160,5 +160,5 @@ test("an image for which the disk is too small is refused with this reason, and 
     return status === 404;
   });
   await waitFor("there is room again", () => freeBytes() > 100_000_000);
-  await stage.untilRuns("full", referenceOf("huge"), 120_000);
+  await stage.untilRuns("full", referenceOf("huge"));
 });

@@ -55,7 +55,7 @@ test.each(sampleOf(points, 4, "replacement"))(
     const left = await stage.containers(name);
     expect(left.filter(({ State }) => State === "running").length).toBeLessThan(2);
     await stage.startAgent();
-    const { Id } = await stage.untilRuns(name, referenceOf("2"), 90_000);
+    const { Id } = await stage.untilRuns(name, referenceOf("2"));
     expect((await stage.containers(name)).map((one) => one.Id)).toEqual([Id]);
   },
 );
@@ -87,5 +87,5 @@ test("an agent that is killed again and again at one replacement has it through 
   }
   stage.proxy.heal();
   await stage.startAgent();
-  await stage.untilRuns(name, referenceOf("2"), 90_000);
+  await stage.untilRuns(name, referenceOf("2"));
 });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { containerStage } from "../support/reached-stage.ts";
 
-const LIMIT = { timeout: 30_000, interval: 300 };
+const LIMIT = { interval: 300 };
 const port = (iface: string, hostPort: number, containerPort = 80, protocol = "tcp") => ({
   uid: `${iface}-${protocol}-${hostPort}`,
   protocol,

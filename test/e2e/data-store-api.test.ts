@@ -189,7 +189,7 @@ test("Ctrl-C on the command line cancels a transfer, and once more leaves it to 
   };
   const begun = async (path: string) => {
     const isHalf = async () => (await tasks()).some((task) => task.path === path && task.progress?.bytes === 100_000);
-    await waitFor(`${path} is half-way`, isHalf, 60_000);
+    await waitFor(`${path} is half-way`, isHalf);
   };
   const first = get("first");
   await begun("first");

@@ -48,14 +48,10 @@ async function begin(call: Call, body: object): Promise<string> {
 /** Waits until a task stands so. */
 async function untilStatus(call: Call, id: string, status: DataStoreTask["status"]): Promise<DataStoreTask> {
   let seen: DataStoreTask | undefined;
-  return waitFor(
-    `the task is ${status}`,
-    async () => {
-      seen = (await tasksOf(call)).find((task) => task.id === id);
-      return seen?.status === status ? seen : undefined;
-    },
-    90_000,
-  ).catch((error: unknown) => {
+  return waitFor(`the task is ${status}`, async () => {
+    seen = (await tasksOf(call)).find((task) => task.id === id);
+    return seen?.status === status ? seen : undefined;
+  }).catch((error: unknown) => {
     throw new Error(`it is ${JSON.stringify(seen)}`, { cause: error });
   });
 }
@@ -170,12 +166,12 @@ test("what a killed agent was fetching is gone on with by the next, from where i
   files.allow(20_000_000);
   const download = { action: "HTTP_DOWNLOAD", uri: `${files.url}/a`, filename: "a.img", location: "images" };
   const id = await begin(call, { ...download, hash: files.sha256 });
-  await waitFor("what it can go on from is written", () => resumeOf(agent.stateDir, dir) !== undefined, 60_000);
+  await waitFor("what it can go on from is written", () => resumeOf(agent.stateDir, dir) !== undefined);
   await agent.end("SIGKILL");
   const seen = files.ranges.length;
   const successor = await startAgent(join(dir, "node"), { more });
   files.allow(Infinity);
-  await waitFor("it is there", () => namesIn(successor, "images").includes("a.img"), 90_000);
+  await waitFor("it is there", () => namesIn(successor, "images").includes("a.img"));
   expect(namesIn(successor, "images")).toEqual(["a.img"]);
   expect(readFileSync(join(successor.stateDir, "data-store/images/a.img")).equals(files.content)).toBe(true);
   expect(files.ranges.slice(seen)).toEqual([expect.stringMatching(/^bytes=[1-9]\d*-/)]);

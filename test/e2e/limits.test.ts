@@ -74,14 +74,10 @@ test("a controller that stops reading costs the agent no memory, and is found ag
   controller.process.kill("SIGCONT");
 
   await untilOnline(agent);
-  await waitFor(
-    "the flood is over",
-    async () => {
-      const status = await readStatus(agent);
-      return status.process.children === 0 && status.session.state === "online";
-    },
-    60_000,
-  );
+  await waitFor("the flood is over", async () => {
+    const status = await readStatus(agent);
+    return status.process.children === 0 && status.session.state === "online";
+  });
   expect(
     (await controller.call("POST", `/node/${uid}/trigger/tg-nc?wait=1`, { host: "127.0.0.1", port: 1 })).status,
   ).toBe(200);

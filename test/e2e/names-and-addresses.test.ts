@@ -141,7 +141,6 @@ test("a new address wakes a waiting node at once", async () => {
       woken = attempt;
       return false;
     },
-    120_000,
   );
   const args = ["controller", "--listen", `127.0.0.1:${port}`, "--data", first.dir];
   const controller = startProgram(args, join(dir, "inside.log"), { within: inside });

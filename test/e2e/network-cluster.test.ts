@@ -19,34 +19,34 @@ test("the active member of a cluster holds its address, lets go of it when it is
   };
   await lab.call("PUT", `/cluster/${fqdn}/config/network`, shared);
   const hasRoute = (machine: EdgeMachine): boolean => machine.sh("ip route show 10.70.0.0/16").includes("via 10.9.0.2");
-  await waitFor("both have the cluster's routes", () => hasRoute(a) && hasRoute(b), 60_000);
+  await waitFor("both have the cluster's routes", () => hasRoute(a) && hasRoute(b));
   expect([holds(a), holds(b)]).toEqual([false, false]);
 
   await makeActive(a, true);
-  await waitFor("the active member has the address", () => holds(a), 60_000);
+  await waitFor("the active member has the address", () => holds(a));
   await a.untilSettled();
   await b.untilSettled();
   expect(holds(b)).toBe(false);
   expect(a.sh(`ping -c 1 -W 2 ${SHARED}`, a.lan)).toContain(" 0% packet loss");
 
   await lab.call("PUT", `/node/${a.uid}`, { state: "INACTIVE" });
-  await waitFor("a member that is INACTIVE has let go of it", () => !holds(a), 60_000);
+  await waitFor("a member that is INACTIVE has let go of it", () => !holds(a));
   expect(hasRoute(a)).toBe(true);
   await lab.call("PUT", `/node/${a.uid}`, { state: "ACTIVE" });
-  await waitFor("it has it again", () => holds(a), 60_000);
+  await waitFor("it has it again", () => holds(a));
 
   await makeActive(a, false);
   await makeActive(b, true);
-  await waitFor("the other member has the address alone", () => holds(b) && !holds(a), 60_000);
+  await waitFor("the other member has the address alone", () => holds(b) && !holds(a));
   await a.untilSettled();
   await b.untilSettled();
   expect([holds(a), holds(b)]).toEqual([false, true]);
   expect(b.sh(`ping -c 1 -W 2 ${SHARED}`, b.lan)).toContain(" 0% packet loss");
 
   await lab.call("DELETE", `/cluster/${fqdn}`);
-  await waitFor("nobody has it without the cluster", () => !holds(b), 60_000);
+  await waitFor("nobody has it without the cluster", () => !holds(b));
   // Each member is told by itself.
-  await waitFor("nobody has its routes", () => !hasRoute(a) && !hasRoute(b), 60_000);
+  await waitFor("nobody has its routes", () => !hasRoute(a) && !hasRoute(b));
 });
 
 async function makeActive(machine: EdgeMachine, master: boolean): Promise<void> {

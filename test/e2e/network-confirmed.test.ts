@@ -32,7 +32,7 @@ test("a control plane that restarts at the wrong moment does not refuse a good c
     async () => (await machine.status()).documents.node?.version !== documents.node?.version,
   );
   await machine.lab.restart("controller", "controller", "SIGKILL");
-  await machine.untilSettled((documents.node?.version ?? 0) + 1, 120_000);
+  await machine.untilSettled((documents.node?.version ?? 0) + 1);
   expect(machine.state().addresses.join("\n")).toContain("192.168.1.30");
   expect((await machine.status()).documents.node?.refused).toBeUndefined();
 });

@@ -42,19 +42,13 @@ test("an interface goes from its address to DHCP and back, keeps what it has unt
   });
   expect(waiting.issues.join("\n")).toContain("no DHCP server has answered on eth1 yet");
   expect(own()).toEqual(["10.9.0.1"]);
-  await waitFor(
-    "that is told",
-    async () => (await states()).some((text) => String(text).includes("lease failure")),
-    60_000,
-  );
+  await waitFor("that is told", async () => (await states()).some((text) => String(text).includes("lease failure")));
 
   await serveLeases(machine, "10.9.0.100");
-  await waitFor("there is a lease, and nothing else", () => own().join(" ") === "10.9.0.100", 90_000);
+  await waitFor("there is a lease, and nothing else", () => own().join(" ") === "10.9.0.100");
   await machine.untilSettled();
-  await waitFor(
-    "that it is over is told",
-    async () => (await states()).some((text) => String(text).includes("was obtained")),
-    60_000,
+  await waitFor("that it is over is told", async () =>
+    (await states()).some((text) => String(text).includes("was obtained")),
   );
 
   // The server names itself as the gateway; only a WAN has a default route.

@@ -40,7 +40,7 @@ test("whoever refuses what is forwarded is named, left alone, and not named any 
     machine.sh(`ping -c 1 -W 2 ${CONTROLLER} || true`, machine.lan).includes(" 0% packet loss");
   const why = async (): Promise<string> => (await machine.holdfast("why")).stdout;
   const untilSaid = (what: string, holds: (said: string) => boolean): Promise<boolean> =>
-    waitFor(what, async () => holds(await why()), 90_000);
+    waitFor(what, async () => holds(await why()));
   expect(passes()).toBe(true);
   expect(await why()).not.toContain("forward-dropped");
 
@@ -49,7 +49,7 @@ test("whoever refuses what is forwarded is named, left alone, and not named any 
   await untilSaid("Docker's chain is named", (said) => /FORWARD of the table ip filter.*policy drop/.test(said));
   expect((await machine.holdfast("why")).code).toBe(0);
   const isReported = async (): Promise<boolean> => JSON.stringify(await machine.reported()).includes("forward-dropped");
-  await waitFor("it is reported", isReported, 30_000);
+  await waitFor("it is reported", isReported);
   const kept = machine.sh("nft -s list table ip filter");
 
   machine.sh(`nft -f - <<'END'\n${FIREWALLD}\nEND`);

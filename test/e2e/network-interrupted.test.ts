@@ -100,10 +100,8 @@ async function newer(machine: EdgeMachine): Promise<void> {
 
 /** The control plane has been told that the change was taken back. */
 function isTold(machine: EdgeMachine): Promise<unknown> {
-  return waitFor(
-    `the control plane knows of ${machine.name}`,
-    async () => /taken back/i.test(JSON.stringify(await machine.events())),
-    60_000,
+  return waitFor(`the control plane knows of ${machine.name}`, async () =>
+    /taken back/i.test(JSON.stringify(await machine.events())),
   );
 }
 

@@ -34,7 +34,6 @@ test("of two nodes on one machine the second leaves the network alone, and takes
   await waitFor(
     "the second node owns the machine",
     async () => (await statusOf()).sections["network"]?.state === "converged",
-    90_000,
   );
   expect(a.state().addresses.join("\n")).toContain("10.66.0.1");
 });

@@ -52,8 +52,13 @@ async function lookAround(machine: EdgeMachine): Promise<MachineState> {
   machine.sh(
     `nft -f - <<'END'\n${FILTERS.replaceAll("; }", "\n}").replaceAll("{ ", "{\n").replaceAll("; ", "\n")}\nEND`,
   );
-  await new Promise((resolve) => setTimeout(resolve, 200));
-  return machine.state();
+  let last = machine.state();
+  return waitFor("nothing changes any more", () => {
+    const state = machine.state();
+    const isStill = differences(last, state).length === 0;
+    last = state;
+    return isStill && state;
+  });
 }
 
 test("what other programs have on the machine stays, whatever is applied, taken back or removed", async () => {

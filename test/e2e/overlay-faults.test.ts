@@ -7,6 +7,7 @@ import { freePort } from "../support/programs.ts";
 import { aClient, aListener, asAgent, aServer, aTable, echo, startBuiltOverlay } from "../support/overlay-rig.ts";
 import { UNDER_UNITS } from "../support/real-units.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { untilStill } from "../support/until-still.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const MB = 1024 * 1024;
@@ -28,18 +29,6 @@ function limitFor(open: readonly number[], free: number): number {
   let limit = 0;
   for (let found = 0; found < free || open.includes(limit); limit += 1) if (!open.includes(limit)) found += 1;
   return limit;
-}
-
-/** Waits until a number has not changed for a while, and is above 0. */
-async function settled(what: string, read: () => Promise<number>): Promise<number> {
-  let last = -1;
-  return waitFor(what, async () => {
-    const value = await read();
-    const isSettled = value > 0 && value === last;
-    last = value;
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    return isSettled && value;
-  });
 }
 
 it.each(["to the client", "to the server"])(
@@ -70,7 +59,7 @@ it.each(["to the client", "to the server"])(
       socket.pause();
       if (way === "to the server") socket.on("connect", () => endless(socket));
     }
-    const carried = await settled("nothing moves any more", async () => {
+    const carried = await untilStill("nothing moves any more", async () => {
       const { counters } = await agent.peer.request("counters.get", {});
       const entry = counters.find(({ key }) => key === `tcp:${deaf}`);
       return entry?.activeFlows === flows ? entry.bytesIn + entry.bytesOut : 0;

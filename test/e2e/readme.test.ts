@@ -16,7 +16,7 @@ test("the README's commands work as they stand", () => {
   const { status, stdout, stderr } = spawnSync("bash", ["--norc", "-m", "-c", byHand ?? ""], {
     cwd: root,
     encoding: "utf8",
-    timeout: 100_000,
+    timeout: 300_000,
     env: { ...process.env, PS4: "+ " },
   });
   expect({ status, stderr }).toMatchObject({ status: 0 });

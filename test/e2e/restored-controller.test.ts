@@ -55,7 +55,6 @@ test("a control plane restored from an older backup is followed again, and learn
     agent,
     "the old tag is back, and the section gone",
     ({ tags, sections }) => tags["site"] === "old" && !Object.hasOwn(sections, "connectors"),
-    90_000,
   );
   expect(followed.documents.node?.version).toBeGreaterThan(before.node?.version ?? 0);
   expect((await agent.health()).items.find(({ name }) => name === "signatures")?.status).toBe("pass");

@@ -3,8 +3,6 @@ import { expect, test } from "vitest";
 import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
-const poll = { timeout: 30_000 };
-
 test("a document is rolled back from afar, stays so over kill -9 and reconnects, and a newer one ends it", async () => {
   const dir = tempDir();
   const controller = await startController(dir, await freePort());
@@ -23,9 +21,9 @@ test("a document is rolled back from afar, stays so over kill -9 and reconnects,
   };
 
   await tag("good");
-  await expect.poll(async () => (await own()).tags, poll).toEqual({ v: "good" });
+  await expect.poll(async () => (await own()).tags).toEqual({ v: "good" });
   await tag("bad");
-  await expect.poll(async () => (await own()).tags, poll).toEqual({ v: "bad" });
+  await expect.poll(async () => (await own()).tags).toEqual({ v: "bad" });
   const { version: bad } = (await own()).documents.node;
 
   expect(await run("rollback", { plan: true })).toMatchObject({
@@ -38,7 +36,7 @@ test("a document is rolled back from afar, stays so over kill -9 and reconnects,
   expect(await run("rollback", {})).toMatchObject({ status: 404, body: { code: "not-found" } });
   const isBack = { tags: { v: "good" }, documents: { node: { version: bad - 1, refused: bad } } };
   expect(await own()).toMatchObject(isBack);
-  await expect.poll(reported, poll).toMatchObject({ "document.node.version": bad - 1, "document.node.refused": bad });
+  await expect.poll(reported).toMatchObject({ "document.node.version": bad - 1, "document.node.refused": bad });
 
   const { stdout: health } = await holdfast(["health", "--run", agent.runDir]);
   expect(health).toContain(`node document ${bad} is rolled back to ${bad - 1}`);
@@ -46,14 +44,14 @@ test("a document is rolled back from afar, stays so over kill -9 and reconnects,
   await agent.end("SIGKILL");
   agent = await startAgent(join(dir, "node"));
   await expect
-    .poll(async () => (await run("why", {})).body, poll)
+    .poll(async () => (await run("why", {})).body)
     .toMatchObject({
       reasons: [{ section: "documents", item: "node", code: "rolled-back" }],
     });
   expect(await own()).toMatchObject(isBack);
 
   await tag("better");
-  await expect.poll(async () => (await own()).tags, poll).toEqual({ v: "better" });
+  await expect.poll(async () => (await own()).tags).toEqual({ v: "better" });
   expect((await own()).documents.node).not.toHaveProperty("refused");
-  await expect.poll(reported, poll).not.toHaveProperty(["document.node.refused"]);
+  await expect.poll(reported).not.toHaveProperty(["document.node.refused"]);
 });

@@ -83,7 +83,7 @@ test("who has an address, and the packets on the wire", async () => {
   await until.until(/ICMP echo reply/);
   expect(readdirSync(saved)).not.toContain("ended.txt");
   until.child.kill("SIGINT");
-  await expect.poll(() => readdirSync(saved).sort(), { timeout: 20_000 }).toEqual(["ended.txt", "two.txt"]);
+  await expect.poll(() => readdirSync(saved).sort()).toEqual(["ended.txt", "two.txt"]);
   expect(readFileSync(join(saved, "ended.txt"), "utf8")).toContain("ICMP echo reply");
   // Whole packets go into files, for who holds the permission by its name: an administrator does not.
   expect(await run("tg-capture", { action: "start", iface: "wan0" })).toMatchObject({ status: 403 });

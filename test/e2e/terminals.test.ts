@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { Bulk } from "../support/bulk-terminal.ts";
 import { startTerminalStage } from "../support/terminal-stage.ts";
+import { untilStill } from "../support/until-still.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 test("a terminal: what is typed is seen, the size follows, and the exit code comes back; both ends are audited", async () => {
@@ -11,9 +12,8 @@ test("a terminal: what is typed is seen, the size follows, and the exit code com
   await client.seen("30 100");
   client.say({ type: "resize", cols: 132, rows: 50 });
   client.say({ type: "resize", cols: 133, rows: 51 });
-  await waitFor("the new size", async () => {
+  await waitFor("the new size", () => {
     client.type("stty size\n");
-    await new Promise((resolve) => setTimeout(resolve, 50));
     return client.text.includes("51 133");
   });
   client.type("exit 7\n");
@@ -141,14 +141,7 @@ test("100 MB to a caller who does not read wait at their source, and come whole 
   const client = stage.open("container=bulk");
   await client.opened();
   client.socket.pause();
-  let before = -1;
-  await waitFor("the source to stand still", async () => {
-    const stands = source.given === before && before > 0;
-    before = source.given;
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    return stands;
-  });
-  expect(source.given).toBeLessThan(BULK / 3);
+  expect(await untilStill("the source stands still", () => source.given)).toBeLessThan(BULK / 3);
   client.socket.resume();
   expect(await client.end()).toMatchObject({ code: 1000 });
   expect(client.bytes).toBe(BULK);
@@ -162,14 +155,8 @@ test("100 MB to a program that does not read wait at their sender, and come whol
   sink.hold();
   const piece = Buffer.alloc(64 * 1024);
   for (let sent = 0; sent < BULK; sent += piece.length) client.socket.send(piece);
-  let before = -1;
-  await waitFor("the sender to stand still", async () => {
-    const stands = client.socket.bufferedAmount === before;
-    before = client.socket.bufferedAmount;
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    return stands;
-  });
-  expect(client.socket.bufferedAmount).toBeGreaterThan((BULK * 2) / 3);
+  const held = await untilStill("the sender stands still", () => client.socket.bufferedAmount);
+  expect(held).toBeGreaterThan((BULK * 2) / 3);
   sink.release();
   await waitFor("everything to arrive", () => sink.taken === BULK);
 });

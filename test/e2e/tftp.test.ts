@@ -53,7 +53,7 @@ test.each([
   // The client of tftp-hpa makes both transfers from one port.
   const own = (name: string): string => join(dir, name);
   const commands = ["get", "large.bin", own("first"), "get", "there.bin", own("second")];
-  const child = run("tftp", ["-m", "binary", "127.0.0.1", String(port)], { timeout: 20_000 });
+  const child = run("tftp", ["-m", "binary", "127.0.0.1", String(port)], { timeout: 120_000 });
   child.child.stdin?.end(`${commands.slice(0, 3).join(" ")}\n${commands.slice(3).join(" ")}\nquit\n`);
   await child;
   for (const name of ["first", "second"]) expect(readFileSync(own(name)).equals(bytes)).toBe(true);

@@ -143,7 +143,7 @@ export class ApplianceMachine {
   }
 
   /** Waits until a line of shell ends with status 0; fails with what it said last. */
-  async until(line: string, limitMs = 60_000): Promise<string> {
+  async until(line: string, limitMs = 120_000): Promise<string> {
     let last: Ran | undefined;
     const isSo = async (): Promise<boolean> => {
       last = await this.run(line);
@@ -164,7 +164,7 @@ export class ApplianceMachine {
   async reboot(): Promise<void> {
     const before = this.#spawned;
     await this.run("systemctl reboot");
-    await waitFor("the machine goes down", () => this.#spawned !== before, 120_000);
+    await waitFor("the machine goes down", () => this.#spawned !== before);
     const spawned = this.#spawned;
     await this.#untilOn(() => spawned?.exitCode !== null);
   }
@@ -251,7 +251,7 @@ export class ApplianceMachine {
   }
 
   async #whileOn(what: string, probe: () => boolean | Promise<boolean>): Promise<void> {
-    await waitFor(what, probe, 120_000).catch((error: unknown) => {
+    await waitFor(what, probe).catch((error: unknown) => {
       throw new Error(`in vain for: ${what}\n${this.#console.slice(-4000)}`, { cause: error });
     });
   }

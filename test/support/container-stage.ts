@@ -211,7 +211,7 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
       },
       remove: (name) => call("DELETE", `/v2/node/${uid}/exec/container/${idOf(name)}`),
       why: async () => WhyReport.parse(await readLocal(runDir, "/v1/why")).reasons,
-      async untilWhy(text, limitMs = 60_000) {
+      async untilWhy(text, limitMs = 120_000) {
         let last = "nothing";
         const look = async (): Promise<string | undefined> => {
           const reasons = (await stage.why()).map(({ code, message }) => `${code} ${message}`);
@@ -227,7 +227,7 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
         const { body } = await engine.call("GET", `/containers/json?all=1&filters=${filters}`);
         return body as Listed[];
       },
-      async untilRuns(name, image, limitMs = 60_000) {
+      async untilRuns(name, image, limitMs = 120_000) {
         let last = "nothing";
         const look = async (): Promise<Listed | undefined> => {
           const all = await stage.containers(name);

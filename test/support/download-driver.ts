@@ -71,7 +71,7 @@ if (url !== undefined) {
   const request = { action: "HTTP_DOWNLOAD", uri: `${url}/a`, filename: "a.img", location: "/made/here" } as const;
   await dataStore.handle({ ...request, algo: "SHA-256" }, signal);
 }
-await waitFor("everything is over", () => tasks.all().every(isOver), 30_000);
+await waitFor("everything is over", () => tasks.all().every(isOver));
 const { signal } = new AbortController();
 console.log(JSON.stringify(await dataStore.handle({ action: "TASKS" }, signal)));
 await dataStore.close();

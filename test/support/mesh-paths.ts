@@ -29,7 +29,7 @@ export async function untilPath(
   node: string,
   gateway: string,
   check: (path: NamedPath) => boolean,
-  limitMs = 60_000,
+  limitMs = 120_000,
 ): Promise<NamedPath> {
   let seen: unknown;
   const look = async (): Promise<NamedPath | undefined> => {

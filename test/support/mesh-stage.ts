@@ -145,7 +145,7 @@ export async function isServed(lab: Lab, on: string, port: number): Promise<bool
 }
 
 /** Waits until new connections to a port are echoed, and gives one. */
-export async function untilServed(lab: Lab, on: string, port: number, limitMs = 30_000): Promise<Talker> {
+export async function untilServed(lab: Lab, on: string, port: number, limitMs = 120_000): Promise<Talker> {
   await waitFor(`${on} serves ${port}`, () => isServed(lab, on, port), limitMs);
   const talker = aTalker(lab, on, port);
   await talk(talker, "hello ");

@@ -18,7 +18,7 @@ export type NetworkPoint =
 /** A change is over long before. */
 const TOO_LATE_MS = 8000;
 /** Without a lease to wait for. */
-const SETTLED_WITHIN_MS = 60_000;
+const SETTLED_WITHIN_MS = 120_000;
 
 export interface NetworkKillsOptions {
   /** How long the network may take to be the old or the new one after a start. */

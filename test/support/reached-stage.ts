@@ -108,11 +108,9 @@ export async function containerStage(): Promise<ContainerStage> {
         ...partsOf(name),
         ...more,
       });
-      await waitFor(`${name} runs`, async () => (await inspect(id)).State?.Running === true, 30_000).catch(
-        (error: unknown) => {
-          throw new Error(`${name} does not run:\n${agent.log().slice(-4000)}`, { cause: error });
-        },
-      );
+      await waitFor(`${name} runs`, async () => (await inspect(id)).State?.Running === true).catch((error: unknown) => {
+        throw new Error(`${name} does not run:\n${agent.log().slice(-4000)}`, { cause: error });
+      });
       return id;
     },
     async configure(id, parts) {

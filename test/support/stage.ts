@@ -103,15 +103,10 @@ export function untilReason(agent: AgentProgram, codes: readonly string[], limit
 export async function untilAnotherSession(agent: AgentProgram, lose: () => void): Promise<Status> {
   const { sid } = (await untilOnline(agent)).session;
   lose();
-  return statusWhere(
-    agent,
-    "the node has another session",
-    ({ session }) => {
-      if (session.state === "waiting") wake(agent);
-      return session.state === "online" && session.sid !== sid;
-    },
-    90_000,
-  );
+  return statusWhere(agent, "the node has another session", ({ session }) => {
+    if (session.state === "waiting") wake(agent);
+    return session.state === "online" && session.sid !== sid;
+  });
 }
 
 /** The types of the events that the controller holds of a node, oldest first. */

@@ -24,7 +24,7 @@ export async function startFlow(within: readonly string[], host: string, port: n
   const goesOn = async (): Promise<void> => {
     // One may be on its way that was sent before.
     const enough = said.length + 2;
-    await waitFor("the flow goes on", () => said.length >= enough || child.exitCode !== null, 60_000);
+    await waitFor("the flow goes on", () => said.length >= enough || child.exitCode !== null);
     if (child.exitCode !== null) throw new Error(`the flow after ${said.length - 1} exchanges: ${said.at(-1)}`);
   };
   await goesOn();

@@ -41,7 +41,7 @@ export async function startSwift(dir: string): Promise<SwiftServer> {
   children.push(startTied(dir, "memcached", ["-l", "127.0.0.1", "-p", String(memcached), "-U", "0", ...asUser]));
   const port = await freePort();
   children.push(startServer(dir, "proxy", proxyConfig(dir, port, memcached)));
-  await waitFor("Swift answers", () => answers(port), 90_000);
+  await waitFor("Swift answers", () => answers(port));
   return {
     port,
     endpoint: `http://127.0.0.1:${port}`,

@@ -252,6 +252,11 @@ export class UpgradeStage {
     return (await localAgent(this.run).view(new AbortController().signal))?.version;
   }
 
+  /** How often agents were asked how they are. */
+  looks(): number {
+    return statSync(join(this.run, "looks"), { throwIfNoEntry: false })?.size ?? 0;
+  }
+
   /** How often a version was started. */
   starts(version: string): number {
     const path = join(this.run, "starts");

@@ -53,12 +53,9 @@ test("exec on a terminal: keys go through, the size follows, and the terminal is
   child.stdin?.write("stty size; sleep 1000\r");
   await seen("25 90");
   spawn("stty", ["-F", await tty(), "cols", "101", "rows", "31"]);
-  await waitFor("the new size", async () => {
+  await waitFor("the new size", () => {
     // Ctrl-C belongs to what runs there, which may not run yet when the first one comes.
-    child.stdin?.write("\u0003");
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    child.stdin?.write("stty size\r");
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    child.stdin?.write("\u0003stty size\r");
     return shown.text.includes("31 101");
   });
   child.stdin?.write("exit 5\r");

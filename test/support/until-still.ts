@@ -1,0 +1,21 @@
+import { waitFor } from "./wait-for.ts";
+
+/** So many looks in a row must see the same: more than a quarter of a second. */
+const LOOKS = 15;
+
+/** Waits until a number is above 0 and does not change any more. */
+export function untilStill(what: string, read: () => number | Promise<number>): Promise<number> {
+  let last = -1;
+  let looks = 0;
+  return waitFor(what, async () => {
+    const value = await read();
+    looks = value > 0 && value === last ? looks + 1 : 0;
+    last = value;
+    return looks >= LOOKS && value;
+  });
+}
+
+/** Lets what is due now run, and what that brings about: so many turns of the event loop, timers of 1 ms among them. */
+export async function someTurns(count = 20): Promise<void> {
+  for (let turn = 0; turn < count; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
+}
