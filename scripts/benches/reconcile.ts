@@ -5,7 +5,9 @@ import { provenAtOnce } from "../../src/agent/reconcile/prover.ts";
 import { ownProcess } from "../../src/host/process/process-tree.ts";
 import { Applying } from "../../src/agent/applying/applying.ts";
 import { reconciler, type Reconciler } from "../../src/agent/reconcile/section.ts";
-import { DesiredDocuments, type Trust } from "../../src/agent/shadow/desired.ts";
+import { agentSignals } from "../../src/agent/wiring/signals.ts";
+import type { Trust } from "../../src/agent/identity/identity.ts";
+import { DesiredDocuments } from "../../src/agent/shadow/desired.ts";
 import {
   initialReporter,
   nextReport,
@@ -145,6 +147,7 @@ class Rig {
       },
       sections: [section],
       events: { raise: () => undefined, clear: () => undefined, notice: () => undefined },
+      signals: agentSignals(),
       onFault: (code, message) => {
         throw new Error(`${code}: ${message}`);
       },

@@ -23,22 +23,22 @@ export async function deliver(stateDir: string, id: string, effectFile: string):
       clock: systemClock(),
       log: pino({ level: "silent" }),
       node: () => ({ type: "Node", state: "ACTIVE" }),
-      triggers: [
-        {
-          event: "count",
-          kind: "one-shot",
-          request: z.object({}),
-          deadlineMs: 10_000,
-          needsDataPlane: false,
-          readOnly: false,
-          agents: true,
-          handle: () => {
-            appendFileSync(effectFile, "ran\n");
-            return Promise.resolve({ ran: true });
-          },
-        },
-      ],
     });
+    dispatcher.serve([
+      {
+        event: "count",
+        kind: "one-shot",
+        request: z.object({}),
+        deadlineMs: 10_000,
+        needsDataPlane: false,
+        readOnly: false,
+        agents: true,
+        handle: () => {
+          appendFileSync(effectFile, "ran\n");
+          return Promise.resolve({ ran: true });
+        },
+      },
+    ]);
     const claims = { iss: "https://cp.example.net", aud: "node", sid: "session", jti: id, event: "count", body: {} };
     const times = { iat: NOW / 1000, exp: NOW / 1000 + 300, deadlineMs: 10_000 };
     const channel = {

@@ -1,13 +1,19 @@
 import { pino } from "pino";
-import { Applying } from "../../src/agent/applying/applying.ts";
+import { Applying, type ApplyingOptions } from "../../src/agent/applying/applying.ts";
+import { agentSignals } from "../../src/agent/wiring/signals.ts";
 import type { DesiredDocuments } from "../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import type { Clock } from "../../src/host/clock.ts";
 import { testProof } from "./commit.ts";
 import { FakeClock } from "./fake-clock.ts";
 
-/** What applies documents, with no section to apply them by. */
-export function idleApplying(documents: DesiredDocuments, directory: string, clock: Clock = new FakeClock()): Applying {
+/** Returns an engine without sections. */
+export function idleApplying(
+  documents: DesiredDocuments,
+  directory: string,
+  clock: Clock = new FakeClock(),
+  signals: ApplyingOptions["signals"] = agentSignals(),
+): Applying {
   return new Applying({
     clock,
     random: () => 0.5,
@@ -18,6 +24,7 @@ export function idleApplying(documents: DesiredDocuments, directory: string, clo
     commit: testProof,
     sections: [],
     events: { raise: () => undefined, clear: () => undefined, notice: () => undefined },
+    signals,
     onFault: () => undefined,
     onDamage: () => undefined,
   });

@@ -26,7 +26,7 @@ const programs: Readonly<Record<string, readonly string[]>> = {
  */
 const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
   agent: {
-    applying: [".", "identity", "reconcile", "shadow", "telemetry"],
+    applying: [".", "faults", "identity", "reconcile", "shadow", "telemetry"],
     containers: ["containers/model", "containers/supervision", "telemetry"],
     "containers/images": ["containers/model"],
     "containers/output": ["containers/model"],
@@ -40,6 +40,8 @@ const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
       "shadow",
       "triggers/diagnostics",
     ],
+    faults: ["telemetry"],
+    "local-api": ["triggers/execution"],
     network: [".", "identity", "reconcile", "telemetry", "telemetry/conditions"],
     offline: [".", "identity", "network", "reset", "session", "shadow", "upgrades", "wiring"],
     reset: [".", "local-api", "telemetry"],
@@ -49,7 +51,7 @@ const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
     "sections/network": ["reconcile"],
     "sections/services": ["reconcile"],
     session: ["identity", "sections/network"],
-    shadow: ["identity", "session"],
+    shadow: ["faults", "identity", "session"],
     status: ["data-plane", "faults", "identity", "shadow", "telemetry", "telemetry/conditions", "upgrades"],
     streams: ["containers/model", "session"],
     telemetry: ["session"],

@@ -4,6 +4,7 @@ import type { OnDamage } from "../../host/files/damage.ts";
 import type { Files } from "../../host/files/files.ts";
 import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
 import { Checkpoint } from "../../checkpoint/checkpoint.ts";
+import type { Signal } from "../../lib/async/signal.ts";
 import { DocumentName } from "../../protocol/documents/claims.ts";
 import type { Config, NodeDocument } from "../../protocol/documents/documents.ts";
 import { restrictionText } from "../../protocol/values/restriction.ts";
@@ -46,6 +47,12 @@ export interface ApplyingOptions {
   /** The same over documents that are not in force, to plan what they would do; those in force stand in when absent. */
   readonly sectionsOf?: (documents: Desired) => readonly Reconciler[];
   readonly events: ConfigEventsOptions["events"];
+  readonly signals: {
+    /** Set to the effective configuration, before the engine applies it. */
+    readonly config: Signal<Config>;
+    /** Set whenever the state of a section, a trial or a document may have changed. */
+    readonly settled: Pick<Signal<void>, "set">;
+  };
   readonly onFault: (code: string, message: string) => void;
   readonly onDamage: OnDamage;
 }
@@ -56,7 +63,6 @@ const ENFORCE_WITHIN_MS = 20_000;
 /** Puts the documents in force to work on this machine: merges them, hands them to the engine, and says what became of them. */
 export class Applying {
   readonly #options: ApplyingOptions;
-  readonly #listeners = new Set<() => void>();
   readonly #events: ConfigEvents;
   readonly engine: Engine;
   readonly committing: Committing;
@@ -102,12 +108,14 @@ export class Applying {
       onReport: () => this.#settle(),
       onFault,
     });
+    this.#publish();
     this.engine.start();
   }
 
-  /** Hands what is in force to the engine, unless there is nothing yet. */
+  /** Hands the documents to the engine. Without a node document it applies only the network of the local settings. */
   apply(): void {
     const { current } = this.#options.documents;
+    this.#publish();
     if (current.node === undefined) return this.#applyLocal();
     const { body, receivedAt } = current.node;
     if (this.#state?.is !== body.state) {
@@ -147,12 +155,6 @@ export class Applying {
     if (current.node !== undefined && !isAnswered) return undefined;
     const answers = new Map([...standings].map(([name, standing]) => [name, answerOf(standing)]));
     return judgeDocuments(current, answers, this.#effective());
-  }
-
-  /** Calls back whenever something became of the documents; the returned function ends it. */
-  onSettled(listener: () => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
   }
 
   /** The parts of the cluster's configuration that this member cannot use. */
@@ -311,7 +313,12 @@ export class Applying {
 
   #settle(): void {
     this.#events.look(this.#options.documents.current, this.engine.standings);
-    for (const listener of this.#listeners) listener();
+    this.#publish();
+    this.#options.signals.settled.set();
+  }
+
+  #publish(): void {
+    this.#options.signals.config.set(this.config());
   }
 
   close(): Promise<void> {

@@ -4,22 +4,21 @@ import type { Files } from "../../host/files/files.ts";
 
 export interface StorageWatchOptions {
   readonly clock: Clock;
-  /** Writes to everything that is kept; rejects while the disk refuses. */
-  readonly probe: () => Promise<void>;
-  /** The disk began to refuse writes. */
+  /** Reports the first write that the disk refuses. */
   readonly onRefused: (error: Error) => void;
-  /** It takes writes again: what waits in memory can be written. */
-  readonly onTaken: () => void;
+  /** Reports that the disk accepts writes again. */
+  readonly onAccepted: () => void;
 }
 
 const PROBE_MS = 10_000;
 
-/** Knows whether the disk takes writes: told of each refusal, and from then on trying by itself until it does. */
+/** Tracks whether the disk accepts writes. After a refused write it probes every 10 s until one succeeds. */
 export class StorageWatch {
   readonly #options: StorageWatchOptions;
   readonly #wall: WallTimes;
-  /** Its time is of the monotonic clock. */
+  /** `since` is in monotonic milliseconds. */
   #refusal: { readonly message: string; readonly since: number } | undefined;
+  #probe: (() => Promise<void>) | undefined;
   #cancelProbe = (): void => undefined;
   #isClosed = false;
 
@@ -28,13 +27,19 @@ export class StorageWatch {
     this.#wall = wallTimes(options.clock);
   }
 
-  /** Why and since when (Unix milliseconds) writes are refused; undefined while they are taken. */
+  /** The first refused write, and its time in Unix milliseconds; undefined while writes succeed. */
   get refusal(): { readonly message: string; readonly since: number } | undefined {
     const refusal = this.#refusal;
     return refusal === undefined ? undefined : { message: refusal.message, since: this.#wall.of(refusal.since) };
   }
 
-  /** A write was refused. */
+  /** Sets the write that probes the disk, which rejects while the disk refuses. Nothing is probed before. */
+  begin(probe: () => Promise<void>): void {
+    this.#probe = probe;
+    if (this.#refusal !== undefined) this.#schedule();
+  }
+
+  /** Notes a refused write. */
   refused(thrown: unknown): void {
     if (this.#isClosed || this.#refusal !== undefined) return;
     const error = toError(thrown);
@@ -43,9 +48,9 @@ export class StorageWatch {
     this.#schedule();
   }
 
-  /** The same files, with every refused write told. */
+  /** Returns the same files, with each refused write noted. */
   watched(files: Files): Files {
-    const telling = async (work: Promise<void>): Promise<void> => {
+    const noting = async (work: Promise<void>): Promise<void> => {
       try {
         await work;
       } catch (error) {
@@ -55,9 +60,9 @@ export class StorageWatch {
     };
     return {
       ...files,
-      writeAtomic: (path, text, mode) => telling(files.writeAtomic(path, text, mode)),
-      move: (from, to) => telling(files.move(from, to)),
-      remove: (path) => telling(files.remove(path)),
+      writeAtomic: (path, text, mode) => noting(files.writeAtomic(path, text, mode)),
+      move: (from, to) => noting(files.move(from, to)),
+      remove: (path) => noting(files.remove(path)),
     };
   }
 
@@ -67,17 +72,18 @@ export class StorageWatch {
   }
 
   #schedule(): void {
-    this.#cancelProbe = this.#options.clock.after(PROBE_MS, () => void this.#probe());
+    const probe = this.#probe;
+    if (probe !== undefined) this.#cancelProbe = this.#options.clock.after(PROBE_MS, () => void this.#try(probe));
   }
 
-  async #probe(): Promise<void> {
+  async #try(probe: () => Promise<void>): Promise<void> {
     try {
-      await this.#options.probe();
+      await probe();
     } catch {
       if (!this.#isClosed) this.#schedule();
       return;
     }
     this.#refusal = undefined;
-    if (!this.#isClosed) this.#options.onTaken();
+    if (!this.#isClosed) this.#options.onAccepted();
   }
 }

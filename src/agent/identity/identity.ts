@@ -12,7 +12,8 @@ import {
   X25519PublicKey,
   type NodeKeys,
 } from "../../protocol/values/keys.ts";
-import type { Signer } from "../../protocol/channel/jws.ts";
+import type { KeySet, Signer } from "../../protocol/channel/jws.ts";
+import { keySetOf } from "../../protocol/channel/keys-chain.ts";
 import { Base64Url32, Text64 } from "../../protocol/values/values.ts";
 import { serialQueue } from "../../lib/async/serial-queue.ts";
 
@@ -33,6 +34,17 @@ export type ControlPlane = z.infer<typeof ControlPlane>;
 /** What a registered node knows of itself and of its control plane; one file, so that neither exists without the other. */
 export const Registration = z.object({ node: NodeIdentity, controlPlane: ControlPlane });
 export type Registration = z.infer<typeof Registration>;
+
+/** The control plane that a node trusts, the node, and the keys whose signatures it accepts. */
+export interface Trust {
+  readonly iss: string;
+  readonly uid: string;
+  readonly keys: KeySet;
+}
+
+export async function trustOf({ node, controlPlane }: Registration): Promise<Trust> {
+  return { iss: controlPlane.iss, uid: node.uid, keys: await keySetOf(controlPlane.keys.signing) };
+}
 
 /** The files below `identity/`. */
 export interface IdentityFiles {

@@ -8,8 +8,9 @@ import { NodeDocument } from "../../protocol/documents/documents.ts";
 import type { WhyTakenBack } from "../../protocol/values/commit.ts";
 import type { FloorName } from "../../protocol/local/api.ts";
 import type { FloorReset } from "../../protocol/local/answers.ts";
-import { verifyJws, type KeySet } from "../../protocol/channel/jws.ts";
+import { verifyJws } from "../../protocol/channel/jws.ts";
 import { UnixMilliseconds, Version } from "../../protocol/values/values.ts";
+import type { Trust } from "../identity/identity.ts";
 import { checkDocument, claimsOf, RefusedDocument, Stored, withDocument, type Desired } from "./held-document.ts";
 import { serialQueue } from "../../lib/async/serial-queue.ts";
 
@@ -23,12 +24,6 @@ export interface RolledBack {
   readonly desired: Desired;
   readonly from: number;
   readonly to: number;
-}
-
-export interface Trust {
-  readonly iss: string;
-  readonly uid: string;
-  readonly keys: KeySet;
 }
 
 /**

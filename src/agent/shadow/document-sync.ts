@@ -4,14 +4,16 @@ import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
 import type { HttpClient } from "../../host/net/http-client.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { DocumentName } from "../../protocol/documents/claims.ts";
+import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import { Jws } from "../../protocol/values/values.ts";
 import { DOCUMENT_PATH } from "../../protocol/channel/envelope.ts";
 import { KeysEnvelopes, walkKeysChain } from "../../protocol/channel/keys-chain.ts";
 import type { DocumentApplied } from "../../protocol/channel/methods.ts";
 import type { Connection, ControlPlaneRpc } from "../session/attempt.ts";
 import { retryDelay, type Ending, type Random } from "../session/backoff.ts";
-import type { Registration } from "../identity/identity.ts";
-import { RefusedDocument, type DesiredDocuments, type Trust } from "./desired.ts";
+import type { Fault } from "../faults/fault.ts";
+import type { Registration, Trust } from "../identity/identity.ts";
+import { RefusedDocument, type DesiredDocuments } from "./desired.ts";
 import { ANSWER_MS, withinTime } from "../../lib/async/within-time.ts";
 
 type Name = DocumentApplied["name"];
@@ -37,19 +39,20 @@ export interface DocumentSyncOptions {
   readonly knownAddresses: () => readonly string[];
   readonly saveRegistration: (registration: Registration) => Promise<void>;
   readonly trust: () => Promise<Trust>;
-  /** A document came into force; what it came to is reported by whoever applies it. */
-  readonly onAccepted: (name: Name) => void;
-  /** A document was refused, or was signed by somebody else: reported, and nothing changes. */
+  /** Applies an accepted document, or the removal of the cluster's document. */
+  readonly onAccepted: (name: Name, version: number) => void;
+  /** Reports a document that was refused, or that another key signed. Nothing changes. */
   readonly onRefused: (name: Name, version: number, error: AgentError) => void;
-  /** Two fetches in a row failed, or one worked again. */
+  /** Reports that two fetches in a row failed, or that one succeeded. */
   readonly onHealth: (isHealthy: boolean, why: string) => void;
-  /** A document has become overdue, or is not any more. */
+  /** Called when a document becomes overdue, and when it is no longer. */
   readonly onOverdue: () => void;
 }
 
-/** A newer document that cannot be had, since when (Unix milliseconds) and why. */
+/** A newer document that cannot be fetched. */
 export interface OverdueDocument {
   readonly name: Name;
+  /** Unix milliseconds. */
   readonly since: number;
   readonly cause: string;
 }
@@ -122,7 +125,7 @@ export class DocumentSync {
     fetching.abort.abort(new SessionError("superseded", `the ${name} document: version ${version} is there`));
   }
 
-  /** The documents that could not be had for 30 s. */
+  /** The documents that could not be fetched for 30 s. */
   get overdue(): readonly OverdueDocument[] {
     const now = this.#options.clock.elapsed();
     return [...this.#wanted].flatMap(([name, { since, overdueAt, cause }]) =>
@@ -132,7 +135,29 @@ export class DocumentSync {
     );
   }
 
-  /** Fetches a document again even if its version was refused, as when its floor was reset. */
+  /** The faults of the overdue documents. */
+  get faults(): readonly Fault[] {
+    return this.overdue.map(({ name, since, cause }) => ({
+      code: "document-unavailable",
+      message: `the ${name} document cannot be fetched, and the previous version stays applied: ${cause}`.slice(
+        0,
+        1024,
+      ),
+      since,
+    }));
+  }
+
+  /** The shadow facts about the overdue documents. */
+  get facts(): ShadowMap {
+    const facts: ShadowMap = {};
+    for (const { name, since, cause } of this.overdue) {
+      facts[`document.${name}.unavailable`] = cause.slice(0, 512);
+      facts[`document.${name}.unavailable.since`] = Math.floor(since / 1000);
+    }
+    return facts;
+  }
+
+  /** Fetches a document again even if its version was refused, as after its floor was reset. */
   retry(name: Name): void {
     this.#refusedVersions.delete(name);
     this.look([name]);
@@ -276,7 +301,7 @@ export class DocumentSync {
     ) {
       if (documents.current.cluster === undefined) return;
       await documents.leaveCluster();
-      this.#options.onAccepted("cluster");
+      this.#options.onAccepted("cluster", 0);
       return;
     }
     const answer = await rpc.request("document.get", { name, have: this.#have(name) }, withinTime(signal, ANSWER_MS));
@@ -301,8 +326,9 @@ export class DocumentSync {
 
   #accepted(name: Name): void {
     this.#refusedVersions.delete(name);
-    this.#options.log.info({ document: name, version: this.#have(name) }, "document accepted");
-    this.#options.onAccepted(name);
+    const version = this.#have(name);
+    this.#options.log.info({ document: name, version }, "document accepted");
+    this.#options.onAccepted(name, version);
     // The node's document says whether there is a cluster, so that one is looked at again.
     if (name === "node") this.#due.add("cluster");
     if (name === "keys" || name === "node") this.#retryRefused();

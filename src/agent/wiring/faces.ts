@@ -2,7 +2,7 @@ import { errnoOf, toError } from "../../errors.ts";
 import type { Power } from "../../host/process/power.ts";
 import type { FaultList } from "../faults/fault.ts";
 import { serveLocalApi, type LocalApiOptions } from "../local-api/server.ts";
-import type { MetricsEndpoint, MetricsEndpointOptions } from "../telemetry/metrics/endpoint.ts";
+import type { MetricsEndpointOptions } from "../telemetry/metrics/endpoint.ts";
 import type { AgentSettings } from "../settings.ts";
 
 export interface OpenFacesOptions
@@ -16,12 +16,12 @@ export interface OpenFacesOptions
 
 const RESTART_AGAIN_MS = 60_000;
 
-/** Serves people and, where the settings ask for it, Prometheus; nothing of the latter is loaded where they do not. */
-export async function openFaces(options: OpenFacesOptions): Promise<{ close(): Promise<void> }> {
+/** Serves the local API, and the metrics for Prometheus if the settings enable them. */
+export async function openFaces(options: OpenFacesOptions, stack: AsyncDisposableStack): Promise<void> {
   const { settings, provider, clock, faults, power } = options;
   const log = options.log.child({ component: "local-api" });
   let cancelRestart = (): void => undefined;
-  /** A unit whose directory was removed has only a read-only file system in that place until it is restarted. */
+  /** A unit whose run directory was removed gets it back at its next start only: until then the path is read-only. */
   const restart = (): void => {
     log.warn({ runDir: settings.runDir }, "restarting, since the run directory was removed");
     power.restartService().catch((error: unknown) => log.error({ err: toError(error) }, "the restart failed"));
@@ -41,20 +41,16 @@ export async function openFaces(options: OpenFacesOptions): Promise<{ close(): P
       faults.settled(settings.runDir);
     },
   });
-  let metrics: MetricsEndpoint | undefined;
-  if (settings.metrics !== undefined) {
-    const { serveMetrics } = await import("../telemetry/metrics/endpoint.ts");
-    metrics = await serveMetrics({
-      ...options,
-      listen: settings.metrics,
-      log: options.log.child({ component: "metrics" }),
-    });
-  }
-  return {
-    async close() {
-      cancelRestart();
-      metrics?.close();
-      await localApi.close();
-    },
-  };
+  stack.defer(async () => {
+    cancelRestart();
+    await localApi.close();
+  });
+  if (settings.metrics === undefined) return;
+  const { serveMetrics } = await import("../telemetry/metrics/endpoint.ts");
+  const metrics = await serveMetrics({
+    ...options,
+    listen: settings.metrics,
+    log: options.log.child({ component: "metrics" }),
+  });
+  stack.defer(() => metrics.close());
 }

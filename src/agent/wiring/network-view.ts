@@ -9,7 +9,6 @@ import { natCounters } from "../../host/network/firewall/nat-counters.ts";
 import type { NetworkDriver } from "../../host/network/driver.ts";
 import { routeFinder } from "../../host/network/ip/route-to.ts";
 import type { Reader } from "../../host/reader.ts";
-import type { Config } from "../../protocol/documents/documents.ts";
 import type { NetworkReport, RouteAnswer } from "../../protocol/local/network.ts";
 import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import type { NetworkConfig } from "../../protocol/sections/network/config.ts";
@@ -23,6 +22,7 @@ import type { Issue } from "../../protocol/documents/reconcile.ts";
 import type { Standing } from "../reconcile/standing.ts";
 import type { Desired } from "../shadow/desired.ts";
 import type { AgentState } from "../state.ts";
+import type { AgentSignals } from "./signals.ts";
 import type { EventLog } from "../telemetry/events.ts";
 import { startArpAnnouncer } from "../telemetry/conditions/arp-announcer.ts";
 import { startArpProbe, type HeldAddress } from "../telemetry/conditions/arp-watch.ts";
@@ -39,19 +39,16 @@ export interface NetworkViewOptions {
   readonly state: Pick<AgentState, "noteAdjusted">;
   readonly documents: { readonly current: Desired };
   readonly events: EventLog;
+  readonly signals: Pick<AgentSignals, "config" | "settled">;
   readonly applying: {
-    config(): Config;
     clusterIssues(): readonly Issue[];
     readonly engine: { readonly standings: readonly Standing[] };
   };
 }
 
-/** All of the network of this machine that is looked at and not set. */
+/** Readings of this machine's network. */
 export interface NetworkView {
-  /** Looks again at what the configuration has become. */
-  look(): void;
-  close(): void;
-  /** What the shadow says besides what each link is. */
+  /** The shadow facts about the network, except those of each link. */
   facts(): ShadowMap;
   readonly conntrack: Conntrack;
   /** The names of the links that the configuration in force sets. */
@@ -65,12 +62,12 @@ export interface NetworkView {
   routeTo(address: string, signal: AbortSignal): Promise<RouteAnswer>;
 }
 
-/** Builds what looks at the network; starts no process until it is asked, or has hits to count. */
-export function openNetworkView(options: NetworkViewOptions): NetworkView {
-  const { clock, exec, capture, reader, driver, log, state, events, documents, applying } = options;
+/** Opens the readings of the network. No process is started before a reading is requested or hits of translations are counted. */
+export function openNetworkView(options: NetworkViewOptions, stack: AsyncDisposableStack): NetworkView {
+  const { clock, exec, capture, reader, driver, log, state, events, documents, applying, signals } = options;
   const parsed = parsedSections();
   const section = (): NetworkConfig | undefined => {
-    const raw = applying.config()["network"];
+    const raw = signals.config.current.network;
     const node = documents.current.node?.body;
     if (raw === undefined || node === undefined || node.type !== "Node") return undefined;
     return parsed.network(raw, node.type, node.cluster !== undefined).config;
@@ -98,7 +95,7 @@ export function openNetworkView(options: NetworkViewOptions): NetworkView {
     exec: capture,
     held,
     onChange: () => conditions.look(),
-    onError: (error) => log.debug({ err: error }, "nobody could be asked for the cluster address"),
+    onError: (error) => log.debug({ err: error }, "the cluster address could not be probed"),
   });
   const conditions = watchNetworkSection({
     clock,
@@ -107,23 +104,15 @@ export function openNetworkView(options: NetworkViewOptions): NetworkView {
     clusterIssues: () => applying.clusterIssues(),
     others: () => [...arp.conditions(), ...announcer.conditions()],
   });
+  for (const watch of [conditions, announcer, arp, natWatch]) stack.defer(() => watch.close());
+  signals.settled.changed(() => {
+    for (const watch of [natWatch, arp, announcer, conditions]) watch.look();
+  });
   return {
-    look() {
-      natWatch.look();
-      arp.look();
-      announcer.look();
-      conditions.look();
-    },
-    close() {
-      natWatch.close();
-      arp.close();
-      announcer.close();
-      conditions.close();
-    },
     facts: () =>
       networkFacts(
         documents.current.node?.body.type,
-        applying.config()["network"] !== undefined,
+        signals.config.current.network !== undefined,
         networkStanding(applying.engine.standings),
       ),
     conntrack: hostConntrack({ exec, reader, record: state.noteAdjusted }),

@@ -15,6 +15,7 @@ import type { Reader } from "../../host/reader.ts";
 import { carryingDialler } from "../session/carrier.ts";
 import { startForwardWatch } from "../network/forward-watch.ts";
 import type { SectionDeps } from "./sections.ts";
+import type { AgentSignals } from "./signals.ts";
 import { unsupportedHere } from "../profile.ts";
 import { CONNECTORS_TABLE } from "../sections/connectors/source-filter.ts";
 import type { AgentSettings } from "../settings.ts";
@@ -24,14 +25,12 @@ import { startTableWatch } from "../network/table-watch.ts";
 export interface NetworkParts {
   readonly driver: NetworkDriver;
   readonly owner: MachineOwner;
-  /** For the control session alone. */
+  /** Dials the control session only. */
   readonly dialler: Dialler;
-  /** What the section works with. */
+  /** Collaborators of the section `network`. */
   readonly section: SectionDeps["network"];
-  /** Drops packets of sources that the section `connectors` does not allow. */
+  /** Drops packets from sources that the section `connectors` does not allow. */
   readonly sourceFilter: SourceFilterDriver;
-  /** Lets go of the machine, and looks at nothing any more. */
-  close(): void;
 }
 
 export interface OpenNetworkOptions {
@@ -42,26 +41,27 @@ export interface OpenNetworkOptions {
   readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "unit" | "profile">;
   readonly dialler: Dialler;
   readonly onDamage: OnDamage;
-  /** Another node has let go of the machine. */
-  readonly onOwned: () => void;
-  /** Other programs refuse what this machine forwards, or do so no longer. */
-  readonly onForwarding: () => void;
-  /** Somebody else has changed our firewall. */
-  readonly onTable: () => void;
+  readonly signals: Pick<AgentSignals, "surroundings">;
 }
 
-/** The machine's network, which is ours to change unless another node of this network namespace was first. */
-export async function openNetwork(options: OpenNetworkOptions): Promise<NetworkParts> {
-  const { clock, exec, files, reader, settings, onDamage, onOwned, onForwarding, onTable } = options;
+/** Opens the machine's network, and claims it unless another node of this network namespace owns it. */
+export async function openNetwork(options: OpenNetworkOptions, stack: AsyncDisposableStack): Promise<NetworkParts> {
+  const { clock, exec, files, reader, settings, onDamage, signals } = options;
   const { stateDir, runDir, unit } = settings;
-  const owner = new MachineOwner({ clock, onOwned });
+  const reevaluate = (cause: string, sections: readonly string[]) => () =>
+    signals.surroundings.set({ cause, sections });
+  const owner = new MachineOwner({ clock, onOwned: reevaluate("owner", ["network", "exec"]) });
+  stack.defer(() => owner.close());
   const reason = unsupportedHere(settings.profile);
   if (reason === undefined) await owner.claim();
   const dialler = carryingDialler(options.dialler);
   const isManaged = unit !== undefined;
   const driver = networkDriver({ exec, files, reader, clock, stateDir, runDir, isManaged, onDamage });
+  const onForwarding = reevaluate("forwarding", ["network"]);
   const forwarding = startForwardWatch({ clock, read: forwardDrops(exec), watchRuleset, onChange: onForwarding });
-  const table = startTableWatch({ clock, watchRuleset, onChange: onTable });
+  const table = startTableWatch({ clock, watchRuleset, onChange: reevaluate("table", ["network"]) });
+  stack.defer(() => table.close());
+  stack.defer(() => forwarding.close());
   const section = {
     forwardDrops: (isForwarding: boolean) => forwarding.drops(isForwarding),
     readingTable: (isOurs: boolean) => table.reading(isOurs),
@@ -81,10 +81,5 @@ export async function openNetwork(options: OpenNetworkOptions): Promise<NetworkP
       table: CONNECTORS_TABLE,
       unsupported: section.unsupported,
     }),
-    close() {
-      forwarding.close();
-      table.close();
-      owner.close();
-    },
   };
 }

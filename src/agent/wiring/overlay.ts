@@ -12,56 +12,66 @@ import type { FaultList } from "../faults/fault.ts";
 import { withinDeadline } from "../reconcile/deadline.ts";
 import { namesOf } from "../data-plane/mesh-report.ts";
 import { openMesh, type OpenedMesh, type OpenMeshOptions } from "./mesh.ts";
+import { OVERLAY_SECTIONS } from "./sections.ts";
+import type { AgentSignals } from "./signals.ts";
 import type { AgentSettings } from "../settings.ts";
 import type { AgentState } from "../state.ts";
 import { flowRecorder, type FlowNames } from "../telemetry/flow-records.ts";
 import { overlayMeter } from "../telemetry/metrics/overlay-meter.ts";
 import { serviceEvents } from "../telemetry/conditions/service-events.ts";
+import type { Pusher } from "../telemetry/pusher.ts";
 import type { Spool } from "../telemetry/spool.ts";
 
-export interface OpenOverlayOptions extends Omit<OpenMeshOptions, "overlay" | "onChanged"> {
+export interface OpenOverlayOptions extends Omit<
+  OpenMeshOptions,
+  "overlay" | "config" | "isOnline" | "onRecords" | "onChanged"
+> {
   readonly settings: Pick<AgentSettings, "unit" | "overlay" | "profile">;
   readonly files: Files;
   readonly reader: Reader;
   readonly state: Pick<AgentState, "noteAdjusted">;
   readonly spool: Spool;
   readonly faults: Pick<FaultList, "add" | "settled">;
-  /** Something of the overlay is otherwise than it was seen last. */
-  readonly onChanged: (what: string) => void;
-  /** How the ways to other nodes stand may be otherwise than it was told last. */
-  readonly onStanding: () => void;
+  readonly pusher: Pick<Pusher, "look">;
+  readonly signals: Pick<AgentSignals, "config" | "connection" | "facts" | "settled" | "surroundings">;
 }
 
-/** The agent's side of the overlay, and what it makes of the overlay's records and counters. */
+/** The client of the overlay program, and the records and metrics made from its reports. */
 export interface OpenedOverlay {
   readonly overlay: Overlay;
-  readonly mesh: Pick<OpenedMesh, "look" | "dataPlane">;
-  /** Asks for the counters and makes the metrics since the last time of them; empty when there is none, or it does not answer soon. */
+  readonly mesh: Pick<OpenedMesh, "dataPlane">;
+  /** Reads the counters and returns the metrics since the last sample; empty when the overlay is off or does not answer within 5 s. */
   sample(signal: AbortSignal): Promise<Readonly<Record<string, number>>>;
-  /** What the last sample says of connectors, for the shadow. */
+  /** The shadow facts about connectors, from the last sample, and about gateways. */
   facts(): ShadowMap;
-  /** Lets go of the overlay, which goes on serving. */
-  close(): void;
 }
 
 const COUNTERS_WITHIN_MS = 5000;
-/** ip-sysctl of the kernel: connects that wait at a listener that is closed go over to another one of the same port. */
+/** Moves pending connections of a listener that closes to another listener of the same port (kernel ip-sysctl). */
 const MIGRATE_CONNECTS = "net.ipv4.tcp_migrate_req";
 
-/** Opens it: a managed install has the overlay run by its own unit, any other has the agent start it. */
-export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
-  const { settings, clock, files, reader, state, events, spool, faults, onChanged, onRecords } = options;
+/** Opens the overlay. A managed install runs it in its own unit; any other install has the agent start it. It keeps serving after the agent stops. */
+export function openOverlay(options: OpenOverlayOptions, stack: AsyncDisposableStack): OpenedOverlay {
+  const { settings, clock, files, reader, state, events, spool, faults, pusher, signals } = options;
   const { stateDir, runDir } = settings.overlay;
   const log = options.log.child({ component: "overlay" });
-  // An overlay that is replaced would reset the few of which it has not heard yet.
+  // Without it, replacing the overlay resets connections that it has not accepted yet.
   switchOn([MIGRATE_CONNECTS], { reader, record: state.noteAdjusted }).catch((error: unknown) => {
     log.info({ reason: toError(error).message }, "a connect may be lost when an overlay is replaced");
   });
   const names = flowNames(options);
-  const flows = flowRecorder({ clock, spool, names, look: onRecords });
+  const flows = flowRecorder({ clock, spool, names, look: () => pusher.look() });
   const meter = overlayMeter({ clock, events });
   const services = serviceEvents(events);
-  const mesh = openMesh({ ...options, log, overlay: () => overlay, onChanged: options.onStanding });
+  const mesh = openMesh({
+    ...options,
+    log,
+    overlay: () => overlay,
+    config: () => signals.config.current,
+    isOnline: () => signals.connection.current !== undefined,
+    onRecords: () => pusher.look(),
+    onChanged: () => signals.facts.set(),
+  });
   const overlay: Overlay = new Overlay({
     ...mesh.notices,
     clock,
@@ -70,7 +80,7 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
     stateDir,
     runDir,
     ...(settings.unit === undefined ? { start: () => startOverlayProcess(stateDir, runDir) } : {}),
-    onChanged,
+    onChanged: (cause) => signals.surroundings.set({ cause, sections: OVERLAY_SECTIONS }),
     onHealth: (health) => services.look(health),
     onFlows(ended) {
       for (const flow of ended)
@@ -87,18 +97,18 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
       events.notice({ eventType: "Network Error", object: "overlay state", level: "INFO", message });
     },
   });
-  // The overlay continues to serve without it, and may not make it itself.
-  const leaveDirectory =
-    settings.unit === undefined
-      ? () => undefined
-      : keepDirectory(
-          clock,
-          runDir,
-          () => makeManagedDirectory(options.exec, runDir),
-          (error) => {
-            log.error({ err: error }, "the overlay's run directory is missing and was not made again");
-          },
-        );
+  stack.defer(() => flows.close());
+  stack.defer(() => overlay.close());
+  stack.defer(() => mesh.close());
+  if (settings.unit !== undefined) {
+    // The overlay keeps serving without its run directory, and is not permitted to create it.
+    const make = (): Promise<void> => makeManagedDirectory(options.exec, runDir);
+    const onError = (err: Error): void =>
+      log.error({ err }, "the overlay's run directory is missing and cannot be created");
+    stack.defer(keepDirectory(clock, runDir, make, onError));
+  }
+  signals.connection.changed(() => mesh.look());
+  signals.settled.changed(() => mesh.look());
   return {
     overlay,
     mesh,
@@ -111,16 +121,10 @@ export function openOverlay(options: OpenOverlayOptions): OpenedOverlay {
       return { ...meter.sample(counters), ...(await mesh.sample(signal)) };
     },
     facts: () => ({ ...meter.facts(), ...mesh.facts() }),
-    close() {
-      leaveDirectory();
-      mesh.close();
-      overlay.close();
-      flows.close();
-    },
   };
 }
 
-/** A flow as `node-debug` shows and filters it. */
+/** Returns the fields of a flow that `node-debug` shows and filters by. */
 function flowFields(flow: OverlayFlow, { own, nameOf }: FlowNames): Readonly<Record<string, unknown>> {
   const { peer, service, connector, protocol, sourceIp, sourcePort, sourceBytes, destBytes, reason } = flow;
   return {

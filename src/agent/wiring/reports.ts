@@ -1,99 +1,114 @@
 import type { Logger } from "pino";
 import type { Clock } from "../../host/clock.ts";
+import { valueOf } from "../../host/files/state-file.ts";
 import { readAddresses, readAddresses4, type LinkAddress } from "../../host/network/ip/links.ts";
 import type { Reader } from "../../host/reader.ts";
 import { buildInfo, packageVersion } from "../../lib/build-info.ts";
 import type { ShadowMap } from "../../protocol/values/shadow.ts";
-import { repositoryState, secondsOf } from "../status/gathering.ts";
-import type { AppliedReports } from "../shadow/applied.ts";
-import type { OpenedOverlay } from "./overlay.ts";
+import type { AcceptedDocuments } from "../applying/accepted-documents.ts";
+import type { Applying } from "../applying/applying.ts";
+import type { FaultList } from "../faults/fault.ts";
+import type { AgentSettings } from "../settings.ts";
+import type { DocumentSync } from "../shadow/document-sync.ts";
 import { shadowFacts } from "../shadow/facts.ts";
 import { readMachine } from "../shadow/readings.ts";
-import { ShadowReporting, type ReportingOptions } from "../shadow/reporting.ts";
+import { ShadowReporting } from "../shadow/reporting.ts";
+import type { AgentState } from "../state.ts";
+import { repositoryState, secondsOf } from "../status/gathering.ts";
 import { Beating } from "../telemetry/beating.ts";
-import type { HealthChecks } from "../telemetry/conditions/health-checks.ts";
 import { buildHeartbeat, overlayBeat, readHeartbeat } from "../telemetry/heartbeat.ts";
+import type { Pusher } from "../telemetry/pusher.ts";
 import { queueOf, type Spool } from "../telemetry/spool.ts";
+import type { Upgrades } from "../upgrades/upgrades.ts";
+import type { ContainersView } from "./containers/view.ts";
+import type { NetworkView } from "./network-view.ts";
+import type { OpenedOverlay } from "./overlay.ts";
+import type { AgentSignals } from "./signals.ts";
 
-export interface OpenReportsOptions extends Pick<ReportingOptions, "acknowledged" | "keep"> {
-  readonly clock: Clock;
+export interface OpenReportsOptions {
+  readonly settings: Pick<AgentSettings, "runDir">;
+  /** The clock that stamps reports. */
+  readonly stamps: Clock;
   readonly random: () => number;
   readonly log: Logger;
   readonly reader: Reader;
-  readonly runDir: string;
-  /** The names of the links that the configuration sets. */
-  readonly managedLinks: () => ReadonlySet<string>;
-  /** What became of the documents; undefined before there is a registration. */
-  readonly applied: () => AppliedReports | undefined;
-  readonly health: () => HealthChecks | undefined;
-  /** What became of the configuration. */
-  readonly config: () => ShadowMap;
+  readonly state: Pick<AgentState, "reported">;
+  readonly networkView: Pick<NetworkView, "managedLinks" | "facts">;
+  readonly containers: Pick<ContainersView, "facts">;
+  readonly upgrades: Pick<Upgrades, "facts">;
+  readonly applying: Pick<Applying, "facts">;
+  readonly accepted: Pick<AcceptedDocuments, "applied">;
+  readonly sync: Pick<DocumentSync, "facts">;
   readonly dataPlane: Pick<OpenedOverlay, "overlay" | "mesh" | "facts">;
   readonly spool: Pick<Spool, "status">;
-  readonly hasFaults: () => boolean;
+  readonly pusher: Pick<Pusher, "online" | "offline">;
+  readonly faults: Pick<FaultList, "all">;
+  readonly signals: Pick<AgentSignals, "connection" | "facts" | "health">;
+  readonly notSaved: (error: unknown) => void;
 }
 
-/** What the node says of itself without being asked: its shadow, and its heartbeat. */
-export function openReports(options: OpenReportsOptions): {
-  readonly reporting: ShadowReporting;
-  readonly beating: Beating;
-} {
-  const {
-    clock,
-    random,
-    log,
-    reader,
-    runDir,
-    managedLinks,
-    acknowledged,
-    keep,
-    applied,
-    health,
-    config,
-    dataPlane,
-    spool,
-    hasFaults,
-  } = options;
-  const reporting = new ShadowReporting({
-    clock,
-    log: log.child({ component: "shadow" }),
-    acknowledged,
-    facts: () => ({
+/** Reports the shadow, heartbeats and telemetry while the node is online. */
+export async function openReports(options: OpenReportsOptions): Promise<ShadowReporting> {
+  const { settings, stamps, random, log, reader, state, networkView, dataPlane, spool, pusher, signals } = options;
+  const facts = (): ShadowMap => {
+    const { applied } = options.accepted;
+    const health = signals.health.current;
+    const machine = readMachine(reader, stamps, () => everyAddress(reader), settings.runDir);
+    return {
       ...shadowFacts(
-        { ...readMachine(reader, clock, () => everyAddress(reader), runDir), managed: managedLinks() },
+        { ...machine, managed: networkView.managedLinks() },
         {
           packageVersion: packageVersion(buildInfo),
           build: buildInfo.build,
-          version: secondsOf(applied()?.get("node")?.at),
-          domainUpdatedAt: secondsOf(applied()?.get("domain")?.at),
-          publishTime: clock.now(),
-          startupError: hasFaults(),
-          config: config(),
-          isDnsHealthy: health()?.results().dns?.isHealthy,
-          isRepositoryReachable: repositoryState(health()),
-          isSshLocal: health()?.results().isSshLocal,
+          version: secondsOf(applied.get("node")?.at),
+          domainUpdatedAt: secondsOf(applied.get("domain")?.at),
+          publishTime: stamps.now(),
+          startupError: options.faults.all.length > 0,
+          config: {
+            ...options.applying.facts(),
+            ...options.sync.facts,
+            ...networkView.facts(),
+            ...options.containers.facts(),
+            ...options.upgrades.facts(),
+          },
+          isDnsHealthy: health?.results().dns?.isHealthy,
+          isRepositoryReachable: repositoryState(health),
+          isSshLocal: health?.results().isSshLocal,
         },
       ),
       ...dataPlane.facts(),
-    }),
-    keep,
+    };
+  };
+  const reporting = new ShadowReporting({
+    clock: stamps,
+    log: log.child({ component: "shadow" }),
+    acknowledged: valueOf(await state.reported.load()),
+    facts,
+    keep: (acknowledged) => void state.reported.save(acknowledged).catch(options.notSaved),
   });
   const beating = new Beating({
-    clock,
+    clock: stamps,
     random,
     heartbeat: (seq, connection, leftOut) =>
       buildHeartbeat(readHeartbeat(reader), {
         seq,
-        at: clock.now(),
+        at: stamps.now(),
         sessionRttMs: connection.rttMs(),
         overlay: overlayBeat(dataPlane.overlay.status(), dataPlane.mesh.dataPlane()),
         queue: queueOf(spool.status(), leftOut),
       }),
   });
-  return { reporting, beating };
+  signals.facts.changed(() => reporting.look());
+  signals.connection.changed((connection) => {
+    for (const reporter of [reporting, beating, pusher]) {
+      if (connection === undefined) reporter.offline();
+      else reporter.online(connection);
+    }
+  });
+  return reporting;
 }
 
-/** A cable that is pulled takes no IPv4 address out of the shadow. */
+/** Returns the addresses of all links, including the IPv4 addresses of links without a carrier. */
 function everyAddress(reader: Reader): readonly LinkAddress[] {
   const running = readAddresses();
   return [...readAddresses4(reader, running), ...running.filter(({ family }) => family === 6)];

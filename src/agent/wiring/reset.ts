@@ -16,6 +16,7 @@ import { JsonObject } from "../../protocol/values/values.ts";
 import { effectiveOf, withLocalNetwork } from "../applying/effective-config.ts";
 import { openCompute } from "./containers/compute.ts";
 import { openNetwork, type NetworkParts } from "./network.ts";
+import { agentSignals } from "./signals.ts";
 import { typeHere } from "../profile.ts";
 import { withinDeadline } from "../reconcile/deadline.ts";
 import { reconciler, type Reconciler } from "../reconcile/section.ts";
@@ -81,40 +82,35 @@ export async function completeReset(options: ResetOptions): Promise<ResetDone | 
 async function revertMachine(options: ResetOptions, { factory }: ResetOrder): Promise<string[]> {
   const { settings, clock, files, log } = options;
   const { stateDir } = settings;
+  await using stack = new AsyncDisposableStack();
   const state = await openState(files, stateDir);
-  try {
-    const documents = await DesiredDocuments.load(files, stateDir);
-    const network = await openNetwork({
+  stack.defer(() => state.close());
+  const documents = await DesiredDocuments.load(files, stateDir);
+  const network = await openNetwork(
+    {
       ...options,
       exec: hostExec(clock),
       dialler: hostDialler(clock, settings.proxies, resolveSet(settings.hosts ?? {}, systemResolve())),
       onDamage: () => undefined,
-      onOwned: () => undefined,
-      onForwarding: () => undefined,
-      onTable: () => undefined,
+      signals: agentSignals(),
+    },
+    stack,
+  );
+  const left: string[] = [];
+  const attempt = async (ms: number, what: string, work: (signal: AbortSignal) => Promise<void>): Promise<void> => {
+    const { signal } = new AbortController();
+    await withinDeadline({ clock, ms, what, signal }, work).catch((error: unknown) => {
+      log.error({ err: toError(error) }, "not everything was removed");
+      left.push(`${what}: ${toError(error).message}`);
     });
-    try {
-      const left: string[] = [];
-      const attempt = async (ms: number, what: string, work: (signal: AbortSignal) => Promise<void>): Promise<void> => {
-        const { signal } = new AbortController();
-        await withinDeadline({ clock, ms, what, signal }, work).catch((error: unknown) => {
-          log.error({ err: toError(error) }, "not everything was removed");
-          left.push(`${what}: ${toError(error).message}`);
-        });
-      };
-      await attempt(CONTAINERS_MS, "the containers", (signal) =>
-        removeContainers({ ...options, network, state, documents, factory }, signal),
-      );
-      await attempt(NETWORK_MS, "the source filter", (signal) => removeSourceFilter(network, signal));
-      if (factory) await attempt(NETWORK_MS, "the network", (signal) => removeNetwork(options, network, signal));
-      else await leaveNetwork(options, documents.current);
-      return left;
-    } finally {
-      network.close();
-    }
-  } finally {
-    await state.close();
-  }
+  };
+  await attempt(CONTAINERS_MS, "the containers", (signal) =>
+    removeContainers({ ...options, network, state, documents, factory }, signal),
+  );
+  await attempt(NETWORK_MS, "the source filter", (signal) => removeSourceFilter(network, signal));
+  if (factory) await attempt(NETWORK_MS, "the network", (signal) => removeNetwork(options, network, signal));
+  else await leaveNetwork(options, documents.current);
+  return left;
 }
 
 /** Stops and removes the containers and their network. Only a factory reset removes volumes. */

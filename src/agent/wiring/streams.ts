@@ -14,13 +14,18 @@ export interface OpenStreamsOptions extends Pick<StreamsOptions, "node"> {
   readonly compute: () => Compute | undefined;
 }
 
-/** The streams of this node, and every kind of them. */
-export function openStreams({ clock, log, dialler, compute, node }: OpenStreamsOptions): Streams {
-  return new Streams({
+/** Opens the streams of this node, with every kind that it has. */
+export function openStreams(
+  { clock, log, dialler, compute, node }: OpenStreamsOptions,
+  stack: AsyncDisposableStack,
+): Streams {
+  const streams = new Streams({
     clock,
     log: log.child({ component: "streams" }),
     kinds: [containerExec(compute)],
     dial: streamTransport(dialler, () => clock.now()),
     node,
   });
+  stack.defer(() => streams.close());
+  return streams;
 }

@@ -1,108 +1,117 @@
 import type { Logger } from "pino";
-import { bundleProcess } from "../../host/process/bundle-process.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { Registration } from "../identity/identity.ts";
-import { listTriggers, type TriggerDeps } from "./trigger-list.ts";
-import type { Applying } from "../applying/applying.ts";
-import type { ContainersView } from "./containers/view.ts";
-import type { AgentSettings } from "../settings.ts";
-import type { Telemetry } from "./telemetry.ts";
-import { openUpgrades } from "./upgrades.ts";
-import { speedTestTarget, type SpeedTestSources } from "../triggers/tools/speed-test-target.ts";
-import type { Upgrades } from "../upgrades/upgrades.ts";
-import type { AgentState } from "../state.ts";
-import { stoppedRun, type RunRecord } from "../telemetry/run-record.ts";
-import type { NodeFacts } from "../triggers/execution/admit.ts";
-import type { CleanStop } from "../triggers/node/clean-stop.ts";
-import { Dispatcher } from "../triggers/execution/dispatch.ts";
-import { openCaptures, type Captures } from "../triggers/diagnostics/tg-capture.ts";
-import { Journal } from "../triggers/execution/journal.ts";
+import { bundleProcess } from "../../host/process/bundle-process.ts";
+import type { Reader } from "../../host/reader.ts";
 import { agentTunnels, type TunnelSources } from "../data-plane/tunnels.ts";
+import { readLogs } from "../local-api/read-logs.ts";
+import type { AgentSettings } from "../settings.ts";
+import type { AgentState } from "../state.ts";
+import { openCaptures } from "../triggers/diagnostics/tg-capture.ts";
+import type { NodeFacts } from "../triggers/execution/admit.ts";
+import { Dispatcher } from "../triggers/execution/dispatch.ts";
+import { Journal } from "../triggers/execution/journal.ts";
+import { speedTestTarget, type SpeedTestSources } from "../triggers/tools/speed-test-target.ts";
+import type { ContainersView } from "./containers/view.ts";
+import { repositoryUrlOf, resolvedHost } from "./health.ts";
+import type { AgentOptions } from "./options.ts";
+import type { SelfReport } from "./self-report.ts";
+import type { AgentSignals } from "./signals.ts";
+import type { Telemetry } from "./telemetry.ts";
+import { listTriggers, type TriggerDeps } from "./trigger-list.ts";
 
-type Given =
-  | "memory"
-  | "diagnosis"
-  | "exec"
-  | "capture"
-  | "power"
-  | "files"
-  | "why"
-  | "networkView"
-  | "applying"
-  | "dataStore";
-
-export interface OpenTriggersOptions
-  extends
-    Pick<Telemetry, "events" | "spool" | "pusher" | "announceRestart">,
-    Pick<TriggerDeps, Given>,
-    Omit<TunnelSources, "graceMs">,
-    Pick<SpeedTestSources, "dialler"> {
+export interface OpenDispatcherOptions extends Pick<Telemetry, "bootId" | "startedAt"> {
   readonly clock: Clock;
   readonly log: Logger;
-  readonly overlay: TunnelSources["overlay"] & TriggerDeps["overlay"];
-  readonly settings: Pick<AgentSettings, "unit" | "stateDir" | "runDir" | "config" | "speedTestUrl" | "upgrade">;
-  readonly state: Pick<AgentState, "database" | "run" | "toldUpgrade">;
-  readonly applying: TriggerDeps["applying"] & Pick<Applying, "committing">;
-  /** How upgrades stand has changed, perhaps. */
-  readonly onUpgrade: () => void;
-  readonly record: RunRecord;
-  readonly bootId: string;
-  /** Unix milliseconds. */
-  readonly startedAt: number;
-  readonly registration: () => Registration | undefined;
+  readonly state: Pick<AgentState, "database">;
   readonly node: () => NodeFacts;
-  readonly containers: ContainersView;
-  /** The disk took no write. */
+  /** Notes a write that the disk refused. */
   readonly onRefused: (error: unknown) => void;
-  /** Frees room for the journal on a full disk; false when there is none to free. */
+  /** Frees room for the journal on a full disk; false if there is none. */
   readonly makeRoom: () => boolean;
 }
 
-/** The trigger events of this node, and the mark of a stop that was meant. */
-export function openTriggers(options: OpenTriggersOptions): {
-  readonly dispatcher: Dispatcher;
-  readonly cleanStop: CleanStop;
-  readonly upgrades: Upgrades;
-  readonly captures: Pick<Captures, "close">;
-} {
-  const { clock, settings, state, record, bootId, startedAt, node, containers, onRefused } = options;
+/** Opens the journal of triggers, and the dispatcher that runs them. */
+export function openDispatcher(options: OpenDispatcherOptions): Dispatcher {
+  const { clock, state, bootId, startedAt, node, onRefused, makeRoom } = options;
   const { sql, isPersistent } = state.database;
-  const cleanStop = { mark: () => state.run.save(stoppedRun(record)), clear: () => state.run.save(record) };
-  const journal = new Journal(sql, { bootId, isPersistent, onFault: onRefused, makeRoom: options.makeRoom });
+  const journal = new Journal(sql, { bootId, isPersistent, onFault: onRefused, makeRoom });
   try {
     journal.reopen();
     journal.settle(bootId, startedAt);
   } catch (error) {
-    // What was cut off is known to have been, and is not run again.
+    // Interrupted triggers stay marked as such, and are not run again.
     onRefused(error);
   }
+  return new Dispatcher({ node, journal, clock, log: options.log.child({ component: "triggers" }) });
+}
+
+type Given =
+  | "exec"
+  | "capture"
+  | "power"
+  | "files"
+  | "networkView"
+  | "applying"
+  | "dataStore"
+  | "upgrades"
+  | "cleanStop";
+
+export interface ServeTriggersOptions
+  extends
+    Pick<Telemetry, "announceRestart">,
+    Pick<TriggerDeps, Given>,
+    Omit<TunnelSources, "graceMs" | "registration">,
+    Pick<SpeedTestSources, "dialler"> {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly memory: AgentOptions["memory"];
+  readonly reader: Reader;
+  readonly overlay: TunnelSources["overlay"] & TriggerDeps["overlay"];
+  readonly settings: AgentSettings;
+  readonly containers: ContainersView;
+  readonly dispatcher: Dispatcher;
+  readonly report: SelfReport;
+  readonly signals: Pick<AgentSignals, "registration" | "health">;
+}
+
+/** Has the dispatcher serve every trigger event of this node. */
+export function serveTriggers(options: ServeTriggersOptions, stack: AsyncDisposableStack): void {
+  const { clock, exec, reader, files, settings, memory, containers, dispatcher, dataStore, report, signals } = options;
   const log = options.log.child({ component: "triggers" });
-  const upgrades = openUpgrades({
-    ...options,
-    controlPlane: () => options.registration()?.controlPlane.iss,
-    isNetworkPending: () => options.applying.committing.pending() !== undefined,
-    ending: () => dispatcher.holderOf("node"),
-    onChanged: options.onUpgrade,
-  });
+  const sources = { ...options, registration: () => signals.registration.current };
   const captures = openCaptures({
-    exec: options.capture ?? options.exec,
-    files: options.files,
+    exec: options.capture ?? exec,
+    files,
     clock,
     log,
-    store: options.dataStore,
+    store: dataStore,
     audit: containers.audit,
   });
+  stack.defer(() => captures.close());
   const triggers = listTriggers({
     ...options,
-    announceRestart: async () => options.announceRestart(),
-    upgrades,
-    captures,
-    makeBundle: bundleProcess({ ...settings, exec: options.exec }),
-    cleanStop,
-    speedTestTarget: () => speedTestTarget(options),
-    tunnels: agentTunnels(options),
     log,
+    captures,
+    announceRestart: async () => options.announceRestart(),
+    makeBundle: bundleProcess({ ...settings, exec }),
+    speedTestTarget: () => speedTestTarget(sources),
+    tunnels: agentTunnels(sources),
+    why: () => report.why(),
+    diagnosis: {
+      exec,
+      reader,
+      isManaged: settings.unit !== undefined,
+      status: () => report.status(),
+      health: () => report.health(),
+      logs: (lines, signal) => readLogs(memory, { lines, follow: false }, signal),
+      checks: () => signals.health.current,
+      resolvedName: () => {
+        const session = signals.registration.current?.node.session;
+        return session === undefined ? undefined : resolvedHost(session, settings);
+      },
+      repositoryUrl: () => repositoryUrlOf(signals.registration.current, settings),
+    },
   });
-  const dispatcher = new Dispatcher({ node, journal, clock, log, more: containers.run, triggers });
-  return { dispatcher, cleanStop, upgrades, captures };
+  dispatcher.serve(triggers, containers.run);
+  stack.defer(() => dispatcher.close());
 }

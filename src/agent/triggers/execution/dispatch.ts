@@ -20,9 +20,6 @@ import {
 } from "./trigger.ts";
 
 export interface DispatcherOptions {
-  readonly triggers: readonly Trigger[];
-  /** Finds those whose names are only known at the moment of the call; asked after the others. */
-  readonly more?: (call: Pick<TriggerCall, "event" | "body" | "isWatched">) => Trigger | undefined;
   /** The node as it is at the moment of the call. */
   readonly node: () => NodeFacts;
   readonly journal: Journal;
@@ -37,6 +34,9 @@ export interface LocalCall {
   readonly wait: boolean;
   readonly deadlineMs?: number;
 }
+
+/** Finds a trigger whose name is only known at the moment of the call. */
+export type FindTrigger = (call: Pick<TriggerCall, "event" | "body" | "isWatched">) => Trigger | undefined;
 
 interface Request {
   readonly call: TriggerCall;
@@ -67,7 +67,8 @@ const STARTED: TriggerReply = { body: true };
  */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
-  readonly #triggers: ReadonlyMap<string, Trigger>;
+  readonly #triggers = new Map<string, Trigger>();
+  #find: FindTrigger = () => undefined;
   readonly #active = new Map<string, Active>();
   readonly #outbox: Outbox;
   readonly #work = new Set<Promise<void>>();
@@ -77,9 +78,14 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
-    this.#triggers = new Map(options.triggers.map((trigger) => [trigger.event, trigger]));
     this.#refusals = new AggregatedLog(options.log, options.clock);
     this.#outbox = new Outbox(options.journal, options.clock, options.log);
+  }
+
+  /** Adds triggers, and what finds those that are not listed. */
+  serve(triggers: readonly Trigger[], find: FindTrigger = () => undefined): void {
+    for (const trigger of triggers) this.#triggers.set(trigger.event, trigger);
+    this.#find = find;
   }
 
   /** How many run, and how many have ended since the start. */
@@ -180,7 +186,7 @@ export class Dispatcher {
     const digest = digestOf(call.body);
     const repeated = this.#repeated(request, digest);
     if (repeated !== undefined) return repeated;
-    const trigger = this.#triggers.get(call.event) ?? this.#options.more?.(call);
+    const trigger = this.#triggers.get(call.event) ?? this.#find(call);
     if (trigger === undefined) throw unknownEvent(call.event);
     const body = parseRequest(trigger.event, trigger.request, call.body);
     if (this.#isClosed) throw new InputError("busy", "the node is stopping");
@@ -204,7 +210,7 @@ export class Dispatcher {
 
   #repeated({ call, signed }: Request, digest: string): Promise<TriggerReply> | undefined {
     const running = this.#active.get(call.id);
-    const known = running ?? this.#find(call.id);
+    const known = running ?? this.#findEntry(call.id);
     if (known === undefined) return undefined;
     if (known.event !== call.event || known.digest !== digest) {
       throw new InputError("replayed", `${call.id} was used before for something else`);
@@ -218,7 +224,7 @@ export class Dispatcher {
     return Promise.resolve(STARTED);
   }
 
-  #find(id: string): ReturnType<Journal["find"]> {
+  #findEntry(id: string): ReturnType<Journal["find"]> {
     return this.#try(() => this.#options.journal.find(id));
   }
 

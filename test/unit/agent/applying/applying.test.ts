@@ -5,6 +5,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { Applying } from "../../../../src/agent/applying/applying.ts";
 import type { Prover } from "../../../../src/agent/reconcile/prover.ts";
 import { reconciler, type Issue, type Reconciler } from "../../../../src/agent/reconcile/section.ts";
+import { agentSignals } from "../../../../src/agent/wiring/signals.ts";
 import type { Desired, DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
 import { InputError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
@@ -65,6 +66,7 @@ function rig(
     rollBack: refuse,
     isUnproven: () => false,
   };
+  const signals = agentSignals();
   const applying = new Applying({
     clock,
     random: () => 1,
@@ -80,17 +82,18 @@ function rig(
       clear: () => undefined,
       notice: ({ eventType }) => void events.push(`notice ${eventType}`),
     },
+    signals,
     onFault: () => undefined,
     onDamage: () => undefined,
   });
   onTestFinished(() => applying.close());
-  return { applying, machine, documents, events, clock };
+  return { applying, machine, documents, events, clock, settled: signals.settled };
 }
 
 test("a document has its verdict once the engine has answered for it, and calls back then", async () => {
-  const { applying, machine, documents } = rig();
+  const { applying, machine, documents, settled } = rig();
   let calls = 0;
-  applying.onSettled(() => {
+  settled.changed(() => {
     calls += 1;
   });
   documents.current = desiredOf(1, { core: { a: "1", b: 7 }, vpn: { networks: ["n"] } });
@@ -326,7 +329,7 @@ describe("a rollback", () => {
   };
 
   test("applies the version before, and the verdict, why and the callback say so", async () => {
-    const { applying, machine, documents } = rig();
+    const { applying, machine, documents, settled } = rig();
     documents.current = desiredOf(2, { core: { a: "bad" } });
     applying.apply();
     await applying.engine.idle();
@@ -335,7 +338,7 @@ describe("a rollback", () => {
       return Promise.resolve({ desired: documents.current, from: 2, to: 1 });
     };
     const outcomes: unknown[] = [];
-    applying.onSettled(() => outcomes.push(applying.verdicts()?.node));
+    settled.changed(() => outcomes.push(applying.verdicts()?.node));
     expect(await applying.rollback({ document: "node", plan: false }, signal)).toEqual({
       schema: 1,
       document: "node",

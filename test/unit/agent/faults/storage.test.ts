@@ -14,12 +14,12 @@ function bench() {
   let probes = 0;
   const watch = new StorageWatch({
     clock,
-    probe: () => {
-      probes += 1;
-      return isFull ? Promise.reject(full) : Promise.resolve();
-    },
     onRefused: ({ message }) => told.push(message),
-    onTaken: () => told.push("taken"),
+    onAccepted: () => told.push("accepted"),
+  });
+  watch.begin(() => {
+    probes += 1;
+    return isFull ? Promise.reject(full) : Promise.resolve();
   });
   const probed = async (count: number): Promise<void> => {
     await clock.advance(10_000);
@@ -39,7 +39,7 @@ test("a refused write is told once, and tried again until the disk takes it", as
   free();
   await probed(2);
   expect(watch.refusal).toBeUndefined();
-  expect(told).toEqual(["no space", "taken"]);
+  expect(told).toEqual(["no space", "accepted"]);
   watch.refused(full);
   expect(told).toHaveLength(3);
 });

@@ -1,7 +1,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
-import { DesiredDocuments, type Trust } from "../../../../src/agent/shadow/desired.ts";
+import type { Trust } from "../../../../src/agent/identity/identity.ts";
+import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { hostFiles, type Files } from "../../../../src/host/files/files.ts";
 import { keySetOf } from "../../../../src/protocol/channel/keys-chain.ts";

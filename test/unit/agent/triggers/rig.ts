@@ -148,7 +148,8 @@ export function rig(
     clock = systemClock(),
     log = pino({ level: "silent" }),
   } = options;
-  const dispatcher = new Dispatcher({ triggers, node: () => node, journal, clock, log });
+  const dispatcher = new Dispatcher({ node: () => node, journal, clock, log });
+  dispatcher.serve(triggers);
   const channel = new TestChannel();
   if (options.isOffline !== true) dispatcher.attach(channel);
   return { dispatcher, journal, channel, run: (event, fields) => dispatcher.run(claims(event, fields), channel, NOW) };

@@ -2,7 +2,9 @@ import { FakeCompute } from "../../../support/fake-compute.ts";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import { localProvider, runLocally } from "../../../../src/agent/wiring/local-provider.ts";
+import { runLocally } from "../../../../src/agent/local-api/run-trigger.ts";
+import { localProvider } from "../../../../src/agent/wiring/local-provider.ts";
+import { agentSignals } from "../../../../src/agent/wiring/signals.ts";
 import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { OverlayCounters, OverlayView } from "../../../../src/host/overlay/client.ts";
@@ -10,7 +12,6 @@ import { hostReader } from "../../../../src/host/reader.ts";
 import { rootLogger } from "../../../../src/host/log.ts";
 import type { Config } from "../../../../src/protocol/documents/documents.ts";
 import { nodeDocument, signDocument, signingKey, ISS, UID } from "../../../support/signing.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { idleApplying } from "../../../support/idle-applying.ts";
 import { rig, stream } from "../triggers/rig.ts";
@@ -32,18 +33,15 @@ test("a floor that was reset makes its document due again", async () => {
   await documents.accept("node", await signDocument(key, "node", 4, nodeDocument()), trust, 1);
   const retried: string[] = [];
   const provider = localProvider({
-    clock: new FakeClock(),
-    time: { look: () => undefined, behindSince: undefined },
-    gather: () => {
-      throw new Error("not asked for");
-    },
+    report: { status: unasked, health: unasked, why: unasked },
+    settings: { proxies: { noProxy: [] } },
+    signals: agentSignals(),
     memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
     reader: hostReader(),
     dispatcher: rig([]).dispatcher,
     upgrades: {
       ask: () => Promise.reject(new Error("no upgrade")),
       look: () => Promise.resolve(),
-      why: (report) => report,
     },
     containers: { compute: () => new FakeCompute(), audit: () => undefined },
     streams: { prepare: () => Promise.reject(new Error("nothing is opened")) },
@@ -56,12 +54,9 @@ test("a floor that was reset makes its document due again", async () => {
       mesh: () => Promise.resolve(undefined),
     },
     domain: () => undefined,
-    retry: (name) => void retried.push(name),
-    targets: unasked,
+    sync: { retry: (name) => void retried.push(name) },
     networkView: { report: unasked, routeTo: unasked },
-    wake: () => undefined,
-    activate: () => Promise.reject(new Error("not asked for")),
-    register: () => Promise.reject(new Error("not asked for")),
+    controlPlane: { activate: unasked, register: unasked },
     reset: () => Promise.reject(new Error("not asked for")),
   });
   expect(await provider.resetFloor("node")).toEqual({ name: "node", from: 4, to: 0 });
@@ -80,18 +75,15 @@ describe("connectors and services", () => {
     const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
     const applying = idleApplying(documents, directory);
     return localProvider({
-      clock: new FakeClock(),
-      time: { look: () => undefined, behindSince: undefined },
-      gather: () => {
-        throw new Error("not asked for");
-      },
+      report: { status: unasked, health: unasked, why: unasked },
+      settings: { proxies: { noProxy: [] } },
+      signals: agentSignals(),
       memory: rootLogger({ level: "silent", destination: { write: () => undefined } }).memory,
       reader: hostReader(),
       dispatcher: rig([]).dispatcher,
       upgrades: {
         ask: () => Promise.reject(new Error("no upgrade")),
         look: () => Promise.resolve(),
-        why: (report) => report,
       },
       containers: { compute: () => new FakeCompute(), audit: () => undefined },
       streams: { prepare: () => Promise.reject(new Error("nothing is opened")) },
@@ -104,12 +96,9 @@ describe("connectors and services", () => {
         mesh: () => Promise.resolve(undefined),
       },
       domain: () => undefined,
-      retry: () => undefined,
-      targets: unasked,
+      sync: { retry: () => undefined },
       networkView: { report: unasked, routeTo: unasked },
-      wake: () => undefined,
-      activate: () => Promise.reject(new Error("not asked for")),
-      register: () => Promise.reject(new Error("not asked for")),
+      controlPlane: { activate: unasked, register: unasked },
       reset: () => Promise.reject(new Error("not asked for")),
     });
   }

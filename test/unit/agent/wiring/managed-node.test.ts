@@ -7,11 +7,13 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { ManagedNode } from "../../../../src/agent/wiring/managed-node.ts";
 import type { Connection } from "../../../../src/agent/session/attempt.ts";
 import { DesiredDocuments } from "../../../../src/agent/shadow/desired.ts";
-import { ShadowReporting } from "../../../../src/agent/shadow/reporting.ts";
-import { Beating } from "../../../../src/agent/telemetry/beating.ts";
 import { createEventLog } from "../../../../src/agent/telemetry/events.ts";
-import { Pusher } from "../../../../src/agent/telemetry/pusher.ts";
-import { Spool, spoolMigration } from "../../../../src/agent/telemetry/spool.ts";
+import { signedStreams } from "../../../../src/agent/streams/signed.ts";
+import { SignedTriggers } from "../../../../src/agent/triggers/execution/signed.ts";
+import { agentSignals } from "../../../../src/agent/wiring/signals.ts";
+import { AcceptedDocuments } from "../../../../src/agent/applying/accepted-documents.ts";
+import { Forgeries } from "../../../../src/agent/faults/forgeries.ts";
+import { trustOf } from "../../../../src/agent/identity/identity.ts";
 import type { Trigger } from "../../../../src/agent/triggers/execution/trigger.ts";
 import { HostError, InputError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
@@ -66,57 +68,49 @@ async function setUp(
   const directory = tempDir();
   mkdirSync(join(directory, "s/desired"), { recursive: true });
   const clock = new FakeClock();
-  const { sql, journal } = memoryJournal();
-  sql.exec(spoolMigration);
+  const { journal } = memoryJournal();
   const events: string[] = [];
   const obeyed: { jti: string; ticket: string }[] = [];
   const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
+  const signals = agentSignals();
+  const { reports } = signals;
+  const eventLog = createEventLog({
+    clock,
+    sink: ({ eventType }) => void events.push(eventType),
+    open: [],
+    onOpenChanged: () => undefined,
+  });
+  const applying = idleApplying(documents, directory, clock, signals);
+  const accepted = new AcceptedDocuments({ clock, log, documents, applying, events: eventLog, signals });
+  const forgeries = new Forgeries(eventLog);
+  const registration = { node: nodeIdentity, controlPlane: { iss: ISS, keys: keysClaims(root, [key]) } };
+  const trust = () => trustOf(registration);
+  const { dispatcher } = rig(triggers, { journal, clock });
   const node = new ManagedNode({
     clock,
-    random: () => 0.5,
     log,
-    http: { send: () => Promise.reject(new Error("no network")) },
-    registration: { node: nodeIdentity, controlPlane: { iss: ISS, keys: keysClaims(root, [key]) } },
-    knownAddresses: () => [],
-    saveRegistration: () => Promise.resolve(),
-    documents,
-    applying: idleApplying(documents, directory, clock),
-    reporting: new ShadowReporting({
+    reports,
+    accepted,
+    sync: { online: () => undefined, offline: () => undefined, changed: () => undefined },
+    dispatcher,
+    triggers: new SignedTriggers({
       clock,
-      log,
-      acknowledged: { version: 1, facts: {} },
-      facts: () => ({}),
-      keep: () => undefined,
+      log: log.child({ component: "triggers" }),
+      trust,
+      dispatcher,
+      onRefused: (error) => forgeries.judge("a trigger", error),
     }),
-    pusher: new Pusher({ clock, log, spool: new Spool(sql, () => undefined) }),
-    beating: new Beating({
-      clock,
-      random: () => 1,
-      heartbeat: (seq) => ({
-        seq,
-        at: 0,
-        uptimeSeconds: 0,
-        load: 0,
-        memory: { totalBytes: 0, availableBytes: 0 },
-        disk: { totalBytes: 0, freeBytes: 0, usedRatio: 0 },
-        overlay: "DOWN",
-        queue: { records: 0, dropped: 0 },
-      }),
-    }),
-    dispatcher: rig(triggers, { journal, clock }).dispatcher,
-    streams: {
-      obey: ({ claims, ticket }) => {
-        obeyed.push({ jti: claims.jti, ticket });
-        return Promise.resolve();
+    openStream: signedStreams({
+      trust,
+      target: () => ({ url: nodeIdentity.session, pins: [], knownAddresses: [] }),
+      streams: {
+        obey: ({ claims, ticket }) => {
+          obeyed.push({ jti: claims.jti, ticket });
+          return Promise.resolve();
+        },
       },
-    },
-    events: createEventLog({
-      clock,
-      sink: ({ eventType }) => void events.push(eventType),
-      open: [],
-      onOpenChanged: () => undefined,
+      onRefused: (error) => forgeries.judge("a stream", error),
     }),
-    onChanged: () => undefined,
   });
   const sent: Frame[] = [];
   const over = new AbortController();
@@ -171,7 +165,7 @@ async function setUp(
     const claims = { iss: ISS, aud: UID, sid: connection.sid, jti: randomUUID(), event: "count", body: {}, wait: true };
     return signJws("holdfast-trigger+jwt", { ...claims, user: "u", ...times, ...fields }, by);
   };
-  return { node, documents, clock, sent, events, connection, over, call, trigger, log, obeyed };
+  return { node, accepted, forgeries, documents, clock, sent, events, connection, over, call, trigger, log, obeyed };
 }
 
 describe("a cancel", () => {
@@ -213,11 +207,11 @@ describe("a cancel", () => {
 });
 
 test("what is forged is counted and reported, whoever found it", async () => {
-  const { node, call, trigger, sent, events } = await setUp();
+  const { forgeries, call, trigger, sent, events } = await setUp();
   call("trigger.run", { jws: await trigger({}, root) });
   await waitFor("the answer", () => sent.length === 1);
-  node.noteForgery("a statement", new InputError("bad-signature", "no"));
-  expect(node.refusedSignatures).toBe(2);
+  forgeries.note("a statement", new InputError("bad-signature", "no"));
+  expect(forgeries.count).toBe(2);
   expect(events).toEqual(["Signature Refused", "Signature Refused"]);
 });
 
@@ -248,16 +242,6 @@ test("a trigger that is refused before it is known is in the log once a minute, 
   expect(lines[0]?.["reason"]).toMatch(/it is for another node/);
 });
 
-test("a deletion counts until a session shows that the control plane has the node", async () => {
-  const { node, documents, connection } = await setUp();
-  const trust = { iss: ISS, uid: UID, keys: new Map([[key.kid, key.publicKey]]) };
-  await documents.accept("node", await signDocument(key, "node", 3, nodeDocument()), trust, 1);
-  node.setDeleted(true);
-  expect(documents.current.node?.body.state).toBe("INACTIVE");
-  node.online(connection);
-  expect(documents.current.node?.body.state).toBe("ACTIVE");
-});
-
 describe("the report on a document", () => {
   const failure = (code: string) => ({ error: { code: -32006, message: "no", data: { code } } });
 
@@ -267,14 +251,14 @@ describe("the report on a document", () => {
     ["invalid-body", 1],
   ])("that is answered %s is sent again later and later unless it is refused for good", async (code, times) => {
     let refusals = 2;
-    const { node, documents, connection, clock, sent } = await setUp([], ({ method }) => {
+    const { node, accepted, documents, connection, clock, sent } = await setUp([], ({ method }) => {
       if (method !== "document.applied" || refusals === 0) return { result: { version: 1, unchanged: true } };
       refusals -= 1;
       return failure(code);
     });
     const trust = { iss: ISS, uid: UID, keys: new Map([[key.kid, key.publicKey]]) };
     await documents.accept("node", await signDocument(key, "node", 3, nodeDocument()), trust, 1);
-    node.apply();
+    accepted.apply();
     node.online(connection);
     const reports = () => sent.filter(({ method }) => method === "document.applied").length;
     await waitFor("the first report", () => reports() === 1);

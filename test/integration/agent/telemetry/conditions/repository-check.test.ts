@@ -8,7 +8,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { checkRepository } from "../../../../../src/agent/telemetry/conditions/repository-check.ts";
-import { repositoryOf, resolvedHost } from "../../../../../src/agent/wiring/watch-health.ts";
+import { repositoryOf, resolvedHost } from "../../../../../src/agent/wiring/health.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostDialler, keyHash } from "../../../../../src/host/net/dial.ts";
 import type { ProxySettings } from "../../../../../src/lib/net/proxy.ts";

@@ -15,13 +15,15 @@ function stage(node: { type?: "Node" | "Agent"; state?: "ACTIVE" | "INACTIVE" } 
   const channel = new TestChannel();
   const { sql, journal } = memoryJournal();
   const dispatcher = new Dispatcher({
-    triggers: [oneShot("tg-ping", () => Promise.resolve("built in"))],
-    more: containerRun({ compute: () => compute, audit: (what) => audits.push(what) }),
     node: () => ({ type: node.type ?? "Node", state: node.state ?? "ACTIVE" }),
     journal,
     clock: systemClock(),
     log: pino({ level: "silent" }),
   });
+  dispatcher.serve(
+    [oneShot("tg-ping", () => Promise.resolve("built in"))],
+    containerRun({ compute: () => compute, audit: (what) => audits.push(what) }),
+  );
   dispatcher.attach(channel);
   const ask = (event: string, body: unknown, more: object = {}) =>
     dispatcher.run(claims(event, { body, ...more }), channel, NOW);

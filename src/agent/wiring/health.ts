@@ -24,12 +24,12 @@ export interface WatchHealthOptions {
   readonly dialler: Dialler;
   /** The HTTP address of the releases; no repository is checked when undefined. */
   readonly repositoryUrl: string | undefined;
-  /** Keys of the control plane that are trusted whatever the certificate says. */
+  /** Public keys of the control plane that are trusted without a valid certificate. */
   readonly pins: () => readonly string[];
   readonly onResults: () => void;
 }
 
-/** Checks from time to time what a registered node lives on: name servers, the package repository, and who may reach its SSH. */
+/** Checks regularly what a registered node depends on: name servers, the package repository, and that SSH listens on loopback only. */
 export function watchHealth(options: WatchHealthOptions): HealthChecks {
   const { clock, reader, log, events, sessionUrl, settings, dialler, repositoryUrl, pins, onResults } = options;
   const url = repositoryUrl === undefined ? undefined : new URL(repositoryUrl);
@@ -60,7 +60,16 @@ export function resolvedHost(
   return setAddresses(hosts, name)?.[0] ?? name;
 }
 
-/** The address of the release manifest, unless it is a file of this machine. */
+/** Returns the HTTP address of the package repository; undefined if there is none. */
+export function repositoryUrlOf(
+  registration: { readonly controlPlane: { readonly iss: string } } | undefined,
+  { repositoryUrl, upgrade }: Pick<AgentSettings, "repositoryUrl" | "upgrade">,
+): string | undefined {
+  if (repositoryUrl !== undefined || registration === undefined) return repositoryUrl;
+  return repositoryOf(upgrade.manifest, registration.controlPlane.iss);
+}
+
+/** Returns the address of the release manifest; undefined if it is a file of this machine. */
 export function repositoryOf(manifest: string | undefined, controlPlane: string): string | undefined {
   const address = manifestAddress(undefined, manifest, controlPlane);
   return address?.startsWith("http") === true ? address : undefined;
