@@ -18,6 +18,7 @@ import { ManifestAddress, UPGRADE_PATHS } from "../protocol/documents/release.ts
 import type { JobSettings } from "./data-store/jobs.ts";
 import type { Profile } from "./profile.ts";
 import type { ContainerPolicy } from "./sections/exec/policy.ts";
+import { defined } from "../lib/defined.ts";
 
 const HttpUrl = z
   .string()
@@ -248,13 +249,13 @@ export async function readSettings(argv: readonly string[], files: Files): Promi
       ...(proxy === undefined || proxy === "" ? {} : { https: new URL(fromVariable("HTTPS_PROXY", ProxyUrl, proxy)) }),
       noProxy: file.noProxy ?? parseNoProxy(env["NO_PROXY"] ?? env["no_proxy"]),
     },
-    ...(file.hosts === undefined ? {} : { hosts: file.hosts }),
+    ...defined({ hosts: file.hosts }),
     unit,
     profile: file.profile ?? "appliance",
     overlay: unit === undefined ? { stateDir: join(stateDir, "overlay"), runDir } : MANAGED_OVERLAY,
     speedTestUrl: file.speedTestUrl,
     repositoryUrl: file.repositoryUrl,
-    ...(file.network === undefined ? {} : { network: file.network }),
+    ...defined({ network: file.network }),
     engineSocket: file.engineSocket,
     containers: {
       allowPrivileged: file.containers?.allowPrivileged ?? false,

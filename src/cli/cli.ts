@@ -8,6 +8,7 @@ import { settingsFrom } from "./frame/settings.ts";
 import { processTerminal, readingColumns, type Terminal } from "./frame/terminal.ts";
 import type { Offline, Verb, VerbSpec } from "./frame/verb.ts";
 import { verbs } from "./verbs.ts";
+import { defined } from "../lib/defined.ts";
 
 /** Ctrl-C, as the reason of an abort. */
 class Interrupted extends InputError {
@@ -63,7 +64,5 @@ function report(error: Error, terminal: Terminal, isJson: boolean): void {
   if (!isJson) return;
   const code = error instanceof AgentError ? error.code : "internal";
   const details = error instanceof AgentError ? error.details : undefined;
-  terminal.out(
-    `${safeJson({ error: { code, message: error.message, ...(details === undefined ? {} : { details }) } })}\n`,
-  );
+  terminal.out(`${safeJson({ error: { code, message: error.message, ...defined({ details }) } })}\n`);
 }

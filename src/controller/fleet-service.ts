@@ -44,6 +44,7 @@ import { openTerminal, type TerminalDeps } from "./open-terminal.ts";
 import type { AwaitReason } from "./store/awaited.ts";
 import type { NodeChange, NodeLabel, StoredNode } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
+import { defined } from "../lib/defined.ts";
 
 export interface FleetServiceDeps extends TerminalDeps {
   readonly store: Store;
@@ -122,7 +123,7 @@ export class FleetService implements Fleet {
   updateNode(uid: string, change: { state?: NodeState; cluster?: string | null }, user: string): NodeRecord {
     const node = this.#stored(uid);
     const wanted: NodeChange = {
-      ...(change.state === undefined ? {} : { state: change.state }),
+      ...defined({ state: change.state }),
       ...(change.cluster === undefined ? {} : { cluster: change.cluster ?? undefined }),
     };
     if (typeof change.cluster === "string" && change.cluster !== node.cluster) this.#checkJoin(node, change.cluster);

@@ -2,6 +2,7 @@ import { parseArgs } from "node:util";
 import { errnoOf, InputError, toError } from "../errors.ts";
 import { nearest } from "../lib/text/nearest.ts";
 import type { ControllerSettingsInput } from "./settings.ts";
+import { defined } from "../lib/defined.ts";
 
 const DEFAULT_LISTEN = "127.0.0.1:8480";
 const DEFAULT_DATA = "/var/lib/holdfast-controller";
@@ -37,13 +38,15 @@ export function readOptions(argv: readonly string[]): ControllerSettingsInput & 
     dataDir: values.data,
     // A controller needs no other run directory, and without root it could not make the default one.
     runDir: values.run ?? values.data,
-    ...(values.url === undefined ? {} : { publicUrl: values.url }),
-    ...(values.domain === undefined ? {} : { domain: values.domain }),
-    ...(values["tls-cert"] === undefined ? {} : { tlsCert: values["tls-cert"] }),
-    ...(values["tls-key"] === undefined ? {} : { tlsKey: values["tls-key"] }),
-    ...(values.registry === undefined ? {} : { registryUrl: values.registry }),
-    ...(values["registry-host"] === undefined ? {} : { registryHost: values["registry-host"] }),
-    ...(values.releases === undefined ? {} : { releasesDir: values.releases }),
+    ...defined({
+      publicUrl: values.url,
+      domain: values.domain,
+      tlsCert: values["tls-cert"],
+      tlsKey: values["tls-key"],
+      registryUrl: values.registry,
+      registryHost: values["registry-host"],
+      releasesDir: values.releases,
+    }),
     frontPins: listOf(values["front-pin"]),
     ...(values["trusted-proxy"].length === 0 ? {} : { trustedProxies: listOf(values["trusted-proxy"]) }),
     ...(values.tls ? { tls: "self" as const } : {}),

@@ -23,6 +23,7 @@ import { DataPlane } from "./data-plane.ts";
 import { flowLog, type FlowLog } from "./flow/flow-log.ts";
 import { MeshPart } from "./mesh-part.ts";
 import type { AskName } from "./dial/name-cache.ts";
+import { defined } from "../lib/defined.ts";
 
 export interface OverlayOptions {
   readonly stateDir: string;
@@ -255,7 +256,7 @@ class RunningOverlay implements Overlay {
       handover: () =>
         this.#serially(() => ({
           pid: process.pid,
-          ...(this.#table === undefined ? {} : { table: this.#table }),
+          ...defined({ table: this.#table }),
           bound: [...this.#plane.bound()],
         })),
     };

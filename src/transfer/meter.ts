@@ -1,6 +1,7 @@
 import { SessionError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { TransferEvent, TransferLimits } from "../protocol/triggers/transfer.ts";
+import { defined } from "../lib/defined.ts";
 
 const TICK_MS = 500;
 /** Averaging windows of the reported rate and of the minimum rate. */
@@ -100,7 +101,7 @@ export class Meter {
   }
 
   #progress(rate: number): TransferEvent {
-    return { is: "progress", bytes: this.bytes, ...(this.total === undefined ? {} : { total: this.total }), rate };
+    return { is: "progress", bytes: this.bytes, ...defined({ total: this.total }), rate };
   }
 }
 

@@ -7,6 +7,7 @@ import { tellHash } from "./s3-body.ts";
 import { readS3Credentials, type S3Credentials } from "./s3-credentials.ts";
 import { isPassing, refusalOf, s3Error } from "./s3-error.ts";
 import { S3Http, type Connect } from "./s3-http.ts";
+import { defined } from "../lib/defined.ts";
 
 export interface S3Options {
   readonly object: S3Object;
@@ -67,7 +68,7 @@ export class S3Target {
     // Below the transfer's own stall limit, so that another connection is tried first.
     const http = new S3Http({ connect, maxSockets: concurrencyOf(limits) + 1, stallMs: limits.stallMs / 2 });
     const common = {
-      ...(access.endpoint === undefined ? {} : { endpoint: access.endpoint }),
+      ...defined({ endpoint: access.endpoint }),
       forcePathStyle: access.pathStyle,
       credentials:
         access.credentials === undefined
@@ -132,7 +133,7 @@ export class S3Target {
     const command = new this.sdk.GetObjectCommand({
       ...this.object,
       ...(wanted === undefined ? {} : { Range: `bytes=${wanted.start}-${wanted.end - 1}` }),
-      ...(etag === undefined ? {} : { IfMatch: etag }),
+      ...defined({ IfMatch: etag }),
     });
     return this.client.send(command, { abortSignal: signal });
   }

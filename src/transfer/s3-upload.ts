@@ -5,6 +5,7 @@ import { fileBody, hashOf, type Pacer, type Source } from "./s3-body.ts";
 import type { S3Target } from "./s3-client.ts";
 import { refusalOf } from "./s3-error.ts";
 import { runAll } from "./s3-turns.ts";
+import { defined } from "../lib/defined.ts";
 
 export interface S3UploadOptions {
   readonly target: S3Target;
@@ -145,7 +146,7 @@ async function listParts(
     const command = {
       ...target.object,
       UploadId: uploadId,
-      ...(marker === undefined ? {} : { PartNumberMarker: marker }),
+      ...defined({ PartNumberMarker: marker }),
     };
     const page = await target.attempt(
       async () => {

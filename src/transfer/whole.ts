@@ -1,6 +1,7 @@
 import type { Store, StorePart } from "../host/data-store/store.ts";
 import type { Resume, TransferEvent, TransferJob } from "../protocol/triggers/transfer.ts";
 import type { TransferDeps } from "./deps.ts";
+import { defined } from "../lib/defined.ts";
 
 type Known = Pick<TransferJob, "parts" | "resume">;
 
@@ -28,10 +29,10 @@ export async function announceWhole(
 ): Promise<void> {
   const mark = await part.mark();
   signal.throwIfAborted();
-  await mayPublish({ ...found, whole: { mark, ...(hash === undefined ? {} : { hash }) } }, signal);
+  await mayPublish({ ...found, whole: { mark, ...defined({ hash }) } }, signal);
 }
 
 /** Returns the final event of a download. */
 export function doneWith(bytes: number, hash: string | undefined): TransferEvent {
-  return { is: "done", bytes, ...(hash === undefined ? {} : { hash }) };
+  return { is: "done", bytes, ...defined({ hash }) };
 }

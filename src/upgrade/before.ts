@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { Text64, Text253, Text512 } from "../protocol/values/values.ts";
 import type { AgentView, GatewayPath } from "./agent-view.ts";
+import { defined } from "../lib/defined.ts";
 
 const Id = Text253;
 const MAX_EACH = 1000;
@@ -33,7 +34,7 @@ export function beforeOf(view: AgentView, controlPlane: Before["controlPlane"]):
   const whole: Before = {
     isRegistered: view.isRegistered,
     hasSession: view.session.state === "online",
-    ...(controlPlane === undefined ? {} : { controlPlane }),
+    ...defined({ controlPlane }),
     documents: { ...view.documents },
     sections: Object.fromEntries(
       [...view.sections].filter(([, { state }]) => state === "converged").map(([name, { version }]) => [name, version]),

@@ -4,6 +4,7 @@ import { plainLine } from "../lib/text/terminal-text.ts";
 import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import { checkRelease, fetchRelease, type FetchDeps } from "./fetch.ts";
 import { openFetching } from "./open-fetching.ts";
+import { defined } from "../lib/defined.ts";
 
 const OPTIONS = {
   check: { type: "boolean" },
@@ -35,7 +36,7 @@ export function upgradeFetch(readTargets: (stateDir: string) => Promise<NetworkT
       try {
         const { from, isCheck, isForced, ...where } = readArguments(argv);
         const targets = await readTargets(where.stateDir ?? "/var/lib/holdfast").catch(() => undefined);
-        const onStep: FetchDeps["onStep"] = (step, to) => print({ step, ...(to === undefined ? {} : { to }) });
+        const onStep: FetchDeps["onStep"] = (step, to) => print({ step, ...defined({ to }) });
         const deps = openFetching({ ...where, targets }, onStep, ending.signal);
         const request = { from, by: "operator" as const, isForced };
         print(await (isCheck ? check(request, deps, ending.signal) : fetchLocked(request, deps, ending.signal)));
@@ -99,11 +100,9 @@ function readArguments(argv: readonly string[]): Arguments {
       from,
       isCheck: values.check ?? false,
       isForced: values.force ?? false,
-      ...(values.package === undefined ? {} : { packagePath: values.package }),
-      ...(values.versions === undefined ? {} : { versionsPath: values.versions }),
+      ...defined({ packagePath: values.package, versionsPath: values.versions }),
       ...(values.keys === undefined ? {} : { keyPaths: [values.keys] }),
-      ...(values.state === undefined ? {} : { stateDir: values.state }),
-      ...(values.config === undefined ? {} : { configFile: values.config }),
+      ...defined({ stateDir: values.state, configFile: values.config }),
     };
   } catch (error) {
     if (error instanceof InputError) throw error;

@@ -7,6 +7,7 @@ import { decide, type Next } from "./decide.ts";
 import { tryOld } from "./try-old.ts";
 import { watch } from "./watch.ts";
 import type { UpgradeDeps, OnStep } from "./deps.ts";
+import { defined } from "../lib/defined.ts";
 
 /** How the last upgrade of a run ended; `idle` where there was none. */
 export type UpgradeEnd = "completed" | "failed" | "idle";
@@ -84,7 +85,7 @@ async function prepare(
 ): Promise<UpgradeEnd | undefined> {
   let current = standing;
   const onStep: OnStep = async (step, to) => {
-    current = { ...current, step, ...(to === undefined ? {} : { to }) };
+    current = { ...current, step, ...defined({ to }) };
     await stand(deps, current, signal);
   };
   try {

@@ -32,6 +32,7 @@ import { configFacts } from "./config-facts.ts";
 import type { Desired, DesiredDocuments } from "../shadow/desired.ts";
 import type { Effective } from "../shadow/findings.ts";
 import type { Versions } from "../reconcile/work.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface ApplyingOptions {
   readonly clock: Clock;
@@ -88,7 +89,7 @@ export class Applying {
       dir,
       checkpoint,
       documents: options.documents,
-      ...(settings.network === undefined ? {} : { network: settings.network }),
+      ...defined({ network: settings.network }),
       events,
       onDamage,
       onChange: () => {

@@ -19,6 +19,7 @@ import type { CommitOptions } from "../reconcile/commit-options.ts";
 import { isSameValue, type Guards } from "../reconcile/withholding.ts";
 import type { Desired, DesiredDocuments } from "../shadow/desired.ts";
 import type { EventLog } from "../telemetry/events.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface CommittingOptions {
   readonly clock: Clock;
@@ -137,7 +138,7 @@ export class Committing {
     const isKept = kept !== undefined && !isOver(kept, (name) => this.#original(name));
     return {
       schema: 1,
-      ...(pending === undefined ? {} : { pending }),
+      ...defined({ pending }),
       ...(last === undefined ? {} : { lastTakenBack: this.#takenBackChange(last) }),
       ...(isKept ? { kept: { since: kept.at } } : {}),
     };
@@ -178,7 +179,7 @@ export class Committing {
       by,
       code,
       evidence,
-      ...(step === undefined ? {} : { step }),
+      ...defined({ step }),
       mode,
       isLocal,
       versions,
@@ -216,7 +217,7 @@ export class Committing {
       object: "config.network",
       level: "ERROR",
       message: `A change of the network was taken back${at}: ${evidence}`.slice(0, 1024),
-      details: { code, mode, by, versions, ...(step === undefined ? {} : { step }) },
+      details: { code, mode, by, versions, ...defined({ step }) },
     });
     if (takenBack.isLocal) this.#options.onChange();
   }
@@ -231,7 +232,7 @@ export class Committing {
       const config = this.#effectiveOf(back.desired);
       if (!Object.entries(guards).every(([section, raw]) => this.#isBack(section, valueOf(config, section), raw)))
         continue;
-      const why = { code, evidence, ...(step === undefined ? {} : { step }) };
+      const why = { code, evidence, ...defined({ step }) };
       const { from, to } = await documents.rollBack(name, Math.round(at), why, versions[name]);
       log.warn({ document: name, from, to, code, evidence }, "document refused");
       onChange();

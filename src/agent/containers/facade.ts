@@ -6,6 +6,7 @@ import type { Keeper } from "./supervision/supervisor.ts";
 import type { WorkView } from "./supervision/seen.ts";
 import { restartByHand, startByHand, stopByHand } from "./supervision/running.ts";
 import type { Worker } from "./supervision/worker.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface FacadeOptions {
   readonly keeper: Keeper;
@@ -70,7 +71,7 @@ export function computeFacade(options: FacadeOptions): Compute {
     async output(engineId, since, signal) {
       const detail = await keeper.engine.inspectContainer(engineId, signal);
       if (detail === undefined) throw new InputError("not-found", `there is no container ${engineId}`);
-      const options = { follow: true, tail: undefined, timestamps: true, ...(since === undefined ? {} : { since }) };
+      const options = { follow: true, tail: undefined, timestamps: true, ...defined({ since }) };
       const run = `${engineId.slice(0, SHORT_ID)}-${detail.startedAt}`;
       return { run, frames: keeper.engine.logs(engineId, options, signal) };
     },

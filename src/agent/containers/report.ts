@@ -1,5 +1,6 @@
 import type { ContainersReport, ContainerView, VolumesReport, VolumeView } from "../../protocol/local/containers.ts";
 import type { Compute, ContainerStatus, VolumeStatus } from "./model/compute.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** The containers for people on this machine, from memory. Nothing secret is in it. Pure. */
 export function containersReport(compute: Pick<Compute, "engine" | "containers"> | undefined): ContainersReport {
@@ -27,7 +28,7 @@ function volumeOf({ name, state, reason, encrypted, path, usedBy }: VolumeStatus
     encrypted,
     usedBy: usedBy.slice(0, MAX_USERS),
     ...(reason === undefined ? {} : { reason: reason.slice(0, MAX_REASON) }),
-    ...(path === undefined ? {} : { path }),
+    ...defined({ path }),
   };
 }
 
@@ -47,10 +48,6 @@ function viewOf(status: ContainerStatus): ContainerView {
     ...(reason === undefined ? {} : { reason: reason.slice(0, MAX_REASON) }),
     ...(nextAttempt === undefined ? {} : { nextAttempt: Math.round(nextAttempt) }),
     ...(nextRun === undefined ? {} : { nextRun: Math.round(nextRun) }),
-    ...(health === undefined ? {} : { health }),
-    ...(lastExitCode === undefined ? {} : { lastExitCode }),
-    ...(imageId === undefined ? {} : { imageId }),
-    ...(engineId === undefined ? {} : { engineId }),
-    ...(address === undefined ? {} : { address }),
+    ...defined({ health, lastExitCode, imageId, engineId, address }),
   };
 }

@@ -15,6 +15,7 @@ import {
 import { isOwnName } from "../../protocol/documents/own-name.ts";
 import { keyOf, nodesOf, waitingConnectors } from "../sections/connectors/plan.ts";
 import { downServices } from "./services-report.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Every connector in force, with how its listener stands and what it has counted. Pure. */
 export function connectorsReport(reading: OverlayReading): ConnectorsReport {
@@ -41,7 +42,7 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
         return { state: "failed", reason: wait ?? { code: "other", message: "it cannot listen" } };
       case "listening": {
         const reason = wait ?? (nodes.find(item.node) === "here" ? downOf(item) : unreached);
-        return { state: "listening", ...(reason === undefined ? {} : { reason }) };
+        return { state: "listening", ...defined({ reason }) };
       }
     }
   };
@@ -88,7 +89,7 @@ function detailsOf(item: Connector, bound: readonly string[]): Partial<Connector
     listen: { ...placeOf(item), bound: [...bound] },
     destination: { node, ...target },
     limits: {
-      ...(bitsPerSecond === undefined ? {} : { bitsPerSecond }),
+      ...defined({ bitsPerSecond }),
       maxFlows,
       ...(sources === undefined ? {} : { sources: [...sources] }),
     },

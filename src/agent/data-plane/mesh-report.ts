@@ -15,6 +15,7 @@ import type { ClientState, MeshPath, MeshState, OverlayMesh, PathState } from ".
 import type { OverlayState } from "../../protocol/local/overlay.ts";
 import type { Issue, Reason } from "../../protocol/documents/reconcile.ts";
 import type { DomainView } from "../../protocol/documents/domain-view.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** What the documents say of other nodes and what the overlay says, at one moment. */
 export interface MeshReading {
@@ -48,7 +49,7 @@ export function carrierOf(standing: Pick<MeshStanding, "paths"> | undefined, nam
   const path = standing?.paths.find(({ carries, state }) => carries && state === "up");
   if (path === undefined) return undefined;
   const { gateway, id, since, reason } = path;
-  return { gateway: nameOf(gateway), path: id, since, ...(reason === undefined ? {} : { reason }) };
+  return { gateway: nameOf(gateway), path: id, since, ...defined({ reason }) };
 }
 
 /** What people call a node, by its uid. */
@@ -78,9 +79,9 @@ export function gatewaysReport(reading: MeshReading): GatewaysReport {
   const server = serverView(mesh, state);
   return {
     ...common(reading),
-    ...(carrier === undefined ? {} : { carrier }),
+    ...defined({ carrier }),
     gateways: gateways.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
-    ...(server === undefined ? {} : { server }),
+    ...defined({ server }),
   };
 }
 
@@ -129,7 +130,7 @@ function issuesOf(why: readonly Reason[]): Issue[] {
 }
 
 function pathView({ id, host, port, local, isDefault }: MeshPath, state: PathState | undefined): PathView {
-  const place = { host, port, ...(local === undefined ? {} : { local }), isDefault };
+  const place = { host, port, ...defined({ local }), isDefault };
   if (state !== undefined) {
     const { gateway: _gateway, ...rest } = state;
     return { ...place, ...rest };
@@ -175,7 +176,7 @@ function peerView({ uid, name, fqdn, type, gateway, mayDial }: DomainPeer, parts
     fqdn,
     type,
     state: up.length > 0 ? "connected" : mayBeReached ? "reachable" : "unreachable",
-    ...(since === undefined ? {} : { since }),
+    ...defined({ since }),
     isGateway: gateway !== undefined,
     mayDial: mayDial === true,
     ...("state" in clientView ? { client: clientView } : {}),

@@ -6,6 +6,7 @@ import type { Connector } from "../../protocol/sections/connectors/connectors.ts
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import type { DomainView } from "../../protocol/documents/domain-view.ts";
 import type { ParsedSections } from "../applying/parsed-sections.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** What is asked for and what is there, at one moment. */
 export interface OverlayReading {
@@ -29,7 +30,7 @@ export function overlayStateOf({ state, since, pid, reason }: OverlayStatus): Ov
   return {
     state,
     since,
-    ...(pid === undefined ? {} : { pid }),
+    ...defined({ pid }),
     ...(reason === undefined ? {} : { reason: reason.slice(0, 1024) }),
   };
 }

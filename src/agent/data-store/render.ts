@@ -1,6 +1,7 @@
 import { sizeText } from "../../lib/text/size-text.ts";
 import type { DataStoreTask } from "../../protocol/triggers/data-store.ts";
 import type { Task, TaskState } from "./tasks.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** A task as it is shown. Pure. */
 export function renderTask({ id, name, path, peer, startedAt, state }: Task): DataStoreTask {
@@ -12,9 +13,9 @@ export function renderTask({ id, name, path, peer, startedAt, state }: Task): Da
     details: detailsOf(state),
     sTime: startedAt,
     ...("endedAt" in state ? { eTime: state.endedAt } : {}),
-    ...(progress === undefined ? {} : { progress }),
+    ...defined({ progress }),
     path,
-    ...(peer === undefined ? {} : { peer }),
+    ...defined({ peer }),
   };
 }
 
@@ -63,13 +64,13 @@ function runningText(state: Running): string {
 function progressOf(state: TaskState): DataStoreTask["progress"] {
   if (!("bytes" in state) || state.bytes === undefined) return undefined;
   const { bytes, total } = state;
-  const known = { bytes, ...(total === undefined ? {} : { total }) };
+  const known = { bytes, ...defined({ total }) };
   if (state.status !== "Running") return known;
   const left = secondsLeft(state);
   return {
     ...known,
     ...(state.rate === undefined ? {} : { rate: Math.round(state.rate) }),
-    ...(left === undefined ? {} : { secondsLeft: left }),
+    ...defined({ secondsLeft: left }),
   };
 }
 

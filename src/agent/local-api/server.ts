@@ -17,6 +17,7 @@ import type { LocalProvider } from "./provider.ts";
 import { failureOf, sendJson, statusOf } from "./replies.ts";
 import { routesAt } from "./routes.ts";
 import { upgradeStream } from "./upgrade.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Bounds on what local callers may hold open. */
 export interface LocalApiLimits {
@@ -194,7 +195,7 @@ async function inUse(runDir: string, cause?: Error): Promise<HostError> {
   return new HostError(
     "socket-in-use",
     `${who} already serves ${runDir}: stop it, or give this one another run directory with --run`,
-    { cause, details: { runDir, ...(pid === undefined ? {} : { pid }) } },
+    { cause, details: { runDir, ...defined({ pid }) } },
   );
 }
 

@@ -10,6 +10,7 @@ import { JsonObject } from "../../protocol/values/values.ts";
 import { AgentFile, readSettings } from "../settings.ts";
 import { identityFiles } from "../identity/identity.ts";
 import { Stored } from "../shadow/held-document.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Reads what an agent left, without changing anything and whatever of it can be read. */
 export async function inspectState(stateDir: string, config: string | undefined, runDir?: string): Promise<LeftState> {
@@ -181,12 +182,12 @@ async function settingsStanding({ stateDir, config, runDir }: Place, files: File
     const [problem] = problems ?? [];
     return {
       isGood: true,
-      ...(problem === undefined ? {} : { problem }),
+      ...defined({ problem }),
       unit,
       overlay,
       engineSocket,
       hasProxy: proxies.https !== undefined,
-      ...(hosts === undefined ? {} : { hosts }),
+      ...defined({ hosts }),
     };
   } catch (thrown) {
     const error = toError(thrown);

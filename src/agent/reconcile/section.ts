@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import { InternalError } from "../../errors.ts";
 import type { Issue } from "../../protocol/documents/reconcile.ts";
+import { defined } from "../../lib/defined.ts";
 
 export type { Issue } from "../../protocol/documents/reconcile.ts";
 
@@ -165,7 +166,7 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
         rejected,
         notices,
         isUnusable,
-        ...(unsupported === undefined ? {} : { unsupported }),
+        ...defined({ unsupported }),
         async look(signal) {
           const actual = await section.observe(signal, desired);
           const typed = new Map<PlannedStep, S>();

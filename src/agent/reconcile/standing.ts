@@ -3,6 +3,7 @@ import { AgentError } from "../../errors.ts";
 import type { Reason } from "../../protocol/documents/reconcile.ts";
 import type { Issue, Outcome, Step } from "./section.ts";
 import type { SectionResult, Versions } from "./work.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** What was found changed by others since the section last converged, and was put back. */
 export interface Drift {
@@ -86,7 +87,7 @@ export function standingAfter(before: Standing | undefined, result: SectionResul
       ...sincesToKeep(result.untold ?? [], before?.sinces),
       ...sincesOf([...rejected, ...notices, ...(looked?.issues ?? [])], before?.sinces, attempt.now),
     ]),
-    ...(looked === undefined ? {} : { looked }),
+    ...defined({ looked }),
     reported,
     version: attempt.version,
     steps: result.steps + (isSameVersion ? before.steps : 0),
@@ -138,7 +139,7 @@ export function sameVersions(one: Versions, other: Versions): boolean {
 export function whyOf(standings: readonly Standing[]): Reason[] {
   return standings.flatMap((standing) => {
     const { section, outcome, issues, notices, since, sinces, lastAttempt, nextAttempt } = standing;
-    const times = { lastAttempt, ...(nextAttempt === undefined ? {} : { nextAttempt }) };
+    const times = { lastAttempt, ...defined({ nextAttempt }) };
     const reasonOf = (issue: Issue, rest: Pick<Reason, "notice">): Reason => {
       const { path, code, message } = issue;
       return { section, item: path, code, message, since: sinces.get(issueKey(issue)) ?? since, ...times, ...rest };

@@ -1,5 +1,6 @@
 import type { Entry } from "../../checkpoint/checkpoint.ts";
 import type { PlannedStep, Prepared, Reconciler, Step, View } from "./section.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** A section at work. */
 export interface Candidate {
@@ -82,5 +83,5 @@ export function notePlanned({ planned }: Candidate, steps: readonly PlannedStep[
 
 /** A step without whatever else it carries, which may be secret. */
 export function shown({ kind, subject, name, guarded }: Step): Step {
-  return { kind, subject, guarded, ...(name === undefined ? {} : { name }) };
+  return { kind, subject, guarded, ...defined({ name }) };
 }

@@ -2,6 +2,7 @@ import { SessionError } from "../../errors.ts";
 import type { DocumentVersions, ServerProofClaims } from "../../protocol/documents/claims.ts";
 import { signJws, verifyJws, type KeySet, type Signer } from "../../protocol/channel/jws.ts";
 import type { Registration } from "../identity/identity.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface NodeProofInput {
   readonly registration: Registration;
@@ -32,7 +33,7 @@ export function proveNode(input: NodeProofInput): Promise<string> {
       version: input.version,
       protocol: input.protocol,
       have: input.have,
-      ...(input.tlsKey === undefined ? {} : { tls: input.tlsKey }),
+      ...defined({ tls: input.tlsKey }),
     },
     input.signer,
   );

@@ -6,6 +6,7 @@ import { Attempt, type AttemptOptions, type Connection } from "./attempt.ts";
 import type { Random } from "./backoff.ts";
 import { lossText, NO_LOSSES, repeatedLoss, withLoss } from "./losses.ts";
 import { beginSession, deadlineOf, step, type Effect, type SessionEvent, type SessionState } from "./machine.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface SessionOptions extends Omit<AttemptOptions, "answers"> {
   readonly log: Logger;
@@ -91,9 +92,9 @@ export class Session {
       since: this.#wall.of(this.#since),
       attempt: this.#attempts,
       ...(state.at === "waiting" ? { retryAt: this.#wall.of(state.retryAt) } : {}),
-      ...(this.#reason === undefined ? {} : { reason: this.#reason }),
+      ...defined({ reason: this.#reason }),
       ...(this.#attempt?.address === undefined ? {} : { address: this.#attempt.address }),
-      ...(rttMs === undefined ? {} : { rttMs }),
+      ...defined({ rttMs }),
       ...(this.connection === undefined ? {} : { sid: this.connection.sid }),
       ...(heartbeatAt === undefined ? {} : { heartbeatAt: this.#wall.of(heartbeatAt) }),
       ...(this.#lastOnlineAt === undefined ? {} : { lastOnlineAt: this.#wall.of(this.#lastOnlineAt) }),

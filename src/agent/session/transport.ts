@@ -7,6 +7,7 @@ import { parseRetryAfter } from "../../host/net/http-client.ts";
 import { meterSocket } from "../../host/net/metered-socket.ts";
 import { isLoopback } from "../../lib/net/proxy.ts";
 import { HANDSHAKE_LIMITS, SESSION_BUDGET, SESSION_LIMITS, SUBPROTOCOL } from "../../protocol/channel/envelope.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface TransportRequest {
   readonly url: string;
@@ -144,7 +145,7 @@ export function upgrade(
       const retryAfterMs = parseRetryAfter(typeof header === "string" ? header : undefined, now());
       fail(
         new SessionError("upgrade-refused", `the control plane answered HTTP ${status}`, {
-          details: { status, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) },
+          details: { status, ...defined({ retryAfterMs }) },
         }),
       );
     };
@@ -241,7 +242,7 @@ function attach(
     const closeCode = isTooLarge ? 1009 : code === 1006 || ours !== undefined ? undefined : code;
     const nothing = closeCode === undefined ? "the connection was closed without a close code" : "";
     const text = failure ?? (reason.length > 0 ? reason.toString("utf8") : nothing);
-    listener.onEnd({ closeCode, reason: text, ...(ours === undefined ? {} : { ours }) });
+    listener.onEnd({ closeCode, reason: text, ...defined({ ours }) });
   });
   socket.resume();
   return {

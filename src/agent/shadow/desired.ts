@@ -13,6 +13,7 @@ import { UnixMilliseconds, Version } from "../../protocol/values/values.ts";
 import type { Trust } from "../identity/identity.ts";
 import { checkDocument, claimsOf, RefusedDocument, Stored, withDocument, type Desired } from "./held-document.ts";
 import { serialQueue } from "../../lib/async/serial-queue.ts";
+import { defined } from "../../lib/defined.ts";
 
 export { RefusedDocument, type Desired, type Held } from "./held-document.ts";
 
@@ -113,7 +114,7 @@ export class DesiredDocuments {
     const held = cluster?.sub === node.body.cluster ? cluster?.body.restricted : undefined;
     if (!isDeleted && held === undefined) return desired;
     const restricted = node.body.restricted ?? held;
-    const body = { ...node.body, state: "INACTIVE" as const, ...(restricted === undefined ? {} : { restricted }) };
+    const body = { ...node.body, state: "INACTIVE" as const, ...defined({ restricted }) };
     return { ...desired, node: { ...node, body } };
   }
 
@@ -176,7 +177,7 @@ export class DesiredDocuments {
     }
     // For whoever looks into what went wrong.
     await this.#refused[name].save(newest);
-    const kept = { ...stored, refused: { version: from, at: now, ...(why === undefined ? {} : { why }) } };
+    const kept = { ...stored, refused: { version: from, at: now, ...defined({ why }) } };
     const desired = withDocument(this.#held, kept);
     await this.#files[name].replace(kept);
     this.#held = desired;

@@ -21,6 +21,7 @@ import { dataPlaneItems } from "../data-plane/items.ts";
 import { overlayStateOf } from "../data-plane/overlay-reading.ts";
 import type { Desired } from "../shadow/desired.ts";
 import { reasonText } from "../upgrades/reports.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Everything a status is made of, gathered at one moment. Times in Unix milliseconds. */
 export interface StatusInput {
@@ -66,15 +67,14 @@ export function buildStatus(input: StatusInput): Status {
     node: input.registration?.node ?? null,
     session: input.session,
     nodeState: node?.state ?? "ACTIVE",
-    ...(input.deletedAt === undefined ? {} : { deletedAt: input.deletedAt }),
+    ...defined({ deletedAt: input.deletedAt }),
     ...(node?.restricted === undefined ? {} : { restricted: node.restricted }),
     ...(node?.lifecycleState === undefined ? {} : { lifecycleState: node.lifecycleState }),
     ...(node?.cluster === undefined ? {} : { cluster: node.cluster }),
     tags: { ...node?.tags, ...input.desired.cluster?.body.tags },
     documents: documentsOf(input),
     sections: sectionsOf(input.applied, node?.type),
-    ...(input.clockBehind === undefined ? {} : { clock: input.clockBehind }),
-    ...(input.pendingChange === undefined ? {} : { pendingChange: input.pendingChange }),
+    ...defined({ clock: input.clockBehind, pendingChange: input.pendingChange }),
     ...upgradeOf(input),
     telemetry: input.telemetry,
     engines: { network: input.network, overlay: overlayStateOf(input.overlay), ...dataPlaneOf(input) },

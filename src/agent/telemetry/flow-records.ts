@@ -3,6 +3,7 @@ import type { OverlayFlow, OverlayReason } from "../../protocol/overlay/overlay.
 import { flowMeta } from "../../protocol/overlay/flow-meta.ts";
 import { flowFlags, type FlowRecord } from "../../protocol/documents/telemetry.ts";
 import type { Spool } from "./spool.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Takes the overlay's ended flows on their way to the control plane. */
 export interface FlowRecorder {
@@ -76,7 +77,7 @@ export function flowRecordOf(flow: OverlayFlow, names: FlowNames): FlowRecord {
     endTime: new Date(endedAt).toISOString(),
     protocol: flow.protocol === "tcp" ? "TCP" : "UDP",
     flags: String(deniedFlags(reason)),
-    ...(usage === undefined ? {} : { usage }),
+    ...defined({ usage }),
     meta: { ...flowMeta(flow), ...(flow.interim === true ? { interim: true } : {}) },
   };
 }

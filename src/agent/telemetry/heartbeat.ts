@@ -4,6 +4,7 @@ import type { Reader } from "../../host/reader.ts";
 import type { DiskSpace } from "../../host/files/files.ts";
 import type { DataPlaneState } from "../../protocol/local/mesh.ts";
 import type { Heartbeat } from "../../protocol/channel/methods.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface HeartbeatReadings {
   readonly uptimeSeconds: number;
@@ -43,8 +44,7 @@ export function buildHeartbeat(readings: HeartbeatReadings, context: HeartbeatCo
     load: readings.load,
     memory: readings.memory,
     disk: { totalBytes, freeBytes, usedRatio: usedRatio(readings.disk) },
-    ...(sessionRttMs === undefined ? {} : { sessionRttMs }),
-    ...(overlay === undefined ? {} : { overlay }),
+    ...defined({ sessionRttMs, overlay }),
   };
 }
 

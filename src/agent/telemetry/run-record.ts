@@ -2,6 +2,7 @@ import { z } from "zod";
 import type { NodeAudit } from "../../protocol/documents/telemetry.ts";
 import { Text64 } from "../../protocol/values/values.ts";
 import type { Clearing, EventInput } from "./events.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** What one run leaves behind for the next; written at start, and again with `isStopped` at a clean end. */
 export const RunRecord = z.object({
@@ -64,8 +65,7 @@ export function assessRun(previous: RunRecord | undefined, run: Run): RunAssessm
         ? []
         : [{ category: "Node Update", value: `Updated from ${before} to ${after}`, timestamp: run.startedAt }],
     record: {
-      ...(run.bootId === undefined ? {} : { bootId: run.bootId }),
-      ...(after === undefined ? {} : { packageVersion: after }),
+      ...defined({ bootId: run.bootId, packageVersion: after }),
       isStopped: false,
     },
   };

@@ -4,6 +4,7 @@ import type { Reason } from "../../protocol/documents/reconcile.ts";
 import type { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 import { UPGRADE_EVENT, type NodeAudit } from "../../protocol/documents/telemetry.ts";
 import type { Clearing, EventInput, OpenEvent } from "../telemetry/events.ts";
+import { defined } from "../../lib/defined.ts";
 
 const ABOUT = { eventType: UPGRADE_EVENT, object: "upgrade" } as const;
 const ABOUT_OS = { eventType: UPGRADE_EVENT, object: "os-update" } as const;
@@ -76,9 +77,9 @@ export function eventsOf(
   const details = {
     completedAt: at,
     from,
-    ...(to === undefined ? {} : { to }),
+    ...defined({ to }),
     ...(reason === undefined ? {} : { code: reason.code }),
-    ...(starts === undefined ? {} : { starts }),
+    ...defined({ starts }),
   };
   const message = `The upgrade from ${from}${to === undefined ? "" : ` to ${to}`} failed: ${reasonText(standing)}`;
   const raised: EventInput = { ...ABOUT, level: "ERROR", message: message.slice(0, MAX_TEXT), details };

@@ -21,6 +21,7 @@ import { UPGRADE_TRIGGER } from "../triggers/node/node-upgrade.ts";
 import type { EventLog } from "../telemetry/events.ts";
 import { eventsOf, osAuditOf, osEventsOf, standingNow, upgradeFacts, upgradeReasons } from "./reports.ts";
 import { serialQueue } from "../../lib/async/serial-queue.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface UpgradesOptions {
   readonly clock: Clock;
@@ -135,10 +136,8 @@ export class Upgrades {
     const trial = list.find((found) => found.version === version && !found.isBase)?.trial;
     const { from, since } = trial === undefined || trial === "damaged" ? {} : trial;
     this.#status = {
-      ...(standing === undefined ? {} : { standing }),
-      ...(trial === undefined
-        ? {}
-        : { trial: { ...(from === undefined ? {} : { from }), ...(since === undefined ? {} : { since }) } }),
+      ...defined({ standing }),
+      ...(trial === undefined ? {} : { trial: { ...defined({ from, since }) } }),
     };
     for (const { raises, clears } of [eventsOf, osEventsOf].map((of) => of(standing, events.openEvents()))) {
       for (const clearing of clears) events.clear(clearing);

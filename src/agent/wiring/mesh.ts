@@ -28,6 +28,7 @@ import { bytesOf, risesOf } from "../telemetry/ingress.ts";
 import { meshEvents } from "../telemetry/conditions/mesh-events.ts";
 import { reverseNames } from "../telemetry/conditions/reverse-names.ts";
 import type { Spool } from "../telemetry/spool.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface OpenMeshOptions {
   readonly settings: Pick<AgentSettings, "profile">;
@@ -145,7 +146,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
       state: dataPlaneState(mesh, standing),
       paths: mesh?.paths.length ?? 0,
       up: standing?.paths.filter(({ state }) => state === "up").length ?? 0,
-      ...(carrier === undefined ? {} : { carrier }),
+      ...defined({ carrier }),
       ...(mesh?.server === undefined || standing === undefined ? {} : { server: standing.server.state }),
     };
   }
@@ -245,7 +246,7 @@ export function hopWish(
     if (ip === undefined) return [];
     const by = others.get(gateway) ?? protocol;
     const payload = by === "icmp" ? icmpPayload : synPayload;
-    return [{ gateway, path: id, ip, port, ...(local === undefined ? {} : { local }), protocol: by, payload }];
+    return [{ gateway, path: id, ip, port, ...defined({ local }), protocol: by, payload }];
   });
   return { intervalMs: intervalSeconds * 1000, targets };
 }

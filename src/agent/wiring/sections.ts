@@ -15,6 +15,7 @@ import { gatewaySection } from "../sections/gateway/section.ts";
 import { execSection } from "../sections/exec/section.ts";
 import { networkSection, type NetworkOptions } from "../sections/network/section.ts";
 import { servicesSection } from "../sections/services/section.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface SectionDeps {
   readonly profile: Profile;
@@ -78,7 +79,7 @@ export function listSections({
         nodeType,
         isHere,
         peers,
-        ...(sourceFilter === undefined ? {} : { filter: sourceFilter }),
+        ...defined({ filter: sourceFilter }),
       }),
     ),
     reconciler(execSection({ ...exec, surroundings: (...seen) => exec.surroundings(documents.current, ...seen) })),

@@ -6,6 +6,7 @@ import { TriggerLine } from "../../protocol/local/answers.ts";
 import { adminRequest, follow } from "../frame/client.ts";
 import { byReason } from "./part.ts";
 import type { Call } from "../frame/verb.ts";
+import { defined } from "../../lib/defined.ts";
 
 const SCHEME = "store:";
 
@@ -19,7 +20,7 @@ export function storePath(to: string | boolean | undefined): string | undefined 
 
 /** Has the agent make the bundle: the data store is its own, with its quota. */
 export async function bundleInStore(call: Call, file: string, maxBytes: number | undefined): Promise<"ok"> {
-  const body = { file, ...(maxBytes === undefined ? {} : { maxBytes }) };
+  const body = { file, ...defined({ maxBytes }) };
   for await (const line of follow(call, adminRequest("/v1/trigger/node-push-logs", body), TriggerLine)) {
     if (line.kind === "error") throw new SessionError(line.code, line.message);
     if (line.kind !== "result") continue;

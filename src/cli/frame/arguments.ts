@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 import { InputError } from "../../errors.ts";
 import { nearest } from "../../lib/text/nearest.ts";
 import type { VerbSpec } from "./verb.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface Arguments {
   readonly values: Readonly<Record<string, string | boolean>>;
@@ -19,7 +20,7 @@ export function parseArguments(verb: VerbSpec, argv: readonly string[]): Argumen
       name,
       {
         type: value === undefined ? ("boolean" as const) : ("string" as const),
-        ...(short === undefined ? {} : { short }),
+        ...defined({ short }),
       },
     ]),
   );

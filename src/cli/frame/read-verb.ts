@@ -6,6 +6,7 @@ import { viewOf, type View } from "./terminal.ts";
 import { COMMON, WATCH } from "./verb-options.ts";
 import type { Call, Verb } from "./verb.ts";
 import { watch } from "./watch.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** One report of the agent, and how it is shown. */
 interface Reading<T> {
@@ -33,7 +34,7 @@ export function readVerb<T>({ name, summary, about, exits = EXITS, example, ...r
   return {
     name,
     summary,
-    ...(about === undefined ? {} : { about }),
+    ...defined({ about }),
     arguments: [],
     options: { ...WATCH, ...COMMON },
     exits,

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { Text64, Text128, Text512, Text4096 } from "../../protocol/values/values.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** What is looked at, in the order in which it is shown. */
 export const CheckName = z.enum([
@@ -49,7 +50,7 @@ export function passed(check: CheckName, message: string): Finding {
 }
 
 export function failed(check: CheckName, message: string, fix: string, code?: string): Finding {
-  return { check, status: "fail", message, ...(code === undefined ? {} : { code }), fix };
+  return { check, status: "fail", message, ...defined({ code }), fix };
 }
 
 export function skipped(check: CheckName, message: string): Finding {

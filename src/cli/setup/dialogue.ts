@@ -31,6 +31,7 @@ import { firstQuestion, questions, type Answers, type Facts, type Question } fro
 import { tryNetwork } from "./try-network.ts";
 import { networkLines, wanText, withWan } from "./wan.ts";
 import { FILE_MAX_BYTES } from "../frame/license-input.ts";
+import { defined } from "../../lib/defined.ts";
 
 const COLUMNS = 80;
 const KEEP_WITHIN_MS = 60_000;
@@ -222,7 +223,7 @@ async function changeClock({ call, say }: Dialogue, at: number): Promise<void> {
 
 /** The changes of the local settings that the answers ask for. */
 function changesOf({ proxy, noProxy }: Answers): Record<string, unknown> {
-  return { ...(proxy === undefined ? {} : { proxy }), ...(noProxy === undefined ? {} : { noProxy: [...noProxy] }) };
+  return { ...defined({ proxy }), ...(noProxy === undefined ? {} : { noProxy: [...noProxy] }) };
 }
 
 async function runAndShowChecks({ call, say }: Dialogue, { settings }: Standing, given: Answers): Promise<void> {

@@ -3,6 +3,7 @@ import { toError } from "../../errors.ts";
 import { momentText } from "../../protocol/local/known-time.ts";
 import { judgeLicense } from "./license.ts";
 import { addressOf, isInside, prefixLength, type Wan } from "./wan.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** What is known before anything is asked. */
 export interface Facts {
@@ -123,7 +124,7 @@ export const questions: Readonly<Record<QuestionId, Question>> = {
       const bad = dns.find((server) => addressOf(server) === undefined || server.includes("/"));
       if (bad !== undefined) return wrong(`${bad} is not the IPv4 address of a machine`);
       const { nic = "", gateway } = answers;
-      const fixed = { ip: ipOf(answers), ...(gateway === undefined ? {} : { gateway }) };
+      const fixed = { ip: ipOf(answers), ...defined({ gateway }) };
       return go({ ...answers, wan: { nic, fixed, dns } }, "proxy");
     },
   },

@@ -24,6 +24,7 @@ import {
 import { isSame, outwardOf, type Wanted } from "./wanted.ts";
 import { tryNetwork } from "./try-network.ts";
 import { FILE_MAX_BYTES } from "../frame/license-input.ts";
+import { defined } from "../../lib/defined.ts";
 
 const LOOK_EVERY_MS = 500;
 const ANSWER_MS = 10_000;
@@ -123,9 +124,7 @@ async function readSetupFile(path: string, signal: AbortSignal): Promise<SetupFi
 /** The members that have a field of their own, which are members of the local settings too. */
 function ownOf({ network, proxy, noProxy }: SetupFile): JsonObject {
   return {
-    ...(network === undefined ? {} : { network }),
-    ...(proxy === undefined ? {} : { proxy }),
-    ...(noProxy === undefined ? {} : { noProxy }),
+    ...defined({ network, proxy, noProxy }),
   };
 }
 

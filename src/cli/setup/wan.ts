@@ -2,6 +2,7 @@ import { isIPv4 } from "node:net";
 import { parseCidr } from "../../lib/net/cidr.ts";
 import { listOf, textOf } from "../../lib/formats/json-shape.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** How an interface gets its address. */
 export interface Wan {
@@ -46,9 +47,7 @@ export function withWan(before: JsonObject, { nic, fixed, dns }: Wan): JsonObjec
   });
   const own = {
     nic,
-    ...(fixed === undefined
-      ? { dhcp: true }
-      : { ip: fixed.ip, ...(fixed.gateway === undefined ? {} : { gateway: fixed.gateway }) }),
+    ...(fixed === undefined ? { dhcp: true } : { ip: fixed.ip, ...defined({ gateway: fixed.gateway }) }),
     ...(dns.length === 0 ? {} : { dns: [...dns] }),
   };
   return { ...before, interfaces: [own, ...others] };
@@ -63,7 +62,7 @@ export function networkLines(section: JsonObject): readonly string[] {
     const ip = textOf(entry.data?.["ip"]);
     const gateway = textOf(entry.data?.["gateway"]);
     const dns = listOf(entry.data?.["dns"]).flatMap((server) => textOf(server) ?? []);
-    const fixed = ip === undefined ? {} : { fixed: { ip, ...(gateway === undefined ? {} : { gateway }) } };
+    const fixed = ip === undefined ? {} : { fixed: { ip, ...defined({ gateway }) } };
     return [wanText({ nic, ...fixed, dns })];
   });
 }

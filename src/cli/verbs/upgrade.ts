@@ -18,6 +18,7 @@ import { openInstalled } from "./installed.ts";
 import { standingText } from "../text/upgrade-text.ts";
 import type { Call, Verb } from "../frame/verb.ts";
 import { COMMON } from "../frame/verb-options.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** One line of output for a program: the answer, then each change, or what a check found. */
 const UpgradeOutput = z.object({
@@ -55,7 +56,7 @@ export const upgradeVerb: Verb = {
     const isForced = call.values["force"] === true;
     if (call.values["check"] === true) return check(call, from, isForced);
     const order = {
-      ...(from === undefined ? {} : { from }),
+      ...defined({ from }),
       isForced,
       skipUnattended: call.values["skip-os"] === true,
     };

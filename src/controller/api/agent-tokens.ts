@@ -4,6 +4,7 @@ import { TOKEN_RIGHT } from "../channel/agent-tokens.ts";
 import type { StoredAgentToken } from "../store/agent-tokens.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, Empty, notFound, Problem, refusals, Seconds } from "./shapes.ts";
+import { defined } from "../../lib/defined.ts";
 
 const tag = "Agent tokens";
 const access = { to: "resource", permissions: TOKEN_RIGHT.permissions, resource: () => TOKEN_RIGHT.resource } as const;
@@ -102,8 +103,7 @@ function publicToken(token: StoredAgentToken): z.infer<typeof Token> {
   const { id, name, namePrefix, maxUses, uses, createdAt, expiresAt, createdBy } = token;
   return {
     id,
-    ...(name === undefined ? {} : { name }),
-    ...(namePrefix === undefined ? {} : { namePrefix }),
+    ...defined({ name, namePrefix }),
     maxUses,
     uses,
     created_at: createdAt,

@@ -7,6 +7,7 @@ import { Page, readableNodes } from "./events.ts";
 import { nodeOf } from "./nodes.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { Empty, LegacyAlert, notFound, PublicAlert, refusals, violations } from "./shapes.ts";
+import { defined } from "../../lib/defined.ts";
 
 const tag = "Alerts";
 const NodeParams = z.object({ nodeID: Uid });
@@ -55,7 +56,7 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       answers: { ...legacy, ...violations },
       handle: ({ query, caller }) => {
         const nodeIds = readableNodes(fleet, caller, "alerts::read", undefined);
-        const filter = { ...newestFirst(query), ...(nodeIds === undefined ? {} : { nodeIds }) };
+        const filter = { ...newestFirst(query), ...defined({ nodeIds }) };
         return Response.json(fleet.events(filter).items.map(legacyAlert), { headers: DEPRECATION });
       },
     }),

@@ -7,6 +7,7 @@ import { HISTORY_SECONDS } from "../store/events.ts";
 import { RangeQuery, rangeOf, readableNodes } from "./events.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { notFound, PublicAudit, refusals, violations } from "./shapes.ts";
+import { defined } from "../../lib/defined.ts";
 
 const tag = "Events";
 
@@ -40,7 +41,7 @@ export function auditRoutes({ fleet, org }: ApiDeps): readonly Route[] {
       answers: audits,
       handle: ({ query, caller }) => {
         const nodeIds = readableNodes(fleet, caller, "events::read", undefined);
-        return answer(fleet.audits({ ...rangeOf(query), ...(nodeIds === undefined ? {} : { nodeIds }) }));
+        return answer(fleet.audits({ ...rangeOf(query), ...defined({ nodeIds }) }));
       },
     }),
     route({

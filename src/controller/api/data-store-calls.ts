@@ -7,6 +7,7 @@ import { tgrn } from "../model/permissions.ts";
 import { nodeOf } from "./nodes.ts";
 import type { ApiDeps } from "./route.ts";
 import { runForCaller, runInParts } from "./triggers.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Who may see and change what is in the data store of a node. */
 export const mayUseStore = {
@@ -50,7 +51,7 @@ export async function askStore<T>(
     wait: true,
     user,
     deadlineMs: dataStoreDeadlineMs(body),
-    ...(isAudited === undefined ? {} : { isAudited }),
+    ...defined({ isAudited }),
   };
   const result = await (isLarge(body) ? runInParts : runForCaller)(deps, nodeID, order, signal);
   const parsed = schema.safeParse(result);

@@ -9,6 +9,7 @@ import { Violations } from "./problem.ts";
 import { listOf, Moment, numberIn } from "./query.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { notFound, PublicEvent, refusals, violations } from "./shapes.ts";
+import { defined } from "../../lib/defined.ts";
 
 const tag = "Events";
 const Subject = PublicEvent.shape.subject;
@@ -63,7 +64,7 @@ export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
       answers: { ...events, ...violations },
       handle: ({ query, caller }) => {
         const nodeIds = readableNodes(fleet, caller, "events::read", query.nodeIDs);
-        return eventPage(fleet.events({ ...filterOf(query), ...(nodeIds === undefined ? {} : { nodeIds }) }));
+        return eventPage(fleet.events({ ...filterOf(query), ...defined({ nodeIds }) }));
       },
     }),
     route({
@@ -107,9 +108,7 @@ function filterOf(query: z.infer<typeof NodeQuery>): EventFilter {
     sort === "level:desc" || sort === "level:asc" ? ["level" as const, sort] : ["timestamp" as const, sort];
   return {
     ...rangeOf(query),
-    ...(eventTypes === undefined ? {} : { eventTypes }),
-    ...(levels === undefined ? {} : { levels }),
-    ...(itemTypes === undefined ? {} : { subjects: itemTypes }),
+    ...defined({ eventTypes, levels, subjects: itemTypes }),
     ...(q === undefined || q === "" ? {} : { text: q }),
     sort: { by, order: order.endsWith("asc") ? "asc" : "desc" },
   };
@@ -124,8 +123,7 @@ export function rangeOf({ sTime, eTime, limit, page }: z.infer<typeof RangeQuery
 } {
   if (sTime !== undefined && eTime !== undefined && sTime > eTime) throw new Violations(["sTime: is after eTime"]);
   return {
-    ...(sTime === undefined ? {} : { from: sTime }),
-    ...(eTime === undefined ? {} : { to: eTime }),
+    ...defined({ from: sTime, to: eTime }),
     limit,
     offset: (page - 1) * limit,
   };

@@ -10,6 +10,7 @@ import { Violations } from "./problem.ts";
 import { listOf, Moment, numberIn } from "./query.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { PublicFlow, refusals, violations } from "./shapes.ts";
+import { defined } from "../../lib/defined.ts";
 
 const WINDOW_SECONDS = 2 * 3600;
 const Block = AddressBlock.meta({ description: "An address or a CIDR block" });
@@ -62,7 +63,7 @@ export function flowRoutes({ fleet, flows, clock }: ApiDeps): readonly Route[] {
       handle: ({ query, caller }) => {
         const nodeIds = readableNodes(fleet, caller, "events::read", query.nodeIDs);
         const filter = filterOf(query, clock.now() / 1000);
-        const { total, items } = flows.find({ ...filter, ...(nodeIds === undefined ? {} : { nodeIds }) });
+        const { total, items } = flows.find({ ...filter, ...defined({ nodeIds }) });
         return Response.json(items, { headers: { "x-total-count": String(total) } });
       },
     }),
@@ -90,14 +91,10 @@ function filterOf(query: z.infer<typeof Query>, nowSeconds: number): FlowFilter 
   return {
     from,
     to,
-    ...(protocols === undefined ? {} : { protocols }),
-    ...(source === undefined ? {} : { source }),
-    ...(dest === undefined ? {} : { dest }),
+    ...defined({ protocols, source, dest }),
     ...(sourcePort === 0 ? {} : { sourcePort }),
     ...(destPort === 0 ? {} : { destPort }),
-    ...(connector === undefined ? {} : { connector }),
-    ...(flow === undefined ? {} : { flow }),
-    ...(reasons === undefined ? {} : { reasons }),
+    ...defined({ connector, flow, reasons }),
     ...(defunct === undefined ? {} : { isDefunct: defunct === "true" }),
     order: sort === "endTime:asc" ? "asc" : "desc",
     limit,

@@ -22,6 +22,7 @@ import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, notFound, refusals, violations } from "./shapes.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Where a whole section is written. */
 interface SectionPath {
@@ -130,8 +131,7 @@ function confirmOf(query: Partial<z.infer<typeof ConfirmQuery>>): Omit<ConfirmRe
   const { confirm, try: tryMinutes } = query;
   if (confirm === undefined && tryMinutes === undefined) return undefined;
   return {
-    ...(confirm === undefined ? {} : { seconds: confirm }),
-    ...(tryMinutes === undefined ? {} : { tryMinutes }),
+    ...defined({ seconds: confirm, tryMinutes }),
   };
 }
 

@@ -25,6 +25,7 @@ import { nodeOf } from "./nodes.ts";
 import { Violations } from "./problem.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, Empty, notFound, Problem, refusals, violations } from "./shapes.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** A section whose items have operations of their own. */
 interface Itemised {
@@ -126,7 +127,7 @@ function update(fleet: Fleet, kind: Itemised): Route {
       const stored = openSection(fleet, nodeID, section);
       const { index } = itemOf(stored, id, noun);
       if (body["id"] !== undefined && body["id"] !== id) throw new Violations([`id: must be ${id}, or absent`]);
-      const item = { ...(index === undefined ? {} : { index }), ...body, id };
+      const item = { ...defined({ index }), ...body, id };
       putItem(fleet, nodeID, kind, stored, item, caller);
       return Response.json(item);
     },

@@ -12,6 +12,7 @@ import { Violations, withViolations } from "./problem.ts";
 import { hasTags, TagFilter } from "./query.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, NodePart, notFound, Problem, PublicNode, refusals, violations } from "./shapes.ts";
+import { defined } from "../../lib/defined.ts";
 
 const tag = "Nodes";
 // Names compare without case, and the dot of the root may be written (RFC 4343, RFC 1034 §3.1).
@@ -112,7 +113,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
         ...violations,
       },
       handle: async ({ query: { name, type, jkt }, caller }) => {
-        const request = { name, type, user: caller.name, ...(jkt === undefined ? {} : { jkt }) };
+        const request = { name, type, user: caller.name, ...defined({ jkt }) };
         const license = await withViolations("name", ["name-taken"], () => fleet.issueLicense(request));
         return new Response(license, { headers: { "content-type": "text/plain; charset=utf-8" } });
       },
@@ -170,7 +171,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
           caller.require(["nodes::cluster"], tgrn.cluster(cluster));
           if (fleet.cluster(cluster) === undefined) throw new Violations([`cluster: there is no cluster ${cluster}`]);
         }
-        const change = { ...(state === undefined ? {} : { state }), ...(cluster === undefined ? {} : { cluster }) };
+        const change = { ...defined({ state, cluster }) };
         return changeResponse(fleet.updateNode(nodeID, change, caller.name), caller, change);
       },
     }),

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { AnswerSpec, Route } from "./route.ts";
+import { defined } from "../../lib/defined.ts";
 
 type Json = Record<string, unknown>;
 
@@ -43,7 +44,7 @@ function operationOf(route: Route, components: Map<string, unknown>): Json {
     ...permissions,
     ...(route.permissions.length === 0 ? { security: [] } : {}),
     parameters: [...parametersOf("path", route.params, components), ...parametersOf("query", route.query, components)],
-    ...(body === undefined ? {} : { requestBody: body }),
+    ...defined({ requestBody: body }),
     responses: Object.fromEntries(answers),
   };
 }

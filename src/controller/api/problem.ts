@@ -1,6 +1,7 @@
 import { AgentError, HostError, InputError, InternalError } from "../../errors.ts";
 import { storageError } from "../../host/files/database.ts";
 import { errorCodes, isErrorCode } from "../../protocol/values/error-codes.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Statuses of the codes that only the HTTP side has. */
 const httpCodes = {
@@ -92,7 +93,7 @@ export function problemResponse(thrown: unknown, headers: Readonly<Record<string
   const isViolation = thrown instanceof InputError && (code === "invalid-query" || code === "invalid-body");
   if (isViolation) return Response.json([message], { status, headers });
   return Response.json(
-    { error: message, code, ...(details === undefined ? {} : { details }) },
+    { error: message, code, ...defined({ details }) },
     { status, headers: { ...later, ...headers } },
   );
 }

@@ -2,6 +2,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { EventLog } from "../event-log.ts";
 import type { Awaited, AwaitReason } from "../store/awaited.ts";
 import type { Store } from "../store/store.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface AwaitingDeps {
   readonly store: Store;
@@ -74,7 +75,7 @@ export class Awaiting {
       level: "ERROR",
       state: "EXCEEDED",
       message: `Node has not connected for ${Math.floor((now - Math.max(since, disconnectTime ?? 0)) / 60)} minutes after ${AFTER[reason]}`,
-      details: { reason, since, ...(disconnectTime === undefined ? {} : { disconnectTime }) },
+      details: { reason, since, ...defined({ disconnectTime }) },
     });
   }
 }

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** The path of a request, without query. */
 export function pathOf(request: IncomingMessage): string {
@@ -32,7 +33,7 @@ export function answerError(
   headers: Readonly<Record<string, string>> = {},
 ): void {
   const { code, message, details } = error;
-  answerJson(response, status, { error: message, code, ...(details === undefined ? {} : { details }) }, headers);
+  answerJson(response, status, { error: message, code, ...defined({ details }) }, headers);
 }
 
 /**

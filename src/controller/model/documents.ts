@@ -2,6 +2,7 @@ import type { ClusterDocument, NodeDocument } from "../../protocol/documents/doc
 import { UNAUTHORIZED_IP } from "../../protocol/values/restriction.ts";
 import type { ClusterRecord, NodeRecord } from "../fleet.ts";
 import { permittedConfig, stateOf, type IpLock } from "./ip-lock.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** How far ahead of its own count a control plane follows a node, so that a damaged number cannot use the counter up. */
 export const MAX_VERSION_JUMP = 2 ** 32;
@@ -36,13 +37,12 @@ export function nodeDocument(
     type: node.type,
     state: stateOf(node),
     ...restrictionOf(node),
-    ...(node.lifecycleState === undefined ? {} : { lifecycleState: node.lifecycleState }),
-    ...(node.cluster === undefined ? {} : { cluster: node.cluster }),
+    ...defined({ lifecycleState: node.lifecycleState, cluster: node.cluster }),
     tags: sorted(node.tags),
     settings,
     config: sorted(permittedConfig(node, node.config)),
     ...(registry === undefined || node.unauthorizedIp !== undefined || node.type !== "Node" ? {} : { registry }),
-    ...(node.confirm === undefined ? {} : { confirm: node.confirm }),
+    ...defined({ confirm: node.confirm }),
   };
 }
 

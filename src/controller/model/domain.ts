@@ -1,6 +1,7 @@
 import type { DomainDocument } from "../../protocol/documents/documents.ts";
 import type { DomainGateway, DomainGrant, DomainPeer } from "../../protocol/sections/gateway/domain-items.ts";
 import type { MeshNode, Want } from "./mesh-node.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** The most that a document holds of each. */
 export const MAX_PEERS = 10_000;
@@ -121,7 +122,7 @@ function shareOf(self: MeshNode, other: MeshNode | undefined): Share | undefined
     fqdn,
     type,
     key,
-    ...(gateway === undefined ? {} : { gateway }),
+    ...defined({ gateway }),
     ...(mayDial ? { mayDial: true as const } : {}),
     ...(mayDial && other.server?.type === "hub" ? { isHub: true as const } : {}),
     ...(mayDial && other.server !== undefined ? { isGateway: true as const } : {}),

@@ -2,6 +2,7 @@ import type { NodeRecord } from "../fleet.ts";
 import type { NodeKeys } from "../../protocol/values/keys.ts";
 import { tgrn } from "./permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** A node as `GET /node` shows it: `last_connect` in milliseconds, the other times in seconds. */
 export type PublicNode = Readonly<Record<string, unknown>> & { readonly uid: string };
@@ -43,7 +44,7 @@ export function publicNode(record: NodeRecord, view: View): PublicNode {
 
 function lockOf({ lockedTo, unauthorizedIp }: NodeRecord): Record<string, unknown> | undefined {
   if (lockedTo === undefined) return undefined;
-  return { addresses: lockedTo, ...(unauthorizedIp === undefined ? {} : { unauthorizedIp }) };
+  return { addresses: lockedTo, ...defined({ unauthorizedIp }) };
 }
 
 function heartbeatOf(record: NodeRecord): Record<string, unknown> | undefined {

@@ -5,6 +5,7 @@ import { JsonObject } from "../../protocol/values/values.ts";
 import type { FlowFilter, FlowSearch, NodeFlow } from "../fleet.ts";
 import { FLOWS_SECONDS, MAX_FLOWS_FOUND, USAGE_SECONDS, usageBuckets, usageOf } from "../model/flows.ts";
 import { maybeJson, maybeText, number, text, word, type Row } from "./rows.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Flow records of all nodes, deleted ones included: 30 days and at most 500,000; and for 90 days their sums by the minute. */
 export interface FlowStore extends FlowSearch {
@@ -210,9 +211,9 @@ function read(row: Row): NodeFlow {
     startTime: new Date(number(row, "started_at")).toISOString(),
     endTime: new Date(number(row, "ended_at")).toISOString(),
     protocol: word(row, "protocol", Protocol),
-    ...(tcpFlags === undefined ? {} : { tcpFlags }),
+    ...defined({ tcpFlags }),
     flags: String(number(row, "flags")),
-    ...(activityID === undefined ? {} : { activityID }),
+    ...defined({ activityID }),
     meta: maybeJson(row, "meta", JsonObject) ?? null,
   };
 }

@@ -4,6 +4,7 @@ import { HopDetails, type GatewayDetails } from "../../protocol/documents/teleme
 import type { GatewayDetailsSearch } from "../fleet.ts";
 import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "../model/gateway-details.ts";
 import { maybeJson, number, text, type Row } from "./rows.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Round trips to gateways as the nodes that dialled them told, deleted ones included: 90 days, and at most 4,000,000 records. */
 export interface GatewayDetailsStore extends GatewayDetailsSearch {
@@ -92,6 +93,6 @@ function read(row: Row): GatewayDetails {
     meanRtt: number(row, "mean_rtt"),
     stdRtt: number(row, "std_rtt"),
     numRtt: number(row, "num_rtt"),
-    ...(hops === undefined ? {} : { hops }),
+    ...defined({ hops }),
   };
 }

@@ -1,6 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { ImageRecord, ImageRecords } from "../fleet.ts";
 import { maybeText, text, type Row } from "./rows.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** The records of virtual machines' images, while their node is known. */
 export type ImageStore = ImageRecords;
@@ -35,7 +36,7 @@ function read(row: Row): ImageRecord {
   return {
     id: text(row, "id"),
     displayName: text(row, "display_name"),
-    ...(description === undefined ? {} : { description }),
+    ...defined({ description }),
     location: text(row, "location"),
     os: text(row, "os"),
   };

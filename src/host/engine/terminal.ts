@@ -8,6 +8,7 @@ import { inPath, parsed } from "./parse.ts";
 import { endCommand } from "./command-processes.ts";
 import type { Transport } from "./transport.ts";
 import { isAtLeast } from "./version.ts";
+import { defined } from "../../lib/defined.ts";
 
 const Created = z.object({ Id: z.string() });
 const Command = z.object({
@@ -59,7 +60,7 @@ async function create(
     Tty: true,
     Env: ["TERM=xterm-256color", mark],
     Cmd: command,
-    ...(user === undefined ? {} : { User: user }),
+    ...defined({ User: user }),
     ...(knowsSize ? { ConsoleSize: [rows, columns] } : {}),
   };
   const call = { what: `cannot run a command in container ${id}`, method: "POST" } as const;

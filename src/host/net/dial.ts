@@ -7,6 +7,7 @@ import { interleaveFamilies, staggered } from "../../lib/net/happy-eyeballs.ts";
 import { isLoopback, proxyFor, type ProxySettings } from "../../lib/net/proxy.ts";
 import type { Clock } from "../clock.ts";
 import { systemResolve, type Resolve } from "./system-resolve.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Where to connect and what to demand of the other end. */
 export interface DialRequest {
@@ -234,7 +235,7 @@ async function secureSocket(
     minVersion: "TLSv1.2",
     rejectUnauthorized: false,
     ALPNProtocols: ["http/1.1"],
-    ...(authorities === undefined ? {} : { secureContext: authorities }),
+    ...defined({ secureContext: authorities }),
     ...(isIP(host) === 0 ? { servername: host } : {}),
   });
   let socket: TLSSocket;

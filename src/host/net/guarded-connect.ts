@@ -11,6 +11,7 @@ import { ByteStream } from "./byte-stream.ts";
 import type { Clock } from "../clock.ts";
 import { firstOf, openTunnel, settled } from "./dial.ts";
 import { systemResolve, type Resolve } from "./system-resolve.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** Where to connect. Names and addresses as a URL's `hostname` has them. */
 export interface GuardedTarget {
@@ -180,7 +181,7 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
       ...(isIP(host) === 0 ? { servername: host } : {}),
       minVersion: "TLSv1.2",
       ALPNProtocols: ["http/1.1"],
-      ...(everyAuthority === undefined ? {} : { secureContext: everyAuthority }),
+      ...defined({ secureContext: everyAuthority }),
     });
     try {
       return await settled(socket, "secureConnect", signal);

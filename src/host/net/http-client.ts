@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import { SessionError, toError } from "../../errors.ts";
 import { isLoopback } from "../../lib/net/proxy.ts";
 import { dialRequestFor, type Dialler } from "./dial.ts";
+import { defined } from "../../lib/defined.ts";
 
 export interface HttpRequest {
   readonly url: string;
@@ -46,7 +47,7 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
         {
           ...dialRequestFor(url, request.pins, request.timeoutMs),
           plainOnlyLoopback: true,
-          ...(knownAddresses === undefined ? {} : { knownAddresses }),
+          ...defined({ knownAddresses }),
         },
         limit,
       );

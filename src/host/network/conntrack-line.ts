@@ -1,4 +1,5 @@
 import { toCount } from "../../lib/text/text-fields.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** One side of a flow as the kernel expects its packets. */
 export interface FlowTuple {
@@ -57,12 +58,10 @@ export function parseFlow(line: string): TrackedFlow | undefined {
   return {
     family,
     protocol,
-    ...(state === undefined ? {} : { state }),
+    ...defined({ state }),
     original,
     reply,
-    ...(sentBytes === undefined ? {} : { sentBytes }),
-    ...(receivedBytes === undefined ? {} : { receivedBytes }),
-    ...(age === undefined ? {} : { ageSeconds: age }),
+    ...defined({ sentBytes, receivedBytes, ageSeconds: age }),
   };
 }
 
@@ -76,8 +75,6 @@ function tupleOf(side: Side): FlowTuple | undefined {
   return {
     source,
     dest,
-    ...(sourcePort === undefined ? {} : { sourcePort }),
-    ...(destPort === undefined ? {} : { destPort }),
-    ...(icmpId === undefined ? {} : { icmpId }),
+    ...defined({ sourcePort, destPort, icmpId }),
   };
 }

@@ -1,6 +1,7 @@
 import type { Change } from "./change.ts";
 import { addLinkLines, deleteLinkLine, setLinkLine, type LinkSetting } from "./ip/lines.ts";
 import type { LinkState, LinkTarget, NetworkState, NetworkTarget } from "./state/state.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** What becomes of the links, and what that does to what they carry. */
 export interface LinkPlan {
@@ -98,5 +99,5 @@ function settingOf(link: LinkTarget, found: LinkState | undefined, known: Readon
 function ethtoolChange({ name, kind, fixed }: LinkTarget, found: LinkState | undefined): readonly Change[] {
   if (kind !== undefined || found === undefined) return [];
   const isSame = fixed?.speedMbps === found.fixed?.speedMbps && fixed?.duplex === found.fixed?.duplex;
-  return isSame ? [] : [{ kind: "ethtool", link: name, ...(fixed === undefined ? {} : { fixed }) }];
+  return isSame ? [] : [{ kind: "ethtool", link: name, ...defined({ fixed }) }];
 }

@@ -22,6 +22,7 @@ import { OUR_PROTOCOL, type AddressState, type NeighbourState, type NetworkState
 import { kernelTables, type KernelTables } from "./firewall/table-dump.ts";
 import { readSysctls, writeSysctl } from "./ip/sysctls.ts";
 import { refusal, toolRunner } from "./ip/tool.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** The network of the machine, in this process's network namespace. */
 export interface NetworkDriver {
@@ -139,11 +140,11 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
       return {
         ...rest,
         links: links.map((link) => withFixed(link, fixed)),
-        ...(table === undefined ? {} : { firewall: table }),
+        ...defined({ firewall: table }),
         sysctls: readSysctls(reader, sysctls),
         dhcp: leased,
         ...dhcp.details(leased),
-        ...(servers === undefined ? {} : { nameServers: servers }),
+        ...defined({ nameServers: servers }),
       };
     },
     async observeNeighbours(signal) {

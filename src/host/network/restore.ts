@@ -4,6 +4,7 @@ import type { Change } from "./change.ts";
 import { diffNetwork, sysctlsOf } from "./diff.ts";
 import { NetworkRecord, type RecordStore } from "./state/record.ts";
 import { OUR_PROTOCOL, type LinkState, type LinkTarget, type NetworkState, type NetworkTarget } from "./state/state.ts";
+import { defined } from "../../lib/defined.ts";
 
 const Fixed = z.object({ speedMbps: z.number(), duplex: z.enum(["full", "half"]) });
 const text = z.exactOptional(z.string());
@@ -108,9 +109,9 @@ export function undoTarget(state: NetworkState, target: NetworkTarget, firewall:
     ...firewallBefore(state, firewall),
     sysctls: state.sysctls,
     dhcp: state.dhcp,
-    ...(state.dhcpWithoutGateway === undefined ? {} : { dhcpWithoutGateway: state.dhcpWithoutGateway }),
+    ...defined({ dhcpWithoutGateway: state.dhcpWithoutGateway }),
     isExact: true,
-    ...(state.nameServers === undefined ? {} : { nameServers: state.nameServers }),
+    ...defined({ nameServers: state.nameServers }),
   };
 }
 
@@ -122,10 +123,10 @@ function linkAsIs({ isOurs, kind, parent, vlanId, table, ...link }: LinkState): 
     ...(isOurs && parent !== undefined ? { parent } : {}),
     ...(isOurs && vlanId !== undefined ? { vlanId } : {}),
     ...(isOurs && table !== undefined ? { table } : {}),
-    ...(master === undefined ? {} : { master }),
+    ...defined({ master }),
     mtu,
     isUp,
-    ...(fixed === undefined ? {} : { fixed }),
+    ...defined({ fixed }),
   };
 }
 

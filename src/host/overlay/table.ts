@@ -7,6 +7,7 @@ import {
   type OverlayTable,
   type ServiceHealth,
 } from "../../protocol/overlay/overlay.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** How paths, clients and the node's own gateway stand. */
 export type MeshStanding = Omit<MeshState, "sessions">;
@@ -65,7 +66,7 @@ export function tableOf(
   const table = { version, services: [...services.values()], listeners: [...listeners.values()] };
   const isLocal = mesh === undefined && !table.listeners.some(({ target }) => "peer" in target);
   if (isLocal) return { format: LOCAL_FORMAT, ...table };
-  return { format: OVERLAY_FORMAT, ...table, ...(mesh === undefined ? {} : { mesh }) };
+  return { format: OVERLAY_FORMAT, ...table, ...defined({ mesh }) };
 }
 
 /** Whether an edit is about other nodes, which an overlay of the form before does not know. */
@@ -77,7 +78,7 @@ export function needsMesh(edit: OverlayEdit): boolean {
 export function withoutPeers({ services, listeners }: OverlayEdit): OverlayEdit {
   const put = listeners?.put.filter(({ target }) => !("peer" in target)) ?? [];
   return {
-    ...(services === undefined ? {} : { services }),
+    ...defined({ services }),
     ...(listeners === undefined ? {} : { listeners: { ...listeners, put } }),
   };
 }

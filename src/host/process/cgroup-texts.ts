@@ -1,5 +1,6 @@
 import type { ResourceLimits } from "../../protocol/sections/exec/config.ts";
 import type { BlockDevice } from "./block-device.ts";
+import { defined } from "../../lib/defined.ts";
 
 const PERIOD_US = 100_000;
 /** The kernel takes no shorter one. */
@@ -59,8 +60,7 @@ export function limitsFrom(read: (file: string) => string | undefined, disk: Blo
   });
   return {
     ...(quota === "max" ? {} : { cpuMax: (Number(quota) / Number(period)) * 100 }),
-    ...(memMaxBytes === undefined ? {} : { memMaxBytes }),
-    ...(memHighBytes === undefined ? {} : { memHighBytes }),
+    ...defined({ memMaxBytes, memHighBytes }),
     ...Object.fromEntries(rates),
   };
 }

@@ -8,6 +8,7 @@ import type { Clock } from "../clock.ts";
 import { deathTie } from "./death-tie.ts";
 import { SEARCH_PATH } from "./exec.ts";
 import { signalGroup } from "./process-tree.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** A transfer at work in a process of its own. */
 export interface TransferProcess {
@@ -59,7 +60,7 @@ export function hostTransfers({ clock, caFile, command }: TransferProcessOptions
       LC_ALL: "C",
       TZ: "UTC",
       PATH: SEARCH_PATH,
-      ...(caFile === undefined ? {} : { NODE_EXTRA_CA_CERTS: caFile }),
+      ...defined({ NODE_EXTRA_CA_CERTS: caFile }),
     };
     let child: Child;
     try {

@@ -1,4 +1,5 @@
 import type { OverlayFlow, OverlayListener, OverlayReason, Place } from "../../protocol/overlay/overlay.ts";
+import { defined } from "../../lib/defined.ts";
 
 /** What a flow record needs to know of a flow; one that was refused has no target and moved nothing. */
 export interface Recorded {
@@ -52,13 +53,13 @@ export function flowRecord(
     protocol,
     sourceIp: flow.sourceIp,
     sourcePort: flow.sourcePort,
-    ...(flow.dialled.ip === undefined ? {} : { destIp: flow.dialled.ip }),
+    ...defined({ destIp: flow.dialled.ip }),
     destPort: flow.dialled.port,
-    ...(destination === undefined ? {} : { backend: destination }),
+    ...defined({ backend: destination }),
     sourceBytes: flow.bytesIn ?? 0,
     destBytes: flow.bytesOut ?? 0,
     startedAt: flow.startedAt,
     endedAt,
-    ...(reason === undefined ? {} : { reason }),
+    ...defined({ reason }),
   };
 }

@@ -14,6 +14,7 @@ import { startWork } from "./starting.ts";
 import { Upholding } from "./upholding.ts";
 import type { Wanted } from "../model/wanted.ts";
 import { Worker } from "./worker.ts";
+import { defined } from "../../../lib/defined.ts";
 
 export interface KeeperOptions
   extends
@@ -421,7 +422,7 @@ export class Keeper {
       owner,
       nonce,
       afterStart,
-      ...(forbids === undefined ? {} : { forbids }),
+      ...defined({ forbids }),
       slots: this.#starts,
       ensureNetwork: (signal) => ensureNetwork(engine, signal),
       ...(hasNetwork === undefined ? {} : { hasNetwork: (signal) => hasNetwork(engine, signal) }),

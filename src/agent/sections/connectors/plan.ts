@@ -8,6 +8,7 @@ import { forbiddenTargets } from "../../../protocol/sections/connectors/targets.
 import { takenBy, type Connector } from "../../../protocol/sections/connectors/connectors.ts";
 import { applicationOf } from "../../../protocol/sections/common/fields.ts";
 import { sourceFilter } from "./source-filter.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */
 export interface ConnectorsActual {
@@ -141,7 +142,7 @@ function filterSteps(wanted: readonly OverlayListener[], { filter }: ConnectorsA
   const text = sourceFilter(wanted);
   const digest = text === undefined ? undefined : firewallDigest(text);
   if (digest === filter.digest) return [];
-  return [{ kind: "filter", subject: "source-filter", guarded: false, ...(text === undefined ? {} : { text }) }];
+  return [{ kind: "filter", subject: "source-filter", guarded: false, ...defined({ text }) }];
 }
 
 /** Names the connectors whose other sources are refused only once they have connected. */
@@ -202,12 +203,12 @@ function compileConnector(connector: Connector, at: readonly string[], nodes: No
     key: keyOf(connector),
     connector: id,
     protocol: transport,
-    ...(application === undefined ? {} : { application }),
+    ...defined({ application }),
     addresses: [...at],
     port,
     target,
     ...(sources === undefined ? {} : { sources: [...sources] }),
-    ...(bitsPerSecond === undefined ? {} : { bitsPerSecond }),
+    ...defined({ bitsPerSecond }),
     maxFlows,
     idleTimeoutMs,
   };

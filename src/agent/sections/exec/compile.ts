@@ -6,6 +6,7 @@ import { compileMounts, OWNER_LABEL, type VolumeLookup } from "./compile-mounts.
 import { definitionHash, limitsHash } from "./hash.ts";
 import { imageReference, type ImageReference, type Registry } from "./image-reference.ts";
 import { checkPrivileges, type ContainerPolicy } from "./policy.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** Everything but the definition that decides what a container is. */
 export interface Placement {
@@ -99,10 +100,10 @@ export function compileContainer(spec: ContainerSpec, where: Placement): Compile
     warnings: [...limits.warnings, ...ports.warnings],
     body: {
       Image: image.reference,
-      ...(spec.command === undefined ? {} : { Cmd: spec.command }),
+      ...defined({ Cmd: spec.command }),
       // The engine makes it a DNS name of the container, so without one it must be a name that the container has already.
       Hostname: spec.hostname ?? spec.name,
-      ...(spec.user === undefined ? {} : { User: spec.user }),
+      ...defined({ User: spec.user }),
       Env: spec.variables.map(({ name, value }) => `${name}=${value}`),
       StopTimeout: spec.stopTimeSeconds,
       ...(spec.healthCheck === undefined ? {} : { Healthcheck: healthCheck(spec.healthCheck) }),
@@ -118,7 +119,7 @@ export function compileContainer(spec: ContainerSpec, where: Placement): Compile
         ...limits.update,
         ...limits.fixed,
         ...(ports.texts.length === 0 ? {} : { PortBindings: ports.bindings }),
-        ...(where.cgroupParent === undefined ? {} : { CgroupParent: where.cgroupParent }),
+        ...defined({ CgroupParent: where.cgroupParent }),
         ...(resolver === undefined ? {} : { Dns: [resolver] }),
         Init: spec.useInit,
         Privileged: spec.privileged,

@@ -7,6 +7,7 @@ import type { ExecActual, ExecDesired } from "./actual.ts";
 import { allotAddresses, isHostOf } from "./addresses.ts";
 import { compileContainer, restartPolicyOf, type Compiled, type Placement } from "./compile.ts";
 import { placeObstacle } from "./exposure.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** What is wanted of each definition, in their order. Pure. */
 export function wantedOf({ config }: ExecDesired, actual: ExecActual): readonly Wanted[] {
@@ -20,7 +21,7 @@ export function wantedOf({ config }: ExecDesired, actual: ExecActual): readonly 
   return config.containers.map((spec) => {
     const address = allotted.get(spec.id);
     const obstacle = placeObstacle(spec, config.containers, place, actual.exposure?.vrfs);
-    return oneWanted(spec, { ...placement, ...(address === undefined ? {} : { address }) }, actual, obstacle);
+    return oneWanted(spec, { ...placement, ...defined({ address }) }, actual, obstacle);
   });
 }
 

@@ -9,6 +9,7 @@ import type {
 } from "../../../protocol/overlay/mesh.ts";
 import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway/gateway.ts";
 import type { DomainView } from "../../../protocol/documents/domain-view.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** What the way to other nodes depends on besides the section: who this node is, whom it may meet, and where it is. */
 export interface MeshSurroundings {
@@ -49,15 +50,14 @@ export function compileMesh(
     self: self.uid,
     peers: peers.map(meshPeer).toSorted(by(({ uid }) => uid)),
     paths: pathsOf(gateway, peers, domain).slice(0, MAX_PATHS),
-    ...(server === undefined ? {} : { server }),
+    ...defined({ server }),
     grants: grantsOf(domain),
-    ...(literals === undefined ? {} : { literals }),
+    ...defined({ literals }),
     routes: gateway.routes.flatMap(({ to, via, metric }) => {
       const [target, through] = [uidOf(to), uidOf(via)];
       return target === undefined || through === undefined ? [] : [{ to: target, via: through, metric }];
     }),
-    ...(ingressBitsPerSecond === undefined ? {} : { ingressBitsPerSecond }),
-    ...(egressBitsPerSecond === undefined ? {} : { egressBitsPerSecond }),
+    ...defined({ ingressBitsPerSecond, egressBitsPerSecond }),
   };
 }
 
@@ -94,9 +94,9 @@ function meshPeer({ uid, fqdn, key, mayDial, isGateway, gateway }: DomainPeer): 
     uid,
     fqdn,
     key,
-    ...(mayDial === undefined ? {} : { mayDial }),
+    ...defined({ mayDial }),
     ...(gateway?.type === "hub" ? { isHub: true } : {}),
-    ...(isGateway === undefined ? {} : { isGateway }),
+    ...defined({ isGateway }),
   };
 }
 
@@ -115,7 +115,7 @@ function pathsOf(gateway: Gateway, peers: readonly DomainPeer[], domain: DomainV
 }
 
 function meshPath(gateway: string, { id, host, port, local }: GatewayPath, isDefault: boolean): MeshPath {
-  return { gateway, id, host, port, ...(local === undefined ? {} : { local }), isDefault };
+  return { gateway, id, host, port, ...defined({ local }), isDefault };
 }
 
 function serverOf(
@@ -131,7 +131,7 @@ function serverOf(
   return {
     addresses: hasIpv6 ? ["0.0.0.0", "::"] : ["0.0.0.0"],
     port: server.port,
-    ...(relays === undefined ? {} : { relays }),
+    ...defined({ relays }),
   };
 }
 

@@ -10,6 +10,7 @@ import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from ".
 import { heldElsewhere } from "./addresses-apart.ts";
 import { tablesOf, vrfOf } from "./contexts.ts";
 import type { Member } from "./context.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** RTPROT_KERNEL: routes that come and go with addresses. */
 const KERNEL_PROTOCOL = 2;
@@ -118,7 +119,7 @@ export function switchedOff(name: string, mtu: number | undefined, state: Networ
     state.addresses.some(({ link, isOurs, isDynamic }) => link === name && !isOurs && !(isLeasing && isDynamic)) ||
     state.routes.some(({ link, protocol }) => link === name && !own.has(protocol));
   const isUp = isForeign && state.links.some((link) => link.name === name && link.isUp);
-  return [{ name, ...(mtu === undefined ? {} : { mtu }), isUp }];
+  return [{ name, ...defined({ mtu }), isUp }];
 }
 
 /** Where the kernel has VRFs, each is a device that its members belong to. */

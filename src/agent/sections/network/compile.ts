@@ -19,6 +19,7 @@ import { IP_FORWARD } from "./forwarding.ts";
 import { FLOW_SYSCTLS, INITIAL_FLOW_SYSCTLS } from "./flow-times.ts";
 import { wanConflicts, wanLinkOf, wanOf } from "./wan.ts";
 import type { Context } from "./context.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** What may be set of each link. */
 const LINK_SYSCTLS = ["rp_filter", "arp_ignore", "promote_secondaries"] as const;
@@ -55,7 +56,7 @@ export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): 
     addresses: [...compiled.addresses, ...kept.addresses],
     routes: [...routes.routes, ...firewall.routes, ...sources.routes, ...kept.routes],
     rules: [...compileRules(contexts, firewall.marked, actual), ...sources.rules, ...kept.rules],
-    ...(firewall.text === undefined ? {} : { firewall: firewall.text }),
+    ...defined({ firewall: firewall.text }),
     sysctls: new Map([...sysctls, ...former]),
     dhcp,
     ...withoutGateway(compiled.dhcp, kept.dhcp, desired, actual, wan),
@@ -183,9 +184,7 @@ function madeAgain({ name, parent, vlanId, mtu, isUp, master }: NetworkState["li
     kind: "vlan",
     mtu,
     isUp,
-    ...(parent === undefined ? {} : { parent }),
-    ...(vlanId === undefined ? {} : { vlanId }),
-    ...(master === undefined ? {} : { master }),
+    ...defined({ parent, vlanId, master }),
   };
 }
 

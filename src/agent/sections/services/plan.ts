@@ -3,6 +3,7 @@ import type { OverlayService, ServiceHealth } from "../../../protocol/overlay/ov
 import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import { applicationOf } from "../../../protocol/sections/common/fields.ts";
 import type { Service } from "../../../protocol/sections/services/services.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */
 export interface ServicesActual {
@@ -51,14 +52,14 @@ export function compileService(service: Service, addresses: ServicesActual["addr
   return {
     name,
     protocol: transport,
-    ...(application === undefined ? {} : { application }),
+    ...defined({ application }),
     host,
     port,
-    ...(sourceAddress === undefined ? {} : { sourceAddress }),
+    ...defined({ sourceAddress }),
     ...(lacksSource ? { lacksSource } : {}),
     connectTimeoutMs,
     idleTimeoutMs,
-    ...(healthCheck === undefined ? {} : { healthCheck }),
+    ...defined({ healthCheck }),
   };
 }
 

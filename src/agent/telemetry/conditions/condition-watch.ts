@@ -1,5 +1,6 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { EventInput, EventLog, OpenEvent } from "../events.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** Something that holds on the machine for as long as it is named, and what is said when it is over. */
 export interface Condition extends EventInput {
@@ -93,10 +94,10 @@ export function watchConditions({ clock, events, read, adopt }: ConditionWatchOp
     const step = nextConditions(conditions, read(), clock.elapsed(), quietUntil);
     conditions = step.conditions;
     for (const { eventType, object, level, message, details } of step.raised) {
-      events.raise({ eventType, object, level, message, ...(details === undefined ? {} : { details }) });
+      events.raise({ eventType, object, level, message, ...defined({ details }) });
     }
     for (const { eventType, object, details, over } of step.cleared) {
-      events.clear({ eventType, object, message: over, ...(details === undefined ? {} : { details }) });
+      events.clear({ eventType, object, message: over, ...defined({ details }) });
     }
     cancel = step.waitMs === undefined ? undefined : clock.after(Math.max(1, Math.ceil(step.waitMs)), look);
   };

@@ -5,6 +5,7 @@ import type { Gateway, LatencyMonitor } from "../../../protocol/sections/gateway
 import type { EventLog } from "../events.ts";
 import { bytesOf, nextIngress, risesOf, type IngressState } from "../ingress.ts";
 import { INITIAL_LATENCY, nextLatency, type LatencyState } from "./latency.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** What the section asks to be watched, and where it is. */
 export interface GatewayWish {
@@ -89,7 +90,7 @@ export function gatewayWatch({ clock, events, wish, ask }: GatewayWatchOptions):
 
   function tellLatency(object: string, monitor: LatencyMonitor, rttMs: number, isTriggered: boolean): void {
     const { node, path, maxLatencyMs, isCritical } = monitor;
-    const details = { gateway: node, ...(path === undefined ? {} : { path }), rttMs, maxLatencyMs, isCritical };
+    const details = { gateway: node, ...defined({ path }), rttMs, maxLatencyMs, isCritical };
     const who = `The round trip to gateway ${node}${path === undefined ? "" : ` by path ${path}`}`;
     const took = `${Math.round(rttMs)} ms`;
     if (isTriggered) {

@@ -1,5 +1,6 @@
 import type { ClientState, PathState } from "../../../protocol/overlay/mesh.ts";
 import type { EventInput } from "../events.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** What the conditions of the way to other nodes are judged by, at one moment. */
 export interface MeshPicture {
@@ -92,7 +93,7 @@ function disruption(path: PathPicture): MeshCondition {
     details: {
       peer: name,
       path: id === "" ? "default" : id,
-      ...(reason === undefined ? {} : { reason }),
+      ...defined({ reason }),
       ...(remote === undefined ? {} : { endpoint: `${remote.ip}:${remote.port}` }),
     },
   };

@@ -12,6 +12,7 @@ import {
   type MeshPicture,
   type PathPicture,
 } from "./mesh-conditions.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** Makes events of the way to other nodes: what is wrong with it, and how traffic came to flow again. */
 export interface MeshEvents {
@@ -198,7 +199,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
           object: to,
           level: "INFO",
           message: `Traffic goes by ${to}${before === undefined ? "" : ` instead of ${before}`}${within}: ${cause}`,
-          details: { to, ...(before === undefined ? {} : { from: before }), cause, ...took },
+          details: { to, ...defined({ from: before }), cause, ...took },
         });
       }
       case "gateway-removed": {

@@ -1,6 +1,7 @@
 import { ContainerStatusRequest } from "../../../protocol/triggers/bodies.ts";
 import { WIRE_STATES, type Compute, type ContainerStatus } from "../../containers/model/compute.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** Short ids as the engine's own tools show them. */
 const SHORT_ID = 12;
@@ -32,7 +33,7 @@ function entryOf({ name, state, image, imageId = "", health }: ContainerStatus):
     status: WIRE_STATES[state],
     imageName: `${image.repository}/${image.tag}`,
     imageId: imageId.slice(imageId.indexOf(":") + 1).slice(0, SHORT_ID),
-    ...(health === undefined ? {} : { health }),
+    ...defined({ health }),
   };
   return [name, status];
 }

@@ -9,6 +9,7 @@ import type { OverlayFlow, OverlayFlowFilter } from "../../../protocol/overlay/o
 import { Flows } from "../../../protocol/triggers/bodies.ts";
 import type { ContainerStatus } from "../../containers/model/compute.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** A flow as the platform names its parts; what the kernel does not count is absent. */
 export interface FlowRow {
@@ -133,14 +134,9 @@ export function rowOf(flow: TrackedFlow): FlowRow | undefined {
     sip: original.source,
     dip: original.dest,
     p,
-    ...(original.sourcePort === undefined ? {} : { sport: original.sourcePort }),
-    ...(original.destPort === undefined ? {} : { dport: original.destPort }),
-    ...(original.icmpId === undefined ? {} : { lid: original.icmpId }),
-    ...(reply.icmpId === undefined ? {} : { nid: reply.icmpId }),
+    ...defined({ sport: original.sourcePort, dport: original.destPort, lid: original.icmpId, nid: reply.icmpId }),
     state: stateOf(p, flow.state),
-    ...(receivedBytes === undefined ? {} : { br: receivedBytes }),
-    ...(sentBytes === undefined ? {} : { bw: sentBytes }),
-    ...(ageSeconds === undefined ? {} : { con: ageSeconds }),
+    ...defined({ br: receivedBytes, bw: sentBytes, con: ageSeconds }),
     def: false,
     ...(isTranslated(flow) ? { meta: { reply: replySide(flow) } } : {}),
   };
@@ -154,13 +150,13 @@ function carriedRow(flow: OverlayFlow, now: number): FlowRow {
     dip: destIp,
     p: protocol,
     sport: sourcePort,
-    ...(destPort === undefined ? {} : { dport: destPort }),
+    ...defined({ dport: destPort }),
     state: "ESTABLISHED",
     br: destBytes,
     bw: sourceBytes,
     con: Math.max(0, Math.floor((now - startedAt) / 1000)),
     def: false,
-    meta: { ...flowMeta(flow), ...(peer === undefined ? {} : { peer }) },
+    meta: { ...flowMeta(flow), ...defined({ peer }) },
   };
 }
 
@@ -196,8 +192,7 @@ function replySide({ reply }: TrackedFlow): Readonly<Record<string, string | num
   return {
     sip: source,
     dip: dest,
-    ...(sourcePort === undefined ? {} : { sport: sourcePort }),
-    ...(destPort === undefined ? {} : { dport: destPort }),
+    ...defined({ sport: sourcePort, dport: destPort }),
   };
 }
 
@@ -216,11 +211,10 @@ function filterOf(
   }
   return {
     ...(protocol === "any" ? {} : { protocol }),
-    ...(source === undefined ? {} : { source }),
-    ...(dest === undefined ? {} : { dest }),
+    ...defined({ source, dest }),
     ...(sourcePort === 0 ? {} : { sourcePort }),
     ...(destPort === 0 ? {} : { destPort }),
-    ...(party === undefined ? {} : { party }),
+    ...defined({ party }),
   };
 }
 

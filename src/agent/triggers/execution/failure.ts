@@ -2,6 +2,7 @@ import { AgentError } from "../../../errors.ts";
 import type { TriggerFailure } from "../../../protocol/channel/methods.ts";
 import { AnsweredFailure } from "../../../protocol/channel/rpc.ts";
 import type { TriggerReply } from "./trigger.ts";
+import { defined } from "../../../lib/defined.ts";
 
 const MAX_MESSAGE = 4096;
 
@@ -9,7 +10,7 @@ const MAX_MESSAGE = 4096;
 export function failureOf(error: Error): TriggerFailure {
   if (!(error instanceof AgentError)) return { code: "internal", message: "internal error" };
   const { code, message, details } = error;
-  return { code, message: message.slice(0, MAX_MESSAGE), ...(details === undefined ? {} : { details }) };
+  return { code, message: message.slice(0, MAX_MESSAGE), ...defined({ details }) };
 }
 
 /** Returns the body of a reply. @throws {AnsweredFailure} the reply's failure. */

@@ -5,6 +5,7 @@ import { readNameServers } from "../../../host/net/resolver.ts";
 import type { NetworkStatusAnswer } from "../../../protocol/triggers/diagnostics.ts";
 import { NoBody } from "../../../protocol/triggers/bodies.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** Limit of one answer. */
 const MAX_LINKS = 1000;
@@ -40,11 +41,7 @@ function shown(
     name,
     state: operState.toUpperCase(),
     addresses: own.map(({ address, prefix }) => `${address}/${prefix}`),
-    ...(mac === undefined ? {} : { mac }),
-    ...(mtu === undefined ? {} : { mtu }),
-    ...(speedMbps === undefined ? {} : { speedMbps }),
-    ...(duplex === undefined ? {} : { duplex }),
-    ...(hasCarrier === undefined ? {} : { carrier: hasCarrier }),
+    ...defined({ mac, mtu, speedMbps, duplex, carrier: hasCarrier }),
     ...trafficOf(counters),
   };
 }

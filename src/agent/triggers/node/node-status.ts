@@ -5,6 +5,7 @@ import type { Health, LogLine, Status } from "../../../protocol/local/answers.ts
 import { NoBody } from "../../../protocol/triggers/bodies.ts";
 import { readHeartbeat, usedRatio } from "../../telemetry/heartbeat.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
+import { defined } from "../../../lib/defined.ts";
 
 export interface NodeStatusOptions {
   readonly exec: Pick<Exec, "run">;
@@ -94,7 +95,7 @@ export function nodeErrors({ logs, status }: ErrorsOptions): OneShotTrigger<Erro
         errors.push({
           time,
           component,
-          ...(code === undefined ? {} : { code }),
+          ...defined({ code }),
           message: message.slice(0, 4096),
           startup,
         });

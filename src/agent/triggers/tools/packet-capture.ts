@@ -10,6 +10,7 @@ import { cannotChangeUser, checkFilter, filterArguments } from "./capture-filter
 import type { AnswerDataStore } from "../containers/datastore-manager.ts";
 import { needLink } from "./known-link.ts";
 import { LOCAL_USER } from "../execution/trigger.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** A file of the data store that is being written, there under its name once it is published. */
 interface CaptureFile {
@@ -210,10 +211,10 @@ class Run {
       packetCount,
       user: this.#user.slice(0, 512),
       startedAt: this.#startedAt,
-      ...(this.#endedAt === undefined ? {} : { endedAt: this.#endedAt }),
+      ...defined({ endedAt: this.#endedAt }),
       packets: this.#splitter.packets,
       bytes: this.#kept.reduce((sum, { bytes }) => sum + bytes, 0),
-      ...(this.#reason === undefined ? {} : { reason: this.#reason }),
+      ...defined({ reason: this.#reason }),
     };
   }
 

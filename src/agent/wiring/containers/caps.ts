@@ -6,6 +6,7 @@ import type { EngineInfo } from "../../../host/engine/engine.ts";
 import type { Reader } from "../../../host/reader.ts";
 import type { ResourceLimits } from "../../../protocol/sections/exec/config.ts";
 import type { CapsSeen } from "../../sections/exec/caps.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** The limits of all containers together, on the group that is their parent. */
 export interface OpenedCaps {
@@ -56,7 +57,7 @@ export function openCaps({ reader, groups, info, clock, onLook }: OpenCapsOption
       if (known === undefined) throw new HostError("engine-unwell", "the container engine has not said what it is");
       const note = (warnings: readonly string[], failure?: string): CapsSeen["last"] => {
         const actual = groups(known)?.limits(diskOf(known));
-        return { wanted: limits, actual, warnings, ...(failure === undefined ? {} : { failure }) };
+        return { wanted: limits, actual, warnings, ...defined({ failure }) };
       };
       try {
         last = note(await set(limits, known, signal));

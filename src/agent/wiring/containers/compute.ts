@@ -43,6 +43,7 @@ import type { AgentSettings } from "../../settings.ts";
 import { effectiveOf } from "../../applying/effective-config.ts";
 import type { Desired } from "../../shadow/desired.ts";
 import type { AgentState } from "../../state.ts";
+import { defined } from "../../../lib/defined.ts";
 
 export interface OpenComputeOptions {
   readonly clock: Clock;
@@ -221,13 +222,13 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
               host: {
                 cpus: info.cpus,
                 memoryBytes: info.memoryBytes,
-                ...(disk === undefined ? {} : { diskDevice: disk }),
+                ...defined({ diskDevice: disk }),
               },
               network: { name: network.name() },
               ...(exposed.state.unusable === undefined
                 ? {}
                 : { publishes: (iface: string) => exposed.addresses.get(iface)?.[0] }),
-              ...(body.registry === undefined ? {} : { registry: body.registry }),
+              ...defined({ registry: body.registry }),
               volumes: volumes.lookup(desired?.config.volumes ?? []),
               policy: settings.containers,
               hashKey: await hashKey(),

@@ -5,13 +5,14 @@ import type { ExitClass } from "../../frame/exit-codes.ts";
 import { tableText } from "../../text/table.ts";
 import type { Call } from "../../frame/verb.ts";
 import type { Paint } from "../../frame/terminal.ts";
+import { defined } from "../../../lib/defined.ts";
 
 const TRUNCATED = "… there is more";
 
 /** Shows the data store, or what is below one path of it, as a tree. */
 export async function dataStoreList(call: Call, path: string | undefined): Promise<ExitClass> {
   const { terminal, settings } = call;
-  const body = { action: "LIST", ...(path === undefined ? {} : { filename: path }) };
+  const body = { action: "LIST", ...defined({ filename: path }) };
   const listing = await askDataStore(call, body, DataStoreListing);
   terminal.out(
     settings.isJson ? `${safeJson(listing)}\n` : listText(listing, (style, text) => terminal.style(style, text)),

@@ -8,6 +8,7 @@ import type { ExitClass } from "../../frame/exit-codes.ts";
 import type { Call, Verb } from "../../frame/verb.ts";
 import { wholeOption } from "../../frame/whole-option.ts";
 import { COMMON } from "../../frame/verb-options.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** A packet's line, or what is said of the capture itself. */
 const CaptureLine = z.union([z.object({ packet: z.string() }), z.object({ note: z.string() })]);
@@ -72,8 +73,7 @@ function request(call: Call): Readonly<Record<string, unknown>> {
     iface,
     filter,
     maxBytes: 50_000_000,
-    ...(count === undefined ? {} : { packetCount: count }),
-    ...(to === undefined ? {} : { file: to }),
+    ...defined({ packetCount: count, file: to }),
   };
 }
 

@@ -7,6 +7,7 @@ import { triggerAnswer } from "../../frame/trigger-answer.ts";
 import type { Call, Verb } from "../../frame/verb.ts";
 import { wholeOption } from "../../frame/whole-option.ts";
 import { COMMON } from "../../frame/verb-options.ts";
+import { defined } from "../../../lib/defined.ts";
 
 export const capturesVerb: Verb = {
   name: "captures",
@@ -61,9 +62,7 @@ function bodyOf(call: Call): Readonly<Record<string, unknown>> {
     action,
     iface,
     filter,
-    ...(megabytes === undefined ? {} : { maxMegabytes: megabytes }),
-    ...(seconds === undefined ? {} : { maxSeconds: seconds }),
-    ...(count === undefined ? {} : { packetCount: count }),
+    ...defined({ maxMegabytes: megabytes, maxSeconds: seconds, packetCount: count }),
     ...(call.values["delete"] === true ? { deleteExisting: true } : {}),
   };
 }

@@ -8,6 +8,7 @@ import { triggerAnswer } from "../../frame/trigger-answer.ts";
 import type { Call, Verb } from "../../frame/verb.ts";
 import { wholeOption } from "../../frame/whole-option.ts";
 import { COMMON } from "../../frame/verb-options.ts";
+import { defined } from "../../../lib/defined.ts";
 
 const FlowRow = z.object({
   sip: z.string(),
@@ -93,8 +94,7 @@ function filterOf(call: Call): Readonly<Record<string, unknown>> {
     ...(protocol === undefined || protocol === "any" ? {} : { protocol }),
     ...(source === undefined ? {} : { source: block("source", source) }),
     ...(dest === undefined ? {} : { dest: block("dest", dest) }),
-    ...(sourcePort === undefined ? {} : { sourcePort }),
-    ...(destPort === undefined ? {} : { destPort }),
+    ...defined({ sourcePort, destPort }),
   };
 }
 

@@ -9,6 +9,7 @@ import type { ExitClass } from "../../frame/exit-codes.ts";
 import type { Call, Verb } from "../../frame/verb.ts";
 import { wholeOption } from "../../frame/whole-option.ts";
 import { COMMON } from "../../frame/verb-options.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** One probe: what answered it and by which way, or that nothing did. */
 const ProbeLine = z.union([
@@ -89,7 +90,7 @@ function request(call: Call): { readonly dest: string; readonly body: GatewayPin
     sendJson: true,
     interval: wholeOption(call, "interval", 1, 60) ?? 1,
     size: wholeOption(call, "size", 8, 65_000) ?? 64,
-    ...(count === undefined ? {} : { count }),
+    ...defined({ count }),
     ...(typeof path === "string" ? { gwPath: path } : {}),
   };
   return { dest, body };

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { word } from "../ip/lines.ts";
 import type { ToolRunner } from "../ip/tool.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** INFINITY_LIFE_TIME of the kernel. */
 const FOREVER = 0xffff_ffff;
@@ -57,7 +58,7 @@ export async function leasedAndLasting(
       ].join(" "),
     );
   const leased = new Set(all.filter(({ valid_life_time }) => valid_life_time !== FOREVER).map(({ local }) => local));
-  return { ...(index === undefined ? {} : { index }), lasting, leased };
+  return { ...defined({ index }), lasting, leased };
 }
 
 const Routes = z.array(z.object({ prefsrc: z.string().optional() }));

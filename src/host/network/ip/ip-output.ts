@@ -10,6 +10,7 @@ import {
   type RouteState,
   type RuleState,
 } from "../state/state.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** What `ip -4 -N -json -details -batch -` is asked for, a document each. */
 export const SHOW_ALL = "link show\naddress show\nroute show table all\nrule show\n";
@@ -204,11 +205,11 @@ function linkState(raw: z.infer<typeof Links>[number]): LinkState {
   return {
     name: ifname,
     index: raw.ifindex,
-    ...(kind === undefined ? {} : { kind }),
+    ...defined({ kind }),
     ...(kind === "vlan" && link !== undefined ? { parent: link } : {}),
     ...(kind === "vlan" && typeof id === "number" ? { vlanId: id } : {}),
     ...(kind === "vrf" && typeof table === "number" ? { table } : {}),
-    ...(master === undefined ? {} : { master }),
+    ...defined({ master }),
     mtu: raw.mtu,
     ...(raw.max_mtu === undefined || raw.max_mtu === 0 ? {} : { maxMtu: raw.max_mtu }),
     ...(hasMac ? { mac } : {}),
@@ -228,14 +229,14 @@ function routeState(raw: z.infer<typeof Routes>[number]): readonly RouteState[] 
       table: raw.table,
       kind,
       destination: raw.dst === "default" ? "0.0.0.0/0" : raw.dst.includes("/") ? raw.dst : `${raw.dst}/32`,
-      ...(raw.gateway === undefined ? {} : { via: raw.gateway }),
+      ...defined({ via: raw.gateway }),
       // One that leads nowhere is shown with the loopback by some versions.
       ...(raw.dev === undefined || kind !== "unicast" ? {} : { link: raw.dev }),
       metric: raw.metric,
       protocol: raw.protocol,
       scope: SCOPES[raw.scope] ?? "global",
       isOnLink: raw.flags.includes("onlink"),
-      ...(raw.prefsrc === undefined ? {} : { source: raw.prefsrc }),
+      ...defined({ source: raw.prefsrc }),
     },
   ];
 }
@@ -251,11 +252,10 @@ function ruleState(raw: z.infer<typeof Rules>[number]): readonly RuleState[] {
       protocol,
       ...(src === "all" ? {} : { from: `${src}/${srclen}` }),
       ...(dst === "all" ? {} : { to: `${dst}/${dstlen}` }),
-      ...(iif === undefined ? {} : { inLink: iif }),
-      ...(oif === undefined ? {} : { outLink: oif }),
+      ...defined({ inLink: iif, outLink: oif }),
       ...(fwmark === undefined ? {} : { mark: fwmark, mask: fwmask ?? FOREVER }),
       table,
-      ...(suppressLength === undefined ? {} : { suppressLength }),
+      ...defined({ suppressLength }),
     },
   ];
 }

@@ -4,6 +4,7 @@ import { toCount } from "../../../lib/text/text-fields.ts";
 import type { RouteAnswer } from "../../../protocol/local/network.ts";
 import type { Exec, ExecResult } from "../../process/exec.ts";
 import { OUR_PROTOCOL } from "../state/state.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** Finds the IPv4 route to an address, in one process. @throws {HostError} `tool-missing`, `exec-failed`, `bad-output`. */
 export type RouteTo = (address: string, signal: AbortSignal) => Promise<RouteAnswer>;
@@ -48,10 +49,7 @@ export function parseRouteTo(address: string, stdout: string): RouteAnswer {
     schema: 1,
     to: address,
     kind: KINDS[scalarOf(taken["type"]) ?? "1"] ?? "unicast",
-    ...(via === undefined ? {} : { via }),
-    ...(link === undefined ? {} : { link }),
-    ...(source === undefined ? {} : { source }),
-    ...(table === undefined ? {} : { table }),
+    ...defined({ via, link, source, table }),
     ...(destination === undefined || protocol === undefined
       ? {}
       : {

@@ -1,5 +1,6 @@
 import { HostError } from "../../../errors.ts";
 import type { Exec, ExecResult, SpawnOptions } from "../../process/exec.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** A machine with a full routing table of the internet stays below it. */
 const MAX_OUTPUT_BYTES = 128 * 1024 * 1024;
@@ -18,7 +19,7 @@ export interface ToolRunner {
 export function toolRunner(exec: Pick<Exec, "run">, maxOutputBytes = MAX_OUTPUT_BYTES): ToolRunner {
   return {
     async run(file, args, signal, input) {
-      const options = { signal, deadlineMs: DEADLINE_MS, maxOutputBytes, ...(input === undefined ? {} : { input }) };
+      const options = { signal, deadlineMs: DEADLINE_MS, maxOutputBytes, ...defined({ input }) };
       const result = await exec.run(file, args, options);
       if (!result.truncated) return result;
       throw new HostError("too-much-output", `${file} wrote more than ${maxOutputBytes} bytes`, {

@@ -8,6 +8,7 @@ import { parseNameServers, RESOLVER_FILES } from "../../net/resolver.ts";
 import type { FormerResolver, NetworkLedger } from "../state/ledger.ts";
 import { changeResolverFile, MAX_RESOLVER_BYTES, resolverFailed, type ChangeResolverFile } from "./resolver-file.ts";
 import { refusal, type ToolRunner } from "../ip/tool.ts";
+import { defined } from "../../../lib/defined.ts";
 
 export interface NameServersOptions {
   readonly tools: ToolRunner;
@@ -114,9 +115,7 @@ export class NameServers {
       if (text !== undefined && isMarked(text)) return { kind: "file", text: unmarked(text) };
       return {
         kind: "file",
-        ...(text === undefined ? {} : { text }),
-        ...(mode === undefined ? {} : { mode }),
-        ...(target === undefined ? {} : { target }),
+        ...defined({ text, mode, target }),
       };
     } catch (error) {
       if (errnoOf(error) === "ENOENT") return { kind: "file" };

@@ -10,6 +10,7 @@ import type { HopProtocol, HopTarget } from "./dial-hop.ts";
 import { Hop, retireUnused, type HopEnd, type InwardHop, type OutwardHop } from "./hop.ts";
 import { Outward } from "./outward.ts";
 import { RttMinutes } from "./rtt-minutes.ts";
+import { defined } from "../../../lib/defined.ts";
 
 export interface LinkOptions {
   readonly clock: Clock;
@@ -111,7 +112,7 @@ export class Link {
       id: this.way.path,
       state: this.#state,
       since: this.#since,
-      ...(this.#reason === undefined ? {} : { reason: this.#reason }),
+      ...defined({ reason: this.#reason }),
       ...(current === undefined ? {} : { remote: current.remote }),
       ...(current?.rttMs === undefined ? {} : { rttMs: current.rttMs }),
       carries,

@@ -4,6 +4,7 @@ import type { Offered } from "../../listeners/targets.ts";
 import type { TunnelGates } from "../transport/rate-limits.ts";
 import { resetStream } from "../transport/reset.ts";
 import { codeOf, refusalHeaders, type FlowRequest } from "../transport/wire.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** A flow that a peer brought to a service of this node. */
 export interface ServedFlow {
@@ -60,11 +61,11 @@ export function servedRecord(
     sourceIp: client.ip,
     sourcePort: client.port,
     ...(to === undefined ? {} : { destIp: to.ip, destPort: to.port }),
-    ...(from === undefined ? {} : { origin: from }),
+    ...defined({ origin: from }),
     sourceBytes: bytesIn,
     destBytes: bytesOut,
     ...times,
-    ...(reason === undefined ? {} : { reason }),
+    ...defined({ reason }),
   };
 }
 

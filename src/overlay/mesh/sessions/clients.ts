@@ -6,6 +6,7 @@ import { clientSession, HOP_STREAMS, serverSession } from "../transport/http2.ts
 import { countRequests, Hop, type HopUser, type OutwardHop } from "../paths/hop.ts";
 import { restFrom } from "../transport/rest.ts";
 import type { MeshProtocol } from "../transport/tls.ts";
+import { defined } from "../../../lib/defined.ts";
 
 export interface ClientsOptions {
   readonly clock: Clock;
@@ -206,10 +207,9 @@ function stateOf({ peer, hops, since, reason, remote, rttMs, past }: Client): Cl
     peer,
     state: hops.size > 0 ? "up" : "down",
     since,
-    ...(reason === undefined ? {} : { reason }),
+    ...defined({ reason }),
     sessions: hops.size,
-    ...(remote === undefined ? {} : { remote }),
-    ...(rttMs === undefined ? {} : { rttMs }),
+    ...defined({ remote, rttMs }),
     bytesIn,
     bytesOut,
   };

@@ -7,6 +7,7 @@ import { stateFile, valueOf } from "../../../host/files/state-file.ts";
 import { selfSigned } from "../../../lib/formats/self-signed.ts";
 import { OverlayIdentity } from "../../../protocol/overlay/mesh.ts";
 import { meshContext, p256Thumbprint, type MeshIdentity } from "./tls.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** The file below the overlay's state directory that holds its key and certificate. */
 export const IDENTITY_FILE = "identity.json";
@@ -37,7 +38,7 @@ export function identityStore(files: Files, stateDir: string): IdentityStore {
     const value = valueOf(loaded);
     const identity = value === undefined ? undefined : tryOpen(value);
     const damagedCopy = loaded.is === "lost" ? loaded.damagedCopy : undefined;
-    return { ...(identity === undefined ? {} : { identity }), ...(damagedCopy === undefined ? {} : { damagedCopy }) };
+    return { ...defined({ identity, damagedCopy }) };
   };
   return {
     load,

@@ -1,6 +1,7 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import { Gate } from "../../limits/rate-limiter.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** What is read from tunnels passes `in`, and what is sent into them `out`. */
 export interface TunnelGates {
@@ -25,8 +26,7 @@ export class MeshGates implements TunnelGates {
     if (ingressBitsPerSecond !== this.#rates.ingressBitsPerSecond) this.in.setRate(ingressBitsPerSecond);
     if (egressBitsPerSecond !== this.#rates.egressBitsPerSecond) this.out.setRate(egressBitsPerSecond);
     this.#rates = {
-      ...(ingressBitsPerSecond === undefined ? {} : { ingressBitsPerSecond }),
-      ...(egressBitsPerSecond === undefined ? {} : { egressBitsPerSecond }),
+      ...defined({ ingressBitsPerSecond, egressBitsPerSecond }),
     };
   }
 

@@ -3,6 +3,7 @@ import type { JsonObject } from "../../values/values.ts";
 import { isObject, isPresent, type RawItem } from "./forms.ts";
 import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
 import { judgeFields } from "./items.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** Where something stands in the section. */
 export type Place = Pick<RawItem, "path" | "id">;
@@ -33,7 +34,7 @@ export class SectionReader {
 
   /** Rejects what is right by itself and cannot stand beside the rest; `other` is the item it collides with. */
   conflict(code: ConfigCode, at: Place, field: string, text: string, other?: string): void {
-    const issue = { ...configIssue(code, at, field, text), ...(other === undefined ? {} : { other }) };
+    const issue = { ...configIssue(code, at, field, text), ...defined({ other }) };
     this.rejected.push(issue);
     this.conflicts.push(issue);
   }

@@ -12,6 +12,7 @@ import {
 } from "./fields.ts";
 import { sortedBy, tidied, type ExecReader, type RawPart } from "./reader.ts";
 import type { RawItem } from "../common/forms.ts";
+import { defined } from "../../../lib/defined.ts";
 
 const RATES = ["ioRbps", "ioWbps", "ioRiops", "ioWiops"] as const;
 const FIELDS = ["cpuMax", "memMax", "memHigh", ...RATES] as const;
@@ -122,9 +123,7 @@ function limitsOf(reader: ExecReader, at: RawItem, judged: Judged, toBytes: (siz
     return [[name, rate] as const];
   });
   return {
-    ...(cpuMax === undefined ? {} : { cpuMax }),
-    ...(memMaxBytes === undefined ? {} : { memMaxBytes }),
-    ...(memHighBytes === undefined ? {} : { memHighBytes }),
+    ...defined({ cpuMax, memMaxBytes, memHighBytes }),
     ...Object.fromEntries(rates),
   };
 }

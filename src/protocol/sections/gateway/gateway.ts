@@ -18,6 +18,7 @@ import {
 } from "./fields.ts";
 import { GatewayReader, SECTION, type Found } from "./reader.ts";
 import type { ConfigIssue } from "../common/issue.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** The section `gateway` of the configuration, as strict as the API is; unknown fields are kept. */
 export const GatewaySection: z.ZodType<JsonObject> = z
@@ -169,7 +170,7 @@ function serverOf(reader: GatewayReader, nodeType: NodeType): Pick<Gateway, "ser
     return { isServerRejected: true };
   }
   const server = { type, host: host.toLowerCase(), port, udpEnabled, udpPort };
-  return { server: { ...server, ...(cert === undefined ? {} : { cert }) }, isServerRejected: false };
+  return { server: { ...server, ...defined({ cert }) }, isServerRejected: false };
 }
 
 function pathOf(item: z.output<typeof GatewayPathItem>): GatewayPath {
@@ -178,7 +179,7 @@ function pathOf(item: z.output<typeof GatewayPathItem>): GatewayPath {
     node: item.node,
     host: item.host,
     port: item.port,
-    ...(item.local === undefined ? {} : { local: item.local }),
+    ...defined({ local: item.local }),
     isDefault: item.default ?? false,
     enabled: item.enabled ?? true,
   };
@@ -230,7 +231,7 @@ function monitorsOf(reader: GatewayReader, paths: readonly Found<{ readonly id: 
 function monitorOf(item: z.output<typeof LatencyMonitorItem>): LatencyMonitor {
   return {
     node: item.node,
-    ...(item.path === undefined ? {} : { path: item.path }),
+    ...defined({ path: item.path }),
     maxLatencyMs: item.maxLatency,
     triggerCount: item.triggerCount ?? LATENCY_COUNT,
     recoverCount: item.recoverCount ?? LATENCY_COUNT,

@@ -17,6 +17,7 @@ import {
 } from "./fields.ts";
 import type { NetworkNames } from "./names.ts";
 import type { NetworkReader } from "./reader.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** The interfaces that can be used, and those whose entry cannot. */
 export interface Interfaces {
@@ -125,12 +126,11 @@ function interfaceOf(
   }
   return {
     nic: own.nic,
-    ...(description === undefined ? {} : { description }),
+    ...defined({ description }),
     dhcp,
-    ...(ip === undefined ? {} : { ip }),
-    ...(gateway === undefined ? {} : { gateway }),
+    ...defined({ ip, gateway }),
     dns: [...new Set(own.dns)],
-    ...(mtu === undefined ? {} : { mtu }),
+    ...defined({ mtu }),
     ...fixedOf(reader, at, own),
     ...vrfOf(own.vrf),
     isVirtual: own.virtual ?? false,
@@ -189,7 +189,7 @@ function uniqueRoutes<T extends ReadRoute>(
       return [];
     }
     first.set(route, at.path);
-    return [{ route, ...(next === undefined ? {} : { next }), ...(description === undefined ? {} : { description }) }];
+    return [{ route, ...defined({ next, description }) }];
   });
 }
 
@@ -240,10 +240,10 @@ function readVlans(
         link,
         ip,
         addIps: addresses(more, ip),
-        ...(clusterIPs === undefined ? {} : { roleBound: clusterIPs }),
+        ...defined({ roleBound: clusterIPs }),
         ...vrfOf(item.vrf),
         routes: uniqueRoutes(reader, routes),
-        ...(description === undefined ? {} : { description }),
+        ...defined({ description }),
       },
     ];
   });
@@ -279,7 +279,7 @@ function fromCluster(
   );
   const routes = new Map(cloudRoutes.map(({ route, description }) => [route, description]));
   return {
-    ...(clusterIP === undefined ? {} : { clusterIp: clusterIP }),
+    ...defined({ clusterIp: clusterIP }),
     ...(routes.size === 0
       ? {}
       : { cloudRoutes: [...routes].map(([route, description]) => cloudRoute(route, description)) }),
@@ -289,7 +289,7 @@ function fromCluster(
 
 const cloudRoute = (route: string, description: string | undefined): InterfaceRoute => ({
   route,
-  ...(description === undefined ? {} : { description }),
+  ...defined({ description }),
 });
 
 function ignoreCluster(reader: NetworkReader, at: RawItem): Record<string, never> {

@@ -7,6 +7,7 @@ import { Network, NETWORK_LIMITS } from "./fields.ts";
 import type { NetworkNames } from "./names.ts";
 import type { NetworkReader, Place } from "./reader.ts";
 import { AclItem, NatItem, RuleItem, VrfRouteItem } from "./routing-fields.ts";
+import { defined } from "../../../lib/defined.ts";
 
 const ANY = "0.0.0.0/0";
 const DROP_ALL: Acl = { protocol: "any", source: ANY, dest: ANY, action: "drop" };
@@ -227,7 +228,7 @@ function heldRule({ index, fields }: RawItem, names: NetworkNames): PolicyRule |
     ...(hasPorts && first !== undefined && last !== undefined ? { ports: { first, last } } : {}),
     ...(link === undefined ? {} : { in: names.link(link) }),
     action: "hold",
-    ...(at === undefined ? {} : { line: at }),
+    ...defined({ line: at }),
     snat: false,
   };
 }

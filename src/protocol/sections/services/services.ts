@@ -19,6 +19,7 @@ import { configIssue, type ConfigCode, type ConfigIssue } from "../common/issue.
 import { isObject, type RawItem } from "../common/forms.ts";
 import { judgeFields, normaliseItems, tidyFields, type Normalised, type Reading } from "../common/items.ts";
 import { ItemId, sectionSchema } from "../common/section.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** Seconds. */
 const DEFAULT_CONNECT_TIMEOUT = 5;
@@ -157,7 +158,7 @@ function readService(raw: RawItem, isOn: boolean, isMember: boolean): Reading<Se
     transport,
     host: item.host,
     port: item.port,
-    ...(item.sourceInterface === undefined ? {} : { sourceInterface: item.sourceInterface }),
+    ...defined({ sourceInterface: item.sourceInterface }),
     sourceFromClusterIP: item.sourceFromClusterIP === true && isMember,
     connectTimeoutMs: Math.round((item.connectTimeout ?? DEFAULT_CONNECT_TIMEOUT) * 1000),
     idleTimeoutMs:
