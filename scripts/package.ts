@@ -77,7 +77,7 @@ async function makeRelease(options: Options): Promise<void> {
     system: {
       systemd,
       releaseKeys: keysText(publicKeys),
-      operatorGuide: readFileSync(join(ROOT, "docs/operator-guide.md")),
+      guide: filesIn(join(ROOT, "docs/guide")),
       completions: built.completions,
     },
     scripts: new Map(

@@ -1,4 +1,4 @@
-// What the lab shows: the commands of the README, and what each must answer.
+// What the lab shows: the commands of docs/guide/lab.md, and what each must answer.
 import type { Stop } from "../demo-tour.ts";
 
 const LAB = "scripts/lab";
@@ -9,7 +9,7 @@ const GOOD = `{${INTERFACES}}`;
 const WALL = `{${INTERFACES},"rules":[{"protocol":"any","source":"${CONTROLLER}/32","dest":"0.0.0.0/0","action":"drop"}]}`;
 const LOOK = "ip -4 address; ip -4 route; ip rule; nft -s list ruleset";
 
-/** The stops in order; each command is in the README as it stands here. */
+/** The stops in order; each command is in docs/guide/lab.md in the same form. */
 export const tour: readonly Stop[] = [
   {
     title: "a page of the web server on site B, through a connector on site A",

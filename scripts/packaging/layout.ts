@@ -16,7 +16,8 @@ export interface SystemFiles {
   /** `systemd/` of the checkout, by name. */
   readonly systemd: ReadonlyMap<string, Buffer>;
   readonly releaseKeys: string;
-  readonly operatorGuide: Buffer;
+  /** Pages of the guide by file name. They link to each other only, so no link dangles in an installed package. */
+  readonly guide: ReadonlyMap<string, Buffer>;
   /** Completion scripts by shell. */
   readonly completions: ReadonlyMap<string, Buffer>;
 }
@@ -60,7 +61,7 @@ export function versionEntries(files: VersionFiles, folder: string): Entry[] {
 }
 
 /** The files of the machine. Throws for something in `systemd/` that has no place. */
-export function systemEntries({ systemd, releaseKeys, operatorGuide, completions }: SystemFiles): Entry[] {
+export function systemEntries({ systemd, releaseKeys, guide, completions }: SystemFiles): Entry[] {
   for (const needed of ["launch", "holdfast.sysusers", "holdfast.tmpfiles"]) {
     if (!systemd.has(needed)) throw new Error(`there is no systemd/${needed}`);
   }
@@ -77,7 +78,7 @@ export function systemEntries({ systemd, releaseKeys, operatorGuide, completions
     ...placed,
     ...completing,
     { path: "usr/lib/holdfast/release-keys.json", mode: 0o644, data: Buffer.from(releaseKeys) },
-    { path: "usr/share/doc/holdfast/operator-guide.md", mode: 0o644, data: operatorGuide },
+    ...[...guide].map(([name, data]): Entry => ({ path: `usr/share/doc/holdfast/guide/${name}`, mode: 0o644, data })),
   ];
 }
 

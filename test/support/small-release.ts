@@ -52,7 +52,7 @@ export async function smallRelease(
   const system: SystemFiles = {
     systemd,
     releaseKeys: keysText([signer.publicKey]),
-    operatorGuide: Buffer.from("guide\n"),
+    guide: new Map([["README.md", Buffer.from("guide\n")]]),
     completions: new Map([["bash", Buffer.from("# completion\n")]]),
   };
   const installed = installedOf(systemd);

@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { tour } from "../../../../scripts/labs/tour.ts";
 
-const readme = readFileSync(join(import.meta.dirname, "../../../../README.md"), "utf8");
+const page = readFileSync(join(import.meta.dirname, "../../../../docs/guide/lab.md"), "utf8");
 
-test("the README's commands for the lab are those that the check runs", () => {
+test("the guide's commands for the lab are those that the check runs", () => {
   const stops = tour.map(({ title, command }) => `# ${title[0]?.toUpperCase()}${title.slice(1)}.\n${command}\n`);
-  expect(readme).toContain(["```sh\nscripts/lab up\n", ...stops, "scripts/lab down\n```"].join("\n"));
+  expect(page).toContain(["```sh\nscripts/lab up\n", ...stops, "scripts/lab down\n```"].join("\n"));
 });

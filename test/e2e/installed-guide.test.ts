@@ -12,11 +12,11 @@ describe.skipIf(missing !== undefined)(
   () => {
     const node = installedNode({ isInstalled: false });
 
-    test("the README's commands install, upgrade and remove", async () => {
+    test("the guide's commands install, upgrade and remove", async () => {
       const { stage, base, good, before } = node;
-      const readme = readFileSync(join(import.meta.dirname, "../../README.md"), "utf8");
-      const install = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].find(([, text]) =>
-        text?.includes("install.sh"),
+      const page = readFileSync(join(import.meta.dirname, "../../docs/guide/install.md"), "utf8");
+      const install = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].find(([, text]) =>
+        text?.includes("release/install.sh --license"),
       )?.[1];
       await stage.machine.copyIn(base.dir, "/root/release");
       await stage.machine.copyIn(good.dir, "/root/newer");
