@@ -225,5 +225,5 @@ export class Checkpoint {
 }
 
 function taken(): HostError {
-  return new HostError("checkpoint-taken", "the change is being taken back by the guard: its time was over");
+  return new HostError("checkpoint-taken", "the guard is rolling the change back: its deadline has passed");
 }

@@ -41,8 +41,8 @@ async function agent({ dir, config, mode, seconds }: ChildTask): Promise<void> {
   const checkpoint = new Checkpoint(files, join(dir, "desired"));
   const start = hostDeadMan(hostExec(clock));
   const say = (): void => {
-    const { window, withholding, lastTakenBack } = commit;
-    const state = { window: window?.state, held: withholding.held?.is, last: lastTakenBack?.code, standings };
+    const { window, heldChange, lastTakenBack } = commit;
+    const state = { window: window?.state, held: heldChange.current?.is, last: lastTakenBack?.code, standings };
     // Whoever reads it finds all of it.
     writeFileSync(join(dir, "state.new"), JSON.stringify(state));
     renameSync(join(dir, "state.new"), join(dir, "state"));

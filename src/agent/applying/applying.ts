@@ -25,7 +25,7 @@ import { effectiveOf, withLocalNetwork } from "./effective-config.ts";
 import { Engine } from "../reconcile/engine.ts";
 import type { Random } from "../reconcile/retry.ts";
 import type { Reconciler } from "../reconcile/section.ts";
-import { sameVersions, whyOf, type Standing } from "../reconcile/standing.ts";
+import { sameVersions, whyOf, type Standing } from "../reconcile/section-status.ts";
 import type { AgentSettings } from "../settings.ts";
 import { judgeDocuments, STORED_ONLY, storedOnly, type SectionAnswer, type Verdicts } from "../shadow/applied.ts";
 import { configFacts } from "./config-facts.ts";

@@ -16,7 +16,7 @@ import { JsonObject } from "../../protocol/values/values.ts";
 import { effectiveOf, withLocalNetwork } from "./effective-config.ts";
 import { Commit } from "../reconcile/commit.ts";
 import type { CommitOptions } from "../reconcile/commit-options.ts";
-import { isSameValue, type Guards } from "../reconcile/withholding.ts";
+import { isSameValue, type Guards } from "../reconcile/held-change.ts";
 import type { Desired, DesiredDocuments } from "../shadow/desired.ts";
 import type { EventLog } from "../telemetry/events.ts";
 import { defined } from "../../lib/defined.ts";
@@ -84,8 +84,8 @@ export class Committing {
       onStanding: options.onStanding,
     });
     documents.isUnproven = (name, version) => {
-      const { window, confirmed, withholding } = this.commit;
-      const tried = window?.versions ?? (withholding.held?.is === "waiting" ? withholding.held.last.versions : {});
+      const { window, confirmed, heldChange } = this.commit;
+      const tried = window?.versions ?? (heldChange.current?.is === "waiting" ? heldChange.current.last.versions : {});
       return tried[name] === version && confirmed.versions[name] !== version;
     };
   }
@@ -103,9 +103,9 @@ export class Committing {
   /** Lets a change be tried again that somebody asks for expressly after it was refused. */
   async heed(): Promise<void> {
     const { node } = this.#options.documents.current;
-    const { held } = this.commit.withholding;
+    const held = this.commit.heldChange.current;
     if (node?.body.confirm === undefined || held === undefined) return;
-    if (node.version > (held.last.versions["node"] ?? 0)) await this.commit.withholding.forget(held.guards);
+    if (node.version > (held.last.versions["node"] ?? 0)) await this.commit.heldChange.forget(held.guards);
   }
 
   /**
@@ -119,7 +119,7 @@ export class Committing {
     if (this.commit.window !== undefined || this.#trial !== undefined) {
       throw new InputError("busy", "another change is pending: keep it or take it back first");
     }
-    await this.commit.withholding.forget({ network });
+    await this.commit.heldChange.forget({ network });
     this.#trial = { network, minutes };
     this.#options.onChange();
   }
@@ -165,7 +165,7 @@ export class Committing {
 
   #takenBackChange(last: TakenBack): TakenBackChange {
     const { at, by, code, evidence, step, mode, isLocal, versions, failed } = last;
-    const { held } = this.commit.withholding;
+    const held = this.commit.heldChange.current;
     const { current } = this.#options.documents;
     const isHeld = held !== undefined && !isLocal && held.last.at === at;
     const isStill =

@@ -1,7 +1,7 @@
 import type { Clock } from "../../host/clock.ts";
 import { DocumentName } from "../../protocol/documents/claims.ts";
-import type { Drift, Standing } from "../reconcile/standing.ts";
-import { whyOf } from "../reconcile/standing.ts";
+import type { Drift, Standing } from "../reconcile/section-status.ts";
+import { whyOf } from "../reconcile/section-status.ts";
 import type { Desired } from "../shadow/desired.ts";
 import type { EventLog } from "../telemetry/events.ts";
 

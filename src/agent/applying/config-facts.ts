@@ -1,4 +1,4 @@
-import { whyOf, type Standing } from "../reconcile/standing.ts";
+import { whyOf, type Standing } from "../reconcile/section-status.ts";
 import { DocumentName } from "../../protocol/documents/claims.ts";
 import type { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 import type { Desired } from "../shadow/desired.ts";

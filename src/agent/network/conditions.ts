@@ -3,7 +3,7 @@ import { AgentError } from "../../errors.ts";
 import type { Issue } from "../../protocol/documents/reconcile.ts";
 import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import type { NodeType } from "../../protocol/values/values.ts";
-import type { Standing } from "../reconcile/standing.ts";
+import type { Standing } from "../reconcile/section-status.ts";
 import { ANNOUNCED_OVER } from "../telemetry/conditions/arp-announcer.ts";
 import { STALE_OVER } from "../telemetry/conditions/arp-watch.ts";
 import { watchConditions, type Condition } from "../telemetry/conditions/condition-watch.ts";

@@ -5,9 +5,9 @@ import type { WindowRequest } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { ProcessId } from "../../host/process/process-tree.ts";
 import type { Prover } from "./prover.ts";
-import type { Guards } from "./withholding.ts";
+import type { Guards } from "./held-change.ts";
 
-/** Whoever watches a window from outside; ends when told. */
+/** A process that guards a window from outside. */
 export interface Watcher {
   end(): Promise<void>;
 }
@@ -20,26 +20,26 @@ export interface CommitOptions {
   readonly checkpoint: Checkpoint;
   readonly files: CommitFiles;
   readonly prover: Prover;
-  /** Has the window `id` watched by somebody who outlives this process. @throws {HostError} when nobody can. */
+  /** Starts a guard of the window `id` that outlives this process. @throws {HostError} if it cannot start. */
   readonly watch: (id: string, waitMs: number, signal: AbortSignal) => Promise<Watcher>;
-  /** Runs a restore alone among those who restore, as far as they can be waited for. */
+  /** Runs a restore under the restore lock, if the lock can be taken in time. */
   readonly alone: <T>(work: () => Promise<T>, signal: AbortSignal) => Promise<T>;
-  /** What is asked of the change that is desired now; local is what somebody tries on this machine. */
+  /** Returns the confirm request of the desired change; `isLocal` for a trial on this machine. */
   readonly request: () => WindowRequest & { readonly isLocal: boolean };
-  /** What the documents themselves say of a section that is tried on this machine. */
+  /** Returns the documents' value of a section that is on trial on this machine. */
   readonly original: (section: string) => unknown;
-  /** Whether somebody on this machine vouches for this value of a section, so that it need not prove itself. */
+  /** Reports whether an operator on this machine approved this value, so that it needs no proof. */
   readonly isGiven?: (section: string, raw: unknown) => boolean;
-  /** Has the documents go back to what was confirmed; resolves whether one of them did. */
+  /** Reverts the documents to the confirmed ones; resolves to whether any document was reverted. */
   readonly refuse: (takenBack: TakenBack, guards: Guards) => Promise<boolean>;
-  /** A change was taken back. */
+  /** Called after a rollback. */
   readonly onTakenBack: (takenBack: TakenBack) => void;
-  /** A change was proven, over new connections. */
+  /** Called after a change was proven over new connections. */
   readonly onProven: () => void;
-  /** What an earlier agent left is known: what was kept on this machine, and a trial that goes on. */
+  /** Called once the state that an earlier agent left is known. */
   readonly onFound: () => void;
-  /** What is to be applied is otherwise than before. */
+  /** Called when the effective configuration changed. */
   readonly onRelease: () => void;
-  /** How the window stands is otherwise than before. */
+  /** Called when the state of the window changed. */
   readonly onStanding: () => void;
 }

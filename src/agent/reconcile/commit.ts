@@ -14,52 +14,52 @@ import {
 } from "../../checkpoint/window.ts";
 import { valueOf } from "../../host/files/state-file.ts";
 import type { CommitOptions, Watcher } from "./commit-options.ts";
-import { Ending } from "./ending.ts";
+import { RollbackDecision } from "./rollback-decision.ts";
 import { evidenceText, type Unreached } from "./prover.ts";
 import { ProvenRecord } from "./proven-record.ts";
-import { takenBackBy } from "./taken-back.ts";
-import { judged, pause, tryOnce, type Verdict } from "./trying.ts";
-import type { Failure } from "./turn.ts";
-import { isSameValue, whyHeld, Withholding, type Guards } from "./withholding.ts";
+import { rollbackOf } from "./rollback.ts";
+import { verify, pause, attemptOnce, type Verdict } from "./trial.ts";
+import type { Failure } from "./phase.ts";
+import { isSameValue, whyHeld, HeldChange, type Guards } from "./held-change.ts";
 import type { Versions } from "./work.ts";
 
-/** How the last step of a pass was followed. */
+/** Outcome of the confirm window after the last step of a pass. */
 export type Settled =
   | { readonly is: "confirmed" | "trial" }
   | { readonly is: "failed"; readonly reason: RestoreReason; readonly failure?: Failure };
 
-/** How long a network may take after a change before nobody being reached says something about it. */
+/** Time for a network to settle after a change before an unreachable target is evidence. */
 const SETTLING_MS = 15_000;
 
-/** The confirmed commit of this machine: one window at a time, what was last proven, and what is kept back. */
+/** Confirmed commit of this machine: one window at a time, the last proven configuration, and the held change. */
 export class Commit {
   readonly #options: CommitOptions;
-  readonly withholding: Withholding;
+  readonly heldChange: HeldChange;
   readonly #proven: ProvenRecord;
   #watcher: Watcher | undefined;
   #asked: "keep" | "revert" | undefined;
-  /** A session was opened since the last step was taken. */
+  /** True if a session opened since the last step. */
   #hasSession = false;
   /** Milliseconds since boot. */
   #appliedAt = 0;
   #unreached: readonly Unreached[] = [];
   #lastTakenBack: TakenBack | undefined;
-  /** The pending change whose end was noted. */
+  /** The pending change whose end is recorded. */
   #notedId: string | undefined;
-  readonly #ending: Ending;
-  /** The sections of a change that could not even be begun. */
+  readonly #rollback: RollbackDecision;
+  /** Sections of a change that could not be started. */
   #unopened: Guards = {};
   #isLoaded = false;
-  /** What was being changed when the last agent ended cannot be told. */
+  /** True if the record of an interrupted change was damaged. */
   #isDistrustful = false;
   #ring: () => void = () => undefined;
 
   constructor(options: CommitOptions) {
     this.#options = options;
     const { clock, log, files, bootId, prover, original, refuse, onRelease } = options;
-    this.#ending = new Ending({ checkpoint: options.checkpoint, log });
+    this.#rollback = new RollbackDecision({ checkpoint: options.checkpoint, log });
     this.#proven = new ProvenRecord({ clock, log, bootId, file: files.confirmed, original });
-    this.withholding = new Withholding({
+    this.heldChange = new HeldChange({
       clock,
       log,
       file: files.withheld,
@@ -69,7 +69,7 @@ export class Commit {
     });
   }
 
-  /** The window that is open, while there is one. */
+  /** The open window, if any. */
   get window(): Window | undefined {
     return this.#options.checkpoint.pending?.window;
   }
@@ -78,27 +78,27 @@ export class Commit {
     return this.#proven.confirmed;
   }
 
-  /** What is not reached yet, while the change is being proven. */
+  /** Targets not reached yet while a change is being proven. */
   get unreached(): readonly Unreached[] {
     return this.#unreached;
   }
 
-  /** The last change that was taken back. */
+  /** The last change that was rolled back. */
   get lastTakenBack(): TakenBack | undefined {
     return this.#lastTakenBack;
   }
 
-  /** Milliseconds until the open window ends; undefined when there is none. */
+  /** Milliseconds until the open window ends; undefined without one. */
   get leftMs(): number | undefined {
     return this.window === undefined ? undefined : leftOf(this.window, this.#now());
   }
 
-  /** The sections that were kept on this machine in the place of the documents' own, in this boot. */
+  /** Sections that an operator confirmed on this machine in this boot, instead of the documents' own. */
   get kept(): Confirmed["kept"] {
     return this.#proven.kept;
   }
 
-  /** Whether this value of a section was proven before; putting it in force cannot cut the node off any more than it is. */
+  /** Reports whether this value of a section is proven, so that applying it cannot cut the node off. */
   isProven(section: string, raw: unknown): boolean {
     const { window } = this;
     const trial = window?.state === "awaiting-keep" ? window.guards : {};
@@ -107,42 +107,42 @@ export class Commit {
   }
 
   /**
-   * What to do about a section: apply the desired value, or while that is kept back what was confirmed before. Where nothing ever was, the
-   * section rests: what it has is what the restore left.
+   * Returns the value to apply for a section: the desired one, or the confirmed one while the desired one is held. If no value was ever
+   * confirmed, the section rests in the state that the restore left.
    */
   effective(section: string, raw: unknown): { readonly value: unknown } | "rest" {
     return this.whyNot(section, raw) === undefined ? { value: raw } : (this.#proven.valueOf(section) ?? "rest");
   }
 
-  /** What to have in force of a section whose change could not be begun: what was proven before, if anything was. */
+  /** Returns the proven value to apply for a section whose change could not start, if there is one. */
   insteadOf(section: string, raw: unknown): { readonly value: unknown } | undefined {
     const isUnopened = Object.hasOwn(this.#unopened, section) && isSameValue(this.#unopened[section], raw);
     return isUnopened ? this.#proven.valueOf(section) : undefined;
   }
 
-  /** Why a desired value is not applied; undefined when it is. */
+  /** Returns why a desired value is not applied, or undefined. */
   whyNot(section: string, raw: unknown): string | undefined {
-    const held = this.withholding.reasonFor(section, raw);
+    const held = this.heldChange.reasonFor(section, raw);
     if (held !== undefined) return whyHeld(held);
     const isUntold = this.#isDistrustful && Object.hasOwn(this.confirmed.sections, section);
     if (!isUntold || this.isProven(section, raw)) return undefined;
-    return "the record of a change that was cut short was damaged; what was confirmed before is in force until there is a session";
+    return "the record of an interrupted change was damaged; the confirmed configuration is applied until there is a session";
   }
 
-  /** Notes what the machine has without a change: it was there already. */
+  /** Records a value that the machine already has as proven. */
   async adopt(section: string, raw: unknown): Promise<void> {
     if (this.window === undefined) await this.#proven.adopt(section, raw);
   }
 
   /**
-   * Opens the window of a pass: the undo of every step is on disk and somebody watches before the first is taken.
-   * @throws {HostError} `busy` while a trial lasts; when the disk refuses, or nobody can watch. Then nothing may be applied.
+   * Opens the window of a pass: stores the undo of every step and starts the guard before the first step.
+   * @throws {HostError} `busy` during a trial; errors of the disk or of the guard. Nothing may be applied then.
    */
   async open(entries: readonly Entry[], guards: Guards, versions: Versions, signal: AbortSignal): Promise<void> {
     const { checkpoint, clock, request, prover, owner } = this.#options;
     this.#unopened = {};
     if (this.window !== undefined)
-      throw new HostError("busy", "another change is being tried; this one waits for its end");
+      throw new HostError("busy", "another change is on trial; this one waits until it ends");
     this.#unopened = guards;
     const asked = request();
     const openedAt = clock.now();
@@ -164,13 +164,13 @@ export class Commit {
   }
 
   /**
-   * Decides after the last step; until then the pass waits. What is proven must be what was applied: `look` says whether it is.
-   * Rejects when aborted: the window then stays for the next start.
+   * Decides after the last step; the pass waits until then. `observe` verifies that the proven state is the applied one. Rejects if
+   * aborted: the window then stays for the next start.
    */
   async settle(
     isSuperseded: () => boolean,
     signal: AbortSignal,
-    look: () => Promise<Verdict> = () => Promise.resolve({ is: "as-applied" }),
+    observe: () => Promise<Verdict> = () => Promise.resolve({ is: "as-applied" }),
   ): Promise<Settled> {
     const { clock } = this.#options;
     this.#hasSession = false;
@@ -178,36 +178,36 @@ export class Commit {
     let end = await this.#after({ type: "applied" });
     while (end === undefined) {
       signal.throwIfAborted();
-      end = (await this.#afterAsking(isSuperseded)) ?? (await this.#afterTrying(look, signal));
+      end = (await this.#afterRequest(isSuperseded)) ?? (await this.#afterAttempt(observe, signal));
       if (this.window?.state === "awaiting-keep") return { is: "trial" };
-      end ??= await this.#afterAsking(isSuperseded);
+      end ??= await this.#afterRequest(isSuperseded);
       if (end === undefined) await pause(clock, (ring) => (this.#ring = ring), signal);
     }
     return end;
   }
 
-  /** Why an open trial must end; undefined while it goes on. */
+  /** Returns why an open trial must end, or undefined. */
   async due(isSuperseded: () => boolean): Promise<RestoreReason | undefined> {
     if (this.window?.state !== "awaiting-keep") return undefined;
-    const end = await this.#afterAsking(isSuperseded);
+    const end = await this.#afterRequest(isSuperseded);
     return end?.is === "failed" ? end.reason : undefined;
   }
 
-  /** Whether somebody asked for the end of a trial and has no answer yet. */
+  /** True if a request to confirm or revert is waiting. */
   get isAsked(): boolean {
     return this.#asked !== undefined;
   }
 
-  /** Has whoever waits look again: something newer is desired. */
+  /** Wakes the waiting pass to re-evaluate: the desired state changed. */
   nudge(): void {
     this.#ring();
   }
 
-  /** Keeps the change that is being tried or proven, or takes it back at once. @throws {InputError} `not-found`, `busy`. */
+  /** Requests to confirm or revert the pending change. @throws {InputError} `not-found`, `busy`. */
   ask(what: "keep" | "revert"): void {
     const { window } = this;
-    if (window === undefined) throw new InputError("not-found", "no change waits for being kept or taken back");
-    if (what === "keep" && this.#ending.isDecided) throw new InputError("busy", "the change is being taken back");
+    if (window === undefined) throw new InputError("not-found", "no pending network change to confirm or revert");
+    if (what === "keep" && this.#rollback.isDecided) throw new InputError("busy", "the change is being rolled back");
     if (what === "keep" && window.state === "applying")
       throw new InputError("busy", "the change is still being applied");
     this.#asked = what;
@@ -215,44 +215,44 @@ export class Commit {
     this.#options.onStanding();
   }
 
-  /** A session with the control plane was opened. */
+  /** Handles a new session with the control plane. */
   sessionOpened(): void {
     this.#hasSession = true;
     this.#ring();
-    this.withholding.sessionOpened();
+    this.heldChange.sessionOpened();
     if (!this.#isDistrustful) return;
     this.#isDistrustful = false;
     this.#options.onRelease();
   }
 
-  /** Says why the open window ends, before anything is taken back. */
+  /** Records why the open window ends, before the rollback. */
   async noteEnd(reason: RestoreReason, failure?: Failure): Promise<void> {
     const { window } = this;
     const id = this.#options.checkpoint.pending?.id;
     if (window === undefined || id === undefined) return;
-    await this.#ending.decide(id, window, reason);
+    await this.#rollback.decide(id, window, reason);
     if (reason === "superseded" || id === this.#notedId) return;
     this.#notedId = id;
     const about = { reason, failure, unreached: this.#unreached, at: this.#options.clock.now() };
-    await this.#note(window.guards, takenBackBy(window, about));
+    await this.#note(window.guards, rollbackOf(window, about));
   }
 
-  /** Takes back what is pending. */
+  /** Rolls the pending change back. */
   async restore(restorables: readonly Restorable[], signal: AbortSignal): Promise<Restored> {
     const { alone, checkpoint } = this.#options;
     const restored = await alone(() => checkpoint.restore(restorables, signal), signal);
     if (restored.failed.length > 0) return restored;
     await this.#unwatch();
-    // The guard may have been quicker.
+    // The guard may have done it first.
     await this.takeGuardResult();
     const last = this.#lastTakenBack;
     if (last !== undefined) this.#lastTakenBack = { ...last, failed: failuresOf(restored) };
-    this.withholding.judge();
+    this.heldChange.judge();
     this.#options.onStanding();
     return restored;
   }
 
-  /** Looks for a change that another agent left: a trial goes on, any other is to be restored, and one that is damaged cannot be. */
+  /** Finds a change that an earlier agent left: a trial continues, any other must be restored, a damaged one cannot be. */
   async find(): Promise<"nothing" | "to-restore" | "damaged"> {
     const found = await this.#find();
     this.#options.onFound();
@@ -267,54 +267,54 @@ export class Commit {
     this.#isDistrustful ||= isDamaged;
     if (isDamaged) return "damaged";
     if (pending?.window === undefined) return pending === undefined ? "nothing" : "to-restore";
-    const end = afterEvent(this.#ending.of(pending.window), { type: "found" }, this.#now());
+    const end = afterEvent(this.#rollback.of(pending.window), { type: "found" }, this.#now());
     if (end.do === "restore" || isTaken) {
       await this.noteEnd(end.do === "restore" ? end.reason : "interrupted");
       return "to-restore";
     }
     const { pid, startTicks } = this.#options.owner;
     await this.#options.checkpoint.setWindow({ ...pending.window, owner: { pid, startTicks } });
-    this.#options.log.info({ leftMs: this.leftMs }, "a trial goes on");
+    this.#options.log.info({ leftMs: this.leftMs }, "trial continues");
     return "nothing";
   }
 
-  /** Reads what the guard did in the place of an agent that could not, and has it reported. */
+  /** Reads and reports what the guard did instead of an agent. */
   async takeGuardResult(): Promise<void> {
     const { files, log } = this.#options;
     const result = valueOf(await files.guardResult.load());
     if (result === undefined) return;
-    log.warn({ ...result.takenBack }, "the guard has taken a change back");
+    log.warn({ ...result.takenBack }, "the guard rolled a change back");
     if (result.id !== this.#notedId) await this.#note(result.guards, result.takenBack);
     this.#notedId = result.id;
     await files.guardResult.remove().catch((error: unknown) => log.warn({ err: toError(error) }, "not removed"));
   }
 
-  /** Gives up on a change that cannot be taken back. */
+  /** Abandons a change that cannot be rolled back. */
   async abandon(): Promise<void> {
     await this.#options.checkpoint.abandon();
     await this.#unwatch();
   }
 
   close(): void {
-    this.withholding.close();
+    this.heldChange.close();
     this.#ring();
   }
 
   async #load(): Promise<void> {
     this.#isLoaded = true;
     await this.#proven.load();
-    await this.withholding.load();
-    this.#lastTakenBack = this.withholding.held?.last;
+    await this.heldChange.load();
+    this.#lastTakenBack = this.heldChange.current?.last;
   }
 
   async #note(guards: Guards, last: TakenBack): Promise<void> {
     this.#lastTakenBack = last;
-    // What is tried on this machine is gone once it is taken back.
-    if (!last.isLocal) await this.withholding.note(guards, last);
+    // A local trial is not held after its rollback.
+    if (!last.isLocal) await this.heldChange.note(guards, last);
     this.#options.onTakenBack(last);
   }
 
-  async #afterAsking(isSuperseded: () => boolean): Promise<Settled | undefined> {
+  async #afterRequest(isSuperseded: () => boolean): Promise<Settled | undefined> {
     const asked = this.#asked;
     this.#asked = undefined;
     if (asked !== undefined) return this.#after({ type: asked });
@@ -322,10 +322,10 @@ export class Commit {
   }
 
   /**
-   * Tries once to reach whom it must. Where nobody was reached before, there must also be a session since: one alone proves nothing, as its
-   * socket may be older than the change.
+   * Tries once to reach all targets. If none was reached before the change, a session since the change is required too; an older session
+   * proves nothing, since its socket may predate the change.
    */
-  async #afterTrying(look: () => Promise<Verdict>, signal: AbortSignal): Promise<Settled | undefined> {
+  async #afterAttempt(observe: () => Promise<Verdict>, signal: AbortSignal): Promise<Settled | undefined> {
     const { prover, clock } = this.#options;
     const { window } = this;
     if (window === undefined) return undefined;
@@ -334,17 +334,17 @@ export class Commit {
       return undefined;
     }
     const about = { prover, clock, window, leftMs: this.leftMs ?? 0 };
-    const unreached = await tryOnce(about, (ring) => (this.#ring = ring), signal);
+    const unreached = await attemptOnce(about, (ring) => (this.#ring = ring), signal);
     if (unreached === undefined) return undefined;
     this.#unreached = unreached;
     if (unreached.length === 0) {
-      const verdict = await judged(look, signal);
+      const verdict = await verify(observe, signal);
       if (verdict.is === "as-applied") return this.#after({ type: "proved" });
       if (verdict.is === "failed") return { is: "failed", reason: "step-failed", failure: verdict.failure };
       this.#unreached = verdict.unreached;
       return undefined;
     }
-    // For whoever has to judge it should this agent end; a network that has just changed may take its time.
+    // Stored for the guard or a later agent; a network needs time to settle after a change.
     if (window.unreached === undefined && clock.sinceBoot() >= this.#appliedAt + SETTLING_MS) {
       await this.#options.checkpoint.setWindow({ ...window, unreached: evidenceText(unreached) });
     }
@@ -353,8 +353,8 @@ export class Commit {
 
   async #after(event: WindowEvent): Promise<Settled | undefined> {
     const { window } = this;
-    if (window === undefined) throw new HostError("checkpoint-taken", "the change was taken back by the guard");
-    const end: WindowEnd = afterEvent(this.#ending.of(window), event, this.#now());
+    if (window === undefined) throw new HostError("checkpoint-taken", "the guard rolled the change back");
+    const end: WindowEnd = afterEvent(this.#rollback.of(window), event, this.#now());
     switch (end.do) {
       case "nothing":
         return undefined;
@@ -377,7 +377,7 @@ export class Commit {
     const { guards, versions, isLocal } = window;
     await checkpoint.confirm();
     await this.#proven.confirm(window);
-    await this.withholding.forget(guards);
+    await this.heldChange.forget(guards);
     await this.#unwatch();
     log.info({ versions, isLocal }, "change confirmed");
     this.#options.onStanding();

@@ -1,7 +1,7 @@
 import { HostError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 
-/** How long a piece of work may take, in milliseconds, and what it is called when it takes longer. */
+/** Time limit of an operation in milliseconds, and its name in the error. */
 export interface Bounds {
   readonly clock: Clock;
   readonly ms: number;
@@ -10,8 +10,8 @@ export interface Bounds {
 }
 
 /**
- * Does a piece of work within its time, even when it does not listen to its signal.
- * @throws {HostError} `timeout` when the time has passed; the signal's reason when it is aborted.
+ * Runs an operation with a time limit, even if it ignores its signal.
+ * @throws {HostError} `timeout` after the limit; the signal's reason if aborted.
  */
 export async function withinDeadline<T>(
   { clock, ms, what, signal }: Bounds,

@@ -9,16 +9,16 @@ import { boundedRestorable, runPass } from "./pass.ts";
 import { preview } from "./preview.ts";
 import { retryAfter, type Random } from "./retry.ts";
 import type { Reconciler } from "./section.ts";
-import { movedInTime, standingAfter, type Standing } from "./standing.ts";
-import { answersAfter } from "./taken-back.ts";
-import { isSameValue } from "./withholding.ts";
+import { movedInTime, standingAfter, type Standing } from "./section-status.ts";
+import { answersAfter } from "./rollback.ts";
+import { isSameValue } from "./held-change.ts";
 import type { PassResult, SectionResult, Work, Versions } from "./work.ts";
 
-/** What the machine shall be: the effective sections, and the versions of the documents they were made of. */
+/** Desired state of the machine: the effective sections and the versions of their documents. */
 export interface DesiredState {
   readonly version: Versions;
   readonly config: Readonly<Record<string, unknown>>;
-  /** While false, sections that need the data plane have nothing desired. */
+  /** If false, sections that need the data plane get an empty desired value. */
   readonly isActive: boolean;
 }
 
@@ -26,13 +26,13 @@ export interface EngineOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
-  /** In the order in which they depend on each other. */
+  /** Sections in the order of their dependencies. */
   readonly sections: readonly Reconciler[];
   readonly checkpoint: Checkpoint;
   readonly commit: Commit;
-  /** After each pass that ended, and whenever a checkpoint was restored. */
+  /** Called after each pass and each restore of a checkpoint. */
   readonly onReport: () => void;
-  /** What a person must know of: a checkpoint that was restored or could not be. */
+  /** Called with faults for operators: a checkpoint that was restored or could not be. */
   readonly onFault: (code: string, message: string) => void;
 }
 
@@ -41,19 +41,19 @@ const MAX_RESTORES = 3;
 const MAX_LAST_RESTORES = 10;
 
 interface Track {
-  /** Its times are of the monotonic clock. */
+  /** State with times of the monotonic clock. */
   standing?: Standing;
-  /** The same in wall time, until the wall clock is set. */
+  /** The same state in wall time, cached until the wall clock is set. */
   shown?: { readonly of: Standing; readonly ahead: number; readonly standing: Standing };
-  /** The desired value, as JSON, that the machine last converged to. */
+  /** Desired value, as JSON, that the machine last converged to. */
   reached?: string | undefined;
-  /** The desired value of the last pass, as JSON. */
+  /** Desired value of the last pass, as JSON. */
   desired?: { readonly raw: unknown; readonly json: string };
-  /** By the monotonic clock. */
+  /** Time by the monotonic clock. */
   retryAt?: number | undefined;
 }
 
-/** Makes the desired state real and keeps it so: one pass at a time, each from what the machine has to the newest desired state. */
+/** Reconciles the machine with the desired state: one pass at a time, each from the observed state to the newest desired one. */
 export class Engine {
   readonly #options: EngineOptions;
   readonly #wall: WallTimes;
@@ -75,12 +75,12 @@ export class Engine {
     this.#driftAt = options.clock.elapsed() + DRIFT_MS;
   }
 
-  /** The names of the sections it carries out. */
+  /** Names of its sections. */
   get names(): readonly string[] {
     return this.#options.sections.map(({ name }) => name);
   }
 
-  /** The standing of each section that was tried; times in Unix milliseconds. */
+  /** States of all sections that were tried; times in Unix milliseconds. */
   get standings(): readonly Standing[] {
     const { ahead } = this.#wall;
     return [...this.#tracks.values()].flatMap((track) => {
@@ -92,13 +92,13 @@ export class Engine {
     });
   }
 
-  /** Takes back a change that was cut short, then begins with passes. */
+  /** Rolls back an interrupted change, then starts passes. */
   start(): void {
     this.#isStarted = true;
     this.#kick();
   }
 
-  /** Says what is desired from now on; a pass at work for something older stops after its step. */
+  /** Sets the desired state; a running pass for an older one stops after its current step. */
   set(desired: DesiredState): void {
     this.#desired = desired;
     this.#generation += 1;
@@ -106,27 +106,27 @@ export class Engine {
     this.#want(this.names);
   }
 
-  /** Looks again at once at the named sections, or at all: something they wait for or own may have changed. */
+  /** Re-evaluates the named sections, or all, at once: something they depend on or own may have changed. */
   look(reason: string, names: readonly string[] = this.names): void {
-    this.#options.log.debug({ reason, sections: names }, "looking again");
+    this.#options.log.debug({ reason, sections: names }, "re-evaluating");
     this.#want(names);
   }
 
-  /** Keeps the change that is being tried. @throws {InputError} `not-found`, `busy`. */
+  /** Confirms the pending change. @throws {InputError} `not-found`, `busy`. */
   async keep(): Promise<void> {
     this.#options.commit.ask("keep");
     this.#kick();
     await this.idle();
   }
 
-  /** Takes the change back that is being tried or proven; resolves once it is. @throws {InputError} `not-found`. */
+  /** Rolls the pending change back; resolves once done. @throws {InputError} `not-found`. */
   async revert(): Promise<void> {
     this.#options.commit.ask("revert");
     this.#kick();
     await this.idle();
   }
 
-  /** The steps that a configuration would take, by other sections if their surroundings are to be others. Changes nothing. */
+  /** Returns the steps that a configuration would take, by other sections if their surroundings differ. Changes nothing. */
   preview(
     config: DesiredState["config"],
     isActive: boolean,
@@ -138,12 +138,12 @@ export class Engine {
     return preview(work, this.#options.clock, AbortSignal.any([signal, this.#ending.signal]));
   }
 
-  /** Resolves when no pass is at work or due at once. */
+  /** Resolves when no pass is running or due. */
   async idle(): Promise<void> {
     while (this.#running !== undefined) await this.#running;
   }
 
-  /** Aborts the step at work; an open checkpoint stays for the next start. */
+  /** Aborts the current step; an open checkpoint stays for the next start. */
   async close(): Promise<void> {
     this.#ending.abort(new InputError("cancelled", "the agent is stopping"));
     this.#takeBack();
@@ -169,7 +169,7 @@ export class Engine {
 
   async #run(): Promise<void> {
     this.#takeBack();
-    // Whoever sets several things at once gets one pass.
+    // Several changes in one tick get one pass.
     await Promise.resolve();
     while (!this.#ending.signal.aborted) {
       if (this.#restore !== undefined && !(await this.#restorePending(this.#restore))) return;
@@ -193,7 +193,7 @@ export class Engine {
     for (const { section, raw } of work) {
       const track = this.#track(section.name);
       track.retryAt = undefined;
-      // From here on a difference may be our own doing.
+      // Differences from here on may be our own.
       if (track.reached !== jsonOf(track, raw)) track.reached = undefined;
     }
     const signal = this.#ending.signal;
@@ -204,7 +204,7 @@ export class Engine {
       const isSuperseded = (): boolean => this.#generation !== generation && this.#isSuperseded();
       const about = { clock, log, checkpoint, commit, versions: desired.version, isStale, isSuperseded, signal };
       result = await runPass(work, about);
-      // What cannot be begun must not keep the machine from what was proven before, least of all when it has just started.
+      // A change that cannot start must not keep the machine from the proven configuration, above all right after boot.
       const instead = work.flatMap(({ section, raw }): Work[] => {
         const proven = result.end === "done" ? commit.insteadOf(section.name, raw) : undefined;
         return proven === undefined ? [] : [{ section, raw: proven.value }];
@@ -212,8 +212,8 @@ export class Engine {
       if (instead.length > 0) await runPass(instead, about);
     } catch (error) {
       signal.throwIfAborted();
-      // The disk refused in the middle: what is pending is taken back before anything is begun anew.
-      log.error({ err: toError(error) }, "pass was cut short");
+      // The disk refused midway: the pending change is rolled back before the next pass.
+      log.error({ err: toError(error) }, "pass interrupted");
       for (const { name } of wanted) this.#wanted.add(name);
       this.#restore = { attempts: 0, at: clock.elapsed() + retryAfter(1, this.#options.random) };
       return;
@@ -227,7 +227,7 @@ export class Engine {
     if (result.end !== "stale" || result.restored !== undefined) this.#options.onReport();
   }
 
-  /** What the machine has without a step was there already: it needs no proof to be put back. */
+  /** Records values that needed no step as proven. */
   async #adopt({ results }: PassResult, work: readonly Work[]): Promise<void> {
     for (const { section, raw } of work) {
       const result = results.find(({ name }) => name === section.name);
@@ -236,7 +236,7 @@ export class Engine {
     }
   }
 
-  /** Whether something else is desired of a section that is being tried. */
+  /** Reports whether the desired value of a section on trial has changed. */
   #isSuperseded(): boolean {
     const desired = this.#desired;
     const guards = this.#options.commit.window?.guards ?? {};
@@ -248,14 +248,14 @@ export class Engine {
     });
   }
 
-  /** Takes a trial back; resolves whether nothing is pending any more. */
+  /** Rolls a trial back; resolves to whether nothing is pending. */
   async #endTrial(reason: RestoreReason): Promise<boolean> {
     const { commit, clock, sections, log } = this.#options;
     await commit.noteEnd(reason);
     const restorables = sections.map((section) => boundedRestorable(section, clock));
     const restored = await commit.restore(restorables, this.#ending.signal).catch((error: unknown) => {
       this.#ending.signal.throwIfAborted();
-      log.error({ err: toError(error) }, "a trial could not be taken back");
+      log.error({ err: toError(error) }, "trial could not be rolled back");
       return undefined;
     });
     if (restored === undefined) {
@@ -272,24 +272,24 @@ export class Engine {
     const answers = end === "done" ? results : answersAfter(results, work, evidence);
     for (const { section, raw } of work) {
       const result = answers.find(({ name }) => name === section.name);
-      // What was taken back along with another section's failed step is tried again without that section.
+      // A section rolled back with another section's failure is retried without that section.
       if (result === undefined) this.#wanted.add(section.name);
       else
         this.#answer(this.#withheld(section, result, desired), jsonOf(this.#track(section.name), raw), desired.version);
     }
   }
 
-  /** A section that is left as it is, since nothing better is known. */
+  /** Reports a section that rests as it is, since no confirmed value exists. */
   #rest(section: Reconciler, desired: DesiredState): void {
     const result: SectionResult = { name: section.name, outcome: { state: "converged" }, planned: [], steps: 0 };
     this.#answer(this.#withheld(section, result, desired), "", desired.version);
   }
 
-  /** What is kept back has failed, however well that stands which is in force in its place. */
+  /** Reports a held section as failed, whatever the state of the configuration applied instead. */
   #withheld(section: Reconciler, result: SectionResult, desired: DesiredState): SectionResult {
     const reason = this.#options.commit.whyNot(section.name, rawOf(section, desired));
     if (reason === undefined || result.outcome.state !== "converged") return result;
-    // Its items are not those that were judged.
+    // The evaluated items belong to another value.
     const { rejected: _rejected, notices: _notices, ...rest } = result;
     return { ...rest, outcome: { state: "failed", error: new HostError("not-confirmed", reason) } };
   }
@@ -302,7 +302,7 @@ export class Engine {
     const standing = standingAfter(track.standing, result, { version, now, isDrift });
     const { state } = result.outcome;
     if (isDrift && result.planned.length > 0) {
-      this.#options.log.warn({ section: result.name, what: standing.drift.what }, "drift was put back");
+      this.#options.log.warn({ section: result.name, what: standing.drift.what }, "drift corrected");
     }
     if (state === "converged" || state === "pending") track.reached = raw;
     if (standing.failures === 0) {
@@ -335,10 +335,10 @@ export class Engine {
       if (restored.failed.length === 0) return true;
     } catch (error) {
       this.#ending.signal.throwIfAborted();
-      log.error({ err: toError(error) }, "a pending change could not be taken back");
+      log.error({ err: toError(error) }, "pending change could not be rolled back");
     }
     if (attempts + 1 >= this.#maxRestores) {
-      this.#options.onFault("restore-failed", "a change that was cut short could not be taken back; going on without");
+      this.#options.onFault("restore-failed", "an interrupted change could not be rolled back; continuing without");
       await commit.abandon().catch((error: unknown) => log.error({ err: toError(error) }, "checkpoint not removed"));
       this.#restore = undefined;
       return true;
@@ -347,7 +347,7 @@ export class Engine {
     return false;
   }
 
-  /** What was never proven has nothing else to go back to than what is pending. */
+  /** Attempts of a restore; more if no proven configuration exists to fall back on. */
   get #maxRestores(): number {
     const { window, confirmed } = this.#options.commit;
     const names = Object.keys(window?.guards ?? {});
@@ -356,8 +356,7 @@ export class Engine {
 
   #restored({ undone, failed, isDamaged }: Restored, evidence: string | undefined): void {
     const { log, onFault } = this.#options;
-    if (isDamaged)
-      onFault("damaged-file", "the checkpoint of a change that was cut short was damaged; it was set aside");
+    if (isDamaged) onFault("damaged-file", "the checkpoint of an interrupted change was damaged; it was set aside");
     log.warn(
       { undone, failed: failed.map(({ section, error }) => `${section}: ${error.message}`), evidence },
       "restored",
@@ -365,7 +364,7 @@ export class Engine {
     if (failed.length > 0) this.#restore = { attempts: 0, at: 0 };
   }
 
-  /** One timer for whatever comes next: a retry, a restore, the end of a trial, or the look for drift. */
+  /** Sets the one timer for the next retry, restore, end of a trial or check for drift. */
   #arm(): void {
     this.#takeBack();
     if (this.#ending.signal.aborted) return;
@@ -384,7 +383,7 @@ export class Engine {
     const now = this.#options.clock.elapsed();
     const isDriftDue = now >= this.#driftAt;
     if (isDriftDue) this.#driftAt = now + DRIFT_MS;
-    // Passes come after whatever is due without one.
+    // An open window is handled before passes.
     if (this.#options.commit.window !== undefined) this.#kick();
     const due = [...this.#tracks].filter(([, { retryAt }]) => (retryAt === undefined ? isDriftDue : retryAt <= now));
     this.#want(due.map(([name]) => name));

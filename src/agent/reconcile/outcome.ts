@@ -1,9 +1,9 @@
 import { HostError, InternalError } from "../../errors.ts";
 import type { Issue, Outcome, Prepared, Step, View } from "./section.ts";
-import { shown, type Failure } from "./turn.ts";
+import { shown, type Failure } from "./phase.ts";
 import type { SectionResult } from "./work.ts";
 
-/** Where a section stands when its last step was taken. Pure. */
+/** Returns a section's outcome after its last step. Pure. */
 export function outcomeOf(view: View, failure: Failure | undefined): Outcome {
   if (failure !== undefined) return { state: "failed", ...failure };
   if (view.steps.length > 0) return { state: "diverged", remaining: view.steps.map(({ step }) => shown(step)) };
@@ -11,7 +11,7 @@ export function outcomeOf(view: View, failure: Failure | undefined): Outcome {
   return waits === undefined ? { state: "converged" } : { state: "pending", reason: waits.message };
 }
 
-/** What a failed step says of the item it was about. Pure. */
+/** Converts a failed step to an issue of its item. Pure. */
 export function issueOf(section: string, { step, error }: Failure): Issue {
   const code = error instanceof HostError || error instanceof InternalError ? error.code : "internal";
   const name = step.name ?? step.subject;
@@ -19,12 +19,12 @@ export function issueOf(section: string, { step, error }: Failure): Issue {
   return { path: path.slice(0, 512), code, message: `${step.kind}: ${error.message}`.slice(0, 1024) };
 }
 
-/** What a step is known by. Pure. */
+/** Returns a step's display name. Pure. */
 export function nameOf({ kind, subject, name = subject }: Step): string {
   return `${kind} ${name}`;
 }
 
-/** What is left out and what is otherwise than written or thought; nothing of a section that could not be parsed. Pure. */
+/** Returns rejected items and notices; nothing for a section that could not be parsed. Pure. */
 export function judgedBy(prepared: Prepared | undefined, view?: View): Pick<SectionResult, "rejected" | "notices"> {
   if (prepared === undefined) return {};
   return { rejected: prepared.rejected, notices: [...prepared.notices, ...(view?.notices ?? [])] };

@@ -8,7 +8,7 @@ import { withinDeadline } from "./deadline.ts";
 import { issueOf, judgedBy, nameOf, outcomeOf } from "./outcome.ts";
 import type { Unreached } from "./prover.ts";
 import type { PlannedStep, Prepared, Reconciler, View } from "./section.ts";
-import type { Verdict } from "./trying.ts";
+import type { Verdict } from "./trial.ts";
 import {
   entryOf,
   expected,
@@ -16,13 +16,13 @@ import {
   isSame,
   notePlanned,
   shown,
-  turnsOf,
+  phasesOf,
   type Candidate,
   type Due,
   type Failure,
-  type Turn,
-  type TurnEnd,
-} from "./turn.ts";
+  type Phase,
+  type PhaseEnd,
+} from "./phase.ts";
 import type { Work, SectionResult, PassResult, Versions } from "./work.ts";
 
 export interface PassOptions {
@@ -30,35 +30,35 @@ export interface PassOptions {
   readonly log: Logger;
   readonly checkpoint: Checkpoint;
   readonly commit: Commit;
-  /** The versions of the documents that this is about. */
+  /** Document versions of the desired state. */
   readonly versions: Versions;
-  /** Whether something newer is desired; asked between steps. */
+  /** Reports whether a newer state is desired; called between steps. */
   readonly isStale: () => boolean;
-  /** Whether something else is desired of what could cut the node off; asked while it is being proven. */
+  /** Reports whether the guarded sections' desired values changed; called while the change is being proven. */
   readonly isSuperseded: () => boolean;
-  /** Aborted when the agent stops: an open checkpoint then stays for the next start. */
+  /** Aborts when the agent stops; an open checkpoint stays for the next start. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Carries sections from what the machine has to what is desired: observe and plan all, then apply and verify one after the other. Steps
- * that only take away come first, in the reverse order of the sections, so that nothing is taken from under what still needs it.
+ * Runs one pass: observes and plans all sections, then applies and verifies them one by one. Removals come first, in reverse order of the
+ * sections, so that nothing is removed while another section still uses it.
  */
 export async function runPass(work: readonly Work[], options: PassOptions): Promise<PassResult> {
   const pass = new Pass(work, options);
   return pass.run();
 }
 
-/** A section that fails this often in one pass has a trouble that is not its items'. */
+/** Failed steps per pass after which the section as a whole fails. */
 const MAX_FAILURES = 32;
-/** Whose surroundings change more often while it is being proven is looked after once it is. */
+/** Adjustments to changed surroundings while proving; later ones wait for the next pass. */
 const MAX_FOLLOWS = 16;
 
 class Pass {
   readonly #work: readonly Work[];
   readonly #options: PassOptions;
   readonly #results: SectionResult[] = [];
-  /** The steps whose undo is on disk, first those that were begun. */
+  /** Steps whose undo is stored; started ones first. */
   #covered: readonly Due[] = [];
   #entries: readonly Entry[] = [];
   #isOpen = false;
@@ -80,9 +80,9 @@ class Pass {
       const candidate = await this.#prepare(section, raw);
       if (candidate !== undefined) candidates.push(candidate);
     }
-    const turns = turnsOf(candidates);
-    for (const [index, turn] of turns.entries()) {
-      const end = await this.#take(turn, turns.slice(index + 1));
+    const phases = phasesOf(candidates);
+    for (const [index, phase] of phases.entries()) {
+      const end = await this.#take(phase, phases.slice(index + 1));
       if (end === "through") continue;
       const results = end === "stale" ? [] : this.#results;
       if (!this.#isOpen) return { end: "stale", results };
@@ -127,19 +127,19 @@ class Pass {
     }
   }
 
-  /** What is not desired lacks nothing. */
+  /** Reports unsupported sections only if they are desired. */
   #unsupported({ name }: Reconciler, raw: unknown, reason: string): void {
     const outcome = raw === undefined ? ({ state: "converged" } as const) : ({ state: "unsupported", reason } as const);
     this.#results.push({ name, outcome, rejected: [], notices: [], looked: [], planned: [], steps: 0 });
   }
 
-  async #take(turn: Turn, later: readonly Turn[]): Promise<TurnEnd> {
-    const { candidate, what } = turn;
+  async #take(phase: Phase, later: readonly Phase[]): Promise<PhaseEnd> {
+    const { candidate, what } = phase;
     const { section, prepared } = candidate;
     if (candidate.isOver) return "through";
     if (this.#options.isStale()) return "stale";
     try {
-      // What was done before this turn may have changed what the section sees.
+      // Earlier phases may have changed the section's observation.
       if (this.#hasChanged) candidate.view = await this.#look(section, prepared);
       const { view } = candidate;
       const steps = what === "removals" ? view.steps.filter(isRemoval) : view.steps;
@@ -153,7 +153,7 @@ class Pass {
       this.#over(candidate, after);
       return end;
     } catch (error) {
-      // Somebody else takes the pass back, and no section is to blame.
+      // Another process rolls the pass back; no section is to blame.
       if (isTaken(error)) throw error;
       candidate.isOver = true;
       this.#failed(section.name, error, prepared);
@@ -179,8 +179,8 @@ class Pass {
     });
   }
 
-  /** Has the undo of all steps on disk as soon as one of them is guarded. */
-  async #cover({ name }: Reconciler, steps: readonly PlannedStep[], later: readonly Turn[]): Promise<void> {
+  /** Stores the undo of all steps if any of them is guarded. */
+  async #cover({ name }: Reconciler, steps: readonly PlannedStep[], later: readonly Phase[]): Promise<void> {
     const { checkpoint, commit, versions, signal } = this.#options;
     const own = steps.map((planned) => ({ section: name, planned }));
     const ahead = [...own, ...later.flatMap(expected)];
@@ -194,19 +194,19 @@ class Pass {
         this.#isOpen = true;
         this.#entries = entries;
       } else if (!isSame(ahead, this.#covered.slice(this.#begun))) {
-        // What is planned has changed, or a section before this one left steps that it did not begin.
+        // The plan changed, or an earlier section left steps that it did not start.
         const entries = ahead.map(entryOf);
         await checkpoint.amend(this.#begun, entries);
         this.#entries = [...this.#entries.slice(0, this.#begun), ...entries];
       }
       this.#covered = [...this.#covered.slice(0, this.#begun), ...ahead];
     } catch (error) {
-      // A later section's checkpoint must not hold up a section that needs none.
+      // A later section's checkpoint must not block a section that needs none.
       if (this.#isOpen || guarded.some((due) => due.section === name)) throw error;
     }
   }
 
-  /** Whether a step could cut the node off more than it is: what was proven before cannot. */
+  /** Reports whether a step could cut the node off; proven values cannot. */
   #isGuarded({ section, planned }: Due): boolean {
     return planned.step.guarded && !this.#options.commit.isProven(section, this.#rawOf(section));
   }
@@ -215,7 +215,7 @@ class Pass {
     return this.#work.find(({ section }) => section.name === name)?.raw;
   }
 
-  async #apply(candidate: Candidate, planned: readonly PlannedStep[]): Promise<TurnEnd> {
+  async #apply(candidate: Candidate, planned: readonly PlannedStep[]): Promise<PhaseEnd> {
     const { isStale, checkpoint, log, signal } = this.#options;
     const { section, failures } = candidate;
     const failed = new Set(failures.map(({ step }) => step.subject));
@@ -232,7 +232,7 @@ class Pass {
       } catch (error) {
         signal.throwIfAborted();
         if (isTaken(error)) throw error;
-        // The disk is to blame, and neither the step nor what is desired.
+        // The disk is to blame, not the step or the desired state.
         failures.push({ step: shown(step), error: toError(error) });
         return "not-stored";
       }
@@ -257,8 +257,8 @@ class Pass {
     return "through";
   }
 
-  /** Carries out steps of a section that takes them at one blow. */
-  async #applyAll(candidate: Candidate, planned: readonly PlannedStep[]): Promise<TurnEnd> {
+  /** Applies all steps of a section that applies them atomically. */
+  async #applyAll(candidate: Candidate, planned: readonly PlannedStep[]): Promise<PhaseEnd> {
     const { isStale, checkpoint, log, signal } = this.#options;
     const { section, view } = candidate;
     if (isStale()) return "stale";
@@ -274,15 +274,15 @@ class Pass {
     } catch (error) {
       signal.throwIfAborted();
       log.warn({ section: section.name, steps: planned.length, err: toError(error) }, "steps failed");
-      // It is the section's failure: no item is more to blame than another.
+      // The section fails as a whole; no single item is to blame.
       throw error;
     }
     return "through";
   }
 
   /**
-   * Whether what was applied stands. A step that became due again since the last was taken was undone by somebody: whatever is reached, it
-   * is not over what is desired. What is due because the surroundings changed (a lease came) belongs to the change, and is done first.
+   * Reports whether the applied state still holds. A step that is due again was undone by somebody, so targets are not reached over the
+   * desired state. Steps that follow changed surroundings (a lease arrived) belong to the change and are applied first.
    */
   async #stands(candidates: readonly Candidate[]): Promise<Verdict> {
     const unreached: Unreached[] = [];
@@ -309,7 +309,7 @@ class Pass {
     return unreached.length === 0 ? { is: "as-applied" } : { is: "not-yet", unreached };
   }
 
-  /** Applies steps under the same checkpoint. */
+  /** Applies further steps under the same checkpoint. */
   async #follow(candidate: Candidate, following: readonly PlannedStep[]): Promise<Failure | undefined> {
     this.#follows += 1;
     const { section, prepared, failures } = candidate;
@@ -343,7 +343,7 @@ class Pass {
   }
 }
 
-/** A section whose undo steps each have the section's time and no more. */
+/** Limits each undo step of a section to the section's time limit. */
 export function boundedRestorable(section: Reconciler, clock: Clock): Pick<Reconciler, "name" | "applyStored"> {
   const { name, deadlineMs: ms } = section;
   return {

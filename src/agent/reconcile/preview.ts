@@ -3,13 +3,13 @@ import type { Clock } from "../../host/clock.ts";
 import { MAX_DETAIL, type SectionPlan, type ShownStep } from "../../protocol/documents/reconcile.ts";
 import { withinDeadline } from "./deadline.ts";
 import type { PlannedStep } from "./section.ts";
-import { codeOf } from "./standing.ts";
+import { codeOf } from "./section-status.ts";
 import type { Work } from "./work.ts";
 
-/** How many steps of a section are shown. */
+/** Maximum number of steps shown per section. */
 const MAX_STEPS = 1000;
 
-/** What each section would do on this machine: observes and plans, and changes nothing. */
+/** Returns the steps each section would take. Observes and plans only. */
 export async function preview(work: readonly Work[], clock: Clock, signal: AbortSignal): Promise<SectionPlan[]> {
   const plans: SectionPlan[] = [];
   for (const { section, raw } of work) {

@@ -4,18 +4,18 @@ import type { Confirmed } from "../../checkpoint/commit-files.ts";
 import type { Window } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
 import { valueOf, type StateFile } from "../../host/files/state-file.ts";
-import { isSameValue } from "./withholding.ts";
+import { isSameValue } from "./held-change.ts";
 
 export interface ProvenRecordOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly bootId: string;
   readonly file: StateFile<Confirmed>;
-  /** What the documents themselves say of a section that is tried on this machine. */
+  /** Returns the documents' value of a section that is on trial on this machine. */
   readonly original: (section: string) => unknown;
 }
 
-/** What was last proven of the sections that could cut the node off, in memory and on disk. */
+/** Last proven values of the sections that could cut the node off, in memory and on disk. */
 export class ProvenRecord {
   readonly #options: ProvenRecordOptions;
   #confirmed: Confirmed = { sections: {}, versions: {} };
@@ -28,7 +28,7 @@ export class ProvenRecord {
     return this.#confirmed;
   }
 
-  /** The sections that were kept on this machine in the place of the documents' own, in this boot. */
+  /** Sections that an operator confirmed on this machine in this boot, instead of the documents' own. */
   get kept(): Confirmed["kept"] {
     const { kept } = this.#confirmed;
     return kept?.bootId === this.#options.bootId ? kept : undefined;
@@ -38,21 +38,21 @@ export class ProvenRecord {
     this.#confirmed = valueOf(await this.#options.file.load()) ?? this.#confirmed;
   }
 
-  /** Whether this value of a section was proven. */
+  /** Reports whether this value of a section is proven. */
   has(section: string, raw: unknown): boolean {
     return [this.#confirmed.sections, this.kept?.sections ?? {}].some(
       (known) => Object.hasOwn(known, section) && isSameValue(known[section], raw),
     );
   }
 
-  /** The value of a section to be in force while no other may be; undefined where none was ever proven. */
+  /** Returns the proven value of a section; undefined if none was ever proven. */
   valueOf(section: string): { readonly value: unknown } | undefined {
     const { kept } = this;
     const own = kept !== undefined && Object.hasOwn(kept.sections, section) ? kept.sections : this.#confirmed.sections;
     return Object.hasOwn(own, section) ? { value: own[section] ?? undefined } : undefined;
   }
 
-  /** Notes what the machine has without a change, unless that is known. What was kept is over where the documents say otherwise. */
+  /** Records a value that the machine already has. A locally confirmed value ends if the documents differ from it. */
   async adopt(section: string, raw: unknown): Promise<void> {
     const isReplaced = this.#isReplaced(section, raw);
     if (this.has(section, raw) && !isReplaced) return;
@@ -61,7 +61,7 @@ export class ProvenRecord {
     await this.#save({ ...rest, ...still, sections: { ...sections, [section]: raw ?? null } });
   }
 
-  /** Notes what was proven, or kept. */
+  /** Records proven or confirmed values. */
   async confirm({ guards, versions, isLocal }: Pick<Window, "guards" | "versions" | "isLocal">): Promise<void> {
     const { bootId, clock, original } = this.#options;
     const { sections, kept: before, ...rest } = this.#confirmed;
@@ -75,7 +75,7 @@ export class ProvenRecord {
     await this.#save({ sections: { ...sections, ...guards }, versions, ...kept });
   }
 
-  /** Whether this is what the documents say of a section that was kept, and no longer what they said then. */
+  /** Reports whether the documents' value of a locally confirmed section has changed since. */
   #isReplaced(section: string, raw: unknown): boolean {
     const { kept } = this;
     if (kept === undefined || !Object.hasOwn(kept.sections, section)) return false;
@@ -86,7 +86,7 @@ export class ProvenRecord {
   async #save(confirmed: Confirmed): Promise<void> {
     this.#confirmed = confirmed;
     const { file, log } = this.#options;
-    // Not on disk, it is only proven once more after the next start.
+    // If the disk refuses, the value is proven again after the next start.
     await file.save(confirmed).catch((error: unknown) => log.warn({ err: toError(error) }, "not saved"));
   }
 }

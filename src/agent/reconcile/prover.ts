@@ -1,30 +1,30 @@
 import type { RestoreReason, Window } from "../../checkpoint/window.ts";
 
-/** What was reached before a change: whether there was a session, and through which gateways. */
+/** Targets reached before a change: the session and the gateways. */
 export type Before = Window["before"];
 
-/** A target that is not reached, and why. */
+/** An unreachable target and the reason. */
 export interface Unreached {
   readonly target: string;
   readonly message: string;
   readonly isGateway?: boolean;
-  /** Nobody far away is meant, but something on this machine. */
+  /** True if the target is on this machine. */
   readonly isHere?: boolean;
 }
 
-/** Finds out over connections of its own whether the node reaches whom it must. */
+/** Tests with new connections whether the node reaches its targets. */
 export interface Prover {
-  /** What is reached at this moment. */
+  /** Returns the targets reached now. */
   before(): Before;
-  /** Tries everybody once who has to be reached; empty when that was so. Aborted, it soon says who was not. */
+  /** Tries all targets once; returns the unreachable ones. If aborted, returns those not reached so far. */
   attempt(before: Before, signal: AbortSignal): Promise<readonly Unreached[]>;
-  /** Tries the control plane alone, once; undefined when it is reached. Rejects when aborted. */
+  /** Tries the control plane once; undefined if it is reached. Rejects if aborted. */
   controlPlane(signal: AbortSignal): Promise<Unreached | undefined>;
-  /** For how many milliseconds the control plane has been serving, as it says; undefined when it does not, or is not reached. */
+  /** Returns the control plane's reported uptime in milliseconds; undefined if unreported or unreachable. */
   servingMs(signal: AbortSignal): Promise<number | undefined>;
 }
 
-/** Proves everything without asking anybody. */
+/** A prover that accepts everything. */
 export const provenAtOnce: Prover = {
   before: () => ({ session: true, gateways: [] }),
   attempt: () => Promise.resolve([]),
@@ -42,7 +42,7 @@ export function evidenceText(unreached: readonly Unreached[]): string {
 
 export const MAX_EVIDENCE = 2000;
 
-/** Why a window ended, for people. Pure. */
+/** Describes why a window ended. Pure. */
 export function endText(
   reason: RestoreReason,
   { seconds, mode }: Pick<Window, "seconds" | "mode">,

@@ -7,71 +7,71 @@ export type { Issue } from "../../protocol/documents/reconcile.ts";
 
 export interface Section<Desired, Actual, S extends Step> {
   readonly name: string;
-  /** Whether it gets an empty desired while the node is INACTIVE; absent means no. */
+  /** True if it gets an empty desired value while the node is INACTIVE. */
   readonly needsDataPlane?: boolean;
-  /** Longest time one `observe` or one `apply` may take; 30 s when absent. */
+  /** Time limit of one `observe` or `apply`, in milliseconds; default 30 s. */
   readonly deadlineMs?: number;
-  /** Reads a stored undo back. Needed by every section with a guarded step; without it no step of the section is stored. */
+  /** Parses a stored undo. Required for guarded steps; without it no step of the section is stored. */
   readonly stored?: z.ZodType<S>;
   /**
-   * Splits the raw section (undefined: not in the document) into a typed value and the items that cannot be; nothing after it checks
-   * shapes. Pure: the same value is parsed once.
+   * Parses the raw section (undefined: absent) into a typed value and its rejected items; no later code checks shapes. Pure: each value is
+   * parsed once.
    */
   parse(raw: unknown): Parsed<Desired>;
-  /** Why this node does not carry out the section at all, asked while it is desired; then the machine is not even looked at. */
+  /** Returns why this node does not support the section; the machine is then not observed. Called only if the section is desired. */
   unsupported?(): string | undefined;
-  /** Reads what the agent has on the machine now, and for what is desired if that matters. Changes nothing. */
+  /** Observes what the agent has on the machine. Changes nothing. */
   observe(signal: AbortSignal, desired?: Desired): Promise<Actual>;
   /** Lists the steps from actual to desired, in order. Pure; empty means converged. */
   plan(desired: Desired, actual: Actual): readonly S[];
   /**
-   * What would be observed if all that the section depends on but does not make (the addresses of a link) were as it was `before`. What
-   * is to be done only because that changed is nobody's tampering; absent, every difference is. Pure.
+   * Returns the observation with the section's surroundings (the addresses of a link) as they were `before`. Steps due only because the
+   * surroundings changed are no drift; without this method every difference is. Pure.
    */
   asSurrounded?(actual: Actual, before: Actual): Actual;
-  /** Says on one line what a step is about, what changes and whether flows end; free of secrets. Only for people. Pure. */
+  /** Describes a step on one line for people: subject, change, and whether flows end. Free of secrets. Pure. */
   describe?(step: S, actual: Actual): string;
-  /** Names the step that takes this one back, stored before it is applied. Pure. */
+  /** Returns the undo of a step, stored before the step is applied. Pure. */
   undo(step: S, actual: Actual): S | undefined;
-  /** Carries out one step; safe to repeat after a crash. */
+  /** Applies one step; safe to repeat after a crash. */
   apply(step: S, signal: AbortSignal): Promise<void>;
-  /** Carries out steps, none of them guarded, at one blow; for an engine that takes all or nothing. */
+  /** Applies unguarded steps atomically, for an engine that accepts all or nothing. */
   applyAll?(steps: readonly S[], signal: AbortSignal): Promise<void>;
   /**
-   * Picks what to report, free of secrets and small: it reaches the shadow as `config.<section>.reported.<key>`, or as it is when the
-   * platform knows the key.
+   * Returns the report for the shadow, small and free of secrets: `config.<section>.reported.<key>`, or the key itself if the platform
+   * defines it.
    */
   report(actual: Actual): Readonly<Record<string, unknown>>;
-  /** What keeps single items from working although the plan is empty (a port that is taken); makes the outcome `pending`. Pure. */
+  /** Returns issues that keep items from working although the plan is empty (a port in use); the outcome is then `pending`. Pure. */
   waits?(desired: Desired, actual: Actual): readonly Issue[];
-  /** What of the machine, not being ours to change, keeps what is in force from working as one would think. Pure. */
+  /** Returns conditions outside our control that prevent the applied config from working. Pure. */
   notices?(desired: Desired, actual: Actual): readonly Issue[];
   /**
-   * What has yet to come about before a change can prove itself, since something of what was there before is held until then (a lease on
-   * the way to the control plane). Pure.
+   * Returns what must happen before a change can be proven, while part of the old state is held (a lease on the path to the control
+   * plane). Pure.
    */
   unproven?(desired: Desired, actual: Actual): readonly Issue[];
-  /** Paths of items of which it cannot be told yet whether they work; if what was wrong with them still is, it is no news. Pure. */
+  /** Returns paths of items whose state is not known yet; their earlier issues keep their start time. Pure. */
   untold?(desired: Desired, actual: Actual): readonly string[];
 }
 
 export interface Parsed<Desired> {
   readonly desired: Desired;
-  /** What is left out, or whose wish cannot be met at all. */
+  /** Items that are rejected or unsupported. */
   readonly rejected: readonly Issue[];
-  /** What is used, yet not quite as it is written: a part that is ignored or read otherwise. Asks nothing of anybody. */
+  /** Parts that are ignored or interpreted differently; no action is needed. */
   readonly notices?: readonly Issue[];
-  /** Nothing of the section could be used: the machine stays as it is, and the outcome is `rejected`. */
+  /** True if no part of the section is usable: the machine stays unchanged and the outcome is `rejected`. */
   readonly isUnusable?: boolean;
 }
 
 export interface Step {
   readonly kind: string; // the operation
   readonly subject: string; // what it acts on
-  /** The subject as people know it, if that is not `subject`. */
+  /** Display name, if it differs from `subject`. */
   readonly name?: string;
   readonly guarded: boolean; // could it cut the node off?
-  /** It only takes away, and may go ahead of every other step of its section: the pass removes before it makes. */
+  /** True if the step only removes and may precede all other steps of its section. */
   readonly removes?: boolean;
 }
 
@@ -83,16 +83,16 @@ export type Outcome =
   | { readonly state: "pending"; readonly reason: string } // waits for something named
   | { readonly state: "unsupported"; readonly reason: string };
 
-/** A section whose types are closed over, so that the engine needs none of them. */
+/** A section with its types hidden from the engine. */
 export interface Reconciler {
   readonly name: string;
   readonly needsDataPlane: boolean;
   readonly deadlineMs: number;
-  /** Whether it may have steps that could cut the node off. */
+  /** True if it may have steps that could cut the node off. */
   readonly canCutOff: boolean;
-  /** Parses once; what comes back plans for this desired state as often as it is asked. */
+  /** Parses a desired value; the result can be planned repeatedly. */
   prepare(raw: unknown): Prepared;
-  /** Carries out a stored undo. */
+  /** Applies a stored undo. */
   applyStored(step: unknown, signal: AbortSignal): Promise<void>;
 }
 
@@ -101,30 +101,30 @@ export interface Prepared {
   readonly rejected: readonly Issue[];
   readonly notices: readonly Issue[];
   readonly isUnusable: boolean;
-  /** Why this node does not carry it out. */
+  /** Why this node does not support it. */
   readonly unsupported?: string;
   /** Observes and plans. */
   look(signal: AbortSignal): Promise<View>;
 }
 
-/** What the machine has and what remains to be done. */
+/** An observation and the steps that remain. */
 export interface View {
   readonly steps: readonly PlannedStep[];
-  /** Applies some of the steps at one blow, where the section can. */
+  /** Applies several steps atomically, if the section can. */
   readonly applyAll?: (steps: readonly PlannedStep[], signal: AbortSignal) => Promise<void>;
   readonly waits: readonly Issue[];
   readonly notices: readonly Issue[];
   readonly unproven: readonly Issue[];
   readonly untold: readonly string[];
-  /** Notes that the desired state is reached, in the surroundings that were seen. */
+  /** Records that the desired state is reached in the observed surroundings. */
   readonly reached: () => void;
   readonly reported: () => Readonly<Record<string, unknown>>;
 }
 
-/** One step, ready to be applied, and what is stored to take it back; null where there is no way back. */
+/** A planned step and its stored undo; null if it cannot be undone. */
 export interface PlannedStep {
   readonly step: Step;
-  /** It only follows surroundings that changed since the desired state was reached; nobody changed what the section made. */
+  /** True if the step only follows changed surroundings and corrects no drift. */
   readonly isFollowing: boolean;
   readonly undo: () => unknown;
   readonly describe: () => string | undefined;
@@ -142,7 +142,7 @@ export function reconciler<Desired, Actual, S extends Step>(section: Section<Des
     throw new InternalError("internal", `${name}: ${step.kind} is guarded, and the section cannot read its undo back`);
   };
   let settled: Actual | undefined;
-  /** The subjects of steps that would be due in the surroundings of then; undefined when that is unknown. */
+  /** Returns the subjects of steps that would be due in the earlier surroundings; undefined if unknown. */
   const dueAsOf = (before: Actual | undefined, desired: Desired, actual: Actual): ReadonlySet<string> | undefined => {
     if (section.asSurrounded === undefined || before === undefined) return undefined;
     const steps = section.plan(desired, section.asSurrounded(actual, before));

@@ -1,7 +1,7 @@
 import type { Restored } from "../../checkpoint/checkpoint.ts";
 import type { Issue, Outcome, Reconciler, Step } from "./section.ts";
 
-/** One section and its raw desired value; undefined takes away what it has made. */
+/** A section and its raw desired value; undefined removes everything that it created. */
 export interface Work {
   readonly section: Reconciler;
   readonly raw: unknown;
@@ -10,30 +10,30 @@ export interface Work {
 export interface SectionResult {
   readonly name: string;
   readonly outcome: Outcome;
-  /** Items that were rejected; absent when the section could not even be parsed. */
+  /** Rejected items; absent if the section could not be parsed. */
   readonly rejected?: readonly Issue[];
-  /** What is used otherwise than written; absent as `rejected` is. */
+  /** Parts used differently from how they are written; absent like `rejected`. */
   readonly notices?: readonly Issue[];
-  /** Items that wait or whose step failed; absent when nothing was seen in the end. */
+  /** Items that wait or whose step failed; absent without a final observation. */
   readonly looked?: readonly Issue[];
-  /** Paths of items of which it could not be told whether they work. */
+  /** Paths of items whose state is unknown. */
   readonly untold?: readonly string[];
-  /** What differed from the desired state before the first step, and not only because the surroundings changed. */
+  /** Steps planned before the first one ran, without those that only follow changed surroundings. */
   readonly planned: readonly Step[];
-  /** Steps that were carried out. */
+  /** Number of applied steps. */
   readonly steps: number;
-  /** What the section says of itself; absent when nothing was seen. */
+  /** The section's own report; absent without an observation. */
   readonly reported?: Readonly<Record<string, unknown>>;
 }
 
-/** How a pass ended; one that is `stale` or `restored` says nothing of sections without a result. */
+/** Result of a pass. If `stale` or `restored`, sections without a result are undecided. */
 export interface PassResult {
   readonly end: "done" | "stale" | "restored";
   readonly results: readonly SectionResult[];
   readonly restored?: Restored;
-  /** Why a pass that was applied is taken back. */
+  /** Why an applied pass was rolled back. */
   readonly evidence?: string;
 }
 
-/** The versions of the documents that a desired state was made of. */
+/** Versions of the documents behind a desired state, by name. */
 export type Versions = Readonly<Record<string, number>>;

@@ -19,7 +19,7 @@ import { networkFacts, networkStanding, watchNetworkSection } from "../network/c
 import { networkReport } from "../network/report.ts";
 import { parsedSections } from "../applying/parsed-sections.ts";
 import type { Issue } from "../../protocol/documents/reconcile.ts";
-import type { Standing } from "../reconcile/standing.ts";
+import type { Standing } from "../reconcile/section-status.ts";
 import type { Desired } from "../shadow/desired.ts";
 import type { AgentState } from "../state.ts";
 import type { AgentSignals } from "./signals.ts";

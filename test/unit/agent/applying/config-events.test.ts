@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { ConfigEvents } from "../../../../src/agent/applying/config-events.ts";
-import type { Standing } from "../../../../src/agent/reconcile/standing.ts";
+import type { Standing } from "../../../../src/agent/reconcile/section-status.ts";
 import { createEventLog } from "../../../../src/agent/telemetry/events.ts";
 import { HostError } from "../../../../src/errors.ts";
 import type { NodeEvent } from "../../../../src/protocol/documents/telemetry.ts";

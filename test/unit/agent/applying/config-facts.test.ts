@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Standing } from "../../../../src/agent/reconcile/standing.ts";
+import type { Standing } from "../../../../src/agent/reconcile/section-status.ts";
 import { configFacts } from "../../../../src/agent/applying/config-facts.ts";
 import { withinLimits } from "../../../../src/agent/shadow/reporter.ts";
 import { InputError } from "../../../../src/errors.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { clusterConditions, networkConditions, watchNetworkSection } from "../../../../src/agent/network/conditions.ts";
 import { effective } from "../../../../src/agent/shadow/merge.ts";
-import type { Standing } from "../../../../src/agent/reconcile/standing.ts";
+import type { Standing } from "../../../../src/agent/reconcile/section-status.ts";
 import { createEventLog } from "../../../../src/agent/telemetry/events.ts";
 import { HostError } from "../../../../src/errors.ts";
 import type { NodeEvent } from "../../../../src/protocol/documents/telemetry.ts";

@@ -111,7 +111,7 @@ describe("a change for good", () => {
     await wanted;
     const evidence = "control plane 192.0.2.1:443: connection timed out";
     expect(one.takenBack).toMatchObject([{ code: "not-proven", by: "agent", evidence, versions: { node: 2 } }]);
-    await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
+    await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
     one.prover.unreached = [];
     one.engine.look("test");
     await one.engine.idle();
@@ -131,12 +131,12 @@ describe("a change for good", () => {
     await one.until("old");
     await wanted;
     await one.clock.advance(20_000);
-    expect(one.commit.withholding.held).toMatchObject({ is: "waiting", attempts: 1 });
+    expect(one.commit.heldChange.current).toMatchObject({ is: "waiting", attempts: 1 });
     one.prover.unreached = [];
     one.prover.afterRestore = undefined;
     one.commit.sessionOpened();
     await one.engine.idle();
-    expect([one.a(), one.commit.withholding.held]).toEqual(["new", undefined]);
+    expect([one.a(), one.commit.heldChange.current]).toEqual(["new", undefined]);
   });
 
   test("that is turned away by a control plane that restarts is refused only after three times", async () => {
@@ -148,12 +148,12 @@ describe("a change for good", () => {
     await wanted;
     for (const attempts of [1, 2]) {
       await settle();
-      expect(one.commit.withholding.held).toMatchObject({ is: "waiting", attempts });
+      expect(one.commit.heldChange.current).toMatchObject({ is: "waiting", attempts });
       one.commit.sessionOpened();
       await one.until("new");
       await one.until("old");
     }
-    await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
+    await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
   });
 
   test.each([
@@ -170,9 +170,9 @@ describe("a change for good", () => {
       await one.until("new");
       await one.until("old");
       await wanted;
-      await waitFor(`it is ${verdict}`, () => one.commit.withholding.held?.is === verdict);
+      await waitFor(`it is ${verdict}`, () => one.commit.heldChange.current?.is === verdict);
       await settle();
-      expect(one.commit.withholding.held).toMatchObject({ is: verdict, attempts: at + 1 });
+      expect(one.commit.heldChange.current).toMatchObject({ is: verdict, attempts: at + 1 });
       if (verdict === "waiting") one.commit.sessionOpened();
     }
   });
@@ -185,7 +185,7 @@ describe("a change for good", () => {
     one.machine.after = () => one.commit.sessionOpened();
     await one.until("old");
     await wanted;
-    await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
+    await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
     expect([one.a(), one.takenBack.length]).toEqual(["old", 1]);
   });
 
@@ -201,7 +201,7 @@ describe("a change for good", () => {
     one.prover.unreached = [];
     one.commit.sessionOpened();
     await one.engine.idle();
-    expect([one.a(), one.commit.withholding.held]).toEqual(["new", undefined]);
+    expect([one.a(), one.commit.heldChange.current]).toEqual(["new", undefined]);
   });
 
   test("is superseded by a newer one: restored first, then that is applied", async () => {
@@ -240,13 +240,13 @@ describe("a change for good", () => {
     await one.until("old");
     await wanted;
     await one.clock.advance(20_000);
-    expect(one.commit.withholding.held).toMatchObject({ is: "waiting", last: { gateways: ["gw"] } });
+    expect(one.commit.heldChange.current).toMatchObject({ is: "waiting", last: { gateways: ["gw"] } });
     // By the next time it was not reached before, so that it need not be.
     one.prover.gateways = [];
     one.prover.unreached = [];
     await one.until("new");
     await one.engine.idle();
-    expect([one.a(), one.commit.withholding.held]).toEqual(["new", undefined]);
+    expect([one.a(), one.commit.heldChange.current]).toEqual(["new", undefined]);
   });
 
   test("over which a gateway was reached and only the control plane was not is refused only after three times", async () => {
@@ -258,7 +258,7 @@ describe("a change for good", () => {
     await one.until("old");
     await wanted;
     await settle();
-    expect(one.commit.withholding.held).toMatchObject({ is: "waiting", attempts: 1, last: { isHeard: true } });
+    expect(one.commit.heldChange.current).toMatchObject({ is: "waiting", attempts: 1, last: { isHeard: true } });
   });
 
   test("that somebody else undoes while it is proven is not confirmed: what was reached was reached without it", async () => {
@@ -294,7 +294,7 @@ describe("a change for good", () => {
       await one.clock.advance((one.standing().nextAttempt ?? 0) - one.clock.now());
       await one.engine.idle();
     }
-    expect([one.a(), one.takenBack, one.commit.withholding.held]).toEqual(["old", [], undefined]);
+    expect([one.a(), one.takenBack, one.commit.heldChange.current]).toEqual(["old", [], undefined]);
     expect(one.standing().outcome).toMatchObject({ state: "failed", error: { code: "disk-full" } });
     isFull = false;
     await one.clock.advance((one.standing().nextAttempt ?? 0) - one.clock.now());
@@ -336,8 +336,8 @@ describe("a change for good", () => {
       await one.engine.idle();
     }
     expect(one.a()).toBe("old");
-    await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
-    expect(one.commit.withholding.held).toMatchObject({
+    await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
+    expect(one.commit.heldChange.current).toMatchObject({
       attempts: 3,
       last: { code: "step-failed", step: { kind: "set" } },
     });
@@ -395,7 +395,7 @@ describe("a trial", () => {
     await one.until("old");
     expect(one.takenBack).toMatchObject([{ code: "not-kept", mode: "try" }]);
     expect(one.takenBack[0]?.evidence).toContain("10 min");
-    await waitFor("it is refused", () => one.commit.withholding.held?.is === "refused");
+    await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
   });
 
   test("stays when it is kept, and is taken back at once when it is not wanted", async () => {
@@ -512,7 +512,7 @@ describe("the next agent", () => {
     expect([next.a(), next.takenBack[0]?.code]).toEqual(["old", "interrupted"]);
     next.commit.sessionOpened();
     await next.engine.idle();
-    expect([next.a(), next.commit.withholding.held]).toEqual(["new", undefined]);
+    expect([next.a(), next.commit.heldChange.current]).toEqual(["new", undefined]);
   });
 
   test("refuses what had reached nobody when it was cut short, once there is a session over the old one", async () => {
@@ -521,7 +521,7 @@ describe("the next agent", () => {
     await wantNew(next);
     expect(next.takenBack[0]?.evidence).toContain("before that: control plane 192.0.2.1:443: connection timed out");
     next.commit.sessionOpened();
-    await waitFor("it is refused", () => next.commit.withholding.held?.is === "refused");
+    await waitFor("it is refused", () => next.commit.heldChange.current?.is === "refused");
     await next.engine.idle();
     expect(next.a()).toBe("old");
   });
@@ -533,7 +533,7 @@ describe("the next agent", () => {
     await wantNew(next);
     expect([next.a(), next.takenBack[0]?.code, next.commit.window]).toEqual(["old", "rebooted", undefined]);
     next.commit.sessionOpened();
-    await waitFor("it is refused", () => next.commit.withholding.held?.is === "refused");
+    await waitFor("it is refused", () => next.commit.heldChange.current?.is === "refused");
     expect(next.a()).toBe("old");
   });
 
@@ -604,7 +604,7 @@ test("an agent that hung finds out that the guard took its change back, and does
   await wanted;
   await waitFor("it is as before", async () => {
     await one.clock.advance(1000);
-    return one.a() === "old" && !one.machine.values.has("b") && one.commit.withholding.held !== undefined;
+    return one.a() === "old" && !one.machine.values.has("b") && one.commit.heldChange.current !== undefined;
   });
   expect(one.takenBack).toMatchObject([{ code: "hung" }]);
 });

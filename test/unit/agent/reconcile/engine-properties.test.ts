@@ -85,7 +85,7 @@ test("faults at any step leave the other items right, say so, and are recovered 
         rig.engine.start();
         await rig.want({ model: desired });
         // What could cut the node off is refused after its third failure, and the machine left as it was.
-        const isRefused = (): boolean => rig.commit.withholding.held?.attempts === 3;
+        const isRefused = (): boolean => rig.commit.heldChange.current?.attempts === 3;
         for (let tries = 0; tries < 20 && rig.standing().outcome.state !== "converged" && !isRefused(); tries += 1) {
           expect(rig.standing()).toMatchObject({ outcome: { state: "failed", error: { code: "injected" } } });
           // Little further than to the next attempt, or the time of its window would be over before it has done anything.

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
-import { whyOf } from "../../../../src/agent/reconcile/standing.ts";
+import { whyOf } from "../../../../src/agent/reconcile/section-status.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { ScriptedProver } from "../../../support/commit.ts";
 import { settle } from "../../../support/fake-clock.ts";

@@ -4,7 +4,7 @@ import { pino } from "pino";
 import { onTestFinished } from "vitest";
 import { Engine, type EngineOptions } from "../../../../src/agent/reconcile/engine.ts";
 import type { Reconciler } from "../../../../src/agent/reconcile/section.ts";
-import type { Standing } from "../../../../src/agent/reconcile/standing.ts";
+import type { Standing } from "../../../../src/agent/reconcile/section-status.ts";
 import type { CommitOptions } from "../../../../src/agent/reconcile/commit-options.ts";
 import { Checkpoint } from "../../../../src/checkpoint/checkpoint.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";

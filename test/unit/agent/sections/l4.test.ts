@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
-import { whyOf } from "../../../../src/agent/reconcile/standing.ts";
+import { whyOf } from "../../../../src/agent/reconcile/section-status.ts";
 import { planConnectors } from "../../../../src/agent/sections/connectors/plan.ts";
 import { planServices } from "../../../../src/agent/sections/services/plan.ts";
 import { OverlayTable } from "../../../../src/protocol/overlay/overlay.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { reconciler } from "../../../../../src/agent/reconcile/section.ts";
-import { whyOf } from "../../../../../src/agent/reconcile/standing.ts";
+import { whyOf } from "../../../../../src/agent/reconcile/section-status.ts";
 import type { GatewayActual } from "../../../../../src/agent/sections/gateway/plan.ts";
 import { connectorsSection } from "../../../../../src/agent/sections/connectors/section.ts";
 import { aDomain, aGatewayActual, gatewayOver } from "../../../../support/gateway-model.ts";

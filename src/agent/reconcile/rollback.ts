@@ -3,22 +3,22 @@ import type { TakenBack } from "../../checkpoint/commit-files.ts";
 import { withTry } from "../../checkpoint/restore-pending.ts";
 import type { RestoreReason, Window } from "../../checkpoint/window.ts";
 import { endText, MAX_EVIDENCE, type Unreached } from "./prover.ts";
-import type { Failure } from "./turn.ts";
+import type { Failure } from "./phase.ts";
 import type { SectionResult, Work } from "./work.ts";
 
-/** How a window came to its end. */
+/** Details of a window's end. */
 export interface WindowEnded {
   readonly reason: RestoreReason;
-  /** The step that failed, if one did. */
+  /** The failed step, if any. */
   readonly failure: Failure | undefined;
-  /** Who was not reached at the last try. */
+  /** Targets that the last attempt did not reach. */
   readonly unreached: readonly Unreached[];
   /** Unix milliseconds. */
   readonly at: number;
 }
 
-/** What is noted of a change that is about to be taken back. Pure. */
-export function takenBackBy(window: Window, { reason, failure, unreached, at }: WindowEnded): TakenBack {
+/** Builds the record of a change that is about to be rolled back. Pure. */
+export function rollbackOf(window: Window, { reason, failure, unreached, at }: WindowEnded): TakenBack {
   const { mode, isLocal, versions } = window;
   const evidence = failure?.error.message ?? endText(reason, window, unreached);
   const before = reason === "interrupted" || reason === "rebooted" ? window.unreached : undefined;
@@ -38,14 +38,14 @@ export function takenBackBy(window: Window, { reason, failure, unreached, at }: 
   };
 }
 
-/** What sections have to answer for after a pass was taken back: the one whose step failed, or all when it was not confirmed. Pure. */
+/** Returns the results that sections report after a rolled-back pass: the failed section's, or all if it was not confirmed. Pure. */
 export function answersAfter(
   results: readonly SectionResult[],
   work: readonly Work[],
   evidence: string | undefined,
 ): readonly SectionResult[] {
   if (evidence === undefined) return results.filter(({ outcome }) => outcome.state === "failed");
-  const error = new HostError("not-confirmed", `taken back: ${evidence}`);
+  const error = new HostError("not-confirmed", `rolled back: ${evidence}`);
   const outcome = { state: "failed", error } as const;
   return work.map(({ section: { name } }) => {
     const { rejected, notices } = results.find((result) => result.name === name) ?? {};
@@ -54,7 +54,7 @@ export function answersAfter(
   });
 }
 
-/** What those who were not reached say of who else may be to blame: the gateways themselves, or the control plane; or for how long nobody said anything. */
+/** Returns what the missed targets say about other causes: the gateways, the control plane, or how long nothing was heard. */
 function missedIn(
   unreached: readonly Unreached[],
   { before: { gateways }, seconds }: Window,

@@ -2,18 +2,18 @@ import { HostError, toError } from "../../errors.ts";
 import type { Window } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { Prover, Unreached } from "./prover.ts";
-import type { Failure } from "./turn.ts";
+import type { Failure } from "./phase.ts";
 
-/** What the machine is like when everybody is reached over it. */
+/** State of the machine once all targets are reached. */
 export type Verdict =
   | { readonly is: "as-applied" }
   | { readonly is: "not-yet"; readonly unreached: readonly Unreached[] }
   | { readonly is: "failed"; readonly failure: Failure };
 
-/** Takes what cuts a wait short; it does nothing once the wait is over. */
+/** Receives the function that cuts a wait short. */
 type Expose = (ring: () => void) => void;
 
-export interface Trying {
+export interface TrialAttempt {
   readonly prover: Prover;
   readonly clock: Clock;
   readonly window: Window;
@@ -21,15 +21,15 @@ export interface Trying {
 }
 
 const ATTEMPT_MS = 5000;
-/** So that there is something to judge it by soon. */
+/** Shorter, so that evidence exists early. */
 const FIRST_ATTEMPT_MS = 3000;
 const EVERY_MS = 1000;
 const LATE = new DOMException("no answer in time", "TimeoutError");
 const nothing = (): void => undefined;
 
-/** Tries once to reach everybody who must be; undefined when it was cut short by somebody who has something to say. */
-export async function tryOnce(
-  { prover, clock, window, leftMs }: Trying,
+/** Tries once to reach all targets; undefined if it was cut short. */
+export async function attemptOnce(
+  { prover, clock, window, leftMs }: TrialAttempt,
   expose: Expose,
   signal: AbortSignal,
 ): Promise<readonly Unreached[] | undefined> {
@@ -52,10 +52,10 @@ export async function tryOnce(
   return isCut ? undefined : unreached;
 }
 
-/** Looks at the machine; when that fails nothing is proven yet. Rejects when aborted, or when the change was taken over. */
-export async function judged(look: () => Promise<Verdict>, signal: AbortSignal): Promise<Verdict> {
+/** Observes the machine; a failure means not yet proven. Rejects if aborted, or if another process took the change. */
+export async function verify(observe: () => Promise<Verdict>, signal: AbortSignal): Promise<Verdict> {
   try {
-    return await look();
+    return await observe();
   } catch (error) {
     signal.throwIfAborted();
     if (error instanceof HostError && error.code === "checkpoint-taken") throw error;
@@ -63,7 +63,7 @@ export async function judged(look: () => Promise<Verdict>, signal: AbortSignal):
   }
 }
 
-/** Waits a second, or until it is cut short or aborted. */
+/** Waits one second, or until cut short or aborted. */
 export async function pause(clock: Clock, expose: Expose, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   await new Promise<void>((resolve) => {

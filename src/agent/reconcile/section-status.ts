@@ -5,43 +5,43 @@ import type { Issue, Outcome, Step } from "./section.ts";
 import type { SectionResult, Versions } from "./work.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** What was found changed by others since the section last converged, and was put back. */
+/** Drift: changes by others since the section last converged, which were reverted. */
 export interface Drift {
   readonly count: number;
   readonly lastAt?: number;
-  /** The first steps that put it back the last time, as `kind subject`. */
+  /** First steps of the last correction, as `kind subject`. */
   readonly what: readonly string[];
 }
 
-/** The standing of a section. Times in milliseconds of one clock: the engine measures by the monotonic one and shows wall time. */
+/** State of a section. Times are milliseconds of one clock: the engine uses the monotonic one and shows wall time. */
 export interface Standing {
   readonly section: string;
   readonly outcome: Outcome;
-  /** Those rejected come first. */
+  /** Rejected items come first. */
   readonly issues: readonly Issue[];
   readonly rejected: number;
-  /** What is used otherwise than it is written: nothing is wrong with it. */
+  /** Parts used differently from how they are written; no errors. */
   readonly notices: readonly Issue[];
-  /** Since when each issue and notice is known, by `issueKey`. */
+  /** Time at which each issue and notice was first seen, by `issueKey`. */
   readonly sinces: ReadonlyMap<string, number>;
-  /** What was wrong when the machine was last seen, and for which versions: kept while it cannot be seen. */
+  /** Issues of the last observation and its versions; kept while the machine cannot be observed. */
   readonly looked?: { readonly version: Versions; readonly issues: readonly Issue[] };
-  /** What the section says of itself, free of secrets. */
+  /** The section's own report, free of secrets. */
   readonly reported: Readonly<Record<string, unknown>>;
-  /** The versions this answers. */
+  /** Document versions that this state answers. */
   readonly version: Versions;
-  /** Steps taken since these versions were first tried. */
+  /** Steps applied since the first attempt of these versions. */
   readonly steps: number;
-  /** Since when the state is what it is; of an issue, `sinces` says it. */
+  /** Time of the last change of state; `sinces` has the times of issues. */
   readonly since: number;
   readonly lastAttempt: number;
   readonly nextAttempt?: number;
-  /** Attempts in a row that did not converge. */
+  /** Consecutive attempts that did not converge. */
   readonly failures: number;
   readonly drift: Drift;
 }
 
-/** A standing with every time moved by so many milliseconds. Pure. */
+/** Returns a copy with all times shifted by `ms`. Pure. */
 export function movedInTime(standing: Standing, ms: number): Standing {
   const moved = (at: number): number => Math.max(0, Math.round(at + ms));
   const { since, lastAttempt, nextAttempt, sinces, drift } = standing;
@@ -55,21 +55,21 @@ export function movedInTime(standing: Standing, ms: number): Standing {
   };
 }
 
-/** What the engine knows besides the result. */
+/** Context of a result. */
 export interface Attempt {
   readonly version: Versions;
   readonly now: number;
-  /** Whether any difference was made by somebody else. */
+  /** True if any difference is somebody else's change. */
   readonly isDrift: boolean;
 }
 
 const NO_DRIFT: Drift = { count: 0, what: [] };
 const MAX_WHAT = 10;
 
-/** The standing after an attempt; its retry is not decided yet. Pure. */
+/** Returns the state after an attempt, before its retry is scheduled. Pure. */
 export function standingAfter(before: Standing | undefined, result: SectionResult, attempt: Attempt): Standing {
   const { outcome, reported = {} } = result;
-  // What a pass did not come to judge stays as it was.
+  // Values that the pass did not evaluate stay.
   const rejected = result.rejected ?? before?.issues.slice(0, before.rejected) ?? [];
   const notices = result.notices ?? before?.notices ?? [];
   const looked = result.looked === undefined ? before?.looked : { version: attempt.version, issues: result.looked };
@@ -98,12 +98,12 @@ export function standingAfter(before: Standing | undefined, result: SectionResul
   };
 }
 
-/** What an issue is known by from one pass to the next: the same words about the same item may vary. */
+/** Returns an issue's identity across passes; its text may vary. */
 function issueKey({ path, code }: Pick<Issue, "path" | "code">): string {
   return `${code} ${path}`;
 }
 
-/** The times of whatever was known of items that cannot be judged for the moment. */
+/** Returns the times of issues whose items cannot be evaluated now. */
 function sincesToKeep(
   paths: readonly string[],
   before: ReadonlyMap<string, number> = new Map<string, number>(),
@@ -126,15 +126,14 @@ function driftAfter(before: Drift, planned: readonly Step[], { isDrift, now }: A
   return { count: before.count + 1, lastAt: now, what };
 }
 
-/** Whether two sets of versions are the same. */
+/** Reports whether two sets of versions are equal. */
 export function sameVersions(one: Versions, other: Versions): boolean {
   const names = Object.keys(one);
   return names.length === Object.keys(other).length && names.every((name) => one[name] === other[name]);
 }
 
 /**
- * Names, for everything that is not as it should be, the reason, since when, and the attempts; of each section what is wrong, then the
- * notices. Pure.
+ * Returns the reason, start time and attempts of everything that is not as desired: per section its issues, then its notices. Pure.
  */
 export function whyOf(standings: readonly Standing[]): Reason[] {
   return standings.flatMap((standing) => {
@@ -153,20 +152,20 @@ export function whyOf(standings: readonly Standing[]): Reason[] {
   });
 }
 
-/** The reason of the section as a whole, unless its items say it all. */
+/** Returns the reason of the section as a whole, unless its items cover it. */
 function wholeReason(outcome: Outcome, hasItems: boolean): Pick<Reason, "code" | "message"> | undefined {
   switch (outcome.state) {
     case "converged":
       return undefined;
     case "rejected":
-      return hasItems ? undefined : { code: "rejected", message: "nothing of the section could be used" };
+      return hasItems ? undefined : { code: "rejected", message: "no part of the section could be used" };
     case "failed":
       return outcome.step !== undefined && hasItems
         ? undefined
         : { code: codeOf(outcome.error), message: outcome.error.message };
     case "diverged": {
       const steps = outcome.remaining.slice(0, MAX_WHAT).map(nameOf);
-      return { code: "diverged", message: `applied, and still to do: ${steps.join(", ")}` };
+      return { code: "diverged", message: `applied, but these steps remain: ${steps.join(", ")}` };
     }
     case "pending":
       return hasItems ? undefined : { code: "pending", message: outcome.reason };
@@ -175,7 +174,7 @@ function wholeReason(outcome: Outcome, hasItems: boolean): Pick<Reason, "code" |
   }
 }
 
-/** The code of an error; `internal` for one that was not thrown on purpose. */
+/** Returns an error's code; `internal` for an unexpected error. */
 export function codeOf(error: Error): string {
   return error instanceof AgentError ? error.code : "internal";
 }
@@ -184,7 +183,7 @@ function stateKey(outcome: Outcome): string {
   switch (outcome.state) {
     case "failed":
       return `failed ${codeOf(outcome.error)}`;
-    case "pending": // for what, its items say
+    case "pending": // its items name the cause
     case "converged":
     case "rejected":
     case "diverged":

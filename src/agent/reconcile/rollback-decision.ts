@@ -3,26 +3,26 @@ import { toError } from "../../errors.ts";
 import type { Checkpoint } from "../../checkpoint/checkpoint.ts";
 import type { RestoreReason, Window } from "../../checkpoint/window.ts";
 
-export interface EndingOptions {
+export interface RollbackDecisionOptions {
   readonly checkpoint: Checkpoint;
   readonly log: Logger;
 }
 
-/** The decision to take a trial back: whatever cuts the restore short, it is taken up again and not the trial. */
-export class Ending {
-  readonly #options: EndingOptions;
+/** The decision to roll a trial back. An interrupted restore continues with the rollback, not with the trial. */
+export class RollbackDecision {
+  readonly #options: RollbackDecisionOptions;
   #decided: { readonly id: string; readonly reason: RestoreReason } | undefined;
 
-  constructor(options: EndingOptions) {
+  constructor(options: RollbackDecisionOptions) {
     this.#options = options;
   }
 
-  /** Whether what is pending is being taken back. */
+  /** True if the pending change is being rolled back. */
   get isDecided(): boolean {
     return this.#decided !== undefined && this.#decided.id === this.#options.checkpoint.pending?.id;
   }
 
-  /** Decides it, in memory where the disk takes nothing. What was decided before stays. */
+  /** Stores the decision, in memory if the disk refuses. An earlier decision stays. */
   async decide(id: string, window: Window, reason: RestoreReason): Promise<void> {
     if (window.state !== "awaiting-keep" || this.isDecided) return;
     this.#decided = { id, reason };
@@ -32,7 +32,7 @@ export class Ending {
     });
   }
 
-  /** The window that is pending, with what was decided about it. */
+  /** Returns the pending window with the decision, if there is one. */
   of(window: Window): Window {
     return this.isDecided ? { ...window, ending: this.#decided?.reason } : window;
   }

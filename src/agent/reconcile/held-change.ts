@@ -5,64 +5,64 @@ import type { Clock } from "../../host/clock.ts";
 import { valueOf, type StateFile } from "../../host/files/state-file.ts";
 import type { Prover, Unreached } from "./prover.ts";
 
-/** The desired values of sections by their names; null for one that is absent. */
+/** Desired values by section name; null for an absent section. */
 export type Guards = Readonly<Record<string, unknown>>;
 
-export interface WithholdingOptions {
+export interface HeldChangeOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly file: StateFile<Withheld>;
   readonly prover: Prover;
-  /** Has the documents go back to what was confirmed; resolves whether one of them did. */
+  /** Reverts the documents to the confirmed ones; resolves to whether any document was reverted. */
   readonly refuse: (withheld: Withheld) => Promise<boolean>;
-  /** What is to be applied may be otherwise than before. */
+  /** Called when the effective configuration may have changed. */
   readonly onRelease: () => void;
 }
 
-/** How often a change is tried of which nobody can say that it was to blame. */
+/** Attempts of a change whose failure may have another cause. */
 const MAX_ATTEMPTS = 3;
-/** How soon after a restore the control plane must be reached for the change to be to blame. */
+/** The change is to blame if the control plane is reached within this time after the restore. */
 const PROMPT_MS = 10_000;
 const PROMPT_EVERY_MS = 1000;
 const RECONSIDER_MS = 60_000;
-/** The host of the control plane answers and takes no connection. */
+/** Matches evidence that the control plane's host refuses connections. */
 const TURNED_AWAY = /control plane [^;]*: connection refused/;
 
-/** Whether two values say the same; an absent section is null. Members have one order, that of the document. */
+/** Reports whether two values are equal; an absent section is null. Members have the document's order. */
 export function isSameValue(one: unknown, other: unknown): boolean {
   return JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
 }
 
-/** Why what is kept back is not in force, for people. */
+/** Describes why a held change is not applied. */
 export function whyHeld({ is, last: { code, evidence } }: Withheld): string {
   const next = is === "refused" ? "not tried again until it changes" : "tried again when the control plane is reached";
-  return `taken back (${code}: ${evidence}); ${next}`;
+  return `rolled back (${code}: ${evidence}); ${next}`;
 }
 
-/** Whether two sets of sections say the same. */
+/** Reports whether two sets of sections are equal. */
 export function isSameGuards(one: Guards, other: Guards): boolean {
   const names = Object.keys(one);
   return names.length === Object.keys(other).length && names.every((name) => isSameValue(one[name], other[name]));
 }
 
 /**
- * Keeps back a change that was taken back: for good when the restored configuration reaches the control plane, else until a session
- * returns. It speaks of the very value that was tried, so that whatever else is desired ends it.
+ * Holds back a change that was rolled back: permanently if the restored configuration reaches the control plane, else until a session
+ * returns. It applies to the exact value that was tried; any other desired value is not held.
  */
-export class Withholding {
-  readonly #options: WithholdingOptions;
+export class HeldChange {
+  readonly #options: HeldChangeOptions;
   #held: Withheld | undefined;
-  /** It is being tried again. */
+  /** True while the change is being tried again. */
   #isReleased = false;
   #judging: Promise<void> | undefined;
   readonly #ending = new AbortController();
   #takeBack = (): void => undefined;
-  /** It is being taken back: a session that opens meanwhile says nothing yet. */
+  /** True while the change is being rolled back; a session that opens meanwhile proves nothing. */
   #isToBeJudged = false;
-  /** When the last change was taken back (monotonic). */
+  /** Time of the last rollback (monotonic). */
   #notedAt = 0;
 
-  constructor(options: WithholdingOptions) {
+  constructor(options: HeldChangeOptions) {
     this.#options = options;
   }
 
@@ -71,19 +71,19 @@ export class Withholding {
     if (this.#held?.is === "waiting") this.#reconsiderLater();
   }
 
-  /** What is kept back, or was the last time. */
-  get held(): Withheld | undefined {
+  /** The held change, or the last one. */
+  get current(): Withheld | undefined {
     return this.#held;
   }
 
-  /** Why this value of a section is not applied; undefined when it is. */
+  /** Returns the held change that keeps this value from being applied, if any. */
   reasonFor(section: string, raw: unknown): Withheld | undefined {
     const held = this.#held;
     if (held === undefined || this.#isReleased || !Object.hasOwn(held.guards, section)) return undefined;
     return isSameValue(held.guards[section], raw) ? held : undefined;
   }
 
-  /** Notes that a change was taken back, before it is. One whose step failed is kept back only when it has often failed. */
+  /** Records a rollback before it starts. A change with a failed step is held only after repeated failures. */
   async note(guards: Guards, last: TakenBack): Promise<void> {
     const before = this.#held;
     const isAgain = before !== undefined && isSameGuards(before.guards, guards);
@@ -95,7 +95,7 @@ export class Withholding {
     if (!this.#isReleased) this.#reconsiderLater();
   }
 
-  /** Decides about what was taken back a moment ago, as far as that can be decided. */
+  /** Decides whether the change that was just rolled back is to blame, if that can be told. */
   judge(): void {
     this.#isToBeJudged = false;
     const held = this.#held;
@@ -105,24 +105,24 @@ export class Withholding {
     else if (code === "not-proven" || code === "step-failed") this.#run(() => this.#refuseIfReached(held));
   }
 
-  /** There is a session, over the restored configuration: what waited for it is tried again, unless it was tried often. */
+  /** Handles a new session over the restored configuration: retries the held change, unless its attempts are used up. */
   sessionOpened(): void {
     const held = this.#held;
     if (this.#isToBeJudged) return;
     if (held === undefined || this.#isReleased || held.is === "refused" || this.#judging !== undefined) return;
     const { code, mode, evidence, wasTried = false } = held.last;
-    // Cut short after nobody was reached, it is judged by that.
+    // A change interrupted after a failed attempt counts as failed.
     const isOver = (code === "rebooted" && mode === "try") || (wasTried && !TURNED_AWAY.test(evidence));
     if (isOver || held.attempts >= MAX_ATTEMPTS) {
       this.#run(() => this.#refuse(held));
       return;
     }
-    this.#options.log.info({ attempts: held.attempts, after: held.last.code }, "trying again what was taken back");
+    this.#options.log.info({ attempts: held.attempts, after: held.last.code }, "trying a rolled-back change again");
     this.#isReleased = true;
     this.#options.onRelease();
   }
 
-  /** Forgets it: it was proven, or somebody asks for it again. */
+  /** Removes the held change: it was proven, or requested again. */
   async forget(guards: Guards): Promise<void> {
     if (this.#held === undefined || !isSameGuards(this.#held.guards, guards)) return;
     this.#takeBack();
@@ -138,8 +138,8 @@ export class Withholding {
 
   async #refuseIfReached(held: Withheld): Promise<void> {
     const { clock, log } = this.#options;
-    // Who is turned away at every door may stand before a control plane that restarts; so is not refused at the first time.
-    // So may who was heard by a gateway all the while.
+    // Refused connections may mean that the control plane restarts, as may a gateway that stayed reachable: do not blame the change at the
+    // first attempt.
     const { evidence, isHeard = false, gateways = [] } = held.last;
     if ((TURNED_AWAY.test(evidence) || isHeard) && held.attempts < MAX_ATTEMPTS) return;
     const until = clock.elapsed() + PROMPT_MS;
@@ -152,7 +152,7 @@ export class Withholding {
     }
   }
 
-  /** Whether the control plane says that it was not there itself all the while; that is believed as often as a change is tried. */
+  /** Reports whether the control plane itself was down during the attempt; its word counts for at most `MAX_ATTEMPTS` attempts. */
   async #wasAbsent({ last: { silentMs }, attempts }: Withheld): Promise<boolean> {
     if (silentMs === undefined || attempts >= MAX_ATTEMPTS) return false;
     const { prover, clock, log } = this.#options;
@@ -162,7 +162,7 @@ export class Withholding {
     return true;
   }
 
-  /** Who is not reached over what was restored: the control plane, or whichever gateways alone were missed. */
+  /** Returns the first unreachable target after the restore: the control plane, or the gateways that alone were missed. */
   async #missed(gateways: readonly string[]): Promise<Unreached | undefined> {
     const { prover } = this.#options;
     const { signal } = this.#ending;
@@ -195,7 +195,7 @@ export class Withholding {
       });
   }
 
-  /** A session that never ended does not open. */
+  /** Re-evaluates later: a session that stayed open sends no event. */
   #reconsiderLater(): void {
     this.#takeBack();
     this.#takeBack = this.#options.clock.after(RECONSIDER_MS, () => {
