@@ -23,9 +23,10 @@ import {
 import { ActivationAnswer, ActivationBody, TokenAnswer, TokenBody } from "./channel/activation.ts";
 import { HttpRefusal, RegistrationAnswer, RegistrationBody } from "./channel/registration.ts";
 import { recordByStream } from "./documents/telemetry.ts";
-import { ContainerCommand, triggerBodies } from "./triggers/bodies.ts";
+import { ContainerCommand } from "./triggers/bodies.ts";
 import { triggerEvents } from "./values/trigger-events.ts";
-import { ContainerCommandAnswer, triggerResults } from "./triggers/results.ts";
+import { ContainerCommandAnswer } from "./triggers/results.ts";
+import { triggerSchemas } from "./triggers/schemas.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -69,8 +70,8 @@ export function protocolReference(): ReadonlyMap<string, string> {
   put("schemas/registration/token-answer.json", schemaOf(TokenAnswer, `answer to POST ${TOKEN_PATH}`));
   put("schemas/http-refusal.json", schemaOf(HttpRefusal, "an HTTP answer that is an error"));
   for (const event of triggerEvents) {
-    put(`schemas/triggers/${event}.body.json`, schemaOf(bodyOf(event), `body of ${event}`));
-    put(`schemas/triggers/${event}.result.json`, schemaOf(triggerResults[event], `result of ${event}`));
+    put(`schemas/triggers/${event}.body.json`, schemaOf(triggerSchemas[event].body, `body of ${event}`));
+    put(`schemas/triggers/${event}.result.json`, schemaOf(triggerSchemas[event].result, `result of ${event}`));
   }
   put("schemas/triggers/container.body.json", schemaOf(ContainerCommand, "body of the event named as a container is"));
   put("schemas/triggers/container.result.json", schemaOf(ContainerCommandAnswer, "result of that event"));
@@ -78,11 +79,6 @@ export function protocolReference(): ReadonlyMap<string, string> {
   put("asyncapi.json", asyncApi());
   files.set("reference.md", overview());
   return files;
-}
-
-/** The body of an event; one that has nothing to say is an object without members. */
-function bodyOf(event: (typeof triggerEvents)[number]): z.ZodType {
-  return (triggerBodies as Readonly<Partial<Record<string, z.ZodType>>>)[event] ?? z.object({});
 }
 
 function allMethods(): readonly (readonly [string, MethodSpec])[] {

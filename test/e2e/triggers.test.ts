@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { ZodType } from "zod";
-import { triggerResults } from "../../src/protocol/triggers/results.ts";
+import { triggerSchemas } from "../../src/protocol/triggers/schemas.ts";
 import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
 import { UNDER_UNITS } from "../support/real-units.ts";
 import { tempDir } from "../support/temp-dir.ts";
@@ -15,7 +15,7 @@ test("trigger events through the HTTP API: waited for, streamed, refused", async
     const answer = await controller.call("POST", `/node/${uid}/trigger/${event}${query}`, body);
     // What the published reference promises.
     if (answer.status === 200 && query === "?wait=1") {
-      const schema = (triggerResults as Readonly<Record<string, ZodType>>)[event];
+      const schema = (triggerSchemas as Readonly<Record<string, { readonly result: ZodType }>>)[event]?.result;
       expect(schema?.safeParse(answer.body).error, event).toBeUndefined();
     }
     return answer;

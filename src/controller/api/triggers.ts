@@ -3,7 +3,8 @@ import { InputError, SessionError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { CAPTURE_EVENT, CAPTURE_PERMISSION } from "../../protocol/triggers/capture.ts";
-import { ContainerCommand, triggerBodies } from "../../protocol/triggers/bodies.ts";
+import { ContainerCommand } from "../../protocol/triggers/bodies.ts";
+import { triggerSchemas } from "../../protocol/triggers/schemas.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/values/trigger-events.ts";
 import { EventName, JsonObject, Text256, Uid } from "../../protocol/values/values.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
@@ -63,7 +64,7 @@ const TRIGGER_LIMITS: JsonLimits = { ...BODY_LIMITS, maxDepth: 28 };
 
 /** The node judges the body, since events of newer nodes are sent as well. */
 const DescribedBody = z
-  .union([...Object.values(triggerBodies), ContainerCommand, JsonObject])
+  .union([...new Set(Object.values(triggerSchemas).map(({ body }) => body)), ContainerCommand, JsonObject])
   .optional()
   .meta({ description: "As the event takes it; one without a form of its own takes any object, or none" });
 

@@ -1,10 +1,8 @@
 import { z } from "zod";
 import { parseCidr } from "../../lib/net/cidr.ts";
-import { CaptureFilter, TgCapture } from "./capture.ts";
-import { DataStoreRequest, StorePath } from "./data-store.ts";
-import { ErrorsRequest, GatewayLatency, GatewayTrace, OutboundConnectionCheck } from "./diagnostics.ts";
+import { CaptureFilter } from "./capture.ts";
+import { StorePath } from "./data-store.ts";
 import { PathId } from "../overlay/mesh.ts";
-import { ConfigShowRequest, PlanDocument, RollbackRequest } from "../documents/reconcile.ts";
 import { Host, IpAddress, LinkName, Port, Text64, Text128, Text253 } from "../values/values.ts";
 
 /** The body of an event that takes none. */
@@ -251,44 +249,3 @@ export const NodeDebug = z
   })
   .meta({ id: "NodeDebug", description: "Body of `node-debug`" });
 export type NodeDebug = z.infer<typeof NodeDebug>;
-
-/** The body of each event that needs one, for whoever describes events. */
-export const triggerBodies = {
-  "container-image": ContainerImageRequest,
-  "container-logs": ContainerLogs,
-  "container-status": ContainerStatusRequest,
-  "datastore-manager": DataStoreRequest,
-  "dns-health": NoBody,
-  errors: ErrorsRequest,
-  flows: Flows,
-  "gateway-latency": GatewayLatency,
-  "gateway-mtr": GatewayTrace,
-  "gateway-traceroute": GatewayTrace,
-  "network-status": NoBody,
-  "node-reboot": NoBody,
-  "node-restart-service": NoBody,
-  "outbound-connection-check": OutboundConnectionCheck,
-  "repo-connectivity": NoBody,
-  status: NoBody,
-  why: NoBody,
-  "gateway-routes": GatewayRoutes,
-  "gateway-ping": GatewayPing,
-  "gateway-perf": GatewayPerf,
-  "nat-hits": NatHits,
-  "node-debug": NodeDebug,
-  "node-push-logs": NodePushLogs,
-  "node-upgrade": NodeUpgrade,
-  "tg-arping": TgArping,
-  "tg-capture": TgCapture,
-  "tg-mtr": TgMtrBody,
-  "tg-ping": TgPing,
-  "tg-nc": TgNc,
-  "tg-tcpdump": TgTcpdump,
-  "tg-traceroute": TgTracerouteBody,
-  "speed-test": SpeedTest,
-  plan: PlanDocument,
-  rollback: RollbackRequest,
-  "config-show": ConfigShowRequest,
-  "network-keep": NetworkKeep,
-  "network-revert": NetworkRevert,
-} as const;

@@ -1,4 +1,4 @@
-/** The trigger events this build answers, for help and completion; the set of names on the wire stays open. */
+/** Names of the trigger events that this build answers; newer nodes may answer others. */
 export const triggerEvents = [
   "config-show",
   "container-exec",
@@ -39,9 +39,10 @@ export const triggerEvents = [
   "tg-traceroute",
   "why",
 ] as const;
+export type TriggerEvent = (typeof triggerEvents)[number];
 
 /**
- * How long a watched stream may run, in milliseconds: ten minutes of a tool's work and what it loses on the way. A ping of 600
- * packets takes up to 15 s more, since the pauses between them are never shorter than a second.
+ * Limits a watched stream, in milliseconds: ten minutes of work and a reserve. A ping of 600 packets takes up to 15 s more, since
+ * the pauses between packets are never shorter than a second.
  */
 export const STREAM_DEADLINE_MS = 660_000;

@@ -62,6 +62,28 @@ export function relevantNotices({
 }
 
 /**
+ * Returns the fields that are neither null nor an empty text, each as `convert` returns it; undefined drops it. Returns the very
+ * object if nothing changes, since most of thousands of entries need no change.
+ */
+export function convertFields(fields: JsonObject, convert: (name: string, value: unknown) => unknown): JsonObject {
+  let converted: Record<string, unknown> | undefined;
+  for (const name of Object.keys(fields)) {
+    const given = fields[name];
+    const value = isPresent(given) && given !== "" ? convert(name, given) : undefined;
+    if (value === given && given !== undefined) continue;
+    converted ??= { ...fields };
+    if (value === undefined) delete converted[name];
+    else converted[name] = value;
+  }
+  return converted ?? fields;
+}
+
+/** Returns the number that a text holds for a field of `numeric`; any other value as it is. */
+export function numberIn(numeric: ReadonlySet<string>): (name: string, value: unknown) => unknown {
+  return (name, value) => (numeric.has(name) ? (toNumber(value) ?? value) : value);
+}
+
+/**
  * Makes stored fields strict: an empty text or null is an absent field, a number written as text is a number, and fields that only
  * people look at are dropped when they are wrong. Unknown fields are left out.
  */

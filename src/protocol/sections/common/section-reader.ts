@@ -5,47 +5,58 @@ import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
 import { judgeFields } from "./items.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** Where something stands in the section. */
 export type Place = Pick<RawItem, "path" | "id">;
 
-/** Gathers what is said of a section while it is read. */
+/** A valid item and its place. */
+export interface Found<T> {
+  readonly item: T;
+  readonly at: RawItem;
+}
+
+/** Collects the issues of a section while it is read. */
 export class SectionReader {
-  /** What is left out. */
+  /** Items and fields that are not applied. */
   readonly rejected: ConfigIssue[] = [];
-  /** What is served otherwise than it is written. */
+  /** Items and fields that are applied otherwise than written. */
   readonly notices: ConfigIssue[] = [];
-  /** What the API refuses although each field by itself is right. */
+  /** Combinations that the API rejects although each field is valid by itself. */
   readonly conflicts: ConfigIssue[] = [];
 
   note(code: ConfigCode, at: Place, field: string, text: string): void {
     this.notices.push(configIssue(code, at, field, text));
   }
 
-  /** Notes what goes on in a stored section, with what comes of it, and is refused in a new one. */
+  /** Reports a value that a stored section may keep, with the outcome, and that the API rejects in a new one. */
   tolerate(code: ConfigCode, at: Place, field: string, text: string, outcome: string): void {
     this.notices.push(configIssue(code, at, field, `${text}; ${outcome}`));
     this.conflicts.push(configIssue(code, at, field, text));
   }
 
-  /** Rejects what is wrong by itself, which a schema tells the API. */
+  /** Rejects a value that is invalid by itself; the API finds it by the schema. */
   reject(code: ConfigCode, at: Place, field: string, text: string): void {
     this.rejected.push(configIssue(code, at, field, text));
   }
 
-  /** Rejects what is right by itself and cannot stand beside the rest; `other` is the item it collides with. */
+  /** Rejects a valid value that contradicts another; `other` is the id of the item it collides with. */
   conflict(code: ConfigCode, at: Place, field: string, text: string, other?: string): void {
     const issue = { ...configIssue(code, at, field, text), ...defined({ other }) };
     this.rejected.push(issue);
     this.conflicts.push(issue);
   }
 
-  /** Rejects what names something that is not there; a cluster may bring it, so the API takes it. */
+  /** Rejects a reference to something that does not exist. The API accepts it, since a cluster may define the target. */
   unknown(at: Place, field: string, text: string): void {
     this.reject("E_REF_UNKNOWN", at, field, text);
   }
 
-  /** The entries of a list that are objects, in their order; `isWhole` tells whether that is all of them. */
-  entries(at: Place, fields: JsonObject, name: string, most: number): { entries: RawItem[]; isWhole: boolean } {
+  /** Returns the entries of a list that are objects, in order; `isWhole` tells whether the list is no longer than `most`. */
+  entries(
+    at: Place,
+    fields: JsonObject,
+    name: string,
+    most: number,
+    idOf: (fields: JsonObject, index: number) => string = nameOf,
+  ): { readonly entries: RawItem[]; readonly isWhole: boolean } {
     const list = fields[name];
     if (!isPresent(list)) return { entries: [], isWhole: true };
     if (!Array.isArray(list)) {
@@ -61,12 +72,12 @@ export class SectionReader {
       const value: unknown = list[index];
       const path = `${at.path}.${name}.${index}`;
       if (isObject(value)) entries.push({ path, id: idOf(value, index), index, fields: value });
-      else this.reject("E_ENUM", { path, id: String(index) }, "", "must be an object");
+      else this.reject("E_ENUM", { path, id: idOf({}, index) || String(index) }, "", "must be an object");
     }
     return { entries, isWhole: list.length <= most };
   }
 
-  /** Judges fields that were put right before. A field of `soft` that is wrong is left out; any other takes the entry with it. */
+  /** Validates converted fields. An invalid field of `soft` is dropped; any other invalid field rejects the entry. */
   protected judgeTidy<T>(
     at: RawItem,
     schema: z.ZodType<T>,
@@ -86,7 +97,7 @@ export class SectionReader {
   }
 }
 
-/** Of a list of texts only the wrong ones go. */
+/** Drops a field; of a list of texts only the invalid ones. */
 function drop(tidy: Record<string, unknown>, name: string, rejected: readonly ConfigIssue[], at: RawItem): void {
   const { [name]: value } = tidy;
   const prefix = `${at.path}.${name}.`;
@@ -98,8 +109,8 @@ function drop(tidy: Record<string, unknown>, name: string, rejected: readonly Co
 
 const NAMES = ["nic", "name", "uid"] as const;
 
-/** What people call an entry: its name, or its place. */
-function idOf(fields: JsonObject, index: number): string {
+/** Returns the name of an entry, or its index if it has none. */
+function nameOf(fields: JsonObject, index: number): string {
   for (const name of NAMES) {
     const value = fields[name];
     if (typeof value === "string" && value !== "") return value.slice(0, 128);

@@ -3,6 +3,7 @@ import type { JsonObject } from "../../values/values.ts";
 import { partFields, type PartName } from "./fields.ts";
 import { isObject, isPresent, toNumber, type RawItem } from "../common/forms.ts";
 import { configIssue, type ConfigCode } from "../common/issue.ts";
+import { convertFields } from "../common/items.ts";
 import { SectionReader, type Place } from "../common/section-reader.ts";
 
 /** A part of a container's extended configuration: under which key it was found, and what it is. */
@@ -18,7 +19,7 @@ const NAMES: ReadonlyMap<string, PartName> = new Map(
 /** The name of a part, however a client capitalises it: `VRF`, `healthcheck`. */
 export const partName = (key: string): PartName | undefined => NAMES.get(key.toLowerCase());
 
-/** The parts of a record, which stand beside its fields or below `config`; of two the one beside them, and as it is spelt here, counts. */
+/** Returns the parts of a record, beside its fields or below `config`. The one beside them wins, then the one spelt as here. */
 export function partsOf(record: JsonObject): ReadonlyMap<PartName, RawPart> {
   const parts = new Map<PartName, RawPart>();
   const add = (fields: JsonObject, prefix: string): void => {
@@ -35,21 +36,21 @@ export function partsOf(record: JsonObject): ReadonlyMap<PartName, RawPart> {
   return parts;
 }
 
-/** Whether a part says nothing: absent, null, an empty text, an empty object or an empty list. */
+/** Reports whether a part is absent, null, or an empty text, object or list. */
 export function isUnset(value: unknown): boolean {
   if (!isPresent(value) || value === "") return true;
   return typeof value === "object" && value !== null && Object.keys(value).length === 0;
 }
 
-/** What of fields is put right before they are judged. */
+/** Fields to convert before validation. */
 export interface Tidying {
   readonly numeric?: ReadonlySet<string>;
   readonly lowerCase?: ReadonlySet<string>;
 }
 
-/** Gathers what is said of the section `exec` while it is read. */
+/** Reads the section `exec`. */
 export class ExecReader extends SectionReader {
-  /** Judges fields after `tidied`. A field of `soft` that is wrong is left out; any other takes the item with it. */
+  /** Validates fields after `tidied`. An invalid field of `soft` is dropped; any other invalid field rejects the item. */
   judge<T>(
     at: RawItem,
     schema: z.ZodType<T>,
@@ -59,13 +60,13 @@ export class ExecReader extends SectionReader {
     return this.judgeTidy(at, schema, tidy, soft, CODES);
   }
 
-  /** Notes what another item has already and the API therefore refuses; the rest of the container goes on. */
+  /** Ignores a value that another item has already, which the API rejects; the rest of the container is applied. */
   collide(code: ConfigCode, at: Place, field: string, text: string, other: string): void {
     this.notices.push({ ...configIssue(code, at, field, `${text}; ignored`), other });
     this.conflicts.push({ ...configIssue(code, at, field, text), other });
   }
 
-  /** A part that is an object; undefined when nothing is configured, `wrong` when it is something else. */
+  /** Returns a part that is an object; undefined if it is not configured, `wrong` if it is no object. */
   object(at: RawItem, parts: ReadonlyMap<PartName, RawPart>, name: PartName): RawItem | "wrong" | undefined {
     const part = parts.get(name);
     if (part === undefined || isUnset(part.value)) return undefined;
@@ -74,7 +75,7 @@ export class ExecReader extends SectionReader {
     return "wrong";
   }
 
-  /** The items of a part that is a list, each with the id of its container; `isWhole` tells whether that is all of them. */
+  /** Returns the items of a part that is a list, each with the id of its container; `isWhole` tells whether none was rejected. */
   items(
     at: RawItem,
     part: RawPart | undefined,
@@ -82,26 +83,18 @@ export class ExecReader extends SectionReader {
   ): { readonly items: readonly RawItem[]; readonly isWhole: boolean } {
     if (part === undefined || isUnset(part.value)) return { items: [], isWhole: true };
     const before = this.rejected.length;
-    const { entries } = this.entries(at, { [part.key]: part.value }, part.key, most);
-    // Whatever is wrong with a part is said of its container.
-    const said = this.rejected
-      .slice(before)
-      .map((issue) => (at.id === "" ? issue : Object.assign({}, issue, { id: at.id })));
-    this.rejected.splice(before, said.length, ...said);
-    const items = entries.map(({ path, index, fields }): RawItem => ({ path, id: at.id, index, fields }));
+    const { entries: items } = this.entries(at, { [part.key]: part.value }, part.key, most, () => at.id);
     return { items, isWhole: this.rejected.length === before };
   }
 }
 
-/** Fields with null and empty texts left out, numbers that are written as text made numbers, and names in lower case. */
+/** Returns the present fields, those of `numeric` as numbers and those of `lowerCase` in lower case. */
 export function tidied(fields: JsonObject, { numeric = NONE, lowerCase = NONE }: Tidying): Record<string, unknown> {
-  const tidy: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(fields)) {
-    if (!isPresent(value) || value === "") continue;
-    if (numeric.has(name)) tidy[name] = numberOf(value);
-    else tidy[name] = lowerCase.has(name) && typeof value === "string" ? value.trim().toLowerCase() : value;
-  }
-  return tidy;
+  const convert = (name: string, value: unknown): unknown => {
+    if (numeric.has(name)) return numberOf(value);
+    return lowerCase.has(name) && typeof value === "string" ? value.trim().toLowerCase() : value;
+  };
+  return { ...convertFields(fields, convert) };
 }
 
 /** Orders by text, the same on every machine. */

@@ -16,7 +16,8 @@ import {
   type HopProtocol,
   type LatencyMode,
 } from "./fields.ts";
-import { GatewayReader, SECTION, type Found } from "./reader.ts";
+import { GatewayReader, SECTION } from "./reader.ts";
+import type { Found } from "../common/section-reader.ts";
 import type { ConfigIssue } from "../common/issue.ts";
 import { defined } from "../../../lib/defined.ts";
 
@@ -146,7 +147,7 @@ function gatewayOf(reader: GatewayReader, nodeType: NodeType): Gateway {
     ...aclsOf(reader),
   };
   if (gateway.server?.type === "private" && !gateway.clients.some(({ enabled }) => enabled)) {
-    reader.note("E_DEPENDENCY", "clients", "lists nobody, so that nobody can connect to this private gateway");
+    reader.note("E_DEPENDENCY", SECTION, "clients", "lists nobody, so that nobody can connect to this private gateway");
   }
   return gateway;
 }
@@ -159,7 +160,7 @@ function serverOf(reader: GatewayReader, nodeType: NodeType): Pick<Gateway, "ser
     reader.conflict("E_REQUIRED", SECTION, "ip", "is not a field: the address that others dial is called host");
   if (!enabled) return { isServerRejected: reader.isBad("enabled") };
   if (nodeType === "Agent") {
-    reader.note("E_UNSUPPORTED_ON_AGENT", "enabled", "ignored: agents are no gateways");
+    reader.note("E_UNSUPPORTED_ON_AGENT", SECTION, "enabled", "ignored: agents are no gateways");
     return { isServerRejected: false };
   }
   for (const name of ["type", "host", "port"] as const) {
@@ -193,7 +194,7 @@ function limit<Name extends string>(
   const mbps = reader.fields[field];
   if (mbps === undefined) return {};
   if (mbps >= 1) return { [name]: Math.round(mbps * 1_000_000) } as Record<Name, number>;
-  reader.note("E_RANGE", field, "is below 1, which is unlimited");
+  reader.note("E_RANGE", SECTION, field, "is below 1, which is unlimited");
   return {};
 }
 
@@ -246,7 +247,7 @@ function aclsOf(reader: GatewayReader): Pick<Gateway, "acls"> {
   const acls = reader.items("acls", GatewayAclItem, []).flatMap(({ item: { source, dest }, at }) => {
     const network = source.includes("/") ? "source" : dest.includes("/") ? "dest" : undefined;
     if (network === undefined) return { source, dest };
-    reader.noteItem("E_ENUM", at, network, "is a network, which a relay between nodes does not see: allows nothing");
+    reader.note("E_ENUM", at, network, "is a network, which a relay between nodes does not see: allows nothing");
     return [];
   });
   return { acls };

@@ -1,58 +1,32 @@
 import { z } from "zod";
 import { issueText } from "../../values/issue-text.ts";
 import type { JsonObject } from "../../values/values.ts";
-import { isObject, isPresent, toNumber, type RawItem } from "../common/forms.ts";
+import { isObject, isPresent } from "../common/forms.ts";
 import { GATEWAY_LIMITS, gatewayScalars } from "./fields.ts";
-import { configIssue, type ConfigCode, type ConfigIssue } from "../common/issue.ts";
-import { judgeFields } from "../common/items.ts";
+import type { ConfigCode } from "../common/issue.ts";
+import { convertFields, numberIn } from "../common/items.ts";
+import { SectionReader, type Found } from "../common/section-reader.ts";
 
-/** Where an issue stands that is about the section itself. */
+/** Place of an issue with the section itself. */
 export const SECTION = { path: "gateway", id: "" };
-
-/** An item that can be used, and where it stands. */
-export interface Found<T> {
-  readonly item: T;
-  readonly at: RawItem;
-}
 
 const Scalars = z.object(gatewayScalars).partial();
 type Scalars = z.infer<typeof Scalars>;
 
-/** Reads the section field by field and gathers what is said of it. */
-export class GatewayReader {
+/** Reads the section `gateway` field by field. */
+export class GatewayReader extends SectionReader {
   readonly raw: JsonObject;
   readonly fields: Scalars;
-  readonly rejected: ConfigIssue[] = [];
-  readonly notices: ConfigIssue[] = [];
-  readonly conflicts: ConfigIssue[] = [];
   readonly #bad = new Set<string>();
 
   constructor(raw: unknown) {
-    if (isPresent(raw) && !isObject(raw)) this.reject("E_ENUM", "", "must be an object");
+    super();
+    if (isPresent(raw) && !isObject(raw)) this.reject("E_ENUM", SECTION, "", "must be an object");
     this.raw = isObject(raw) ? raw : {};
     this.fields = this.#scalars();
   }
 
-  reject(code: ConfigCode, field: string, text: string): void {
-    this.rejected.push(configIssue(code, SECTION, field, text));
-  }
-
-  note(code: ConfigCode, field: string, text: string): void {
-    this.notices.push(configIssue(code, SECTION, field, text));
-  }
-
-  /** Rejects what is right by itself and cannot stand beside the rest. */
-  conflict(code: ConfigCode, at: Pick<RawItem, "path" | "id">, field: string, text: string): void {
-    const issue = configIssue(code, at, field, text);
-    this.conflicts.push(issue);
-    this.rejected.push(issue);
-  }
-
-  noteItem(code: ConfigCode, at: RawItem, field: string, text: string): void {
-    this.notices.push(configIssue(code, at, field, text));
-  }
-
-  /** Whether a field is there, be it right or wrong. */
+  /** Reports whether a field is present, valid or not. */
   has(field: string): boolean {
     const value = this.raw[field];
     return isPresent(value) && value !== "";
@@ -62,33 +36,20 @@ export class GatewayReader {
     return this.#bad.has(field);
   }
 
-  /** The items of a list that can be used, in their order. */
+  /** Returns the valid items of a list, in order. */
   items<T>(name: keyof typeof GATEWAY_LIMITS, schema: z.ZodType<T>, numeric: readonly string[]): Found<T>[] {
-    const list = this.raw[name];
-    if (!isPresent(list)) return [];
-    if (!Array.isArray(list)) {
-      this.reject("E_ENUM", name, "must be an array");
-      return [];
-    }
-    const most = GATEWAY_LIMITS[name];
-    if (list.length > most) {
-      this.reject("E_RANGE", name, `at most ${most} entries; ${list.length - most} are left out`);
-    }
-    return list.slice(0, most).flatMap((fields: unknown, index): Found<T>[] => {
-      const at = { path: `gateway.${name}.${index}`, id: String(index), index, fields: isObject(fields) ? fields : {} };
-      if (!isObject(fields)) {
-        this.rejected.push(configIssue("E_ENUM", at, "", "must be an object"));
-        return [];
-      }
-      const { fields: item, rejected } = judgeFields(at, schema, tidy(fields, new Set(numeric)), CODES);
-      this.rejected.push(...rejected);
+    const byIndex = (_: JsonObject, index: number): string => String(index);
+    const { entries } = this.entries(SECTION, this.raw, name, GATEWAY_LIMITS[name], byIndex);
+    const convert = numberIn(new Set(numeric));
+    return entries.flatMap((at): Found<T>[] => {
+      const item = this.judgeTidy(at, schema, convertFields(at.fields, convert), NONE, CODES);
       return item === undefined ? [] : [{ item, at }];
     });
   }
 
   #scalars(): Scalars {
-    const values = tidy(this.raw, NUMERIC);
-    // The older API knows limits below nothing, which mean what nothing means.
+    const values: Record<string, unknown> = { ...convertFields(this.raw, numberIn(NUMERIC)) };
+    // The older API accepts negative limits, which mean unlimited as 0 does.
     for (const field of ["maxmbps", "maxClientWriteMbps"]) {
       const value = values[field];
       if (typeof value === "number" && value < 0) values[field] = 0;
@@ -100,12 +61,13 @@ export class GatewayReader {
       delete values[field];
       const [issue] = parsed.error.issues;
       const text = issue === undefined ? "is wrong" : issueText(issue);
-      this.reject(CODES[field] ?? "E_ENUM", field, text);
+      this.reject(CODES[field] ?? "E_ENUM", SECTION, field, text);
     }
     return Scalars.parse(values);
   }
 }
 
+const NONE: ReadonlySet<string> = new Set();
 const CODES: Readonly<Record<string, ConfigCode>> = {
   type: "E_ENUM",
   host: "E_NAME_FORMAT",
@@ -137,11 +99,3 @@ const NUMERIC: ReadonlySet<string> = new Set([
   "monitorHopsSynPayload",
   "monitorHopsIcmpPayload",
 ]);
-
-/** An empty text or null is an absent field, and a number written as text is a number. */
-function tidy(fields: JsonObject, numeric: ReadonlySet<string>): Record<string, unknown> {
-  const present = Object.entries(fields).filter(([, value]) => isPresent(value) && value !== "");
-  return Object.fromEntries(
-    present.map(([key, value]) => [key, numeric.has(key) ? (toNumber(value) ?? value) : value]),
-  );
-}

@@ -1,45 +1,25 @@
 import type { z } from "zod";
 import { parseCidr } from "../../../lib/net/cidr.ts";
-import type { JsonObject } from "../../values/values.ts";
-import { isPresent, toNumber, type RawItem } from "../common/forms.ts";
+import { toNumber, type RawItem } from "../common/forms.ts";
 import type { ConfigCode } from "../common/issue.ts";
 import { LINE, METRIC, MTU } from "./fields.ts";
+import { convertFields } from "../common/items.ts";
 import { SectionReader } from "../common/section-reader.ts";
 
-export type { Place } from "../common/section-reader.ts";
+export type { Found, Place } from "../common/section-reader.ts";
 
-/** An item that can be used, and where it stands. */
-export interface Found<T> {
-  readonly item: T;
-  readonly at: RawItem;
-}
-
-/** Gathers what is said of the section while it is read. */
+/** Reads the section `network`. */
 export class NetworkReader extends SectionReader {
   /**
-   * Judges one entry. A field of `soft` that is wrong is left out and the entry goes on; any other takes the entry with it.
-   * What is merely sloppy is put right and noted.
+   * Validates one entry. An invalid field of `soft` is dropped; any other invalid field rejects the entry. A value with one obvious
+   * meaning is corrected and reported as a notice.
    */
   judge<T>(at: RawItem, schema: z.ZodType<T>, soft: ReadonlySet<string> = SOFT): T | undefined {
-    return this.judgeTidy(at, schema, this.#tidy(at), soft, CODES);
+    const fields = convertFields(at.fields, (name, value) => this.#converted(at, name, value));
+    return this.judgeTidy(at, schema, fields, soft, CODES);
   }
 
-  /** The fields as they are to be judged; the very same where nothing has to be put right, since of most of thousands nothing has. */
-  #tidy(at: RawItem): JsonObject {
-    const { fields } = at;
-    let tidy: Record<string, unknown> | undefined;
-    for (const name of Object.keys(fields)) {
-      const given = fields[name];
-      const value = isPresent(given) && given !== "" ? this.#tidied(at, name, given) : undefined;
-      if (value === given && given !== undefined) continue;
-      tidy ??= { ...fields };
-      if (value === undefined) delete tidy[name];
-      else tidy[name] = value;
-    }
-    return tidy ?? fields;
-  }
-
-  #tidied(at: RawItem, name: string, value: unknown): unknown {
+  #converted(at: RawItem, name: string, value: unknown): unknown {
     if (NUMERIC.has(name)) return this.#clamped(at, name, toNumber(value) ?? value);
     if (NETWORKS.has(name)) return this.#masked(at, name, value);
     return name === "ports" && typeof value === "number" ? String(value) : value;
@@ -48,7 +28,7 @@ export class NetworkReader extends SectionReader {
   #clamped(at: RawItem, name: string, value: unknown): unknown {
     const range = RANGES.get(name);
     if (range === undefined || typeof value !== "number" || !Number.isInteger(value)) return value;
-    // The range of a tunnel is another.
+    // A tunnel has another range.
     if (name === "mtu" && at.fields["type"] !== undefined) return value;
     const inside = Math.min(Math.max(value, range.min), range.max);
     if (inside !== value)
@@ -62,7 +42,7 @@ export class NetworkReader extends SectionReader {
     if (cidr === undefined || cidr.text === value) return value;
     if (cidr.hadHostBits) {
       const [text, outcome] = [`${value} has host bits`, `taken as ${cidr.text}`];
-      // Only translations are written in one spelling by newer control planes.
+      // Newer control planes normalize translations only.
       if (at.path.includes(".nats.")) this.tolerate("E_CIDR_HOSTBITS", at, name, text, outcome);
       else this.note("E_CIDR_HOSTBITS", at, name, `${text}; ${outcome}`);
     } else if (!value.includes("/")) {
@@ -72,7 +52,7 @@ export class NetworkReader extends SectionReader {
   }
 }
 
-/** Fields that nothing hangs on: without them an entry does the rest of what it says. */
+/** Fields without which an entry still works. */
 const SOFT: ReadonlySet<string> = new Set(["description", "uid", "subnet", "dhcpPool"]);
 
 interface Bounds {

@@ -18,7 +18,7 @@ import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostExec, SEARCH_PATH } from "../../../../../src/host/process/exec.ts";
 import { hostReader } from "../../../../../src/host/reader.ts";
 import type { Health, LogLine, Status } from "../../../../../src/protocol/local/answers.ts";
-import { triggerResults } from "../../../../../src/protocol/triggers/results.ts";
+import { triggerSchemas } from "../../../../../src/protocol/triggers/schemas.ts";
 import { GATEWAY_1, ScriptedTunnels, someNodes } from "../../../../support/scripted-tunnels.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 import { rig } from "../../../../unit/agent/triggers/rig.ts";
@@ -51,7 +51,7 @@ const HEALTH: Health = { schema: 1, verdict: "degraded", items: [] };
 async function ask(trigger: Trigger, body: object = {}, isActive = false): Promise<TriggerReply> {
   const state = isActive ? "ACTIVE" : "INACTIVE";
   const reply = await rig([trigger], { node: { type: "Agent", state } }).run(trigger.event, { body });
-  const schema = Object.entries(triggerResults).find(([event]) => event === trigger.event)?.[1];
+  const schema = Object.entries(triggerSchemas).find(([event]) => event === trigger.event)?.[1].result;
   if ("body" in reply) expect(schema?.safeParse(reply.body).error).toBeUndefined();
   return reply;
 }
@@ -60,7 +60,7 @@ test("status has the machine, and all that the agent says of itself", async () =
   const options = { exec, reader: hostReader(), status: () => STATUS, health: () => HEALTH };
   const reply = await ask(nodeStatus({ ...options, isManaged: false }));
   expect(reply).toMatchObject({ body: { services: {}, status: { pid: 7 }, health: { verdict: "degraded" } } });
-  const { memory, disk, uptimeSeconds } = triggerResults.status.parse("body" in reply ? reply.body : undefined);
+  const { memory, disk, uptimeSeconds } = triggerSchemas.status.result.parse("body" in reply ? reply.body : undefined);
   expect(memory.totalBytes).toBeGreaterThan(memory.availableBytes);
   expect(disk.totalBytes).toBeGreaterThan(0);
   expect(uptimeSeconds).toBeGreaterThan(0);
@@ -100,7 +100,7 @@ describe("errors", () => {
 
   test("of the start alone", async () => {
     const reply = await ask(trigger, { startupOnly: true });
-    expect(triggerResults.errors.parse("body" in reply ? reply.body : undefined).errors).toHaveLength(2);
+    expect(triggerSchemas.errors.result.parse("body" in reply ? reply.body : undefined).errors).toHaveLength(2);
   });
 
   test("are two hundred at most, the newest", async () => {
@@ -111,14 +111,14 @@ describe("errors", () => {
       },
     });
     const reply = await ask(many);
-    const { errors } = triggerResults.errors.parse("body" in reply ? reply.body : undefined);
+    const { errors } = triggerSchemas.errors.result.parse("body" in reply ? reply.body : undefined);
     expect([errors.length, errors.at(-1)?.time]).toEqual([200, 100_999]);
   });
 });
 
 test("network-status has every link with its addresses and counters", async () => {
   const reply = await ask(networkStatus(hostReader()));
-  const { interfaces } = triggerResults["network-status"].parse("body" in reply ? reply.body : undefined);
+  const { interfaces } = triggerSchemas["network-status"].result.parse("body" in reply ? reply.body : undefined);
   const lo = interfaces.find(({ name }) => name === "lo");
   expect(lo).toMatchObject({ addresses: expect.arrayContaining(["127.0.0.1/8"]) as unknown, rx: { errors: 0 } });
 });
