@@ -9,10 +9,10 @@ import { JsonObject } from "../protocol/values/values.ts";
 import { AgentFile } from "./settings.ts";
 
 const LIMITS = { maxBytes: 256 * 1024, maxDepth: 16 };
-// A proxy's address may have a password.
+// The address of a proxy may contain a password.
 const MODE = 0o600;
 
-/** Reads the local settings as they are written; empty when there is no file. @throws {InputError} `bad-settings` without its content. */
+/** Reads the local settings unmodified; empty without a file. @throws {InputError} `bad-settings` without its content. */
 export async function readLocalSettings(path: string, files: Files = hostFiles()): Promise<JsonObject> {
   const text = await files.read(path);
   return text === undefined ? {} : parsed(path, text);
@@ -32,10 +32,10 @@ function parsed(path: string, text: string): JsonObject {
 }
 
 /**
- * Puts members of the local settings in the place of what they were, null taking one away; the copy before is kept beside it. Members that
- * this version does not know stay, unless they are among the changes. A dry one only judges.
+ * Replaces members of the local settings, null removing one; the previous copy is kept beside the file. Members that this version does not
+ * know stay, unless they are among the changes. A dry run only validates.
  * @returns the names of the members that change
- * @throws {InputError} `bad-settings` for what the agent would refuse, naming each field.
+ * @throws {InputError} `bad-settings` for what the agent would reject, naming each field.
  */
 export async function changeLocalSettings(
   path: string,
@@ -65,7 +65,7 @@ function refuse(settings: JsonObject, changed: ReadonlySet<string>): void {
     error.issues.filter(({ code, path }) => code === "unrecognized_keys" && path.length === 0),
     error.issues.filter(({ code, path }) => code !== "unrecognized_keys" || path.length > 0),
   ];
-  // What a newer version knows is not ours to take away.
+  // Members of a newer version are kept.
   const stray = unknown.flatMap((issue) => (issue.code === "unrecognized_keys" ? issue.keys : []));
   const asked = stray.filter((name) => changed.has(name)).map((name) => `${name}: is no setting`);
   const lines = [...asked, ...describeIssues(new z.ZodError(others))];

@@ -85,7 +85,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** Starts an agent; a reset that was ordered, or cut short, is performed first. */
+/** Starts an agent. An ordered or interrupted reset is performed first. */
 async function begin(
   argv: readonly string[],
   parts: Omit<AgentOptions, "settings">,
@@ -99,7 +99,7 @@ async function begin(
   return startAgent({ ...parts, settings: await withLeftNetwork(settings, files), found });
 }
 
-/** Resolves at SIGTERM or SIGINT; SIGHUP is passed on. */
+/** Resolves at SIGTERM or SIGINT; passes SIGHUP on. */
 function untilTold(onSignal: (signal: NodeJS.Signals) => void): Promise<"told"> {
   return new Promise((resolve) => {
     const stop = (): void => resolve("told");

@@ -2,22 +2,22 @@ import type { NodeType } from "../protocol/values/values.ts";
 import type { Desired } from "./shadow/desired.ts";
 import type { NodeFacts } from "./triggers/execution/admit.ts";
 
-/** What this install is: an appliance of its own, or a program on a machine that is somebody's. */
+/** The kind of install: an appliance of its own, or a program on a machine of somebody else. */
 export type Profile = "appliance" | "agent";
 
-/** What a node is here: an install as an agent is one, whatever the control plane says. */
+/** Returns the type of the node: an install as an agent is one, whatever the control plane says. */
 export function typeHere(profile: Profile, type: NodeType | undefined): NodeType {
   return profile === "agent" ? "Agent" : (type ?? "Node");
 }
 
-/** Why an install as an agent does not do what is an appliance's; undefined for an appliance. */
+/** Returns why an install as an agent does not act as an appliance; undefined for an appliance. */
 export function unsupportedHere(profile: Profile): string | undefined {
   return profile === "agent"
     ? 'installed as an agent ("profile" in agent.json): network and containers are left to the machine'
     : undefined;
 }
 
-/** What decides which triggers are answered. */
+/** Returns the facts that decide which triggers are answered. */
 export function nodeFacts(
   profile: Profile,
   documents: { readonly current: Pick<Desired, "node"> },

@@ -1,15 +1,15 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { Session, SessionStatus } from "./session/session.ts";
 
-/** Whether the agent goes on, as only itself can tell. */
+/** Liveness of the agent, checked from inside. */
 export interface Pulse {
-  /** Names the part that does not answer or is long overdue; undefined while all go on. @throws what the store does. */
+  /** Names the part that hangs or is long overdue; undefined while there is none. @throws what the store does. */
   check(): string | undefined;
-  /** How it stands, in a line for people. */
+  /** Returns the state of the agent in one line. */
   line(): string;
 }
 
-/** A timer is late by moments; one that is so late was lost. */
+/** Timers are late by milliseconds; one that is this late was lost. */
 const OVERDUE_MS = 30_000;
 
 export function agentPulse(parts: {

@@ -29,7 +29,7 @@ const ProxyUrl = z
   .max(512)
   .refine((text) => URL.canParse(text) && new URL(text).protocol === "http:", "must be an http:// proxy address");
 
-/** Addresses for names on the way to the control plane, in place of those that the name servers give. */
+/** Addresses that replace those of the name servers for names on the path to the control plane. */
 const HostsFile = z
   .record(
     Host.refine((name) => isIP(name) === 0, "must be a name").transform((name) => name.toLowerCase()),
@@ -49,7 +49,7 @@ const Block = z
 
 const UNITS = { Kbps: 125, Mbps: 125_000, Gbps: 125_000_000 } as const;
 
-/** What the data store may use of the machine and the network. */
+/** Limits of the data store. */
 const DataStoreFile = z.strictObject({
   maxBytes: z.int().min(0).optional(),
   reservePercent: z.number().min(0).max(90).optional(),
@@ -77,7 +77,7 @@ const DataStoreFile = z.strictObject({
     .optional(),
 });
 
-/** Where metrics are served: an IP address and a port. Beyond this machine only where `allowRemote` says so: nothing guards them. */
+/** The address of the metrics: an IP address and a port. Not beyond this machine unless `allowRemote` is set, since access is not checked. */
 const MetricsFile = z
   .strictObject({
     listen: z
@@ -93,7 +93,7 @@ const MetricsFile = z
     context.addIssue({ code: "custom", path: ["listen"], message });
   });
 
-/** Where metrics are served. */
+/** The address of the metrics. */
 export interface MetricsSettings {
   readonly host: string;
   readonly port: number;
@@ -119,15 +119,15 @@ export const AgentFile = z.strictObject({
   hosts: HostsFile.optional(),
   /** The unit that supervises the agent; present only in a managed install, where restarts and reboots are allowed. */
   unit: UnitName.optional(),
-  /** An appliance has the machine to itself; an agent leaves network and containers to it. */
+  /** An appliance owns the machine; an agent leaves network and containers to it. */
   profile: z.enum(["appliance", "agent"]).optional(),
   speedTestUrl: HttpUrl.optional(),
   repositoryUrl: HttpUrl.optional(),
-  /** The section network of an appliance for as long as no document gives one: until it is registered, and after. */
+  /** The section network of an appliance while no document has one: before it is registered, and after. */
   network: JsonObject.optional(),
-  /** Socket of the container engine; Docker's, else Podman's, when it is not given. */
+  /** Socket of the container engine; by default Docker's, else Podman's. */
   engineSocket: AbsolutePath.optional(),
-  /** What containers may have beyond the ordinary. */
+  /** What containers may have beyond the defaults. */
   containers: z
     .strictObject({
       allowPrivileged: z.boolean().optional(),
@@ -139,71 +139,71 @@ export const AgentFile = z.strictObject({
       events: z.boolean().optional(),
     })
     .optional(),
-  /** The addresses that connectors of other nodes may reach here besides the services. */
+  /** The addresses that connectors of other nodes may reach here, besides the services. */
   services: z
     .strictObject({ allowAddresses: z.array(Block).max(64).optional(), allowOwnAddresses: z.boolean().optional() })
     .optional(),
   dataStore: DataStoreFile.optional(),
-  /** Where the manifest of the release to upgrade to is. */
+  /** Path or address of the manifest of the release to upgrade to. */
   upgrade: z.strictObject({ manifest: ManifestAddress.optional() }).optional(),
-  /** Where metrics are served to Prometheus; nowhere when it is not given. */
+  /** The address of the metrics for Prometheus; by default they are not served. */
   metrics: MetricsFile.optional(),
 });
 
-/** A problem of the settings file that did not keep the program from starting. */
+/** A problem of the settings file that did not prevent the start. */
 export interface SettingsProblem {
   /** `unknown-setting`: members that were ignored; `bad-settings`: the last good copy is used instead. */
   readonly code: "unknown-setting" | "bad-settings";
   readonly message: string;
 }
 
-/** What the data store may use, defaults filled in. */
+/** Limits of the data store, with defaults. */
 export interface DataStoreSettings extends Omit<JobSettings, "proxies"> {
-  /** File of certificate authorities that transfers trust besides the runtime's own. */
+  /** File of certificate authorities that transfers trust in addition to the runtime's own. */
   readonly caFile: string | undefined;
 }
 
-/** Everything the agent is told from outside, parsed once. */
+/** The settings of the agent, from command line, environment and file. */
 export interface AgentSettings {
   readonly stateDir: string;
   readonly runDir: string;
-  /** The file of local settings that the command line named. */
+  /** The settings file that the command line named. */
   readonly config?: string | undefined;
   readonly logLevel: string;
   readonly proxies: ProxySettings;
-  /** Addresses of names on the way to the control plane that are set by hand. */
+  /** Addresses of names on the path to the control plane that are set by hand. */
   readonly hosts?: SetHosts;
   readonly unit: string | undefined;
   readonly profile: Profile;
-  /** Where the overlay program keeps its state, and where its socket is. */
+  /** The directories of the overlay program's state and of its socket. */
   readonly overlay: { readonly stateDir: string; readonly runDir: string };
   readonly speedTestUrl: string | undefined;
   readonly repositoryUrl: string | undefined;
   /** The section network while no document has one. */
   readonly network?: JsonObject;
-  /** Socket of the container engine; to be looked for when undefined. */
+  /** Socket of the container engine; found automatically when undefined. */
   readonly engineSocket: string | undefined;
   readonly containers: ContainerPolicy;
-  /** Whether events are raised of containers in trouble. */
+  /** Whether events about failing containers are raised. */
   readonly containerEvents?: boolean;
   /** The literal addresses that connectors of other nodes may reach; none when undefined. */
   readonly literals?: MeshLiterals | undefined;
   readonly dataStore: DataStoreSettings;
   readonly upgrade: {
-    /** The control plane's own, unless it is given. */
+    /** By default the control plane's own. */
     readonly manifest: string | undefined;
-    /** Where versions lie, and the package's own. */
+    /** The directories of installed versions, and of the package's version. */
     readonly versionsDir: string;
     readonly packageDir: string;
   };
-  /** Where metrics are served; nowhere when undefined. */
+  /** The address of the metrics; undefined if they are not served. */
   readonly metrics?: MetricsSettings | undefined;
-  /** Who runs this process, and what it waits for. */
+  /** The supervisor of this process, and what it waits for. */
   readonly supervision: Supervision;
   /** Whether the log goes to the journal. */
   readonly isJournal?: boolean;
   readonly problems?: readonly SettingsProblem[];
-  /** The text of the file, if it is good. */
+  /** The text of the file, if it is valid. */
   readonly fileText?: string | undefined;
 }
 
@@ -212,13 +212,13 @@ export const DEFAULT_STATE_DIR = "/var/lib/holdfast";
 export const DEFAULT_RUN_DIR = "/run/holdfast";
 const DEFAULT_FILE = "/etc/holdfast/agent.json";
 
-/** The settings file as it was when an agent last started with it, whole: what a damaged one is replaced by. */
+/** The settings file with which an agent last started; it replaces a damaged one. */
 export function lastGoodSettings(files: Files, stateDir: string): StateFile<{ readonly text: string }> {
   const schema = z.object({ text: z.string().max(LIMITS.maxBytes) });
   return stateFile(files, { path: `${stateDir}/reported/settings.json`, schema, keepsPrevious: false });
 }
 
-/** Keeps the text of a good settings file, if it is another than the one that is kept. */
+/** Saves the text of a valid settings file, if it differs from the saved one. */
 export async function keepSettings(files: Files, stateDir: string, text: string): Promise<void> {
   const file = lastGoodSettings(files, stateDir);
   if (valueOf(await file.load())?.text !== text) await file.save({ text });
@@ -226,9 +226,9 @@ export async function keepSettings(files: Files, stateDir: string, text: string)
 
 /**
  * Reads command line, environment and settings file, in this order of precedence. Members of the file that this version does not know are
- * ignored, and in place of a file that cannot be used, or is no regular file, the last good one is, or the defaults on a registered node;
- * either is named in `problems`.
- * @throws {InputError} `usage`, or `bad-settings` without a good copy or a registration, naming the option or the field.
+ * ignored. A file that cannot be used, or is no regular file, is replaced by the last valid one, or on a registered node by the defaults.
+ * Both are named in `problems`.
+ * @throws {InputError} `usage`, or `bad-settings` without a saved copy or a registration, naming the option or the field.
  */
 export async function readSettings(argv: readonly string[], files: Files): Promise<AgentSettings> {
   const options = readOptions(argv);
@@ -284,7 +284,7 @@ function literalsOf(services: z.infer<typeof AgentFile>["services"]): Pick<Agent
   return { literals: services?.allowOwnAddresses === true ? { allow, own: true } : { allow } };
 }
 
-/** Fills in what is not given. Pure. */
+/** Adds the defaults. Pure. */
 export function dataStoreSettings(file: z.infer<typeof DataStoreFile> = {}, caFile?: string): DataStoreSettings {
   const { maxBandwidth } = file;
   return {
@@ -353,8 +353,8 @@ async function readFile(
 }
 
 /**
- * The settings in place of a file that cannot be used: those of the last good start, else the defaults, which allow nothing. Undefined for a
- * machine that was never registered: it has no session to lose, and the person who sets it up sees the mistake at once.
+ * Returns the settings that replace a file that cannot be used: those of the last start, else the defaults, which permit nothing. Undefined
+ * for a machine that was never registered: it has no session to lose, and the person who installs it sees the mistake at once.
  */
 async function insteadOf(
   files: Files,
@@ -372,7 +372,7 @@ async function insteadOf(
     .catch(() => undefined);
   const known = registration === undefined ? undefined : valueOf(registration);
   if (known === undefined) return undefined;
-  // An appliance needs its network to be reached; a node of type Agent leaves the network to the machine.
+  // An appliance needs its network to be reachable; a node of type Agent leaves the network to the machine.
   const profile = known.node.type === "Agent" ? "agent" : "appliance";
   return {
     file: { profile },
@@ -380,7 +380,7 @@ async function insteadOf(
   };
 }
 
-/** Reads the text of a settings file; members that no version so far knows are named rather than refused. */
+/** Parses the text of a settings file; unknown members are named rather than rejected. */
 function parseFile(text: string): { readonly file: LocalSettings; readonly unknown: readonly string[] } {
   const value = parseStrictJson(text, LIMITS);
   const parsed = AgentFile.safeParse(value);
@@ -393,7 +393,7 @@ function parseFile(text: string): { readonly file: LocalSettings; readonly unkno
   return { file: known.data, unknown: unknown.map((path) => path.join(".").slice(0, 128)).slice(0, 16) };
 }
 
-/** A copy of a JSON value without the member at this path. */
+/** Returns a copy of a JSON value without the member at a path. */
 function without(value: unknown, [key, ...rest]: readonly PropertyKey[]): unknown {
   if (typeof value !== "object" || value === null || key === undefined) return value;
   if (Array.isArray(value)) return value.map((item: unknown, at) => (at === key ? without(item, rest) : item));
@@ -411,7 +411,7 @@ function fromVariable<T>(name: string, schema: z.ZodType<T>, text: string): T {
   throw new InputError("bad-settings", `${name}: ${describeIssues(parsed.error).join("; ")}`);
 }
 
-/** One that is empty counts as not set, as a unit's `Environment=NAME=` makes it. */
+/** Treats an empty value as not set, as a unit's `Environment=NAME=` sets it. */
 function fromOptional<T>(name: string, schema: z.ZodType<T>, text = ""): T | undefined {
   return text === "" ? undefined : fromVariable(name, schema, text);
 }

@@ -19,7 +19,7 @@ const Acknowledged = z.object({ version: Version, facts: ShadowMap });
 const ToldUpgrade = z.object({ osUpdatedAt: UnixSeconds });
 const Adjusted = z.record(Text128, Text128);
 
-/** The schema of `state.db`, in order; one that has been released is never edited. */
+/** The schema of `state.db`, in order; a released one is never edited. */
 export const stateMigrations: readonly Migration[] = [
   spoolMigration,
   journalMigration,
@@ -36,20 +36,20 @@ export interface AgentState {
   readonly run: StateFile<RunRecord>;
   readonly openEvents: StateFile<z.infer<typeof OpenEvents>>;
   readonly reported: StateFile<z.infer<typeof Acknowledged>>;
-  /** The last time that a control plane told. */
+  /** The last time that a control plane sent. */
   readonly knownTime: StateFile<KnownTimeRecord>;
-  /** What of upgrades was told once and for all. */
+  /** The report of an upgrade that is made only once. */
   readonly toldUpgrade: StateFile<z.infer<typeof ToldUpgrade>>;
-  /** Keeps what settings of the kernel were, by their dotted names, before they are changed; of each what it was first. */
+  /** Saves the original values of kernel settings, by their dotted names, before they are changed. */
   noteAdjusted(former: Readonly<Record<string, string>>): Promise<void>;
-  /** Writes to the database and beside it; rejects while the disk refuses either. */
+  /** Writes to the database and to a file; rejects while the disk refuses either. */
   probe(): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * Opens the state directory, making it if it is not there.
- * @throws {HostError} `state-locked`, naming the process that has it.
+ * Opens the state directory, and creates it if it does not exist.
+ * @throws {HostError} `state-locked`, naming the process that holds it.
  */
 export async function openState(files: Files, stateDir: string): Promise<AgentState> {
   const pidPath = `${stateDir}/agent.pid`;
@@ -57,7 +57,7 @@ export async function openState(files: Files, stateDir: string): Promise<AgentSt
   try {
     for (const path of directories) await files.makeDirectory(path, 0o700);
   } catch (error) {
-    // A disk that takes no writes may still hold all that is needed; whether it does shows when the files are read.
+    // A read-only disk may still hold everything that is needed, which shows when the files are read.
     if (!(error instanceof HostError && error.code === "read-only")) throw error;
   }
   const database = await openExclusively(files, stateDir, pidPath);
@@ -93,7 +93,7 @@ function noteOnce(file: StateFile<z.infer<typeof Adjusted>>): AgentState["noteAd
   };
 }
 
-/** Says who has the directory and clears away what a crash left; a disk that refuses either is no reason not to start. */
+/** Writes the pid file and removes what a crash left. A disk that refuses does not prevent the start. */
 async function settleIn(files: Files, directories: readonly string[], pidPath: string): Promise<void> {
   try {
     for (const path of directories) await files.sweep(path);

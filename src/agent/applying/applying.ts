@@ -41,11 +41,11 @@ export interface ApplyingOptions {
   readonly files: Files;
   readonly settings: Pick<AgentSettings, "stateDir" | "network">;
   readonly documents: Pick<DesiredDocuments, "current" | "deletedAt" | "rolledBack" | "rollBack" | "isUnproven">;
-  /** Who proves a change that could cut the node off, who watches it from outside, and whose it is. */
+  /** The prover of changes that could disconnect the node, their watchdog outside the agent, and their owner. */
   readonly commit: Pick<CommittingOptions, "bootId" | "owner" | "prover" | "watch" | "onProven">;
-  /** In the order in which they depend on each other. */
+  /** In the order of their dependencies. */
   readonly sections: readonly Reconciler[];
-  /** The same over documents that are not in force, to plan what they would do; those in force stand in when absent. */
+  /** Returns the sections over other documents, for plans; without it plans use `sections`. */
   readonly sectionsOf?: (documents: Desired) => readonly Reconciler[];
   readonly events: ConfigEventsOptions["events"];
   readonly signals: {
@@ -58,19 +58,19 @@ export interface ApplyingOptions {
   readonly onDamage: OnDamage;
 }
 
-/** A section that cannot be put to work must not keep the node from being reached. */
+/** A section that hangs must not keep the node from connecting. */
 const ENFORCE_WITHIN_MS = 20_000;
 
-/** Puts the documents in force to work on this machine: merges them, hands them to the engine, and says what became of them. */
+/** Applies the documents to this machine: merges them, hands them to the engine, and reports the results. */
 export class Applying {
   readonly #options: ApplyingOptions;
   readonly #events: ConfigEvents;
   readonly engine: Engine;
   readonly committing: Committing;
-  /** Since when the node is in its state, as far as this agent can tell, and which that is. */
+  /** The state of the node, and a function that returns when it began. */
   #state: { readonly is: NodeDocument["state"]; readonly since: () => number } | undefined;
   readonly #wall: WallTimes;
-  /** What is set is of this machine alone, as no document is there yet. */
+  /** True once the network of the local settings is applied without a node document. */
   #isLocal = false;
   #merged: { readonly of: Desired; readonly effective: Effective } | undefined;
 
@@ -128,7 +128,7 @@ export class Applying {
     this.engine.set({ version: versionsOf(current), config, isActive: body.state === "ACTIVE" });
   }
 
-  /** Before the first document there is at most a network of this machine's own. */
+  /** Applies the network of the local settings, which is all there is before the first document. */
   #applyLocal(): void {
     const config = this.config();
     if (config.network === undefined && !this.#isLocal) return;
@@ -136,7 +136,7 @@ export class Applying {
     this.engine.set({ version: {}, config, isActive: true });
   }
 
-  /** Resolves when what is in force has been put to work, or has had its time. */
+  /** Resolves when the engine has finished its pass, or after 20 s. */
   async enforced(signal: AbortSignal): Promise<void> {
     const waiting = new AbortController();
     const sleeping = this.#options.clock.sleep(ENFORCE_WITHIN_MS, AbortSignal.any([signal, waiting.signal]));
@@ -144,7 +144,7 @@ export class Applying {
     waiting.abort();
   }
 
-  /** What became of the documents in force; undefined until the engine has answered for them. */
+  /** The result for each document; undefined until the engine has a result for every section. */
   verdicts(): Verdicts | undefined {
     const { current } = this.#options.documents;
     const version = versionsOf(current);
@@ -163,19 +163,19 @@ export class Applying {
     return this.#effective().errors;
   }
 
-  /** The effective configuration: all sections that are in force. */
+  /** The effective configuration: every section that is applied. */
   config(): Config {
     return this.committing.override(this.#effective().config);
   }
 
-  /** How changes of the network stand that could cut the node off. */
+  /** The state of network changes that could disconnect the node. */
   network(): CommitReport {
     return this.committing.report();
   }
 
   /**
-   * Tries a network in the place of the documents' own, unless anything of it cannot be used; resolves once it is proven or taken back.
-   * @throws {InputError} `invalid-body` naming what is wrong with it; `not-supported`, `busy`.
+   * Tries a network instead of the documents' network. Resolves once it is proven or reverted.
+   * @throws {InputError} `invalid-body` naming its faults; `not-supported`, `busy`.
    */
   async tryNetwork({ network, minutes }: NetworkTryRequest, signal: AbortSignal): Promise<CommitReport> {
     const config = { ...this.#effective().config, network };
@@ -193,32 +193,32 @@ export class Applying {
     return this.network();
   }
 
-  /** Keeps the change of the network that is pending. @throws {InputError} `not-found`, `busy`. */
+  /** Confirms the pending change of the network. @throws {InputError} `not-found`, `busy`. */
   async keepNetwork(): Promise<CommitReport> {
     await this.engine.keep();
     return this.network();
   }
 
-  /** Takes the change of the network back that is pending. @throws {InputError} `not-found`. */
+  /** Reverts the pending change of the network. @throws {InputError} `not-found`. */
   async revertNetwork(): Promise<CommitReport> {
     await this.engine.revert();
     return this.network();
   }
 
-  /** What the shadow says of it. */
+  /** The shadow facts about the configuration. */
   facts(): ShadowMap {
     const { standings } = this.engine;
     return configFacts({ desired: this.#options.documents.current, standings, unsupported: this.#storedOnly() });
   }
 
-  /** The steps that this configuration, in the place of the node's own, would take; that in force when none is given. */
+  /** Returns the steps that a configuration would take in place of the node's own; by default those of the node's own. */
   plan(config: Config | undefined, signal: AbortSignal): Promise<PlanReport> {
     return this.#planOf(this.#options.documents.current, config, signal);
   }
 
   /**
-   * Puts the document before the one in force to work until a newer version comes, or only plans it.
-   * @throws {InputError} `not-found` when there is none before, `inactive`; {HostError} when the disk refuses.
+   * Applies the previous version of a document until a newer one is accepted, or only plans it.
+   * @throws {InputError} `not-found` if there is no previous version, `inactive`; {HostError} if the disk refuses.
    */
   async rollback({ document, plan }: RollbackRequest, signal: AbortSignal): Promise<RollbackReport> {
     const { documents, clock, log } = this.#options;
@@ -237,7 +237,7 @@ export class Applying {
     const merged = this.#withLocal(effectiveOf(desired, config), desired);
     const { documents, sectionsOf } = this.#options;
     const tried = withConfig(desired, config);
-    // One section may look at what another is to be.
+    // A section may depend on what another one is going to be.
     const others = tried === documents.current ? undefined : sectionsOf?.(tried);
     const isActive = desired.node?.body.state !== "INACTIVE";
     const sections = await this.engine.preview(merged.config, isActive, signal, others);
@@ -257,7 +257,7 @@ export class Applying {
     };
   }
 
-  /** Everything that is not as it should be, or that one might not expect. */
+  /** Returns the reason for every deviation from the documents, and for every state that may surprise. */
   why(): WhyReport {
     const pending = pendingReason(this.committing.pending());
     const reasons = [...rollbacks(this.#options.documents.current), ...pending, ...this.#switchedOff()];
@@ -270,7 +270,7 @@ export class Applying {
     return storedOnly(this.config(), type, new Set(this.engine.names));
   }
 
-  /** Their reasons, dated from the document that asks for them. */
+  /** Returns their reasons, dated by the document that defines them. */
   #notApplied(): Reason[] {
     const { node, cluster } = this.#options.documents.current;
     return this.#storedOnly().map((section) => {
@@ -280,7 +280,7 @@ export class Applying {
     });
   }
 
-  /** That the node is deleted, or switched off, which is desired; and what with it. */
+  /** Returns the reason for which the node is deleted, restricted or INACTIVE, with the sections that are off because of it. */
   #switchedOff(): Reason[] {
     const { deletedAt } = this.#options.documents;
     const names = this.#options.sections.filter(({ needsDataPlane }) => needsDataPlane).map(({ name }) => name);
@@ -300,7 +300,7 @@ export class Applying {
     return [{ section: "node", code: "inactive", message, since, lastAttempt: since, notice: true }];
   }
 
-  /** Merged once for the documents in force. */
+  /** Merges the documents once for each version of them. */
   #effective(): Effective {
     const { current } = this.#options.documents;
     if (this.#merged?.of !== current)
@@ -328,7 +328,7 @@ export class Applying {
   }
 }
 
-/** What is not as the control plane wants it because somebody took it back. */
+/** Returns a reason for each document that was rolled back. */
 function rollbacks(desired: Desired): Reason[] {
   return DocumentName.options.flatMap((name) => {
     const { refused, version } = desired[name] ?? {};
@@ -342,7 +342,7 @@ function rollbacks(desired: Desired): Reason[] {
   });
 }
 
-/** A change that has yet to prove itself, or to be kept. */
+/** Returns the reason for a change that is not yet proven or confirmed. */
 function pendingReason(pending: PendingChange | undefined): Reason[] {
   if (pending === undefined) return [];
   const { state, mode, secondsLeft, since, unreached } = pending;
@@ -352,7 +352,7 @@ function pendingReason(pending: PendingChange | undefined): Reason[] {
     state === "awaiting-keep"
       ? `the network is on trial: ${until} kept, or it is taken back`
       : `the network is changed${mode === "try" ? " on trial" : ""}: ${until} proven${open}`;
-  // Whoever cannot be reached any more is not as it should be, whatever becomes of the change.
+  // An unreachable target needs attention, whatever the result of the change.
   const notice = unreached.length === 0 ? ({ notice: true } as const) : {};
   return [{ section: "network", code: "unconfirmed", message, since, lastAttempt: since, ...notice }];
 }
@@ -372,7 +372,7 @@ function versionsOf({ node, cluster, domain }: Desired): Versions {
 const MAX_ISSUES = 1000;
 const lines = (texts: readonly string[]): string[] => texts.map((text) => text.slice(0, 1024));
 
-/** A standing in the words of the report; its own reason comes first unless its items say it. */
+/** Returns the result of a section as it is reported: its own reason first, unless its items have the same. */
 function answerOf(standing: Standing): SectionAnswer {
   const reasons = whyOf([standing]);
   const textOf = ({ item, message }: Reason): string =>

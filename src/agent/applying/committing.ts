@@ -30,7 +30,7 @@ export interface CommittingOptions {
   readonly checkpoint: Checkpoint;
   readonly onDamage: OnDamage;
   readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack" | "isUnproven">;
-  /** The network that stands in where no document has one. */
+  /** The network to apply if no document has one. */
   readonly network?: JsonObject;
   readonly events: Pick<EventLog, "notice">;
   readonly bootId: string;
@@ -38,23 +38,23 @@ export interface CommittingOptions {
   readonly prover: CommitOptions["prover"];
   readonly watch: CommitOptions["watch"];
   readonly onProven: () => void;
-  /** What is to be applied is otherwise than before: merged anew, or only looked at again. */
+  /** Called when the documents must be applied again. */
   readonly onChange: () => void;
   readonly onRelease: () => void;
   readonly onStanding: () => void;
 }
 
-/** How long a restore waits for one by the guard. */
+/** How long a restore waits for a restore by the guard. */
 const LOCK_MS = 10_000;
 
-/** Confirmed commits as documents and people ask for them: how long, on trial or for good, and what going back means. */
+/** Decides on confirmed commits for documents and people: how long they wait, whether they need confirmation, and what a revert does. */
 export class Committing {
   readonly #options: CommittingOptions;
   readonly commit: Commit;
-  /** What somebody tries on this machine, until a window is open for it. */
+  /** The network that a person tries, until a window is open for it. */
   #trial: { readonly network: JsonObject; readonly minutes: number } | undefined;
 
-  /** When the trial was opened that is being taken back: what it tried is not wanted any more, while it is still pending. */
+  /** When the trial that is being reverted was opened: its network is no longer wanted, though its window is still open. */
   #overAt: number | undefined;
 
   constructor(options: CommittingOptions) {
@@ -90,7 +90,7 @@ export class Committing {
     };
   }
 
-  /** The configuration with what is tried or kept on this machine in the place of the documents' own. */
+  /** Returns the configuration with what is tried or confirmed on this machine instead of the documents' sections. */
   override(config: Config): Config {
     const { window, kept } = this.commit;
     if (window?.isLocal === true && window.openedAt !== this.#overAt) return withSections(config, window.guards);
@@ -100,7 +100,7 @@ export class Committing {
       : withSections(config, kept.sections);
   }
 
-  /** Lets a change be tried again that somebody asks for expressly after it was refused. */
+  /** Lets a change that was refused be tried again, if a newer document asks for a confirmed commit. */
   async heed(): Promise<void> {
     const { node } = this.#options.documents.current;
     const held = this.commit.heldChange.current;
@@ -109,7 +109,7 @@ export class Committing {
   }
 
   /**
-   * Puts a network in the place of the documents' own for so many minutes, unless it is kept before they are over.
+   * Applies a network instead of the documents' network for some minutes, until it is confirmed.
    * @throws {InputError} `not-supported`, `busy`.
    */
   async begin(network: JsonObject, minutes: number): Promise<void> {
@@ -124,7 +124,7 @@ export class Committing {
     this.#options.onChange();
   }
 
-  /** Forgets a trial, which is its window's from then on; without one no step was taken: nothing was to change, or it could not be begun. */
+  /** Ends the trial: its window owns it from here on. Without a window nothing was applied, so the documents are applied again. */
   settled(): void {
     if (this.#trial === undefined) return;
     this.#trial = undefined;
@@ -144,7 +144,7 @@ export class Committing {
     };
   }
 
-  /** The change that is being applied, proven or tried. */
+  /** The change that is being applied, proven or confirmed. */
   pending(): PendingChange | undefined {
     const { window, leftMs = 0, unreached } = this.commit;
     if (window === undefined) return undefined;
@@ -222,7 +222,7 @@ export class Committing {
     if (takenBack.isLocal) this.#options.onChange();
   }
 
-  /** Has the document go back that brought the change, if there is one and what was before it is what was proven. */
+  /** Rolls back the document that made the change, if its previous version is what was proven. */
   async #refuse({ at, code, evidence, step, versions }: TakenBack, guards: Guards): Promise<boolean> {
     const { documents, onChange, log } = this.#options;
     for (const name of ["node", "cluster"] as const) {
@@ -247,7 +247,7 @@ export class Committing {
   }
 }
 
-/** Whether the documents say otherwise than when it was kept. */
+/** Reports whether the documents have changed since it was confirmed. */
 function isOver({ over }: { readonly over: Guards }, original: (section: string) => unknown): boolean {
   return Object.entries(over).some(([name, raw]) => !isSameValue(original(name), raw));
 }
@@ -257,7 +257,7 @@ function valueOf(config: Config, section: string): unknown {
   return name.success ? config[name.data] : undefined;
 }
 
-/** Sections by name; null where one is absent. */
+/** Replaces sections by name; null removes one. */
 function withSections(config: Config, sections: Guards): Config {
   const changed = { ...config };
   for (const [section, raw] of Object.entries(sections)) {

@@ -10,7 +10,7 @@ export interface ConfigEventsOptions {
   readonly events: Pick<EventLog, "raise" | "clear" | "notice">;
 }
 
-/** What was last told of a section's drift. */
+/** The last report of a section's drift. */
 export interface ToldDrift {
   readonly count: number;
   /** Monotonic milliseconds. */
@@ -22,14 +22,14 @@ const SAME_DRIFT_MS = 3_600_000;
 const OTHER_DRIFT_MS = 300_000;
 const MAX_NAMED = 10;
 
-/** Whether drift is news: the same at most once an hour, another at most every five minutes; what is kept back is counted. Pure. */
+/** Limits reports of drift: the same at most once an hour, another at most every five minutes; counts those between. Pure. */
 export function isDriftNews(told: ToldDrift | undefined, { count, what }: Drift, now: number): boolean {
   if (count <= (told?.count ?? 0)) return false;
   if (told === undefined) return true;
   return now - told.at >= (told.what === what.join(", ") ? SAME_DRIFT_MS : OTHER_DRIFT_MS);
 }
 
-/** Tells as events what became of the configuration; level, so that it may look as often as it likes. */
+/** Reports the results of the configuration as events. It compares states, so it may be called at any time. */
 export class ConfigEvents {
   readonly #options: ConfigEventsOptions;
   readonly #told = new Map<string, ToldDrift>();
@@ -72,12 +72,12 @@ export class ConfigEvents {
     events.raise({ ...about, level: "ERROR", message, details });
   }
 
-  /** Twice in a row, since once may be a matter of the moment. */
+  /** One failure may be momentary. */
   #failed(standing: Standing): void {
     const { section, outcome, failures, version } = standing;
     const about = { eventType: "Configuration Update Failure", object: `config.${section}` };
     const { events } = this.#options;
-    // Where nothing can be used, nothing was applied either.
+    // If no item is usable, nothing was applied either.
     if (outcome.state === "rejected") return;
     if (outcome.state !== "failed" && outcome.state !== "diverged") {
       events.clear({ ...about, message: `The configuration of ${section} is applied` });

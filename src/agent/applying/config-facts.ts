@@ -3,11 +3,11 @@ import { DocumentName } from "../../protocol/documents/claims.ts";
 import type { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 import type { Desired } from "../shadow/desired.ts";
 
-/** What the shadow says of the configuration. */
+/** The inputs of the shadow facts about the configuration. */
 export interface ConfigReadings {
   readonly desired: Desired;
   readonly standings: readonly Standing[];
-  /** Sections that are desired and that this version does not apply. */
+  /** Desired sections that this version does not apply. */
   readonly unsupported: readonly string[];
 }
 
@@ -18,7 +18,7 @@ const MAX_DEPTH = 4;
 const MAX_KEY = 128;
 const MAX_TEXT = 512;
 
-/** Keys that the platform knows by themselves, whichever section has them to report. */
+/** Keys that the platform reads without the prefix of a section. */
 const PLATFORM_KEYS: ReadonlySet<string> = new Set([
   "cluster.healthy",
   "cluster.master",
@@ -30,8 +30,8 @@ const PLATFORM_KEYS: ReadonlySet<string> = new Set([
 const TUNNEL_STATE = /^tunnel\..+\.state$/;
 
 /**
- * The shadow keys of the documents in force (`document.<name>.*`) and of what became of each section (`config.<section>.*`): its state, the
- * versions it answers, why not, the first items with issues, drift, and what the section itself reports. Bounded. Pure.
+ * Returns the shadow keys of the documents (`document.<name>.*`) and of each section (`config.<section>.*`): its state, the versions it
+ * applies, the reason, the first items with issues, drift, and the section's own report. Bounded. Pure.
  */
 export function configFacts({ desired, standings, unsupported }: ConfigReadings): ShadowMap {
   const facts = new Map<string, ShadowValue>();
@@ -81,7 +81,7 @@ function reportedKey(at: string, key: string): string {
   return PLATFORM_KEYS.has(key) || TUNNEL_STATE.test(key) ? key : `${at}.reported.${key}`;
 }
 
-/** The values of an object with dots for what is nested: texts and numbers as they are, booleans and lists as text. */
+/** Flattens an object into dotted keys: texts and numbers unchanged, booleans and lists as text. */
 function flat(value: Readonly<Record<string, unknown>>, prefix = "", depth = 1): (readonly [string, ShadowValue])[] {
   return Object.entries(value).flatMap(([name, inner]): (readonly [string, ShadowValue])[] => {
     const key = `${prefix}${name}`;

@@ -8,17 +8,17 @@ import type { IdentityFiles, Registration } from "../identity/identity.ts";
 import type { KnownTimeRecord } from "../../protocol/local/known-time.ts";
 import type { AgentState } from "../state.ts";
 
-/** What a start finds of the last run besides the documents. */
+/** The state of the last run, apart from the documents. */
 export interface LastGood {
   readonly registration: Registration | undefined;
-  /** The last time that a control plane told. */
+  /** The last time that a control plane sent. */
   readonly knownTime: KnownTimeRecord | undefined;
   readonly damage: readonly Damage[];
-  /** Damage that whoever reads the file later finds, and tells, too. */
+  /** Damage in files that another part reads, and reports, later. */
   readonly foreseen: readonly Damage[];
 }
 
-/** Reads every file below `identity/` and `reported/` once, and looks at the others, so that damage is known before anything is reported. */
+/** Reads every file below `identity/` and `reported/`, and inspects the others, so that damage is known before the first report. */
 export async function readLastGood(
   files: Files,
   stateDir: string,
@@ -32,7 +32,7 @@ export async function readLastGood(
     if (found !== undefined) damage.push(found);
     return valueOf(loaded);
   };
-  /** Has two copies again, unless the disk refuses; then the one that is left serves as well. What is lost begins `anew`. */
+  /** Reads a file and writes a damaged one again, unless the disk refuses; `anew` replaces a lost value. */
   const rebuild = async <T>(name: string, file: StateFile<T>, anew?: T): Promise<T | undefined> => {
     const value = (await note(name, file)) ?? anew;
     const isDamaged = damage.some((found) => found.file === `${name}.json`);
@@ -41,7 +41,7 @@ export async function readLastGood(
   };
   const registration = await rebuild("identity/registration", identity.registration);
   await rebuild("identity/keys", identity.keys);
-  // Whoever counts sessions must know that the counter was recovered, and so it is not rebuilt here.
+  // The session counter skips ahead after a recovery, so it is not rebuilt here.
   await note("identity/counter", identity.counter);
   await note("identity/addresses", identity.addresses);
   await rebuild("reported/run", state.run);
@@ -56,7 +56,7 @@ export async function readLastGood(
   return { registration, knownTime, damage, foreseen: await foresee(files, stateDir) };
 }
 
-/** Looks at what others read when they begin, which is later than the start is reported. */
+/** Inspects files that are read after the start is reported. */
 async function foresee(files: Files, stateDir: string): Promise<readonly Damage[]> {
   const { confirmed, withheld, guardResult } = commitFiles(files, `${stateDir}/desired`);
   const damage = [

@@ -6,7 +6,7 @@ import { readExec, type ReadExec } from "../../protocol/sections/exec/read.ts";
 import { readNetwork, type ReadNetwork } from "../../protocol/sections/network/read.ts";
 import type { NodeType } from "../../protocol/values/values.ts";
 
-/** Sections in one form, each raw value read once for as long as it is in use. */
+/** Parsers of sections that parse each raw value once while it is in use. */
 export interface ParsedSections {
   connectors(raw: unknown, nodeType: NodeType): Normalised<Connector>;
   services(raw: unknown, isMember: boolean): Normalised<Service>;
@@ -15,7 +15,7 @@ export interface ParsedSections {
   exec(raw: unknown): ReadExec;
 }
 
-/** Reading a thousand items takes longer than all else in a report, and reports are asked for every second. */
+/** Parsing a thousand items is the slowest part of a report, and reports are requested every second. */
 export function parsedSections(): ParsedSections {
   const network = {
     alone: once((raw, nodeType: NodeType) => readNetwork(raw, { nodeType, isMember: false })),
@@ -31,7 +31,7 @@ export function parsedSections(): ParsedSections {
   };
 }
 
-/** Keeps what came of a raw section, which nobody changes in place, in the context it was last read in. */
+/** Caches the result of the last raw section and context; raw sections are never modified. */
 function once<Context, Result>(
   parse: (raw: unknown, context: Context) => Result,
 ): (raw: unknown, context: Context) => Result {

@@ -10,12 +10,12 @@ import type { Before, Prover, Unreached } from "../reconcile/prover.ts";
 export interface ProofOptions {
   readonly dialler: Dialler;
   readonly resolve: Resolve;
-  /** Whom this node must reach; asked anew for each try. */
+  /** The targets that this node must reach; read again for each attempt. */
   readonly targets: () => NetworkTargets;
-  /** Addresses of the control plane that worked. */
+  /** Addresses of the control plane that worked before. */
   readonly knownAddresses: () => readonly string[];
   readonly hasSession: () => boolean;
-  /** The gateways, by uid, to which a path is up. */
+  /** The uids of the gateways to which a path is up. */
   readonly gatewaysUp: () => readonly string[];
 }
 
@@ -23,7 +23,7 @@ const TIMEOUT_MS = 5000;
 const MAX_ADDRESSES = 4;
 const MAX_GATEWAYS = 64;
 
-/** Reached is who shakes hands by TLS with the key that is meant and, the control plane, answers anything over HTTP: over new connections. */
+/** A target is reached when a new connection completes a TLS handshake with the expected key. The control plane must also return an HTTP response. */
 export function proof(options: ProofOptions): Prover {
   return {
     before: () => ({
@@ -72,14 +72,14 @@ async function askControlPlane(
   }
 }
 
-/** Any one of those reached before is enough. */
+/** One of the gateways reached before is enough. */
 async function tryGateways(
   { targets, resolve }: ProofOptions,
   { gateways }: Before,
   signal: AbortSignal,
 ): Promise<readonly Unreached[]> {
   const paths = targets().paths.filter(({ gateway, key }) => key !== undefined && gateways.includes(gateway));
-  // Gateways that no document names any more, or not by their key, cannot be reached, and need not be.
+  // Gateways that no document names any more, or whose key is unknown, are not required.
   if (paths.length === 0) return [];
   const found = new AbortController();
   const limit = AbortSignal.any([signal, found.signal, AbortSignal.timeout(TIMEOUT_MS)]);
@@ -119,7 +119,7 @@ async function tryPath(
   throw last;
 }
 
-/** What a name server takes its time for is not waited for. */
+/** Limits how long a name server may take. */
 function raced<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => reject(toError(signal.reason));
@@ -145,7 +145,7 @@ const WORDS: Readonly<Record<string, string>> = {
   EACCES: "forbidden by this machine's firewall",
 };
 
-/** What a failed try means, from the innermost error that says it. Pure. */
+/** Returns the cause of a failed attempt, from its innermost error with a code. Pure. */
 export function reasonOf(thrown: unknown): string {
   const outer = toError(thrown);
   let error = outer;

@@ -2,28 +2,28 @@ import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
 import { describeDamage, type Damage, type OnDamage } from "../../host/files/damage.ts";
 import type { Files } from "../../host/files/files.ts";
 
-/** Something that went wrong; it stays so until somebody or something mends it. Times in Unix milliseconds. */
+/** A fault, which stays until it is repaired. Times in Unix milliseconds. */
 export interface Fault {
   readonly code: string;
   readonly message: string;
   readonly since: number;
-  /** When it was mended; it is told until the agent ends, so that nobody wonders about the copy that was set aside. */
+  /** When it was repaired; it is reported until the agent stops, to explain the copy that was set aside. */
   readonly mendedAt?: number;
 }
 
 const MAX_FAULTS = 100;
 const MAX_WRITTEN = 256;
 
-/** What went wrong since the start, and what of it was mended since. A damaged file is mended once it is written anew. */
+/** The faults since the start. A damaged file is repaired once it is written again. */
 export class FaultList {
   readonly #clock: Clock;
   readonly #wall: WallTimes;
   readonly #onFault: (code: string, message: string) => void;
-  /** Their times are of the monotonic clock. */
+  /** Times are monotonic milliseconds. */
   readonly #faults: { fault: Fault; readonly path: string | undefined }[] = [];
-  /** What was written already when its damage is told, as far back as a start goes. */
+  /** Files written before their damage is reported, during a start. */
   readonly #written = new Set<string>();
-  /** Paths of which damage was told before anybody read them. */
+  /** Paths whose damage was reported before they were read. */
   readonly #foreseen = new Set<string>();
 
   constructor(clock: Clock, onFault: (code: string, message: string) => void) {
@@ -49,7 +49,7 @@ export class FaultList {
     this.#faults.push({ fault: { code, message, since, ...(isMended ? { mendedAt: since } : {}) }, path });
   }
 
-  /** Adds what was found damaged below a state directory. */
+  /** Adds the damaged files of a state directory. */
   addDamage(stateDir: string, damage: readonly Damage[]): void {
     for (const found of damage) {
       const code = found.isNewer === true ? "newer-file" : "damaged-file";
@@ -57,26 +57,26 @@ export class FaultList {
     }
   }
 
-  /** Adds damage that whoever reads the file will tell again, once. */
+  /** Adds damage that the reader of a file is going to report once more. */
   foresee(stateDir: string, damage: readonly Damage[]): void {
     this.addDamage(stateDir, damage);
     for (const { file } of damage) this.#foreseen.add(`${stateDir}/${file}`);
   }
 
-  /** Adds damage below a state directory one by one, as it is found. */
+  /** Returns a function that adds damage in a state directory when it is found. */
   damageBelow(stateDir: string): OnDamage {
     return (found) => {
       if (!this.#foreseen.delete(`${stateDir}/${found.file}`)) this.addDamage(stateDir, [found]);
     };
   }
 
-  /** A file is whole: it was written anew. */
+  /** Notes that a file was written again. */
   mended(path: string): void {
     if (this.#written.size < MAX_WRITTEN) this.#written.add(path);
     this.settled(path);
   }
 
-  /** What went wrong with a file so far is over; it may go wrong again. */
+  /** Marks the faults of a file as repaired; it may fail again. */
   settled(path: string): void {
     for (const known of this.#faults) {
       if (known.path !== path || known.fault.mendedAt !== undefined) continue;
@@ -84,7 +84,7 @@ export class FaultList {
     }
   }
 
-  /** The same files, with every written one known. */
+  /** Returns the same files, with each written one noted. */
   watched(files: Files): Files {
     return {
       ...files,

@@ -16,7 +16,7 @@ import { keysFor, postTo, readLicense, refuseRegistered, type RegisterDeps } fro
 export type ActivationDeps = RegisterDeps & { readonly clock: Pick<Clock, "now"> };
 
 /**
- * Asks once for the license of a machine that has none: by a code, which is shown until it is approved, or by an agent token.
+ * Requests the license of a machine once: by a code, which is shown until it is approved, or by an agent token.
  * Safe to repeat: the same key gets the same code until that expires, and the same license.
  * @throws {InputError} `already-registered`, `bad-token`, `bad-license`, or the control plane's own refusal.
  */
@@ -46,7 +46,7 @@ async function askForCode(
   };
   const answer = await ask(deps.clock.now()).catch((error: unknown) => {
     const newest = error instanceof InputError && error.code === "replayed" ? error.details?.["seq"] : undefined;
-    // After the clock was set back, counting continues from the control plane's last number.
+    // If the clock was set back, counting continues from the control plane's last number.
     if (typeof newest === "number") return ask(newest + 1);
     throw error;
   });
@@ -75,7 +75,7 @@ async function useToken(
   return { state: "approved", license: jws };
 }
 
-/** Refuses a license that is not of this control plane or not bound to this key. @throws {InputError} `bad-license`. */
+/** Rejects a license of another control plane or for another key. @throws {InputError} `bad-license`. */
 function boundLicense(jws: string, iss: string, jkt: string): string {
   const license = readLicense(jws);
   if (license.iss !== iss) throw new InputError("bad-license", `license: made by ${license.iss}, not by ${iss}`);

@@ -27,11 +27,11 @@ export const PrivateKeys = z.object({
 });
 export type PrivateKeys = z.infer<typeof PrivateKeys>;
 
-/** Whom the node obeys: the origin it registered with and the newest keys document it has accepted. */
+/** The control plane that the node trusts: the origin it registered with, and the newest accepted keys document. */
 export const ControlPlane = z.object({ iss: Origin, keys: KeysClaims });
 export type ControlPlane = z.infer<typeof ControlPlane>;
 
-/** What a registered node knows of itself and of its control plane; one file, so that neither exists without the other. */
+/** The identity of a registered node and its control plane; one file, so that neither exists without the other. */
 export const Registration = z.object({ node: NodeIdentity, controlPlane: ControlPlane });
 export type Registration = z.infer<typeof Registration>;
 
@@ -52,14 +52,14 @@ export interface IdentityFiles {
   readonly registration: StateFile<Registration>;
   readonly counter: StateFile<Counter>;
   readonly addresses: StateFile<Addresses>;
-  /** Runs one registration after the other: two at once would each make keys, and only the last would be on disk. */
+  /** Runs one registration at a time: two at once would each make keys, and only the last would be on disk. */
   readonly oneAtATime: <T>(work: () => Promise<T>) => Promise<T>;
 }
 
 const Counter = z.object({ n: z.int().min(1) });
 type Counter = z.infer<typeof Counter>;
 
-/** Addresses of the control plane that worked, the last one first, for when no name can be resolved. */
+/** Addresses of the control plane that worked, the last one first, for use when no name can be resolved. */
 export const Addresses = z.object({ addresses: z.array(Text64).max(8) });
 export type Addresses = z.infer<typeof Addresses>;
 
@@ -74,7 +74,6 @@ export function identityFiles(files: Files, stateDir: string): IdentityFiles {
   };
 }
 
-/** Makes the node's three key pairs. */
 export function generateKeys(): PrivateKeys {
   return PrivateKeys.parse({
     auth: generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" }),
@@ -83,7 +82,7 @@ export function generateKeys(): PrivateKeys {
   });
 }
 
-/** The public halves, and nothing else. */
+/** Returns the public keys only. */
 export function publicKeys(keys: PrivateKeys): NodeKeys {
   return {
     auth: Ed25519PublicKey.parse(keys.auth),
@@ -92,7 +91,7 @@ export function publicKeys(keys: PrivateKeys): NodeKeys {
   };
 }
 
-/** Signs as the node: its `auth` key with its thumbprint as `kid`. */
+/** Returns the signer of the node: its `auth` key with its thumbprint as `kid`. */
 export async function authSigner(keys: PrivateKeys): Promise<Signer> {
   const privateKey = await importJWK(keys.auth, "Ed25519");
   if (privateKey instanceof Uint8Array) throw new InternalError("internal", "an Ed25519 key cannot be symmetric");
@@ -100,9 +99,9 @@ export async function authSigner(keys: PrivateKeys): Promise<Signer> {
 }
 
 /**
- * The session counter, on disk before use. It starts at the wall clock's milliseconds, so that a counter lost with its previous
- * copy still goes on above every earlier one. A disk that refuses must not keep the node from its control plane: until it takes
- * writes again the counter goes on in memory, no lower than the wall clock, so that a restart meanwhile does not repeat it.
+ * The session counter, on disk before use. It starts at the wall clock's milliseconds, so that a counter lost with its previous copy
+ * continues above every earlier one. While the disk refuses writes the counter continues in memory, no lower than the wall clock, so
+ * that a restart does not repeat it.
  */
 export class SessionCounter {
   readonly #file: StateFile<Counter>;
@@ -124,10 +123,10 @@ export class SessionCounter {
     onFault: (error: unknown) => void,
   ): Promise<SessionCounter> {
     const stored = await file.load();
-    // A previous copy may be one behind what was used; the step leaves room for it.
+    // The previous copy may be one behind the last number used; the step leaves room for it.
     const last = stored.is === "good" ? stored.value.n : stored.is === "recovered" ? stored.value.n + 1000 : 0;
     const counter = new SessionCounter(file, now, onFault, last);
-    // The previous copy must not stay behind what is used from here on, in case it is needed again.
+    // The previous copy must not stay behind, in case it is needed again.
     if (stored.is === "recovered") await counter.keep();
     return counter;
   }
@@ -139,7 +138,7 @@ export class SessionCounter {
     return this.#last;
   }
 
-  /** Writes what a disk has refused before; for when it takes writes again. */
+  /** Writes the counter again, after the disk has refused it. */
   async keep(): Promise<void> {
     try {
       await this.#file.save({ n: this.#last });

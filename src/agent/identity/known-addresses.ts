@@ -3,7 +3,7 @@ import type { Addresses } from "./identity.ts";
 
 const MAX_KNOWN = 8;
 
-/** The addresses of the control plane that worked, the last one first; kept on disk for when no name can be resolved. */
+/** The addresses of the control plane that worked, the last one first; on disk for use when no name can be resolved. */
 export class KnownAddresses {
   readonly #file: StateFile<Addresses>;
   readonly #onFault: (error: unknown) => void;
@@ -23,7 +23,7 @@ export class KnownAddresses {
     return this.#known;
   }
 
-  /** An address worked. */
+  /** Notes an address that worked. */
   reached(address: string): void {
     if (this.#known[0] === address) return;
     this.#known = [address, ...this.#known.filter((other) => other !== address)].slice(0, MAX_KNOWN);

@@ -36,8 +36,8 @@ export interface RegisterDeps {
 }
 
 /**
- * Registers this node with the control plane that signed the license and keeps what came of it. Safe to repeat: the keys made
- * for the first try are used again, so that a lost reply strands nobody. A second call at the same time waits for the first.
+ * Registers this node with the control plane that signed the license, and saves the result. Safe to repeat: the keys of the
+ * first attempt are used again, so a lost reply does no harm. A second call at the same time waits for the first.
  * @throws {InputError} `already-registered`, `bad-license`, `bad-signature`, or the control plane's own refusal.
  */
 export function register(licenseText: string, deps: RegisterDeps, signal: AbortSignal): Promise<Registration> {
@@ -80,13 +80,13 @@ async function registerAlone(licenseText: string, deps: RegisterDeps, signal: Ab
     throw new InputError("insecure", `session ${session.href}: ws:// is accepted towards loopback only; ${cure}`);
   }
   const registration = { node: registered.node, controlPlane: { iss: license.iss, keys: newest } };
-  // Twice, so that there is a previous copy to fall back on from the first day.
+  // Written twice, so that there is a previous copy from the first day.
   await deps.files.registration.save(registration);
   await deps.files.registration.save(registration);
   return registration;
 }
 
-/** The refusal of keys that a node has already: this machine's own, which lost its registration, or one that this machine is a copy of. */
+/** Returns the refusal of keys that are in use: by this machine, which lost its registration, or by the machine of which it is a copy. */
 function withKeyFix(error: InputError, given: GivenDirectories): InputError {
   const own = "register with the license that it was registered with, or delete the node at the control plane";
   const copy = `run '${holdfastCommand("reset", given)}' first`;
@@ -136,7 +136,7 @@ export function readLicense(jws: string): License {
   }
 }
 
-/** The keys of an earlier try, or new ones that are on disk, twice, before anybody hears of them. */
+/** Returns the keys of an earlier attempt, or new ones, which are on disk twice before they are used. */
 export async function keysFor(files: IdentityFiles): Promise<PrivateKeys> {
   const stored = await files.keys.load();
   if (stored.is === "good" || stored.is === "recovered") return stored.value;

@@ -28,74 +28,74 @@ import type { UpgradeAnswer, UpgradeOrder } from "../../protocol/documents/relea
 import type { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
 import type { PlanReport, RollbackReport, RollbackRequest, WhyReport } from "../../protocol/documents/reconcile.ts";
 
-/** Something that is open and waits for its other side. */
+/** An open stream that waits for its client. */
 export interface LocalStream {
-  /** Joins it to the other side; resolves once it is over. Never rejects. */
+  /** Joins it to the client; resolves once it has ended. Never rejects. */
   join(socket: FrameSocket, signal: AbortSignal): Promise<void>;
   discard(): Promise<void>;
 }
 
-/** What the agent gives to the local API. Errors it throws reach the caller with their code, message and details. */
+/** The agent as the local API sees it. Its errors reach the caller with their code, message and details. */
 export interface LocalProvider {
-  /** Everything at this moment, from memory. */
+  /** Returns the status, from memory. */
   status(): Status;
-  /** The verdict and what it rests on, from memory. */
+  /** Returns the verdict and its checks, from memory. */
   health(): Health;
-  /** The newest `lines` lines, oldest first, and with `follow` those to come; drops lines rather than keep them for a slow reader. */
+  /** Yields the newest `lines` lines, oldest first, and with `follow` later ones; drops lines for a slow reader. */
   logs(options: LogsQuery, signal: AbortSignal): AsyncIterable<LogLine>;
-  /** Containers and volumes of the configuration in force, from memory. */
+  /** Containers and volumes of the applied configuration, from memory. */
   containers(): ContainersReport;
   volumes(): VolumesReport;
-  /** Runs a trigger event as if the control plane had asked, without its signature; aborting kills what was started. With `wait` there is no output before the answer. */
+  /** Runs a trigger event as the control plane would, without a signature; aborting kills it. With `wait` there is no output before the result. */
   trigger(
     event: string,
     body: unknown,
     signal: AbortSignal,
     options?: { readonly wait: boolean },
   ): AsyncIterable<TriggerLine>;
-  /** Registers this node; goes on when the caller hangs up, since the control plane may already have answered. */
+  /** Registers this node; continues when the caller disconnects, since the control plane may already have answered. */
   register(license: string): Promise<NodeIdentity>;
-  /** Asks once for the license of this machine, by a code or by a token. */
+  /** Requests the license of this machine once, by a code or by a token. */
   activate(request: ActivationRequest): Promise<ActivationStep>;
-  /** Orders a reset of this node, which is certain from then on; `begin` starts it and stops this agent. */
+  /** Orders a reset of this node, which is then certain; `begin` starts it and stops this agent. */
   reset(request: ResetRequest): Promise<{ readonly answer: ResetAnswer; readonly begin: () => void }>;
-  /** Lets the next document of this name have any version. */
+  /** Accepts any version of the next document of this name. */
   resetFloor(name: FloorName): Promise<FloorReset>;
-  /** The steps that a configuration would take, or that in force; takes none. */
+  /** Returns the steps of a configuration, by default of the applied one; takes none. */
   plan(config: Config | undefined, signal: AbortSignal): Promise<PlanReport>;
-  /** Whatever is not as it should be, and why. */
+  /** Returns everything that deviates, with its reason. */
   why(): WhyReport;
-  /** Every connector in force: how it stands and what it has counted. */
+  /** Returns the state and the counters of every applied connector. */
   connectors(signal: AbortSignal): Promise<ConnectorsReport>;
-  /** Every service in force, with its health. */
+  /** Returns every applied service, with its health. */
   services(signal: AbortSignal): Promise<ServicesReport>;
-  /** Every gateway that this node dials, its paths, and its own gateway. */
+  /** Returns every gateway that this node dials, its paths, and its own gateway. */
   gateways(signal: AbortSignal): Promise<GatewaysReport>;
-  /** Every node that this one may meet, and how. */
+  /** Returns every other node of the domain, and how it is reached. */
   peers(signal: AbortSignal): Promise<PeersReport>;
-  /** Whom this node must reach, the proxy's password included. */
+  /** Returns the targets that this node must reach, including the proxy's password. */
   targets(): NetworkTargets;
-  /** Links, addresses, routes, rules and neighbours of this machine at this moment. */
+  /** Reads links, addresses, routes, rules and neighbours of this machine. */
   observeNetwork(signal: AbortSignal): Promise<NetworkReport>;
-  /** The route that this machine would take to an IPv4 address. */
+  /** Returns the route of this machine to an IPv4 address. */
   routeTo(address: string, signal: AbortSignal): Promise<RouteAnswer>;
-  /** The effective configuration, secrets included; whoever shows it hides them. */
+  /** Returns the effective configuration with its secrets; callers hide them. */
   config(): Config;
-  /** Puts the document before into force, or plans it. */
+  /** Applies the previous version of a document, or plans it. */
   rollback(request: RollbackRequest, signal: AbortSignal): Promise<RollbackReport>;
-  /** How changes of the network stand. */
+  /** Returns the state of network changes. */
   network(): CommitReport;
-  /** Tries a network on this machine; resolves once it is proven or taken back. */
+  /** Tries a network on this machine; resolves once it is proven or reverted. */
   tryNetwork(request: NetworkTryRequest, signal: AbortSignal): Promise<CommitReport>;
-  /** Keeps the pending change of the network, or takes it back. */
+  /** Confirm or revert the pending change of the network. */
   keepNetwork(): Promise<CommitReport>;
   revertNetwork(): Promise<CommitReport>;
-  /** What the current run of a container has written and, with `follow`, writes. */
+  /** Yields the output of the current run of a container and, with `follow`, later output. */
   containerLogs(query: ContainerLogsQuery, signal: AbortSignal): AsyncIterable<ContainerLogPiece>;
-  /** Opens a terminal in a container; whoever asked joins or discards it. */
+  /** Opens a terminal in a container; the caller joins or discards it. */
   containerExec(query: ContainerExecQuery, signal: AbortSignal): Promise<LocalStream>;
-  /** Asks for an upgrade of this node. */
+  /** Requests an upgrade of this node. */
   upgrade(order: UpgradeOrder): Promise<UpgradeAnswer>;
-  /** Ends the wait before the next connection attempt, and looks how an upgrade stands. */
+  /** Connects to the control plane at once, and reads the state of upgrades. */
   wake(): void;
 }

@@ -7,21 +7,21 @@ import { errorCodes, isErrorCode } from "../../protocol/values/error-codes.ts";
 import { LOCAL_REQUEST_LIMITS, STREAM_BEAT_MS } from "../../protocol/local/api.ts";
 import type { Failure } from "../../protocol/local/answers.ts";
 
-/** Answers with one JSON object. */
+/** Sends one JSON object. */
 export function sendJson(response: ServerResponse, status: number, body: unknown): void {
   const text = `${JSON.stringify(body)}\n`;
   response.writeHead(status, { "content-type": "application/json", "content-length": Buffer.byteLength(text) });
   response.end(text);
 }
 
-/** What a caller is told of an error: its own words when it was thrown on purpose, nothing of a bug's inside. */
+/** Returns the error for the caller: its own text if it was thrown on purpose, no internals of a bug. */
 export function failureOf(error: Error): Failure {
   if (!(error instanceof AgentError)) return { code: "internal", message: "internal error; the agent's log says more" };
   const { code, message, details } = error;
   return details === undefined ? { code, message } : { code, message, details };
 }
 
-/** The HTTP status of an error: by the platform's table, else by who must act. */
+/** Returns the HTTP status of an error: from the platform's table, else by who must act. */
 export function statusOf(error: Error): number {
   if (error instanceof AgentError && isErrorCode(error.code)) return errorCodes[error.code].http;
   if (error instanceof InputError) return error.code === "too-large" ? 413 : 422;
@@ -30,7 +30,7 @@ export function statusOf(error: Error): number {
 }
 
 /**
- * Reads a request's JSON body; none at all is `{}`.
+ * Reads a request's JSON body; an empty one is `{}`.
  * @throws {InputError} as `parseStrictJson`, as soon as a limit is passed.
  */
 export async function readJson(request: IncomingMessage, limits = LOCAL_REQUEST_LIMITS): Promise<unknown> {
@@ -47,7 +47,7 @@ export async function readJson(request: IncomingMessage, limits = LOCAL_REQUEST_
   return bytes.every(isBlank) ? {} : parseStrictJson(bytes, limits);
 }
 
-/** Answers with one JSON object a line as they come (NDJSON), no faster than the caller reads, until they end or it leaves. */
+/** Sends one JSON object a line as they arrive (NDJSON), no faster than the caller reads, until they end or it disconnects. */
 export async function sendLines(
   response: ServerResponse,
   lines: AsyncIterable<unknown>,
@@ -70,7 +70,7 @@ export async function sendLines(
     }
   } finally {
     takeBack();
-    // A source that is stuck would never settle its return.
+    // The return of a source that hangs would never settle.
     void Promise.resolve(iterator.return?.()).catch(() => undefined);
   }
 }

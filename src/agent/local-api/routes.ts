@@ -23,7 +23,7 @@ import { EventName } from "../../protocol/values/values.ts";
 import type { LocalProvider } from "./provider.ts";
 import { failureOf, readJson, sendJson, sendLines } from "./replies.ts";
 
-/** One request and what is needed to answer it; `signal` fires when the caller leaves or the agent stops. */
+/** One request and its collaborators; `signal` is aborted when the caller disconnects or the agent stops. */
 export interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -33,7 +33,7 @@ export interface Exchange {
   readonly signal: AbortSignal;
 }
 
-/** An endpoint: `prefix` says that one more path segment follows. */
+/** An endpoint; with `prefix` one more path segment follows. */
 export interface Route {
   readonly method: "GET" | "POST";
   readonly path: string;
@@ -43,7 +43,7 @@ export interface Route {
   answer(exchange: Exchange): Promise<void>;
 }
 
-/** Where a terminal is asked for. */
+/** The path at which a terminal is opened. */
 export const EXEC_PATH = "/v1/containers/exec";
 
 /** Every endpoint of the local API. */
@@ -263,7 +263,7 @@ export const routes: readonly Route[] = [
   },
 ];
 
-/** The routes that serve a path, whatever their method. */
+/** Returns the routes of a path, for every method. */
 export function routesAt(path: string): readonly Route[] {
   return routes.filter((route) =>
     route.prefix === true
@@ -287,7 +287,7 @@ async function runTrigger({ request, response, url, provider, clock, signal }: E
   response.end();
 }
 
-/** A stream whose head is sent has no status left to fail with: its error is its last line. */
+/** Returns a stream whose error is its last line, since its status is already sent. */
 async function* withLastWord(lines: AsyncIterable<unknown>, signal: AbortSignal): AsyncGenerator {
   try {
     yield* lines;
@@ -304,7 +304,7 @@ function decodeSegment(text: string): string {
   }
 }
 
-/** Reads what was asked for. @throws {InputError} `invalid-body`, whose details name the fields. */
+/** Reads the query. @throws {InputError} `invalid-body`, whose details name the fields. */
 export function parse<T>(schema: z.ZodType<T>, value: unknown, root = ""): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;

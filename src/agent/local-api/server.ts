@@ -19,9 +19,9 @@ import { routesAt } from "./routes.ts";
 import { upgradeStream } from "./upgrade.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Bounds on what local callers may hold open. */
+/** Limits of what local callers may hold open. */
 export interface LocalApiLimits {
-  /** For each socket, so that readers cannot lock out an administrator. */
+  /** For each socket, so that readers cannot exclude an administrator. */
   readonly maxConnections: number;
   readonly headersTimeoutMs: number;
   readonly requestTimeoutMs: number;
@@ -47,8 +47,8 @@ export interface LocalApi {
 const DEFAULT_LIMITS: LocalApiLimits = { maxConnections: 16, headersTimeoutMs: 5000, requestTimeoutMs: 10_000 };
 
 /**
- * Serves the local API (HTTP/1.1 with JSON) on `RUN/agent.sock`, reads only, 0660, and `RUN/admin.sock`, everything, 0600.
- * @throws {HostError} `socket-in-use` naming who answers there already; {InputError} `path-too-long`, `unsafe-directory`.
+ * Serves the local API (HTTP/1.1 with JSON) on `RUN/agent.sock` (read only, mode 0660) and `RUN/admin.sock` (everything, mode 0600).
+ * @throws {HostError} `socket-in-use` naming the process that uses it; {InputError} `path-too-long`, `unsafe-directory`.
  */
 export async function serveLocalApi(options: LocalApiOptions): Promise<LocalApi> {
   const { runDir, clock, log, onLost, onServed } = options;
@@ -103,7 +103,7 @@ export async function serveLocalApi(options: LocalApiOptions): Promise<LocalApi>
 }
 
 /**
- * Finds out whether the local API can be served, without changing anything.
+ * Checks that the local API can be served, without changing anything.
  * @throws as `serveLocalApi`.
  */
 export async function checkLocalApi(runDir: string): Promise<void> {
@@ -120,7 +120,7 @@ function localServer(options: LocalApiOptions, isAdmin: boolean, stopped: AbortS
     {
       headersTimeout: limits.headersTimeoutMs,
       requestTimeout: limits.requestTimeoutMs,
-      // The timer runs with nobody connected too; a slow caller holds one of few places for so much longer at most.
+      // The timer also runs without connections; a slow caller occupies one of few places no longer than this.
       connectionsCheckingInterval: 4 * limits.headersTimeoutMs,
       keepAliveTimeout: limits.headersTimeoutMs,
       maxHeaderSize: 8192,
@@ -128,11 +128,11 @@ function localServer(options: LocalApiOptions, isAdmin: boolean, stopped: AbortS
     (request, response) => void exchange(options, isAdmin, stopped, request, response),
   );
   server.maxConnections = limits.maxConnections;
-  // On the other socket nothing can be upgraded, and the request is answered as any other.
+  // The other socket upgrades nothing, so the request is answered like any other.
   if (isAdmin)
     server.on("upgrade", (request, socket, head) => void upgradeStream(options, request, socket, head, stopped));
   server.on("drop", () => options.log.warn({ isAdmin, limit: limits.maxConnections }, "local connection refused"));
-  // Without a listener a fault of the accepting socket would end the process.
+  // Without a listener an error of the listening socket would end the process.
   server.on("error", (error) => options.log.error({ err: error, isAdmin }, "local API failed"));
   return server;
 }
@@ -168,7 +168,7 @@ async function exchange(
   }
 }
 
-/** Answers with the error and closes: the rest of a body that was not read must not pass for the next request. */
+/** Sends the error and closes: the unread rest of a body must not be taken for the next request. */
 function fail(response: ServerResponse, error: Error): void {
   response.setHeader("connection", "close");
   sendJson(response, statusOf(error), { error: failureOf(error) });

@@ -9,7 +9,7 @@ import type { LocalProvider, LocalStream } from "./provider.ts";
 import { failureOf, statusOf } from "./replies.ts";
 import { EXEC_PATH, parse } from "./routes.ts";
 
-/** Answers a request that wants to become a terminal: by frames both ways (`framedStream`), or by an error as any other. Never rejects. */
+/** Answers a request that becomes a terminal: with frames both ways (`framedStream`), or with an error like any other. Never rejects. */
 export async function upgradeStream(
   { provider, log }: { readonly provider: LocalProvider; readonly log: Logger },
   request: IncomingMessage,

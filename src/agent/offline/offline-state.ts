@@ -12,7 +12,7 @@ import { identityFiles } from "../identity/identity.ts";
 import { Stored } from "../shadow/held-document.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Reads what an agent left, without changing anything and whatever of it can be read. */
+/** Reads what an agent left, as far as it is readable, without changing anything. */
 export async function inspectState(stateDir: string, config: string | undefined, runDir?: string): Promise<LeftState> {
   const files = hostFiles();
   const standing: { file: string; is: FileStanding }[] = [];
@@ -40,12 +40,12 @@ export async function inspectState(stateDir: string, config: string | undefined,
   };
 }
 
-/** Every secret of this node that can be read, for who has to see that none of them is in a text. */
+/** Returns every readable secret of this node, so that they can be removed from a text. */
 export async function readSecrets(stateDir: string, config: string | undefined): Promise<readonly string[]> {
   const files = hostFiles();
   const text = await files.read(config ?? DEFAULT_FILE).catch(() => undefined);
   const settings = jsonOf(text);
-  // Also of a file that is no good: a password in it is as secret.
+  // A password in an invalid file is a secret as well.
   const users = [...(text ?? "").matchAll(/:\/\/([^/@\s"]+)@/g)].map(([, user = ""]) => user);
   const inAddresses = users.concat(users.flatMap((user) => user.split(":")));
   const keys = identityFiles(files, stateDir).keys;
@@ -63,13 +63,13 @@ export async function readSecrets(stateDir: string, config: string | undefined):
   ];
 }
 
-/** The settings file as it may be shown; undefined where there is none, or none that can be used. */
+/** Returns the settings file without secrets; undefined if there is none, or none that is valid. */
 export async function shownSettings(config: string | undefined): Promise<unknown> {
   const parsed = AgentFile.safeParse(jsonOf(await hostFiles().read(config ?? DEFAULT_FILE)));
   return parsed.success ? shownValue("settings", parsed.data).shown : undefined;
 }
 
-/** A document as it may be shown: of the configuration what is known to be harmless, of the domain how much there is. */
+/** Returns a document without secrets: of the configuration what is known to be harmless, of the domain its size. */
 export function shownDocument({ name, version, receivedAt, refused, body }: LeftDocument): Shown {
   const { config = {}, peers, grants, ...record } = body;
   const leftOut: string[] = [];
@@ -97,7 +97,7 @@ export function shownDocument({ name, version, receivedAt, refused, body }: Left
 
 const DEFAULT_FILE = "/etc/holdfast/agent.json";
 
-/** Of the document in force, of the one before, and of the one that was taken back: a log may speak of each. */
+/** Reads the applied document, the previous one, and the one that was rolled back: a log may contain parts of each. */
 async function documentSecrets(files: Files, stateDir: string, name: DocumentName): Promise<readonly string[]> {
   const at = (file: string): StateFile<Stored> =>
     stateFile(files, { path: `${stateDir}/desired/${file}.json`, schema: Stored, keepsPrevious: true });
@@ -112,7 +112,7 @@ async function documentSecrets(files: Files, stateDir: string, name: DocumentNam
   });
 }
 
-/** Also one that this version cannot use has secrets. */
+/** Includes the secrets of a document that this version cannot use. */
 function looseDocument(name: DocumentName, { jws, receivedAt }: Stored): LeftDocument | undefined {
   const claims = JsonObject.safeParse(jsonOf(Buffer.from(jws.split(".")[1] ?? "", "base64url").toString("utf8")));
   const body = JsonObject.safeParse(claims.data?.["body"]);
@@ -121,7 +121,7 @@ function looseDocument(name: DocumentName, { jws, receivedAt }: Stored): LeftDoc
 
 const previousOf = <T>(file: StateFile<T>): Promise<T | undefined> => file.previous().catch(() => undefined);
 
-/** The files with credentials that the settings name. */
+/** Returns the files with credentials that the settings name. */
 function credentialFiles(settings: unknown): readonly string[] {
   const parsed = AgentFile.safeParse(settings);
   return (parsed.data?.dataStore?.s3 ?? []).flatMap(({ credentials }) =>

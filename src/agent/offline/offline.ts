@@ -37,7 +37,7 @@ import { readSettings } from "../settings.ts";
 import { openState } from "../state.ts";
 import { knownManifest, refuseElsewhere } from "../upgrades/upgrades.ts";
 
-/** Registers the node of a state directory while no agent runs; an agent that starts meanwhile is kept out. */
+/** Registers the node of a state directory while no agent runs, and prevents one from starting meanwhile. */
 export async function registerOffline(stateDir: string, license: string, signal: AbortSignal): Promise<NodeIdentity> {
   const { type } = readLicense(license.trim());
   return withRegistrar(stateDir, type, signal, async (deps) => (await register(license, deps, signal)).node);
@@ -68,7 +68,7 @@ async function withRegistrar<T>(
   }
 }
 
-/** Asks once for the license of the machine of a state directory while no agent runs. */
+/** Requests the license of the machine of a state directory once, while no agent runs. */
 export async function activateOffline(
   stateDir: string,
   request: ActivationRequest,
@@ -80,14 +80,14 @@ export async function activateOffline(
   });
 }
 
-/** Who the state directory says this node is; undefined when it is not registered or cannot be read. */
+/** Returns the identity of the node of a state directory; undefined if it is not registered or cannot be read. */
 export async function readIdentity(stateDir: string): Promise<NodeIdentity | undefined> {
   const loaded = await identityFiles(hostFiles(), stateDir).registration.load();
   return loaded.is === "good" || loaded.is === "recovered" ? loaded.value.node : undefined;
 }
 
 /**
- * Resets the node of a state directory while no agent runs; one that was cut short is finished too.
+ * Resets the node of a state directory while no agent runs, or finishes an interrupted reset.
  * @throws {HostError} `state-locked` while an agent has the directory; {InputError} `busy`; as `completeReset`.
  */
 export async function resetOffline(
@@ -106,7 +106,7 @@ export async function resetOffline(
   return done;
 }
 
-/** Asks for an upgrade while no agent runs: what one would refuse is refused here too. */
+/** Requests an upgrade while no agent runs, with the checks of the agent. */
 export async function askUpgradeOffline(
   { stateDir, runDir }: { readonly stateDir: string; readonly runDir: string },
   { from, ...order }: UpgradeOrder,
@@ -124,7 +124,7 @@ export async function askUpgradeOffline(
   return { output: { status: UPGRADE_ANSWERS.begun } };
 }
 
-/** Where the node of a state directory finds releases, and what it needs to know to fetch one. @throws {InputError} `not-configured`. */
+/** Returns where the node of a state directory finds releases, and what it needs to fetch one. @throws {InputError} `not-configured`. */
 export async function readReleasePlace(
   stateDir: string,
   given: string | undefined,
@@ -136,7 +136,7 @@ export async function readReleasePlace(
   return { from, versionsPath: upgrade.versionsDir, packagePath: upgrade.packageDir };
 }
 
-/** Whom the node of a state directory must reach, as far as what its agent and its overlay left there can be read. */
+/** Returns the targets that the node of a state directory must reach, as far as its agent's and overlay's files can be read. */
 export async function readTargets(stateDir: string): Promise<NetworkTargets> {
   const files = hostFiles();
   const settings = await readSettings(["--state", stateDir], files);
@@ -145,7 +145,7 @@ export async function readTargets(stateDir: string): Promise<NetworkTargets> {
   return networkTargets(registration, settings, table?.mesh);
 }
 
-/** Asks control planes how they take the node of a state directory, whatever its agent does. */
+/** Asks control planes whether they admit the node of a state directory, whether or not its agent runs. */
 export function standingAsker(stateDir: string): AskStanding {
   const bootId = parseBootId(hostReader().read("/proc/sys/kernel/random/boot_id") ?? "") ?? randomUUID();
   const node = { clock: systemClock(), files: hostFiles(), stateDir, bootId, version: packageVersion(buildInfo) };

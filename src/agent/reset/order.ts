@@ -23,8 +23,8 @@ function leftNetwork(files: Files, stateDir: string): StateFile<{ readonly netwo
 }
 
 /**
- * The order on disk; one that cannot be read counts as a plain reset, which removes less. A directory, a pipe or a device of that name is no
- * order.
+ * Reads the order on disk. An unreadable order counts as a plain reset, which removes less. A directory, a pipe or a device of that name is
+ * no order.
  */
 export async function readResetOrder(files: Files, stateDir: string): Promise<ResetOrder | undefined> {
   const found = await orderFile(files, stateDir).inspect();
@@ -41,25 +41,25 @@ async function isFile(files: Files, path: string): Promise<boolean> {
   }
 }
 
-/** Puts the order on disk. An order for a factory reset that was given before stays one. */
+/** Writes the order to disk. An earlier order for a factory reset stays one. */
 export async function orderReset(files: Files, stateDir: string, order: ResetOrder): Promise<void> {
   const given = await readResetOrder(files, stateDir);
   await orderFile(files, stateDir).save({ ...order, factory: order.factory || given?.factory === true });
 }
 
-/** The settings, with the network that a reset has left applied unless they have one themselves. */
+/** Returns the settings, with the network that a reset has left applied unless they have one. */
 export async function withLeftNetwork(settings: AgentSettings, files: Files): Promise<AgentSettings> {
   if (settings.network !== undefined) return settings;
   const left = valueOf(await leftNetwork(files, settings.stateDir).inspect());
   return left === undefined ? settings : { ...settings, network: left.network };
 }
 
-/** Removes the order of a reset that is done. */
+/** Removes the order of a completed reset. */
 export async function forgetOrder(files: Files, stateDir: string): Promise<void> {
   await orderFile(files, stateDir).remove();
 }
 
-/** Keeps a network for the next starts. */
+/** Saves a network for the next starts. */
 export async function keepNetwork(files: Files, stateDir: string, network: JsonObject): Promise<void> {
   await leftNetwork(files, stateDir).save({ network });
 }

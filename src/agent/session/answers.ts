@@ -1,7 +1,7 @@
 /** The end of a request: an answer (failures included), a timeout, or an answer that does not fit its schema. */
 export type Outcome = "answered" | "unanswered" | "nonsense";
 
-/** Requests of one method that the control plane does not answer as it should; times in monotonic milliseconds. */
+/** Requests of one method that the control plane does not answer correctly; times in monotonic milliseconds. */
 export interface Unanswered {
   readonly method: string;
   readonly how: Exclude<Outcome, "answered">;
@@ -9,23 +9,23 @@ export interface Unanswered {
   readonly count: number;
 }
 
-/** Time for which a failure of a method is remembered if the method is not called again. */
+/** How long the failure of a method is remembered if the method is not called again. */
 const FORGET_MS = 600_000;
-/** A session in which nothing at all is answered is cut after so many requests and this time. */
+/** A session in which nothing is answered is cut after so many requests and this time. */
 const CUT = { requests: 3, afterMs: 60_000 };
 
-/** Watches whether requests are answered, over all sessions: what one leaves unanswered, the next may, too. */
+/** Watches whether requests are answered, across sessions. */
 export class AnswerWatch {
   readonly #failing = new Map<string, Unanswered & { readonly lastAt: number }>();
-  /** Requests of the present session that failed since one was answered. */
+  /** Requests of this session that failed since the last answer. */
   #inRow: { since: number; count: number } | undefined;
 
-  /** A session opened: it has its own chance. */
+  /** Resets the count of the session. */
   begin(): void {
     this.#inRow = undefined;
   }
 
-  /** Takes note of how a request ended; reports whether the session is to be cut. */
+  /** Notes how a request ended, and reports whether the session must be cut. */
   note(method: string, outcome: Outcome, now: number): boolean {
     if (outcome === "answered") {
       this.#failing.delete(method);
@@ -45,7 +45,7 @@ export class AnswerWatch {
   }
 }
 
-/** Says it to a person. */
+/** Describes it for a person. */
 export function unansweredText({ method, how, count }: Pick<Unanswered, "method" | "how" | "count">): string {
   const what = how === "unanswered" ? "does not answer" : "answers something else than its schema says to";
   return `the control plane ${what} ${method} (${count} ${count === 1 ? "request" : "requests"})`;

@@ -23,25 +23,25 @@ export type ControlPlaneRpc = RpcPeer<ControlMethods, NodeMethods>;
 export interface Connection {
   readonly sid: string;
   readonly rpc: ControlPlaneRpc;
-  /** What the control plane proved: its document versions among them. */
+  /** The verified proof of the control plane, with its document versions. */
   readonly proof: ServerProofClaims;
   readonly heartbeatMs: number;
   /** The shadow version that the control plane has acknowledged. */
   readonly reportedVersion: number;
   /** Aborted when the session ends. */
   readonly signal: AbortSignal;
-  /** Unix seconds by the control plane's clock, kept by ours that neither jumps nor sleeps. */
+  /** Unix seconds by the control plane's clock, advanced by a clock of this machine that neither jumps nor sleeps. */
   sessionNow(): number;
   rttMs(): number | undefined;
-  /** Told of each heartbeat that was sent. */
+  /** Notes that a heartbeat was sent. */
   beaten(): void;
-  /** Whether so much waits to be sent that nothing more should be produced. */
+  /** Reports whether so much is unsent that producers should wait. */
   isCongested(): boolean;
   /** Resolves when the congestion is over; rejects when the session ends. */
   drained(): Promise<void>;
 }
 
-/** How the handshake is done; the session knows no key. */
+/** The node's side of the handshake; the session holds no key. */
 export interface HandshakeParty {
   target(): Promise<TransportRequest>;
   /** Signs the node's proof for a challenge. `n` is on disk before this resolves. */
@@ -54,7 +54,7 @@ export interface HandshakeParty {
     attempt: { readonly rpc: ControlPlaneRpc; readonly signal: AbortSignal },
   ): Promise<ServerProofClaims>;
   reportedVersion(): number;
-  /** Whether a `session.deleted` statement is genuine and answers this attempt; rejects when it is not. */
+  /** Reports whether a `session.deleted` statement is genuine and answers this attempt; rejects if it is not. */
   isDeletion(jws: string, cnonce: string): Promise<boolean>;
   /** Remembers an address that worked. */
   reached(address: string): void;
@@ -62,7 +62,7 @@ export interface HandshakeParty {
 
 export interface AttemptOptions {
   readonly clock: Clock;
-  /** Shared by all attempts: what one brings, the next may bring again. */
+  /** Shared by all attempts, since each may repeat the mistakes of another. */
   readonly mistakes: Pick<AggregatedLog, "warn">;
   /** Shared by all attempts. */
   readonly answers: AnswerWatch;
@@ -72,10 +72,10 @@ export interface AttemptOptions {
 }
 
 const CONGESTED_BYTES = 256 * 1024;
-/** How much may come between the answer to hello and the verdict on the proof in it. */
+/** Limit of what may arrive between the answer to hello and the verdict on its proof. */
 const EARLY_MAX_BYTES = 2 * SESSION_LIMITS.maxBytes;
 const EARLY_MAX_MESSAGES = 256;
-/** Statements of deletion that are looked at in one attempt. */
+/** Statements of deletion that are verified in one attempt. */
 const MAX_DELETIONS = 8;
 const HEARTBEAT_BOUNDS_S = { min: 10, max: 300 };
 
@@ -85,7 +85,7 @@ export interface AttemptListener {
   onEnded(ending: Ending, error: AgentError): void;
 }
 
-/** One attempt and, if it succeeds, the session that comes of it. */
+/** One attempt and the session that it becomes. */
 export class Attempt {
   readonly #options: AttemptOptions;
   readonly #listener: AttemptListener;
@@ -103,13 +103,13 @@ export class Attempt {
   #early: Message[] = [];
   #earlyBytes = 0;
   #pingedAt: number | undefined;
-  /** The newest heartbeat, and the newest before the ping that is not answered yet. */
+  /** The newest heartbeat, and the newest before the unanswered ping. */
   #beatAt: number | undefined;
   #beatBeforePing: number | undefined;
   #opening: Promise<void> = Promise.resolve();
   #isChallenged = false;
   rttMs: number | undefined;
-  /** Time of the newest heartbeat that the other side has received, by the monotonic clock: it answered a later ping. */
+  /** Monotonic time of the newest heartbeat that the control plane has received: it answered a later ping. */
   heartbeatAt: number | undefined;
 
   constructor(options: AttemptOptions, listener: AttemptListener) {
@@ -172,7 +172,7 @@ export class Attempt {
     this.#transport?.ping();
   }
 
-  /** Requests of the handshake have the handshake's own limits. */
+  /** Counts requests of the session only; the handshake has its own limits. */
   #outcome(method: string, outcome: Outcome): void {
     const { answers, clock } = this.#options;
     if (this.#connection === undefined || !answers.note(method, outcome, clock.elapsed())) return;
@@ -181,13 +181,13 @@ export class Attempt {
     this.#fail(new SessionError("unanswered", `${text}, and nothing else was answered either`));
   }
 
-  /** Of the first it is asked at once whether it was taken: an upgrade that is judged waits for that. */
+  /** Notes a heartbeat. The first one is confirmed by a ping at once, since the judgement of an upgrade waits for it. */
   #beaten(): void {
     this.#beatAt = this.#options.clock.elapsed();
     if (this.heartbeatAt === undefined) this.ping();
   }
 
-  /** Cuts the attempt from this side. */
+  /** Ends the attempt from this side. */
   end(reason: SessionError): void {
     this.#over.abort(reason);
     this.rpc.close(reason);
@@ -204,7 +204,7 @@ export class Attempt {
       const err = toError(error);
       this.#options.mistakes.warn(`message ${codeOf(err)}`, { err }, "unreadable message ignored");
       const answer = refuseEnvelope(error);
-      // Until the other side has proved itself it is told nothing that it can ask for without end.
+      // An unauthenticated peer gets no answer that it can request without limit.
       if (answer !== undefined && this.#connection !== undefined) this.#transport?.send(answer);
       return;
     }
@@ -212,7 +212,7 @@ export class Attempt {
     else void this.rpc.receive(message);
   }
 
-  /** For the control plane the session begins with its answer to hello; what it calls from then on waits for our verdict. */
+  /** Reports whether a message must wait for the verdict: for the control plane the session begins with its answer to hello. */
   #isEarly(message: Message): boolean {
     if (message.kind === "success" && this.rpc.unanswered(message.id) === "session.hello") {
       this.#isAnswered = true;
@@ -231,7 +231,7 @@ export class Attempt {
     }
   }
 
-  /** Until the server has proved itself, only the challenge and a verifiable deletion are heard. */
+  /** Handles only the challenge and a verifiable deletion until the control plane has proved itself. */
   #gate(): Handlers<ControlMethods> {
     const opened = <P, R>(pick: () => ((params: P) => R) | undefined) => {
       return (params: P): R => {
@@ -254,7 +254,7 @@ export class Attempt {
         }
       },
       "session.deleted": ({ jws }) => {
-        // Each costs a verification and a report, and anybody on the way can send them.
+        // Each costs a verification and a report, and an attacker on the path can send them.
         if (this.#deletions >= MAX_DELETIONS) return;
         this.#deletions += 1;
         const before = this.#deletion;
@@ -326,7 +326,7 @@ export class Attempt {
     const lost = new SessionError("connection-lost", end.reason);
     this.#over.abort(lost);
     this.rpc.close(lost);
-    // A deletion or a proof that came before the close code is judged before that is believed.
+    // A deletion or a proof that arrived before the close code is judged first.
     void Promise.all([this.#deletion, this.#proof]).then(([isDeleted, isProven]) => {
       const { ending, error } = judgeEnd(end, { isDeleted, isProven });
       this.#listener.onEnded(ending, error);
@@ -350,7 +350,7 @@ export class Attempt {
   }
 }
 
-/** Which faults are logged as one: by the method, if it is one of ours, and the code. */
+/** Returns the key by which faults are aggregated in the log: the method, if it is known, and the code. */
 function faultKind(method: string, error: Error): string {
   return `call ${Object.hasOwn(controlMethods, method) ? method : "unknown"} ${codeOf(error)}`;
 }

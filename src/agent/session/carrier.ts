@@ -2,13 +2,13 @@ import { isIPv4 } from "node:net";
 import type { Dialler } from "../../host/net/dial.ts";
 import type { Carrier } from "../sections/network/actual.ts";
 
-/** A dialler for the control session that knows the ends of the socket it opened last. */
+/** A dialler for the control session that remembers the local address of the socket it opened last. */
 export interface CarryingDialler extends Dialler {
-  /** Undefined before the first, and for one that is not of IPv4. */
+  /** Undefined before the first socket, and if that uses IPv6. */
   carrier(): Carrier | undefined;
 }
 
-/** Remembers which address of this machine the control plane was reached from. */
+/** Remembers the local address from which the control plane was reached. */
 export function carryingDialler(dialler: Dialler): CarryingDialler {
   let carrier: Carrier | undefined;
   return {

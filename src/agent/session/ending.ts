@@ -3,22 +3,22 @@ import { closeCodes } from "../../protocol/channel/methods.ts";
 import type { Ending } from "./backoff.ts";
 import type { TransportEnd } from "./transport.ts";
 
-/** What the other side had shown by the time the connection ended. */
+/** The evidence of the peer's identity when the connection ended. */
 export interface Evidence {
-  /** Its server proof held. */
+  /** Its proof was verified. */
   readonly isProven: boolean;
-  /** It sent a genuine statement that this node was deleted, for this attempt. */
+  /** It sent a genuine statement for this attempt that the node was deleted. */
   readonly isDeleted: boolean;
 }
 
 const DEFAULT_WAIT_SECONDS = 60;
 const TOO_LARGE = 1009; // RFC 6455 §7.4.1
-/** The server's own trouble: an error of its own, a restart, too much to do (RFC 6455 §7.4.1 and IANA's registry). */
+/** Failures of the server: an internal error, a restart, overload (RFC 6455 §7.4.1 and the IANA registry). */
 const SERVERS_TROUBLE: ReadonlySet<number> = new Set([1011, 1012, 1013]);
 
 /**
- * What the end of a connection means, and what to call it. A close code of somebody who has not proved to be the control plane
- * is not believed, except that a node taken for somebody else has no hurry to come back. Pure.
+ * Returns the meaning and the name of a connection's end. A close code of an unauthenticated peer is ignored, except that 4001 slows
+ * down the next attempt. Pure.
  */
 export function judgeEnd(
   { closeCode, reason, ours }: TransportEnd,

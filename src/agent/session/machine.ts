@@ -1,6 +1,6 @@
 import { retryDelay, type Ending, type Random } from "./backoff.ts";
 
-/** Where the session stands. Times are monotonic milliseconds. */
+/** The state of the session. Times are monotonic milliseconds. */
 export type SessionState =
   | { readonly at: "waiting"; readonly retryAt: number; readonly ending: Ending; readonly past: Past }
   | { readonly at: "connecting"; readonly deadlineAt: number; readonly isWoken: boolean; readonly past: Past }
@@ -14,11 +14,11 @@ export type SessionState =
     }
   | { readonly at: "stopped" };
 
-/** What outlives single attempts. */
+/** State that outlives single attempts. */
 export interface Past {
   /** Attempts that failed since the last stable session. */
   readonly failures: number;
-  /** When the last session ended, or the program began. */
+  /** When the last session ended, or the program started. */
   readonly offlineSince: number;
   readonly lastAttemptAt: number;
 }
@@ -28,7 +28,7 @@ export type SessionEvent =
   | { readonly type: "opened" }
   | { readonly type: "heard" }
   | { readonly type: "ended"; readonly ending: Ending }
-  /** A reason to look at once: `operator` overrides every wait, the others only our own backoff. */
+  /** A reason to try at once: `operator` overrides every wait, the others only the backoff. */
   | { readonly type: "wake"; readonly cause: "network" | "resumed" | "operator" }
   | { readonly type: "stop" };
 
@@ -41,11 +41,11 @@ export const HANDSHAKE_MS = 10_000;
 const PING_MS = 15_000;
 const DEAD_AFTER_MS = 37_500;
 const STABLE_MS = 60_000;
-/** A woken session must hear something within this, or it is taken for dead. */
+/** A woken session that receives nothing within this time is taken for dead. */
 const PROBE_MS = 10_000;
 /** Wake-ups come in bursts while links settle. */
 const WAKE_SPACING_MS = 1000;
-/** A timer this late means that the process or the machine was stopped meanwhile. */
+/** A timer this late means that the process or the machine was suspended. */
 const LATE_MS = 5000;
 
 /** The first state: an attempt is due at once. */
@@ -54,7 +54,7 @@ export function beginSession(now: number): SessionState {
   return { at: "waiting", retryAt: now, ending: { kind: "failed" }, past };
 }
 
-/** When the one timer must ring; undefined only when stopped. */
+/** Returns when the timer is due; undefined only when stopped. */
 export function deadlineOf(state: SessionState): number | undefined {
   switch (state.at) {
     case "waiting":
@@ -68,7 +68,7 @@ export function deadlineOf(state: SessionState): number | undefined {
   }
 }
 
-/** One step of the session's life. Pure: time and randomness come in, effects go out. */
+/** Returns the next state and its effects. Pure. */
 export function step(
   state: SessionState,
   event: SessionEvent,
@@ -137,7 +137,7 @@ function whileConnecting(state: Connecting, event: SessionEvent, now: number, ra
       if (now < state.deadlineAt) return [state, []];
       return [wait(state, { kind: "failed" }, now, random), [{ do: "terminate", reason: "handshake-timeout" }]];
     case "wake":
-      // The attempt under way may be using an address that is gone; it is not cut, but the next comes at once.
+      // The current attempt may use an address that is gone; it is not cut, but the next one follows at once.
       return [{ ...state, isWoken: true }, []];
     default:
       return [state, []];
@@ -155,7 +155,7 @@ function whileOnline(state: Online, event: SessionEvent, now: number, random: Ra
     case "timer": {
       const due = Math.min(state.pingAt, state.deadAt);
       if (now < due) return [state, []];
-      // Stopped meanwhile: answers may lie unread in the socket, so silence proves nothing yet.
+      // After a suspension, unprocessed answers may wait in the socket, so silence proves nothing yet.
       if (now - due > LATE_MS) return probe(state, now + PROBE_MS, now, random);
       if (now >= state.deadAt) {
         return [wait(state, { kind: "failed" }, now, random), [{ do: "terminate", reason: "silent" }]];
@@ -174,7 +174,7 @@ function probe(state: Online, deadAt: number, now: number, random: Random): Step
 function wait(state: Connecting | Online, ending: Ending, now: number, random: Random): Waiting {
   const wasOnline = state.at === "online";
   const isStable = wasOnline && now - state.since >= STABLE_MS;
-  // A session that ended young may have ended for the whole fleet: its first retry is spread as widely as any.
+  // A short session may have ended for the whole fleet, so its first retry has the full spread.
   const failures = isStable ? 0 : Math.max(state.past.failures + 1, wasOnline ? 2 : 1);
   const offlineSince = isStable ? now : state.past.offlineSince;
   const delay = retryDelay({ ending, failures, offlineMs: now - offlineSince }, random);

@@ -19,13 +19,13 @@ export interface PartyOptions {
   readonly version: string;
   readonly have: () => DocumentVersions;
   readonly reportedVersion: () => number;
-  /** Fetches and accepts newer versions of the keys document; resolves whether there were any. */
+  /** Fetches and accepts newer keys documents; resolves to whether there were any. */
   readonly refreshKeys: (rpc: ControlPlaneRpc, signal: AbortSignal) => Promise<boolean>;
-  /** Told of each proof and each statement that did not hold. */
+  /** Reports each proof and each statement that was not verified. */
   readonly onForgery: (what: string, error: AgentError) => void;
 }
 
-/** The node's side of the handshake: its keys, its counter, the pins and the addresses that worked. */
+/** The node's side of the handshake: its keys, its counter, the pins, and the addresses that worked. */
 export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> {
   const signer = await authSigner(options.keys);
   const { addresses, counter } = options;
@@ -73,7 +73,7 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
         try {
           return await verify(proof, cnonce, tlsKey);
         } catch (error) {
-          // A node that slept through a change of keys fetches them first: they prove themselves by the root it has pinned.
+          // A node that missed a change of keys fetches the new ones first: the pinned root proves them.
           if (await options.refreshKeys(rpc, signal).catch(() => false)) return verify(proof, cnonce, tlsKey);
           throw error;
         }

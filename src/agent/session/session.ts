@@ -17,7 +17,7 @@ export interface SessionOptions extends Omit<AttemptOptions, "answers"> {
   readonly onDeleted: () => void;
 }
 
-/** Where the session stands, for people: times in Unix milliseconds. */
+/** The state of the session for people; times in Unix milliseconds. */
 export interface SessionStatus {
   readonly state: "waiting" | "connecting" | "online" | "stopped";
   readonly since: number;
@@ -29,13 +29,13 @@ export interface SessionStatus {
   readonly sid?: string;
   readonly heartbeatAt?: number;
   readonly lastOnlineAt?: number;
-  /** Requests that the control plane does not answer as it should, for a person. */
+  /** Requests that the control plane does not answer correctly, described for a person. */
   readonly unanswered?: { readonly since: number; readonly message: string };
   /** Four losses or more in the last ten minutes, and the last cause, for a person. */
   readonly lost?: { readonly since: number; readonly message: string };
 }
 
-/** The control-plane session: the one owner of connecting, staying connected and reconnecting. */
+/** Owns the session with the control plane: connects, keeps it alive, and reconnects. */
 export class Session {
   readonly #options: SessionOptions;
   readonly #answers = new AnswerWatch();
@@ -45,12 +45,12 @@ export class Session {
   #attempt: Attempt | undefined;
   #attempts = 0;
   readonly #wall: WallTimes;
-  /** This and the following times are moments of the monotonic clock. */
+  /** This and the following times are monotonic milliseconds. */
   #since: number;
   #reason: { code: string; message: string } | undefined;
   #lastOnlineAt: number | undefined;
   #losses = NO_LOSSES;
-  /** When something was last received that the state does not know of yet. */
+  /** When something was received that the state does not include yet. */
   #heardAt: number | undefined;
 
   constructor(options: SessionOptions) {
@@ -64,7 +64,7 @@ export class Session {
     this.#dispatch({ type: "timer" });
   }
 
-  /** Looks at once whether something can be done: a link changed, the machine woke, a person asked. */
+  /** Tries at once: a link changed, the machine resumed, or an operator asked. */
   wake(cause: "network" | "resumed" | "operator"): void {
     this.#dispatch({ type: "wake", cause });
   }
@@ -77,7 +77,7 @@ export class Session {
     return this.#attempt?.connection;
   }
 
-  /** For how long what it waits for has been due; moments, unless its timer was lost. */
+  /** How long the next action has been overdue: milliseconds, unless its timer was lost. */
   get overdueMs(): number {
     const at = this.#armedFor;
     return at === undefined ? 0 : Math.max(0, this.#options.clock.elapsed() - at);
@@ -120,13 +120,13 @@ export class Session {
   #dispatch(event: SessionEvent): void {
     const { clock, random } = this.#options;
     const before = this.#state.at;
-    // Data comes in thousands of pieces, and only the last one before a decision matters.
+    // Data arrives in thousands of pieces, and only the last one before a decision matters.
     if (this.#heardAt !== undefined) [this.#state] = step(this.#state, { type: "heard" }, this.#heardAt, random);
     this.#heardAt = undefined;
     const [state, effects] = step(this.#state, event, clock.elapsed(), random);
     this.#state = state;
     if (state.at !== before) {
-      // An outage is dated from its first moment; attempts meanwhile do not change that.
+      // An outage is dated from its first moment; attempts do not change that.
       if (state.at === "online" || before === "online" || state.at === "stopped") this.#since = clock.elapsed();
       if (before === "online") {
         this.#lastOnlineAt = clock.elapsed();

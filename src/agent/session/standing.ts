@@ -12,7 +12,7 @@ import { judgeServerProof, proveNode } from "./handshake.ts";
 import { webSocketTransport } from "./transport.ts";
 import { authSigner, identityFiles } from "../identity/identity.ts";
 
-/** Whose standing is asked for, and by whom. */
+/** The node for which the question is asked. */
 export interface NodeAsked {
   readonly clock: Clock;
   readonly files: Files;
@@ -21,7 +21,7 @@ export interface NodeAsked {
   readonly version: string;
 }
 
-/** Asks the control plane at an address how it takes a node. */
+/** Asks the control plane at an address whether it admits a node. */
 export type AskStanding = (
   dialler: Dialler,
   target: { readonly session: string; readonly pins: readonly string[] },
@@ -31,9 +31,9 @@ export type AskStanding = (
 const NOTHING = { keys: 0, node: 0, cluster: 0, domain: 0 };
 
 /**
- * Goes through a handshake as the agent does, with the identity that lies on disk, of which nothing is written. Its hello is of a version
- * that is never spoken, so the control plane proves itself, takes note of nothing and hangs up. Where no identity can be read, who
- * challenges counts as admitting: nothing is known against it.
+ * Performs a handshake with the identity on disk, which is not modified. Its hello has a version that is never used, so the control plane
+ * proves itself, records nothing and closes. If no identity can be read, a control plane that sends a challenge counts as admitting:
+ * nothing is known against it.
  */
 export async function askStanding(
   node: NodeAsked,
@@ -76,7 +76,7 @@ export async function askStanding(
 
 interface Progress {
   isChallenged: boolean;
-  /** It took the proof, over a key of TLS that is its own, and proved itself by a key that is not known: a chain may lead there. */
+  /** It accepted the proof over a pinned TLS key, and signed with an unknown key, to which a chain of keys may lead. */
   isAnswered: boolean;
 }
 

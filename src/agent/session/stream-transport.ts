@@ -5,12 +5,11 @@ import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol
 import { transportDial, upgrade, type TransportRequest } from "./transport.ts";
 
 /**
- * Dials the control plane for one stream, in the same way as for the session, whose address `request` names.
- * @throws {SessionError} the dialler's, or `upgrade-refused` when the ticket was not taken.
+ * Dials the control plane for one stream, at the address of the session, which `request` names.
+ * @throws {SessionError} the dialler's, or `upgrade-refused` if the ticket was not accepted.
  */
 export type OpenStream = (request: TransportRequest, ticket: string, signal: AbortSignal) => Promise<FrameSocket>;
 
-/** Streams over a dialler. */
 export function streamTransport(dialler: Dialler, now: () => number): OpenStream {
   return async (request, ticket, signal) => {
     const url = new URL(STREAM_PATH, request.url);

@@ -16,21 +16,21 @@ export interface TransportRequest {
   readonly timeoutMs: number;
 }
 
-/** What a transport tells its owner. After `onEnd` nothing follows. */
+/** The events of a transport. Nothing follows `onEnd`. */
 export interface TransportListener {
-  /** A whole message or a pong was received, or the other side takes what it asked for while we do not read. */
+  /** A whole message or a pong was received, or the peer reads its answers while this side does not read. */
   onHeard(): void;
   onMessage(frame: string): void;
   onPong(): void;
   onEnd(end: TransportEnd): void;
 }
 
-/** How a connection ended: a close code of the other side, or an error of ours. */
+/** The end of a connection: the peer's close code, or an error of this side. */
 export interface TransportEnd {
   readonly closeCode: number | undefined;
-  /** The other side's words, or an error of ours. */
+  /** The peer's reason, or an error of this side. */
   readonly reason: string;
-  /** Why this side ended it, if it did: too much came, or the other side does not read. */
+  /** Why this side ended it: too much was received, or the peer does not read. */
   readonly ours?: "flooded" | "not-read";
 }
 
@@ -40,15 +40,15 @@ export interface Transport {
   readonly tlsKey: string | undefined;
   send(text: string): void;
   ping(): void;
-  /** Bytes accepted for sending that the kernel has not taken yet. */
+  /** Bytes accepted for sending that the kernel has not accepted yet. */
   buffered(): number;
-  /** Lets larger messages in, once the other side has answered hello. */
+  /** Accepts larger messages, once the peer has answered hello. */
   widen(): void;
-  /** Lifts the limits of a handshake, once the other side has proved itself. */
+  /** Lifts the limits of the handshake, once the peer has proved itself. */
   trust(): void;
-  /** Says goodbye and gives the closing handshake no time. */
+  /** Sends a close frame and does not wait for the closing handshake. */
   close(code: number, reason: string): void;
-  /** Cuts at once: a dead peer never finishes a closing handshake. */
+  /** Closes the connection at once: a dead peer never completes a closing handshake. */
   terminate(): void;
 }
 
@@ -61,7 +61,7 @@ export type OpenTransport = (
 
 type TransportClock = Pick<Clock, "elapsed" | "after">;
 
-/** WebSockets over a dialler: no compression, no redirects, one subprotocol. */
+/** Opens WebSockets over a dialler: no compression, no redirects, one subprotocol. */
 export function webSocketTransport(dialler: Dialler, clock: TransportClock, now: () => number): OpenTransport {
   return async (request, listener, signal) => {
     const url = new URL(request.url);
@@ -70,7 +70,7 @@ export function webSocketTransport(dialler: Dialler, clock: TransportClock, now:
       throw new SessionError("insecure", `${request.url}: ws:// is accepted towards loopback only`);
     }
     const dialled = await dialler.dial(transportDial(request), signal);
-    // The library would cut a connection with many pings without a word; here the budget limits them.
+    // The library would close a connection with many pings silently; the budget limits them instead.
     const offer = {
       protocol: SUBPROTOCOL,
       maxBytes: SESSION_LIMITS.maxBytes,
@@ -82,22 +82,22 @@ export function webSocketTransport(dialler: Dialler, clock: TransportClock, now:
   };
 }
 
-/** How the control plane is dialled for a WebSocket: pinned, by all addresses, without TLS on this machine only. */
+/** Returns how to dial the control plane for a WebSocket: pinned, at every address, and without TLS on loopback only. */
 export function transportDial({ url, pins, knownAddresses, timeoutMs }: TransportRequest): DialRequest {
   return { ...dialRequestFor(new URL(url), pins, timeoutMs), knownAddresses, plainOnlyLoopback: true };
 }
 
-/** What an upgrade offers and takes. */
+/** The options of an upgrade. */
 export interface UpgradeOffer {
   readonly protocol: string;
   readonly maxBytes: number;
   readonly timeoutMs: number;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Whether pings are answered by themselves; they are unless it is false. */
+  /** Whether pings are answered automatically; true by default. */
   readonly autoPong?: boolean;
 }
 
-/** Makes a WebSocket of a connection that was dialled; it is paused. @throws {SessionError} `upgrade-refused` (details: `status`, `retryAfterMs`). */
+/** Upgrades a connection to a WebSocket; it is paused. @throws {SessionError} `upgrade-refused` (details: `status`, `retryAfterMs`). */
 export function upgrade(
   url: URL,
   raw: Socket,
@@ -106,7 +106,7 @@ export function upgrade(
   now: () => number,
 ): Promise<WebSocket> {
   return new Promise((resolve, reject) => {
-    // TLS is done already, so the library is given a plain address and the finished socket.
+    // The socket has TLS already, so the library gets a plain address.
     const address = `ws://${url.host}${url.pathname}`;
     const socket = new WebSocket(address, offer.protocol, {
       createConnection: () => raw,
@@ -132,7 +132,7 @@ export function upgrade(
     };
     const onOpen = (): void => {
       clear();
-      // Paused until its owner listens, lest the first message fall between the two.
+      // Paused until its owner listens, so that no message is lost.
       socket.pause();
       resolve(socket);
     };
@@ -155,14 +155,14 @@ export function upgrade(
   });
 }
 
-/** Limits of all that is received before the other side has proved itself: until hello is answered, and until the answer is judged. */
+/** Limits of what is received before the peer has proved itself: until it answers hello, and until that answer is judged. */
 const BEFORE_ANSWER = { frames: 64, bytes: 256 * 1024 };
 const BEFORE_PROOF = { frames: 1024, bytes: 4 * 1024 * 1024 };
-/** Above this many unsent bytes nothing is read, since each question brings another answer. */
+/** Above this many unsent bytes nothing is read, since each request causes another answer. */
 const UNSENT_BYTES = 1024 * 1024;
-/** Above this many it is cut at once: answers that were under way when reading stopped. */
+/** Above this many unsent bytes the connection is closed at once. */
 const MAX_UNSENT_BYTES = 16 * 1024 * 1024;
-/** While nothing is read, the other side must take so many bytes within this time. */
+/** While reading is stopped, the peer must accept so many bytes within this time. */
 const TAKEN = { bytes: 16 * 1024, withinMs: 15_000 };
 const POLICY_VIOLATION = 1008; // RFC 6455 §7.4.1
 
@@ -184,7 +184,7 @@ function attach(
     [ours, failure] = [why, text];
     gate.pause("ended");
     if (why === "not-read") return socket.terminate();
-    // Nothing more is read, so that the other side cannot finish the closing handshake.
+    // Reading has stopped, so the peer cannot complete the closing handshake.
     socket.close(POLICY_VIOLATION, text);
     return stream.destroySoon();
   };
@@ -234,7 +234,7 @@ function attach(
   });
   socket.on("error", (error) => {
     failure ??= error.message;
-    // The library has sent 1009 itself and hears no answer to it.
+    // The library has sent 1009 itself and gets no answer to it.
     isTooLarge = errnoOf(error) === "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH";
   });
   socket.once("close", (code, reason) => {
@@ -272,10 +272,10 @@ function attach(
   };
 }
 
-/** While the budget stops reading, silence is ours: so often the other side counts as heard. */
+/** While the budget stops reading, silence is caused by this side: the peer counts as heard this often. */
 const HELD_MS = 15_000;
 
-/** Lets several stop and resume reading: it goes on when none of them has stopped it. */
+/** Lets several parts stop reading, which resumes when none of them stops it. */
 function readingGate(
   socket: WebSocket,
   clock: TransportClock,
@@ -323,7 +323,7 @@ function readingGate(
 interface UnsentWatch {
   readonly clock: TransportClock;
   readonly buffered: () => number;
-  /** Bytes that the kernel has taken so far. */
+  /** Bytes that the kernel has accepted so far. */
   readonly taken: () => number;
   readonly onMuch: () => void;
   readonly onTaken: () => void;
@@ -331,7 +331,7 @@ interface UnsentWatch {
   readonly onStuck: (bytes: number) => void;
 }
 
-/** Watches what waits to be sent: whether it is much, little again, or stuck. */
+/** Watches the unsent bytes: whether they are many, few again, or stuck. */
 function watchUnsent(watch: UnsentWatch): { readonly look: () => void; readonly close: () => void } {
   const { clock, buffered, taken } = watch;
   let cancel: (() => void) | undefined;

@@ -8,15 +8,15 @@ import type { Effective } from "./findings.ts";
 /** The newest report of each document. */
 export type AppliedReports = ReadonlyMap<DocumentApplied["name"], DocumentApplied>;
 
-/** What one document came to, before it is stamped with times. */
+/** The result of one document, without times. */
 export type Verdict = Pick<DocumentApplied, "outcome" | "sections" | "inForce" | "evidence">;
 export type Verdicts = Readonly<Partial<Record<DocumentApplied["name"], Verdict>>>;
-/** What became of a section that this version applies; `notices` are told with its issues and keep no document from being whole. */
+/** The result of an applied section. `notices` are reported with its issues, and do not make the document partial. */
 export interface SectionAnswer extends SectionReport {
   readonly notices?: readonly string[];
 }
 
-/** What each document in force comes to on this node. Pure. */
+/** Returns the result of each document on this node. Pure. */
 export function judgeDocuments(
   desired: Desired,
   answers: ReadonlyMap<string, SectionAnswer>,
@@ -61,7 +61,7 @@ export function judgeDocuments(
   };
 }
 
-/** Sections of a configuration that are stored and not applied, although they suit the node and ask for something. Pure. */
+/** Returns the non-empty sections of a configuration that suit the node and are stored but not applied. Pure. */
 export function storedOnly(config: Config, type: NodeType, applied: Pick<ReadonlySet<string>, "has">): SectionName[] {
   return sectionNames.filter((name) => !applied.has(name) && sectionSuits(name, type) && !isEmpty(config[name]));
 }
@@ -91,7 +91,7 @@ interface Note {
 }
 
 const MAX_ISSUES = 1000;
-/** Of the issues of a whole document; the message that carries them has a limit. */
+/** Limit of the issues of a whole document, so that they fit into one message. */
 const MAX_ISSUE_BYTES = 256 * 1024;
 
 function sectionAnswer(
@@ -109,7 +109,7 @@ function sectionAnswer(
   return { state: "unsupported", issues: [`${name}: ${reason}`], steps: 0 };
 }
 
-/** As many lines as fit, and how many there are beyond them. */
+/** Returns as many lines as fit, and the number of those left. */
 function fitting(lines: readonly string[], maxBytes: number): string[] {
   let left = maxBytes;
   const cut = lines.findIndex((line) => {
@@ -119,7 +119,7 @@ function fitting(lines: readonly string[], maxBytes: number): string[] {
   return cut === -1 ? [...lines] : [...lines.slice(0, cut), `and ${lines.length - cut} more`];
 }
 
-/** Whether a section that is not in the document still has something on the machine that was to be taken away. */
+/** Reports whether a section without a document still has something to remove from the machine. */
 function isUnfinished(answer: SectionAnswer | undefined): boolean {
   return answer !== undefined && answer.state !== "converged";
 }

@@ -8,7 +8,7 @@ import type { NodeType } from "../../protocol/values/values.ts";
 import { deviceOf } from "./device.ts";
 import { readMachine } from "./readings.ts";
 
-/** What this machine is, for registration. Asks other programs only where the firmware's tables say nothing. */
+/** Describes this machine for registration. Runs other programs only if the firmware's tables lack the vendor. */
 export async function describeDevice(
   type: NodeType,
   { reader, clock, exec }: { readonly reader: Reader; readonly clock: Clock; readonly exec: Exec },

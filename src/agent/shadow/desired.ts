@@ -20,7 +20,7 @@ export { RefusedDocument, type Desired, type Held } from "./held-document.ts";
 const Floors = z.record(z.string().max(300), Version);
 const Deleted = z.object({ at: UnixMilliseconds });
 
-/** A document that goes, or went, back from one version to another, and what is in force then. */
+/** A rollback from one version to another, and the documents after it. */
 export interface RolledBack {
   readonly desired: Desired;
   readonly from: number;
@@ -28,8 +28,8 @@ export interface RolledBack {
 }
 
 /**
- * The verified documents below `desired/`, each with its previous copy, and the floors no version may fall below. A version that the
- * disk refuses is in force all the same, until this program ends.
+ * The verified documents below `desired/`, each with its previous copy, and the floors below which no version is accepted. A version that
+ * the disk refuses applies all the same, until this program ends.
  */
 export class DesiredDocuments {
   readonly #files: Readonly<Record<DocumentName, HeldStateFile<Stored>>>;
@@ -38,13 +38,13 @@ export class DesiredDocuments {
   #floors: Record<string, number> = {};
   #held: Desired = {};
   readonly #deletedFile: HeldStateFile<z.infer<typeof Deleted>>;
-  /** When the control plane said that it deleted this node, in Unix milliseconds; undefined while it has the node. */
+  /** When the control plane deleted this node, in Unix milliseconds; undefined while it has the node. */
   #deletedAt: number | undefined;
   #current: { readonly of: Desired; readonly shown: Desired } | undefined;
   readonly damage: Damage[] = [];
-  /** Whether a version in force has yet to prove itself; it does not take the place of the one to go back to. */
+  /** Reports whether a version is not proven yet: it does not replace the version to roll back to. */
   isUnproven: (name: DocumentName, version: number) => boolean = () => false;
-  /** One change after the other, since each is made of what the one before has left. */
+  /** Runs one change at a time, since each depends on the result of the previous one. */
   readonly #inTurn = serialQueue();
 
   private constructor(files: Files, stateDir: string) {
@@ -61,7 +61,7 @@ export class DesiredDocuments {
     this.#deletedFile = at("deleted", Deleted, false);
   }
 
-  /** Reads what was last good. It was verified when it came, so no key and no network is needed. */
+  /** Reads the documents from disk. They were verified when they arrived, so neither keys nor network are needed. */
   static async load(files: Files, stateDir: string): Promise<DesiredDocuments> {
     const documents = new DesiredDocuments(files, stateDir);
     const floors = await documents.#floorFile.load();
@@ -75,7 +75,7 @@ export class DesiredDocuments {
       documents.#note(name, loaded);
       const stored = valueOf(loaded);
       const isUsable = stored !== undefined && documents.#restore(name, stored);
-      // Where the disk refuses, the previous copy serves as well at the next start.
+      // If the disk refuses, the previous copy serves as well at the next start.
       if (isUsable && loaded.is === "recovered") await documents.#files[name].save(loaded.value).catch(() => undefined);
     }
     if (floors.is !== "good") {
@@ -86,8 +86,8 @@ export class DesiredDocuments {
   }
 
   /**
-   * The documents in force. A deleted node is INACTIVE, whatever its document says, and so is one whose cluster document is still that
-   * of a node that is held: the rest of the cluster's sections are on their way.
+   * The applied documents. A deleted node is INACTIVE, whatever its document says, and so is one whose cluster document is still that
+   * of a restricted node, because the rest of the cluster's sections has not arrived yet.
    */
   get current(): Desired {
     if (this.#current?.of !== this.#held) this.#current = { of: this.#held, shown: this.#asHeld(this.#held) };
@@ -98,7 +98,7 @@ export class DesiredDocuments {
     return this.#deletedAt;
   }
 
-  /** Remembers over restarts that the control plane deleted this node, or has it again. It counts at once. */
+  /** Saves that the control plane deleted this node, or has it again. It applies at once. */
   setDeleted(at: number | undefined): Promise<void> {
     this.#deletedAt = at === undefined ? undefined : (this.#deletedAt ?? at);
     this.#current = undefined;
@@ -118,12 +118,12 @@ export class DesiredDocuments {
     return { ...desired, node: { ...node, body } };
   }
 
-  /** The documents whose newest version is in memory alone, since the disk refused it. */
+  /** The documents whose newest version is in memory only, because the disk refused it. */
   get unsaved(): readonly DocumentName[] {
     return DocumentName.options.filter((name) => this.#files[name].isUnsaved);
   }
 
-  /** Writes what is in memory alone, once the disk takes writes again. */
+  /** Writes what is in memory only, once the disk accepts writes again. */
   keep(): Promise<void> {
     return this.#inTurn(async () => {
       const files = [
@@ -136,7 +136,7 @@ export class DesiredDocuments {
     });
   }
 
-  /** The version in force; zero also for the document of a cluster or domain that the node is no longer in, which has its own count. */
+  /** Returns the applied version; zero also for the document of a cluster or domain that the node has left, whose versions are counted apart. */
   version(name: DocumentName): number {
     const held = this.#held[name];
     const node = this.#held.node?.body;
@@ -146,15 +146,15 @@ export class DesiredDocuments {
     return held === undefined || isLeft ? 0 : held.version;
   }
 
-  /** The newest version that was accepted, in force or taken back; zero as for `version`. */
+  /** Returns the newest accepted version, applied or rolled back; zero as for `version`. */
   newest(name: DocumentName): number {
     const version = this.version(name);
     return version === 0 ? 0 : Math.max(version, this.#held[name]?.refused?.version ?? 0);
   }
 
   /**
-   * What would be in force after a document was rolled back, and from which version to which. Changes nothing.
-   * @throws {InputError} `not-found` when there is no document or nothing before it, `inactive` when the node would be switched on.
+   * Returns what would be applied after a rollback, and its versions. Changes nothing.
+   * @throws {InputError} `not-found` without a document or a previous version, `inactive` if the rollback would activate the node.
    */
   async rolledBack(name: DocumentName): Promise<RolledBack> {
     const { from, to, stored } = await this.#before(name);
@@ -162,9 +162,9 @@ export class DesiredDocuments {
   }
 
   /**
-   * Puts the document before into force, in one durable step, until a version comes that is newer than the one refused by this.
-   * @param version refuse this one alone: a newer one may have come at the last moment.
-   * @throws {InputError} as `rolledBack`, and `superseded`. What was in force stays.
+   * Applies the previous version of a document, in one durable step, until a version arrives that is newer than the refused one.
+   * @param version the version to refuse: a newer one may have just arrived.
+   * @throws {InputError} as `rolledBack`, and `superseded`. Nothing has changed then.
    */
   rollBack(name: DocumentName, now: number, why?: WhyTakenBack, version?: number): Promise<RolledBack> {
     return this.#inTurn(() => this.#rollBack(name, now, why, version));
@@ -175,7 +175,7 @@ export class DesiredDocuments {
     if (version !== undefined && from !== version) {
       throw new InputError("superseded", `${name}: version ${from} is in force and not ${version}`);
     }
-    // For whoever looks into what went wrong.
+    // Kept for diagnosis.
     await this.#refused[name].save(newest);
     const kept = { ...stored, refused: { version: from, at: now, ...defined({ why }) } };
     const desired = withDocument(this.#held, kept);
@@ -185,9 +185,9 @@ export class DesiredDocuments {
   }
 
   /**
-   * Verifies a document, stores it and puts it in force. A repeated call with the version in force changes nothing.
-   * @throws {RefusedDocument} `below-floor`, `invalid-document` or `not-supported`; {InputError} the codes of `verifyJws`. What was in
-   *   force stays.
+   * Verifies a document, stores it and makes it the applied one. A repeated call with the same version changes nothing.
+   * @throws {RefusedDocument} `below-floor`, `invalid-document` or `not-supported`; {InputError} the codes of `verifyJws`. Nothing has
+   *   changed then.
    */
   accept(name: DocumentName, jws: string, trust: Trust, now: number): Promise<DocumentClaims> {
     return this.#inTurn(() => this.#accept(name, jws, trust, now));
@@ -224,7 +224,7 @@ export class DesiredDocuments {
       const message = `${name} document: version ${claims.version} was rolled back`;
       throw new RefusedDocument(claims.version, "rolled-back", message);
     }
-    // The floor comes first: cut short between the two, the same version is still welcome and no older one is.
+    // The floor comes first: after a crash between the two, the same version is still accepted and no older one.
     if (claims.version > floor) {
       this.#floors[floorKey(claims)] = claims.version;
       await this.#floorFile.save(this.#floors);
@@ -235,7 +235,7 @@ export class DesiredDocuments {
     return claims;
   }
 
-  /** Forgets the cluster's document when the node is no longer a member. */
+  /** Removes the cluster's document when the node is no longer a member. */
   leaveCluster(): Promise<void> {
     return this.#inTurn(async () => {
       if (this.#held.cluster === undefined) return;
@@ -245,7 +245,7 @@ export class DesiredDocuments {
     });
   }
 
-  /** Lets any version of one document in again: an operator's decision, after a control plane lost its own count. */
+  /** Accepts any version of one document again: an operator's decision, after a control plane lost its count. */
   resetFloor(name: FloorName): Promise<FloorReset> {
     return this.#inTurn(() => this.#resetFloor(name));
   }
@@ -262,7 +262,7 @@ export class DesiredDocuments {
     return { name, from, to: 0 };
   }
 
-  /** Any version is any version: also the one that was rolled back. */
+  /** Accepts the version again that was rolled back. */
   async #forgetRefused(name: DocumentName): Promise<void> {
     const stored = valueOf(await this.#files[name].load());
     if (stored?.refused === undefined) return;
@@ -271,7 +271,7 @@ export class DesiredDocuments {
     this.#held = withDocument(this.#held, kept);
   }
 
-  /** The copy before the newest of a document, if it can take its place. */
+  /** Returns the previous copy of a document, if it can replace the newest. */
   async #before(name: DocumentName): Promise<{ from: number; to: number; stored: Stored; newest: Stored }> {
     const held = this.#held[name];
     const newest = valueOf(await this.#files[name].load());
@@ -312,7 +312,7 @@ export class DesiredDocuments {
     this.#held = withDocument(this.#held, stored);
   }
 
-  /** Puts a stored document in force; one that this version's schema refuses is damage, and no reason not to start. */
+  /** Holds a stored document. One that the schema of this version rejects counts as damaged, and does not prevent the start. */
   #restore(name: DocumentName, stored: Stored): boolean {
     try {
       this.#hold(stored);
@@ -323,7 +323,7 @@ export class DesiredDocuments {
     }
   }
 
-  /** Floors that were lost, or are those before the last, are no lower than what is in force. */
+  /** Raises floors that were lost, or are from the previous copy, to the versions held. */
   #raiseFloors(): void {
     for (const name of DocumentName.options) {
       const held = this.#held[name];

@@ -5,7 +5,7 @@ import type { NodeType } from "../../protocol/values/values.ts";
 import { reportedLinks } from "./facts.ts";
 import type { MachineReadings } from "./facts.ts";
 
-/** Vendors by what the firmware calls itself; the first match wins. */
+/** Vendors by the vendor string of the firmware; the first match wins. */
 const VENDORS: readonly (readonly [RegExp, string])[] = [
   [/vmware/i, "vmware"],
   [/amazon/i, "aws"],
@@ -20,7 +20,7 @@ const VENDORS: readonly (readonly [RegExp, string])[] = [
   [/onlogic|logic supply/i, "onlogic"],
 ];
 
-/** What the machine is and where its links lead, for registration and the node's record. */
+/** Returns the device and its links, for registration and the node's record. */
 export function deviceOf(
   type: NodeType,
   dmi: Dmi,
@@ -38,12 +38,12 @@ export function deviceOf(
   };
 }
 
-/** The vendor of an appliance, as far as the firmware's tables say. Pure. */
+/** Returns the vendor of an appliance from the firmware's tables. Pure. */
 export function vendorOf(dmi: Dmi): string {
   return appliance(dmi, undefined).vendor;
 }
 
-/** What Azure writes into the chassis of its virtual machines. */
+/** The chassis tag of Azure's virtual machines. */
 const AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77";
 
 function appliance(dmi: Dmi, virtualHost: string | undefined): { vendor: string; model: string } {
@@ -64,7 +64,7 @@ function modelOf(vendor: string, dmi: Dmi): string {
     case "kvm":
       return "kvm";
     case "aws":
-      // The firmware names the instance type, `c5n.large`; the family is the model.
+      // The firmware names the instance type, `c5n.large`; its family is the model.
       return slug(product.split(".")[0] ?? product, 128);
     default:
       return slug(product, 128);

@@ -19,12 +19,12 @@ import { ANSWER_MS, withinTime } from "../../lib/async/within-time.ts";
 type Name = DocumentApplied["name"];
 const NAMES: readonly Name[] = ["keys", ...DocumentName.options];
 const POLL_MS = 600_000;
-/** How a content fails that the control plane did not sign, or not as what it was fetched for. */
+/** Codes of content that the control plane did not sign, or signed as another document. */
 const FORGED: ReadonlySet<string> = new Set(["bad-signature", "invalid-claims"]);
 const DOCUMENT_MAX_BYTES = 64 * 1024 * 1024;
 /** A download that makes no progress for this long has failed. */
 const STALL_MS = 15_000;
-/** For how long a document may be wanted before it counts as one that cannot be had. */
+/** How long a document may be wanted before it is overdue. */
 const OVERDUE_MS = 30_000;
 const KEYS_LIMITS = { maxBytes: 1024 * 1024, maxDepth: 8 };
 
@@ -72,7 +72,7 @@ interface Fetching {
   version?: number;
 }
 
-/** Keeps the documents as new as the control plane's: looks at each session, at each hint, and every ten minutes. */
+/** Fetches newer documents: at the start of each session, when the control plane reports a change, and every ten minutes. */
 export class DocumentSync {
   readonly #options: DocumentSyncOptions;
   readonly #wall: WallTimes;
@@ -80,13 +80,13 @@ export class DocumentSync {
   readonly #refusedVersions = new Map<Name, number>();
   readonly #wanted = new Map<Name, Wanted>();
   #fetching: Fetching | undefined;
-  /** Documents whose last download gave way to a newer version: the next one is let finish, however often they change. */
+  /** Documents whose last download was cancelled for a newer version: the next download is completed, however often they change. */
   readonly #gaveWay = new Set<Name>();
   #cancelOverdue = (): void => undefined;
   #connection: Connection | undefined;
   #isRunning = false;
   #failures = 0;
-  /** Until when the control plane asked not to be asked; monotonic milliseconds. */
+  /** Until when the control plane asked for no requests; monotonic milliseconds. */
   #quietUntil = Number.NEGATIVE_INFINITY;
   #cancelTimer = (): void => undefined;
 
@@ -95,7 +95,7 @@ export class DocumentSync {
     this.#wall = wallTimes(options.clock);
   }
 
-  /** A session opened: everything whose version differs is due. */
+  /** Fetches every document whose version differs from the session's. */
   online(connection: Connection): void {
     this.#connection = connection;
     this.look(NAMES.filter((name) => connection.proof.versions[name] !== this.#have(name)));
@@ -108,14 +108,14 @@ export class DocumentSync {
     this.#cancelTimer();
   }
 
-  /** Something may have changed: fetch these when a session allows. */
+  /** Fetches these documents as soon as a session allows it. */
   look(names: readonly Name[]): void {
     for (const name of names) this.#due.add(name);
     if (this.#connection === undefined || this.#due.size === 0 || this.#isRunning) return;
     if (this.#options.clock.elapsed() >= this.#quietUntil) void this.#run(this.#connection);
   }
 
-  /** The control plane has a newer version: one that is being downloaded gives way. */
+  /** Fetches a newer version. A download of an older one is cancelled. */
   changed(name: Name, version: number): void {
     this.look([name]);
     const fetching = this.#fetching;
@@ -163,12 +163,12 @@ export class DocumentSync {
     this.look([name]);
   }
 
-  /** Fetches newer keys over a session that has yet to prove itself; they prove themselves. Resolves whether there were any. */
+  /** Fetches newer keys over a session that is not authenticated yet; they prove themselves. Resolves to whether there were any. */
   async refreshKeys(rpc: ControlPlaneRpc, signal: AbortSignal): Promise<boolean> {
     const have = this.#have("keys");
     const answer = await rpc.request("document.get", { name: "keys", have }, withinTime(signal, ANSWER_MS));
     if ("unchanged" in answer) return false;
-    // Whoever answers has proved nothing, so that no failure is remembered or reported as the control plane's.
+    // The peer is not authenticated, so its failures are neither remembered nor reported as the control plane's.
     await this.#acceptKeys(await this.#download("keys", answer.ticket, signal));
     if (this.#have("keys") === have) return false;
     this.#accepted("keys");
@@ -184,7 +184,7 @@ export class DocumentSync {
   async #run(connection: Connection): Promise<void> {
     this.#isRunning = true;
     const failed = new Map<Name, Error>();
-    // In the order of NAMES, since the keys verify the rest and the node's document says which cluster is its.
+    // In the order of NAMES: the keys verify the rest, and the node document names the cluster.
     for (let name = this.#next(); name !== undefined; name = this.#next()) {
       this.#due.delete(name);
       const fetching: Fetching = { name, abort: new AbortController() };
@@ -200,10 +200,10 @@ export class DocumentSync {
         }
         if (fetching.abort.signal.aborted && !connection.signal.aborted) continue;
         failed.set(name, toError(error));
-        // The end of the session is told as such.
+        // The end of the session is reported as such.
         if (!connection.signal.aborted) this.#want(name, toError(error).message);
         else if (this.#wanted.get(name)?.cause === undefined) this.#had(name);
-        // Useless content says nothing of the other documents, a failed connection does.
+        // Invalid content does not affect the other documents; a failed connection does.
         if (!(error instanceof InputError)) break;
       }
     }
@@ -217,11 +217,11 @@ export class DocumentSync {
       for (const name of failed.keys()) this.#due.add(name);
       if (this.#connection === connection) this.#failed(error);
     }
-    // A session that opened meanwhile found this one still at work.
+    // A session that opened meanwhile did not start a run of its own.
     if (this.#connection !== connection) this.look([]);
   }
 
-  /** Counts the time from when a document is wanted, or says why it was not had. */
+  /** Notes since when a document is wanted, or why it could not be fetched. */
   #want(name: Name, cause?: string): void {
     const { clock } = this.#options;
     const wanted = this.#wanted.get(name);
@@ -255,7 +255,7 @@ export class DocumentSync {
       : () => undefined;
   }
 
-  /** A node document that is rolled back may name a cluster that is not the node's any more; the next version knows better. */
+  /** Reports whether a cluster document can be ignored: a node document that is rolled back may name a cluster that the node has left. */
   #isBeside(name: Name, error: unknown): boolean {
     if (name !== "cluster" || this.#options.documents.current.node?.refused === undefined) return false;
     const isBeside = error instanceof AgentError && (error.code === "rolled-back" || error.code === "not-found");
@@ -273,7 +273,7 @@ export class DocumentSync {
     this.#schedule(Math.max(quietMs, this.#delay({ kind: "failed" })));
   }
 
-  /** As for sessions: the whole fleet may have been refused at one moment. */
+  /** Uses the delays of sessions, since the whole fleet may have been refused at the same moment. */
   #delay(ending: Ending): number {
     return retryDelay({ ending, failures: this.#failures, offlineMs: 0 }, this.#options.random);
   }
@@ -312,12 +312,12 @@ export class DocumentSync {
       await this.#accept(name, body);
     } catch (error) {
       if (error instanceof RefusedDocument) {
-        // Remembered until a newer one comes, so that one bad document is not fetched for ever.
+        // Remembered until a newer one arrives, so that one bad document is not fetched indefinitely.
         this.#refusedVersions.set(name, error.version);
         this.#options.onRefused(name, error.version, error);
         return;
       }
-      // Anybody on the way may have put it there, so that it says nothing of the version that was asked for.
+      // An attacker on the path may have sent it, so it does not concern the version that was requested.
       if (error instanceof InputError && FORGED.has(error.code)) this.#options.onRefused(name, answer.version, error);
       throw error;
     }
@@ -329,7 +329,7 @@ export class DocumentSync {
     const version = this.#have(name);
     this.#options.log.info({ document: name, version }, "document accepted");
     this.#options.onAccepted(name, version);
-    // The node's document says whether there is a cluster, so that one is looked at again.
+    // The node document names the cluster, so the cluster document is fetched again.
     if (name === "node") this.#due.add("cluster");
     if (name === "keys" || name === "node") this.#retryRefused();
   }
@@ -344,7 +344,7 @@ export class DocumentSync {
       log.warn({ document: name, passedOver }, "this version does not know all of the document");
   }
 
-  /** What was refused may have been refused for the keys or the node's document that were in force then. */
+  /** Fetches refused documents again: the keys or the node document may have been the reason. */
   #retryRefused(): void {
     for (const name of this.#refusedVersions.keys()) this.#due.add(name);
     this.#refusedVersions.clear();

@@ -5,13 +5,13 @@ import type { OsRelease } from "../../host/machine/os-release.ts";
 import type { DiskSpace } from "../../host/files/files.ts";
 import type { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 
-/** What was read from the machine; whatever is undefined is not known and not reported. */
+/** Readings of the machine; what is undefined is unknown and not reported. */
 export interface MachineReadings {
   readonly memoryTotalBytes: number | undefined;
   readonly cores: number | undefined;
   readonly disk: DiskSpace | undefined;
   readonly os: OsRelease;
-  /** As dpkg calls it. */
+  /** The architecture by dpkg's name. */
   readonly architecture: string;
   readonly hostname: string | undefined;
   /** Unix seconds. */
@@ -19,14 +19,14 @@ export interface MachineReadings {
   readonly hasTpm: boolean;
   readonly nameServers: readonly string[];
   readonly links: readonly Link[];
-  /** The names of those that the section `network` sets. */
+  /** The names of the links that the section `network` configures. */
   readonly managed?: ReadonlySet<string>;
   readonly addresses: readonly LinkAddress[];
   readonly routes: readonly Route[];
   readonly linkConfigurations: ReadonlyMap<string, LinkConfiguration>;
 }
 
-/** What the node knows about itself. */
+/** The node's facts about itself. */
 export interface NodeReadings {
   readonly packageVersion: string | undefined;
   readonly build: string;
@@ -35,7 +35,7 @@ export interface NodeReadings {
   readonly domainUpdatedAt: number | undefined;
   /** Unix milliseconds. */
   readonly publishTime: number | undefined;
-  /** What became of the configuration. */
+  /** The facts about the configuration. */
   readonly config: ShadowMap;
   readonly startupError: boolean | undefined;
   readonly isDnsHealthy: boolean | undefined;
@@ -49,7 +49,7 @@ const MEBIBYTE = 1024 * 1024;
 const GIGABYTE = 1e9;
 const MANAGED_KINDS: ReadonlySet<string> = new Set(["vlan", "bond", "wlan", "wwan"]);
 
-/** The reported shadow: text by default, booleans as text, quantities and times as numbers; unknown keys are absent. */
+/** Returns the reported shadow: text by default, booleans as text, quantities and times as numbers; unknown keys are absent. */
 export function shadowFacts(machine: MachineReadings, node: NodeReadings): ShadowMap {
   const known: Known = {
     ...machineFacts(machine),
@@ -64,7 +64,7 @@ export function shadowFacts(machine: MachineReadings, node: NodeReadings): Shado
   return facts;
 }
 
-/** The links worth reporting: those with a device, VLANs and bonds on them, those of the configuration, and whatever carries the default route. */
+/** Returns the links to report: those with a device, VLANs and bonds on them, those of the configuration, and the one of the default route. */
 export function reportedLinks({
   links,
   routes,
@@ -145,7 +145,7 @@ function text(value: number | undefined): string | undefined {
   return value === undefined ? undefined : String(value);
 }
 
-/** In tenths: a finer figure would change all the time. */
+/** Rounded to tenths, since a finer value would change all the time. */
 function gigabytes(bytes: number): number {
   return Math.round((bytes / GIGABYTE) * 10) / 10;
 }

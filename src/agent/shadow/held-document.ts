@@ -15,7 +15,7 @@ import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { peekClaims } from "../../protocol/channel/jws.ts";
 import { Jws, UnixMilliseconds, Version } from "../../protocol/values/values.ts";
 
-/** The documents in force. Absent means never received, or, for `cluster`, not a member. */
+/** The applied documents. One that is absent was never received, or the node is in no cluster. */
 export interface Desired {
   readonly node?: Held<NodeDocument>;
   readonly cluster?: Held<ClusterDocument>;
@@ -27,17 +27,17 @@ export interface Held<Body> {
   readonly sub: string;
   readonly receivedAt: number;
   readonly body: Body;
-  /** What of it this version does not know and passes over, a line each. */
+  /** The fields that this version does not know and ignores, a line each. */
   readonly passedOver: readonly string[];
-  /** The newer version that was taken back, in the place of which this one is in force. */
+  /** The newer version that was rolled back to this one. */
   readonly refused?: RefusedVersion;
 }
 
-/** A version that is not applied again; a newer one ends it. `why` says what spoke against it, unless a person wanted it. */
+/** A version that is not applied again, until a newer one arrives. `why` is the evidence, unless a person rolled it back. */
 export const RefusedVersion = z.object({ version: Version, at: UnixMilliseconds, why: WhyTakenBack.optional() });
 export type RefusedVersion = z.infer<typeof RefusedVersion>;
 
-/** A verified document as it is kept. */
+/** A verified document as it is stored. */
 export const Stored = z.object({ jws: Jws, receivedAt: UnixMilliseconds, refused: RefusedVersion.optional() });
 export type Stored = z.infer<typeof Stored>;
 const MAX_LINES = 20;
@@ -45,7 +45,7 @@ const MAX_LINE = 256;
 
 const bodies = { node: NodeDocument, cluster: ClusterDocument, domain: DomainDocument } as const;
 
-/** A document that is genuinely ours and cannot be used; `version` is the one it was signed with. */
+/** A genuine document that cannot be used; `version` is the signed one. */
 export class RefusedDocument extends InputError {
   static override readonly name = "RefusedDocument";
   readonly version: number;
@@ -57,7 +57,7 @@ export class RefusedDocument extends InputError {
 }
 
 /**
- * Whether this version can use the body of a document.
+ * Checks that this version can use the body of a document.
  * @throws {RefusedDocument} `invalid-document` or `not-supported`.
  */
 export function checkDocument(claims: DocumentClaims): void {
@@ -73,12 +73,12 @@ export function checkDocument(claims: DocumentClaims): void {
   }
 }
 
-/** What a stored document says; it was verified when it came. */
+/** Returns the claims of a stored document, which was verified when it arrived. */
 export function claimsOf({ jws }: Stored): DocumentClaims {
   return peekClaims("holdfast-document+jwt", jws);
 }
 
-/** What is in force once a stored document is. Throws what its schema refuses. */
+/** Returns the documents with a stored one added. Throws what its schema rejects. */
 export function withDocument(desired: Desired, stored: Stored): Desired {
   const claims = claimsOf(stored);
   const passedOver = bounded(unknownSections(claims.body).map((name) => `config.${name}: no section of this version`));
@@ -105,7 +105,7 @@ export function withDocument(desired: Desired, stored: Stored): Desired {
   }
 }
 
-/** As much of it as a person reads. */
+/** Limits it to the length that a person reads. */
 function bounded(lines: readonly string[]): readonly string[] {
   const cut = lines.map((line) => line.slice(0, MAX_LINE));
   if (cut.length <= MAX_LINES) return cut;

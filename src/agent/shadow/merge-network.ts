@@ -9,7 +9,7 @@ type Value = Readonly<Record<string, unknown>>;
 const CLUSTER_ONLY = ["clusterIP", "cloudRoutes", "clusterRoutes", "clusterRouteTables"] as const;
 /** Fields that a cluster's interface may carry. */
 const INHERITED: ReadonlySet<string> = new Set(["nic", "routes", "subInterfaces", ...CLUSTER_ONLY]);
-/** Lists and values of which the cluster's replaces the node's as a whole. */
+/** Lists and values that the cluster replaces as a whole. */
 const REPLACED: ReadonlySet<string> = new Set(["routes", "nats", "acls", "rules", "darkMode", "forwarding"]);
 
 /** Lists that are matched entry by entry. */
@@ -40,7 +40,7 @@ export function mergeNetwork(ours: JsonObject, theirs: JsonObject, findings: Fin
       findings.errors.push({ path, code: "node-only", message: `${path}: not a field of a cluster` });
     }
   }
-  // What has not the form of a list stays as it is: an empty one would take every address away.
+  // A value that is no list stays unchanged: an empty list would remove every address.
   const own = ours["interfaces"];
   const interfaces = mergeInterfaces(listOf(own), listOf(theirs["interfaces"]), findings);
   if (Array.isArray(own)) merged["interfaces"] = interfaces;
@@ -48,7 +48,7 @@ export function mergeNetwork(ours: JsonObject, theirs: JsonObject, findings: Fin
 }
 
 function mergeInterfaces(ours: readonly unknown[], theirs: readonly unknown[], findings: Findings): unknown[] {
-  // Of two entries for one interface the first is in force.
+  // Of two entries for one interface the first applies.
   const inherited = new Map(theirs.flatMap((value) => entry(asObject(value), nicOf)).toReversed());
   const merged = ours.map((value) => {
     const own = asObject(value);
@@ -100,7 +100,7 @@ function mergeInterface(nic: string, own: Value, cluster: Value, findings: Findi
   return merged;
 }
 
-/** The union by number: of a VLAN that both have the addresses stay the member's own. */
+/** Merges VLANs by number; of a VLAN that both have, the addresses stay the member's own. */
 function mergeVlans(path: string, ours: readonly unknown[], theirs: readonly unknown[], findings: Findings): unknown[] {
   const own = new Map<string, Value>();
   const alone: unknown[] = [];
@@ -133,12 +133,12 @@ function mergeVlan(path: string, own: Value | undefined, cluster: Value, finding
 
 const withoutClusterIps = ({ clusterIPs: _notOurs, ...own }: Value): Value => own;
 
-/** Whether a field says anything. */
+/** Reports whether a field has a value. */
 function isSaid(value: unknown): boolean {
   return value !== undefined && value !== null && value !== "" && !(Array.isArray(value) && value.length === 0);
 }
 
-/** The union; of two with the same key the cluster's is in force as a whole. */
+/** Merges two lists by key; of two entries with the same key the cluster's replaces the member's. */
 function replaceByKey(
   path: string,
   ours: readonly unknown[],
@@ -164,7 +164,7 @@ function entry(value: Value | undefined, keyOf: (value: Value) => string | undef
 
 const nameOf = (value: Value): string | undefined => textOf(value["name"]);
 const nicOf = (value: Value): string | undefined => textOf(value["nic"]);
-/** Two spellings of one network are one route. */
+/** Returns the canonical network of a route, so that two spellings are one route. */
 function routeOf(value: Value): string | undefined {
   const route = textOf(value["route"]);
   return route === undefined ? undefined : (parseCidr(route)?.text ?? route);

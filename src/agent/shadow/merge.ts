@@ -5,7 +5,7 @@ import { asObject, listOf, scalarOf, textOf } from "../../lib/formats/json-shape
 import type { Effective, Findings } from "./findings.ts";
 import { mergeNetwork } from "./merge-network.ts";
 
-/** Merges the configuration of a node and of the cluster it is a member of; for the same thing the cluster's is in force. Pure. */
+/** Merges the configuration of a node with that of its cluster, which overrides the node's items for the same thing. Pure. */
 export function effective(node: Config, cluster: Config | undefined): Effective {
   if (cluster === undefined) return { config: node, shadowed: [], errors: [] };
   const findings: Findings = { shadowed: [], errors: [] };
@@ -43,7 +43,7 @@ export function effective(node: Config, cluster: Config | undefined): Effective 
         findings.errors.push({ path: section, code: "node-only", message: `${section}: not a section of a cluster` });
     }
   }
-  // What is a cluster's is nothing that a member can give itself.
+  // A member cannot set the fields of a cluster itself.
   if (cluster.network === undefined && node.network !== undefined) {
     config.network = mergeNetwork(node.network, {}, findings);
   }
@@ -58,7 +58,7 @@ interface Item {
   readonly value: unknown;
 }
 
-/** The union by id; where the two mean the same thing the cluster's wins. Comes in the form of version 2. */
+/** Merges items by id; for the same thing the cluster's item applies. Returns the form of version 2. */
 function mergeItems(
   name: ItemSection,
   ours: JsonObject | undefined,
@@ -76,7 +76,7 @@ function mergeItems(
     if (winner !== undefined) findings.shadowed.push({ path: `${name}.items.${id}`, by: `${name}.items.${winner}` });
     return winner === undefined;
   });
-  // Each item carries whether its own document has the section enabled.
+  // Each item states whether its own document enables the section.
   return {
     enabled: true,
     version: 2,
@@ -99,7 +99,7 @@ function itemsOf(name: ItemSection, section: JsonObject): Item[] {
   });
 }
 
-/** The keys by which an item collides with another; none when it holds nothing. */
+/** Returns the keys by which an item collides with another; none for an empty item. */
 function meaningsOf(name: ItemSection, value: unknown): string[] {
   const item = asObject(value);
   if (item === undefined) return [];
@@ -117,7 +117,7 @@ function meaningsOf(name: ItemSection, value: unknown): string[] {
 
 const ANYWHERE = "*";
 
-/** The cluster's item that has the same name, or listens at the same place or at one that contains it or is contained in it. */
+/** Returns the id of the cluster's item with the same name, or with an overlapping listener. */
 function collision(name: ItemSection, value: unknown, meanings: ReadonlyMap<string, string>): string | undefined {
   for (const key of meaningsOf(name, value)) {
     const same = meanings.get(key);
@@ -131,7 +131,7 @@ function collision(name: ItemSection, value: unknown, meanings: ReadonlyMap<stri
   return undefined;
 }
 
-/** Attachments by name: the cluster's fields win, and the virtual management address is the member's own. */
+/** Merges attachments by name: the cluster's fields apply, except the virtual management address. */
 function mergeVpn(ours: JsonObject | undefined, theirs: JsonObject, { shadowed, errors }: Findings): JsonObject {
   const mine = new Map(listOf(ours?.["networks"]).map((network, index) => [nameOf(network, index), network]));
   const networks: unknown[] = [];
@@ -155,7 +155,7 @@ function mergeAttachment(path: string, own: JsonObject, inherited: JsonObject, f
   return { ...own, ...shared, routes: routes.map((route: unknown) => withoutPath(route, path, findings.errors)) };
 }
 
-/** Path ids are a node's own, so a cluster's route has none. */
+/** Removes the path id of a cluster's route, since path ids belong to one node. */
 function withoutPath(route: unknown, network: string, errors: Issue[]): unknown {
   const value = asObject(route);
   if (value?.["path"] === undefined) return route;

@@ -9,7 +9,7 @@ import type { Reader } from "../../host/reader.ts";
 import { readNameServers } from "../../host/net/resolver.ts";
 import type { MachineReadings } from "./facts.ts";
 
-/** Reads everything that the shadow tells about the machine; starts no process. `runDir` is the agent's. */
+/** Reads the shadow's facts about the machine. Starts no process. `runDir` is the agent's. */
 export function readMachine(
   reader: Reader,
   clock: Pick<Clock, "now">,

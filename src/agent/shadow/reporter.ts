@@ -1,7 +1,7 @@
 import { SHADOW_MAX_BYTES } from "../../protocol/values/shadow.ts";
 import type { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 
-/** What the control plane is known to hold; kept on disk by the caller, so that a restart reports only what changed. */
+/** The report that the control plane acknowledged; kept on disk by the caller, so that a restart reports only what changed. */
 export interface Acknowledged {
   readonly version: number;
   readonly facts: ShadowMap;
@@ -17,24 +17,24 @@ export interface ShadowReport {
 
 export interface ReporterState {
   readonly acknowledged: Acknowledged | undefined;
-  /** The report without an answer yet, or whose answer was lost. */
+  /** The report that has no answer yet, or whose answer was lost. */
   readonly sent: Acknowledged | undefined;
   readonly isInFlight: boolean;
-  /** Highest version ever used here or claimed by the control plane; the next one is above it. */
+  /** The highest version used here or named by the control plane; the next version is above it. */
   readonly highest: number;
   /** Monotonic milliseconds. */
   readonly sentAt: number | undefined;
   readonly changedAt: number | undefined;
   /** Reports in a row that were not acknowledged. */
   readonly failures: number;
-  /** How many keys of the last facts were too long, not numbers, or too many. */
+  /** How many keys of the last facts were too long, not finite, or too many. */
   readonly dropped: number;
 }
 
 export interface NextReport {
   readonly state: ReporterState;
   readonly report: ShadowReport | undefined;
-  /** When to ask again, in milliseconds; undefined when only new facts or an answer can change anything. */
+  /** When to call again, in milliseconds; undefined if only new facts or an answer can change anything. */
   readonly waitMs: number | undefined;
 }
 
@@ -45,10 +45,10 @@ const MAX_KEY_LENGTH = 128;
 const MAX_VALUE_BYTES = 4096;
 const MAX_UNSET = 4096;
 
-/** Numbers that creep on an idle machine, and how far they must move to be news. */
+/** Numbers that drift on an idle machine, and the change from which they are reported. */
 const TOLERANCES: Readonly<Record<string, number>> = { storage: 0.5, "os.boot.tstamp": 5 };
 
-/** The state after a start, with what was last acknowledged before it. */
+/** Returns the state after a start, with the last acknowledged report. */
 export function initialReporter(acknowledged: Acknowledged | undefined): ReporterState {
   return {
     acknowledged,
@@ -88,23 +88,23 @@ export function nextReport(state: ReporterState, facts: ShadowMap, now: number):
   };
 }
 
-/** The control plane answered the report in flight; with another version than the report's it says nothing, and the report is lost. */
+/** Handles the acknowledgement of the report in flight; one of another version counts as lost. */
 export function reportAcknowledged(state: ReporterState, version: number): ReporterState {
   if (state.sent?.version !== version) return reportLost(state);
   return { ...state, acknowledged: state.sent, sent: undefined, isInFlight: false, failures: 0 };
 }
 
-/** The report got no answer, or an error other than `out-of-sync`: it may or may not have arrived. */
+/** Handles a missing answer, or an error other than `out-of-sync`: the report may or may not have arrived. */
 export function reportLost(state: ReporterState): ReporterState {
   return state.isInFlight ? { ...state, isInFlight: false, failures: state.failures + 1 } : state;
 }
 
-/** The control plane holds something else (`out-of-sync`): the next report is the full set. */
+/** Handles `out-of-sync`: the next report is the full set. */
 export function outOfSync(state: ReporterState): ReporterState {
   return { ...reportLost(state), acknowledged: undefined, sent: undefined };
 }
 
-/** A session began, and the control plane says which version it holds: agree on it, or begin anew. */
+/** Handles the start of a session, in which the control plane names the version that it holds. */
 export function sessionBegan(state: ReporterState, reportedVersion: number): ReporterState {
   const highest = Math.max(state.highest, reportedVersion);
   const base = { ...state, highest, isInFlight: false, failures: 0 };
@@ -113,14 +113,14 @@ export function sessionBegan(state: ReporterState, reportedVersion: number): Rep
   return outOfSync(base);
 }
 
-/** What a reader of the reports holds after this one. */
+/** Returns what a reader of the reports holds after this one. */
 export function applyReport(held: ShadowMap, report: ShadowReport): ShadowMap {
   const gone = new Set(report.unset);
   const kept = report.base === 0 ? [] : Object.entries(held).filter(([key]) => !gone.has(key));
   return Object.fromEntries([...kept, ...Object.entries(report.set)]);
 }
 
-/** Leaves out what the wire does not take: the keys in order, as many as fit. */
+/** Drops facts beyond the limits of the protocol; returns the rest by importance. */
 export function withinLimits(facts: ShadowMap): { readonly facts: ShadowMap; readonly dropped: number } {
   const kept: [string, ShadowValue][] = [];
   let size = 2;
@@ -145,7 +145,7 @@ function reportOf(base: Acknowledged | undefined, wanted: ShadowMap, version: nu
   return { version, base: base.version, set: Object.fromEntries(changed), unset };
 }
 
-/** Keeps the reported number where the new one is within its tolerance. */
+/** Keeps the reported number if the new one is within its tolerance. */
 function settle(reported: ShadowMap, facts: ShadowMap): ShadowMap {
   const settled = { ...facts };
   for (const [key, tolerance] of Object.entries(TOLERANCES)) {
@@ -156,7 +156,7 @@ function settle(reported: ShadowMap, facts: ShadowMap): ShadowMap {
   return settled;
 }
 
-/** Apart from the time of publishing, which is no news by itself. */
+/** Ignores the time of publishing, which is not reported on its own. */
 function isSame(left: ShadowMap, right: ShadowMap): boolean {
   const keys = new Set([...Object.keys(left), ...Object.keys(right)]);
   keys.delete("publishTime");
@@ -177,7 +177,7 @@ function isFiniteValue(value: ShadowValue): boolean {
   return numbers.every((item) => typeof item !== "number" || Number.isFinite(item));
 }
 
-/** The node's own keys before those of its links and then of its items, of which there can be many. */
+/** Sorts the node's own keys before those of its links and items, of which there may be many. */
 function byImportance(left: string, right: string): number {
   return rankOf(left) - rankOf(right) || (left < right ? -1 : 1);
 }

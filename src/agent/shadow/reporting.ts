@@ -21,13 +21,13 @@ export interface ReportingOptions {
   readonly log: Logger;
   readonly acknowledged: Acknowledged | undefined;
   readonly facts: () => ShadowMap;
-  /** Keeps what was acknowledged across restarts; called when a session ends, since an idle node must not write. */
+  /** Saves the acknowledged report for the next start; called when a session ends, since an idle node must not write. */
   readonly keep: (acknowledged: Acknowledged) => void;
 }
 
 const CONGESTED_RETRY_MS = 1000;
 
-/** Reports the shadow: looks at the facts when told to and sends what changed, one report in flight. */
+/** Reports changes of the shadow facts, one report in flight. */
 export class ShadowReporting {
   readonly #options: ReportingOptions;
   #state: ReporterState;
@@ -41,7 +41,7 @@ export class ShadowReporting {
     this.#kept = options.acknowledged;
   }
 
-  /** The version that the control plane is known to hold. */
+  /** The version that the control plane has acknowledged. */
   get version(): number {
     return this.#state.acknowledged?.version ?? 0;
   }
@@ -56,7 +56,7 @@ export class ShadowReporting {
     this.#connection = undefined;
     this.#cancelTimer();
     this.#state = reportLost(this.#state);
-    // After a crash the versions differ, and everything is reported once more.
+    // After a crash the versions differ, and everything is reported again.
     this.#keep();
   }
 
@@ -66,7 +66,7 @@ export class ShadowReporting {
     this.#kept = acknowledged;
   }
 
-  /** The facts may have changed. */
+  /** Evaluates the facts, and reports what has changed. */
   look(): void {
     const connection = this.#connection;
     if (connection === undefined) return;
@@ -92,7 +92,7 @@ export class ShadowReporting {
       );
       if (this.#connection !== connection) return;
       this.#state = reportAcknowledged(this.#state, version);
-      // What was never kept or was lost is kept at once; everything else when the session ends.
+      // A first or lost record is saved at once; everything else when the session ends.
       if (this.#kept === undefined) this.#keep();
     } catch (thrown) {
       if (this.#connection !== connection) return;

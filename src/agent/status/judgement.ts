@@ -79,7 +79,7 @@ function reasonOf({ name, message, since, fix }: HealthItem, now: number, notice
 
 function itemOf({ section, item = section, message, since }: Reason, count: number): HealthItem {
   const more = count === 1 ? "" : `; and ${count - 1} more: see 'holdfast why'`;
-  // A reason may be led by the path of its item already.
+  // The message may begin with the path of its item already.
   const text = message.startsWith(`${item}: `) ? message : `${item}: ${message}`;
   return { name: "config", status: "warn", message: text.slice(0, 2048) + more, since };
 }

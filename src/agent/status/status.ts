@@ -23,7 +23,7 @@ import type { Desired } from "../shadow/desired.ts";
 import { reasonText } from "../upgrades/reports.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Everything a status is made of, gathered at one moment. Times in Unix milliseconds. */
+/** The inputs of a status, read at one moment. Times in Unix milliseconds. */
 export interface StatusInput {
   readonly now: number;
   readonly startedAt: number;
@@ -44,16 +44,16 @@ export interface StatusInput {
   readonly dataPlane: DataPlane;
   readonly process: Status["process"];
   readonly faults: readonly Fault[];
-  /** Why and since when the disk refuses writes, while it does. */
+  /** The first refused write, while the disk refuses writes. */
   readonly storageRefusal?: { readonly message: string; readonly since: number } | undefined;
-  /** Documents that are in force and that the disk refused. */
+  /** Applied documents that the disk refused. */
   readonly unsavedDocuments?: readonly DocumentName[];
 }
 
-/** What a status and a judgement of health are made of. */
+/** The inputs of a status and of a judgement of health. */
 export type Gathered = StatusInput & Omit<HealthInput, "status">;
 
-/** What the agent says of itself. Pure. */
+/** Builds the status of the agent. Pure. */
 export function buildStatus(input: StatusInput): Status {
   const node = input.desired.node?.body;
   return {
@@ -83,12 +83,12 @@ export function buildStatus(input: StatusInput): Status {
   };
 }
 
-/** Only what says something. */
+/** Omits an empty upgrade status. */
 function upgradeOf({ upgrade = {} }: StatusInput): Pick<Status, "upgrade"> {
   return Object.keys(upgrade).length === 0 ? {} : { upgrade };
 }
 
-/** Only where there is a way to other nodes. */
+/** Omits the data plane of a node without paths to other nodes. */
 function dataPlaneOf({ dataPlane }: StatusInput): Pick<Status["engines"], "dataPlane"> {
   return dataPlane.state === "none" && dataPlane.server === undefined ? {} : { dataPlane };
 }
@@ -120,12 +120,12 @@ function documentsOf({ registration, desired, applied }: StatusInput): Status["d
   return documents;
 }
 
-/** The version that a report's sections speak of. */
+/** Returns the version to which a report's sections refer. */
 function versionOf({ version, inForce = version }: DocumentApplied): number {
   return inForce;
 }
 
-/** Does not include those that the type of the node never has. */
+/** Excludes sections that do not suit the type of the node. */
 function sectionsOf(applied: AppliedReports, type: NodeType = "Node"): Status["sections"] {
   const reports = (["cluster", "node"] as const).flatMap((name) => sectionEntries(applied.get(name)));
   const names = new Set<string>(sectionNames.filter((name) => !sectionSuits(name, type)));
@@ -139,7 +139,7 @@ function sectionEntries(report: DocumentApplied | undefined): (readonly [string,
 
 export interface HealthInput {
   readonly status: Status;
-  /** Smaller than zero: our clock is behind the control plane's. Undefined before the first session. */
+  /** Negative if this machine's clock is behind the control plane's. Undefined before the first session. */
   readonly clockOffsetSeconds: number | undefined;
   readonly diskUsedRatio: number | undefined;
   readonly isStatePersistent: boolean;
@@ -151,7 +151,7 @@ export interface HealthInput {
 
 const DISK_LIMITS = { warn: 0.85, fail: 0.97 };
 
-/** The verdict and everything it rests on. Pure. */
+/** Builds the verdict and its checks. Pure. */
 export function buildHealth(input: HealthInput): Health {
   const items = [
     sessionItem(input.status),
@@ -237,7 +237,7 @@ function restrictionItem({ restricted, deletedAt }: Status): HealthItem | undefi
   return { name: restricted.code, status: "fail", message: restrictionText(restricted), fix };
 }
 
-/** The reason why a node without its keys opens no session. Pure. */
+/** Returns the reason why a node without its keys opens no session. Pure. */
 export function identityReasons({ session, state }: Pick<Status, "session" | "state">): Reason[] {
   if (session.reason?.code !== IDENTITY_LOST.code) return [];
   const { code, message } = IDENTITY_LOST;
@@ -287,7 +287,7 @@ function clockItem(offset: number | undefined, behind: ClockBehind | undefined):
   if (behind !== undefined) return { name: "clock", status: "fail", ...clockBehindText(behind) };
   if (offset === undefined) return { name: "clock", status: "unknown", message: "compared at the next session" };
   const size = Math.abs(offset);
-  // The control plane tells its time in whole seconds.
+  // The control plane sends its time in whole seconds.
   const message =
     size < 1
       ? "within a second of the control plane"
@@ -322,7 +322,7 @@ function checkItem(name: string, isGood: boolean | undefined, message: string, f
   return isGood ? { name, status: "pass", message } : { name, status: "warn", message: `failing: ${message}`, fix };
 }
 
-/** Nothing is said of what went well. */
+/** Reports an upgrade that failed, is in progress or on trial. */
 function upgradeItem({ upgrade }: Status): HealthItem | undefined {
   const { standing, trial } = upgrade ?? {};
   if (standing?.state === "FAILED") {

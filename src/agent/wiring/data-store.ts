@@ -24,24 +24,24 @@ export interface OpenDataStoreOptions {
     readonly dataStore: DataStoreSettings;
   };
   readonly state: Pick<AgentState, "database">;
-  /** Why what is at these names may not be removed or replaced. */
+  /** Returns why the file at these names may not be removed or replaced. */
   readonly isInUse: (parts: readonly string[]) => string | undefined;
   readonly onRefused: (error: unknown) => void;
-  /** Whether this kind of node has one. */
+  /** Reports whether this kind of node has a data store. */
   readonly isThere: () => boolean;
 }
 
-/** The data store of this node, whether or not it was used yet. */
+/** The data store of this node. */
 export interface OpenedDataStore {
   handle(request: DataStoreRequest, signal: AbortSignal): Promise<unknown>;
-  /** Begins a file from memory, as `DataStore.create`. @throws {InputError} `not-supported` where there is no data store */
+  /** Begins a file from memory, as `DataStore.create`. @throws {InputError} `not-supported` without a data store */
   create(path: string, signal: AbortSignal): Promise<TextFile>;
-  /** Resumes the transfers of the last agent and removes its unfinished files; without any, nothing is loaded. Never rejects. */
+  /** Resumes the transfers of the last agent and removes its unfinished files. Loads nothing if there are none. Never rejects. */
   resume(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Builds it; no code is loaded, no directory made and no timer set until it is asked for something, or left something to be done. */
+/** Opens the data store. No code is loaded, no directory made and no timer set before the first request or unfinished transfer. */
 export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
   const { clock, settings, state, isInUse, onRefused } = options;
   const { sql } = state.database;

@@ -47,8 +47,8 @@ export function watchHealth(options: WatchHealthOptions): HealthChecks {
 }
 
 /**
- * The host whose name this machine resolves to reach an address: behind a proxy it is the proxy's, and the proxy resolves the other. An
- * address that is set for it by hand replaces it, since nothing is resolved then.
+ * Returns the host whose name this machine resolves to reach an address. Behind a proxy it is the proxy's name, and the proxy resolves the
+ * other. An address that is set by hand replaces the name, since nothing is resolved then.
  */
 export function resolvedHost(
   address: string,

@@ -42,28 +42,28 @@ export interface OpenMeshOptions {
   readonly domain: ReadDomain;
   /** The effective configuration. */
   readonly config: () => Config;
-  /** Whether there is a session with the control plane. */
+  /** Reports whether there is a session with the control plane. */
   readonly isOnline: () => boolean;
-  /** The overlay that this is about, once there is one. */
+  /** The overlay, once it is open. */
   readonly overlay: () => Pick<Overlay, "status" | "view" | "mesh">;
-  /** There are records worth a message. */
+  /** Called when there are records to send. */
   readonly onRecords: () => void;
-  /** What the shadow says of it may have changed. */
+  /** Called when a shadow fact may have changed. */
   readonly onChanged: () => void;
   readonly lookUp?: ReverseLookup;
 }
 
-/** What the agent makes of the way to other nodes: events, records, metrics and facts. */
+/** Events, records, metrics and facts about the paths to other nodes. */
 export interface OpenedMesh {
-  /** What is to be heard of the overlay. */
+  /** The callbacks of the overlay. */
   readonly notices: Required<Pick<OverlayOptions, "onMesh" | "onMeshEvents" | "onRtt">>;
-  /** The documents or the session are otherwise than before. */
+  /** Re-evaluates the documents and the session. */
   look(): void;
-  /** How the ways that this node initiates stand, and what carries the traffic. */
+  /** The state of the paths that this node initiates, and which one carries the traffic. */
   dataPlane(): DataPlane;
-  /** The metrics since the last time of them; empty where there is no way to others. */
+  /** Returns the metrics since the last sample; empty without paths to other nodes. */
   sample(signal: AbortSignal): Promise<Readonly<Record<string, number>>>;
-  /** What the shadow says. */
+  /** The shadow facts. */
   facts(): ShadowMap;
   close(): void;
 }
@@ -128,7 +128,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
     onRecords();
   }
 
-  /** Paths may come and go faster than anybody wants to be told, and most of what changes of them is told to nobody. */
+  /** Reports changed facts after 1 s: paths may change faster than reports are useful. */
   function tellSoon(): void {
     takeBack ??= clock.after(TELL_AFTER_MS, () => {
       takeBack = undefined;
@@ -215,7 +215,7 @@ interface Reading {
   readonly at: number;
 }
 
-/** Tunnels that there are and that are up, and bits a second over all of them since the reading before. Pure. */
+/** Returns the number of tunnels, of those that are up, and bits a second over all of them since the previous reading. Pure. */
 export function meshMetrics(before: Reading | undefined, { standing, at }: Reading): Readonly<Record<string, number>> {
   const tunnels = [...standing.paths, ...standing.clients];
   const counts = {
@@ -228,7 +228,7 @@ export function meshMetrics(before: Reading | undefined, { standing, at }: Readi
   return { ...counts, "gw.rxBps": rate("bytesIn"), "gw.txBps": rate("bytesOut") };
 }
 
-/** The paths whose hops are to be traced: all of them, or those to gateways that ask for it. Pure. */
+/** Returns the paths whose hops are traced: all of them, or those to gateways that ask for it. Pure. */
 export function hopWish(
   { hops }: Pick<Gateway, "hops">,
   domain: DomainView | undefined,

@@ -51,14 +51,14 @@ export interface NetworkView {
   /** The shadow facts about the network, except those of each link. */
   facts(): ShadowMap;
   readonly conntrack: Conntrack;
-  /** The names of the links that the configuration in force sets. */
+  /** The names of the links that the applied configuration sets. */
   managedLinks(): ReadonlySet<string>;
-  /** The translations of the configuration in force. */
+  /** The translations of the applied configuration. */
   nats(): readonly TrackedNat[];
   readonly natWatch: NatWatch;
-  /** Everything there is at this moment. @throws {HostError} as ip(8) fails. */
+  /** Reads the network of the machine. @throws {HostError} as ip(8) fails. */
   report(signal: AbortSignal): Promise<NetworkReport>;
-  /** The route that this machine would take to an IPv4 address. @throws {HostError} as ip(8) fails. */
+  /** Returns the route of this machine to an IPv4 address. @throws {HostError} as ip(8) fails. */
   routeTo(address: string, signal: AbortSignal): Promise<RouteAnswer>;
 }
 
@@ -131,7 +131,7 @@ export function openNetworkView(options: NetworkViewOptions, stack: AsyncDisposa
   };
 }
 
-/** Those addresses of the cluster that this member holds. */
+/** Returns the addresses of the cluster that this member holds. */
 function heldAddresses(config: NetworkConfig | undefined, reader: Reader): readonly HeldAddress[] {
   const wanted = config === undefined ? [] : clusterAddresses(config);
   if (wanted.length === 0) return [];

@@ -19,15 +19,15 @@ export interface AgentOptions {
   readonly found?: readonly { readonly code: string; readonly message: string }[];
   /** Called when a reset is ordered; the reset follows once the agent is closed. Without it a reset is refused. */
   readonly onReset?: () => void;
-  /** The containers of this node; none without. */
+  /** Replaces the containers of this node. */
   readonly compute?: Compute;
 }
 
 /** The running agent. */
 export interface Agent {
   readonly pulse: Pulse;
-  /** Looks at once whether the control plane can be reached. */
+  /** Connects to the control plane at once. */
   wake(): void;
-  /** Ends everything in order and leaves the mark of a clean stop. */
+  /** Stops every part in order, and marks the stop as clean. */
   close(): Promise<void>;
 }

@@ -20,7 +20,7 @@ import { defined } from "../../lib/defined.ts";
 export interface SectionDeps {
   readonly profile: Profile;
   readonly overlay: Overlay;
-  /** The documents in force. */
+  /** The applied documents. */
   readonly documents: { readonly current: Desired };
   readonly domain: ReadDomain;
   readonly reader: Reader;
@@ -31,10 +31,10 @@ export interface SectionDeps {
   readonly exec: ExecParts;
 }
 
-/** Those that the overlay carries, and that depend on this machine's addresses. */
+/** Sections that the overlay serves, and that depend on this machine's addresses. */
 export const OVERLAY_SECTIONS: readonly string[] = ["gateway", "services", "connectors"];
 
-/** Every section that this node carries out, in the order in which they depend on each other. */
+/** Returns every section that this node applies, in the order of their dependencies. */
 export function listSections({
   profile,
   overlay,
@@ -86,7 +86,7 @@ export function listSections({
   ];
 }
 
-/** Whether any link of this machine has an IPv6 address, the loopback's own included. */
+/** Reports whether any link of this machine has an IPv6 address, the loopback's included. */
 function speaksIpv6(reader: Reader): boolean {
   return (reader.read("/proc/net/if_inet6") ?? "").trim() !== "";
 }

@@ -9,7 +9,7 @@ import { Streams, type StreamsOptions } from "../streams/streams.ts";
 export interface OpenStreamsOptions extends Pick<StreamsOptions, "node"> {
   readonly clock: Clock;
   readonly log: Logger;
-  /** As the session dials. */
+  /** The dialler of the session. */
   readonly dialler: Dialler;
   readonly compute: () => Compute | undefined;
 }

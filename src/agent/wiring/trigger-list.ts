@@ -59,7 +59,7 @@ export interface TriggerDeps {
   readonly networkView: Pick<NetworkView, "conntrack" | "nats" | "natWatch">;
   readonly overlay: CarriedFlows;
   readonly cleanStop: CleanStop;
-  /** Everything that is not as it should be. */
+  /** Everything that deviates from the documents. */
   readonly why: () => WhyReport;
   readonly upgrades: { readonly ask: AskUpgrade; readonly isAtWork: IsUpgrading };
   readonly speedTestTarget: () => TransferTarget | undefined;

@@ -8,11 +8,11 @@ import type { ResourceLimits } from "../../../protocol/sections/exec/config.ts";
 import type { CapsSeen } from "../../sections/exec/caps.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** The limits of all containers together, on the group that is their parent. */
+/** The limits of all containers together, set on their parent control group. */
 export interface OpenedCaps {
-  /** Reads files of the kernel and asks the engine nothing; undefined until that has said once what it is. */
+  /** Reads files of the kernel without asking the engine; undefined until the engine has been asked once. */
   look(info: EngineInfo | undefined): CapsSeen | undefined;
-  /** What the machine lacks is remembered, and why it refuses, until it is asked again. @throws {HostError} `engine-unwell`. */
+  /** Asks again what the machine lacks and why; the answer is remembered. @throws {HostError} `engine-unwell`. */
   apply(limits: ResourceLimits, signal: AbortSignal): Promise<void>;
 }
 
@@ -21,16 +21,16 @@ export interface OpenCapsOptions {
   readonly groups: (info: EngineInfo | undefined) => ControlGroups | undefined;
   readonly info: () => EngineInfo | undefined;
   readonly clock: Pick<Clock, "after">;
-  /** Limits that were refused may be tried again. */
+  /** Tries refused limits again. */
   readonly onLook: () => void;
 }
 
 const RETRY_MS = 60_000;
 
-/** Builds it; nothing is read before the engine is known. */
+/** Opens the limits; nothing is read before the engine is known. */
 export function openCaps({ reader, groups, info, clock, onLook }: OpenCapsOptions): OpenedCaps {
   let last: CapsSeen["last"];
-  /** How an engine keeps groups stays so while nobody asks it. */
+  /** How long an engine's kind of control groups is remembered. */
   let latest: EngineInfo | undefined;
   const diskOf = (known: EngineInfo) => wholeDiskOf(reader, known.rootDirectory);
 

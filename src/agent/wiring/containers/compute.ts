@@ -54,19 +54,19 @@ export interface OpenComputeOptions {
   readonly settings: Pick<AgentSettings, "stateDir" | "runDir" | "unit" | "overlay" | "engineSocket" | "containers">;
   readonly state: Pick<AgentState, "database">;
   readonly documents: { readonly current: Desired };
-  /** What is in force. */
+  /** The effective configuration. */
   readonly config: () => Config;
-  /** Asks the control plane for a short-lived credential of its registry; rejects at once without a session, undefined if there is no node. */
+  /** Requests a short-lived credential of the platform's registry; rejects at once without a session, undefined without a registration. */
   readonly registryToken: (
     repository: string,
     signal: AbortSignal,
   ) => Promise<{ readonly username: string; readonly password: string }> | undefined;
-  /** Asks the control plane for the key of an encrypted volume, as `registryToken` does for its. */
+  /** Requests the key of an encrypted volume, likewise. */
   readonly volumeKey: (volume: string, signal: AbortSignal) => Promise<string> | undefined;
-  /** What the section `network` has noted. */
+  /** The record of the section `network`. */
   readonly networkRecord: Pick<RecordStore, "load">;
   readonly onDamage: OnDamage;
-  /** Why another has to do it. */
+  /** Returns why this node does not run containers. */
   readonly unsupported: () => string | undefined;
   readonly onLook: () => void;
   readonly onRefused: (error: unknown) => void;
@@ -80,11 +80,11 @@ export type ExecParts = Omit<ExecOptions, "surroundings"> & {
   ) => ReturnType<ExecOptions["surroundings"]>;
 };
 
-/** The containers of this node, and what the section `exec` works with. */
+/** The containers of this node, and the collaborators of the section `exec`. */
 export interface OpenedCompute {
   readonly compute: Compute;
   readonly section: ExecParts;
-  /** Why what is at these names of the data store is not to be removed or replaced, a volume being there; undefined when none is. */
+  /** Returns why a path of the data store may not be removed or replaced: a volume is there; undefined if none is. */
   volumeAt(parts: readonly string[]): string | undefined;
   close(): Promise<void>;
 }
@@ -92,10 +92,10 @@ export interface OpenedCompute {
 const Key = z.object({ key: z.string().regex(/^[A-Za-z0-9_-]{43}$/) });
 const SOCKETS = ["/var/run/docker.sock", "/run/podman/podman.sock"] as const;
 const CREDENTIAL_MS = 10_000;
-/** What a container gets to end in when all of them move to another network. */
+/** How long a container may take to stop when all of them move to another network. */
 const MOVE_GRACE_S = 10;
 
-/** Builds it; no socket is opened, no file read and no timer set until there is a container to keep. */
+/** Opens the containers. No socket is opened, no file read and no timer set before there is a container. */
 export function openCompute(options: OpenComputeOptions): OpenedCompute {
   const { clock, files, reader, settings, documents, config } = options;
   const log = options.log.child({ component: "compute" });
@@ -168,7 +168,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
   });
   const cleaner = new ImageCleaner({ keeper, ledger, clock, log, space: (path) => reader.space(path) });
   keeper.onChange(() => {
-    // What uses a volume is known when all that ever was made has been looked for.
+    // The users of a volume are known once every container that was made has been found.
     const isKnown =
       keeper.engineStanding.state === "well" && [...ledger.definitions.keys()].every((id) => keeper.workers.has(id));
     if (isKnown) volumes.release((name) => [...keeper.workers.values()].some((worker) => holds(worker, name)));
@@ -195,7 +195,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     signal: AbortSignal,
   ): Promise<Omit<ExecActual, "seen">> {
     const { info } = seen;
-    // A document that is only tried out says itself what network it wants.
+    // A document that is only planned names its network itself.
     const tried = of === documents.current ? config() : effectiveOf(of).config;
     const range = bridgeOf(parsed, tried, of);
     const vrfs = networkOf(parsed, tried, of)?.vrfs.map(({ name }) => name) ?? [];
@@ -238,7 +238,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     };
   }
 
-  /** What only the machine can say against starting one. */
+  /** Returns why the machine cannot start a container. */
   async function obstacleOf(spec: ContainerSpec, info: EngineInfo | undefined): Promise<string | undefined> {
     const verdict = await policy.binds(spec.mounts, info);
     if (verdict.verdict !== "allowed") return verdict.reason;
@@ -285,7 +285,7 @@ function socketOf({ engineSocket }: Pick<AgentSettings, "engineSocket">, reader:
   return engineSocket ?? SOCKETS.find((path) => reader.fingerprint(path) !== undefined) ?? SOCKETS[0];
 }
 
-/** The range of the container network in force. */
+/** Returns the range of the applied container network. */
 function bridgeOf(parsed: ParsedSections, config: Config, current: Desired): string {
   return networkOf(parsed, config, current)?.bridgeCidr ?? DEFAULT_BRIDGE_CIDR;
 }
@@ -296,18 +296,18 @@ function networkOf(parsed: ParsedSections, config: Config, { node }: Desired): N
   return parsed.network(config.network, type, cluster !== undefined).config;
 }
 
-/** Whether a container has a volume open, is about to have it, or may: of one that runs and that nobody has defined yet, nothing is known. */
+/** Reports whether a container uses a volume, is about to, or may: of a running one without a definition nothing is known. */
 function holds({ standing: { found, job }, wanted }: Worker, name: string): boolean {
   if (job === undefined && !isUp(found)) return false;
   return wanted?.spec.mounts.some(({ kind, source }) => kind === "volume" && source === name) ?? true;
 }
 
-/** One that somebody has taken away needs no stopping. */
+/** Accepts that a container is gone already. */
 function unlessGone(error: unknown): void {
   if (!(error instanceof HostError && error.details?.["status"] === 404)) throw error;
 }
 
-/** With it hashes are made; who has not got it cannot try what a variable holds. */
+/** The key of the hashes; without it the value of a variable cannot be guessed. */
 function keyOf(files: Files, stateDir: string): () => Promise<Buffer> {
   const file = stateFile(files, { path: `${stateDir}/identity/containers.json`, schema: Key, keepsPrevious: true });
   let known: Promise<Buffer> | undefined;

@@ -29,29 +29,29 @@ export interface OpenExposureOptions {
   readonly isManaged?: boolean;
   readonly onDamage?: OnDamage;
   readonly network: ContainerNetwork;
-  /** The engine, opened if it was not. */
+  /** Returns the engine, and opens it first if necessary. */
   readonly engine: () => Engine;
-  /** What the section `network` has noted, the tables of VRFs among it. */
+  /** The record of the section `network`, including the tables of VRFs. */
   readonly record: Pick<RecordStore, "load">;
 }
 
-/** What documents say of the network: the range of the containers, and the VRFs that are wanted. */
+/** The network of the documents: the range of the containers, and the VRFs. */
 export interface NetworkWish {
   readonly subnet: string;
   readonly vrfs: readonly string[];
 }
 
-/** How containers of this node are reached. */
+/** The network access of this node's containers. */
 export interface OpenedExposure {
   look(desired: ExecDesired | undefined, wish: NetworkWish, signal: AbortSignal): Promise<ExposureSeen>;
   apply(step: ExposureStep, signal: AbortSignal): Promise<void>;
-  /** Has the network of the containers; rejects when it cannot be had. */
+  /** Creates the network of the containers if it does not exist; rejects if that fails. */
   ensureNetwork(engine: Engine, signal: AbortSignal): Promise<void>;
-  /** Whether it is there and on record; changes nothing. */
+  /** Reports whether it exists and is recorded; changes nothing. */
   hasNetwork(engine: Engine, signal: AbortSignal): Promise<boolean>;
 }
 
-/** Builds it; nothing is read or run until a definition asks for it. */
+/** Opens it; nothing is read or run before a definition needs it. */
 export function openExposure(options: OpenExposureOptions): OpenedExposure {
   const { log, exec, files, reader, stateDir, onDamage, network, engine } = options;
   const record = new ExposureRecord(files, reader, stateDir, onDamage);
@@ -89,7 +89,7 @@ export function openExposure(options: OpenExposureOptions): OpenedExposure {
       (bridge) => restoreBridge({ tools, reader }, { link: CONTAINER_LINK, ...bridge }, pids, signal),
       signal,
     );
-    // With the network its link went as it should.
+    // The link was removed together with the network.
     if (!isOurs) await record.change({ hadBridge: false });
   }
 

@@ -15,7 +15,7 @@ export interface OpenPolicyOptions {
 
 type Bind = Parameters<typeof checkBinds>[0][number];
 
-/** What the owner of the machine lets containers have, as its links lead now. */
+/** The local policy for containers, with links resolved when it is evaluated. */
 export interface OpenedPolicy {
   binds(mounts: readonly Bind[], info: EngineInfo | undefined): Promise<BindVerdict>;
   /** The reason for each definition whose binds are forbidden, given the binds of the others and of running containers. */
@@ -24,13 +24,13 @@ export interface OpenedPolicy {
     seen: Pick<Seen, "works">,
     info: EngineInfo | undefined,
   ): Promise<ReadonlyMap<string, string>>;
-  /** By definition, why it forbids what a container that runs was given when it was made. */
+  /** Returns, by definition, why a running container's privileges are forbidden. */
   outlawed(seen: Pick<Seen, "works">, info: EngineInfo | undefined): Promise<ReadonlyMap<string, string>>;
-  /** Why it forbids what `privilegesText` says; undefined when it does not, or nobody noted it. */
+  /** Returns why the privileges in `privilegesText` are forbidden; undefined if they are permitted or unknown. */
   forbids(privileges: string | undefined, info: EngineInfo | undefined): Promise<string | undefined>;
 }
 
-/** Builds it; nothing is looked at until it is asked. */
+/** Opens the policy; nothing is read before it is evaluated. */
 export function openPolicy({ settings, socketPath }: OpenPolicyOptions): OpenedPolicy {
   async function binds(
     mounts: readonly Bind[],
@@ -53,7 +53,7 @@ export function openPolicy({ settings, socketPath }: OpenPolicyOptions): OpenedP
       given.binds.map((source) => ({ kind: "bind", source })),
       info,
     );
-    // What is missing may be back the next time it is started, and then it is looked at again.
+    // A missing source may exist again at the next start, and is then evaluated again.
     return verdict.verdict === "refused" ? verdict.reason : undefined;
   }
 

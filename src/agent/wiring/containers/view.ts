@@ -26,30 +26,30 @@ export interface OpenContainersViewOptions {
   readonly spool: Pick<Spool, "appendAll">;
   readonly pusher: Pick<Pusher, "look">;
   readonly events: EventLog;
-  /** Something that the shadow shows may have changed. */
+  /** Called when a shadow fact may have changed. */
   readonly onChanged: () => void;
   readonly onRefused: (error: unknown) => void;
 }
 
-/** What is told of the containers of this node without being asked. */
+/** Reports on the containers of this node. */
 export interface ContainersView {
   readonly compute: () => Compute;
-  /** Finds the trigger event that is called as a container is. */
+  /** Finds the trigger event that has the name of a container. */
   readonly run: ReturnType<typeof containerRun>;
-  /** The registry of the platform, as the engine calls it. */
+  /** The host of the platform's registry. */
   readonly registryHost: () => string | undefined;
-  /** Leaves a line in the node's audit trail. */
+  /** Adds a line to the node's audit trail. */
   readonly audit: (what: string) => void;
-  /** For the shadow. */
+  /** The shadow facts. */
   facts(): ShadowMap;
-  /** For the metrics of a minute. */
+  /** Returns the metrics of a minute. */
   sample(): Readonly<Record<string, number>>;
   close(): Promise<void>;
 }
 
 const MAX_AUDIT = 1024;
 
-/** Builds it; where there are no containers it does nothing. */
+/** Opens the reports on containers; without containers they are empty. */
 export function openContainersView(options: OpenContainersViewOptions): ContainersView {
   const { clock, reader, settings, compute, documents, sql, spool, pusher, events, onChanged, onRefused } = options;
   const put = (stream: "audits" | "output", records: readonly object[]): void => {
@@ -84,7 +84,7 @@ export function openContainersView(options: OpenContainersViewOptions): Containe
     registryHost: () => documents.current.node?.body.registry?.host,
     audit,
     facts: () => ({
-      // No hypervisor is ever started; the key tells clients of old not to offer one.
+      // No hypervisor is ever started; the key keeps older clients from offering one.
       ...(hasExec() ? { features: { exec: true }, "kvm-enabled": "false" } : {}),
       ...containerFacts(compute.containers()),
     }),

@@ -29,32 +29,32 @@ export interface OpenVolumesOptions {
   readonly ledger: Ledger;
   /** Uid of the node. */
   readonly owner: () => string;
-  /** Asks for the key of an encrypted volume; rejects when nobody can be asked. */
+  /** Requests the key of an encrypted volume; rejects if there is no session. */
   readonly volumeKey: (volume: string, signal: AbortSignal) => Promise<string> | undefined;
-  /** Opens the engine; called when there is a volume, and not before. */
+  /** Opens the engine; called once there is a volume. */
   readonly engine: () => Engine;
 }
 
 /** The volumes of this node's containers. */
 export interface OpenedVolumes {
-  /** What a definition mounts under a name, as far as it is known before it is needed. */
+  /** Returns the lookup of what a definition mounts, from memory. */
   lookup(defined: readonly VolumeSpec[]): (name: string) => VolumeLookup;
   seen(): VolumesSeen;
   statuses(): readonly VolumeStatus[];
   settle(defined: readonly VolumeSpec[], used: ReadonlySet<string>, signal: AbortSignal): Promise<void>;
   /**
-   * Has the volumes of a definition ready, or says what is to be waited for.
-   * @throws {HostError} `volume-locked` when there is no key and the definition does not ask to wait for one.
+   * Prepares the volumes of a definition, or returns what it has to wait for.
+   * @throws {HostError} `volume-locked` without a key, unless the definition waits for connectivity.
    */
   obstacle(spec: ContainerSpec): Promise<string | undefined>;
-  /** Locks encrypted volumes that nothing uses; asked again whenever a container has ended. */
+  /** Locks encrypted volumes that nothing uses; called whenever a container has ended. */
   release(isUsed: (name: string) => boolean): void;
   close(): void;
 }
 
 const UNLOCK_MS = 200_000;
 
-/** Builds it; nothing is read or made until a definition has a volume. */
+/** Opens the volumes; nothing is read or made before a definition has one. */
 export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
   const { log, clock, exec, files, reader, settings, ledger, owner, engine, volumeKey } = options;
   let keeper: VolumeKeeper | undefined;
@@ -88,14 +88,14 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
     return keeper;
   };
   const dataStore = join(settings.stateDir, "data-store");
-  /** The directory of a volume, if it can have one. */
+  /** Returns the directory of a volume, if it can have one. */
   const directoryOf = (volume: VolumeSpec): string | undefined => {
     const row = ledger.volumes.get(volume.name);
     const kept = row === undefined || row.quarantinedAt !== undefined ? undefined : parseDetail(row.detail);
     const shape = kept ?? shapeOf(volume);
     return "wrong" in shape ? undefined : contentPath(dataStore, volume.name, shape);
   };
-  /** Locked since the agent began, and not opened after that. */
+  /** Locked since the agent started, and not opened after that. */
   const locked = new Set<string>();
   const ending = new AbortController();
   const isDue = (): boolean => keeper?.nextDue !== undefined && keeper.nextDue <= clock.now();
@@ -106,7 +106,7 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
   return {
     lookup: (defined) => {
       const byName = new Map(defined.map((volume) => [volume.name, volume]));
-      // Whether there is a key now, only a start finds out.
+      // Only a start finds out whether there is a key now.
       const wrong = new Map(troubles().flatMap(({ name, reason }) => (isKeyless(last, name) ? [] : [[name, reason]])));
       return (name) => {
         const volume = byName.get(name);
@@ -179,12 +179,12 @@ function noted(statuses: readonly VolumeStatus[], name: string, reason: string):
   return status === undefined ? statuses : statuses.with(at, { ...status, reason });
 }
 
-/** Whether only its key is missing. */
+/** Reports whether only its key is missing. */
 function isKeyless(statuses: readonly VolumeStatus[] | undefined, name: string): boolean {
   return statuses?.find((status) => status.name === name)?.state === "missing";
 }
 
-/** Whether looking again does not help. */
+/** Reports whether it is unsupported, so that another try does not help. */
 function isHopeless(statuses: readonly VolumeStatus[] | undefined, name: string): boolean {
   return statuses?.find((status) => status.name === name)?.state === "unsupported";
 }
