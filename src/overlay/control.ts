@@ -23,7 +23,7 @@ export interface ControlOptions {
   readonly log: Logger;
   readonly handlers: Handlers<OverlayMethods>;
   /** Another connection takes the notices, or none does: the successor's if there is one, else the agent's. */
-  readonly onTaker: (peer: ControlPeer | undefined) => void;
+  readonly onSubscriber: (peer: ControlPeer | undefined) => void;
 }
 
 /** The control socket: calls come in, notices go out. */
@@ -58,7 +58,7 @@ export async function serveControl(options: ControlOptions): Promise<Control> {
   let agent: Connection | undefined;
   let successor: Connection | undefined;
 
-  const tell = (): void => options.onTaker((successor ?? agent)?.peer);
+  const updateSubscriber = (): void => options.onSubscriber((successor ?? agent)?.peer);
   const called = (method: string, connection: Connection): void => {
     if (method === "handover") {
       successor = connection;
@@ -66,14 +66,14 @@ export async function serveControl(options: ControlOptions): Promise<Control> {
       agent?.socket.destroy();
       agent = connection;
     } else return;
-    tell();
+    updateSubscriber();
   };
   const left = (socket: Socket): void => {
     connections.delete(socket);
-    const wasTaker = (successor ?? agent)?.socket === socket;
+    const wasSubscriber = (successor ?? agent)?.socket === socket;
     if (agent?.socket === socket) agent = undefined;
     if (successor?.socket === socket) successor = undefined;
-    if (wasTaker) tell();
+    if (wasSubscriber) updateSubscriber();
   };
 
   const server = createServer((socket) => {

@@ -10,7 +10,7 @@ import type {
 } from "../protocol/overlay/overlay.ts";
 import { bufferPool } from "./flow/buffer-pool.ts";
 import { Dialer } from "./dial/dial.ts";
-import { askAbout, farRefusals, type FarRefusals } from "./listeners/far-refusals.ts";
+import { askRemote, remoteRefusals, type RemoteRefusals } from "./listeners/remote-refusals.ts";
 import type { FlowLog } from "./flow/flow-log.ts";
 import { DataPorts } from "./ftp/data-ports.ts";
 import { healthChecks, type HealthChecks } from "./health.ts";
@@ -22,7 +22,7 @@ import { EMPTY_TABLE, planTable, type TableStep } from "./plan-table.ts";
 import type { Remote } from "./listeners/remote.ts";
 import { shortage, type Shortage } from "./limits/shortage.ts";
 import { socketBudget } from "./limits/socket-budget.ts";
-import { starter } from "./limits/paced-start.ts";
+import { pacedStart } from "./limits/paced-start.ts";
 import { targetsOf } from "./listeners/targets.ts";
 import { SOCKETS_PER_ADDRESS } from "./bindings/tcp.ts";
 import { SOCKETS_PER_FLOW, TcpListener } from "./tcp/listener.ts";
@@ -55,7 +55,7 @@ export class DataPlane {
   readonly #health: HealthChecks;
   readonly #names: ReturnType<typeof nameCache>;
   readonly #shortage: Shortage<Listener>;
-  readonly #far: FarRefusals<Listener>;
+  readonly #remoteRefusals: RemoteRefusals<Listener>;
   readonly #listenerOptions: ListenerOptions;
   #beside: ReadonlySet<string> = new Set();
   #table: OverlayTable = EMPTY_TABLE;
@@ -78,12 +78,12 @@ export class DataPlane {
     this.#shortage = shortage({
       clock,
       hasRoom: () => budget.hasRoom(SOCKETS_PER_FLOW),
-      onChanged: () => this.#tellListeners(),
+      onChanged: () => this.#reportListeners(),
     });
-    this.#far = farRefusals({
+    this.#remoteRefusals = remoteRefusals({
       clock,
       ask: (listener) => this.#ask(listener),
-      onChanged: () => this.#tellListeners(),
+      onChanged: () => this.#reportListeners(),
     });
     this.#listenerOptions = {
       clock,
@@ -93,10 +93,10 @@ export class DataPlane {
       own: this.#own,
       budget,
       shortage: this.#shortage,
-      far: this.#far,
+      remoteRefusals: this.#remoteRefusals,
       pool: bufferPool(),
       ports: new DataPorts(clock, this.#own, () => budget.hasRoom(1 + SOCKETS_PER_FLOW)),
-      starter: starter(clock),
+      pacedStart: pacedStart(clock),
       flows: this.flows,
       remote: () => this.#remote,
       isBeside: (protocol, address, port) => this.#beside.has(`${protocol} ${address} ${port}`),
@@ -145,7 +145,7 @@ export class DataPlane {
     this.#isDraining = true;
     this.#cancelRetry?.();
     this.#health.close();
-    this.#far.close();
+    this.#remoteRefusals.close();
     await Promise.all([...this.#listeners.values()].map((listener) => listener.stopListening()));
   }
 
@@ -158,7 +158,7 @@ export class DataPlane {
     this.#listenerOptions.ports.close();
     this.flows.close();
     this.#shortage.close();
-    this.#far.close();
+    this.#remoteRefusals.close();
     this.#listeners.clear();
   }
 
@@ -222,7 +222,7 @@ export class DataPlane {
     if (this.#isDraining) return;
     const failed = [...this.#listeners.values()].filter((listener) => listener.state().state === "failed");
     await Promise.all(failed.map((listener) => listener.open()));
-    this.#tellListeners();
+    this.#reportListeners();
     if (failed.length === 0 || this.#isDraining) return;
     this.#cancelRetry?.();
     this.#cancelRetry = this.#options.clock.after(RETRY_MS, () => void this.#retry());
@@ -231,10 +231,10 @@ export class DataPlane {
   async #ask({ spec }: Listener): Promise<OverlayReason | undefined> {
     const target = this.#listenerOptions.targets.find(spec);
     if (typeof target === "string" || !("peer" in target) || this.#remote === undefined) return "no-path";
-    return askAbout(this.#options.clock, this.#remote, spec, target);
+    return askRemote(this.#options.clock, this.#remote, spec, target);
   }
 
-  #tellListeners(): void {
+  #reportListeners(): void {
     const states = this.listeners();
     const changed = states.filter((state) => this.#reported.get(state.key) !== JSON.stringify(state));
     this.#reported = new Map(states.map((state) => [state.key, JSON.stringify(state)]));

@@ -17,12 +17,12 @@ import { descriptorLimit } from "./limits/socket-budget.ts";
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
   let overlay: Overlay | undefined;
-  let isTold = false;
+  let isStopping = false;
   // A signal before everything is up ends the process as soon as it is.
   const stop = (): void => {
-    if (overlay === undefined || isTold) overlay?.close();
+    if (overlay === undefined || isStopping) overlay?.close();
     else void overlay.drain(MAX_DRAIN_MS);
-    isTold = true;
+    isStopping = true;
   };
   process.on("SIGTERM", stop).on("SIGINT", stop);
   const { log } = rootLogger({ level: "info", destination: standardOutput(isLogInJournal()) });
@@ -47,11 +47,11 @@ export async function run(argv: readonly string[]): Promise<number> {
     });
     const pidFile = await writePidFile(runDir, "overlay");
     log.info({ version: buildInfo.version, stateDir, runDir }, "overlay started");
-    if (isTold) overlay.close();
+    if (isStopping) overlay.close();
     await overlay.ended;
     pidFile.remove();
     log.info("overlay stopped");
-    return overlay.hasGivenWay ? GAVE_WAY_STATUS : 0;
+    return overlay.wasReplaced ? GAVE_WAY_STATUS : 0;
   } catch (thrown) {
     const error = toError(thrown);
     process.stderr.write(`holdfast overlay: ${error.message}\n`);

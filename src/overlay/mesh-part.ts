@@ -45,7 +45,7 @@ export class MeshPart {
   readonly #perfs = new Map<string, AbortController>();
   #mesh: Mesh | undefined;
   #loading: Promise<Mesh> | undefined;
-  #taker: ControlPeer | undefined;
+  #subscriber: ControlPeer | undefined;
   #isClosed = false;
   #hadStreams = false;
   #cancelRoom: (() => void) | undefined;
@@ -68,9 +68,9 @@ export class MeshPart {
     await this.#mesh?.settled();
   }
 
-  deliverTo(taker: ControlPeer | undefined): void {
-    this.#taker = taker;
-    this.reports.deliverTo(taker);
+  deliverTo(subscriber: ControlPeer | undefined): void {
+    this.#subscriber = subscriber;
+    this.reports.deliverTo(subscriber);
   }
 
   /** What the agent may ask of the mesh. */
@@ -179,7 +179,7 @@ export class MeshPart {
     const controller = new AbortController();
     this.#perfs.set(id, controller);
     try {
-      const onProgress = (bytes: number): void => this.#taker?.notify("perf.progress", { id, bytes, lost: 0 });
+      const onProgress = (bytes: number): void => this.#subscriber?.notify("perf.progress", { id, bytes, lost: 0 });
       return await mesh.measure.perf({ ...request, signal: controller.signal, onProgress });
     } finally {
       this.#perfs.delete(id);

@@ -15,7 +15,7 @@ const BUCKETS_A_NOTICE = 1024;
 export class MeshReports {
   readonly #clock: Clock;
   readonly #state: () => MeshState;
-  #taker: ControlPeer | undefined;
+  #subscriber: ControlPeer | undefined;
   #events: MeshEvent[] = [];
   #buckets: RttBucket[] = [];
   #cancel: (() => void) | undefined;
@@ -28,18 +28,18 @@ export class MeshReports {
   }
 
   /** Whoever takes the notices from now on; it is told everything that was kept. */
-  deliverTo(taker: ControlPeer | undefined): void {
-    this.#taker = taker;
+  deliverTo(subscriber: ControlPeer | undefined): void {
+    this.#subscriber = subscriber;
     this.#flush();
   }
 
   changed(): void {
-    if (this.#taker === undefined) return;
+    if (this.#subscriber === undefined) return;
     this.#cancel ??= this.#clock.after(Math.max(CHANGED_MS, this.#tookMs / CHANGED_SHARE), () => {
       this.#cancel = undefined;
       const from = this.#clock.elapsed();
       const { paths, clients, server } = this.#state();
-      this.#taker?.notify("mesh.changed", { paths, clients, server });
+      this.#subscriber?.notify("mesh.changed", { paths, clients, server });
       this.#tookMs = this.#clock.elapsed() - from;
     });
   }
@@ -60,9 +60,11 @@ export class MeshReports {
   }
 
   #flush(): void {
-    const taker = this.#taker;
-    if (taker === undefined) return;
-    while (this.#events.length > 0) taker.notify("mesh.events", { events: this.#events.splice(0, EVENTS_A_NOTICE) });
-    while (this.#buckets.length > 0) taker.notify("rtt.closed", { buckets: this.#buckets.splice(0, BUCKETS_A_NOTICE) });
+    const subscriber = this.#subscriber;
+    if (subscriber === undefined) return;
+    while (this.#events.length > 0)
+      subscriber.notify("mesh.events", { events: this.#events.splice(0, EVENTS_A_NOTICE) });
+    while (this.#buckets.length > 0)
+      subscriber.notify("rtt.closed", { buckets: this.#buckets.splice(0, BUCKETS_A_NOTICE) });
   }
 }

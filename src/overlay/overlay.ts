@@ -49,7 +49,7 @@ export interface Overlay {
   /** Resolves when it has nothing left to do: drained, or the node's state is removed. */
   readonly ended: Promise<void>;
   /** Whether another serves in its place. */
-  readonly hasGivenWay: boolean;
+  readonly wasReplaced: boolean;
   /** Accepts nothing any more, and ends with the last flow or at the deadline. */
   drain(deadlineMs: number): Promise<void>;
   /** Ends everything at once. */
@@ -58,8 +58,8 @@ export interface Overlay {
 
 const TABLE_FILE = "table.json";
 const KEEP_AGAIN_MS = 10_000;
-const DRAIN_LOOK_MS = 250;
-const MAX_UNTOLD = 16;
+const DRAIN_POLL_MS = 250;
+const MAX_UNDELIVERED = 16;
 
 /**
  * Serves the last table at once, and whatever the agent sends from then on.
@@ -85,17 +85,17 @@ class RunningOverlay implements Overlay {
   #finish = (): void => undefined;
   #control: Control | undefined;
   #sockets: KeptSockets | undefined;
-  #taker: ControlPeer | undefined;
+  #subscriber: ControlPeer | undefined;
   #predecessor: ControlClient | undefined;
   #table: OverlayTable | undefined;
   #hash = "";
   #work: Promise<unknown> = Promise.resolve();
   #isDraining = false;
-  #hasGivenWay = false;
+  #wasReplaced = false;
   #isClosed = false;
   #isTableAtFault = false;
   /** What nobody has been told yet. */
-  #untold: ((peer: ControlPeer) => void)[] = [];
+  #undelivered: ((peer: ControlPeer) => void)[] = [];
 
   constructor(options: OverlayOptions) {
     const { clock, stateDir, files } = options;
@@ -113,8 +113,8 @@ class RunningOverlay implements Overlay {
       descriptorLimit: options.descriptorLimit,
       onFirstFlow: options.onFirstFlow,
       flows: this.#flows,
-      onListeners: (listeners) => this.#taker?.notify("listeners.changed", { listeners: [...listeners] }),
-      onServices: (services) => this.#taker?.notify("services.changed", { services: [...services] }),
+      onListeners: (listeners) => this.#subscriber?.notify("listeners.changed", { listeners: [...listeners] }),
+      onServices: (services) => this.#subscriber?.notify("services.changed", { services: [...services] }),
     });
     this.#mesh = new MeshPart({ ...options, plane: this.#plane, onFault: (fault) => this.#fault(fault) });
   }
@@ -125,14 +125,14 @@ class RunningOverlay implements Overlay {
     this.#keepSocket();
   }
 
-  get hasGivenWay(): boolean {
-    return this.#hasGivenWay;
+  get wasReplaced(): boolean {
+    return this.#wasReplaced;
   }
 
   async drain(deadlineMs: number): Promise<void> {
     if (this.#isDraining) return;
     this.#isDraining = true;
-    this.#hasGivenWay = this.#control?.hasSuccessor ?? false;
+    this.#wasReplaced = this.#control?.hasSuccessor ?? false;
     await this.#work;
     await this.#plane.stopListening();
     await this.#mesh.drain();
@@ -160,7 +160,7 @@ class RunningOverlay implements Overlay {
       runDir: this.#options.runDir,
       log: this.#options.log,
       handlers: this.#handlers(),
-      onTaker: (peer) => this.#giveTo(peer),
+      onSubscriber: (peer) => this.#giveTo(peer),
     });
   }
 
@@ -174,19 +174,19 @@ class RunningOverlay implements Overlay {
   }
 
   #giveTo(peer: ControlPeer | undefined): void {
-    this.#taker = peer;
+    this.#subscriber = peer;
     this.#flows.deliverTo(peer === undefined ? undefined : (flows) => peer.notify("flows.ended", { flows }));
     this.#mesh.deliverTo(peer);
     if (peer === undefined) return;
-    for (const tell of this.#untold) tell(peer);
-    this.#untold = [];
+    for (const notify of this.#undelivered) notify(peer);
+    this.#undelivered = [];
   }
 
   async #loadTable(): Promise<void> {
     const loaded = await this.#stored.load();
     const table = valueOf(loaded);
     const isSetAside = loaded.is === "recovered" || loaded.is === "lost";
-    if (isSetAside) await this.#tellSetAside(loaded.damagedCopy, table !== undefined);
+    if (isSetAside) await this.#reportSetAside(loaded.damagedCopy, table !== undefined);
     if (table === undefined) return;
     await this.#enforce(table);
     if (isSetAside) await this.#keep(table);
@@ -282,7 +282,7 @@ class RunningOverlay implements Overlay {
     return { version: table.version, hash: this.#hash, listeners: this.#plane.listeners() };
   }
 
-  async #tellSetAside(copy: string, isRecovered: boolean): Promise<void> {
+  async #reportSetAside(copy: string, isRecovered: boolean): Promise<void> {
     const isNewer = (await readSealed(this.#options.files, copy, NewerTable)) !== undefined;
     const what = isNewer ? "is of a newer version than this overlay" : "was damaged";
     const rest = isRecovered ? "; its other copy is in force" : "";
@@ -345,18 +345,18 @@ class RunningOverlay implements Overlay {
 
   #fault({ message, ...fault }: OverlayFault): void {
     this.#options.log.error({ ...fault, reason: message }, "fault");
-    this.#tell((peer) => peer.notify("fault", { ...fault, message: message.slice(0, 1024) }));
+    this.#notify((peer) => peer.notify("fault", { ...fault, message: message.slice(0, 1024) }));
   }
 
   #tableMended(): void {
     if (!this.#isTableAtFault) return;
     this.#isTableAtFault = false;
-    this.#tell((peer) => peer.notify("fault.mended", { file: TABLE_FILE }));
+    this.#notify((peer) => peer.notify("fault.mended", { file: TABLE_FILE }));
   }
 
-  #tell(tell: (peer: ControlPeer) => void): void {
-    if (this.#taker === undefined) this.#untold = [...this.#untold, tell].slice(-MAX_UNTOLD);
-    else tell(this.#taker);
+  #notify(notify: (peer: ControlPeer) => void): void {
+    if (this.#subscriber === undefined) this.#undelivered = [...this.#undelivered, notify].slice(-MAX_UNDELIVERED);
+    else notify(this.#subscriber);
   }
 
   #keepSocket(): void {
@@ -377,28 +377,28 @@ class RunningOverlay implements Overlay {
         await writePidFile(runDir, "overlay");
       },
       onFault: (error) => {
-        if (error instanceof HostError && error.code === "socket-in-use") return this.#giveWay(error.message);
+        if (error instanceof HostError && error.code === "socket-in-use") return this.#yieldTo(error.message);
         const message = `no agent can connect to the overlay, which continues to serve: ${error.message}`;
         this.#fault({ code: "socket-lost", message, file: OVERLAY_SOCKET });
       },
       onServed: () => {
         log.info({ runDir }, "the control socket was missing and is served again");
-        this.#tell((peer) => peer.notify("fault.mended", { file: OVERLAY_SOCKET }));
+        this.#notify((peer) => peer.notify("fault.mended", { file: OVERLAY_SOCKET }));
       },
     });
   }
 
   /** Another overlay was started while this one's socket was missing: it gets the ports, and this one's flows end. */
-  #giveWay(reason: string): void {
+  #yieldTo(reason: string): void {
     this.#options.log.warn({ reason }, "another overlay has taken the place of this one");
     void this.drain(MAX_DRAIN_MS);
-    this.#hasGivenWay = true;
+    this.#wasReplaced = true;
   }
 
   /** Never at once, so that whoever asked is answered first. Sleeping keeps the process alive when no socket does. */
   async #endAfterFlows(deadline: number): Promise<void> {
     const { clock } = this.#options;
-    do await clock.sleep(DRAIN_LOOK_MS);
+    do await clock.sleep(DRAIN_POLL_MS);
     while (this.#plane.activeFlows + this.#mesh.activeRelays > 0 && clock.elapsed() < deadline && !this.#isClosed);
     this.close();
   }

@@ -12,10 +12,10 @@ import { onTestFinished } from "vitest";
 import { SessionError } from "../../src/errors.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { clientSession, serverSession } from "../../src/overlay/mesh/transport/http2.ts";
-import { MeshGates } from "../../src/overlay/mesh/transport/rate-limits.ts";
+import { MeshLimiters } from "../../src/overlay/mesh/transport/rate-limits.ts";
 import { MeshServer, type MeshServerOptions } from "../../src/overlay/mesh/sessions/server.ts";
 import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../../src/overlay/mesh/transport/tls.ts";
-import { UnreadBytes } from "../../src/overlay/mesh/transport/receive-buffer.ts";
+import { ReceiveBuffers } from "../../src/overlay/mesh/transport/receive-buffer.ts";
 import { ownSockets } from "../../src/overlay/dial/own-sockets.ts";
 import type { MeshEvent, MeshPeer, OverlayMesh } from "../../src/protocol/overlay/mesh.ts";
 import { meshIdentity } from "./mesh-identity.ts";
@@ -26,8 +26,8 @@ export interface GatewayRig {
   readonly server: MeshServer;
   readonly identity: MeshIdentity;
   readonly port: number;
-  readonly gates: MeshGates;
-  readonly unread: UnreadBytes;
+  readonly limiters: MeshLimiters;
+  readonly receiveBuffers: ReceiveBuffers;
   readonly events: MeshEvent[];
   readonly tunnels: Duplex[];
   readonly requests: {
@@ -52,9 +52,9 @@ export async function gatewayRig(nodes: readonly MeshIdentity[] = [], given: Giv
   const clock: Clock = given.clock ?? systemClock();
   const identity = await meshIdentity();
   const port = await freePort();
-  const gates = new MeshGates(clock);
+  const limiters = new MeshLimiters(clock);
   const cut: string[] = [];
-  const unread = new UnreadBytes({
+  const receiveBuffers = new ReceiveBuffers({
     memoryBytes: given.memoryBytes ?? 2 ** 33,
     onReset: (peer) => cut.push(peer),
   });
@@ -67,13 +67,13 @@ export async function gatewayRig(nodes: readonly MeshIdentity[] = [], given: Giv
     identity: () => identity,
     own: ownSockets(() => []),
     isBeside: given.isBeside ?? (() => false),
-    inward: {
+    inbound: {
       tunnel: (stream) => void tunnels.push(stream),
       stream: (stream, headers, { peer }) => void requests.push({ stream, headers, peer }),
     },
     onward: given.onward ?? (() => Promise.reject(new SessionError("no-path", "no other gateway"))),
-    gates,
-    unread,
+    limiters,
+    receiveBuffers,
     onStream: () => void (streams += 1),
     onChanged: () => undefined,
     onEvent: (event) => void events.push(event),
@@ -82,11 +82,23 @@ export async function gatewayRig(nodes: readonly MeshIdentity[] = [], given: Giv
   onTestFinished(() => server.close());
   const apply: GatewayRig["apply"] = (allowed, more = {}) => {
     const mesh = aMesh(identity.uid, allowed.map(mayDial), { server: { addresses: ["127.0.0.1"], port }, ...more });
-    gates.apply(mesh);
+    limiters.apply(mesh);
     return server.apply(mesh);
   };
   await apply(nodes);
-  return { server, identity, port, gates, unread, events, tunnels, requests, cut, apply, streams: () => streams };
+  return {
+    server,
+    identity,
+    port,
+    limiters,
+    receiveBuffers,
+    events,
+    tunnels,
+    requests,
+    cut,
+    apply,
+    streams: () => streams,
+  };
 }
 
 export function aMesh(self: string, peers: readonly MeshPeer[], more: Partial<OverlayMesh> = {}): OverlayMesh {
@@ -108,14 +120,14 @@ export async function dialHop(port: number, node: MeshIdentity, protocol: MeshPr
 }
 
 /** An outward session: the node opens streams on it. */
-export async function outward(port: number, node: MeshIdentity): Promise<ClientHttp2Session> {
+export async function outbound(port: number, node: MeshIdentity): Promise<ClientHttp2Session> {
   const session = clientSession(await dialHop(port, node, "h2"), "gateway", { clock: systemClock() });
   await once(session, "remoteSettings");
   return session;
 }
 
 /** An inward session: the gateway opens streams on it. */
-export async function inward(
+export async function inbound(
   { server, port }: GatewayRig,
   node: MeshIdentity,
   onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void = echo,

@@ -12,7 +12,7 @@ import { onTestFinished } from "vitest";
 import { SessionError } from "../../src/errors.ts";
 import { systemClock, type Clock } from "../../src/host/clock.ts";
 import { peerFlows, type PeerFlows } from "../../src/overlay/mesh/peers/peer-flows.ts";
-import { MeshGates } from "../../src/overlay/mesh/transport/rate-limits.ts";
+import { MeshLimiters } from "../../src/overlay/mesh/transport/rate-limits.ts";
 import { clientSession, serverSession } from "../../src/overlay/mesh/transport/http2.ts";
 import {
   acceptTls,
@@ -22,8 +22,8 @@ import {
   whenProved,
   type MeshIdentity,
 } from "../../src/overlay/mesh/transport/tls.ts";
-import { UnreadBytes } from "../../src/overlay/mesh/transport/receive-buffer.ts";
-import type { Ways } from "../../src/overlay/mesh/paths/ways.ts";
+import { ReceiveBuffers } from "../../src/overlay/mesh/transport/receive-buffer.ts";
+import type { PeerDialer } from "../../src/overlay/mesh/paths/peer-dialer.ts";
 import type { MeshEvent, MeshGrant, MeshLiterals, MeshPeer } from "../../src/protocol/overlay/mesh.ts";
 import type { OverlayListener, OverlayReason } from "../../src/protocol/overlay/overlay.ts";
 import { testCertificate } from "./certificates.ts";
@@ -85,7 +85,7 @@ export interface PeerNode extends PlaneRig {
   readonly flows: PeerFlows;
   readonly events: MeshEvent[];
   /** Its limits over all tunnels; none at first. */
-  readonly gates: MeshGates;
+  readonly limiters: MeshLimiters;
   /** Puts peers and grants into force. */
   meet(peers: readonly MeshPeer[], grants?: readonly MeshGrant[], literals?: MeshLiterals): void;
 }
@@ -109,7 +109,7 @@ export interface PeerRig {
 /** Nodes in this process, and a gateway between them made of loopback sockets. */
 export function peerRig(): PeerRig {
   const nodes = new Map<string, PeerNode>();
-  const directs = new Map<string, ReturnType<Ways["direct"]>>();
+  const directs = new Map<string, ReturnType<PeerDialer["direct"]>>();
   const rig: PeerRig = {
     splice: passOn,
     splices: [],
@@ -120,13 +120,13 @@ export function peerRig(): PeerRig {
       const [client, server] = [dialTls(near, from.identity, "h2"), acceptTls(far, to.identity, ["h2"])];
       await Promise.all([whenProved(client), whenProved(server)]);
       const clock = systemClock();
-      const way = { gateway: to.uid, path: "" };
+      const pathId = { gateway: to.uid, path: "" };
       serverSession(server, { clock }).on("stream", (stream, headers) =>
-        to.flows.inward.stream(stream, headers, { peer: from.uid, way }),
+        to.flows.inbound.stream(stream, headers, { peer: from.uid, pathId }),
       );
       const session = clientSession(client, to.uid, { clock });
       await once(session, "remoteSettings");
-      directs.set(`${from.uid} ${to.uid}`, Promise.resolve({ session, way }));
+      directs.set(`${from.uid} ${to.uid}`, Promise.resolve({ session, pathId }));
       return session;
     },
     breakDirect(from, to, reason) {
@@ -137,7 +137,7 @@ export function peerRig(): PeerRig {
     async node(number, { identity, clock = systemClock() } = {}) {
       const uid = `10000000-0000-4000-8000-00000000000${number}`;
       const own = identity ?? (await anIdentity(uid));
-      const ways: Ways = {
+      const peerDialer: PeerDialer = {
         direct: (to) => directs.get(`${uid} ${to}`),
         async splice(to) {
           if (rig.refusal !== undefined) throw new SessionError(rig.refusal, "refused");
@@ -146,8 +146,8 @@ export function peerRig(): PeerRig {
           const [[near, from], [onward, far]] = await Promise.all([streamPair(), streamPair()]);
           rig.splices.push([from, onward]);
           rig.splice(from, onward, to);
-          target.flows.inward.tunnel(far, { gateway: GATEWAY, path: "" });
-          return { stream: near, way: { gateway: GATEWAY, path: "" } };
+          target.flows.inbound.tunnel(far, { gateway: GATEWAY, path: "" });
+          return { stream: near, pathId: { gateway: GATEWAY, path: "" } };
         },
       };
       const events: MeshEvent[] = [];
@@ -160,25 +160,25 @@ export function peerRig(): PeerRig {
             : Promise.resolve({ addresses });
         },
       });
-      const unread = new UnreadBytes({ memoryBytes: 1024 * 1024 * 1024 });
-      const gates = new MeshGates(clock);
+      const receiveBuffers = new ReceiveBuffers({ memoryBytes: 1024 * 1024 * 1024 });
+      const limiters = new MeshLimiters(clock);
       const flows = peerFlows({
         local: plane.plane.local,
-        ways,
+        peerDialer,
         identity: () => own,
-        unread,
-        tunnelGates: gates,
+        receiveBuffers,
+        tunnelLimiters: limiters,
         onEvent: (event) => void events.push(event),
       });
       onTestFinished(() => {
         flows.close();
-        gates.close();
+        limiters.close();
       });
       plane.plane.connectTo(flows.remote);
       const peer: MeshPeer = { uid, fqdn: `n${number}.example`, key: own.key };
       const meet: PeerNode["meet"] = (peers, grants = [], literals) =>
         flows.apply({ peers: [...peers], grants: [...grants], paths: [], literals });
-      const node: PeerNode = { ...plane, uid, peer, identity: own, flows, events, gates, meet };
+      const node: PeerNode = { ...plane, uid, peer, identity: own, flows, events, limiters, meet };
       nodes.set(uid, node);
       return node;
     },

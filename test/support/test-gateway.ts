@@ -22,8 +22,8 @@ export interface TestGateway {
   readonly key: string;
   readonly certificate: TestCertificate;
   /** Sessions that dialled inward, newest last, and those that dialled outward; only those that are up. */
-  readonly inward: readonly ClientHttp2Session[];
-  readonly outward: readonly ServerHttp2Session[];
+  readonly inbound: readonly ClientHttp2Session[];
+  readonly outbound: readonly ServerHttp2Session[];
   /** Connections that finished TLS since the start. */
   readonly connections: number;
   /** Probes answered since the start. */
@@ -41,8 +41,8 @@ export async function testGateway(
   place: { readonly host?: string; readonly port?: number; readonly certificate?: TestCertificate } = {},
 ): Promise<TestGateway> {
   const certificate = place.certificate ?? (await testCertificate({ hosts: [] }));
-  const inward: ClientHttp2Session[] = [];
-  const outward: ServerHttp2Session[] = [];
+  const inbound: ClientHttp2Session[] = [];
+  const outbound: ServerHttp2Session[] = [];
   const sockets = new Set<TLSSocket>();
   let connections = 0;
   let pings = 0;
@@ -54,7 +54,7 @@ export async function testGateway(
       sockets.add(socket.on("close", () => sockets.delete(socket)).on("error", () => undefined));
       if (socket.alpnProtocol === "h2") {
         const session = performServerHandshake(socket);
-        keep(outward, session);
+        keep(outbound, session);
         session.on("stream", (stream, headers) =>
           gateway.onConnect(
             stream.on("error", () => undefined),
@@ -63,7 +63,7 @@ export async function testGateway(
         );
       } else {
         const session = connectHttp2("http://node", { createConnection: () => socket });
-        keep(inward, session);
+        keep(inbound, session);
         session.on("ping", () => (pings += 1));
       }
     },
@@ -82,8 +82,8 @@ export async function testGateway(
     port: (server.address() as AddressInfo).port,
     key: testIdentity("", certificate).key,
     certificate,
-    inward,
-    outward,
+    inbound,
+    outbound,
     get connections() {
       return connections;
     },
@@ -93,7 +93,7 @@ export async function testGateway(
       stream.pipe(stream);
     },
     async open(headers) {
-      const session = await waitFor("an inward session", () => inward.at(-1));
+      const session = await waitFor("an inward session", () => inbound.at(-1));
       return session.request({ ":method": "CONNECT", ...headers }, { endStream: false }).on("error", () => undefined);
     },
     stop,

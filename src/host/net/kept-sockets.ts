@@ -25,7 +25,7 @@ export interface KeptSockets {
   close(): Promise<void>;
 }
 
-const LOOK_MS = 5000;
+const CHECK_MS = 5000;
 /** By then a tree that is being removed is removed whole, and is not made again in part. */
 const SURE_MS = 1000;
 
@@ -41,14 +41,14 @@ export function keepSockets(options: KeptSocketsOptions): KeptSockets {
   let reason: string | undefined;
   let isClosed = false;
   let work = Promise.resolve();
-  let cancel = clock.after(LOOK_MS, look);
+  let cancel = clock.after(CHECK_MS, check);
 
-  function look(): void {
+  function check(): void {
     const isWell = isWanted() && gone().size === 0;
-    cancel = isWell ? clock.after(LOOK_MS, look) : clock.after(SURE_MS, () => void (work = mend()));
+    cancel = isWell ? clock.after(CHECK_MS, check) : clock.after(SURE_MS, () => void (work = restore()));
   }
 
-  async function mend(): Promise<void> {
+  async function restore(): Promise<void> {
     if (!isWanted()) return;
     try {
       const missing = gone();
@@ -64,7 +64,7 @@ export function keepSockets(options: KeptSocketsOptions): KeptSockets {
       if (error.message !== reason) onFault(error);
       reason = error.message;
     }
-    if (!isClosed) cancel = clock.after(LOOK_MS, look);
+    if (!isClosed) cancel = clock.after(CHECK_MS, check);
   }
 
   return {
@@ -87,9 +87,9 @@ export function keepDirectory(
   onError: (error: Error) => void,
 ): () => void {
   let hasFailed = false;
-  let cancel = clock.after(LOOK_MS, look);
+  let cancel = clock.after(CHECK_MS, check);
 
-  function look(): void {
+  function check(): void {
     const isThere = markOf(path) !== "";
     if (isThere) hasFailed = false;
     const made = isThere ? Promise.resolve() : make();
@@ -98,7 +98,7 @@ export function keepDirectory(
         if (!hasFailed) onError(toError(error));
         hasFailed = true;
       })
-      .finally(() => (cancel = isClosed ? cancel : clock.after(LOOK_MS, look)));
+      .finally(() => (cancel = isClosed ? cancel : clock.after(CHECK_MS, check)));
   }
   let isClosed = false;
   return () => {

@@ -19,7 +19,7 @@ import type { Files } from "../files/files.ts";
 import { probeSocket } from "../net/unix-socket.ts";
 import { connectControl, type ControlClient } from "./control.ts";
 import { isNonsense, isUnknownCall, olderOverlay, overlayFailure, rethrowOlder } from "./failure.ts";
-import { CONNECT_EVERY_MS, OverlayStarter, type StartOverlay } from "./process.ts";
+import { CONNECT_EVERY_MS, OverlayLauncher, type StartOverlay } from "./process.ts";
 import {
   editsMesh,
   idsOf,
@@ -102,7 +102,7 @@ export class Overlay {
   /** Its time is of the monotonic clock. */
   #status: OverlayStatus;
   readonly #wall: WallTimes;
-  readonly #starter: OverlayStarter;
+  readonly #launcher: OverlayLauncher;
   /** Progress callbacks of running uploads, by id. */
   readonly #uploads = new Map<string, (progress: PerfProgress) => void>();
   #connectedAt = -Infinity;
@@ -115,7 +115,7 @@ export class Overlay {
     this.#options = options;
     this.#wall = wallTimes(options.clock);
     this.#status = { state: "off", since: options.clock.elapsed() };
-    this.#starter = new OverlayStarter(options);
+    this.#launcher = new OverlayLauncher(options);
   }
 
   status(): OverlayStatus {
@@ -342,7 +342,7 @@ export class Overlay {
     try {
       if (found === "live") return await this.#open(signal);
       if (start === undefined) throw new HostError("overlay-absent", "the overlay is not running: start its service");
-      await this.#starter.start(start, signal);
+      await this.#launcher.start(start, signal);
       return await this.#open(signal);
     } catch (error) {
       signal.throwIfAborted();

@@ -51,7 +51,7 @@ export function startOverlayProcess(stateDir: string, runDir: string): OverlayPr
   }
 }
 
-export interface OverlayStarterOptions {
+export interface OverlayLauncherOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly files: Pick<Files, "makeDirectory">;
@@ -67,12 +67,12 @@ const PROVEN_MS = 60_000;
 const MAX_WAIT_MS = 60_000;
 
 /** Starts overlays, though not over and over when they fail. */
-export class OverlayStarter {
-  readonly #options: OverlayStarterOptions;
+export class OverlayLauncher {
+  readonly #options: OverlayLauncherOptions;
   #failedStarts = 0;
   #startedAt = -Infinity;
 
-  constructor(options: OverlayStarterOptions) {
+  constructor(options: OverlayLauncherOptions) {
     this.#options = options;
   }
 

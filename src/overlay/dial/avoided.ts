@@ -11,7 +11,7 @@ import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 export type Avoided = "reserved" | "own";
 
 /** Reports why an address is not dialled for another node, or undefined when it is. */
-export async function avoidance(
+export async function avoidanceReason(
   avoids: Avoided | undefined,
   address: string,
   localAddresses: () => readonly string[],
@@ -29,7 +29,7 @@ export async function withoutAvoided(
   localAddresses: () => readonly string[],
 ): Promise<{ readonly addresses: readonly string[]; readonly reason: OverlayReason | undefined }> {
   const judged = await Promise.all(
-    addresses.map(async (address) => ({ address, reason: await avoidance(avoids, address, localAddresses) })),
+    addresses.map(async (address) => ({ address, reason: await avoidanceReason(avoids, address, localAddresses) })),
   );
   return {
     addresses: judged.flatMap(({ address, reason }) => (reason === undefined ? [address] : [])),

@@ -184,7 +184,7 @@ class RunningDial implements Dial {
     if (this.#isOver) return;
     this.cancel();
     // The name may have other addresses now: those that failed are not kept for their time to live.
-    this.#options.names.doubt(this.#target.host);
+    this.#options.names.expireSoon(this.#target.host);
     this.#user.failed(reason);
   }
 

@@ -17,7 +17,7 @@ export interface NameCache {
   /** Addresses in the order to try them; empty when the name never resolved. */
   resolve(name: string): Promise<readonly string[]>;
   /** Asks anew the next time, though not more often than every few seconds: what it said did not hold. */
-  doubt(name: string): void;
+  expireSoon(name: string): void;
   /** Forgets every name but these. */
   keepOnly(names: ReadonlySet<string>): void;
 }
@@ -67,7 +67,7 @@ export function nameCache(clock: Clock, ask: AskName): NameCache {
       await (entry.addresses.length === 0 ? entry.asking : Promise.race([entry.asking, elapsed(clock, PATIENCE_MS)]));
       return entry.addresses;
     },
-    doubt(name) {
+    expireSoon(name) {
       const entry = entries.get(name);
       if (entry !== undefined) entry.freshUntil = Math.min(entry.freshUntil, entry.askedAt + MIN_TTL_SECONDS * 1000);
     },

@@ -6,7 +6,7 @@ export interface FlowLog {
   /** Adds a record, with `agreed` once that has resolved to it; it never rejects. */
   add(flow: OverlayFlow, agreed?: Promise<OverlayFlow>): void;
   /** Who takes batches from now on; undefined when nobody does. */
-  deliverTo(taker: ((flows: OverlayFlow[]) => void) | undefined): void;
+  deliverTo(subscriber: ((flows: OverlayFlow[]) => void) | undefined): void;
   /** Hands over everything that is ready at once. */
   flush(): void;
   /** Hands over everything at once, as it is known. */
@@ -22,20 +22,20 @@ export function flowLog(clock: Clock): FlowLog {
   let waiting: OverlayFlow[] = [];
   let first = 0;
   let dropped = 0;
-  let taker: ((flows: OverlayFlow[]) => void) | undefined;
+  let subscriber: ((flows: OverlayFlow[]) => void) | undefined;
   let cancel: (() => void) | undefined;
   const unsettled = new Set<OverlayFlow>();
 
   const flush = (): void => {
     cancel?.();
     cancel = undefined;
-    if (taker === undefined) return;
-    for (; first < waiting.length; first += BATCH) taker(waiting.slice(first, first + BATCH));
+    if (subscriber === undefined) return;
+    for (; first < waiting.length; first += BATCH) subscriber(waiting.slice(first, first + BATCH));
     waiting = [];
     first = 0;
   };
   const arm = (): void => {
-    if (taker === undefined || waiting.length === first) return;
+    if (subscriber === undefined || waiting.length === first) return;
     if (waiting.length - first >= BATCH) flush();
     else cancel ??= clock.after(BATCH_MS, flush);
   };
@@ -61,7 +61,7 @@ export function flowLog(clock: Clock): FlowLog {
       });
     },
     deliverTo(next) {
-      taker = next;
+      subscriber = next;
       if (next === undefined) {
         cancel?.();
         cancel = undefined;

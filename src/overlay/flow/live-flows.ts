@@ -94,12 +94,12 @@ export class LiveFlows {
     const left = (minute + 60) * 1000 - this.#clock.now();
     this.#cancel = this.#clock.after(left, () => {
       this.#cancel = undefined;
-      for (const [flow, account] of this.#flows) this.#look(flow, account, minute);
+      for (const [flow, account] of this.#flows) this.#closeMinute(flow, account, minute);
       if (this.#flows.size > 0) this.#arm();
     });
   }
 
-  #look(flow: LiveFlow, account: Account, minute: number): void {
+  #closeMinute(flow: LiveFlow, account: Account, minute: number): void {
     const record = flow.record();
     this.#count(account, record, minute);
     const elapsed = this.#clock.elapsed();

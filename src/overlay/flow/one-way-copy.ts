@@ -1,6 +1,6 @@
 import { Socket, type BoundSocket, type OnReadOpts } from "node:net";
 import { SMALL_BYTES, type BufferPool } from "./buffer-pool.ts";
-import type { Gate, GateUser } from "../limits/rate-limiter.ts";
+import type { RateLimiter, LimitedReader } from "../limits/rate-limiter.ts";
 
 const LARGE_BYTES = 128 * 1024;
 const GROWTH = 4;
@@ -19,8 +19,8 @@ const LIMITED = 2;
  * One direction of a flow. It reads into one buffer of its own, over and over, which costs a third less than a fresh one per read, and
  * stops reading while the other side is full or the rate is used up, and only then.
  */
-export class Half implements GateUser {
-  readonly #gate: Gate;
+export class OneWayCopy implements LimitedReader {
+  readonly #limiter: RateLimiter;
   readonly #pool: BufferPool;
   readonly #edit: Edit | undefined;
   #buffer: Buffer | undefined;
@@ -31,8 +31,8 @@ export class Half implements GateUser {
   #to: Socket | undefined;
 
   /** With `edit`, what it gives goes on in place of what was read. */
-  constructor(gate: Gate, pool: BufferPool, edit?: Edit) {
-    this.#gate = gate;
+  constructor(limiter: RateLimiter, pool: BufferPool, edit?: Edit) {
+    this.#limiter = limiter;
     this.#pool = pool;
     this.#edit = edit;
   }
@@ -42,7 +42,7 @@ export class Half implements GateUser {
     return { buffer: () => (this.#buffer ??= this.#pool.take()), callback: this.#pass };
   }
 
-  get isAtGate(): boolean {
+  get isRateLimited(): boolean {
     return (this.#stops & LIMITED) !== 0;
   }
 
@@ -65,13 +65,13 @@ export class Half implements GateUser {
     to.on("drain", () => this.#go(FULL));
   }
 
-  resumeFromGate(): void {
+  resumeReading(): void {
     this.#go(LIMITED);
   }
 
   /** The sockets are closed, or are about to be in this turn. */
   close(): void {
-    this.#gate.leave(this);
+    this.#limiter.leave(this);
     if (this.#buffer !== undefined) this.#pool.give(this.#buffer);
     this.#buffer = undefined;
   }
@@ -94,7 +94,7 @@ export class Half implements GateUser {
   #write(chunk: Uint8Array): boolean {
     const edited = this.#edit === undefined ? chunk : this.#edit(chunk);
     if (edited.length > 0 && this.#to?.write(edited) === false) this.#stops |= FULL;
-    if (!this.#gate.isOpen && !this.#gate.pass(this, chunk.length)) this.#stops |= LIMITED;
+    if (!this.#limiter.isOpen && !this.#limiter.pass(this, chunk.length)) this.#stops |= LIMITED;
     return this.#stops === 0;
   }
 

@@ -4,7 +4,7 @@ import type { Clock } from "../../host/clock.ts";
  * Starts flows after the connects that came with them have been accepted. The runtime accepts one connection per listener and turn
  * of its loop, so in a burst a turn that does more would let the kernel's queue overflow, and connects would be lost.
  */
-export interface Starter {
+export interface PacedStart {
   /** A connection was accepted: `start` runs when no other was for a turn, or has waited long enough. */
   add(start: () => void): void;
 }
@@ -12,7 +12,7 @@ export interface Starter {
 const MAX_WAIT_MS = 100;
 const STARTED_AT_ONCE = 16;
 
-export function starter(clock: Clock): Starter {
+export function pacedStart(clock: Clock): PacedStart {
   let waiting: (() => void)[] = [];
   let next = 0;
   let hasAccepted = false;

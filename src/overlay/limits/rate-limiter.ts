@@ -2,8 +2,8 @@ import type { Clock } from "../../host/clock.ts";
 import { TokenBucket } from "./token-bucket.ts";
 
 /** Whoever reads through a gate; told to go on when it may. */
-export interface GateUser {
-  resumeFromGate(): void;
+export interface LimitedReader {
+  resumeReading(): void;
 }
 
 /** Bytes that one flow is expected to read at a time, until it is known. */
@@ -15,11 +15,11 @@ const MIN_WAIT_MS = 20;
 const MAX_WAIT_MS = 3_600_000;
 
 /** The rate limit of one direction of a listener, shared by its flows in turn; without a rate everybody passes. */
-export class Gate {
+export class RateLimiter {
   readonly #clock: Clock;
-  readonly #waiting = new Set<GateUser>();
+  readonly #waiting = new Set<LimitedReader>();
   /** Those that were resumed and have not read since. */
-  readonly #resumed = new Set<GateUser>();
+  readonly #resumed = new Set<LimitedReader>();
   #expectedRead = FIRST_READ_BYTES;
   #isWakeQueued = false;
   #bucket: TokenBucket | undefined;
@@ -44,7 +44,7 @@ export class Gate {
   }
 
   /** Counts what `user` has read; false means that it must stop reading until it is resumed. */
-  pass(user: GateUser, bytes: number): boolean {
+  pass(user: LimitedReader, bytes: number): boolean {
     if (this.#bucket === undefined) return true;
     const hasMore = this.#bucket.take(bytes, this.#clock.elapsed());
     this.#expectedRead += (bytes - this.#expectedRead) * LAST_READ_SHARE;
@@ -63,7 +63,7 @@ export class Gate {
   }
 
   /** Forgets a user that reads no more. */
-  leave(user: GateUser): void {
+  leave(user: LimitedReader): void {
     this.#waiting.delete(user);
     this.#resumed.delete(user);
   }
@@ -105,7 +105,7 @@ export class Gate {
       if (available - this.#resumed.size * this.#expectedRead <= 0) break;
       this.#waiting.delete(user);
       if (this.#bucket !== undefined) this.#resumed.add(user);
-      user.resumeFromGate();
+      user.resumeReading();
     }
     if (this.#waiting.size > 0) this.#arm();
   }

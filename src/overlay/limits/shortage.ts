@@ -17,35 +17,35 @@ export interface ShortageOptions {
   readonly onChanged: () => void;
 }
 
-const LOOK_MS = 500;
+const CHECK_MS = 500;
 /** A shortage that comes and goes is one. */
 const QUIET_MS = 10_000;
 
 export function shortage<User>({ clock, hasRoom, onChanged }: ShortageOptions): Shortage<User> {
   /** When each was refused last, in monotonic milliseconds. */
   const lastSeen = new Map<User, number>();
-  let isNews = false;
+  let hasChanged = false;
   let cancel: (() => void) | undefined;
 
-  const look = (): void => {
+  const evaluate = (): void => {
     cancel = undefined;
     const quietSince = clock.elapsed() - QUIET_MS;
     const isOver = hasRoom();
     for (const [user, seen] of lastSeen) {
       if (!isOver || seen > quietSince) continue;
       lastSeen.delete(user);
-      isNews = true;
+      hasChanged = true;
     }
     if (lastSeen.size > 0) arm();
-    if (!isNews) return;
-    isNews = false;
+    if (!hasChanged) return;
+    hasChanged = false;
     onChanged();
   };
-  const arm = (): void => void (cancel ??= clock.after(LOOK_MS, look));
+  const arm = (): void => void (cancel ??= clock.after(CHECK_MS, evaluate));
 
   return {
     note(user) {
-      if (!lastSeen.has(user)) isNews = true;
+      if (!lastSeen.has(user)) hasChanged = true;
       lastSeen.set(user, clock.elapsed());
       arm();
     },

@@ -30,7 +30,7 @@ export class SourcePrefixes {
   readonly #prefixes = new Map<string, Prefix>();
 
   /** Counts a new session; false when the prefix has begun too many within the second. */
-  takesNew(address: string, now: number): boolean {
+  admitsNew(address: string, now: number): boolean {
     const prefix = this.#touched(address, now);
     if (now - prefix.second >= SECOND_MS) {
       prefix.second = now;
@@ -41,7 +41,7 @@ export class SourcePrefixes {
   }
 
   /** Counts a datagram that came, with which answers are earned. */
-  heard(address: string, bytes: number, now: number): void {
+  received(address: string, bytes: number, now: number): void {
     const prefix = this.#touched(address, now);
     const refill = (now - prefix.refilledAt) * EXCESS_BYTES_PER_MS;
     prefix.excess = Math.min(EXCESS_BURST_BYTES, prefix.excess + refill);

@@ -7,7 +7,7 @@ import type {
 } from "../../protocol/overlay/overlay.ts";
 import type { BufferPool } from "../flow/buffer-pool.ts";
 import type { Dialer } from "../dial/dial.ts";
-import type { FarRefusals } from "./far-refusals.ts";
+import type { RemoteRefusals } from "./remote-refusals.ts";
 import type { LiveFlows } from "../flow/live-flows.ts";
 import type { DataPorts } from "../ftp/data-ports.ts";
 import type { NameCache } from "../dial/name-cache.ts";
@@ -15,7 +15,7 @@ import type { Dropped } from "../../protocol/overlay/change.ts";
 import type { Remote } from "./remote.ts";
 import type { SocketBudget } from "../limits/socket-budget.ts";
 import type { Shortage } from "../limits/shortage.ts";
-import type { Starter } from "../limits/paced-start.ts";
+import type { PacedStart } from "../limits/paced-start.ts";
 import type { Targets } from "./targets.ts";
 import type { BindingsOptions } from "../bindings/bindings.ts";
 import type { BindingState } from "../bindings/tcp.ts";
@@ -50,10 +50,10 @@ export interface ListenerOptions extends BindingsOptions {
   /** Which listeners refuse flows because the process or the machine has nothing left for them. */
   readonly shortage: Shortage<Listener>;
   /** What other nodes said of the targets of listeners. */
-  readonly far: FarRefusals<Listener>;
+  readonly remoteRefusals: RemoteRefusals<Listener>;
   readonly pool: BufferPool;
   readonly ports: DataPorts;
-  readonly starter: Starter;
+  readonly pacedStart: PacedStart;
   readonly flows: LiveFlows;
   /** The way to other nodes, once there is one. */
   readonly remote: () => Remote | undefined;

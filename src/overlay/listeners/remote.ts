@@ -1,7 +1,7 @@
 import type { Http2Stream } from "node:http2";
 import type { Application, OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Dial } from "../dial/dial.ts";
-import type { TunnelGates } from "../mesh/transport/rate-limits.ts";
+import type { TunnelLimiters } from "../mesh/transport/rate-limits.ts";
 
 /** Where a flow goes on another node. */
 export interface RemoteTarget {
@@ -45,7 +45,7 @@ export interface Remote {
   /** Asks another node for a service; `user` is told later. */
   dial(request: RemoteRequest, user: RemoteUser): Dial;
   /** The node's limits over all tunnels. */
-  readonly tunnels: TunnelGates | undefined;
+  readonly tunnels: TunnelLimiters | undefined;
   /** Flows that other nodes have brought to services here. */
   readonly activeFlows: number;
   /** Ends the flows from other nodes that lead to a service. */

@@ -6,16 +6,16 @@ import type { ListenerOptions } from "../listeners/listener.ts";
 import { nameCache, type AskName, type NameCache } from "../dial/name-cache.ts";
 import type { Remote } from "../listeners/remote.ts";
 import { identityStore, type IdentityStore } from "./transport/identity.ts";
-import { MeshGates } from "./transport/rate-limits.ts";
+import { MeshLimiters } from "./transport/rate-limits.ts";
 import { dialHop } from "./paths/dial-hop.ts";
-import { mostTelling, sessionErrorOf } from "./paths/most-telling.ts";
+import { mostSpecificFailure, sessionErrorOf } from "./paths/most-specific-failure.ts";
 import { Paths } from "./paths/paths.ts";
 import { peerFlows, type PeerFlows } from "./peers/peer-flows.ts";
 import { MeshServer } from "./sessions/server.ts";
 import { viasOf } from "./paths/static-routes.ts";
 import type { MeshIdentity } from "./transport/tls.ts";
-import { memoryLimit, UnreadBytes } from "./transport/receive-buffer.ts";
-import type { SpliceWish, WayWish, Ways } from "./paths/ways.ts";
+import { memoryLimit, ReceiveBuffers } from "./transport/receive-buffer.ts";
+import type { SpliceOptions, PeerDialOptions, PeerDialer } from "./paths/peer-dialer.ts";
 
 export interface MeshOptions {
   /** What flows from other nodes need of this one. */
@@ -35,15 +35,15 @@ export interface MeshOptions {
 
 /** How long a first verdict of every path is waited for. */
 const SETTLE_MS = 5000;
-const SETTLE_LOOK_MS = 50;
+const SETTLE_POLL_MS = 50;
 
 /** The way to other nodes and from them: this node's identity, its paths, its own gateway, and what runs over them. */
 export class Mesh {
   readonly #options: MeshOptions;
   readonly #store: IdentityStore;
   readonly #names: NameCache;
-  readonly #unread: UnreadBytes;
-  readonly #gates: MeshGates;
+  readonly #receiveBuffers: ReceiveBuffers;
+  readonly #limiters: MeshLimiters;
   readonly #paths: Paths;
   readonly #server: MeshServer;
   readonly #flows: PeerFlows;
@@ -57,14 +57,14 @@ export class Mesh {
     this.#options = options;
     this.#store = identityStore(options.files, options.stateDir);
     this.#names = nameCache(clock, options.askName);
-    this.#unread = new UnreadBytes({ memoryBytes: memoryLimit() });
-    this.#gates = new MeshGates(clock);
+    this.#receiveBuffers = new ReceiveBuffers({ memoryBytes: memoryLimit() });
+    this.#limiters = new MeshLimiters(clock);
     const identity = (): MeshIdentity | undefined => this.#identity;
     this.#paths = new Paths({
       clock,
       random: options.random,
       dial: (target, protocol, signal) => dialHop({ clock, names: this.#names, identity }, target, protocol, signal),
-      onStream: (stream, headers, way) => this.#server.receive(stream, headers, way),
+      onStream: (stream, headers, pathId) => this.#server.receive(stream, headers, pathId),
       onChanged,
       onUp: () => this.#flows.retryNow(),
       onEvent,
@@ -72,10 +72,10 @@ export class Mesh {
     });
     this.#flows = peerFlows({
       local,
-      ways: this.ways,
+      peerDialer: this.peerDialer,
       identity,
-      unread: this.#unread,
-      tunnelGates: this.#gates,
+      receiveBuffers: this.#receiveBuffers,
+      tunnelLimiters: this.#limiters,
       onEvent,
     });
     this.#server = new MeshServer({
@@ -83,10 +83,10 @@ export class Mesh {
       identity,
       own: local.own,
       isBeside: local.isBeside,
-      inward: this.#flows.inward,
-      onward: (peer, wish) => this.#paths.splice(peer, wish),
-      gates: this.#gates,
-      unread: this.#unread,
+      inbound: this.#flows.inbound,
+      onward: (peer, options) => this.#paths.splice(peer, options),
+      limiters: this.#limiters,
+      receiveBuffers: this.#receiveBuffers,
       onStream: options.onStream,
       onChanged,
       onEvent,
@@ -94,10 +94,10 @@ export class Mesh {
   }
 
   /** How other nodes are reached. */
-  get ways(): Ways {
+  get peerDialer(): PeerDialer {
     return {
-      direct: (peer, wish) => this.#server.direct(peer, wish) ?? this.#paths.direct(peer, wish),
-      splice: (peer, wish) => this.#splice(peer, wish),
+      direct: (peer, options) => this.#server.direct(peer, options) ?? this.#paths.direct(peer, options),
+      splice: (peer, options) => this.#splice(peer, options),
     };
   }
 
@@ -141,7 +141,7 @@ export class Mesh {
   /** Puts peers, paths, grants and the gateway into force; without a mesh everything ends. */
   async apply(mesh: OverlayMesh | undefined): Promise<void> {
     this.#mesh = mesh;
-    this.#gates.apply(mesh);
+    this.#limiters.apply(mesh);
     this.#names.keepOnly(new Set((mesh?.paths ?? []).map(({ host }) => host)));
     this.#flows.apply(mesh ?? { peers: [], paths: [], grants: [] });
     this.#paths.apply(mesh);
@@ -158,7 +158,7 @@ export class Mesh {
     const { clock } = this.#options.local;
     const end = clock.elapsed() + SETTLE_MS;
     while (this.#paths.states().some(({ state }) => state === "connecting") && clock.elapsed() < end)
-      await clock.sleep(SETTLE_LOOK_MS);
+      await clock.sleep(SETTLE_POLL_MS);
   }
 
   state(): MeshState {
@@ -189,18 +189,18 @@ export class Mesh {
     this.#flows.close();
     this.#server.close();
     this.#paths.close();
-    this.#gates.close();
-    this.#unread.close();
+    this.#limiters.close();
+    this.#receiveBuffers.close();
   }
 
   /** By the gateways that static routes name, be they dialled or dialling; then by the others that this node dials. */
-  async #splice(peer: string, wish: WayWish): ReturnType<Ways["splice"]> {
-    const { signal, path } = wish;
-    if (this.#mesh?.server === undefined || path !== undefined) return this.#paths.splice(peer, wish);
+  async #splice(peer: string, options: PeerDialOptions): ReturnType<PeerDialer["splice"]> {
+    const { signal, path } = options;
+    if (this.#mesh?.server === undefined || path !== undefined) return this.#paths.splice(peer, options);
     const vias = viasOf(this.#mesh, peer);
     const failures: SessionError[] = [];
     for (const via of [...vias, undefined]) {
-      const next: SpliceWish = via === undefined ? { signal, tried: new Set(vias) } : { signal, via };
+      const next: SpliceOptions = via === undefined ? { signal, tried: new Set(vias) } : { signal, via };
       const by = via !== undefined && this.#server.serves(via) ? this.#server : this.#paths;
       try {
         return await by.splice(peer, next);
@@ -210,7 +210,7 @@ export class Mesh {
       }
     }
     const absent = new SessionError("peer-absent", "neither a client of this gateway nor behind another one");
-    throw mostTelling([...failures, absent]) ?? absent;
+    throw mostSpecificFailure([...failures, absent]) ?? absent;
   }
 
   #serially(work: () => Promise<void>): Promise<void> {

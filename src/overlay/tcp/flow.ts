@@ -3,8 +3,8 @@ import type { OnReadOpts, Socket } from "node:net";
 import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { BufferPool } from "../flow/buffer-pool.ts";
 import type { Dial, DialTarget, DialUser, Dialer } from "../dial/dial.ts";
-import type { Gate } from "../limits/rate-limiter.ts";
-import { Half, withOnRead } from "../flow/one-way-copy.ts";
+import type { RateLimiter } from "../limits/rate-limiter.ts";
+import { OneWayCopy, withOnRead } from "../flow/one-way-copy.ts";
 import type { Interpreter } from "../flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "../flow/running-flow.ts";
 import { flowReason } from "../dial/reasons.ts";
@@ -20,7 +20,7 @@ export interface TcpFlowOptions {
   readonly target: DialTarget;
   readonly dialer: Dialer;
   /** From the client, and to it. */
-  readonly gates: { readonly in: Gate; readonly out: Gate };
+  readonly limiters: { readonly in: RateLimiter; readonly out: RateLimiter };
   readonly pool: BufferPool;
   readonly interpreter?: Interpreter | undefined;
   readonly startedAt: number;
@@ -40,8 +40,8 @@ export class TcpFlow implements RunningFlow, DialUser {
   readonly startedAt: number;
   readonly #dialer: Dialer;
   readonly #onEnd: FlowEnd;
-  readonly #up: Half;
-  readonly #down: Half;
+  readonly #up: OneWayCopy;
+  readonly #down: OneWayCopy;
   readonly #interpreter: Interpreter | undefined;
   #client: Socket;
   #upstream: Socket | undefined;
@@ -59,10 +59,10 @@ export class TcpFlow implements RunningFlow, DialUser {
     this.dialled = options.dialled;
     this.target = options.target;
     this.startedAt = options.startedAt;
-    const { gates, pool, interpreter } = options;
+    const { limiters, pool, interpreter } = options;
     this.#interpreter = interpreter;
-    this.#up = new Half(gates.in, pool, interpreter && ((chunk) => interpreter.request(chunk)));
-    this.#down = new Half(gates.out, pool, interpreter && ((chunk) => interpreter.reply(chunk)));
+    this.#up = new OneWayCopy(limiters.in, pool, interpreter && ((chunk) => interpreter.request(chunk)));
+    this.#down = new OneWayCopy(limiters.out, pool, interpreter && ((chunk) => interpreter.reply(chunk)));
     this.#dialer = options.dialer;
     this.#onEnd = options.onEnd;
     this.#client.on("error", this.#onError);
@@ -126,7 +126,7 @@ export class TcpFlow implements RunningFlow, DialUser {
     const upstream = this.#upstream;
     if (upstream === undefined) return;
     const progress = client.bytesRead + upstream.bytesRead - client.writableLength - upstream.writableLength;
-    const waits = this.#up.isAtGate || this.#down.isAtGate || this.#interpreter?.isBusy === true;
+    const waits = this.#up.isRateLimited || this.#down.isRateLimited || this.#interpreter?.isBusy === true;
     if (progress !== this.#progress || this.#idleSince < 0 || waits) {
       this.#progress = progress;
       this.#idleSince = now;

@@ -66,7 +66,7 @@ export class TcpListener implements Listener, BindingUser {
     this.#limits.change(spec);
     this.#bindings.keepOnly(spec);
     if (drops === "all") {
-      this.#options.far.forget(this);
+      this.#options.remoteRefusals.forget(this);
       this.#abort(() => true, "removed");
     }
     if (drops === "forbidden") this.#abort(({ sourceIp }) => !this.#limits.allows(sourceIp), "source-not-permitted");
@@ -87,7 +87,7 @@ export class TcpListener implements Listener, BindingUser {
     this.#abort(() => true, "removed");
     this.#limits.close();
     this.#options.shortage.forget(this);
-    this.#options.far.forget(this);
+    this.#options.remoteRefusals.forget(this);
   }
 
   sweep(now: number): void {
@@ -95,9 +95,11 @@ export class TcpListener implements Listener, BindingUser {
   }
 
   state(): ListenerState {
-    const { targets, shortage, far } = this.#options;
+    const { targets, shortage, remoteRefusals } = this.#options;
     const fault =
-      targets.fault(this.#spec) ?? far.reasonFor(this) ?? (shortage.holdsFor(this) ? "out-of-resources" : undefined);
+      targets.fault(this.#spec) ??
+      remoteRefusals.reasonFor(this) ??
+      (shortage.holdsFor(this) ? "out-of-resources" : undefined);
     return stateOf(this.#spec, this.#bindings.states, fault);
   }
 
@@ -135,7 +137,7 @@ export class TcpListener implements Listener, BindingUser {
     this.#flows.set(flow, live);
     this.#options.flows.begin(live);
     this.#options.onBusy();
-    this.#options.starter.add(() => flow.start());
+    this.#options.pacedStart.add(() => flow.start());
     return flow;
   }
 
@@ -207,7 +209,7 @@ export class TcpListener implements Listener, BindingUser {
       sourceIp,
       dialled,
       connector,
-      gates: this.#limits.gates,
+      limiters: this.#limits.limiters,
       startedAt: clock.now(),
       onEnd: this.#onEnd,
     };
@@ -244,7 +246,8 @@ export class TcpListener implements Listener, BindingUser {
     this.#controls.delete(flow);
     // Of a data connection it says nothing of the service.
     const isRefused = reason !== undefined && !flow.isConnected && !this.#dataFlows.has(flow);
-    if (isRefused && flow.target !== undefined && "peer" in flow.target) this.#options.far.note(this, reason);
+    if (isRefused && flow.target !== undefined && "peer" in flow.target)
+      this.#options.remoteRefusals.note(this, reason);
     this.#dataFlows.get(flow)?.ended(flow);
     this.#dataFlows.delete(flow);
     this.#options.budget.give(SOCKETS_PER_FLOW);

@@ -2,10 +2,10 @@ import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
 import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Dial } from "../dial/dial.ts";
-import type { Gate } from "../limits/rate-limiter.ts";
+import type { RateLimiter } from "../limits/rate-limiter.ts";
 import { editing, type Interpreter } from "../flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "../flow/running-flow.ts";
-import { Coupling } from "../mesh/transport/stream-bridge.ts";
+import { StreamBridge } from "../mesh/transport/stream-bridge.ts";
 import type { Remote, RemoteRequest, RemoteTarget } from "../listeners/remote.ts";
 
 export interface RemoteTcpFlowOptions {
@@ -18,7 +18,7 @@ export interface RemoteTcpFlowOptions {
   readonly target: RemoteTarget;
   readonly remote: Remote;
   /** From the client, and to it. */
-  readonly gates: { readonly in: Gate; readonly out: Gate };
+  readonly limiters: { readonly in: RateLimiter; readonly out: RateLimiter };
   readonly startedAt: number;
   /** What it says of itself beyond that. */
   readonly request?: Pick<RemoteRequest, "application" | "flow" | "data">;
@@ -40,7 +40,7 @@ export class RemoteTcpFlow implements RunningFlow {
   agreed: RunningFlow["agreed"];
   #agree: ((taken: number) => Promise<number | undefined>) | undefined;
   #dial: Dial | undefined;
-  #coupling: Coupling | undefined;
+  #bridge: StreamBridge | undefined;
   #waitsSince: number | undefined;
   #isOver = false;
 
@@ -56,20 +56,20 @@ export class RemoteTcpFlow implements RunningFlow {
   }
 
   get bytesIn(): number {
-    return this.#coupling?.bytesUp ?? 0;
+    return this.#bridge?.bytesUp ?? 0;
   }
 
   get bytesOut(): number {
-    return this.#coupling?.bytesDown ?? 0;
+    return this.#bridge?.bytesDown ?? 0;
   }
 
   get isConnected(): boolean {
-    return this.#coupling !== undefined;
+    return this.#bridge !== undefined;
   }
 
   start(): void {
     if (this.#isOver) return;
-    const { remote, connector, target, client, gates, request, interpreter } = this.#options;
+    const { remote, connector, target, client, limiters, request, interpreter } = this.#options;
     const place = { ip: this.sourceIp, port: this.sourcePort };
     this.#dial = remote.dial(
       { ...request, flow: this.id, connector, target, protocol: "tcp", client: place },
@@ -79,16 +79,16 @@ export class RemoteTcpFlow implements RunningFlow {
           this.#agree = (taken) => (lost() === undefined ? agree(taken) : Promise.resolve(undefined));
           client.off("error", this.#onError);
           const onEnd = (reason: OverlayReason | undefined): void => this.#finish(reason);
-          this.#coupling = new Coupling({
+          this.#bridge = new StreamBridge({
             socket: client,
             stream,
-            gates,
+            limiters,
             tunnels: remote.tunnels,
             ...editing(interpreter, "client"),
             lost,
             onEnd,
           });
-          this.#coupling.start();
+          this.#bridge.start();
         },
         failed: (reason) => {
           this.#dial = undefined;
@@ -101,14 +101,14 @@ export class RemoteTcpFlow implements RunningFlow {
   /** Ends both sides by a reset. */
   abort(reason: OverlayReason): void {
     if (this.#isOver) return;
-    if (this.#coupling !== undefined) return this.#coupling.abort(reason);
+    if (this.#bridge !== undefined) return this.#bridge.abort(reason);
     this.#finish(reason);
     this.#dial?.cancel();
     this.#options.client.resetAndDestroy();
   }
 
   sweep(now: number, idleTimeoutMs: number): void {
-    if (this.#coupling !== undefined) return this.#coupling.sweep(now, idleTimeoutMs);
+    if (this.#bridge !== undefined) return this.#bridge.sweep(now, idleTimeoutMs);
     this.#waitsSince ??= now;
     // How long the other node dials is its own affair, but not for ever.
     if (now - this.#waitsSince >= idleTimeoutMs) this.abort("connect-timeout");
@@ -119,12 +119,12 @@ export class RemoteTcpFlow implements RunningFlow {
   #finish(reason: OverlayReason | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const coupling = this.#coupling;
-    if (reason !== undefined && coupling !== undefined) {
-      const taken = this.#agree?.(coupling.bytesDown);
+    const bridge = this.#bridge;
+    if (reason !== undefined && bridge !== undefined) {
+      const taken = this.#agree?.(bridge.bytesDown);
       this.agreed = async (record) => {
         const theirs = await taken;
-        return theirs === undefined ? record : { ...record, sourceBytes: Math.min(theirs, coupling.read) };
+        return theirs === undefined ? record : { ...record, sourceBytes: Math.min(theirs, bridge.read) };
       };
     }
     this.#options.onEnd(this, reason);

@@ -25,7 +25,7 @@ const MAX_RECORDED_A_SECOND = 100;
 /** An answered session gives way to a new one only after it was idle for so long. */
 const ANSWERED_IDLE_MS = 2000;
 /** Number of the longest idle sessions among which one is chosen to give way. */
-const MAX_LOOKED_AT = 64;
+const MAX_EXAMINED = 64;
 const SECOND_MS = 1000;
 /** Sessions that a drain leaves behind are somebody else's after this: the successor's socket shares the port. */
 const DRAIN_MS = 60_000;
@@ -72,7 +72,7 @@ export class UdpListener implements Listener {
     this.#limits.change(spec);
     this.#bindings.keepOnly(spec);
     if (drops === "all") {
-      this.#options.far.forget(this);
+      this.#options.remoteRefusals.forget(this);
       this.#end(() => true, "removed");
     }
     if (drops === "forbidden") this.#end(({ sourceIp }) => !this.#limits.allows(sourceIp), "source-not-permitted");
@@ -95,7 +95,7 @@ export class UdpListener implements Listener {
     this.#end(() => true, "removed");
     this.#limits.close();
     this.#options.shortage.forget(this);
-    this.#options.far.forget(this);
+    this.#options.remoteRefusals.forget(this);
   }
 
   sweep(now: number): void {
@@ -104,9 +104,11 @@ export class UdpListener implements Listener {
   }
 
   state(): ListenerState {
-    const { targets, shortage, far } = this.#options;
+    const { targets, shortage, remoteRefusals } = this.#options;
     const fault =
-      targets.fault(this.#spec) ?? far.reasonFor(this) ?? (shortage.holdsFor(this) ? "out-of-resources" : undefined);
+      targets.fault(this.#spec) ??
+      remoteRefusals.reasonFor(this) ??
+      (shortage.holdsFor(this) ? "out-of-resources" : undefined);
     return stateOf(this.#spec, this.#bindings.states, fault);
   }
 
@@ -117,14 +119,14 @@ export class UdpListener implements Listener {
   readonly #take = (datagram: Buffer, from: RemoteInfo, binding: UdpBinding): void => {
     const now = this.#options.clock.elapsed();
     const key = `${binding.address} ${from.port} ${from.address}`;
-    const isStray = this.#isTransfer && !this.#makeWay(key, datagram);
-    if (!isStray) this.#prefixes.heard(from.address, datagram.length, now);
+    const isStray = this.#isTransfer && !this.#isTransferRequestFor(key, datagram);
+    if (!isStray) this.#prefixes.received(from.address, datagram.length, now);
     const session = isStray ? undefined : (this.#sessions.get(key) ?? this.#begin(key, from, binding, now));
     this.#pass(key, datagram, session, now);
   };
 
   #pass(key: string, datagram: Buffer, session: UdpFlow | undefined, now: number): void {
-    if (session === undefined || !this.#limits.gates.in.admits(datagram.length)) {
+    if (session === undefined || !this.#limits.limiters.in.admits(datagram.length)) {
       this.#counters.datagramsDropped += 1;
       return;
     }
@@ -144,7 +146,7 @@ export class UdpListener implements Listener {
    */
   #admitsReply(key: string, address: string, bytes: number): boolean {
     const isBounded = this.#spec.sources === undefined && !this.#proved.has(key);
-    return (!isBounded || this.#prefixes.admits(address, bytes)) && this.#limits.gates.out.admits(bytes);
+    return (!isBounded || this.#prefixes.admits(address, bytes)) && this.#limits.limiters.out.admits(bytes);
   }
 
   get #isTransfer(): boolean {
@@ -155,7 +157,7 @@ export class UdpListener implements Listener {
    * Whether a datagram at the well-known port of TFTP belongs there. A request of a client that was answered already begins another
    * transfer; until then it repeats the first.
    */
-  #makeWay(key: string, datagram: Buffer): boolean {
+  #isTransferRequestFor(key: string, datagram: Buffer): boolean {
     if (!isTransferRequest(datagram)) return false;
     const session = this.#sessions.get(key);
     if (session !== undefined && session.bytesOut > 0) session.end(undefined);
@@ -188,8 +190,8 @@ export class UdpListener implements Listener {
     const { targets, names, own, clock, remote } = this.#options;
     const target = targets.find(this.#spec);
     if (typeof target === "string") return target;
-    const way = remote();
-    if ("peer" in target && way === undefined) return "no-path";
+    const remoteNodes = remote();
+    if ("peer" in target && remoteNodes === undefined) return "no-path";
     const isTransfer = this.#isTransfer;
     const port = isTransfer ? this.#portOf(key, from, binding) : undefined;
     const send = (datagram: Buffer): boolean => port?.send(datagram) ?? binding.send(datagram, from.port, from.address);
@@ -211,7 +213,9 @@ export class UdpListener implements Listener {
       },
     };
     if (!("peer" in target)) return new UdpSession({ ...common, target, names, own, now });
-    return way === undefined ? "no-path" : new RemoteUdpSession({ ...common, target, remote: way, clock });
+    return remoteNodes === undefined
+      ? "no-path"
+      : new RemoteUdpSession({ ...common, target, remote: remoteNodes, clock });
   }
 
   #portOf(key: string, from: RemoteInfo, { address }: UdpBinding): TransferPort {
@@ -229,17 +233,17 @@ export class UdpListener implements Listener {
 
   #judge(sourceIp: string, sockets: number, now: number): OverlayReason | undefined {
     if (!this.#limits.allows(sourceIp)) return "source-not-permitted";
-    if (!this.#prefixes.takesNew(sourceIp, now)) return "too-many-flows";
-    if (this.#sessions.size >= this.#spec.maxFlows && !this.#giveWay(now)) return "too-many-flows";
+    if (!this.#prefixes.admitsNew(sourceIp, now)) return "too-many-flows";
+    if (this.#sessions.size >= this.#spec.maxFlows && !this.#evictIdle(now)) return "too-many-flows";
     return this.#options.budget.hasRoom(sockets) ? undefined : "out-of-resources";
   }
 
   /** Ends the session that was idle longest, an answered one only after a while; reports whether there was one. */
-  #giveWay(now: number): boolean {
-    let looks = MAX_LOOKED_AT;
+  #evictIdle(now: number): boolean {
+    let examinable = MAX_EXAMINED;
     for (const [key, activeAt] of this.#activeAt) {
-      if (looks === 0) break;
-      looks -= 1;
+      if (examinable === 0) break;
+      examinable -= 1;
       const session = this.#sessions.get(key);
       if (session === undefined || (session.bytesOut > 0 && now - activeAt < ANSWERED_IDLE_MS)) continue;
       session.end(undefined);
@@ -267,7 +271,7 @@ export class UdpListener implements Listener {
     this.#counters.ended(session, reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);
     if (reason !== undefined && !session.isConnected && session.target !== undefined && "peer" in session.target)
-      this.#options.far.note(this, reason);
+      this.#options.remoteRefusals.note(this, reason);
     const live = this.#live.get(session);
     this.#live.delete(session);
     this.#options.flows.end(live, this.#recordOf(session, reason));

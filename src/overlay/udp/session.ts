@@ -126,7 +126,7 @@ export class UdpSession implements UdpFlow {
     this.#socket = socket;
     socket.on("error", (error) => {
       // The name may have another address now: one that failed is not kept for its time to live.
-      this.#options.names.doubt(this.target.host);
+      this.#options.names.expireSoon(this.target.host);
       this.end(connectReason(error, this.target.sourceAddress !== undefined));
     });
     socket.on("message", (datagram, from) => {

@@ -53,10 +53,10 @@ describe("the overlay process and other nodes", () => {
     agent.close();
     first.child.kill("SIGKILL");
     await first.ended;
-    await waitFor("its session is gone", () => gateway.inward.length === 0);
+    await waitFor("its session is gone", () => gateway.inbound.length === 0);
 
     startOverlayProcess(dir);
-    await waitFor("it is back by itself", () => gateway.inward.length === 1);
+    await waitFor("it is back by itself", () => gateway.inbound.length === 1);
   });
 
   it("keeps what happened for an agent that comes later", async () => {
@@ -68,14 +68,14 @@ describe("the overlay process and other nodes", () => {
     await first.peer.request("table.set", { table: tableTo(gateway) });
     await upTo(first, 1);
     before.child.kill("SIGKILL");
-    await waitFor("its session is gone", () => gateway.inward.length === 0);
+    await waitFor("its session is gone", () => gateway.inbound.length === 0);
     const pings = gateway.pings();
     const overlay = startOverlayProcess(dir);
-    const session = await waitFor("it dials without an agent", () => gateway.inward[0]);
+    const session = await waitFor("it dials without an agent", () => gateway.inbound[0]);
     // The fourth is sent when three were answered.
     await waitFor("it is up", () => gateway.pings() > pings + 3);
     session?.destroy();
-    await waitFor("it is back", () => gateway.inward.length === 1 && gateway.inward[0] !== session);
+    await waitFor("it is back", () => gateway.inbound.length === 1 && gateway.inbound[0] !== session);
     const events: MeshEvent[] = [];
     const second = await asAgent(overlay, { "mesh.events": (told) => void events.push(...told.events) });
     await upTo(second, 1);
@@ -96,7 +96,7 @@ describe("the overlay process and other nodes", () => {
       (await peer.request("mesh.get", {})).paths.every(({ state }) => state === "up"),
     );
     await peer.request("table.set", { table: aTable([]) });
-    await waitFor("all sessions end", () => gateway.inward.length === 0);
+    await waitFor("all sessions end", () => gateway.inbound.length === 0);
     expect((await peer.request("mesh.get", {})).paths).toEqual([]);
     await waitFor("what was measured", () => buckets.length === 2);
     expect(buckets.map(({ path }) => path).sort()).toEqual(["", "wan2"]);
@@ -110,11 +110,11 @@ describe("the overlay process and other nodes", () => {
     await agent.peer.request("identity.set", identity);
     await agent.peer.request("table.set", { table: tableTo(gateway) });
     await upTo(agent, 1);
-    const [session] = gateway.inward;
+    const [session] = gateway.inbound;
     await agent.peer.request("identity.set", identity);
     expect(session?.destroyed).toBe(false);
     await agent.peer.request("identity.set", anIdentity());
-    await waitFor("another session", () => gateway.inward.length === 1 && gateway.inward[0] !== session);
+    await waitFor("another session", () => gateway.inbound.length === 1 && gateway.inbound[0] !== session);
     const [broken, other] = [anIdentity(), anIdentity()];
     const halves = { uid: SELF, key: { ...broken.key, x: other.key.x, y: other.key.y } };
     await expect(agent.peer.request("identity.set", halves)).rejects.toMatchObject({ code: "invalid-body" });
@@ -151,14 +151,14 @@ describe("the overlay process and other nodes", () => {
     await agent.peer.request("identity.set", anIdentity());
     await agent.peer.request("table.set", { table: tableTo(gateway) });
     await upTo(agent, 1);
-    const [before] = gateway.inward;
+    const [before] = gateway.inbound;
     let during = 0;
-    before?.once("goaway", () => (during = gateway.inward.length));
+    before?.once("goaway", () => (during = gateway.inbound.length));
     const second = startOverlayProcess(dir, ["--successor"]);
     await waitFor("the predecessor has gone", () => before?.destroyed === true);
     expect(during).toBe(2);
     expect(await first.ended).toBe(GAVE_WAY_STATUS);
-    expect(gateway.inward).toHaveLength(1);
+    expect(gateway.inbound).toHaveLength(1);
     const next = await asAgent(second);
     await upTo(next, 1);
   });

@@ -19,7 +19,7 @@ interface Told {
   buckets(): RttBucket[];
 }
 
-function taker(): Told {
+function subscriber(): Told {
   const notices: Told["notices"] = [];
   const of = (method: string): readonly object[] =>
     notices.flatMap((one) => (one.method === method ? [one.params as object] : []));
@@ -58,7 +58,7 @@ describe("what is told of the mesh", () => {
       tookMs += 20;
       return reading;
     });
-    const told = taker();
+    const told = subscriber();
     reports.deliverTo(told.peer);
     for (let ms = 0; ms < 5000; ms += 50) {
       reports.changed();
@@ -71,7 +71,7 @@ describe("what is told of the mesh", () => {
   it("states at most every tenth of a second, and without what is asked for alone", async () => {
     const clock = new FakeClock();
     const reports = new MeshReports(clock, () => STATE);
-    const told = taker();
+    const told = subscriber();
     reports.changed();
     reports.deliverTo(told.peer);
     for (let i = 0; i < 50; i += 1) {
@@ -95,7 +95,7 @@ describe("what is told of the mesh", () => {
     const clock = new FakeClock();
     const reports = new MeshReports(clock, () => STATE);
     for (let i = 0; i < 1200; i += 1) reports.events([event(i)]);
-    const told = taker();
+    const told = subscriber();
     reports.deliverTo(told.peer);
     expect(told.events().map(({ at }) => at)).toEqual(Array.from({ length: 1000 }, (_, i) => i + 200));
     expect(told.notices.every(({ params }) => (params as { events: [] }).events.length <= 500)).toBe(true);
@@ -112,7 +112,7 @@ describe("what is told of the mesh", () => {
     const now = clock.now();
     reports.buckets([bucket(now - 25 * 3_600_000), bucket(now - 23 * 3_600_000)]);
     reports.buckets(Array.from({ length: 20_000 }, (_, i) => bucket(now + i)));
-    const told = taker();
+    const told = subscriber();
     reports.deliverTo(told.peer);
     expect(told.buckets()).toHaveLength(14_400);
     expect(told.buckets().at(-1)?.time).toBe(now + 19_999);

@@ -1,7 +1,7 @@
-import type { Way } from "./ways.ts";
+import type { PathId } from "./peer-dialer.ts";
 
 /** A path as far as choosing goes. `upSince` is monotonic; undefined while it is not up. */
-export interface Candidate extends Way {
+export interface Candidate extends PathId {
   readonly isDefault: boolean;
   readonly upSince: number | undefined;
   readonly rttMs: number | undefined;
@@ -9,11 +9,11 @@ export interface Candidate extends Way {
 
 /** Which path carries new traffic, and which other has been better, since when. */
 export interface Choice {
-  readonly way: Way | undefined;
-  readonly better: { readonly way: Way; readonly since: number } | undefined;
+  readonly pathId: PathId | undefined;
+  readonly better: { readonly pathId: PathId; readonly since: number } | undefined;
 }
 
-export const NO_CHOICE: Choice = { way: undefined, better: undefined };
+export const NO_CHOICE: Choice = { pathId: undefined, better: undefined };
 
 /** For how long another path must be better before traffic moves although the present one is up. */
 export const HOLD_MS = 10_000;
@@ -32,19 +32,19 @@ export function ranked<C extends Candidate>(candidates: readonly C[]): readonly 
  * The next choice: the present path as long as it is up, until another has been clearly better without a break for ten seconds; a
  * default path is better than any that is not. Pure.
  */
-export function choose(candidates: readonly Candidate[], { way, better }: Choice, now: number): Choice {
+export function choose(candidates: readonly Candidate[], { pathId, better }: Choice, now: number): Choice {
   const best = ranked(candidates)[0];
-  const present = candidates.find((one) => way !== undefined && isSame(one, way));
-  if (best === undefined) return { way, better: undefined };
-  if (present?.upSince === undefined) return { way: wayOf(best), better: undefined };
-  if (!isBetter(best, present)) return { way: wayOf(present), better: undefined };
-  const since = better !== undefined && isSame(better.way, best) ? Math.max(better.since, best.upSince ?? now) : now;
+  const present = candidates.find((one) => pathId !== undefined && isSame(one, pathId));
+  if (best === undefined) return { pathId, better: undefined };
+  if (present?.upSince === undefined) return { pathId: pathIdOf(best), better: undefined };
+  if (!isBetter(best, present)) return { pathId: pathIdOf(present), better: undefined };
+  const since = better !== undefined && isSame(better.pathId, best) ? Math.max(better.since, best.upSince ?? now) : now;
   return now - since >= HOLD_MS
-    ? { way: wayOf(best), better: undefined }
-    : { way: wayOf(present), better: { way: wayOf(best), since } };
+    ? { pathId: pathIdOf(best), better: undefined }
+    : { pathId: pathIdOf(present), better: { pathId: pathIdOf(best), since } };
 }
 
-export function isSame(a: Way, b: Way): boolean {
+export function isSame(a: PathId, b: PathId): boolean {
   return a.gateway === b.gateway && a.path === b.path;
 }
 
@@ -55,6 +55,6 @@ function isBetter(one: Candidate, present: Candidate): boolean {
   return one.rttMs <= present.rttMs * CLEAR_SHARE && one.rttMs <= present.rttMs - CLEAR_MS;
 }
 
-function wayOf({ gateway, path }: Way): Way {
+function pathIdOf({ gateway, path }: PathId): PathId {
   return { gateway, path };
 }

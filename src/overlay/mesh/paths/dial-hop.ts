@@ -59,7 +59,7 @@ export async function dialHop(
     );
   } catch (error) {
     // The name may have moved; the addresses that failed are not to be believed for long.
-    names.doubt(target.host);
+    names.expireSoon(target.host);
     throw deadline.signal.aborted ? toError(deadline.signal.reason) : error;
   } finally {
     cancel();

@@ -199,12 +199,12 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 }
 
 /** A session on which the gateway opens streams. */
-export type InwardHop = Hop<ServerHttp2Session>;
+export type InboundHop = Hop<ServerHttp2Session>;
 /** A session on which this node opens streams; each `request` counts, whoever makes it. */
-export type OutwardHop = Hop<ClientHttp2Session>;
+export type OutboundHop = Hop<ClientHttp2Session>;
 
 /** Makes every request of a client session count as a stream of its hop. */
-export function countRequests(hop: OutwardHop): void {
+export function countRequests(hop: OutboundHop): void {
   const { session } = hop;
   const request = session.request.bind(session);
   session.request = (...args) => {

@@ -4,11 +4,11 @@ import { SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { MeshEvent, MeshPath, PathState, RttBucket } from "../../../protocol/overlay/mesh.ts";
 import { clientSession, serverSession } from "../transport/http2.ts";
-import type { Way } from "./ways.ts";
+import type { PathId } from "./peer-dialer.ts";
 import { redialDelay, type Random } from "./backoff.ts";
 import type { HopProtocol, HopTarget } from "./dial-hop.ts";
-import { Hop, retireUnused, type HopEnd, type InwardHop, type OutwardHop } from "./hop.ts";
-import { Outward } from "./outward.ts";
+import { Hop, retireUnused, type HopEnd, type InboundHop, type OutboundHop } from "./hop.ts";
+import { OutboundSessions } from "./outbound-sessions.ts";
 import { RttMinutes } from "./rtt-minutes.ts";
 import { defined } from "../../../lib/defined.ts";
 
@@ -16,7 +16,7 @@ export interface LinkOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly dial: (target: HopTarget, protocol: HopProtocol, signal: AbortSignal) => Promise<TLSSocket>;
-  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way) => void;
+  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, pathId: PathId) => void;
   /** It stands otherwise; it may have just come up. */
   readonly onChanged: (cameUp: boolean) => void;
   /** Its round trip was measured anew. */
@@ -37,17 +37,17 @@ const MAX_REASON = 512;
 
 /** One path to a gateway: its inward session is held up for ever, its outward one comes with the first need. */
 export class Link {
-  readonly way: Way;
+  readonly pathId: PathId;
   readonly #options: LinkOptions;
-  readonly #outward: Outward;
+  readonly #outbound: OutboundSessions;
   readonly #minutes: RttMinutes;
   readonly #life = new AbortController();
   /** Every session that is not over, replaced ones among them. */
   readonly #hops = new Set<Hop>();
   #wanted: Wanted;
   #key: string | undefined;
-  #current: InwardHop | undefined;
-  #extra: InwardHop | Promise<void> | undefined;
+  #current: InboundHop | undefined;
+  #extra: InboundHop | Promise<void> | undefined;
   #state: PathState["state"] = "connecting";
   #reason: string | undefined;
   #since: number;
@@ -56,24 +56,24 @@ export class Link {
   #attempts = 0;
   #past = { bytesIn: 0, bytesOut: 0 };
   /** Ends the pause before a dial, or the wait for a reason to dial. */
-  #stir = (_isAnew: boolean): void => undefined;
+  #interrupt = (_isAnew: boolean): void => undefined;
   #triedAt = -Infinity;
   /** Something changed in the network while a dial was under way, so its failure says little. */
   #isWoken = false;
   #attempt: { readonly startedAt: number; readonly controller: AbortController } | undefined;
 
   constructor(path: MeshPath, key: string | undefined, options: LinkOptions) {
-    this.way = { gateway: path.gateway, path: path.id };
-    this.#minutes = new RttMinutes(this.way);
+    this.pathId = { gateway: path.gateway, path: path.id };
+    this.#minutes = new RttMinutes(this.pathId);
     this.#wanted = path;
     this.#key = key;
     this.#options = options;
     this.#since = options.clock.now();
-    this.#outward = new Outward({
+    this.#outbound = new OutboundSessions({
       clock: options.clock,
-      raise: (signal) => this.#raiseOutward(signal),
+      raise: (signal) => this.#dialOutbound(signal),
     });
-    this.#life.signal.addEventListener("abort", () => this.#stir(true));
+    this.#life.signal.addEventListener("abort", () => this.#interrupt(true));
     void this.#keepUp();
   }
 
@@ -108,8 +108,8 @@ export class Link {
       bytesOut += moved.bytesOut;
     }
     return {
-      gateway: this.way.gateway,
-      id: this.way.path,
+      gateway: this.pathId.gateway,
+      id: this.pathId.path,
       state: this.#state,
       since: this.#since,
       ...defined({ reason: this.#reason }),
@@ -124,10 +124,10 @@ export class Link {
   }
 
   /** The outward session, dialled if need be. @throws {SessionError} `no-path`, `too-many-flows`, or why it cannot be dialled. */
-  async outward(signal: AbortSignal): Promise<OutwardHop> {
+  async outbound(signal: AbortSignal): Promise<OutboundHop> {
     if (this.#upSince === undefined) throw new SessionError("no-path", `the path is ${this.#state}`);
     this.#current?.hurry();
-    return this.#outward.take(signal);
+    return this.#outbound.take(signal);
   }
 
   /** Takes another form of the same path: where it leads elsewhere, the new session comes first and the old one then goes. */
@@ -140,7 +140,7 @@ export class Link {
       this.#dropAll("the key of the gateway has changed");
     } else if (!isElsewhere) return;
     this.#attempt?.controller.abort();
-    this.#stir(true);
+    this.#interrupt(true);
   }
 
   /** Something has changed in the network: what waits is dialled, what is up is probed, what left from an address that is gone ends. */
@@ -151,14 +151,14 @@ export class Link {
     }
     const attempt = this.#attempt;
     this.#isWoken = attempt !== undefined;
-    if (attempt === undefined) return this.#upSince === undefined ? this.#stir(true) : undefined;
+    if (attempt === undefined) return this.#upSince === undefined ? this.#interrupt(true) : undefined;
     if (this.#options.clock.elapsed() - attempt.startedAt >= STALE_DIAL_MS) attempt.controller.abort();
   }
 
   /** Another path has come up, so this one may: it is dialled at once, unless that was just done. */
   hasten(): void {
     const isIdle = this.#upSince === undefined && this.#attempt === undefined;
-    if (isIdle && this.#options.clock.elapsed() - this.#triedAt >= HASTEN_MS) this.#stir(false);
+    if (isIdle && this.#options.clock.elapsed() - this.#triedAt >= HASTEN_MS) this.#interrupt(false);
   }
 
   /** Dials no more and takes nothing new; what runs goes on. */
@@ -185,14 +185,14 @@ export class Link {
     let failures = 0;
     let wasUp = false;
     while (!signal.aborted) {
-      if (await this.#stirredWithin(redialDelay(failures, wasUp, random))) failures = 0;
+      if (await this.#interruptedWithin(redialDelay(failures, wasUp, random))) failures = 0;
       if (signal.aborted) return;
       try {
-        const hop = await this.#attemptInward();
+        const hop = await this.#attemptInbound();
         if (hop === undefined) continue;
         const upAt = clock.elapsed();
         this.#adopt(hop);
-        await Promise.race([hop.closing, this.#stirred()]);
+        await Promise.race([hop.closing, this.#interrupted()]);
         wasUp = true;
         failures = clock.elapsed() - upAt >= STABLE_MS ? 0 : failures + 1;
       } catch (thrown) {
@@ -204,33 +204,33 @@ export class Link {
   }
 
   /** Resolves after `ms`, or when it is stirred: to whether what failed before does not count any more. */
-  async #stirredWithin(ms: number): Promise<boolean> {
+  async #interruptedWithin(ms: number): Promise<boolean> {
     if (ms === 0) return false;
     let cancel = (): void => undefined;
     const over = new Promise<false>((resolve) => {
       cancel = this.#options.clock.after(ms, () => resolve(false));
     });
-    const isAnew = await Promise.race([over, this.#stirred()]);
+    const isAnew = await Promise.race([over, this.#interrupted()]);
     cancel();
     return isAnew;
   }
 
-  #stirred(): Promise<boolean> {
+  #interrupted(): Promise<boolean> {
     return new Promise((resolve) => {
-      this.#stir = resolve;
+      this.#interrupt = resolve;
       if (this.#life.signal.aborted) resolve(true);
     });
   }
 
   /** A session that has proved itself; undefined when the attempt is to be begun anew, or given up. */
-  async #attemptInward(): Promise<InwardHop | undefined> {
+  async #attemptInbound(): Promise<InboundHop | undefined> {
     const controller = new AbortController();
     this.#attempt = { startedAt: this.#options.clock.elapsed(), controller };
     this.#attempts += 1;
     this.#triedAt = this.#options.clock.elapsed();
     const signal = AbortSignal.any([this.#life.signal, controller.signal]);
     try {
-      const hop = await this.#raiseInward(signal);
+      const hop = await this.#dialInbound(signal);
       const abort = (): void => hop.destroy("given up before it was in use");
       signal.addEventListener("abort", abort);
       await hop.prove().catch((error: unknown) => {
@@ -246,10 +246,10 @@ export class Link {
     }
   }
 
-  async #raiseInward(signal: AbortSignal): Promise<InwardHop> {
+  async #dialInbound(signal: AbortSignal): Promise<InboundHop> {
     const { clock, onStream, onMeasured } = this.#options;
     const socket = await this.#options.dial(this.#target(), "holdfast-h2r", signal);
-    const hop: InwardHop = new Hop(clock, socket, (tls) => serverSession(tls, { clock }), {
+    const hop: InboundHop = new Hop(clock, socket, (tls) => serverSession(tls, { clock }), {
       sent: (at) => this.#minutes.sent(at),
       answered: (sentAt, rttMs) => {
         this.#minutes.answered(sentAt, rttMs);
@@ -259,17 +259,17 @@ export class Link {
     this.#own(hop);
     hop.session.on("stream", (stream, headers) => {
       hop.hold(stream);
-      onStream(stream, headers, this.way);
+      onStream(stream, headers, this.pathId);
       if (hop.streams >= LOADED_STREAMS) this.#relieve();
     });
     return hop;
   }
 
-  async #raiseOutward(signal: AbortSignal): Promise<OutwardHop> {
+  async #dialOutbound(signal: AbortSignal): Promise<OutboundHop> {
     const { clock } = this.#options;
-    const connect = (tls: TLSSocket) => clientSession(tls, this.way.gateway, { clock });
+    const connect = (tls: TLSSocket) => clientSession(tls, this.pathId.gateway, { clock });
     const socket = await this.#options.dial(this.#target(), "h2", AbortSignal.any([this.#life.signal, signal]));
-    const hop: OutwardHop = new Hop(clock, socket, connect, {
+    const hop: OutboundHop = new Hop(clock, socket, connect, {
       sent: () => undefined,
       answered: () => undefined,
       // What makes this one silent may have done so to the path, which is looked at seldom while nothing comes inward.
@@ -283,7 +283,7 @@ export class Link {
   /** A second inward session while the first is full of streams. */
   #relieve(): void {
     if (this.#extra !== undefined || this.#upSince === undefined) return;
-    this.#extra = this.#raiseInward(this.#life.signal).then(
+    this.#extra = this.#dialInbound(this.#life.signal).then(
       (hop) => {
         this.#extra = hop;
         retireUnused(this.#options.clock, hop);
@@ -309,13 +309,13 @@ export class Link {
     });
   }
 
-  #adopt(hop: InwardHop): void {
+  #adopt(hop: InboundHop): void {
     const { clock, onEvent, onChanged } = this.#options;
     const old = this.#current;
     this.#current = hop;
     if (old !== undefined) {
       old.retire("another session has taken its place");
-      this.#outward.retire();
+      this.#outbound.retire();
     }
     if (this.#upSince !== undefined) return onChanged(false);
     this.#upSince = clock.elapsed();
@@ -326,7 +326,7 @@ export class Link {
       const { cause, since } = trouble;
       const durationMs = Math.max(0, clock.elapsed() - since);
       this.#set("up", `back after: ${cause}`);
-      onEvent({ kind: "path-back", at: clock.now(), ...this.way, cause, durationMs });
+      onEvent({ kind: "path-back", at: clock.now(), ...this.pathId, cause, durationMs });
     }
     onChanged(true);
   }
@@ -352,14 +352,14 @@ export class Link {
     this.#trouble = { cause, since: end.since };
     if (this.#life.signal.aborted) return;
     this.#set("down", cause);
-    this.#outward.drop(cause);
+    this.#outbound.drop(cause);
     if (this.#extra instanceof Hop) this.#extra.destroy(cause);
-    onEvent({ kind: "path-lost", at: clock.now(), ...this.way, cause });
+    onEvent({ kind: "path-lost", at: clock.now(), ...this.pathId, cause });
     onChanged(false);
   }
 
   #dropAll(cause: string): void {
-    this.#outward.drop(cause);
+    this.#outbound.drop(cause);
     for (const hop of this.#hops) hop.destroy(cause);
   }
 

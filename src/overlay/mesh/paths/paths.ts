@@ -3,15 +3,15 @@ import { SessionError } from "../../../errors.ts";
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
 import type { MeshEvent, MeshPath, OverlayMesh, PathState, RttBucket } from "../../../protocol/overlay/mesh.ts";
 import { viasOf } from "./static-routes.ts";
-import type { SpliceWish, Way, WayWish, Ways } from "./ways.ts";
+import type { SpliceOptions, PathId, PeerDialOptions, PeerDialer } from "./peer-dialer.ts";
 import { choose, isSame, NO_CHOICE, ranked, type Choice } from "./choice.ts";
 import { Link, type LinkOptions } from "./link.ts";
-import { mostTelling, sessionErrorOf } from "./most-telling.ts";
+import { mostSpecificFailure, sessionErrorOf } from "./most-specific-failure.ts";
 import { openStream } from "./open-stream.ts";
 
 export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "dial"> {
   /** A stream that a gateway opened. */
-  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way) => void;
+  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, pathId: PathId) => void;
   /** A path stands otherwise, or another one carries the traffic. */
   readonly onChanged: () => void;
   /** A path has come up. */
@@ -21,7 +21,7 @@ export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "di
 }
 
 /** What a relay says of what it passes on. */
-export interface RelayWish extends SpliceWish {
+export interface RelayedSpliceOptions extends SpliceOptions {
   /** How many relays it went through. */
   readonly hops?: number;
   /** Who began it. */
@@ -34,7 +34,7 @@ const MINUTE_MS = 60_000;
 /** After the end of a minute, until its last answers are in. */
 const CLOSE_AFTER_MS = 5500;
 /** The paths to all gateways that this node dials: kept up, measured, and chosen between. */
-export class Paths implements Ways {
+export class Paths implements PeerDialer {
   readonly #options: PathsOptions;
   readonly #links = new Map<string, Link>();
   #mesh: OverlayMesh | undefined;
@@ -54,10 +54,10 @@ export class Paths implements Ways {
     const before = this.#gateways();
     this.#mesh = mesh;
     this.#removeAll(
-      ({ way }) => !wanted.has(keyOf({ gateway: way.gateway, id: way.path })),
+      ({ pathId }) => !wanted.has(keyOf({ gateway: pathId.gateway, id: pathId.path })),
       "the document no longer has it",
     );
-    this.#tellRemoved(before, wanted.values());
+    this.#reportRemoved(before, wanted.values());
     const keys = new Map((mesh?.peers ?? []).map(({ uid, key }) => [uid, key]));
     for (const [key, path] of wanted) {
       const link = this.#links.get(key);
@@ -70,40 +70,40 @@ export class Paths implements Ways {
   }
 
   states(): PathState[] {
-    const { way } = this.#choice;
+    const { pathId } = this.#choice;
     return [...this.#links.values()].map((link) => {
-      return link.state(link.upSince !== undefined && isWay(link, way));
+      return link.state(link.upSince !== undefined && isPath(link, pathId));
     });
   }
 
-  direct(peer: string, { signal, path }: WayWish): ReturnType<Ways["direct"]> {
-    const links = [...this.#links.values()].filter(({ way }) => way.gateway === peer);
+  direct(peer: string, { signal, path }: PeerDialOptions): ReturnType<PeerDialer["direct"]> {
+    const links = [...this.#links.values()].filter(({ pathId }) => pathId.gateway === peer);
     if (links.length === 0) return undefined;
     return this.#first(
       () => this.#inOrder(links, path),
       links,
       signal,
       async (link) => {
-        const { session } = await link.outward(signal);
-        return { session, way: link.way };
+        const { session } = await link.outbound(signal);
+        return { session, pathId: link.pathId };
       },
     );
   }
 
-  splice(peer: string, wish: RelayWish): ReturnType<Ways["splice"]> {
-    const { signal, path, except, via, tried } = wish;
+  splice(peer: string, options: RelayedSpliceOptions): ReturnType<PeerDialer["splice"]> {
+    const { signal, path, except, via, tried } = options;
     const links = [...this.#links.values()].filter(
-      ({ way: { gateway } }) =>
+      ({ pathId: { gateway } }) =>
         gateway !== except && (via === undefined || gateway === via) && tried?.has(gateway) !== true,
     );
-    const headers = headersOf(peer, wish);
+    const headers = headersOf(peer, options);
     return this.#first(
       () => this.#towards(peer, this.#inOrder(links, path)),
       links,
       signal,
       async (link) => {
-        const hop = await link.outward(signal);
-        return { stream: await openStream(this.#options.clock, hop.session, headers, signal), way: link.way };
+        const hop = await link.outbound(signal);
+        return { stream: await openStream(this.#options.clock, hop.session, headers, signal), pathId: link.pathId };
       },
     );
   }
@@ -151,16 +151,17 @@ export class Paths implements Ways {
 
   /** Links that are up, the one that carries the traffic first. */
   #inOrder(links: readonly Link[], path: string | undefined): readonly Link[] {
-    const { way } = this.#choice;
-    const up = ranked(links.filter((link) => path === undefined || link.way.path === path).map(candidateOf));
+    const { pathId } = this.#choice;
+    const up = ranked(links.filter((link) => path === undefined || link.pathId.path === path).map(candidateOf));
     const all = up.map(({ link }) => link);
-    return [...all].sort((a, b) => Number(isWay(b, way)) - Number(isWay(a, way)));
+    return [...all].sort((a, b) => Number(isPath(b, pathId)) - Number(isPath(a, pathId)));
   }
 
   /** The same, static routes first. */
   #towards(peer: string, links: readonly Link[]): readonly Link[] {
     const vias = viasOf(this.#mesh, peer);
-    const placeOf = ({ way }: Link): number => (vias.includes(way.gateway) ? vias.indexOf(way.gateway) : vias.length);
+    const placeOf = ({ pathId }: Link): number =>
+      vias.includes(pathId.gateway) ? vias.indexOf(pathId.gateway) : vias.length;
     return vias.length === 0 ? links : [...links].sort((a, b) => placeOf(a) - placeOf(b));
   }
 
@@ -178,17 +179,17 @@ export class Paths implements Ways {
     const answered = new Set<string>();
     const failures: SessionError[] = [];
     for (const link of inOrder()) {
-      if (answered.has(link.way.gateway)) continue;
+      if (answered.has(link.pathId.gateway)) continue;
       try {
         return await attempt(link);
       } catch (error) {
         signal.throwIfAborted();
         const failure = sessionErrorOf(error);
         failures.push(failure);
-        if (!PATH_FAULTS.has(failure.code)) answered.add(link.way.gateway);
+        if (!PATH_FAULTS.has(failure.code)) answered.add(link.pathId.gateway);
       }
     }
-    throw mostTelling(failures) ?? this.#noPath();
+    throw mostSpecificFailure(failures) ?? this.#noPath();
   }
 
   #verdict(): Promise<void> {
@@ -209,11 +210,11 @@ export class Paths implements Ways {
       return;
     }
     this.#choice = choose(links.map(candidateOf), before, clock.elapsed());
-    const { way } = this.#choice;
-    if (way === undefined || (before.way !== undefined && isSame(way, before.way))) return;
-    if (before.way !== undefined) {
-      const left = links.find((link) => isWay(link, before.way));
-      onEvent({ kind: "moved", at: clock.now(), ...way, from: before.way, ...this.#whyMoved(left) });
+    const { pathId } = this.#choice;
+    if (pathId === undefined || (before.pathId !== undefined && isSame(pathId, before.pathId))) return;
+    if (before.pathId !== undefined) {
+      const left = links.find((link) => isPath(link, before.pathId));
+      onEvent({ kind: "moved", at: clock.now(), ...pathId, from: before.pathId, ...this.#whyMoved(left) });
     }
     onChanged();
   }
@@ -237,7 +238,7 @@ export class Paths implements Ways {
   }
 
   /** A node without a mesh was told to have none; no gateway has left anything then. */
-  #tellRemoved(before: ReadonlySet<string>, wanted: Iterable<MeshPath>): void {
+  #reportRemoved(before: ReadonlySet<string>, wanted: Iterable<MeshPath>): void {
     if (this.#mesh === undefined) return;
     const left = new Set(before);
     for (const { gateway } of wanted) left.delete(gateway);
@@ -248,7 +249,7 @@ export class Paths implements Ways {
   }
 
   #gateways(): ReadonlySet<string> {
-    return new Set([...this.#links.values()].map(({ way }) => way.gateway));
+    return new Set([...this.#links.values()].map(({ pathId }) => pathId.gateway));
   }
 
   #armMinute(): void {
@@ -275,7 +276,7 @@ export class Paths implements Ways {
 /** Reasons that lie with a path and not with what is behind it. */
 const PATH_FAULTS: ReadonlySet<string> = new Set(["no-path", "tunnel-lost", "connect-timeout", "unreachable"]);
 
-function headersOf(peer: string, { hops, source }: RelayWish): OutgoingHttpHeaders {
+function headersOf(peer: string, { hops, source }: RelayedSpliceOptions): OutgoingHttpHeaders {
   return {
     ":authority": `${peer}:443`,
     ...(hops === undefined ? {} : { "holdfast-hops": String(hops) }),
@@ -287,11 +288,11 @@ function keyOf({ gateway, id }: Pick<MeshPath, "gateway" | "id">): string {
   return `${gateway} ${id}`;
 }
 
-function isWay({ way }: Link, other: Way | undefined): boolean {
-  return other !== undefined && isSame(way, other);
+function isPath({ pathId }: Link, other: PathId | undefined): boolean {
+  return other !== undefined && isSame(pathId, other);
 }
 
 function candidateOf(link: Link) {
-  const { way, isDefault, upSince, rttMs } = link;
-  return { link, ...way, isDefault, upSince, rttMs };
+  const { pathId, isDefault, upSince, rttMs } = link;
+  return { link, ...pathId, isDefault, upSince, rttMs };
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../../../host/clock.ts";
-import { answered, BUSY_MS, look, lossOf, newProbing, nextLookAt, type Probing } from "./probing.ts";
+import { answered, BUSY_MS, evaluate, lossOf, newProbing, nextEvaluationAt, type Probing } from "./probing.ts";
 
 /** A session as far as probing it goes. Bytes are those of its socket since it was opened. */
 export interface Probed {
@@ -51,7 +51,7 @@ export class Prober {
 
   /** Whether probes are overdue at this moment and nothing else came. */
   get isInTrouble(): boolean {
-    this.#look();
+    this.#evaluate();
     return !this.#isClosed && this.#state.missed > 0;
   }
 
@@ -69,8 +69,8 @@ export class Prober {
 
   /** Probes at once, and soon again if nothing comes back. */
   probeNow(): void {
-    this.#state = { ...this.#state, lastSentAt: -Infinity, restedAt: -Infinity };
-    this.#look();
+    this.#state = { ...this.#state, lastSentAt: -Infinity, skippedAt: -Infinity };
+    this.#evaluate();
   }
 
   /** Something is about to move: probes unless it was just done. */
@@ -83,14 +83,14 @@ export class Prober {
     this.#cancel?.();
   }
 
-  #look(): void {
+  #evaluate(): void {
     if (this.#isClosed) return;
     const now = this.#clock.elapsed();
     const read = this.#session.bytesRead();
     const moved = read + this.#session.bytesWritten();
     const isBusy = this.#session.hasStreams() && moved - this.#moved > PROBE_BYTES;
-    const mayRest = this.#session.isProbed();
-    const [state, probe] = look(this.#state, { gotBytes: read !== this.#read, isBusy, mayRest }, now);
+    const maySkip = this.#session.isProbed();
+    const [state, probe] = evaluate(this.#state, { gotBytes: read !== this.#read, isBusy, maySkip }, now);
     this.#state = state;
     this.#read = read;
     this.#moved = moved;
@@ -132,7 +132,7 @@ export class Prober {
   #arm(): void {
     this.#cancel?.();
     if (this.#isClosed) return;
-    const at = nextLookAt(this.#state, this.#session.hasStreams());
-    this.#cancel = this.#clock.after(Math.max(1, at - this.#clock.elapsed()), () => this.#look());
+    const at = nextEvaluationAt(this.#state, this.#session.hasStreams());
+    this.#cancel = this.#clock.after(Math.max(1, at - this.#clock.elapsed()), () => this.#evaluate());
   }
 }

@@ -11,9 +11,9 @@ export interface Probing {
   readonly lastId: number;
   readonly lastSentAt: number;
   /** When one was last left out, because the other side's own had come. */
-  readonly restedAt: number;
+  readonly skippedAt: number;
   /** When it was last looked at. */
-  readonly lookedAt: number;
+  readonly evaluatedAt: number;
   readonly pending: readonly Pending[];
   /** Probes that were overdue one after another while no byte arrived, and when the first of them was sent. */
   readonly missed: number;
@@ -34,7 +34,7 @@ export interface Findings {
   /** More moved than probes and their answers. */
   readonly isBusy: boolean;
   /** The other side probes too, so that what comes from it says as much as an answer while nothing moves. */
-  readonly mayRest?: boolean;
+  readonly maySkip?: boolean;
 }
 
 /** What is to be done after a look; `since` is when the first of the unanswered probes was sent. */
@@ -61,8 +61,8 @@ export function newProbing(now: number): Probing {
   return {
     lastId: 0,
     lastSentAt: -Infinity,
-    restedAt: -Infinity,
-    lookedAt: now,
+    skippedAt: -Infinity,
+    evaluatedAt: now,
     pending: [],
     missed: 0,
     troubleAt: undefined,
@@ -77,7 +77,11 @@ export function newProbing(now: number): Probing {
  * One look: who is overdue, who is lost, whether the session is down, and whether the next probe is due. It is down when three probes
  * in a row were overdue and no byte arrived since the first of them was sent. Pure.
  */
-export function look(before: Probing, { gotBytes, isBusy, mayRest }: Findings, now: number): readonly [Probing, Probe] {
+export function evaluate(
+  before: Probing,
+  { gotBytes, isBusy, maySkip }: Findings,
+  now: number,
+): readonly [Probing, Probe] {
   const overdueMs = overdueAfter(before);
   const isOverdue = ({ sentAt }: Pending): boolean => now - sentAt >= overdueMs;
   const fresh = before.pending.filter((one) => !one.isSettled && isOverdue(one));
@@ -86,7 +90,7 @@ export function look(before: Probing, { gotBytes, isBusy, mayRest }: Findings, n
   const missed = gotBytes ? 0 : before.missed + fresh.length;
   const state: Probing = {
     ...before,
-    lookedAt: now,
+    evaluatedAt: now,
     pending: waiting.map((one) => (gotBytes || fresh.includes(one) ? { ...one, isSettled: true } : one)),
     missed,
     troubleAt: missed === 0 ? undefined : (before.troubleAt ?? fresh[0]?.sentAt),
@@ -96,8 +100,8 @@ export function look(before: Probing, { gotBytes, isBusy, mayRest }: Findings, n
   };
   if (missed >= MISSES_TO_DOWN) return [state, { kind: "down", since: state.troubleAt ?? now }];
   if (now < dueAt(state)) return [state, { kind: "none" }];
-  const rests = mayRest === true && gotBytes && !state.isHurried && now - state.lastSentAt < MEASURE_MS;
-  if (rests) return [{ ...state, restedAt: now }, { kind: "none" }];
+  const skips = maySkip === true && gotBytes && !state.isHurried && now - state.lastSentAt < MEASURE_MS;
+  if (skips) return [{ ...state, skippedAt: now }, { kind: "none" }];
   const id = state.lastId + 1;
   const pending = [...state.pending, { id, sentAt: now, isSettled: false }];
   return [
@@ -123,10 +127,10 @@ export function answered(before: Probing, id: number, now: number): readonly [Pr
 }
 
 /** When to look again; while streams are open, often enough to notice that something moves. Pure. */
-export function nextLookAt(state: Probing, hasStreams: boolean): number {
+export function nextEvaluationAt(state: Probing, hasStreams: boolean): number {
   const overdueMs = overdueAfter(state);
   const deadlines = state.pending.map(({ sentAt, isSettled }) => sentAt + (isSettled ? LOST_MS : overdueMs));
-  return Math.min(dueAt(state), ...deadlines, hasStreams ? state.lookedAt + BUSY_MS : Infinity);
+  return Math.min(dueAt(state), ...deadlines, hasStreams ? state.evaluatedAt + BUSY_MS : Infinity);
 }
 
 /** The share of the last 20 decided probes that went unanswered, 0 to 1. Pure. */
@@ -139,8 +143,8 @@ export function withDecided(recent: readonly boolean[], isAnswered: boolean, tim
   return times === 0 ? recent : [...recent, ...Array.from({ length: times }, () => isAnswered)].slice(-RECENT);
 }
 
-function dueAt({ lastSentAt, restedAt, isHurried }: Probing): number {
-  return isHurried ? lastSentAt + BUSY_MS : Math.max(lastSentAt, restedAt) + IDLE_MS;
+function dueAt({ lastSentAt, skippedAt, isHurried }: Probing): number {
+  return isHurried ? lastSentAt + BUSY_MS : Math.max(lastSentAt, skippedAt) + IDLE_MS;
 }
 
 /** On a long way an answer that takes its time is not late. */

@@ -1,5 +1,5 @@
 import type { RttBucket } from "../../../protocol/overlay/mesh.ts";
-import type { Way } from "./ways.ts";
+import type { PathId } from "./peer-dialer.ts";
 
 const MINUTE_MS = 60_000;
 /** An answer may take this long before its probe counts as lost. */
@@ -17,11 +17,11 @@ interface Minute {
 
 /** Round trips of one path, minute by minute of the wall clock; a probe belongs to the minute in which it was sent. */
 export class RttMinutes {
-  readonly #way: Way;
+  readonly #pathId: PathId;
   readonly #minutes = new Map<number, Minute>();
 
-  constructor(way: Way) {
-    this.#way = way;
+  constructor(pathId: PathId) {
+    this.#pathId = pathId;
   }
 
   sent(at: number): void {
@@ -45,7 +45,9 @@ export class RttMinutes {
   close(now: number, all = false): readonly RttBucket[] {
     const over = [...this.#minutes].filter(([time]) => all || isOver(time, now));
     for (const [time] of over) this.#minutes.delete(time);
-    return over.filter(([, { answered }]) => answered > 0).map(([time, minute]) => bucketOf(this.#way, time, minute));
+    return over
+      .filter(([, { answered }]) => answered > 0)
+      .map(([time, minute]) => bucketOf(this.#pathId, time, minute));
   }
 }
 
@@ -58,7 +60,7 @@ function isOver(time: number, now: number): boolean {
   return now >= time + MINUTE_MS + GRACE_MS || now < time - MINUTE_MS;
 }
 
-function bucketOf({ gateway, path }: Way, time: number, minute: Minute): RttBucket {
+function bucketOf({ gateway, path }: PathId, time: number, minute: Minute): RttBucket {
   const { sent, answered, min, max, mean, squares } = minute;
   const stdRtt = Math.sqrt(Math.max(0, squares / answered));
   return { gateway, path, time, numRtt: sent, answered, minRtt: min, maxRtt: max, meanRtt: mean, stdRtt };

@@ -4,13 +4,13 @@ import type { Clock } from "../../../host/clock.ts";
 import type { MeshPeer } from "../../../protocol/overlay/mesh.ts";
 import { clientSession } from "../transport/http2.ts";
 import { dialTls, whenProved, type MeshIdentity } from "../transport/tls.ts";
-import type { Ways } from "../paths/ways.ts";
+import type { PeerDialer } from "../paths/peer-dialer.ts";
 import { endTogether } from "./carrier.ts";
 import type { Connected } from "./tunnel.ts";
 
 export interface ConnectPeerOptions {
   readonly clock: Clock;
-  readonly ways: Ways;
+  readonly peerDialer: PeerDialer;
   /** What this node proves itself with, once it has it. */
   readonly identity: () => MeshIdentity | undefined;
 }
@@ -24,7 +24,7 @@ const DEADLINE_MS = 10_000;
  * @throws {SessionError} with an `OverlayReason` as its code.
  */
 export async function connectPeer(
-  { clock, ways, identity }: ConnectPeerOptions,
+  { clock, peerDialer, identity }: ConnectPeerOptions,
   peer: MeshPeer,
   outer: AbortSignal,
 ): Promise<Connected> {
@@ -36,7 +36,7 @@ export async function connectPeer(
   );
   const signal = AbortSignal.any([outer, deadline.signal]);
   try {
-    const { stream, way } = await ways.splice(peer.uid, { signal });
+    const { stream, pathId } = await peerDialer.splice(peer.uid, { signal });
     try {
       const socket = dialTls(stream, own, "holdfast-peer");
       endTogether(stream, socket);
@@ -51,7 +51,7 @@ export async function connectPeer(
       );
       const session = clientSession(socket, peer.uid, { clock });
       await spoken(session, signal);
-      return { session, way, socket };
+      return { session, pathId, socket };
     } catch (error) {
       stream.on("error", () => undefined).destroy();
       throw signal.aborted ? signal.reason : error;

@@ -1,7 +1,7 @@
 import { constants, type ClientHttp2Stream } from "node:http2";
 import { SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
-import type { Way } from "../paths/ways.ts";
+import type { PathId } from "../paths/peer-dialer.ts";
 import { resetStream } from "../transport/reset.ts";
 import type { Tunnel } from "./tunnel.ts";
 import type { Tunnels } from "./tunnels.ts";
@@ -45,7 +45,7 @@ export class Measure {
    * Sends bytes and waits for them to come back.
    * @throws {SessionError} `timeout`, `not-found` for an unknown peer or path, `not-connected` for one without a tunnel.
    */
-  async echo({ peer, path, bytes, timeoutMs }: EchoRequest): Promise<Way & { readonly rttMs: number }> {
+  async echo({ peer, path, bytes, timeoutMs }: EchoRequest): Promise<PathId & { readonly rttMs: number }> {
     const late = new AbortController();
     const cancel = this.#clock.after(timeoutMs, () =>
       late.abort(new SessionError("timeout", `${peer} did not answer`)),
@@ -57,7 +57,7 @@ export class Measure {
       stream.on("data", (chunk: Buffer) => (back += chunk.length)).end(Buffer.alloc(bytes));
       await ended(stream, late.signal);
       if (back !== bytes) throw new SessionError("not-connected", `${peer} gave back ${back} bytes of ${bytes}`);
-      return { ...tunnel.way, rttMs: this.#clock.elapsed() - startedAt };
+      return { ...tunnel.pathId, rttMs: this.#clock.elapsed() - startedAt };
     } finally {
       cancel();
     }
@@ -67,7 +67,7 @@ export class Measure {
    * Uploads bytes in messages, within a window.
    * @throws {SessionError} as `echo`, and `cancelled`.
    */
-  async perf(request: PerfRequest): Promise<Way & { readonly bytes: number; readonly ms: number }> {
+  async perf(request: PerfRequest): Promise<PathId & { readonly bytes: number; readonly ms: number }> {
     const { peer, path, bytes, onProgress } = request;
     const stalled = new AbortController();
     const cancelled = new AbortController();
@@ -75,30 +75,30 @@ export class Measure {
     request.signal.addEventListener("abort", onAbort);
     if (request.signal.aborted) onAbort();
     const signal = AbortSignal.any([cancelled.signal, stalled.signal]);
-    let cancelLook: (() => void) | undefined;
+    let cancelCheck: (() => void) | undefined;
     try {
       const { stream, tunnel } = await this.#open(peer, path, "/perf", signal);
       const startedAt = this.#clock.elapsed();
       const upload = new Upload(stream, request);
-      let told = 0;
+      let reported = 0;
       let movedAt = startedAt;
-      const look = (): void => {
+      const checkProgress = (): void => {
         const now = this.#clock.elapsed();
-        if (upload.arrived > told) {
+        if (upload.arrived > reported) {
           movedAt = now;
           onProgress(upload.arrived);
         }
-        told = upload.arrived;
+        reported = upload.arrived;
         if (now - movedAt >= STALL_MS) stalled.abort(new SessionError("timeout", `${peer} stopped reading`));
-        else cancelLook = this.#clock.after(PROGRESS_MS, look);
+        else cancelCheck = this.#clock.after(PROGRESS_MS, checkProgress);
       };
-      cancelLook = this.#clock.after(PROGRESS_MS, look);
+      cancelCheck = this.#clock.after(PROGRESS_MS, checkProgress);
       upload.go();
       await ended(stream, signal);
       if (upload.arrived !== bytes) throw new SessionError("not-connected", `${peer} took ${upload.arrived} bytes`);
-      return { ...tunnel.way, bytes, ms: this.#clock.elapsed() - startedAt };
+      return { ...tunnel.pathId, bytes, ms: this.#clock.elapsed() - startedAt };
     } finally {
-      cancelLook?.();
+      cancelCheck?.();
       request.signal.removeEventListener("abort", onAbort);
     }
   }

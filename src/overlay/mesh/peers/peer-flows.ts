@@ -1,26 +1,26 @@
 import type { MeshEvent, OverlayMesh, PeerSessionState } from "../../../protocol/overlay/mesh.ts";
 import type { Remote } from "../../listeners/remote.ts";
-import type { TunnelGates } from "../transport/rate-limits.ts";
+import type { TunnelLimiters } from "../transport/rate-limits.ts";
 import type { MeshIdentity } from "../transport/tls.ts";
-import type { UnreadBytes } from "../transport/receive-buffer.ts";
-import type { Inward, Ways } from "../paths/ways.ts";
-import { Answers } from "./answers.ts";
-import { Arrivals } from "./arrivals.ts";
+import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
+import type { Inbound, PeerDialer } from "../paths/peer-dialer.ts";
+import { MeasureResponder } from "./measure-responder.ts";
+import { InboundSessions } from "./inbound-sessions.ts";
 import { connectPeer } from "./connect-peer.ts";
-import { openFlow } from "./outward.ts";
+import { openFlow } from "./open-flow.ts";
 import { Measure } from "./measure.ts";
-import { Served, type Local } from "./served.ts";
+import { ServedFlows, type Local } from "./served-flows.ts";
 import { Tunnels } from "./tunnels.ts";
 
 export interface PeerFlowsOptions {
   readonly local: Local;
-  readonly ways: Ways;
+  readonly peerDialer: PeerDialer;
   /** What this node proves itself with, once it has it. */
   readonly identity: () => MeshIdentity | undefined;
   /** Bounds what has arrived and nobody reads. */
-  readonly unread: Pick<UnreadBytes, "watch">;
+  readonly receiveBuffers: Pick<ReceiveBuffers, "watch">;
   /** The node's limits over all tunnels; absent means none. */
-  readonly tunnelGates?: TunnelGates;
+  readonly tunnelLimiters?: TunnelLimiters;
   readonly onEvent: (event: MeshEvent) => void;
 }
 
@@ -29,7 +29,7 @@ export interface PeerFlows {
   /** What flows of this node's listeners go through. */
   readonly remote: Remote;
   /** What comes from other nodes. */
-  readonly inward: Inward;
+  readonly inbound: Inbound;
   /** Puts other peers and grants into force; what they no longer allow ends at once. */
   apply(mesh: Pick<OverlayMesh, "peers" | "paths" | "grants" | "literals">): void;
   /** Measures ways to peers. */
@@ -44,37 +44,38 @@ export interface PeerFlows {
 }
 
 export function peerFlows(options: PeerFlowsOptions): PeerFlows {
-  const { local, ways, identity, unread, tunnelGates, onEvent } = options;
+  const { local, peerDialer, identity, receiveBuffers, tunnelLimiters, onEvent } = options;
   const { clock } = local;
   const tunnels = new Tunnels({
     clock,
-    ways,
-    connect: (peer, signal) => connectPeer({ clock, ways, identity }, peer, signal),
+    peerDialer,
+    connect: (peer, signal) => connectPeer({ clock, peerDialer, identity }, peer, signal),
     onEvent,
   });
-  const served = new Served(local, unread, tunnelGates);
-  const answers = new Answers(clock);
-  const take: Served["take"] = (stream, headers, peer, lost) => {
-    if (served.knows(peer) && (answers.take(stream, headers, peer) || served.taken.take(stream, headers, peer))) return;
+  const served = new ServedFlows(local, receiveBuffers, tunnelLimiters);
+  const responder = new MeasureResponder(clock);
+  const take: ServedFlows["take"] = (stream, headers, peer, lost) => {
+    if (served.knows(peer) && (responder.take(stream, headers, peer) || served.taken.take(stream, headers, peer)))
+      return;
     served.take(stream, headers, peer, lost);
   };
-  const arrivals = new Arrivals({
+  const inboundSessions = new InboundSessions({
     clock,
     identity,
     onStream: (stream, headers, { peer, lost }) => take(stream, headers, peer, lost),
   });
   return {
     remote: {
-      tunnels: tunnelGates,
-      dial: (request, user) => openFlow(tunnels, { unread, clock }, request, user),
+      tunnels: tunnelLimiters,
+      dial: (request, user) => openFlow(tunnels, { receiveBuffers, clock }, request, user),
       get activeFlows() {
         return served.active;
       },
       dropService: (name) => served.dropService(name),
       sweep: (now) => served.sweep(now),
     },
-    inward: {
-      tunnel: (stream, way) => arrivals.take(stream, way),
+    inbound: {
+      tunnel: (stream, pathId) => inboundSessions.take(stream, pathId),
       stream(stream, headers, { peer }) {
         const { session } = stream;
         take(stream, headers, peer, () => (session?.destroyed === false ? undefined : "tunnel-lost"));
@@ -82,16 +83,16 @@ export function peerFlows(options: PeerFlowsOptions): PeerFlows {
     },
     apply(mesh) {
       served.apply(mesh);
-      arrivals.apply(mesh.peers);
+      inboundSessions.apply(mesh.peers);
       tunnels.apply(mesh);
     },
     measure: new Measure(clock, tunnels),
-    states: () => [...tunnels.list().map((tunnel) => tunnel.state()), ...arrivals.states()],
+    states: () => [...tunnels.list().map((tunnel) => tunnel.state()), ...inboundSessions.states()],
     retryNow: () => tunnels.retryNow(),
-    drain: () => arrivals.drain(),
+    drain: () => inboundSessions.drain(),
     close() {
       served.close();
-      arrivals.close();
+      inboundSessions.close();
       tunnels.close();
     },
   };

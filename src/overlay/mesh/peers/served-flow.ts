@@ -1,7 +1,7 @@
 import type { ServerHttp2Stream } from "node:http2";
 import type { OverlayFlow, OverlayReason, Place } from "../../../protocol/overlay/overlay.ts";
 import type { Offered } from "../../listeners/targets.ts";
-import type { TunnelGates } from "../transport/rate-limits.ts";
+import type { TunnelLimiters } from "../transport/rate-limits.ts";
 import { resetStream } from "../transport/reset.ts";
 import { codeOf, refusalHeaders, type FlowRequest } from "../transport/wire.ts";
 import { defined } from "../../../lib/defined.ts";
@@ -28,7 +28,7 @@ export interface ServedFlowOptions {
   /** Why the session below the stream has ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
   /** The node's limits over all tunnels. */
-  readonly tunnels: TunnelGates | undefined;
+  readonly tunnels: TunnelLimiters | undefined;
   readonly startedAt: number;
   /** With `sent`, which was read for the peer, the flow was cut, and the peer can be asked how much of it it took. */
   readonly onEnd: (flow: ServedFlow, record: OverlayFlow, sent?: number) => void;

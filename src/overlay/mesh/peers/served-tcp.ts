@@ -3,7 +3,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { Dial, Dialer, DialUser } from "../../dial/dial.ts";
 import { editing, type Interpreter } from "../../flow/interpreter.ts";
-import { Coupling } from "../transport/stream-bridge.ts";
+import { StreamBridge } from "../transport/stream-bridge.ts";
 import { refuse, servedRecord, type Outcome, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
 import { reasonOfCode, type FlowRequest } from "../transport/wire.ts";
 
@@ -19,7 +19,7 @@ export class ServedTcp implements ServedFlow, DialUser {
   readonly #clock: Clock;
   readonly #dialer: Dialer;
   #dial: Dial | undefined;
-  #coupling: Coupling | undefined;
+  #bridge: StreamBridge | undefined;
   #places: Pick<Outcome, "from" | "to"> = {};
   #isOver = false;
 
@@ -40,7 +40,7 @@ export class ServedTcp implements ServedFlow, DialUser {
     const { stream, offered } = this.#options;
     stream.on("error", () => undefined).on("close", this.#onEarlyClose);
     const dial = this.#dialer.dial(offered.target, this);
-    if (!this.#isOver && this.#coupling === undefined) this.#dial = dial;
+    if (!this.#isOver && this.#bridge === undefined) this.#dial = dial;
   }
 
   connected(socket: Socket, address: string): void {
@@ -57,7 +57,7 @@ export class ServedTcp implements ServedFlow, DialUser {
       to: { ip: address, port: offered.target.port },
     };
     stream.respond({ ":status": 200 });
-    this.#coupling = new Coupling({
+    this.#bridge = new StreamBridge({
       socket,
       stream,
       tunnels,
@@ -65,7 +65,7 @@ export class ServedTcp implements ServedFlow, DialUser {
       lost,
       onEnd: (reason) => this.#finish({ reason }),
     });
-    this.#coupling.start();
+    this.#bridge.start();
   }
 
   failed(reason: OverlayReason): void {
@@ -77,18 +77,18 @@ export class ServedTcp implements ServedFlow, DialUser {
   }
 
   abort(reason: OverlayReason): void {
-    if (this.#coupling !== undefined) return this.#coupling.abort(reason);
+    if (this.#bridge !== undefined) return this.#bridge.abort(reason);
     this.#dial?.cancel();
     this.failed(reason);
   }
 
   sweep(now: number): void {
-    this.#coupling?.sweep(now, this.#options.offered.idleTimeoutMs);
+    this.#bridge?.sweep(now, this.#options.offered.idleTimeoutMs);
   }
 
   record(outcome: Outcome = {}): OverlayFlow {
     const { peer, request, startedAt } = this.#options;
-    const moved = { bytesIn: this.#coupling?.bytesDown ?? 0, bytesOut: this.#coupling?.bytesUp ?? 0 };
+    const moved = { bytesIn: this.#bridge?.bytesDown ?? 0, bytesOut: this.#bridge?.bytesUp ?? 0 };
     const times = { startedAt, endedAt: this.#clock.now() };
     return servedRecord(peer, request, { ...this.#places, ...moved, ...outcome }, times);
   }
@@ -104,6 +104,6 @@ export class ServedTcp implements ServedFlow, DialUser {
     this.#isOver = true;
     const { lost, onEnd } = this.#options;
     const isCut = outcome.reason !== undefined && lost() === undefined;
-    onEnd(this, this.record(outcome), isCut ? this.#coupling?.read : undefined);
+    onEnd(this, this.record(outcome), isCut ? this.#bridge?.read : undefined);
   }
 }

@@ -1,14 +1,14 @@
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
 import type { PeerSessionState } from "../../../protocol/overlay/mesh.ts";
 import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
-import type { Way } from "../paths/ways.ts";
+import type { PathId } from "../paths/peer-dialer.ts";
 import { resetStream } from "../transport/reset.ts";
 import { codeOf } from "../transport/wire.ts";
 
 /** A session with a peer, just made. */
 export interface Connected {
   readonly session: ClientHttp2Session;
-  readonly way: Way;
+  readonly pathId: PathId;
   /** What it runs on, where that is its own. */
   readonly socket?: { readonly bytesRead: number; readonly bytesWritten: number };
 }
@@ -17,14 +17,14 @@ export interface Connected {
 export class Tunnel {
   readonly peer: string;
   readonly session: ClientHttp2Session;
-  readonly way: Way;
+  readonly pathId: PathId;
   readonly since: number;
   readonly maxStreams: number;
   /** How many streams it has had. */
   total = 0;
   /** Monotonic milliseconds since when nothing ran, and how to take back the look at it; of whoever closes idle ones. */
   idleSince = 0;
-  cancelLook: (() => void) | undefined;
+  cancelIdleCheck: (() => void) | undefined;
   readonly #socket: Connected["socket"];
   readonly #streams = new Set<ClientHttp2Stream>();
   readonly #onFree: (tunnel: Tunnel) => void;
@@ -35,12 +35,12 @@ export class Tunnel {
 
   constructor(
     peer: string,
-    { session, way, socket }: Connected,
+    { session, pathId, socket }: Connected,
     { since, maxStreams, onFree }: { since: number; maxStreams: number; onFree: (tunnel: Tunnel) => void },
   ) {
     this.peer = peer;
     this.session = session;
-    this.way = way;
+    this.pathId = pathId;
     this.#socket = socket;
     this.since = since;
     this.maxStreams = maxStreams;
@@ -112,7 +112,7 @@ export class Tunnel {
     return {
       peer: this.peer,
       role: "source",
-      ...this.way,
+      ...this.pathId,
       since: this.since,
       activeFlows: this.active,
       flows: this.total,

@@ -3,13 +3,13 @@ import { errnoOf, SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { MeshEvent, MeshPeer, OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import { OverlayReason } from "../../../protocol/overlay/overlay.ts";
-import type { Ways } from "../paths/ways.ts";
+import type { PeerDialer } from "../paths/peer-dialer.ts";
 import { Tunnel, type Connected } from "./tunnel.ts";
 import { watchTunnel } from "./watch-tunnel.ts";
 
 export interface TunnelsOptions {
   readonly clock: Clock;
-  readonly ways: Ways;
+  readonly peerDialer: PeerDialer;
   /** Makes a session with exactly this peer; errors have an `OverlayReason` as their code. */
   readonly connect: (peer: MeshPeer, signal: AbortSignal) => Promise<Connected>;
   readonly onEvent: (event: MeshEvent) => void;
@@ -24,7 +24,7 @@ const MAX_WAIT_MS = 400;
 /** A session that ends sooner has failed as much as one that was never made. */
 const SHORT_MS = 1000;
 /** What is reset is told so before the session goes. */
-const GOODBYE_MS = 1000;
+const RESET_GRACE_MS = 1000;
 
 interface Opening {
   readonly ready: Promise<Tunnel>;
@@ -148,7 +148,7 @@ export class Tunnels {
     { peer, abort: { signal } }: Entry,
     path: string | undefined,
   ): Promise<Tunnel | Error | undefined> {
-    const asked = this.#options.ways.direct(peer.uid, path === undefined ? { signal } : { signal, path });
+    const asked = this.#options.peerDialer.direct(peer.uid, path === undefined ? { signal } : { signal, path });
     if (asked === undefined) return undefined;
     let connected: Connected;
     try {
@@ -217,9 +217,9 @@ export class Tunnels {
       entry.tunnels.delete(tunnel);
       if (clock.elapsed() - madeAt >= SHORT_MS) entry.failures = 0;
       else if (tunnel.wasCut) this.#refuseFor(entry, "tunnel-lost");
-      if (tunnel.wasCut && !entry.abort.signal.aborted) this.#tellLost(entry, tunnel, cause);
+      if (tunnel.wasCut && !entry.abort.signal.aborted) this.#reportLost(entry, tunnel, cause);
     });
-    this.#tellBack(entry, tunnel);
+    this.#reportBack(entry, tunnel);
     return tunnel;
   }
 
@@ -243,15 +243,15 @@ export class Tunnels {
       return;
     }
     tunnel.idleSince = this.#options.clock.elapsed();
-    this.#lookLater(entry, tunnel, IDLE_MS);
+    this.#closeLaterIfIdle(entry, tunnel, IDLE_MS);
   }
 
-  #lookLater(entry: Entry, tunnel: Tunnel, ms: number): void {
-    tunnel.cancelLook ??= this.#options.clock.after(ms, () => {
-      tunnel.cancelLook = undefined;
+  #closeLaterIfIdle(entry: Entry, tunnel: Tunnel, ms: number): void {
+    tunnel.cancelIdleCheck ??= this.#options.clock.after(ms, () => {
+      tunnel.cancelIdleCheck = undefined;
       if (tunnel.active > 0 || tunnel.lost !== undefined) return;
       const left = tunnel.idleSince + IDLE_MS - this.#options.clock.elapsed();
-      if (left > 0) return this.#lookLater(entry, tunnel, left);
+      if (left > 0) return this.#closeLaterIfIdle(entry, tunnel, left);
       tunnel.retire();
       entry.tunnels.delete(tunnel);
     });
@@ -263,22 +263,22 @@ export class Tunnels {
     for (const tunnel of entry.tunnels) {
       tunnel.end("removed");
       tunnel.session.close();
-      this.#options.clock.after(GOODBYE_MS, () => tunnel.session.destroy());
+      this.#options.clock.after(RESET_GRACE_MS, () => tunnel.session.destroy());
     }
   }
 
-  #tellLost(entry: Entry, { way, peer }: Tunnel, cause: string): void {
+  #reportLost(entry: Entry, { pathId, peer }: Tunnel, cause: string): void {
     const { clock, onEvent } = this.#options;
     entry.lostAt ??= clock.elapsed();
-    onEvent({ kind: "session-lost", at: clock.now(), peer, ...way, cause: cause.slice(0, 512) });
+    onEvent({ kind: "session-lost", at: clock.now(), peer, ...pathId, cause: cause.slice(0, 512) });
   }
 
-  #tellBack(entry: Entry, { way, peer }: Tunnel): void {
+  #reportBack(entry: Entry, { pathId, peer }: Tunnel): void {
     const { clock, onEvent } = this.#options;
     if (entry.lostAt === undefined) return;
     const durationMs = clock.elapsed() - entry.lostAt;
     entry.lostAt = undefined;
-    onEvent({ kind: "session-back", at: clock.now(), peer, ...way, cause: "a new session is up", durationMs });
+    onEvent({ kind: "session-back", at: clock.now(), peer, ...pathId, cause: "a new session is up", durationMs });
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { Connected } from "./tunnel.ts";
 
-const LOOK_MS = 5000;
+const CHECK_MS = 5000;
 /** So many looks in a row without a byte, though asked for one. */
 const MAX_SILENT = 3;
 
@@ -14,7 +14,7 @@ export function watchTunnel(clock: Clock, { session, socket }: Connected, isBusy
   let seen = -1;
   let silent = 0;
   let cancel: (() => void) | undefined;
-  const look = (): void => {
+  const check = (): void => {
     const { bytesRead } = socket;
     silent = bytesRead === seen && isBusy() ? silent + 1 : 0;
     seen = bytesRead;
@@ -25,8 +25,8 @@ export function watchTunnel(clock: Clock, { session, socket }: Connected, isBusy
     // Node takes back the probes of a session that is closing, and its flows may be quiet.
     if (session.closed) return;
     if (silent > 0) session.ping(() => undefined);
-    cancel = clock.after(LOOK_MS, look);
+    cancel = clock.after(CHECK_MS, check);
   };
-  cancel = clock.after(LOOK_MS, look);
+  cancel = clock.after(CHECK_MS, check);
   session.once("close", () => cancel?.());
 }

@@ -10,7 +10,7 @@ import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "../
 export type Refusal = "too-many" | "timeout" | "closed" | "tls" | "unknown-key" | "alpn";
 
 /** What connections may take that have proved nothing. */
-export interface DoorLimits {
+export interface AdmissionLimits {
   readonly proofMs: number;
   readonly perSource: number;
   readonly inAll: number;
@@ -19,17 +19,17 @@ export interface DoorLimits {
   readonly failuresPerSecond: number;
 }
 
-export interface DoorOptions {
+export interface AdmissionOptions {
   readonly clock: Clock;
   readonly identity: () => MeshIdentity | undefined;
   /** Whose key it is, if that node may come in at this moment. */
   readonly peerOf: (key: string) => string | undefined;
   /** A node has come; its socket is silent until it is made something of, in this turn. */
   readonly onPeer: (peer: string, protocol: MeshProtocol, socket: TLSSocket, key: string) => void;
-  readonly limits?: Partial<DoorLimits>;
+  readonly limits?: Partial<AdmissionLimits>;
 }
 
-const LIMITS: DoorLimits = { proofMs: 10_000, perSource: 16, inAll: 1024, failures: 64, failuresPerSecond: 2 };
+const LIMITS: AdmissionLimits = { proofMs: 10_000, perSource: 16, inAll: 1024, failures: 64, failuresPerSecond: 2 };
 const MAX_SOURCES = 4096;
 /** When all places are taken, whoever has had one for this long makes room: a handshake is over sooner. */
 const YIELD_AFTER_MS = 2000;
@@ -45,9 +45,9 @@ interface Waiting {
 }
 
 /** Lets in whoever proves the key of a node that may dial. All it spends on a stranger is one handshake, and that within limits. */
-export class Door {
-  readonly #options: DoorOptions;
-  readonly #limits: DoorLimits;
+export class Admission {
+  readonly #options: AdmissionOptions;
+  readonly #limits: AdmissionLimits;
   readonly #refused = new Map<Refusal, number>();
   /** The longest waiting first. */
   readonly #waiting = new Set<Waiting>();
@@ -55,7 +55,7 @@ export class Door {
   /** What is left to those that have failed; a handshake is the dearest thing that a stranger can have. */
   readonly #failing = new Map<string, Allowance>();
 
-  constructor(options: DoorOptions) {
+  constructor(options: AdmissionOptions) {
     this.#options = options;
     this.#limits = { ...LIMITS, ...options.limits };
   }
@@ -68,11 +68,11 @@ export class Door {
   accepted(raw: Socket): void {
     const identity = this.#options.identity();
     const source = raw.remoteAddress === undefined ? undefined : sharedPrefix(raw.remoteAddress);
-    if (identity === undefined || source === undefined) return turnAway(raw);
+    if (identity === undefined || source === undefined) return reject(raw);
     const isLimited = this.#failing.get(source)?.isUsedUp === true;
     if (isLimited || (this.#bySource.get(source) ?? 0) >= this.#limits.perSource || !this.#hasPlace()) {
       this.#count("too-many");
-      return turnAway(raw);
+      return reject(raw);
     }
     const waiting = { raw, source, since: this.#options.clock.elapsed(), abort: new AbortController() };
     this.#waiting.add(waiting);
@@ -112,7 +112,7 @@ export class Door {
       if (code === "alpn" || code === "unknown-key") why = code;
       else if (raw.bytesRead === 0 && !abort.signal.aborted) why = "closed";
       this.#failed(why, waiting.source);
-      turnAway(raw);
+      reject(raw);
     } finally {
       cancel();
       this.#leave(waiting);
@@ -153,7 +153,7 @@ export class Door {
 }
 
 /** By a reset, so that nothing of it lingers here. */
-function turnAway(raw: Socket): void {
+function reject(raw: Socket): void {
   raw.on("error", ignore).resetAndDestroy();
 }
 

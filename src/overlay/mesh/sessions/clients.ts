@@ -3,8 +3,8 @@ import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../host/clock.ts";
 import type { ClientState, MeshEvent } from "../../../protocol/overlay/mesh.ts";
 import { clientSession, HOP_STREAMS, serverSession } from "../transport/http2.ts";
-import { countRequests, Hop, type HopUser, type OutwardHop } from "../paths/hop.ts";
-import { restFrom } from "../transport/rest.ts";
+import { countRequests, Hop, type HopUser, type OutboundHop } from "../paths/hop.ts";
+import { pauseReading } from "../transport/pause-reading.ts";
 import type { MeshProtocol } from "../transport/tls.ts";
 import { defined } from "../../../lib/defined.ts";
 
@@ -21,7 +21,7 @@ interface Client {
   readonly peer: string;
   readonly key: string;
   /** Newest last. */
-  readonly hops: Map<Hop, OutwardHop | undefined>;
+  readonly hops: Map<Hop, OutboundHop | undefined>;
   since: number;
   reason: string | undefined;
   remote: Hop["remote"] | undefined;
@@ -37,7 +37,7 @@ const KEPT_MS = 24 * 3_600_000;
 const MAX_KEPT = 10_000;
 const MAX_CAUSE = 512;
 /** Less than what a session may be silent for. */
-const REST_MS = 500;
+const PAUSE_MS = 500;
 const DRAINING = "this overlay is draining";
 
 /** The nodes that dial this node's gateway, and the sessions that each of them has. */
@@ -64,7 +64,7 @@ export class Clients {
   }
 
   /** Sessions on which streams can be opened to `peer`, the best first. */
-  inward(peer: string): readonly OutwardHop[] {
+  inbound(peer: string): readonly OutboundHop[] {
     const hops = [...(this.#clients.get(peer)?.hops.values() ?? [])].filter((hop) => hop !== undefined);
     return hops
       .filter((hop) => hop.isOpen && hop.streams < HOP_STREAMS)
@@ -92,15 +92,15 @@ export class Clients {
 
   #serve(socket: TLSSocket, client: Client): Hop<ServerHttp2Session> {
     const hop = this.#hop(socket, client, (proved) => serverSession(proved, this.#options));
-    let restsUntil = 0;
+    let pausedUntil = 0;
     hop.session.on("stream", (stream, headers) => {
       hop.hold(stream);
       if (this.#options.onStream(stream, headers, client.peer)) return;
       const now = this.#options.clock.elapsed();
-      if (now < restsUntil) return;
+      if (now < pausedUntil) return;
       // Refusing costs something too: whoever goes on is read from so seldom that it comes to little.
-      restsUntil = now + REST_MS;
-      restFrom(socket, this.#options.clock, REST_MS);
+      pausedUntil = now + PAUSE_MS;
+      pauseReading(socket, this.#options.clock, PAUSE_MS);
     });
     return hop;
   }
@@ -118,8 +118,8 @@ export class Clients {
     return new Hop(this.#options.clock, socket, make, user);
   }
 
-  #begin(client: Client, hop: Hop, inward: OutwardHop | undefined): void {
-    client.hops.set(hop, inward);
+  #begin(client: Client, hop: Hop, inbound: OutboundHop | undefined): void {
+    client.hops.set(hop, inbound);
     client.remote = hop.remote;
     // Its failure is heard of as its end.
     hop.prove().catch(() => undefined);
@@ -188,7 +188,7 @@ export class Clients {
 }
 
 /** What is measured and quick before what is not; among equals the newest, which comes first already. */
-function byQuality(a: OutwardHop, b: OutwardHop): number {
+function byQuality(a: OutboundHop, b: OutboundHop): number {
   return (
     Number(a.isInTrouble) - Number(b.isInTrouble) ||
     a.loss - b.loss ||

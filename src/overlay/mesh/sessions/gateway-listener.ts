@@ -3,7 +3,7 @@ import type { MeshServer as ServerPlace, ServerState } from "../../../protocol/o
 import { Bindings, type BindingsOptions } from "../../bindings/bindings.ts";
 import { TcpBinding, type BindingUser } from "../../bindings/tcp.ts";
 
-export interface ThresholdOptions extends BindingsOptions {
+export interface GatewayListenerOptions extends BindingsOptions {
   readonly clock: Clock;
   readonly user: BindingUser;
   /** It listens, or does not, for another reason than before. */
@@ -18,14 +18,14 @@ const KEPT_MS = 120_000;
 const RETRY_MS = 5000;
 
 /** Where the gateway listens. A new place is opened before the old one goes; one that cannot be had is tried again for ever. */
-export class Threshold {
-  readonly #options: ThresholdOptions;
+export class GatewayListener {
+  readonly #options: GatewayListenerOptions;
   readonly #byPort = new Map<number, { readonly sockets: Sockets; cancel: (() => void) | undefined }>();
   #place: Place | undefined;
   #cancelRetry: (() => void) | undefined;
-  #told = "";
+  #reported = "";
 
-  constructor(options: ThresholdOptions) {
+  constructor(options: GatewayListenerOptions) {
     this.#options = options;
   }
 
@@ -43,7 +43,7 @@ export class Threshold {
     this.#place = place;
     if (place === undefined) this.#closeAll();
     else await this.#open(place);
-    this.#tell();
+    this.#reportState();
   }
 
   /** Tries again what failed. */
@@ -119,10 +119,10 @@ export class Threshold {
     this.#byPort.clear();
   }
 
-  #tell(): void {
+  #reportState(): void {
     const state = JSON.stringify(this.state);
-    if (state === this.#told) return;
-    this.#told = state;
+    if (state === this.#reported) return;
+    this.#reported = state;
     this.#options.onChanged();
   }
 }

@@ -4,16 +4,16 @@ import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { OverlayMesh, ServerState } from "../../../protocol/overlay/mesh.ts";
 import { OverlayReason } from "../../../protocol/overlay/overlay.ts";
-import type { MeshGates } from "../transport/rate-limits.ts";
+import type { MeshLimiters } from "../transport/rate-limits.ts";
 import { openStream } from "../paths/open-stream.ts";
-import type { OutwardHop } from "../paths/hop.ts";
-import { mostTelling, sessionErrorOf } from "../paths/most-telling.ts";
+import type { OutboundHop } from "../paths/hop.ts";
+import { mostSpecificFailure, sessionErrorOf } from "../paths/most-specific-failure.ts";
 import { Splice } from "../transport/splice.ts";
 import { viasOf } from "../paths/static-routes.ts";
-import type { UnreadBytes } from "../transport/receive-buffer.ts";
+import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
 
 /** What a relay asks of the paths of this node itself. */
-export interface OnwardWish {
+export interface OnwardOptions {
   readonly signal: AbortSignal;
   /** How many relays it has gone through, this one included. */
   readonly hops: number;
@@ -28,21 +28,21 @@ export interface OnwardWish {
 }
 
 /** Opens a stream to a node that is no client of this one. @throws {SessionError} with an `OverlayReason`. */
-export type Onward = (peer: string, wish: OnwardWish) => Promise<{ readonly stream: Duplex }>;
+export type DialOnward = (peer: string, options: OnwardOptions) => Promise<{ readonly stream: Duplex }>;
 
 export interface RelayOptions {
   readonly clock: Clock;
-  readonly gates: MeshGates;
-  readonly unread: UnreadBytes;
+  readonly limiters: MeshLimiters;
+  readonly receiveBuffers: ReceiveBuffers;
   /** Sessions on which streams to a node can be opened, the best first. */
-  readonly inward: (peer: string) => readonly OutwardHop[];
-  readonly onward: Onward;
+  readonly inbound: (peer: string) => readonly OutboundHop[];
+  readonly onward: DialOnward;
   /** How many it carries at a time. */
   readonly maxActive: number;
 }
 
 /** A stream that asks for another node. */
-export interface Passage {
+export interface RelayRequest {
   /** Who sends on it, by the key of the session. */
   readonly from: string;
   /** Who began it, as far as is known: another gateway's word counts for those that it serves. */
@@ -53,7 +53,7 @@ export interface Passage {
 }
 
 interface Carried {
-  readonly passage: Passage;
+  readonly relayRequest: RelayRequest;
   readonly splice: Splice;
 }
 
@@ -83,7 +83,7 @@ export class Relay {
     this.#pairs = pairs === undefined ? undefined : new Set(pairs.map(({ source, dest }) => pairOf(source, dest)));
     this.#mesh = mesh;
     this.#dialled = new Set(mesh?.paths.map(({ gateway }) => gateway));
-    for (const { passage, splice } of this.#carried) if (!this.#mayCarry(passage)) splice.abort();
+    for (const { relayRequest, splice } of this.#carried) if (!this.#mayCarry(relayRequest)) splice.abort();
   }
 
   get active(): number {
@@ -97,19 +97,19 @@ export class Relay {
   }
 
   /** Answers a stream: either it is spliced from then on, or it is refused with a reason. */
-  async carry(stream: ServerHttp2Stream, passage: Passage): Promise<void> {
-    const refusal = this.#judge(passage);
-    if (refusal !== undefined) return refuse(stream, refusal, passage.hops);
+  async carry(stream: ServerHttp2Stream, relayRequest: RelayRequest): Promise<void> {
+    const refusal = this.#judge(relayRequest);
+    if (refusal !== undefined) return refuse(stream, refusal, relayRequest.hops);
     this.#opening += 1;
     const left = new AbortController();
     const leave = (): void => left.abort(new SessionError("reset", "the other side left"));
     stream.once("close", leave);
     try {
-      const far = await this.#open(passage, left.signal);
+      const far = await this.#open(relayRequest, left.signal);
       stream.off("close", leave);
-      this.#join(stream, far, passage);
+      this.#join(stream, far, relayRequest);
     } catch (error) {
-      refuse(stream, reasonOf(error), passage.hops);
+      refuse(stream, reasonOf(error), relayRequest.hops);
     } finally {
       this.#opening -= 1;
     }
@@ -119,29 +119,29 @@ export class Relay {
     for (const { splice } of this.#carried) splice.abort();
   }
 
-  #judge(passage: Passage): OverlayReason | undefined {
+  #judge(relayRequest: RelayRequest): OverlayReason | undefined {
     if (!this.#isOn) return "peer-absent";
-    if (passage.hops >= MAX_HOPS || !this.#mayCarry(passage)) return "relay-refused";
+    if (relayRequest.hops >= MAX_HOPS || !this.#mayCarry(relayRequest)) return "relay-refused";
     const isFull = this.#carried.size + this.#opening >= this.#options.maxActive;
     return isFull ? "too-many-flows" : undefined;
   }
 
-  #mayCarry({ source, dest }: Passage): boolean {
+  #mayCarry({ source, dest }: RelayRequest): boolean {
     return this.#isOn && (this.#pairs === undefined || this.#pairs.has(pairOf(source, dest)));
   }
 
   /** By the node itself, then by the gateways that static routes name, then by the others that this node dials. */
-  async #open({ from, source, dest, hops }: Passage, signal: AbortSignal): Promise<Duplex> {
-    const { clock, inward, onward } = this.#options;
+  async #open({ from, source, dest, hops }: RelayRequest, signal: AbortSignal): Promise<Duplex> {
+    const { clock, inbound, onward } = this.#options;
     const headers = { ":authority": `${dest}:443`, "holdfast-hops": String(hops + 1), "holdfast-source": source };
-    const wish: OnwardWish = { signal, hops: hops + 1, source, except: from };
+    const options: OnwardOptions = { signal, hops: hops + 1, source, except: from };
     const vias = viasOf(this.#mesh, dest).filter((one) => one !== from);
     const failures: SessionError[] = [];
     for (const via of [dest, ...vias]) {
-      const clients = inward(via);
+      const clients = inbound(via);
       if (clients.length === 0 && via !== dest && this.#dialled.has(via)) {
         try {
-          return (await onward(dest, { ...wish, via })).stream;
+          return (await onward(dest, { ...options, via })).stream;
         } catch (error) {
           signal.throwIfAborted();
           failures.push(sessionErrorOf(error));
@@ -160,29 +160,29 @@ export class Relay {
       }
     }
     try {
-      return (await onward(dest, { ...wish, tried: new Set(vias) })).stream;
+      return (await onward(dest, { ...options, tried: new Set(vias) })).stream;
     } catch (error) {
       signal.throwIfAborted();
-      throw mostTelling([...failures, sessionErrorOf(error)]) ?? error;
+      throw mostSpecificFailure([...failures, sessionErrorOf(error)]) ?? error;
     }
   }
 
-  #join(near: ServerHttp2Stream, far: Duplex, passage: Passage): void {
-    const { gates, unread } = this.#options;
+  #join(near: ServerHttp2Stream, far: Duplex, relayRequest: RelayRequest): void {
+    const { limiters, receiveBuffers } = this.#options;
     this.#total += 1;
-    const splice = new Splice(near, far, gates, () => {
+    const splice = new Splice(near, far, limiters, () => {
       this.#carried.delete(carried);
       this.#bytes += splice.bytes;
     });
-    const carried = { passage, splice };
+    const carried = { relayRequest, splice };
     this.#carried.add(carried);
-    unread.watch(passage.dest, far);
-    unread.leads(near, far);
-    unread.leads(far, near);
+    receiveBuffers.watch(relayRequest.dest, far);
+    receiveBuffers.forwardsTo(near, far);
+    receiveBuffers.forwardsTo(far, near);
     if (!near.destroyed && !near.headersSent) near.respond({ ":status": 200 });
     splice.start();
     // The rules may have changed while the other side was awaited.
-    if (!this.#mayCarry(passage)) splice.abort();
+    if (!this.#mayCarry(relayRequest)) splice.abort();
   }
 }
 

@@ -4,73 +4,73 @@ import type { Clock } from "../../../host/clock.ts";
 import type { ClientState, MeshEvent, OverlayMesh, ServerState } from "../../../protocol/overlay/mesh.ts";
 import type { BindingsOptions } from "../../bindings/bindings.ts";
 import { Clients } from "./clients.ts";
-import { Door, type DoorLimits } from "./admission.ts";
-import type { MeshGates } from "../transport/rate-limits.ts";
+import { Admission, type AdmissionLimits } from "./admission.ts";
+import type { MeshLimiters } from "../transport/rate-limits.ts";
 import { openStream } from "../paths/open-stream.ts";
-import { Reception } from "./stream-router.ts";
-import { Relay, type Onward } from "./relay.ts";
-import { Threshold } from "./gateway-listener.ts";
+import { StreamRouter } from "./stream-router.ts";
+import { Relay, type DialOnward } from "./relay.ts";
+import { GatewayListener } from "./gateway-listener.ts";
 import type { MeshIdentity } from "../transport/tls.ts";
-import type { UnreadBytes } from "../transport/receive-buffer.ts";
-import type { Inward, SpliceWish, Way, WayWish, Ways } from "../paths/ways.ts";
+import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
+import type { Inbound, SpliceOptions, PathId, PeerDialOptions, PeerDialer } from "../paths/peer-dialer.ts";
 
 export interface MeshServerOptions extends BindingsOptions {
   readonly clock: Clock;
   /** What this node proves itself with, once it has it. */
   readonly identity: () => MeshIdentity | undefined;
-  readonly inward: Inward;
+  readonly inbound: Inbound;
   /** The paths of this node itself, for what is no client of it. */
-  readonly onward: Onward;
-  readonly gates: MeshGates;
-  readonly unread: UnreadBytes;
+  readonly onward: DialOnward;
+  readonly limiters: MeshLimiters;
+  readonly receiveBuffers: ReceiveBuffers;
   /** Another node has opened a stream. */
   readonly onStream: () => void;
   /** The gateway, a client or one of their states is another. */
   readonly onChanged: () => void;
   readonly onEvent: (event: MeshEvent) => void;
-  readonly limits?: Partial<DoorLimits> & { readonly maxRelays?: number };
+  readonly limits?: Partial<AdmissionLimits> & { readonly maxRelays?: number };
 }
 
 const MAX_RELAYS = 50_000;
 
 /** This node's own gateway: whoever may dial it, what they send, and what is carried between them. */
-export class MeshServer implements Ways {
+export class MeshServer implements PeerDialer {
   readonly #options: MeshServerOptions;
   readonly #clients: Clients;
   readonly #relay: Relay;
-  readonly #reception: Reception;
-  readonly #door: Door;
-  readonly #threshold: Threshold;
+  readonly #router: StreamRouter;
+  readonly #admission: Admission;
+  readonly #listener: GatewayListener;
   #mesh: OverlayMesh | undefined;
   /** Who may dial, by key. */
   #byKey: ReadonlyMap<string, string> = new Map();
 
   constructor(options: MeshServerOptions) {
-    const { clock, gates, unread, inward, onward, onEvent, onChanged, limits = {} } = options;
+    const { clock, limiters, receiveBuffers, inbound, onward, onEvent, onChanged, limits = {} } = options;
     this.#options = options;
     this.#clients = new Clients({
       clock,
       onEvent,
       onChanged,
-      onStream: (stream, headers, peer) => this.#reception.receive(stream, headers, { peer, way: this.#way }),
+      onStream: (stream, headers, peer) => this.#router.receive(stream, headers, { peer, pathId: this.#pathId }),
     });
     this.#relay = new Relay({
       clock,
-      gates,
-      unread,
+      limiters,
+      receiveBuffers,
       onward,
-      inward: (peer) => this.#clients.inward(peer),
+      inbound: (peer) => this.#clients.inbound(peer),
       maxActive: limits.maxRelays ?? MAX_RELAYS,
     });
-    this.#reception = new Reception({ clock, inward, relay: this.#relay, unread, onStream: options.onStream });
-    this.#door = new Door({
+    this.#router = new StreamRouter({ clock, inbound, relay: this.#relay, receiveBuffers, onStream: options.onStream });
+    this.#admission = new Admission({
       clock,
       limits,
       identity: options.identity,
       peerOf: (key) => this.#byKey.get(key),
       onPeer: (peer, protocol, socket, key) => this.#clients.add(peer, key, protocol, socket),
     });
-    this.#threshold = new Threshold({ ...options, user: this.#door });
+    this.#listener = new GatewayListener({ ...options, user: this.#admission });
   }
 
   /** How many streams are carried between other nodes. */
@@ -85,35 +85,35 @@ export class MeshServer implements Ways {
     this.#mesh = mesh;
     this.#byKey = new Map(mayDial.map(({ key, uid }) => [key, uid]));
     const keys = new Map(mayDial.map(({ uid, key }) => [uid, key]));
-    this.#reception.apply(mesh);
+    this.#router.apply(mesh);
     this.#clients.keepOnly(keys, isOn ? "it may not dial this gateway any more" : "this gateway was turned off");
     this.#relay.apply(mesh);
-    if (!isOn) this.#door.close();
-    await this.#threshold.move(isOn ? mesh.server : undefined);
+    if (!isOn) this.#admission.close();
+    await this.#listener.move(isOn ? mesh.server : undefined);
   }
 
   /** A stream that a gateway opened on a session that this node dialled. */
-  receive(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, way: Way): void {
-    this.#reception.receive(stream, headers, { peer: way.gateway, way });
+  receive(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, pathId: PathId): void {
+    this.#router.receive(stream, headers, { peer: pathId.gateway, pathId });
   }
 
-  direct(peer: string, { path }: WayWish): ReturnType<Ways["direct"]> {
-    const [hop] = path === undefined || path === "" ? this.#clients.inward(peer) : [];
-    return hop === undefined ? undefined : Promise.resolve({ session: hop.session, way: this.#way });
+  direct(peer: string, { path }: PeerDialOptions): ReturnType<PeerDialer["direct"]> {
+    const [hop] = path === undefined || path === "" ? this.#clients.inbound(peer) : [];
+    return hop === undefined ? undefined : Promise.resolve({ session: hop.session, pathId: this.#pathId });
   }
 
   /** Reports whether a node has dialled this gateway and can be sent streams. */
   serves(client: string): boolean {
-    return this.#clients.inward(client).length > 0;
+    return this.#clients.inbound(client).length > 0;
   }
 
   /** By the gateway `via`, which dials this one. */
-  async splice(peer: string, { signal, via }: SpliceWish): ReturnType<Ways["splice"]> {
+  async splice(peer: string, { signal, via }: SpliceOptions): ReturnType<PeerDialer["splice"]> {
     let failure = new SessionError("peer-absent", "no client of this gateway leads there");
-    for (const hop of via === undefined ? [] : this.#clients.inward(via)) {
+    for (const hop of via === undefined ? [] : this.#clients.inbound(via)) {
       try {
         const headers = { ":authority": `${peer}:443` };
-        return { stream: await openStream(this.#options.clock, hop.session, headers, signal), way: this.#way };
+        return { stream: await openStream(this.#options.clock, hop.session, headers, signal), pathId: this.#pathId };
       } catch (error) {
         signal.throwIfAborted();
         if (error instanceof SessionError) failure = error;
@@ -129,31 +129,31 @@ export class MeshServer implements Ways {
   state(): ServerState {
     const isOn = this.#mesh?.server !== undefined;
     const noKey = { state: "failed", message: "this node has no overlay key yet" } as const;
-    const stands = isOn && this.#options.identity() === undefined ? noKey : this.#threshold.state;
-    return { ...stands, refused: { ...this.#door.refused }, relays: this.#relay.counts };
+    const stands = isOn && this.#options.identity() === undefined ? noKey : this.#listener.state;
+    return { ...stands, refused: { ...this.#admission.refused }, relays: this.#relay.counts };
   }
 
   /** Tries again what could not be bound. */
   retryNow(): Promise<void> {
-    return this.#threshold.retry();
+    return this.#listener.retry();
   }
 
   /** Accepts nothing any more and asks everybody to go elsewhere; what runs goes on. */
   async drain(): Promise<void> {
-    await this.#threshold.stop();
+    await this.#listener.stop();
     this.#clients.drain();
   }
 
   /** Ends everything at once. */
   close(): void {
-    this.#threshold.close();
-    this.#door.close();
+    this.#listener.close();
+    this.#admission.close();
     this.#clients.keepOnly(new Map(), "this overlay ends");
     this.#relay.close();
   }
 
   /** Who dials has its own names for the paths; here there is but one. */
-  get #way(): Way {
+  get #pathId(): PathId {
     return { gateway: this.#mesh?.self ?? "", path: "" };
   }
 }

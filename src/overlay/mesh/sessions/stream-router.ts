@@ -4,16 +4,16 @@ import type { OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import { Uid } from "../../../protocol/values/values.ts";
 import { Allowance } from "../../limits/allowance.ts";
-import { refuse, type Passage, type Relay } from "./relay.ts";
+import { refuse, type RelayRequest, type Relay } from "./relay.ts";
 import { NO_ERROR, REFUSED_STREAM } from "../transport/stream-codes.ts";
-import type { UnreadBytes } from "../transport/receive-buffer.ts";
-import type { Inward, Way } from "../paths/ways.ts";
+import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
+import type { Inbound, PathId } from "../paths/peer-dialer.ts";
 
-export interface ReceptionOptions {
+export interface StreamRouterOptions {
   readonly clock: Clock;
-  readonly inward: Inward;
+  readonly inbound: Inbound;
   readonly relay: Relay;
-  readonly unread: UnreadBytes;
+  readonly receiveBuffers: ReceiveBuffers;
   /** A stream was taken, whatever becomes of it. */
   readonly onStream: () => void;
 }
@@ -30,14 +30,14 @@ const RESET_BURST = 200;
 const RESETS_PER_SECOND = 20;
 
 /** Where every stream of a hop session arrives, whoever dialled. */
-export class Reception {
-  readonly #options: ReceptionOptions;
+export class StreamRouter {
+  readonly #options: StreamRouterOptions;
   /** By peer; only of those that have reset anything. */
   readonly #resets = new Map<string, Allowance>();
   #self: string | undefined;
   #gateways: ReadonlySet<string> = new Set();
 
-  constructor(options: ReceptionOptions) {
+  constructor(options: StreamRouterOptions) {
     this.#options = options;
   }
 
@@ -54,7 +54,7 @@ export class Reception {
   receive(
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
-    from: { readonly peer: string; readonly way: Way },
+    from: { readonly peer: string; readonly pathId: PathId },
   ): boolean {
     if (this.#resets.get(from.peer)?.isUsedUp === true) {
       stream.close(REFUSED_STREAM);
@@ -65,24 +65,28 @@ export class Reception {
     return true;
   }
 
-  #take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, from: { peer: string; way: Way }): void {
+  #take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, from: { peer: string; pathId: PathId }): void {
     stream.once("close", () => this.#closed(from.peer, stream));
-    this.#options.unread.watch(from.peer, stream);
+    this.#options.receiveBuffers.watch(from.peer, stream);
     const purpose = this.#self === undefined ? REFUSED : purposeOf(headers, this.#self);
     switch (purpose.is) {
       case "refused":
         return refuse(stream, purpose.reason);
       case "request":
-        return this.#options.inward.stream(stream, headers, from);
+        return this.#options.inbound.stream(stream, headers, from);
       case "tunnel":
         stream.respond({ ":status": 200 });
-        return this.#options.inward.tunnel(stream, from.way);
+        return this.#options.inbound.tunnel(stream, from.pathId);
       case "passage":
-        void this.#options.relay.carry(stream, this.#passage(purpose, headers, from.peer));
+        void this.#options.relay.carry(stream, this.#relayRequest(purpose, headers, from.peer));
     }
   }
 
-  #passage({ dest, hops }: { dest: string; hops: number }, headers: IncomingHttpHeaders, from: string): Passage {
+  #relayRequest(
+    { dest, hops }: { dest: string; hops: number },
+    headers: IncomingHttpHeaders,
+    from: string,
+  ): RelayRequest {
     const said = Uid.safeParse(headers["holdfast-source"]).data;
     // Only a gateway speaks for others; anybody else is the source of what it sends.
     const source = this.#gateways.has(from) && said !== undefined ? said : from;

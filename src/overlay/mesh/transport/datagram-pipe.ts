@@ -1,7 +1,7 @@
 import type { Http2Stream } from "node:http2";
 import type { Clock } from "../../../host/clock.ts";
 import { hasRoom } from "../../flow/datagram-queue.ts";
-import type { TunnelGates } from "./rate-limits.ts";
+import type { TunnelLimiters } from "./rate-limits.ts";
 import { PROTOCOL_ERROR } from "./stream-codes.ts";
 import { CapsuleReader, datagramCapsule } from "./capsules.ts";
 import { resetStream } from "./reset.ts";
@@ -10,7 +10,7 @@ export interface DatagramPipeOptions {
   readonly stream: Http2Stream;
   readonly clock: Clock;
   /** The node's limits over all tunnels: what is too much is dropped. */
-  readonly tunnels?: TunnelGates | undefined;
+  readonly tunnels?: TunnelLimiters | undefined;
   readonly onDatagram: (datagram: Buffer) => void;
   readonly onDrop: () => void;
   /** Told once when the stream is over, with its code (RFC 9113 §7). */

@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import type { Gate, GateUser } from "../../limits/rate-limiter.ts";
+import type { RateLimiter, LimitedReader } from "../../limits/rate-limiter.ts";
 
 type Edit = (chunk: Uint8Array) => Uint8Array;
 
@@ -11,8 +11,8 @@ const SHORT_BYTES = 2048;
 
 /** A gate that is passed through, and the bit that stands for waiting at it. */
 interface Turn {
-  readonly gate: Gate;
-  readonly user: GateUser;
+  readonly limiter: RateLimiter;
+  readonly user: LimitedReader;
   readonly bit: number;
 }
 
@@ -35,16 +35,16 @@ export class Pump {
   #isOver = false;
 
   /** With `edit`, what it gives goes on in place of what was read. */
-  constructor(from: Duplex, to: Duplex, gates: readonly (Gate | undefined)[], edit?: Edit) {
+  constructor(from: Duplex, to: Duplex, limiters: readonly (RateLimiter | undefined)[], edit?: Edit) {
     this.#from = from;
     this.#to = to;
     this.#edit = edit;
-    this.#turns = gates
-      .filter((gate) => gate !== undefined)
-      .map((gate, i) => ({ gate, bit: LIMITED << i, user: { resumeFromGate: () => this.#go(LIMITED << i) } }));
+    this.#turns = limiters
+      .filter((limiter) => limiter !== undefined)
+      .map((limiter, i) => ({ limiter, bit: LIMITED << i, user: { resumeReading: () => this.#go(LIMITED << i) } }));
   }
 
-  get isAtGate(): boolean {
+  get isRateLimited(): boolean {
     return (this.#stops & ~FULL) !== 0;
   }
 
@@ -62,7 +62,7 @@ export class Pump {
   close(): void {
     this.#taken = this.taken;
     this.#isOver = true;
-    for (const { gate, user } of this.#turns) gate.leave(user);
+    for (const { limiter, user } of this.#turns) limiter.leave(user);
   }
 
   readonly #pass = (chunk: Buffer): void => {
@@ -71,8 +71,8 @@ export class Pump {
     this.#cork(chunk.length);
     const edited = this.#edit === undefined ? chunk : this.#edit(chunk);
     if (edited.length > 0 && !this.#write(edited)) this.#stops |= FULL;
-    for (const { gate, user, bit } of this.#turns) {
-      if (!gate.isOpen && !gate.pass(user, chunk.length)) this.#stops |= bit;
+    for (const { limiter, user, bit } of this.#turns) {
+      if (!limiter.isOpen && !limiter.pass(user, chunk.length)) this.#stops |= bit;
     }
     if (this.#stops !== 0) this.#from.pause();
   };

@@ -1,23 +1,23 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { OverlayMesh } from "../../../protocol/overlay/mesh.ts";
-import { Gate } from "../../limits/rate-limiter.ts";
+import { RateLimiter } from "../../limits/rate-limiter.ts";
 import { defined } from "../../../lib/defined.ts";
 
 /** What is read from tunnels passes `in`, and what is sent into them `out`. */
-export interface TunnelGates {
-  readonly in: Gate;
-  readonly out: Gate;
+export interface TunnelLimiters {
+  readonly in: RateLimiter;
+  readonly out: RateLimiter;
 }
 
 /** The node's limits over all tunnels together: `in` for what is read from them, `out` for what is read to be sent into them. */
-export class MeshGates implements TunnelGates {
-  readonly in: Gate;
-  readonly out: Gate;
+export class MeshLimiters implements TunnelLimiters {
+  readonly in: RateLimiter;
+  readonly out: RateLimiter;
   #rates: Pick<OverlayMesh, "ingressBitsPerSecond" | "egressBitsPerSecond"> = {};
 
   constructor(clock: Clock) {
-    this.in = new Gate(clock, undefined);
-    this.out = new Gate(clock, undefined);
+    this.in = new RateLimiter(clock, undefined);
+    this.out = new RateLimiter(clock, undefined);
   }
 
   /** Puts other rates into force, for what runs too. */

@@ -8,7 +8,7 @@ export interface Watched extends Readable {
   _final?(callback: (error?: Error | null) => void): void;
 }
 
-export interface UnreadOptions {
+export interface ReceiveBufferOptions {
   /** What the process may use; an eighth of it may wait unread for one peer, a quarter for all. */
   readonly memoryBytes: number;
   /** Told whose stream was reset. */
@@ -41,7 +41,7 @@ interface Group {
  * Bounds what arrived and was not read. HTTP/2 lets every stream of every session have a full window, since the session's own is
  * given back on arrival; where that exceeds the bound, whoever holds most is reset with the chunk that crosses it.
  */
-export class UnreadBytes {
+export class ReceiveBuffers {
   readonly #onReset: (peer: string) => void;
   readonly #perPeer: number;
   readonly #inAll: number;
@@ -52,7 +52,7 @@ export class UnreadBytes {
   readonly #sinks = new WeakMap<Watched, Writable>();
   #counted = 0;
 
-  constructor({ memoryBytes, onReset = () => undefined }: UnreadOptions) {
+  constructor({ memoryBytes, onReset = () => undefined }: ReceiveBufferOptions) {
     this.#onReset = onReset;
     this.#perPeer = memoryBytes / 8;
     this.#inAll = memoryBytes / 4;
@@ -75,7 +75,7 @@ export class UnreadBytes {
   }
 
   /** Counts what was read on a stream and waits to be sent by another, too. */
-  leads(stream: Watched, sink: Writable): void {
+  forwardsTo(stream: Watched, sink: Writable): void {
     this.#sinks.set(stream, sink);
   }
 

@@ -1,7 +1,7 @@
 import type { Http2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
-import type { GateUser } from "../../limits/rate-limiter.ts";
-import type { MeshGates } from "./rate-limits.ts";
+import type { LimitedReader } from "../../limits/rate-limiter.ts";
+import type { MeshLimiters } from "./rate-limits.ts";
 import { resetStream } from "./reset.ts";
 import { CANCEL, NO_ERROR } from "./stream-codes.ts";
 
@@ -17,15 +17,15 @@ class Direction {
   bytes = 0;
   readonly #from: Duplex;
   readonly #to: Duplex;
-  readonly #gates: MeshGates;
-  readonly #atIn: GateUser = { resumeFromGate: () => this.#go(LIMITED_IN) };
-  readonly #atOut: GateUser = { resumeFromGate: () => this.#go(LIMITED_OUT) };
+  readonly #limiters: MeshLimiters;
+  readonly #atIn: LimitedReader = { resumeReading: () => this.#go(LIMITED_IN) };
+  readonly #atOut: LimitedReader = { resumeReading: () => this.#go(LIMITED_OUT) };
   #stops = 0;
 
-  constructor(from: Duplex, to: Duplex, gates: MeshGates) {
+  constructor(from: Duplex, to: Duplex, limiters: MeshLimiters) {
     this.#from = from;
     this.#to = to;
-    this.#gates = gates;
+    this.#limiters = limiters;
   }
 
   start(): void {
@@ -37,16 +37,16 @@ class Direction {
   }
 
   close(): void {
-    this.#gates.in.leave(this.#atIn);
-    this.#gates.out.leave(this.#atOut);
+    this.#limiters.in.leave(this.#atIn);
+    this.#limiters.out.leave(this.#atOut);
   }
 
   readonly #pass = (chunk: Buffer): void => {
     this.bytes += chunk.length;
     if (!this.#to.write(chunk) && this.#to.writableLength >= FULL_BYTES) this.#stops |= FULL;
-    const gates = this.#gates;
-    if (!gates.in.isOpen && !gates.in.pass(this.#atIn, chunk.length)) this.#stops |= LIMITED_IN;
-    if (!gates.out.isOpen && !gates.out.pass(this.#atOut, chunk.length)) this.#stops |= LIMITED_OUT;
+    const limiters = this.#limiters;
+    if (!limiters.in.isOpen && !limiters.in.pass(this.#atIn, chunk.length)) this.#stops |= LIMITED_IN;
+    if (!limiters.out.isOpen && !limiters.out.pass(this.#atOut, chunk.length)) this.#stops |= LIMITED_OUT;
     if (this.#stops !== 0) this.#from.pause();
   };
 
@@ -66,9 +66,9 @@ export class Splice {
   readonly #ending = new Set<Duplex>();
 
   /** `onEnd` is called once, when both are closed. */
-  constructor(a: Duplex, b: Duplex, gates: MeshGates, onEnd: () => void) {
+  constructor(a: Duplex, b: Duplex, limiters: MeshLimiters, onEnd: () => void) {
     this.#sides = [a, b];
-    this.#directions = [new Direction(a, b, gates), new Direction(b, a, gates)];
+    this.#directions = [new Direction(a, b, limiters), new Direction(b, a, limiters)];
     this.#onEnd = onEnd;
     for (const side of this.#sides) side.on("error", ignore);
   }

@@ -1,23 +1,23 @@
 import type { Http2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
-import type { Gate } from "../../limits/rate-limiter.ts";
+import type { RateLimiter } from "../../limits/rate-limiter.ts";
 import { flowReason } from "../../dial/reasons.ts";
 import type { Editing } from "../../flow/interpreter.ts";
-import type { TunnelGates } from "./rate-limits.ts";
+import type { TunnelLimiters } from "./rate-limits.ts";
 import { Pump } from "./pump.ts";
 import { resetStream } from "./reset.ts";
 import { codeOf, reasonOfCode } from "./wire.ts";
 
-export interface CouplingOptions extends Partial<Editing> {
+export interface StreamBridgeOptions extends Partial<Editing> {
   /** Connected, half-open capable, and not yet read from. */
   readonly socket: Socket;
   /** The answered stream of the flow. */
   readonly stream: Http2Stream;
   /** From the socket, and to it. */
-  readonly gates?: { readonly in: Gate; readonly out: Gate };
+  readonly limiters?: { readonly in: RateLimiter; readonly out: RateLimiter };
   /** The node's limits over all tunnels. */
-  readonly tunnels?: TunnelGates | undefined;
+  readonly tunnels?: TunnelLimiters | undefined;
   /** Why the session below the stream has ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
   /** Told once: without a reason when both sides closed in order. */
@@ -28,8 +28,8 @@ export interface CouplingOptions extends Partial<Editing> {
 const HALF_CLOSED_IDLE_MS = 60_000;
 
 /** A socket and a stream of a session, joined: half-closes pass through, and so do resets, as resets. */
-export class Coupling {
-  readonly #options: CouplingOptions;
+export class StreamBridge {
+  readonly #options: StreamBridgeOptions;
   readonly #up: Pump;
   readonly #down: Pump;
   #closed = 0;
@@ -37,11 +37,11 @@ export class Coupling {
   #progress = -1;
   #idleSince = 0;
 
-  constructor(options: CouplingOptions) {
-    const { socket, stream, gates, tunnels, edits } = options;
+  constructor(options: StreamBridgeOptions) {
+    const { socket, stream, limiters, tunnels, edits } = options;
     this.#options = options;
-    this.#up = new Pump(socket, stream, [gates?.in, tunnels?.out], edits?.up);
-    this.#down = new Pump(stream, socket, [gates?.out, tunnels?.in], edits?.down);
+    this.#up = new Pump(socket, stream, [limiters?.in, tunnels?.out], edits?.up);
+    this.#down = new Pump(stream, socket, [limiters?.out, tunnels?.in], edits?.down);
   }
 
   /** Bytes read from the socket. */
@@ -90,7 +90,7 @@ export class Coupling {
   sweep(now: number, idleTimeoutMs: number): void {
     const { socket, stream } = this.#options;
     const progress = this.#up.bytes + this.#down.bytes - socket.writableLength - stream.writableLength;
-    const isInUse = this.#up.isAtGate || this.#down.isAtGate || this.#options.isBusy?.() === true;
+    const isInUse = this.#up.isRateLimited || this.#down.isRateLimited || this.#options.isBusy?.() === true;
     if (progress !== this.#progress || isInUse) {
       this.#progress = progress;
       this.#idleSince = now;

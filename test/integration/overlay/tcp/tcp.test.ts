@@ -83,16 +83,16 @@ describe("a tcp flow", () => {
   });
 
   it("keeps a half-close of the server: the client goes on sending", async () => {
-    let heard = "";
+    let received = "";
     const { port } = await oneListener((socket) => {
       socket.end("bye");
-      socket.on("data", (chunk: Buffer) => (heard += chunk.toString()));
+      socket.on("data", (chunk: Buffer) => (received += chunk.toString()));
     });
     const client = aClient(port);
     await waitFor("the server's end", () => client.fate() === "end");
     client.socket.write("still ");
     client.socket.end("here");
-    await waitFor("it arrives", () => heard === "still here");
+    await waitFor("it arrives", () => received === "still here");
   });
 
   it("passes a reset on as a reset, both ways", async () => {

@@ -56,10 +56,10 @@ describe("nameCache", () => {
 
   it("asks anew for a name that did not hold, though not more often than every 5 s", async () => {
     const { clock, asked, cache } = rig([{ addresses: ["192.0.2.1"], ttlSeconds: 300 }, { addresses: ["192.0.2.2"] }]);
-    cache.doubt("a");
+    cache.expireSoon("a");
     await cache.resolve("a");
     await clock.advance(4999);
-    cache.doubt("a");
+    cache.expireSoon("a");
     expect(await cache.resolve("a")).toEqual(["192.0.2.1"]);
     await clock.advance(1);
     expect(await cache.resolve("a")).toEqual(["192.0.2.2"]);

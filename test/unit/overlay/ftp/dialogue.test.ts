@@ -165,8 +165,8 @@ describe("an FTP dialogue", () => {
     const { says, hears, announced } = greeted();
     const sent = "AUTH TLS\r\nPASV\r\n".split("").map(says).join("");
     expect(sent).toBe("NOOP\r\nPASV\r\n");
-    const heard = `200 ok\r\n${PASV}`.split("").map(hears).join("");
-    expect(heard).toMatch(/^502 [^\r\n]+\r\nINSTEAD\r\n$/);
+    const received = `200 ok\r\n${PASV}`.split("").map(hears).join("");
+    expect(received).toMatch(/^502 [^\r\n]+\r\nINSTEAD\r\n$/);
     expect(announced).toEqual(["PASV 51210"]);
   });
 

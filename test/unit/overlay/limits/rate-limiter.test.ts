@@ -1,27 +1,27 @@
 import { describe, expect, it } from "vitest";
-import { Gate } from "../../../../src/overlay/limits/rate-limiter.ts";
+import { RateLimiter } from "../../../../src/overlay/limits/rate-limiter.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 /** A flow that always has more to read. */
-function reader(gate: Gate, chunk: number) {
+function reader(limiter: RateLimiter, chunk: number) {
   const user = {
     bytes: 0,
-    resumeFromGate() {
+    resumeReading() {
       do user.bytes += chunk;
-      while (gate.pass(user, chunk));
+      while (limiter.pass(user, chunk));
     },
   };
   return user;
 }
 
 /** A flow whose bytes come a moment after it reads, as those of a socket do. */
-function lateReader(gate: Gate, clock: FakeClock, chunk: number) {
+function lateReader(limiter: RateLimiter, clock: FakeClock, chunk: number) {
   const user = {
     bytes: 0,
-    resumeFromGate() {
+    resumeReading() {
       clock.after(1, () => {
         user.bytes += chunk;
-        if (gate.pass(user, chunk)) user.resumeFromGate();
+        if (limiter.pass(user, chunk)) user.resumeReading();
       });
     },
   };
@@ -30,16 +30,16 @@ function lateReader(gate: Gate, clock: FakeClock, chunk: number) {
 
 describe("Gate", () => {
   it("lets everybody through without a rate", () => {
-    const gate = new Gate(new FakeClock(), undefined);
-    expect(gate.isOpen).toBe(true);
-    expect(gate.pass({ resumeFromGate: () => undefined }, 1e9)).toBe(true);
+    const limiter = new RateLimiter(new FakeClock(), undefined);
+    expect(limiter.isOpen).toBe(true);
+    expect(limiter.pass({ resumeReading: () => undefined }, 1e9)).toBe(true);
   });
 
   it.each([100_000, 8_000_000, 800_000_000])("holds %d bit/s over ten seconds, shared evenly", async (rate) => {
     const clock = new FakeClock();
-    const gate = new Gate(clock, rate);
-    const users = [reader(gate, 16_384), reader(gate, 16_384), reader(gate, 16_384)];
-    for (const user of users) user.resumeFromGate();
+    const limiter = new RateLimiter(clock, rate);
+    const users = [reader(limiter, 16_384), reader(limiter, 16_384), reader(limiter, 16_384)];
+    for (const user of users) user.resumeReading();
     await clock.advance(10_000);
     const total = users.reduce((sum, { bytes }) => sum + bytes, 0);
     const burst = Math.max(65_536, rate / 80);
@@ -55,10 +55,10 @@ describe("Gate", () => {
     "gives %d Mbit/s to %d flows that read some time after they may, in equal shares",
     async (mbps, flows) => {
       const clock = new FakeClock();
-      const gate = new Gate(clock, mbps * 1_000_000);
+      const limiter = new RateLimiter(clock, mbps * 1_000_000);
       const chunk = mbps > 100 ? 262_144 : mbps > 10 ? 65_536 : 9000;
-      const users = Array.from({ length: flows }, () => lateReader(gate, clock, chunk));
-      for (const user of users) user.resumeFromGate();
+      const users = Array.from({ length: flows }, () => lateReader(limiter, clock, chunk));
+      for (const user of users) user.resumeReading();
       // Some bytes have to come before a share can be told from chance.
       const ms = Math.ceil((200 * chunk * flows * 8) / (mbps * 1000));
       await clock.advance(ms);
@@ -73,12 +73,12 @@ describe("Gate", () => {
 
   it("passes the turn of a flow that has nothing to read on", async () => {
     const clock = new FakeClock();
-    const gate = new Gate(clock, 1_000_000);
-    const idle = { resumeFromGate: () => undefined };
-    const user = lateReader(gate, clock, 9000);
-    user.resumeFromGate();
+    const limiter = new RateLimiter(clock, 1_000_000);
+    const idle = { resumeReading: () => undefined };
+    const user = lateReader(limiter, clock, 9000);
+    user.resumeReading();
     for (let second = 0; second < 10; second += 1) {
-      gate.pass(idle, 1);
+      limiter.pass(idle, 1);
       await clock.advance(1000);
     }
     expect(user.bytes).toBeGreaterThan(1_250_000 * 0.97);
@@ -86,14 +86,14 @@ describe("Gate", () => {
 
   it("frees those who wait when the limit goes, and forgets those who leave", async () => {
     const clock = new FakeClock();
-    const gate = new Gate(clock, 8000);
+    const limiter = new RateLimiter(clock, 8000);
     let resumed = 0;
-    const stays = { resumeFromGate: () => void (resumed += 1) };
-    const leaves = { resumeFromGate: () => void (resumed += 100) };
-    expect(gate.pass(stays, 100_000)).toBe(false);
-    expect(gate.pass(leaves, 1)).toBe(false);
-    gate.leave(leaves);
-    gate.setRate(undefined);
+    const stays = { resumeReading: () => void (resumed += 1) };
+    const leaves = { resumeReading: () => void (resumed += 100) };
+    expect(limiter.pass(stays, 100_000)).toBe(false);
+    expect(limiter.pass(leaves, 1)).toBe(false);
+    limiter.leave(leaves);
+    limiter.setRate(undefined);
     expect(resumed).toBe(1);
     await clock.advance(3_600_000);
     expect(clock.pendingTimers).toBe(0);

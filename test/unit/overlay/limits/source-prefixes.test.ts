@@ -10,19 +10,19 @@ describe("prefixes of sources", () => {
   ])("limit new sessions of %s and %s together, and not those of %s", (one, same, other) => {
     const prefixes = new SourcePrefixes();
     for (let i = 0; i < 500; i += 1) {
-      expect(prefixes.takesNew(one, 0)).toBe(true);
-      expect(prefixes.takesNew(same, 0)).toBe(true);
+      expect(prefixes.admitsNew(one, 0)).toBe(true);
+      expect(prefixes.admitsNew(same, 0)).toBe(true);
     }
-    expect(prefixes.takesNew(one, 999)).toBe(false);
-    expect(prefixes.takesNew(same, 999)).toBe(false);
-    expect(prefixes.takesNew(other, 999)).toBe(true);
-    expect(prefixes.takesNew(one, 1000)).toBe(true);
+    expect(prefixes.admitsNew(one, 999)).toBe(false);
+    expect(prefixes.admitsNew(same, 999)).toBe(false);
+    expect(prefixes.admitsNew(other, 999)).toBe(true);
+    expect(prefixes.admitsNew(one, 1000)).toBe(true);
   });
 
   it("answer nobody who was not heard", () => {
     const prefixes = new SourcePrefixes();
     expect(prefixes.admits("198.51.100.7", 1)).toBe(false);
-    prefixes.heard("198.51.100.7", 40, 0);
+    prefixes.received("198.51.100.7", 40, 0);
     expect(prefixes.admits("198.51.101.7", 1)).toBe(false);
     expect(prefixes.admits("198.51.100.8", 1500)).toBe(true);
     expect(prefixes.admits("198.51.100.7", 1)).toBe(false);
@@ -33,7 +33,7 @@ describe("prefixes of sources", () => {
     const from = "198.51.100.7";
     let answered = 0;
     for (let i = 0; i < 10_000; i += 1) {
-      prefixes.heard(from, 10, i);
+      prefixes.received(from, 10, i);
       while (prefixes.admits(from, 100)) answered += 100;
     }
     expect(answered).toBeGreaterThan(10 * 1024 * 1024);
@@ -42,8 +42,8 @@ describe("prefixes of sources", () => {
 
   it("hold a flood from forged addresses in bounded memory", () => {
     const prefixes = new SourcePrefixes();
-    prefixes.heard("198.51.100.7", 40, 0);
-    for (let i = 0; i < 10_000; i += 1) prefixes.heard(`10.${i >> 8}.${i & 255}.1`, 40, 0);
+    prefixes.received("198.51.100.7", 40, 0);
+    for (let i = 0; i < 10_000; i += 1) prefixes.received(`10.${i >> 8}.${i & 255}.1`, 40, 0);
     expect(prefixes.admits("198.51.100.7", 100)).toBe(false);
     expect(prefixes.admits("10.0.0.1", 100)).toBe(true);
   });

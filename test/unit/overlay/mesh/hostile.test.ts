@@ -5,7 +5,7 @@ import type { TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { connectFrame, FRAME, frame, PREFACE, resetFrame } from "../../../support/raw-http2.ts";
-import { closed, connectTo, dialHop, echo, gatewayRig, inward, outward, textOf } from "../../../support/mesh-rig.ts";
+import { closed, connectTo, dialHop, echo, gatewayRig, inbound, outbound, textOf } from "../../../support/mesh-rig.ts";
 import { meshIdentity } from "../../../support/mesh-identity.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
@@ -29,11 +29,11 @@ describe("whoever has proved nothing", () => {
   it("is turned away for its key before it hears any HTTP/2", async () => {
     const rig = await gatewayRig([a]);
     const socket = await dialHop(rig.port, stranger, "h2");
-    let heard = 0;
-    socket.on("data", (chunk: Buffer) => (heard += chunk.length));
+    let received = 0;
+    socket.on("data", (chunk: Buffer) => (received += chunk.length));
     socket.write(PREFACE);
     await closed(socket);
-    expect(heard).toBe(0);
+    expect(received).toBe(0);
     expect(rig.server.state().refused).toEqual({ "unknown-key": 1 });
     expect(rig.server.clients()).toEqual([]);
   });
@@ -70,7 +70,7 @@ describe("whoever has proved nothing", () => {
     await once(other, "connect");
     silent.find((socket) => !socket.closed)?.destroy();
     await waitFor("a place is free again", () => rig.server.state().refused["closed"] === 1);
-    await outward(rig.port, a);
+    await outbound(rig.port, a);
   });
 
   it("may have so many in all, of which the longest silent makes room", async () => {
@@ -82,7 +82,7 @@ describe("whoever has proved nothing", () => {
     await closed(raw(rig.port));
     expect(rig.server.state().refused).toEqual({ "too-many": 1 });
     await clock.advance(2_000);
-    await outward(rig.port, a);
+    await outbound(rig.port, a);
     await waitFor("one was turned away", () => silent.filter(({ closed }) => closed).length === 1);
   });
 });
@@ -98,7 +98,7 @@ describe("whoever keeps failing", () => {
     await expect(dialHop(rig.port, a, "h2")).rejects.toMatchObject({ code: "tls" });
     expect(rig.server.state().refused).toEqual({ "unknown-key": 3, "too-many": 1 });
     await clock.advance(1000);
-    await outward(rig.port, a);
+    await outbound(rig.port, a);
   });
 
   it("has more patience shown to it where it leaves without a byte, as traces of hops do, but not without end", async () => {
@@ -108,7 +108,7 @@ describe("whoever keeps failing", () => {
       raw(rig.port).end();
       await waitFor("it has left", () => rig.server.state().refused["closed"] === probe);
     }
-    await outward(rig.port, a);
+    await outbound(rig.port, a);
     raw(rig.port).end();
     await waitFor("it has left, too", () => rig.server.state().refused["closed"] === 17);
     await expect(dialHop(rig.port, a, "h2")).rejects.toMatchObject({ code: "tls" });
@@ -120,11 +120,11 @@ describe("a node that proved its key and misbehaves", () => {
   const both = async (more: Parameters<typeof gatewayRig>[1] = {}) => {
     const rig = await gatewayRig([a, b, stranger], more);
     let opened = 0;
-    await inward(rig, b, (stream) => {
+    await inbound(rig, b, (stream) => {
       opened += 1;
       echo(stream);
     });
-    return { rig, good: await outward(rig.port, a), opened: () => opened };
+    return { rig, good: await outbound(rig.port, a), opened: () => opened };
   };
 
   /** A session of frames by hand. */
@@ -211,18 +211,18 @@ describe("a node that proved its key and misbehaves", () => {
     const relays = [{ source: a.uid, dest: b.uid }];
     const rig = await gatewayRig([a, b, stranger]);
     await rig.apply([a, b, stranger], { server: { addresses: ["127.0.0.1"], port: rig.port, relays } });
-    await inward(rig, b);
+    await inbound(rig, b);
     const headers = { "holdfast-source": a.uid, "holdfast-hops": "1" };
-    const { answer } = await connectTo(await outward(rig.port, stranger), b.uid, headers);
+    const { answer } = await connectTo(await outbound(rig.port, stranger), b.uid, headers);
     expect(answer).toMatchObject({ ":status": 403, "holdfast-reason": "relay-refused" });
-    await works(await outward(rig.port, a), b.uid);
+    await works(await outbound(rig.port, a), b.uid);
   });
 
   it("is not found under another's uid", async () => {
     const rig = await gatewayRig([a, b, stranger]);
     // Whoever asks for b is not led to the node that is here, whatever that would answer.
-    await inward(rig, stranger);
-    const { answer } = await connectTo(await outward(rig.port, a), b.uid);
+    await inbound(rig, stranger);
+    const { answer } = await connectTo(await outbound(rig.port, a), b.uid);
     expect(answer).toMatchObject({ ":status": 502, "holdfast-reason": "peer-absent" });
   });
 });
@@ -230,8 +230,8 @@ describe("a node that proved its key and misbehaves", () => {
 describe("what a gateway bears", () => {
   it("ten thousand ordinary closes on one session", async () => {
     const rig = await gatewayRig([a, b]);
-    const node = await inward(rig, b);
-    const session = await outward(rig.port, a);
+    const node = await inbound(rig, b);
+    const session = await outbound(rig.port, a);
     let done = 0;
     const one = async (): Promise<number> => {
       const { stream, answer } = await connectTo(session, b.uid);
@@ -254,13 +254,13 @@ describe("what a gateway bears", () => {
   it("hundreds of resets in the midst of data, from either side", async () => {
     const rig = await gatewayRig([a, b]);
     let turn = 0;
-    const node = await inward(rig, b, (stream) => {
+    const node = await inbound(rig, b, (stream) => {
       stream.respond({ ":status": 200 });
       turn += 1;
       if (turn % 2 === 0) stream.once("data", () => stream.close(8)).write(Buffer.alloc(100_000));
       else stream.resume().write(Buffer.alloc(100_000));
     });
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     for (let count = 0; count < 400; count += 1) {
       const { stream } = await connectTo(session, b.uid);
       stream.write(Buffer.alloc(300_000));
@@ -278,7 +278,7 @@ describe("what a gateway bears", () => {
     const settings = { initialWindowSize: 65_535, maxConcurrentStreams: 256 };
     const node = performServerHandshake(await dialHop(rig.port, b, "holdfast-h2r"), { settings });
     node.on("stream", (stream) => stream.on("error", () => undefined).respond({ ":status": 200 }));
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     await waitFor("both are there", () => rig.server.clients().length === 2);
     const chunk = Buffer.alloc(64 * 1024);
     const opened = await Promise.all(Array.from({ length: 200 }, () => connectTo(session, b.uid)));
@@ -287,10 +287,10 @@ describe("what a gateway bears", () => {
       for (let sent = 0; sent < 1024 * 1024; sent += chunk.length) stream.write(chunk);
     }
     await waitFor("some are reset", () => {
-      most = Math.max(most, rig.unread.held());
+      most = Math.max(most, rig.receiveBuffers.held());
       return rig.cut.length > 100;
     });
-    await waitFor("the rest is within the bound", () => rig.unread.held(a.uid) <= memoryBytes / 8);
+    await waitFor("the rest is within the bound", () => rig.receiveBuffers.held(a.uid) <= memoryBytes / 8);
     expect(most).toBeLessThan(memoryBytes / 2);
     expect(new Set(rig.cut)).toEqual(new Set([a.uid]));
     expect(session.destroyed).toBe(false);
@@ -301,17 +301,17 @@ describe("what a gateway bears", () => {
     const first = await gatewayRig([a, b], {
       onward: async (peer, { hops }) => {
         seen.push(hops);
-        const session = await outward(first.port, b);
+        const session = await outbound(first.port, b);
         const { stream, answer } = await connectTo(session, peer, { "holdfast-hops": String(hops) });
         if (Number(answer[":status"]) !== 200)
           throw Object.assign(new Error("refused"), { code: answer["holdfast-reason"] });
         return { stream };
       },
     });
-    const { answer } = await connectTo(await outward(first.port, a), stranger.uid);
+    const { answer } = await connectTo(await outbound(first.port, a), stranger.uid);
     expect(answer[":status"]).not.toBe(200);
     expect(seen).toEqual([1, 2, 3]);
-    const direct = await connectTo(await outward(first.port, a), stranger.uid, { "holdfast-hops": "3" });
+    const direct = await connectTo(await outbound(first.port, a), stranger.uid, { "holdfast-hops": "3" });
     expect(direct.answer).toMatchObject({ ":status": 508, "holdfast-reason": "relay-refused" });
   });
 });

@@ -12,21 +12,21 @@ const ACK = "\0\x04\0\x01";
 interface Party {
   readonly socket: Socket;
   readonly port: number;
-  readonly heard: { readonly text: string; readonly from: RemoteInfo }[];
+  readonly received: { readonly text: string; readonly from: RemoteInfo }[];
   send(text: string | Buffer, port: number, host?: string): void;
 }
 
 async function aParty(onHeard?: (from: RemoteInfo) => void, host = "127.0.0.1"): Promise<Party> {
   const socket = createSocket("udp4").on("error", () => undefined);
-  const heard: { text: string; from: RemoteInfo }[] = [];
+  const received: { text: string; from: RemoteInfo }[] = [];
   socket.on("message", (datagram, from) => {
-    heard.push({ text: datagram.toString("latin1"), from });
+    received.push({ text: datagram.toString("latin1"), from });
     onHeard?.(from);
   });
   await new Promise<void>((resolve) => socket.bind(0, host, resolve));
   onTestFinished(() => void socket.close());
   const send: Party["send"] = (text, port, to = "127.0.0.1") => socket.send(text, port, to);
-  return { socket, port: socket.address().port, heard, send };
+  return { socket, port: socket.address().port, received, send };
 }
 
 async function freeUdpPort(): Promise<number> {
@@ -66,18 +66,18 @@ describe("a transfer", () => {
     const { rig, port, far } = await stage(server.port);
     const client = await aParty();
     client.send(REQUEST, port);
-    const asked = await waitFor("the request", () => server.heard[0]);
+    const asked = await waitFor("the request", () => server.received[0]);
     expect(asked.text).toBe(REQUEST);
     const [own, late] = [await aParty(), await aParty()];
     own.send(BLOCK, asked.from.port);
-    const block = await waitFor("the answer", () => client.heard[0]);
+    const block = await waitFor("the answer", () => client.received[0]);
     expect(block.text).toBe(BLOCK);
     expect(block.from.port).not.toBe(port);
     late.send("late", asked.from.port);
     client.send(ACK, block.from.port);
-    const ack = await waitFor("the acknowledgement", () => own.heard[0]);
+    const ack = await waitFor("the acknowledgement", () => own.received[0]);
     expect(ack).toMatchObject({ text: ACK, from: { port: asked.from.port } });
-    expect([server.heard.length, late.heard.length, client.heard.length]).toEqual([1, 0, 1]);
+    expect([server.received.length, late.received.length, client.received.length]).toEqual([1, 0, 1]);
     await rig.apply([]);
     await far.apply([]);
     const moved = { sourceBytes: REQUEST.length + ACK.length, destBytes: BLOCK.length };
@@ -94,9 +94,9 @@ describe("a transfer", () => {
     const { port } = await stage(server.port);
     const client = await aParty();
     client.send(REQUEST, port);
-    await waitFor("the first blocks", () => client.heard.length === 2);
-    client.send(ACK, client.heard[0]?.from.port ?? 0);
-    await waitFor("everything once it answered", () => client.heard.length === 12);
+    await waitFor("the first blocks", () => client.received.length === 2);
+    client.send(ACK, client.received[0]?.from.port ?? 0);
+    await waitFor("everything once it answered", () => client.received.length === 12);
   });
 
   it("begins anew with another request from the same port, and a repeated one is the same", async () => {
@@ -105,15 +105,15 @@ describe("a transfer", () => {
     const client = await aParty();
     client.send(REQUEST, port);
     client.send(REQUEST, port);
-    await waitFor("both arrive", () => server.heard.length === 2);
-    expect(server.heard[0]?.from.port).toBe(server.heard[1]?.from.port);
-    server.send(BLOCK, server.heard[0]?.from.port ?? 0);
-    const first = await waitFor("the answer", () => client.heard[0]);
+    await waitFor("both arrive", () => server.received.length === 2);
+    expect(server.received[0]?.from.port).toBe(server.received[1]?.from.port);
+    server.send(BLOCK, server.received[0]?.from.port ?? 0);
+    const first = await waitFor("the answer", () => client.received[0]);
     client.send(REQUEST, port);
-    const again = await waitFor("it is asked again", () => server.heard[2]);
-    expect(again.from.port).not.toBe(server.heard[0]?.from.port);
+    const again = await waitFor("it is asked again", () => server.received[2]);
+    expect(again.from.port).not.toBe(server.received[0]?.from.port);
     server.send(BLOCK, again.from.port);
-    const second = await waitFor("the other answer", () => client.heard[1]);
+    const second = await waitFor("the other answer", () => client.received[1]);
     expect(second.from.port).not.toBe(first.from.port);
     expect(rig.counters()).toMatchObject({ flows: 2, activeFlows: 1 });
     expect((await rig.nextFlow()).reason).toBeUndefined();
@@ -128,18 +128,18 @@ describe("a transfer", () => {
     expect(rig.counters().flows).toBe(0);
 
     client.send(REQUEST, port);
-    const asked = await waitFor("the request", () => server.heard[0]);
+    const asked = await waitFor("the request", () => server.received[0]);
     const elsewhere = await aParty(undefined, "127.0.0.2");
     elsewhere.send("forged", asked.from.port);
     await waitFor("it is dropped", () => rig.counters().datagramsDropped === 6);
     server.send(BLOCK, asked.from.port);
-    const block = await waitFor("the answer", () => client.heard[0]);
+    const block = await waitFor("the answer", () => client.received[0]);
     expect(block.text).toBe(BLOCK);
     const stranger = await aParty();
     stranger.send(ACK, block.from.port);
     client.send(ACK, port);
     await waitFor("both are dropped", () => rig.counters().datagramsDropped === 8);
-    expect(server.heard).toHaveLength(1);
+    expect(server.received).toHaveLength(1);
   });
 
   it("gives its sockets back", async () => {
@@ -154,12 +154,12 @@ describe("a transfer", () => {
     await rig.apply([listener]);
     const [client, other] = [await aParty(), await aParty()];
     client.send(REQUEST, near);
-    await waitFor("the answer", () => client.heard.length === 1);
+    await waitFor("the answer", () => client.received.length === 1);
     other.send(REQUEST, near);
     await waitFor("a refusal", () => rig.counters().refusals["out-of-resources"] === 1);
     await waitFor("the first is over", () => rig.counters().activeFlows === 0);
     other.send(REQUEST, near);
-    await waitFor("the other is served", () => other.heard.length === 1);
+    await waitFor("the other is served", () => other.received.length === 1);
   });
 });
 

@@ -234,8 +234,8 @@ describe("a flow from another node", () => {
     for (const client of clients) expect(await fateOf(client)).toBe("ECONNRESET");
     for (let i = 0; i < 2; i += 1) {
       expect(await destination.nextFlow()).toMatchObject({ reason, sourceBytes: 5, destBytes: 5 });
-      const heard = (await source.nextFlow()).reason;
-      expect([reason, "tunnel-lost"]).toContain(heard);
+      const received = (await source.nextFlow()).reason;
+      expect([reason, "tunnel-lost"]).toContain(received);
     }
     await waitFor("nothing is left", () => source.plane.activeFlows === 0);
   });

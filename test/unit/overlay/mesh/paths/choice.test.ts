@@ -12,7 +12,7 @@ function path(gateway: string, more: Partial<Candidate> = {}): Candidate {
   return { gateway, path: "", isDefault: true, upSince: 0, rttMs: 10, ...more };
 }
 
-const on = (gateway: string, name = ""): Choice => ({ way: { gateway, path: name }, better: undefined });
+const on = (gateway: string, name = ""): Choice => ({ pathId: { gateway, path: name }, better: undefined });
 
 describe("which path carries new traffic", () => {
   it("is a default one that is up, and of those the nearest", () => {
@@ -40,8 +40,8 @@ describe("which path carries new traffic", () => {
   it("comes back to a default one only after it was up for a while", () => {
     const all = [path("a", { isDefault: false }), path("b", { upSince: 100 })];
     const first = choose(all, on("a"), 100);
-    expect(first).toEqual({ ...on("a"), better: { way: on("b").way, since: 100 } });
-    expect(choose(all, first, 99 + HOLD_MS).way).toEqual(on("a").way);
+    expect(first).toEqual({ ...on("a"), better: { pathId: on("b").pathId, since: 100 } });
+    expect(choose(all, first, 99 + HOLD_MS).pathId).toEqual(on("a").pathId);
     expect(choose(all, first, 100 + HOLD_MS)).toEqual(on("b"));
   });
 
@@ -52,7 +52,7 @@ describe("which path carries new traffic", () => {
       choice = choose([backup, path("b", { upSince: undefined })], choice, now);
       choice = choose([backup, path("b", { upSince: now + 500 })], choice, now + 500);
       choice = choose([backup, path("b", { upSince: now + 500 })], choice, now + 5000);
-      expect(choice.way).toEqual(on("a").way);
+      expect(choice.pathId).toEqual(on("a").pathId);
     }
   });
 
@@ -60,7 +60,7 @@ describe("which path carries new traffic", () => {
     const backup = path("a", { isDefault: false });
     const choice = choose([backup, path("b", { upSince: 0 })], on("a"), 0);
     const again = choose([backup, path("b", { upSince: 9000 })], choice, HOLD_MS);
-    expect(again.way).toEqual(on("a").way);
+    expect(again.pathId).toEqual(on("a").pathId);
     expect(again.better?.since).toBe(9000);
   });
 
@@ -76,9 +76,9 @@ describe("which path carries new traffic", () => {
   it("moves to one that is clearly nearer for a while", () => {
     const all = [path("a", { rttMs: 40 }), path("b", { rttMs: 10 })];
     const choice = choose(all, on("a"), 0);
-    expect(choice.way).toEqual(on("a").way);
-    expect(choose(all, choice, HOLD_MS).way).toEqual(on("b").way);
+    expect(choice.pathId).toEqual(on("a").pathId);
+    expect(choose(all, choice, HOLD_MS).pathId).toEqual(on("b").pathId);
     const between = choose([path("a", { rttMs: 10 }), path("b", { rttMs: 10 })], choice, 5000);
-    expect(choose(all, between, HOLD_MS).way).toEqual(on("a").way);
+    expect(choose(all, between, HOLD_MS).pathId).toEqual(on("a").pathId);
   });
 });

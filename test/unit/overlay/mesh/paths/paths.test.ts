@@ -36,7 +36,7 @@ interface Rig {
   readonly until: <T>(what: string, probe: () => T) => Promise<Exclude<T, undefined | false>>;
   /** The path of this gateway and id. */
   readonly state: (gateway: string, id?: string) => PathState | undefined;
-  readonly splice: (path?: string) => Promise<{ stream: Duplex; way: { gateway: string; path: string } }>;
+  readonly splice: (path?: string) => Promise<{ stream: Duplex; pathId: { gateway: string; path: string } }>;
 }
 
 async function rig(askName: AskName = () => Promise.reject(new Error("no names here"))): Promise<Rig> {
@@ -127,17 +127,17 @@ describe("paths to gateways", () => {
     expect(state(G1)).toMatchObject({ state: "connecting", carries: false });
     await until("it is up", () => isUp(state(G1)));
     expect(state(G1)).toMatchObject({ carries: true, remote: { ip: "127.0.0.1", port: gateway.port }, loss: 0 });
-    expect(gateway.inward).toHaveLength(1);
-    expect(gateway.outward).toHaveLength(0);
-    const { stream, way } = await splice();
-    expect(way).toEqual({ gateway: G1, path: "" });
-    expect(gateway.outward).toHaveLength(1);
+    expect(gateway.inbound).toHaveLength(1);
+    expect(gateway.outbound).toHaveLength(0);
+    const { stream, pathId } = await splice();
+    expect(pathId).toEqual({ gateway: G1, path: "" });
+    expect(gateway.outbound).toHaveLength(1);
     await echoes(stream, "hello");
     const others = await Promise.all([splice(), splice(), splice()]);
-    expect(gateway.outward).toHaveLength(1);
+    expect(gateway.outbound).toHaveLength(1);
     for (const one of [stream, ...others.map(({ stream: other }) => other)]) one.destroy();
-    await until("the outward session is closed for want of use", () => gateway.outward.length === 0);
-    expect(gateway.inward).toHaveLength(1);
+    await until("the outward session is closed for want of use", () => gateway.outbound.length === 0);
+    expect(gateway.inbound).toHaveLength(1);
     expect(isUp(state(G1))).toBe(true);
   });
 
@@ -196,7 +196,7 @@ describe("paths to gateways", () => {
     await expect(asked).rejects.toMatchObject({ code: "no-path" });
     paths.apply(undefined);
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
-    expect((await splice()).way.gateway).toBe(G1);
+    expect((await splice()).pathId.gateway).toBe(G1);
     paths.apply(mesh([pathTo(G2, proxy.port)], { [G2]: gateway.key }));
     const removed = splice();
     paths.apply(undefined);
@@ -212,7 +212,7 @@ describe("paths to gateways", () => {
       state: "down",
       reason: "whoever answered proved another key than the gateway's",
     });
-    await until("nothing is left", () => gateway.inward.length === 0);
+    await until("nothing is left", () => gateway.inbound.length === 0);
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
     await until("the key was corrected", () => isUp(state(G1)));
   });
@@ -241,7 +241,7 @@ describe("paths to gateways", () => {
     await until("one is up", () => isUp(state(G1, "b")));
     await until("the other is down", () => state(G1, "a")?.state === "down");
     expect(state(G1, "a")?.reason).toBe("the address 192.0.2.7 is not on this machine");
-    expect(gateway.inward[0]?.socket.remoteAddress).toBe("127.0.0.77");
+    expect(gateway.inbound[0]?.socket.remoteAddress).toBe("127.0.0.77");
   });
 
   it("a gateway that accepts and goes silent is given up and tried again", async () => {
@@ -295,8 +295,8 @@ describe("paths to gateways", () => {
     await until("the other carries", () => state(G2)?.carries === true);
     expect(fate).toMatchObject({ code: "tunnel-lost" });
     expect(state(G1)).toMatchObject({ state: "down", carries: false });
-    expect((await splice()).way).toEqual({ gateway: G2, path: "" });
-    expect(two.inward).toHaveLength(1);
+    expect((await splice()).pathId).toEqual({ gateway: G2, path: "" });
+    expect(two.inbound).toHaveLength(1);
     expect(events.map(({ kind }) => kind)).toEqual(["path-lost", "moved"]);
     expect(events[1]).toMatchObject({ gateway: G2, path: "", from: { gateway: G1, path: "" } });
     expect(events[1]?.durationMs).toBeLessThan(1000);
@@ -305,7 +305,7 @@ describe("paths to gateways", () => {
     expect(state(G1)?.carries).toBe(false);
     await until("and carries again after a while", () => state(G1)?.carries === true);
     expect(events.slice(2).map(({ kind }) => kind)).toEqual(["path-back", "moved"]);
-    expect(one.inward).toHaveLength(1);
+    expect(one.inbound).toHaveLength(1);
   });
 
   it("a peer that one gateway does not have is asked for at the other", async () => {
@@ -315,7 +315,7 @@ describe("paths to gateways", () => {
       asked += 1;
       stream.respond({ ":status": 502, "holdfast-reason": "peer-absent" }, { endStream: true });
     };
-    expect((await splice()).way.gateway).toBe(G2);
+    expect((await splice()).pathId.gateway).toBe(G2);
     two.onConnect = one.onConnect;
     await expect(splice()).rejects.toMatchObject({ code: "peer-absent" });
     expect(asked).toBe(3);
@@ -330,10 +330,10 @@ describe("paths to gateways", () => {
     ];
     paths.apply(mesh(wanted, { [G1]: one.key, [G2]: two.key }, { routes }));
     expect(state(G1)?.carries).toBe(true);
-    expect((await splice()).way.gateway).toBe(G2);
+    expect((await splice()).pathId.gateway).toBe(G2);
     await two.stop();
     await until("the second is down", () => state(G2)?.state === "down");
-    expect((await splice()).way.gateway).toBe(G1);
+    expect((await splice()).pathId.gateway).toBe(G1);
   });
 
   it("a restarted gateway is found again within moments", async () => {
@@ -347,7 +347,7 @@ describe("paths to gateways", () => {
     const startedAt = clock.elapsed();
     await until("it is up again", () => isUp(state(G1)));
     expect(clock.elapsed() - startedAt).toBeLessThan(3000);
-    expect(again.inward).toHaveLength(1);
+    expect(again.inbound).toHaveLength(1);
   });
 
   it("one that flaps is dialled more and more slowly", async () => {
@@ -356,7 +356,7 @@ describe("paths to gateways", () => {
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
     for (let lost = 1; lost <= 9; lost += 1) {
       await until("it is up", () => isUp(state(G1)));
-      gateway.inward.at(-1)?.destroy();
+      gateway.inbound.at(-1)?.destroy();
       await until("it is lost", () => events.filter(({ kind }) => kind === "path-lost").length === lost);
     }
     const before = state(G1)?.attempts;
@@ -374,8 +374,8 @@ describe("paths to gateways", () => {
     const { stream: inner } = await until("a stream", () => streams[0]);
     inner.respond({ ":status": 200 });
     inner.pipe(inner);
-    gateway.inward[0]?.close();
-    await until("there is another session", () => gateway.inward.length === 2);
+    gateway.inbound[0]?.close();
+    await until("there is another session", () => gateway.inbound.length === 2);
     await until("attempts are told", () => state(G1)?.attempts === 2);
     for (let seconds = 0; seconds < 30; seconds += 1) {
       await clock.advance(1000);
@@ -385,7 +385,7 @@ describe("paths to gateways", () => {
     expect(isUp(state(G1))).toBe(true);
     expect(events).toEqual([]);
     stream.destroy();
-    await until("the old one is gone", () => gateway.inward.length === 1);
+    await until("the old one is gone", () => gateway.inbound.length === 1);
     expect(events).toEqual([]);
   });
 
@@ -394,17 +394,17 @@ describe("paths to gateways", () => {
     const { stream } = await splice();
     let fate: unknown;
     stream.on("error", (error) => (fate = error));
-    const [kept] = two.inward;
+    const [kept] = two.inbound;
     paths.apply(mesh([pathTo(G2, two.port, { isDefault: false })], { [G2]: two.key }));
     await until("its flow ends", () => fate);
-    await until("its sessions end", () => one.inward.length === 0 && one.outward.length === 0);
+    await until("its sessions end", () => one.inbound.length === 0 && one.outbound.length === 0);
     expect(state(G1)).toBeUndefined();
-    expect(two.inward).toEqual([kept]);
+    expect(two.inbound).toEqual([kept]);
     expect(state(G2)?.carries).toBe(true);
     expect(events.map(({ kind }) => kind)).toEqual(["gateway-removed", "moved"]);
     const { connections } = proxy;
     paths.apply(undefined);
-    await until("everything ends", () => two.inward.length === 0);
+    await until("everything ends", () => two.inbound.length === 0);
     expect(paths.states()).toEqual([]);
     expect(events).toHaveLength(2);
     expect(proxy.connections).toBe(connections);
@@ -422,10 +422,10 @@ describe("paths to gateways", () => {
     paths.apply(mesh([pathTo(G1, moved.port)], { [G1]: gateway.key }));
     expect(isUp(state(G1))).toBe(true);
     await until("it is at the new place", () => state(G1)?.remote?.port === moved.port);
-    await until("the old session is closed", () => gateway.inward.length === 0);
+    await until("the old session is closed", () => gateway.inbound.length === 0);
     await echoes(stream, "kept");
-    expect((await splice()).way.gateway).toBe(G1);
-    expect(moved.outward).toHaveLength(1);
+    expect((await splice()).pathId.gateway).toBe(G1);
+    expect(moved.outbound).toHaveLength(1);
     const movedAt = clock.elapsed();
     while (fate.error === undefined) {
       await clock.advance(1000);
@@ -459,7 +459,7 @@ describe("paths to gateways", () => {
     const elsewhere = await testGateway({ host: "127.0.0.32", port, certificate: gateway.certificate });
     address = "127.0.0.32";
     await until("it is found there", () => state(G1)?.remote?.ip === "127.0.0.32");
-    expect(elsewhere.inward).toHaveLength(1);
+    expect(elsewhere.inbound).toHaveLength(1);
   });
 
   it("every address of a name is tried, past one with another key", async () => {
@@ -486,7 +486,7 @@ describe("paths to gateways", () => {
     paths.wake((address) => address !== "127.0.0.88");
     await waitFor("it is lost", () => events.at(-1)?.kind === "path-lost");
     expect(events.at(-1)?.cause).toBe("the address 127.0.0.88 is gone");
-    await waitFor("the gateway is told", () => gateway.inward.length === 0);
+    await waitFor("the gateway is told", () => gateway.inbound.length === 0);
   });
 
   it("one that comes up has the others dialled, which may be back with it", async () => {
@@ -525,12 +525,12 @@ describe("paths to gateways", () => {
     await until("both are up", () => isUp(state(G1)) && isUp(state(G1, "b")));
     const signal = AbortSignal.timeout(LIMIT_MS);
     const first = await paths.direct(G1, { signal });
-    expect(first?.way).toEqual({ gateway: G1, path: "" });
-    expect((await paths.direct(G1, { signal, path: "b" }))?.way).toEqual({ gateway: G1, path: "b" });
+    expect(first?.pathId).toEqual({ gateway: G1, path: "" });
+    expect((await paths.direct(G1, { signal, path: "b" }))?.pathId).toEqual({ gateway: G1, path: "b" });
     await expect(paths.direct(G1, { signal, path: "c" })).rejects.toMatchObject({ code: "no-path" });
     const stream = first?.session.request({ ":method": "POST", ":path": "/echo" });
     stream?.on("error", () => undefined).write("x");
-    await until("a minute passes", () => gateway.outward.length === 1);
+    await until("a minute passes", () => gateway.outbound.length === 1);
     expect(stream?.destroyed).toBe(false);
   });
 
@@ -540,9 +540,9 @@ describe("paths to gateways", () => {
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
     await until("it is up", () => isUp(state(G1)));
     for (let i = 0; i < 201; i += 1) await splice();
-    await waitFor("there are two", () => gateway.outward.length === 2);
+    await waitFor("there are two", () => gateway.outbound.length === 2);
     await Promise.all(Array.from({ length: 700 }, () => splice()));
-    expect(gateway.outward.length).toBeGreaterThanOrEqual(4);
+    expect(gateway.outbound.length).toBeGreaterThanOrEqual(4);
   });
 
   it("draining takes nothing new and lets go on what runs", async () => {
@@ -552,7 +552,7 @@ describe("paths to gateways", () => {
     await until("it is up", () => isUp(state(G1)));
     const { stream } = await splice();
     paths.drain();
-    await until("the inward session is closed", () => gateway.inward.length === 0);
+    await until("the inward session is closed", () => gateway.inbound.length === 0);
     await echoes(stream, "still here");
     // Nobody says anything for a minute, and the session that is about to go cannot be probed.
     for (let i = 0; i < 120; i += 1) {
@@ -561,7 +561,7 @@ describe("paths to gateways", () => {
     }
     await echoes(stream, "and after a while");
     stream.destroy();
-    await until("the outward one too", () => gateway.outward.length === 0);
+    await until("the outward one too", () => gateway.outbound.length === 0);
     expect(gateway.connections).toBe(2);
   });
 });

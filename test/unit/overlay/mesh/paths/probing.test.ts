@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import {
   answered,
-  look,
+  evaluate,
   lossOf,
   newProbing,
-  nextLookAt,
+  nextEvaluationAt,
   withDecided,
   type Findings,
   type Probing,
@@ -26,19 +26,19 @@ function run(
   const answers: { id: number; at: number }[] = [];
   let now = from;
   for (;;) {
-    const [next, probe] = look(state, findings, now);
+    const [next, probe] = evaluate(state, findings, now);
     state = next;
     if (probe.kind === "down") return { state, sent, downAt: now, since: probe.since };
     if (probe.kind === "send") {
       sent.push(now);
       if (rtt !== undefined) answers.push({ id: probe.id, at: now + rtt });
     }
-    let at = nextLookAt(state, hasStreams);
+    let at = nextEvaluationAt(state, hasStreams);
     while (answers[0] !== undefined && answers[0].at <= at) {
       const { id, at: answeredAt } = answers[0];
       answers.shift();
       [state] = answered(state, id, answeredAt);
-      at = nextLookAt(state, hasStreams);
+      at = nextEvaluationAt(state, hasStreams);
     }
     if (at > end) return { state, sent, downAt: undefined, since: undefined };
     now = at;
@@ -56,31 +56,31 @@ describe("probes", () => {
   });
 
   it("rest where the other side's own arrive, but for a measure every half minute", () => {
-    const findings: Findings = { ...BYTES, mayRest: true };
+    const findings: Findings = { ...BYTES, maySkip: true };
     expect(run(newProbing(0), 0, 65_000, { rtt: 20, findings }).sent).toEqual([0, 30_000, 60_000]);
-    const busy = run(newProbing(0), 0, 1000, { rtt: 20, findings: { ...BUSY, mayRest: true }, hasStreams: true });
+    const busy = run(newProbing(0), 0, 1000, { rtt: 20, findings: { ...BUSY, maySkip: true }, hasStreams: true });
     expect(busy.sent).toEqual([0, 500, 1000]);
   });
 
   it("do not rest once nothing arrives, and find the session down as soon as any", () => {
-    const resting = run(newProbing(0), 0, 20_000, { rtt: 20, findings: { ...BYTES, mayRest: true } });
-    const silent = run(resting.state, 25_000, 60_000, { findings: { ...QUIET, mayRest: true } });
+    const resting = run(newProbing(0), 0, 20_000, { rtt: 20, findings: { ...BYTES, maySkip: true } });
+    const silent = run(resting.state, 25_000, 60_000, { findings: { ...QUIET, maySkip: true } });
     expect(silent.sent[0]).toBe(25_000);
     expect(silent.downAt).toBe(26_500);
   });
 
   it("open streams are looked at twice a second, and without traffic still probed every five", () => {
-    const [state] = look(newProbing(0), QUIET, 0);
+    const [state] = evaluate(newProbing(0), QUIET, 0);
     const [idle] = answered(state, 1, 10);
-    expect(nextLookAt(idle, true)).toBe(500);
-    expect(nextLookAt(idle, false)).toBe(5000);
-    const [later, probe] = look(idle, QUIET, 500);
+    expect(nextEvaluationAt(idle, true)).toBe(500);
+    expect(nextEvaluationAt(idle, false)).toBe(5000);
+    const [later, probe] = evaluate(idle, QUIET, 500);
     expect(probe).toEqual({ kind: "none" });
-    expect(look(later, BUSY, 1000)[1]).toEqual({ kind: "send", id: 2 });
+    expect(evaluate(later, BUSY, 1000)[1]).toEqual({ kind: "send", id: 2 });
   });
 
   it("what moved until just now is probed as if it still did, for it may have stopped for want of an answer", () => {
-    const [state] = look(newProbing(0), BUSY, 0);
+    const [state] = evaluate(newProbing(0), BUSY, 0);
     const [busy] = answered(state, 1, 10);
     const { downAt } = run(busy, 500, 60_000, { hasStreams: true });
     expect(downAt).toBe(2000);
@@ -96,7 +96,7 @@ describe("probes", () => {
   it("any byte begins the count anew", () => {
     let { state } = run(newProbing(0), 0, 1000);
     expect(state.missed).toBe(2);
-    [state] = look(state, BYTES, 1400);
+    [state] = evaluate(state, BYTES, 1400);
     expect(state.missed).toBe(0);
     expect(run(state, 1500, 2900).downAt).toBeUndefined();
     expect(run(state, 1500, 60_000).downAt).toBe(3000);
@@ -116,9 +116,9 @@ describe("probes", () => {
   });
 
   it("an answer that comes late still counts, and after five seconds it is lost", () => {
-    const [sent] = look(newProbing(0), QUIET, 0);
+    const [sent] = evaluate(newProbing(0), QUIET, 0);
     expect(answered(sent, 1, 4000)[1]).toBe(4000);
-    const [after] = look(sent, BYTES, 5000);
+    const [after] = evaluate(sent, BYTES, 5000);
     expect(answered(after, 1, 5001)[1]).toBeUndefined();
     expect(lossOf(after)).toBe(1);
   });

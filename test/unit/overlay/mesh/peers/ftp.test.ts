@@ -28,20 +28,20 @@ async function stage() {
 
 /** Asks as a peer that says what it likes; gives the stream or the reason of the refusal. */
 function ask(source: PeerNode, peer: string, service: string, more: Partial<RemoteRequest> = {}) {
-  const heard: Buffer[] = [];
+  const received: Buffer[] = [];
   const outcome = new Promise<OverlayReason | { write: (text: string) => void; destroy: () => void }>((resolve) => {
     source.flows.remote.dial(
       { target: { peer, label: service }, protocol: "tcp", client: { ip: "127.0.0.1", port: 9 }, ...more },
       {
         opened(stream) {
-          stream.on("error", () => undefined).on("data", (chunk: Buffer) => heard.push(chunk));
+          stream.on("error", () => undefined).on("data", (chunk: Buffer) => received.push(chunk));
           resolve({ write: (text) => void stream.write(text), destroy: () => stream.close(8) });
         },
         failed: resolve,
       },
     );
   });
-  return { outcome, text: () => Buffer.concat(heard).toString() };
+  return { outcome, text: () => Buffer.concat(received).toString() };
 }
 
 /** A control connection of a peer of that kind, and the port that the service announced in it. */

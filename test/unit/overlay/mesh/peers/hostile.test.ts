@@ -93,7 +93,7 @@ describe("whoever is not proved", () => {
     async (what) => {
       const { source, destination } = await remoteService(echo);
       const [near, far] = await streamPair();
-      destination.flows.inward.tunnel(far, { gateway: GATEWAY, path: "" });
+      destination.flows.inbound.tunnel(far, { gateway: GATEWAY, path: "" });
       near.on("error", () => undefined);
       const isOver = new Promise<void>((resolve) => {
         near.on("end", resolve).on("close", resolve).resume();

@@ -14,16 +14,16 @@ describe("the node's limits over all tunnels", () => {
     ["source", "in"],
     ["destination", "out"],
     ["destination", "in"],
-  ] as const)("hold for a flow at its %s, %s, and a new one holds at once", async (end, way) => {
+  ] as const)("hold for a flow at its %s, %s, and a new one holds at once", async (end, direction) => {
     const { port, ...nodes } = await remoteService(echo);
-    const { [way]: gate } = nodes[end].gates;
-    gate.setRate(SLOW);
+    const { [direction]: limiter } = nodes[end].limiters;
+    limiter.setRate(SLOW);
     const client = aClient(port);
     let received = 0;
     client.socket.on("data", (chunk: Buffer) => (received += chunk.length));
     client.socket.write(Buffer.alloc(TOTAL));
     expect(await untilStill("as much has come as comes", () => received)).toBeLessThan(TOTAL);
-    gate.setRate(undefined);
+    limiter.setRate(undefined);
     await waitFor("the rest", () => received === TOTAL);
   });
 
@@ -41,12 +41,12 @@ describe("the node's limits over all tunnels", () => {
       ask();
       return client.received.length > 0;
     });
-    source.gates.out.setRate(SLOW);
+    source.limiters.out.setRate(SLOW);
     await waitFor("datagrams are dropped", () => {
       for (let i = 0; i < 20; i += 1) client.socket.send("x".repeat(1000), port, "127.0.0.1");
       return source.counters().datagramsDropped > 100;
     });
-    source.gates.out.setRate(undefined);
+    source.limiters.out.setRate(undefined);
     const before = client.received.filter((text) => text === "?").length;
     await waitFor("answers again", () => {
       ask();

@@ -79,14 +79,14 @@ it("a UDP service whose address refuses is asked for by its name again", async (
   destination.meet([source.peer], [grant(source, "dns", "udp")]);
   const client = createSocket("udp4");
   onTestFinished(() => void client.close());
-  const heard: string[] = [];
-  client.on("message", (data) => void heard.push(data.toString()));
+  const received: string[] = [];
+  client.on("message", (data) => void received.push(data.toString()));
   /** Asks until there is an answer, since datagrams may be lost. */
   const asked = (name: string) =>
     waitFor(`an answer of ${name}`, async () => {
       client.send("?", port, "127.0.0.1");
       await clock.advance(100);
-      return heard.includes(name);
+      return received.includes(name);
     });
   await asked("old");
   first.close();

@@ -265,7 +265,7 @@ describe("a peer session", () => {
     const rig = peerRig();
     const node = await rig.node(1, { clock });
     const [near, far] = await streamPair();
-    node.flows.inward.tunnel(far, { gateway: node.uid, path: "" });
+    node.flows.inbound.tunnel(far, { gateway: node.uid, path: "" });
     await clock.advance(9000);
     expect(far.destroyed).toBe(false);
     await clock.advance(2000);
@@ -276,7 +276,7 @@ describe("a peer session", () => {
     const rig = peerRig();
     const node = await rig.node(1);
     const pairs = await Promise.all(Array.from({ length: 260 }, () => streamPair()));
-    for (const [, far] of pairs) node.flows.inward.tunnel(far, { gateway: node.uid, path: "" });
+    for (const [, far] of pairs) node.flows.inbound.tunnel(far, { gateway: node.uid, path: "" });
     expect(pairs.filter(([, far]) => far.destroyed)).toHaveLength(4);
   });
 });

@@ -84,16 +84,16 @@ describe("a tcp flow to another node", () => {
   });
 
   it("keeps a half-close of the server: the client goes on sending", async () => {
-    let heard = "";
+    let received = "";
     const { port } = await remoteService((socket) => {
       socket.end("bye");
-      socket.on("data", (chunk: Buffer) => (heard += chunk.toString()));
+      socket.on("data", (chunk: Buffer) => (received += chunk.toString()));
     });
     const client = aClient(port);
     await waitFor("the server's end", () => client.fate() === "end");
     client.socket.write("still ");
     client.socket.end("here");
-    await waitFor("it arrives", () => heard === "still here");
+    await waitFor("it arrives", () => received === "still here");
   });
 
   it("passes a reset on as a reset, both ways", async () => {
@@ -149,19 +149,20 @@ describe("a tcp flow to another node", () => {
     expect(hash.digest("hex")).toBe(createHash("sha256").update(data).digest("hex"));
   });
 
-  it.each(["in", "out"] as const)("holds the rate of its listener %s", async (way) => {
+  it.each(["in", "out"] as const)("holds the rate of its listener %s", async (direction) => {
     const size = 300_000;
     const { source, port } = await remoteService(
-      (socket) => (way === "out" ? socket.end(Buffer.alloc(size)) : socket.resume().on("end", () => socket.end())),
+      (socket) =>
+        direction === "out" ? socket.end(Buffer.alloc(size)) : socket.resume().on("end", () => socket.end()),
       { bitsPerSecond: 2_400_000 },
     );
     const startedAt = performance.now();
     const client = aClient(port);
-    client.socket.end(way === "in" ? Buffer.alloc(size) : "");
+    client.socket.end(direction === "in" ? Buffer.alloc(size) : "");
     await waitFor("it is through", () => client.fate() === "end");
     // At 300 kB a second, after a burst of at most 64 KiB.
     expect(performance.now() - startedAt).toBeGreaterThan(600);
-    expect(source.counters()).toMatchObject({ [way === "in" ? "bytesIn" : "bytesOut"]: size });
+    expect(source.counters()).toMatchObject({ [direction === "in" ? "bytesIn" : "bytesOut"]: size });
   });
 
   it("is ended when nothing moves in it for too long, at both ends, and is one of no more than there may be", async () => {

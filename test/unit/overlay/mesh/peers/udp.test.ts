@@ -173,16 +173,16 @@ describe("datagrams over a stream", () => {
     await clock.advance(600);
     expect(pipe.send(Buffer.from("new"))).toBe(true);
     expect(dropped).toBeGreaterThan(before + 1000);
-    const heard: string[] = [];
+    const received: string[] = [];
     const reader = new DatagramPipe({
       stream: served,
       clock,
-      onDatagram: (datagram) => heard.push(datagram.toString()),
+      onDatagram: (datagram) => received.push(datagram.toString()),
       onDrop: () => undefined,
       onEnd: () => undefined,
     });
     served.resume();
-    await waitFor("the new one arrives", () => heard.includes("new"));
+    await waitFor("the new one arrives", () => received.includes("new"));
     reader.close();
     await waitFor("the end arrives", () => ended.length === 1);
     expect(ended).toEqual([0]);
@@ -193,12 +193,12 @@ describe("datagrams over a stream", () => {
     ["a datagram without a context", "0000"],
   ])("end for %s, and nothing else of the session does", async (_, hex) => {
     const { stream, served } = await pair();
-    const heard: Buffer[] = [];
+    const received: Buffer[] = [];
     const ended: number[] = [];
     pipeOf({
       stream: served,
       clock: new FakeClock(),
-      onDatagram: (datagram) => heard.push(datagram),
+      onDatagram: (datagram) => received.push(datagram),
       onDrop: () => undefined,
       onEnd: (code) => ended.push(code),
     });
@@ -207,7 +207,7 @@ describe("datagrams over a stream", () => {
     await waitFor("the sender hears of it", () => stream.closed);
     expect(ended).toEqual([1]);
     expect(stream.rstCode).toBe(1);
-    expect(heard).toEqual([]);
+    expect(received).toEqual([]);
     expect(stream.session?.destroyed ?? false).toBe(false);
   });
 

@@ -9,8 +9,8 @@ import {
   dialHop,
   echo,
   gatewayRig,
-  inward,
-  outward,
+  inbound,
+  outbound,
   textOf,
   type GatewayRig,
 } from "../../../../support/mesh-rig.ts";
@@ -38,11 +38,11 @@ describe("a gateway", () => {
   it("carries a stream from one node to another, both ways, and counts it", async () => {
     const rig = await gatewayRig([a, b]);
     const seen: Record<string, unknown>[] = [];
-    await inward(rig, b, (stream, headers) => {
+    await inbound(rig, b, (stream, headers) => {
       seen.push(headers);
       echo(stream);
     });
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     const { stream, answer } = await connectTo(session, b.uid);
     expect(answer[":status"]).toBe(200);
     stream.end("there and back");
@@ -57,7 +57,7 @@ describe("a gateway", () => {
 
   it("hands over what is for this node itself", async () => {
     const rig = await gatewayRig([a]);
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     const self = rig.identity.uid;
     const tunnel = await connectTo(session, self);
     expect(tunnel.answer[":status"]).toBe(200);
@@ -79,9 +79,9 @@ describe("a gateway", () => {
     const rig = await gatewayRig([a]);
     const { signal } = new AbortController();
     expect(rig.server.direct(a.uid, { signal })).toBeUndefined();
-    await inward(rig, a);
+    await inbound(rig, a);
     const direct = await waitFor("it is there", () => rig.server.direct(a.uid, { signal }));
-    expect(direct.way).toEqual({ gateway: rig.identity.uid, path: "" });
+    expect(direct.pathId).toEqual({ gateway: rig.identity.uid, path: "" });
     const { stream } = await connectTo(direct.session, a.uid);
     stream.end("hello");
     expect(await textOf(stream)).toBe("hello");
@@ -98,11 +98,11 @@ describe("a gateway", () => {
     });
     const server = { addresses: [HOST], port: rig.port };
     await rig.apply([a, b], { server, routes: [{ to: c.uid, via: b.uid, metric: 1 }] });
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     const before = await connectTo(session, c.uid);
     expect(before.answer).not.toMatchObject({ ":status": 200 });
     expect(asked).toEqual([[c.uid, 1, a.uid]]);
-    await inward(rig, b);
+    await inbound(rig, b);
     const { stream, answer } = await connectTo(session, c.uid);
     expect(answer[":status"]).toBe(200);
     stream.end("by b");
@@ -115,7 +115,7 @@ describe("a gateway", () => {
 
   it("refuses with a reason: whoever is absent, what makes no sense, and what is not its to carry", async () => {
     const rig = await gatewayRig([a, b]);
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     const absent = await connectTo(session, b.uid);
     expect(absent.answer).toMatchObject({ ":status": 502, "holdfast-reason": "peer-absent" });
     const flow = await connectTo(session, b.uid, { "holdfast-service": "web" });
@@ -129,9 +129,9 @@ describe("a gateway", () => {
 
   it("carries a pair one way: what its source asks of its destination, with the answers, and nothing else", async () => {
     const rig = await gatewayRig([a, b, c]);
-    for (const node of [a, b, c]) await inward(rig, node);
+    for (const node of [a, b, c]) await inbound(rig, node);
     const server = { addresses: [HOST], port: rig.port, relays: [{ source: a.uid, dest: b.uid }] };
-    const [fromA, fromB] = [await outward(rig.port, a), await outward(rig.port, b)];
+    const [fromA, fromB] = [await outbound(rig.port, a), await outbound(rig.port, b)];
     const before = await connectTo(fromB, a.uid);
     expect(before.answer[":status"]).toBe(200);
     await rig.apply([a, b, c], { server });
@@ -151,8 +151,8 @@ describe("a gateway", () => {
 
   it("carries no more at a time than it may", async () => {
     const rig = await gatewayRig([a, b], { limits: { maxRelays: 1 } });
-    await inward(rig, b);
-    const session = await outward(rig.port, a);
+    await inbound(rig, b);
+    const session = await outbound(rig.port, a);
     await connectTo(session, b.uid);
     const { answer } = await connectTo(session, b.uid);
     expect(answer).toMatchObject({ ":status": 503, "holdfast-reason": "too-many-flows" });
@@ -160,9 +160,9 @@ describe("a gateway", () => {
 
   it("ends what a new document does not allow any more, and nothing else", async () => {
     const rig = await gatewayRig([a, b, c]);
-    await inward(rig, b);
-    await inward(rig, c);
-    const session = await outward(rig.port, a);
+    await inbound(rig, b);
+    await inbound(rig, c);
+    const session = await outbound(rig.port, a);
     const [toB, toC] = [await connectTo(session, b.uid), await connectTo(session, c.uid)];
     const relays = [{ source: a.uid, dest: c.uid }];
     await rig.apply([a, b, c], { server: { addresses: [HOST], port: rig.port, relays } });
@@ -175,8 +175,8 @@ describe("a gateway", () => {
 describe("the nodes that dial a gateway", () => {
   it("lose their sessions when the document lets them dial no more, at once, and the streams through them", async () => {
     const rig = await gatewayRig([a, b]);
-    await inward(rig, b);
-    const session = await outward(rig.port, a);
+    await inbound(rig, b);
+    const session = await outbound(rig.port, a);
     const { stream } = await connectTo(session, b.uid);
     await rig.apply([a, c]);
     await once(stream, "close");
@@ -191,24 +191,24 @@ describe("the nodes that dial a gateway", () => {
 
   it("lose them too when their key is another", async () => {
     const rig = await gatewayRig([a]);
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     await rig.apply([{ ...b, uid: a.uid }]);
     await closed(session);
-    await outward(rig.port, b);
+    await outbound(rig.port, b);
     expect(rig.server.clients()).toMatchObject([{ peer: a.uid, state: "up" }]);
   });
 
   it("are said to be lost with their last session and to be back, with how long it took", async () => {
     const rig = await gatewayRig([a]);
-    const first = await inward(rig, a);
-    const second = await inward(rig, a);
+    const first = await inbound(rig, a);
+    const second = await inbound(rig, a);
     await waitFor("both", () => rig.server.clients()[0]?.sessions === 2);
     first.destroy();
     await waitFor("one is left", () => rig.server.clients()[0]?.sessions === 1);
     expect(rig.events).toEqual([]);
     second.destroy();
     await waitFor("it is lost", () => rig.events.length === 1);
-    await inward(rig, a);
+    await inbound(rig, a);
     await waitFor("it is back", () => rig.events.length === 2);
     expect(rig.events).toMatchObject([
       { kind: "client-lost", peer: a.uid, cause: expect.stringContaining("closed") as string },
@@ -222,7 +222,7 @@ describe("the nodes that dial a gateway", () => {
   it("are remembered for a day", async () => {
     const clock = new FakeClock();
     const rig = await gatewayRig([a], { clock });
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     session.destroy();
     await waitFor("it is lost", () => rig.server.clients()[0]?.state === "down");
     await clock.advance(24 * 3_600_000);
@@ -233,10 +233,10 @@ describe("the nodes that dial a gateway", () => {
 
   it("are found by another session when the newest has fallen silent", async () => {
     const rig = await gatewayRig([a, b]);
-    await inward(rig, b);
-    const mute = await inward(rig, b, () => undefined);
+    await inbound(rig, b);
+    const mute = await inbound(rig, b, () => undefined);
     await waitFor("both", () => rig.server.clients()[0]?.sessions === 2);
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     mute.destroy();
     const { answer } = await connectTo(session, b.uid);
     expect(answer[":status"]).toBe(200);
@@ -244,8 +244,8 @@ describe("the nodes that dial a gateway", () => {
 
   it("may have a bounded number of sessions, of which a newer one ends the oldest", async () => {
     const rig = await gatewayRig([a]);
-    const first = await outward(rig.port, a);
-    for (let more = 0; more < MAX_SESSIONS; more += 1) await outward(rig.port, a);
+    const first = await outbound(rig.port, a);
+    for (let more = 0; more < MAX_SESSIONS; more += 1) await outbound(rig.port, a);
     await waitFor("the first is ended", () => first.destroyed);
     expect(rig.server.clients()).toMatchObject([{ sessions: MAX_SESSIONS }]);
   });
@@ -255,11 +255,11 @@ describe("where a gateway listens", () => {
   it("moves to another port: the new one first, the old one for two minutes more", async () => {
     const clock = new FakeClock();
     const rig = await gatewayRig([a], { clock });
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     const port = await freePort();
     await rig.apply([a], { server: { addresses: [HOST], port } });
-    await outward(port, a);
-    await outward(rig.port, a);
+    await outbound(port, a);
+    await outbound(rig.port, a);
     expect(session.destroyed).toBe(false);
     await clock.advance(120_000);
     expect(await isClosed(rig, rig.port)).toBe(true);
@@ -272,7 +272,7 @@ describe("where a gateway listens", () => {
     await rig.apply([a], { server: { addresses: ["0.0.0.0"], port: rig.port } });
     expect(rig.server.state()).toMatchObject({ state: "listening" });
     await clock.advance(120_000);
-    await outward(rig.port, a);
+    await outbound(rig.port, a);
   });
 
   it("says that a port is taken, leaves it alone, and has it when it is free", async () => {
@@ -284,17 +284,17 @@ describe("where a gateway listens", () => {
     expect(rig.server.state()).toMatchObject({ state: "failed", reason: "address-in-use" });
     // The old place is kept for as long as there is no other.
     await clock.advance(121_000);
-    await outward(rig.port, a);
+    await outbound(rig.port, a);
     stranger.close();
     await once(stranger, "close");
     await clock.advance(5_000);
     await waitFor("it listens", () => rig.server.state().state === "listening");
-    await outward(port, a);
+    await outbound(port, a);
   });
 
   it("is off without a server in the document, and everybody is sent away", async () => {
     const rig = await gatewayRig([a]);
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     await rig.apply([a], { server: undefined });
     await closed(session);
     expect(rig.server.state()).toMatchObject({ state: "off" });
@@ -303,21 +303,21 @@ describe("where a gateway listens", () => {
 
   it("is shared with a predecessor, which then sends everybody there", async () => {
     const before = await gatewayRig([a]);
-    const session = await outward(before.port, a);
+    const session = await outbound(before.port, a);
     const after = await gatewayRig([a], { isBeside: (_protocol, _address, port) => port === before.port });
     await after.apply([a], { server: { addresses: [HOST], port: before.port } });
     expect(after.server.state().state).toBe("listening");
     await before.server.drain();
     await closed(session);
-    await outward(before.port, a);
+    await outbound(before.port, a);
     expect(after.server.clients()).toMatchObject([{ peer: a.uid, state: "up" }]);
     expect(before.events).toEqual([]);
   });
 
   it("is given up by a drain, while what is carried goes on", async () => {
     const rig = await gatewayRig([a, b]);
-    const node = await inward(rig, b);
-    const session = await outward(rig.port, a);
+    const node = await inbound(rig, b);
+    const session = await outbound(rig.port, a);
     const { stream } = await connectTo(session, b.uid);
     const told = Promise.all([once(node, "goaway"), once(session, "goaway")]);
     await rig.server.drain();

@@ -1,6 +1,6 @@
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { memoryLimit, UnreadBytes } from "../../../../../src/overlay/mesh/transport/receive-buffer.ts";
+import { memoryLimit, ReceiveBuffers } from "../../../../../src/overlay/mesh/transport/receive-buffer.ts";
 
 const MIB = 1024 * 1024;
 
@@ -13,28 +13,28 @@ function stalled(bytes: number, chunkBytes = bytes): Readable {
 
 function bound(memoryBytes: number) {
   const cut: string[] = [];
-  const unread = new UnreadBytes({ memoryBytes, onReset: (peer) => cut.push(peer) });
-  return { cut, unread };
+  const receiveBuffers = new ReceiveBuffers({ memoryBytes, onReset: (peer) => cut.push(peer) });
+  return { cut, receiveBuffers };
 }
 
 describe("what arrived and is not read", () => {
   it("is bounded per peer: whoever holds most is reset, and only of that peer", () => {
-    const { cut, unread } = bound(64 * MIB);
+    const { cut, receiveBuffers } = bound(64 * MIB);
     const greedy = [2, 1, 1, 2, 1, 2].map((size) => stalled(size * MIB));
     const other = stalled(2 * MIB);
-    for (const stream of greedy) unread.watch("greedy", stream);
-    unread.watch("other", other);
+    for (const stream of greedy) receiveBuffers.watch("greedy", stream);
+    receiveBuffers.watch("other", other);
     expect(cut).toEqual(["greedy"]);
     expect(greedy.map(({ destroyed }) => destroyed)).toEqual([true, false, false, false, false, false]);
-    expect(unread.held("greedy")).toBeLessThanOrEqual(8 * MIB);
+    expect(receiveBuffers.held("greedy")).toBeLessThanOrEqual(8 * MIB);
     expect(other.destroyed).toBe(false);
   });
 
   it("is bounded for all together", () => {
-    const { cut, unread } = bound(32 * MIB);
+    const { cut, receiveBuffers } = bound(32 * MIB);
     const streams = ["a", "b", "c", "d", "e"].map((peer) => {
       const stream = stalled(2 * MIB);
-      unread.watch(peer, stream);
+      receiveBuffers.watch(peer, stream);
       return stream;
     });
     expect(cut).toHaveLength(2);
@@ -42,33 +42,33 @@ describe("what arrived and is not read", () => {
   });
 
   it("counts what a chunk costs beside its bytes", () => {
-    const { cut, unread } = bound(16 * MIB);
-    unread.watch("a", stalled(16 * 1024, 1));
-    unread.watch("a", stalled(16 * 1024));
+    const { cut, receiveBuffers } = bound(16 * MIB);
+    receiveBuffers.watch("a", stalled(16 * 1024, 1));
+    receiveBuffers.watch("a", stalled(16 * 1024));
     expect(cut).toEqual(["a"]);
   });
 
   it("counts what waits to be sent by whatever it leads to", () => {
-    const { unread } = bound(16 * MIB);
+    const { receiveBuffers } = bound(16 * MIB);
     const [from, to] = [stalled(10), new PassThrough({ highWaterMark: 1 })];
     to.cork();
     to.write(Buffer.alloc(1000));
-    unread.watch("a", from);
-    unread.leads(from, to);
-    expect(unread.held("a")).toBe(10 + 512 + 1000);
+    receiveBuffers.watch("a", from);
+    receiveBuffers.forwardsTo(from, to);
+    expect(receiveBuffers.held("a")).toBe(10 + 512 + 1000);
   });
 
   it("is counted as it arrives, so that the bound holds at every moment", () => {
-    const { cut, unread } = bound(16 * MIB);
+    const { cut, receiveBuffers } = bound(16 * MIB);
     const streams = ["a", "a", "a"].map((peer) => {
       const stream = stalled(0);
-      unread.watch(peer, stream);
+      receiveBuffers.watch(peer, stream);
       return stream;
     });
     let most = 0;
     for (let at = 0; at < 100; at += 1) {
       for (const stream of streams) if (!stream.destroyed) stream.push(Buffer.alloc(16 * 1024));
-      most = Math.max(most, unread.held());
+      most = Math.max(most, receiveBuffers.held());
     }
     expect(cut).toEqual(["a", "a"]);
     expect(most).toBeGreaterThan(1.9 * MIB);
@@ -76,26 +76,26 @@ describe("what arrived and is not read", () => {
   });
 
   it("is counted no more once it is read, and again as soon as that stops", async () => {
-    const { cut, unread } = bound(16 * MIB);
+    const { cut, receiveBuffers } = bound(16 * MIB);
     const streams = Array.from({ length: 4 }, () => stalled(MIB / 2 - 4096));
-    for (const stream of streams) unread.watch("a", stream.resume());
+    for (const stream of streams) receiveBuffers.watch("a", stream.resume());
     await new Promise((resolve) => setImmediate(resolve));
-    expect(unread.held()).toBe(0);
+    expect(receiveBuffers.held()).toBe(0);
     for (const stream of streams) stream.push(Buffer.alloc(MIB));
     await new Promise((resolve) => setImmediate(resolve));
     for (const stream of streams) stream.pause().push(Buffer.alloc(MIB / 2 - 4096));
-    expect([cut, unread.held("a")]).toEqual([[], 4 * (MIB / 2 - 4096 + 512)]);
+    expect([cut, receiveBuffers.held("a")]).toEqual([[], 4 * (MIB / 2 - 4096 + 512)]);
     streams[0]?.push(Buffer.alloc(MIB));
     expect([cut, streams[0]?.destroyed]).toEqual([["a"], true]);
   });
 
   it("takes what was sent meanwhile off before anything is reset", async () => {
-    const { cut, unread } = bound(16 * MIB);
+    const { cut, receiveBuffers } = bound(16 * MIB);
     const [from, to] = [stalled(10), new PassThrough({ highWaterMark: 1 })];
     to.cork();
     to.write(Buffer.alloc(1.5 * MIB));
-    unread.leads(from, to);
-    unread.watch("a", from);
+    receiveBuffers.forwardsTo(from, to);
+    receiveBuffers.watch("a", from);
     to.resume().uncork();
     await new Promise((resolve) => setImmediate(resolve));
     from.push(Buffer.alloc(MIB));
@@ -103,20 +103,20 @@ describe("what arrived and is not read", () => {
   });
 
   it("is counted once, however often it is asked for", () => {
-    const { unread } = bound(64 * MIB);
+    const { receiveBuffers } = bound(64 * MIB);
     const stream = stalled(MIB);
-    unread.watch("a", stream);
-    unread.watch("a", stream);
-    expect(unread.held()).toBe(MIB + 512);
+    receiveBuffers.watch("a", stream);
+    receiveBuffers.watch("a", stream);
+    expect(receiveBuffers.held()).toBe(MIB + 512);
   });
 
   it("is forgotten with its stream", async () => {
-    const { unread } = bound(64 * MIB);
+    const { receiveBuffers } = bound(64 * MIB);
     const stream = stalled(MIB);
-    unread.watch("a", stream);
-    expect(unread.held()).toBeGreaterThan(MIB);
+    receiveBuffers.watch("a", stream);
+    expect(receiveBuffers.held()).toBeGreaterThan(MIB);
     await new Promise((resolve) => stream.once("close", resolve).destroy());
-    expect(unread.held()).toBe(0);
+    expect(receiveBuffers.held()).toBe(0);
   });
 
   it("has the machine's memory for its measure, or less", () => {

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { ServerHttp2Stream } from "node:http2";
 import { describe, expect, it } from "vitest";
-import { connectTo, gatewayRig, inward, outward, textOf, type GatewayRig } from "../../../../support/mesh-rig.ts";
+import { connectTo, gatewayRig, inbound, outbound, textOf, type GatewayRig } from "../../../../support/mesh-rig.ts";
 import { meshIdentity } from "../../../../support/mesh-identity.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
@@ -10,11 +10,11 @@ const [a, b] = await Promise.all([meshIdentity(), meshIdentity()]);
 /** A spliced stream with both its ends in hand. */
 async function spliced(rig: GatewayRig) {
   const far: ServerHttp2Stream[] = [];
-  await inward(rig, b, (stream) => {
+  await inbound(rig, b, (stream) => {
     stream.respond({ ":status": 200 });
     far.push(stream);
   });
-  const session = await outward(rig.port, a);
+  const session = await outbound(rig.port, a);
   const { stream: near } = await connectTo(session, b.uid);
   const [end] = far;
   if (end === undefined) throw new Error("answered without having arrived");
@@ -36,11 +36,11 @@ describe("a spliced stream", () => {
 
     const second = await gatewayRig([a, b]);
     const other = await spliced(second);
-    const heard = textOf(other.far);
+    const received = textOf(other.far);
     other.far.end("first");
     expect(await textOf(other.near)).toBe("first");
     other.near.end("second");
-    expect(await heard).toBe("second");
+    expect(await received).toBe("second");
     await over(second);
   });
 
@@ -67,12 +67,12 @@ describe("a spliced stream", () => {
     const { near, far } = await spliced(rig);
     // More than all windows between hold.
     for (let sent = 0; sent < 8; sent += 1) near.write(Buffer.alloc(1024 * 1024));
-    await waitFor("it is full of it", () => rig.unread.held(a.uid) > 1024 * 1024);
+    await waitFor("it is full of it", () => rig.receiveBuffers.held(a.uid) > 1024 * 1024);
     near.on("error", () => undefined).close(8);
     await once(far, "close");
     expect(far.rstCode).toBe(8);
     await over(rig);
-    expect(rig.unread.held()).toBe(0);
+    expect(rig.receiveBuffers.held()).toBe(0);
   });
 
   it("is reset when the session of the other side breaks", async () => {
@@ -89,14 +89,14 @@ describe("a spliced stream", () => {
   it("stalls alone: others on the same sessions go on", async () => {
     const rig = await gatewayRig([a, b]);
     const far: ServerHttp2Stream[] = [];
-    await inward(rig, b, (stream) => {
+    await inbound(rig, b, (stream) => {
       stream.respond({ ":status": 200 });
       if (far.push(stream) > 1) stream.pipe(stream);
     });
-    const session = await outward(rig.port, a);
+    const session = await outbound(rig.port, a);
     const { stream: stalled } = await connectTo(session, b.uid);
     stalled.on("error", () => undefined).write(Buffer.alloc(16 * 1024 * 1024));
-    await waitFor("it stands still", () => rig.unread.held(a.uid) > 1024 * 1024);
+    await waitFor("it stands still", () => rig.receiveBuffers.held(a.uid) > 1024 * 1024);
     const { stream } = await connectTo(session, b.uid);
     const much = "0123456789".repeat(400_000);
     stream.end(much);
@@ -117,7 +117,7 @@ describe("a spliced stream", () => {
     near.end(Buffer.alloc(4 * 1024 * 1024));
     await waitFor("the burst came", () => got > 0);
     // At 64 KiB a second the whole would take a minute.
-    expect(rig.gates.out.isOpen).toBe(false);
+    expect(rig.limiters.out.isOpen).toBe(false);
     const burst = got;
     await waitFor("more comes at the limit", () => got > burst);
     expect(got).toBeLessThan(2 * 1024 * 1024);

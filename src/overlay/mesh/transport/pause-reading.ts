@@ -5,7 +5,7 @@ import type { Clock } from "../../../host/clock.ts";
  * Reads nothing from a socket for a while, so that TCP holds back whoever sends. HTTP/2 has taken the socket's handle for itself and
  * knows no such thing; where the handle is another than expected, nothing happens.
  */
-export function restFrom(socket: TLSSocket, clock: Pick<Clock, "after">, ms: number): void {
+export function pauseReading(socket: TLSSocket, clock: Pick<Clock, "after">, ms: number): void {
   if (!call(socket, "readStop")) return;
   clock.after(ms, () => call(socket, "readStart"));
 }

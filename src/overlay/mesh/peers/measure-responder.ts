@@ -13,7 +13,7 @@ const PERF_MS = 600_000;
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM } = constants;
 
 /** Answers what peers send to measure the way: `/echo` gives the bytes back, `/perf` says how many have come. */
-export class Answers {
+export class MeasureResponder {
   readonly #clock: Clock;
   readonly #running = new Map<string, number>();
 
@@ -69,10 +69,10 @@ function answerEcho(stream: ServerHttp2Stream): void {
 
 function answerPerf(stream: ServerHttp2Stream): void {
   let bytes = 0;
-  let isTold = true;
+  let isReported = true;
   const tell = (): void => {
-    if (isTold || stream.destroyed || stream.writableNeedDrain) return;
-    isTold = true;
+    if (isReported || stream.destroyed || stream.writableNeedDrain) return;
+    isReported = true;
     stream.write(`${bytes}\n`);
   };
   stream.respond({ ":status": 200 });
@@ -80,9 +80,9 @@ function answerPerf(stream: ServerHttp2Stream): void {
     .on("data", (chunk: Buffer) => {
       bytes += chunk.length;
       if (bytes > MAX_PERF_BYTES) return resetStream(stream, NGHTTP2_ENHANCE_YOUR_CALM);
-      if (!isTold) return;
+      if (!isReported) return;
       // One line for all that came in a turn.
-      isTold = false;
+      isReported = false;
       setImmediate(tell);
     })
     .on("drain", tell)

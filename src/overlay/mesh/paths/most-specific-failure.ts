@@ -1,7 +1,7 @@
 import { SessionError, toError } from "../../../errors.ts";
 
 /** Reasons by precedence: when several gateways refused, the first of these that any of them gave is reported. */
-const TELLING: readonly string[] = [
+const PRECEDENCE: readonly string[] = [
   "relay-refused",
   "too-many-flows",
   "out-of-resources",
@@ -10,9 +10,9 @@ const TELLING: readonly string[] = [
 ];
 
 /** The failure that best explains why a node was not reached; undefined if there is none. Pure. */
-export function mostTelling(failures: readonly SessionError[]): SessionError | undefined {
-  const telling = TELLING.map((code) => failures.find((failure) => failure.code === code));
-  return telling.find((failure) => failure !== undefined) ?? failures[0];
+export function mostSpecificFailure(failures: readonly SessionError[]): SessionError | undefined {
+  const candidates = PRECEDENCE.map((code) => failures.find((failure) => failure.code === code));
+  return candidates.find((failure) => failure !== undefined) ?? failures[0];
 }
 
 /** The error itself, or one that reports that it lost a tunnel. */

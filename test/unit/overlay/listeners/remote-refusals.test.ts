@@ -1,6 +1,6 @@
 import { createSocket } from "node:dgram";
 import { describe, expect, it } from "vitest";
-import { farRefusals } from "../../../../src/overlay/listeners/far-refusals.ts";
+import { remoteRefusals } from "../../../../src/overlay/listeners/remote-refusals.ts";
 import type { OverlayReason } from "../../../../src/protocol/overlay/overlay.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { aClient, aListener, aService, echo } from "../../../support/overlay-rig.ts";
@@ -12,7 +12,7 @@ function rig(answers: Partial<Record<string, OverlayReason>> = {}) {
   const clock = new FakeClock();
   const asked: string[] = [];
   const told: (OverlayReason | undefined)[] = [];
-  const far = farRefusals<string>({
+  const far = remoteRefusals<string>({
     clock,
     ask: async (user) => {
       asked.push(user);

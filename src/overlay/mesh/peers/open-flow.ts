@@ -5,8 +5,8 @@ import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { Dial } from "../../dial/dial.ts";
 import type { RemoteRequest, RemoteUser } from "../../listeners/remote.ts";
 import { resetStream } from "../transport/reset.ts";
-import type { UnreadBytes } from "../transport/receive-buffer.ts";
-import { askTaken } from "./taken.ts";
+import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
+import { requestTaken } from "./byte-agreement.ts";
 import type { Tunnel } from "./tunnel.ts";
 import { reasonOf, type Tunnels } from "./tunnels.ts";
 import { codeOf, flowHeaders, reasonOfCode, refusalOf } from "../transport/wire.ts";
@@ -14,26 +14,26 @@ import { codeOf, flowHeaders, reasonOfCode, refusalOf } from "../transport/wire.
 /** How often a flow is tried whose tunnel went before it was answered; none of its bytes were sent yet. */
 const ATTEMPTS = 3;
 
-interface OutwardParts {
-  readonly unread: Pick<UnreadBytes, "watch">;
+interface OpenFlowParts {
+  readonly receiveBuffers: Pick<ReceiveBuffers, "watch">;
   readonly clock: Pick<Clock, "after">;
 }
 
 /** Opens a flow towards another node, on the tunnel there is or a new one. */
 export function openFlow(
   tunnels: Tunnels,
-  { unread, clock }: OutwardParts,
+  { receiveBuffers, clock }: OpenFlowParts,
   request: RemoteRequest,
   user: RemoteUser,
 ): Dial {
-  const flow = new OpeningFlow(tunnels, { unread, clock }, request, user);
+  const flow = new OpeningFlow(tunnels, { receiveBuffers, clock }, request, user);
   void flow.begin();
   return flow;
 }
 
 class OpeningFlow implements Dial {
   readonly #tunnels: Tunnels;
-  readonly #parts: OutwardParts;
+  readonly #parts: OpenFlowParts;
   readonly #request: RemoteRequest;
   readonly #user: RemoteUser;
   readonly #flow: string;
@@ -42,7 +42,7 @@ class OpeningFlow implements Dial {
   #left = ATTEMPTS;
   #isOver = false;
 
-  constructor(tunnels: Tunnels, parts: OutwardParts, request: RemoteRequest, user: RemoteUser) {
+  constructor(tunnels: Tunnels, parts: OpenFlowParts, request: RemoteRequest, user: RemoteUser) {
     this.#tunnels = tunnels;
     this.#parts = parts;
     this.#request = request;
@@ -88,12 +88,12 @@ class OpeningFlow implements Dial {
       return this.#fail(refusal);
     }
     this.#isOver = true;
-    const { unread, clock } = this.#parts;
-    unread.watch(tunnel.peer, stream);
+    const { receiveBuffers, clock } = this.#parts;
+    receiveBuffers.watch(tunnel.peer, stream);
     this.#user.opened(
       stream,
       () => tunnel.lost,
-      (taken) => askTaken(tunnel, clock, this.#flow, taken),
+      (taken) => requestTaken(tunnel, clock, this.#flow, taken),
     );
   };
 

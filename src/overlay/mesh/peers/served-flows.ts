@@ -5,16 +5,16 @@ import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay/overl
 import type { ListenerOptions } from "../../listeners/listener.ts";
 import type { LiveFlow } from "../../flow/live-flows.ts";
 import { literalTarget, type Offered } from "../../listeners/targets.ts";
-import type { TunnelGates } from "../transport/rate-limits.ts";
-import type { UnreadBytes } from "../transport/receive-buffer.ts";
+import type { TunnelLimiters } from "../transport/rate-limits.ts";
+import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
 import { isForbidden } from "../../../lib/net/forbidden-address.ts";
-import { avoidance, type Avoided } from "../../dial/avoided.ts";
+import { avoidanceReason, type Avoided } from "../../dial/avoided.ts";
 import { grantsOf, literalOf, literalPolicy, type Grants } from "./grants.ts";
 import { refuse, servedRecord, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
 import { ServedFtp } from "./served-ftp.ts";
 import { ServedTcp } from "./served-tcp.ts";
 import { ServedUdp } from "./served-udp.ts";
-import { Taken } from "./taken.ts";
+import { ByteAgreement } from "./byte-agreement.ts";
 import { readFlow, type FlowRequest } from "../transport/wire.ts";
 
 /** What serving flows needs of this node. */
@@ -34,11 +34,11 @@ const SECOND_MS = 1000;
 const RECORDED_A_SECOND = 100;
 
 /** The flows that peers bring to services of this node. */
-export class Served {
-  readonly taken: Taken;
+export class ServedFlows {
+  readonly taken: ByteAgreement;
   readonly #local: Local;
-  readonly #unread: Pick<UnreadBytes, "watch">;
-  readonly #tunnels: TunnelGates | undefined;
+  readonly #receiveBuffers: Pick<ReceiveBuffers, "watch">;
+  readonly #tunnels: TunnelLimiters | undefined;
   readonly #flows = new Map<ServedFlow, LiveFlow>();
   readonly #controls = new Map<string, ServedFtp>();
   #grants: Grants = grantsOf([]);
@@ -47,10 +47,10 @@ export class Served {
   #second = -Infinity;
   #recordedInSecond = 0;
 
-  constructor(local: Local, unread: Pick<UnreadBytes, "watch">, tunnels?: TunnelGates) {
+  constructor(local: Local, receiveBuffers: Pick<ReceiveBuffers, "watch">, tunnels?: TunnelLimiters) {
     this.#local = local;
-    this.taken = new Taken(local.clock);
-    this.#unread = unread;
+    this.taken = new ByteAgreement(local.clock);
+    this.#receiveBuffers = receiveBuffers;
     this.#tunnels = tunnels;
   }
 
@@ -111,7 +111,7 @@ export class Served {
     const live = { record: () => flow.record(), cut: () => flow.abort("removed") };
     this.#flows.set(flow, live);
     this.#local.flows.begin(live);
-    this.#unread.watch(peer, stream);
+    this.#receiveBuffers.watch(peer, stream);
     this.#local.onBusy();
     flow.start();
   }
@@ -173,7 +173,7 @@ export class Served {
     if (typeof offered === "string") return offered;
     const { host, avoids } = offered.target;
     if (isIP(host) === 0) return offered;
-    return (await avoidance(avoids, host, this.#local.own.localAddresses)) ?? offered;
+    return (await avoidanceReason(avoids, host, this.#local.own.localAddresses)) ?? offered;
   }
 
   readonly #onEnd: ServedFlowOptions["onEnd"] = (flow, record, sent) => {

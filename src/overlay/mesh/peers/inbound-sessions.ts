@@ -7,26 +7,26 @@ import type { MeshPeer, PeerSessionState } from "../../../protocol/overlay/mesh.
 import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import { serverSession } from "../transport/http2.ts";
 import { acceptTls, whenProved, type MeshIdentity } from "../transport/tls.ts";
-import type { Way } from "../paths/ways.ts";
+import type { PathId } from "../paths/peer-dialer.ts";
 import { endTogether } from "./carrier.ts";
 
-export interface ArrivalsOptions {
+export interface InboundSessionsOptions {
   readonly clock: Clock;
   /** What this node proves itself with, once it has it. */
   readonly identity: () => MeshIdentity | undefined;
   /** A stream on a session, whose peer is proved. */
-  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, session: Arrival) => void;
+  readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, session: InboundSession) => void;
 }
 
 /** A session that a peer has made with this node. */
-export interface Arrival {
+export interface InboundSession {
   readonly peer: string;
-  readonly way: Way;
+  readonly pathId: PathId;
   /** Why it has ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
 }
 
-interface Session extends Arrival {
+interface Session extends InboundSession {
   readonly key: string;
   readonly since: number;
   readonly socket: TLSSocket;
@@ -40,18 +40,18 @@ const PROOF_MS = 10_000;
 const MAX_UNPROVEN = 256;
 const MAX_SESSIONS_PER_PEER = 64;
 /** What is reset is told so before the session goes. */
-const GOODBYE_MS = 1000;
+const RESET_GRACE_MS = 1000;
 
 /** Sessions that peers make with this node through gateways. Who is there is what its key proves, and nothing else. */
-export class Arrivals {
-  readonly #options: ArrivalsOptions;
+export class InboundSessions {
+  readonly #options: InboundSessionsOptions;
   readonly #sessions = new Set<Session>();
   readonly #unproven = new Set<Duplex>();
   readonly #closing = new AbortController();
   #byKey: ReadonlyMap<string, string> = new Map();
   #isDraining = false;
 
-  constructor(options: ArrivalsOptions) {
+  constructor(options: InboundSessionsOptions) {
     this.#options = options;
   }
 
@@ -64,14 +64,14 @@ export class Arrivals {
   }
 
   /** Takes a stream of bytes; it has to prove who it is, soon. */
-  take(stream: Duplex, way: Way): void {
+  take(stream: Duplex, pathId: PathId): void {
     const own = this.#options.identity();
     if (own === undefined || this.#isDraining || this.#unproven.size >= MAX_UNPROVEN) {
       stream.on("error", () => undefined).destroy();
       return;
     }
     this.#unproven.add(stream);
-    void this.#prove(stream, way, own).finally(() => this.#unproven.delete(stream));
+    void this.#prove(stream, pathId, own).finally(() => this.#unproven.delete(stream));
   }
 
   /** Takes no more; the peers end their sessions after the last flow, since only they know what they have yet to read. */
@@ -87,11 +87,11 @@ export class Arrivals {
   }
 
   states(): PeerSessionState[] {
-    return [...this.#sessions].map(({ peer, way, since, flows, active, socket }) => ({
+    return [...this.#sessions].map(({ peer, pathId, since, flows, active, socket }) => ({
       peer,
       role: "destination",
-      gateway: way.gateway,
-      path: way.path,
+      gateway: pathId.gateway,
+      path: pathId.path,
       since,
       activeFlows: active,
       flows,
@@ -100,7 +100,7 @@ export class Arrivals {
     }));
   }
 
-  async #prove(stream: Duplex, way: Way, own: MeshIdentity): Promise<void> {
+  async #prove(stream: Duplex, pathId: PathId, own: MeshIdentity): Promise<void> {
     const { clock } = this.#options;
     const deadline = new AbortController();
     const cancel = clock.after(PROOF_MS, () => deadline.abort(new SessionError("peer-unproven", "took too long")));
@@ -109,7 +109,7 @@ export class Arrivals {
       const socket = acceptTls(stream, own, ["holdfast-peer"]);
       endTogether(stream, socket);
       const { key } = await whenProved(socket, signal);
-      this.#begin(socket, key, way);
+      this.#begin(socket, key, pathId);
     } catch {
       // Whoever could not prove itself is told no more than that.
       stream.on("error", () => undefined).destroy();
@@ -118,7 +118,7 @@ export class Arrivals {
     }
   }
 
-  #begin(socket: TLSSocket, key: string, way: Way): void {
+  #begin(socket: TLSSocket, key: string, pathId: PathId): void {
     const peer = this.#byKey.get(key);
     const count = [...this.#sessions].filter((one) => one.peer === peer).length;
     if (peer === undefined || count >= MAX_SESSIONS_PER_PEER || this.#isDraining) {
@@ -128,7 +128,7 @@ export class Arrivals {
     const session = serverSession(socket, { clock: this.#options.clock });
     const since = this.#options.clock.now();
     const lost = (): OverlayReason | undefined => entry.end ?? (session.destroyed ? "tunnel-lost" : undefined);
-    const entry: Session = { peer, key, way, since, socket, session, flows: 0, active: 0, end: undefined, lost };
+    const entry: Session = { peer, key, pathId, since, socket, session, flows: 0, active: 0, end: undefined, lost };
     this.#sessions.add(entry);
     session
       .on("stream", (stream, headers) => {
@@ -146,6 +146,6 @@ export class Arrivals {
   #end(entry: Session, reason: OverlayReason): void {
     entry.end ??= reason;
     entry.session.close();
-    this.#options.clock.after(GOODBYE_MS, () => entry.session.destroy());
+    this.#options.clock.after(RESET_GRACE_MS, () => entry.session.destroy());
   }
 }

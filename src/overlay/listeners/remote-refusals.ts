@@ -4,7 +4,7 @@ import type { Remote, RemoteTarget } from "./remote.ts";
 import { CANCEL } from "../mesh/transport/stream-codes.ts";
 
 /** What other nodes said of the targets of listeners when they refused flows, until they say otherwise. */
-export interface FarRefusals<User> {
+export interface RemoteRefusals<User> {
   /** A flow of the user was refused. */
   note(user: User, reason: OverlayReason): void;
   reasonFor(user: User): OverlayReason | undefined;
@@ -13,7 +13,7 @@ export interface FarRefusals<User> {
   close(): void;
 }
 
-export interface FarRefusalsOptions<User> {
+export interface RemoteRefusalsOptions<User> {
   readonly clock: Clock;
   /** Asks the other node what it would say to a flow, without one: undefined is that it would take it. */
   readonly ask: (user: User) => Promise<OverlayReason | undefined>;
@@ -30,16 +30,16 @@ const LASTING: ReadonlySet<OverlayReason> = new Set([
   "service-down",
   "relay-refused",
 ]);
-const TELL_MS = 100;
+const NOTIFY_MS = 100;
 /** Two nodes get their documents one after the other, so the first answer may be old in a moment. */
 const FIRST_MS = 1000;
 const MAX_MS = 15_000;
 const AT_A_TIME = 16;
 const ANSWER_MS = 15_000;
 
-export function farRefusals<User>({ clock, ask, onChanged }: FarRefusalsOptions<User>): FarRefusals<User> {
+export function remoteRefusals<User>({ clock, ask, onChanged }: RemoteRefusalsOptions<User>): RemoteRefusals<User> {
   const reasons = new Map<User, OverlayReason>();
-  let cancelTelling: (() => void) | undefined;
+  let cancelNotice: (() => void) | undefined;
   let cancelRound: (() => void) | undefined;
   let isAsking = false;
   let isClosed = false;
@@ -47,8 +47,8 @@ export function farRefusals<User>({ clock, ask, onChanged }: FarRefusalsOptions<
 
   const changed = (): void => {
     if (isClosed) return;
-    cancelTelling ??= clock.after(TELL_MS, () => {
-      cancelTelling = undefined;
+    cancelNotice ??= clock.after(NOTIFY_MS, () => {
+      cancelNotice = undefined;
       onChanged();
     });
   };
@@ -97,14 +97,14 @@ export function farRefusals<User>({ clock, ask, onChanged }: FarRefusalsOptions<
     forget: (user) => put(user, undefined),
     close() {
       isClosed = true;
-      cancelTelling?.();
+      cancelNotice?.();
       cancelRound?.();
     },
   };
 }
 
 /** Asks for what a listener leads to on another node, without a flow. Never rejects; undefined is that a flow would be taken. */
-export function askAbout(
+export function askRemote(
   clock: Clock,
   remote: Remote,
   { protocol, application, addresses: [ip = "0.0.0.0"], port }: OverlayListener,

@@ -19,7 +19,7 @@ interface Waiting {
  * The service's end of the agreement on what a flow that was cut has carried: what one end has sent may have got lost under way, so each
  * end tells what it took. The connector's end asks, since only it can open streams.
  */
-export class Taken {
+export class ByteAgreement {
   readonly #clock: Pick<Clock, "after">;
   readonly #ended = new Map<string, Waiting>();
   readonly #asked = new Map<string, Waiting>();
@@ -79,7 +79,7 @@ export class Taken {
 }
 
 /** The connector's end: tells what it took of a flow that was cut, and resolves to what the service's end took. Never rejects. */
-export function askTaken(tunnel: Tunnel, clock: Pick<Clock, "after">, flow: string, taken: number) {
+export function requestTaken(tunnel: Tunnel, clock: Pick<Clock, "after">, flow: string, taken: number) {
   return new Promise<number | undefined>((resolve) => {
     if (!tunnel.isFree) return resolve(undefined);
     tunnel.reserve();

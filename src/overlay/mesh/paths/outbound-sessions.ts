@@ -1,12 +1,12 @@
 import { SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
-import { countRequests, retireUnused, type OutwardHop } from "./hop.ts";
+import { countRequests, retireUnused, type OutboundHop } from "./hop.ts";
 
-export interface OutwardOptions {
+export interface OutboundSessionsOptions {
   readonly clock: Clock;
   /** Dials another one. */
-  readonly raise: (signal: AbortSignal) => Promise<OutwardHop>;
+  readonly raise: (signal: AbortSignal) => Promise<OutboundHop>;
 }
 
 /** So that 10,000 flows, the usual bound of a connector, find room on the way to a gateway that is their destination. */
@@ -16,20 +16,20 @@ const LOADED_STREAMS = 200;
 export const FULL_STREAMS = 256;
 
 interface Waiting {
-  readonly take: (hop: OutwardHop) => void;
+  readonly take: (hop: OutboundHop) => void;
   readonly fail: (error: Error) => void;
 }
 
 /** The sessions of one path on which this node opens streams: none until the first need, more only under load. */
-export class Outward {
-  readonly #options: OutwardOptions;
-  #hops: readonly OutwardHop[] = [];
+export class OutboundSessions {
+  readonly #options: OutboundSessionsOptions;
+  #hops: readonly OutboundHop[] = [];
   #isRaising = false;
   /** Those for whom there is no room before another session is up, in the order they came. */
   #waiting: Waiting[] = [];
   #scope = new AbortController();
 
-  constructor(options: OutwardOptions) {
+  constructor(options: OutboundSessionsOptions) {
     this.#options = options;
   }
 
@@ -37,10 +37,10 @@ export class Outward {
    * The session with the fewest streams, dialled if need be, with room kept for one that is opened at once.
    * @throws {SessionError} `too-many-flows`, or why it cannot be had.
    */
-  async take(signal: AbortSignal): Promise<OutwardHop> {
+  async take(signal: AbortSignal): Promise<OutboundHop> {
     signal.throwIfAborted();
     const open = this.#hops.filter(({ isOpen }) => isOpen);
-    const least = open.reduce<OutwardHop | undefined>(
+    const least = open.reduce<OutboundHop | undefined>(
       (a, b) => (a === undefined || b.load < a.load ? b : a),
       undefined,
     );
@@ -51,7 +51,7 @@ export class Outward {
       return least;
     }
     if (this.#waiting.length >= (MAX_SESSIONS - open.length) * FULL_STREAMS) throw full();
-    const taken = new Promise<OutwardHop>((take, fail) => void this.#waiting.push({ take, fail }));
+    const taken = new Promise<OutboundHop>((take, fail) => void this.#waiting.push({ take, fail }));
     this.#raise();
     return untilAborted(taken, signal);
   }
@@ -93,7 +93,7 @@ export class Outward {
     );
   }
 
-  #keep(hop: OutwardHop): void {
+  #keep(hop: OutboundHop): void {
     countRequests(hop);
     retireUnused(this.#options.clock, hop);
     this.#hops = [...this.#hops, hop];
@@ -102,7 +102,7 @@ export class Outward {
     });
   }
 
-  #serve(hop: OutwardHop): void {
+  #serve(hop: OutboundHop): void {
     const room = Math.max(0, FULL_STREAMS - hop.load);
     for (const { take } of this.#waiting.splice(0, room)) {
       hop.claim();
