@@ -15,26 +15,26 @@ import {
 } from "../protocol/overlay/overlay.ts";
 import { RpcPeer, type Handlers } from "../protocol/channel/rpc.ts";
 
-/** One end of a control connection, as the overlay sees it. */
+/** A control connection, as seen by the overlay. */
 export type ControlPeer = RpcPeer<OverlayMethods, OverlayNotices>;
 
 export interface ControlOptions {
   readonly runDir: string;
   readonly log: Logger;
   readonly handlers: Handlers<OverlayMethods>;
-  /** Another connection takes the notices, or none does: the successor's if there is one, else the agent's. */
+  /** Called when another connection receives the notifications, or none: the successor's if there is one, else the agent's. */
   readonly onSubscriber: (peer: ControlPeer | undefined) => void;
 }
 
-/** The control socket: calls come in, notices go out. */
+/** The control socket: receives calls, sends notifications. */
 export interface Control {
-  /** Whether one that was handed the table is connected. */
+  /** Reports whether a successor that received the table is connected. */
   readonly hasSuccessor: boolean;
-  /** Gives up the socket's path and tells the agent so. Connections stay, but the agent's only when there is no successor. */
+  /** Closes the listening socket and notifies the agent. Connections stay open; the agent's only if there is no successor. */
   release(): void;
-  /** Serves at the path again, from which somebody has removed the socket. @throws as `listenAgain` */
+  /** Listens at the path again after the socket file was removed. @throws as `listenAgain` */
   serveAgain(): Promise<void>;
-  /** Ends every connection too. */
+  /** Closes all connections, too. */
   close(): void;
 }
 
@@ -44,13 +44,13 @@ interface Connection {
 }
 
 const MODE = 0o660;
-/** Who may be connected at a time: the agent, the one it replaces, a successor, and whoever looks. */
+/** Maximum number of connections: the agent, its predecessor, a successor, and tools that read the state. */
 const MAX_CONNECTIONS = 8;
-/** An agent that does not read is let go rather than kept in memory. */
+/** Unsent bytes after which an agent that does not read is disconnected. */
 const MAX_UNSENT_BYTES = 64 * 1024 * 1024;
 
 /**
- * Serves `RUN/overlay.sock`, 0660. The newest connection that calls anything but `handover` is the agent's.
+ * Serves `RUN/overlay.sock`, mode 0660. The newest connection that calls anything but `handover` is the agent's.
  * @throws {HostError} `socket-in-use` when another overlay answers there.
  */
 export async function serveControl(options: ControlOptions): Promise<Control> {
@@ -107,7 +107,7 @@ export async function serveControl(options: ControlOptions): Promise<Control> {
   const path = join(options.runDir, OVERLAY_SOCKET);
   await listenOnSocket(server, path, MODE);
 
-  // Closing removes the path before it returns, so that another process may take it at once.
+  // Closing removes the path before it returns, so that another process may take it immediately.
   return {
     get hasSuccessor() {
       return successor !== undefined;

@@ -32,10 +32,10 @@ export interface DataPlaneOptions {
   readonly clock: Clock;
   readonly askName: AskName;
   readonly localAddresses: () => readonly string[];
-  /** How many descriptors the process may hold. */
+  /** Descriptor limit of the process. */
   readonly descriptorLimit: number;
   readonly flows: FlowLog;
-  /** Called once, when there is work to do for the first time. */
+  /** Called once, with the first flow. */
   readonly onFirstFlow: () => void;
   readonly onListeners: (changed: readonly ListenerState[]) => void;
   readonly onServices: (changed: readonly ServiceHealth[]) => void;
@@ -44,9 +44,9 @@ export interface DataPlaneOptions {
 const SWEEP_MS = 1000;
 const RETRY_MS = 5000;
 
-/** The table at work: listeners, services, and the flows between them. */
+/** Applies the table: opens listeners, checks services, and carries the flows between them. */
 export class DataPlane {
-  /** The flows that run, of listeners and from other nodes. */
+  /** Running flows, of listeners and from other nodes. */
   readonly flows: LiveFlows;
   readonly #options: DataPlaneOptions;
   readonly #listeners = new Map<string, Listener>();
@@ -110,17 +110,17 @@ export class DataPlane {
     return flows;
   }
 
-  /** What flows from other nodes need of this one. */
+  /** Dependencies of flows from other nodes. */
   get local(): ListenerOptions {
     return this.#listenerOptions;
   }
 
-  /** Gives the way to other nodes; listeners that lead there refuse every flow without one. */
+  /** Sets the connection to other nodes; without it, listeners with a target there refuse every flow. */
   connectTo(remote: Remote): void {
     this.#remote = remote;
   }
 
-  /** Puts a table into force; resolves when every listener is bound or has failed. Calls must not overlap. */
+  /** Applies a table; resolves when every listener is bound or has failed. Calls must not overlap. */
   async apply(table: OverlayTable): Promise<void> {
     const steps = planTable(this.#table, table);
     this.#table = table;
@@ -130,17 +130,17 @@ export class DataPlane {
     await this.#retry();
   }
 
-  /** Names the sockets that a predecessor listens on: they are shared with it, as long as this holds. */
+  /** Sets the sockets that a predecessor listens on; this process shares their ports. */
   shareWith(bound: readonly { readonly protocol: string; readonly address: string; readonly port: number }[]): void {
     this.#beside = new Set(bound.map(({ protocol, address, port }) => `${protocol} ${address} ${port}`));
   }
 
-  /** Tries again what could not be bound. */
+  /** Retries failed binds. */
   retryNow(): Promise<void> {
     return this.#retry();
   }
 
-  /** Accepts nothing any more; what runs goes on. */
+  /** Stops accepting; running flows continue. */
   async stopListening(): Promise<void> {
     this.#isDraining = true;
     this.#cancelRetry?.();

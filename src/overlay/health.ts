@@ -2,16 +2,16 @@ import type { Clock } from "../host/clock.ts";
 import type { OverlayService, ServiceHealth } from "../protocol/overlay/overlay.ts";
 import type { Dialer } from "./dial/dial.ts";
 
-/** Whether services answer, found by connecting to them (TCP alone). */
+/** Checks by TCP connects whether services answer. */
 export interface HealthChecks {
-  /** Watches these from now on; a service that stays as it is keeps what is known of it. */
+  /** Replaces the set of services; an unchanged service keeps its state. */
   watch(services: readonly OverlayService[]): void;
   isDown(name: string): boolean;
   list(): readonly ServiceHealth[];
   close(): void;
 }
 
-/** What checks have found: how often in a row, against the state that holds. */
+/** Health of a service; `contrary` counts consecutive checks that contradict the state. */
 export interface Health {
   readonly state: ServiceHealth["state"];
   readonly contrary: number;
@@ -26,7 +26,10 @@ interface Watched {
   cancel: () => void;
 }
 
-/** The next health after one check: a service is up with its first answer, else changes only with as many in a row as its rules say. Pure. */
+/**
+ * Returns the health after one check. A service is up with its first success; otherwise the state changes after as many
+ * consecutive results as its rules require. Pure.
+ */
 export function judge(health: Health, isAlive: boolean, { failures, successes }: Rules): Health {
   const found = isAlive ? "up" : "down";
   if (health.state === found) return { state: found, contrary: 0 };

@@ -13,12 +13,15 @@ import { startOverlay, type Overlay } from "./overlay.ts";
 import { isLogInJournal, isUnit, readOptions } from "./settings.ts";
 import { descriptorLimit } from "./limits/socket-budget.ts";
 
-/** Runs `holdfast overlay` until it has drained, gets a second signal, or, outside systemd, its state directory is removed; resolves to the exit status. */
+/**
+ * Runs `holdfast overlay` until it has drained, gets a second signal, or, outside systemd, its state directory is
+ * removed. Resolves to the exit status.
+ */
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
   let overlay: Overlay | undefined;
   let isStopping = false;
-  // A signal before everything is up ends the process as soon as it is.
+  // A signal during start-up ends the process when the start is complete.
   const stop = (): void => {
     if (overlay === undefined || isStopping) overlay?.close();
     else void overlay.drain(MAX_DRAIN_MS);
@@ -26,7 +29,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   };
   process.on("SIGTERM", stop).on("SIGINT", stop);
   const { log } = rootLogger({ level: "info", destination: standardOutput(isLogInJournal()) });
-  // The terminal that it was started from goes; what it serves has nothing to do with that.
+  // The overlay outlives the terminal that started it.
   process.on("SIGHUP", () => log.info("SIGHUP is ignored"));
   try {
     const { stateDir, runDir, isSuccessor } = readOptions(argv);
@@ -59,7 +62,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** This machine's addresses; none where the system does not let us ask, and then only its listeners' own are known. */
+/** Returns the machine's addresses; none if the system denies the query, and then only its listeners' addresses are known. */
 function localAddresses(): readonly string[] {
   try {
     return Object.values(networkInterfaces()).flatMap((link) => link?.map(({ address }) => address) ?? []);

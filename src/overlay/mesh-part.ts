@@ -20,11 +20,11 @@ export interface MeshPartOptions {
   readonly askName: AskName;
   readonly localAddresses: () => readonly string[];
   readonly onFault: (fault: OverlayFault) => void;
-  /** Called with each mesh: tunnels are work from their first handshake on. */
+  /** Called with each mesh: tunnels need the compiled code from their first handshake on. */
   readonly onMesh: () => void;
   /** Called with the first stream from another node. */
   readonly onFirstFlow: () => void;
-  /** Called now and then while there is a mesh. */
+  /** Called every minute while there is a mesh. */
   readonly makeRoom: () => void;
 }
 
@@ -38,7 +38,7 @@ const IDENTITY_FILE = "identity.json";
 const MAX_PERFS = 1;
 const ROOM_MS = 60_000;
 
-/** The mesh as the overlay has it: loaded with the first need, so that a node that knows no other does without TLS and HTTP/2. */
+/** Loads the mesh on first use, so that a node without peers does not load TLS and HTTP/2. */
 export class MeshPart {
   readonly reports: MeshReports;
   readonly #options: MeshPartOptions;
@@ -55,7 +55,7 @@ export class MeshPart {
     this.reports = new MeshReports(options.clock, () => this.#mesh?.state() ?? NO_MESH);
   }
 
-  /** Puts a mesh into force, or ends the one there is. */
+  /** Applies a mesh, or ends the current one. */
   async apply(mesh: OverlayMesh | undefined): Promise<void> {
     if (mesh === undefined && this.#loading === undefined) return;
     if (mesh !== undefined) this.#work();
@@ -63,7 +63,7 @@ export class MeshPart {
     if (!this.#isClosed) await loaded.apply(mesh);
   }
 
-  /** Resolves when it is known how every path stands, or after a few seconds. */
+  /** Resolves when the state of every path is known, at the latest after 5 s. */
   async settled(): Promise<void> {
     await this.#mesh?.settled();
   }
@@ -73,7 +73,7 @@ export class MeshPart {
     this.reports.deliverTo(subscriber);
   }
 
-  /** What the agent may ask of the mesh. */
+  /** Handlers for the agent's mesh requests. */
   handlers(): Handlers<OverlayMethods> {
     return {
       "identity.set": async (identity) => {
@@ -95,17 +95,17 @@ export class MeshPart {
     };
   }
 
-  /** Takes nothing new; what runs goes on. */
+  /** Stops accepting; running flows continue. */
   async drain(): Promise<void> {
     await this.#mesh?.drain();
   }
 
-  /** Streams that are carried between other nodes. */
+  /** Number of streams relayed between other nodes. */
   get activeRelays(): number {
     return this.#mesh?.activeRelays ?? 0;
   }
 
-  /** Tries again to listen where this node's gateway should and does not. */
+  /** Retries the gateway's failed listeners. */
   async retryNow(): Promise<void> {
     await this.#mesh?.retryNow();
   }

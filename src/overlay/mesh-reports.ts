@@ -3,7 +3,7 @@ import type { MeshEvent, MeshState, RttBucket } from "../protocol/overlay/mesh.t
 import type { ControlPeer } from "./control.ts";
 
 const CHANGED_MS = 100;
-/** Of ten thousand clients the states take a while to tell, and that while comes back as garbage: it is a small share of the time. */
+/** With ten thousand clients a state takes long to serialize and leaves garbage; limits this to a share of the time. */
 const CHANGED_SHARE = 0.02;
 const MAX_EVENTS = 1000;
 const EVENTS_A_NOTICE = 500;
@@ -11,7 +11,7 @@ const DAY_MS = 24 * 3_600_000;
 const MAX_BUCKETS = 14_400;
 const BUCKETS_A_NOTICE = 1024;
 
-/** What is told of the mesh: states while somebody listens, events and round trips kept for whoever comes. */
+/** Reports on the mesh to the agent: states while an agent is connected; events and round trips are buffered. */
 export class MeshReports {
   readonly #clock: Clock;
   readonly #state: () => MeshState;
@@ -21,13 +21,13 @@ export class MeshReports {
   #cancel: (() => void) | undefined;
   #tookMs = 0;
 
-  /** `state` reads how the mesh stands. */
+  /** `state` reads the state of the mesh. */
   constructor(clock: Clock, state: () => MeshState) {
     this.#clock = clock;
     this.#state = state;
   }
 
-  /** Whoever takes the notices from now on; it is told everything that was kept. */
+  /** Sets the receiver of notifications and delivers what was buffered. */
   deliverTo(subscriber: ControlPeer | undefined): void {
     this.#subscriber = subscriber;
     this.#flush();

@@ -28,7 +28,7 @@ import { defined } from "../lib/defined.ts";
 export interface OverlayOptions {
   readonly stateDir: string;
   readonly runDir: string;
-  /** Take over from the overlay that serves the run directory, if one does. */
+  /** Take over from the overlay that serves the run directory, if any. */
   readonly isSuccessor: boolean;
   /** Stop when the state directory is removed, since no supervisor would stop it. */
   readonly endsWithState: boolean;
@@ -40,19 +40,18 @@ export interface OverlayOptions {
   readonly descriptorLimit: number;
   readonly onMesh: () => void;
   readonly onFirstFlow: () => void;
-  /** Lets the heap be as large as work needs; called now and then. */
+  /** Adapts the heap limit to the workload; called every minute. */
   readonly makeRoom: () => void;
 }
 
-/** The running overlay. */
 export interface Overlay {
-  /** Resolves when it has nothing left to do: drained, or the node's state is removed. */
+  /** Resolves when the overlay has drained, or when the node's state is removed. */
   readonly ended: Promise<void>;
-  /** Whether another serves in its place. */
+  /** Reports whether a successor has replaced it. */
   readonly wasReplaced: boolean;
-  /** Accepts nothing any more, and ends with the last flow or at the deadline. */
+  /** Stops accepting, and ends with the last flow or at the deadline. */
   drain(deadlineMs: number): Promise<void>;
-  /** Ends everything at once. */
+  /** Closes everything immediately. */
   close(): void;
 }
 
@@ -62,7 +61,7 @@ const DRAIN_POLL_MS = 250;
 const MAX_UNDELIVERED = 16;
 
 /**
- * Serves the last table at once, and whatever the agent sends from then on.
+ * Serves the stored table, then every table that the agent sends.
  * @throws {HostError} `socket-in-use` when another overlay serves the run directory and this is not its successor.
  */
 export async function startOverlay(options: OverlayOptions): Promise<Overlay> {
@@ -94,7 +93,7 @@ class RunningOverlay implements Overlay {
   #wasReplaced = false;
   #isClosed = false;
   #isTableAtFault = false;
-  /** What nobody has been told yet. */
+  /** Notifications for the next subscriber. */
   #undelivered: ((peer: ControlPeer) => void)[] = [];
 
   constructor(options: OverlayOptions) {
@@ -164,7 +163,10 @@ class RunningOverlay implements Overlay {
     });
   }
 
-  /** The path is taken first: two overlays on one run directory would fight for ports. Until the table is loaded, calls about it wait. */
+  /**
+   * Listens at the control socket before it loads the table: two overlays in one run directory would compete for ports.
+   * Calls about the table wait until it is loaded.
+   */
   #serveLastTable(): Promise<void> {
     const serving = this.#serve();
     return this.#serially(async () => {
@@ -210,7 +212,7 @@ class RunningOverlay implements Overlay {
     this.#plane.shareWith(bound);
     if (table === undefined) await this.#loadTable();
     else await this.#enforce(table);
-    // A predecessor that dies now leaves nothing to be drained.
+    // If the predecessor dies here, there is nothing to drain.
     await client.peer.request("drain", { deadlineMs: MAX_DRAIN_MS }).catch((error: unknown) => {
       log.warn({ pid, reason: toError(error).message }, "the predecessor is gone");
     });
@@ -246,7 +248,7 @@ class RunningOverlay implements Overlay {
         return {};
       },
       forget: async () => {
-        // From here on no table is accepted that would be written after the files are removed.
+        // From here on the overlay accepts no table, which would otherwise be written after the files are removed.
         await this.drain(0);
         const { wipeOverlayState } = await import("../host/overlay/reset.ts");
         await wipeOverlayState(this.#options.stateDir);
@@ -301,7 +303,7 @@ class RunningOverlay implements Overlay {
     }
   }
 
-  /** Tries to keep a table until it is kept or another has taken its place: one on disk that is too old would come back. */
+  /** Retries saving the table until it is saved or replaced: after a restart an outdated table on disk would be served. */
   #keepLater(table: OverlayTable): void {
     this.#options.clock.after(KEEP_AGAIN_MS, () => {
       if (this.#isClosed || this.#table !== table) return;
@@ -315,10 +317,10 @@ class RunningOverlay implements Overlay {
   async #enforce(table: OverlayTable): Promise<void> {
     const isFirst = this.#table === undefined;
     if (isFirst) {
-      // What comes by tunnels needs the services, and what is listened for may need the tunnels.
+      // Inbound flows need the services, and listeners may need the tunnels.
       await this.#plane.apply({ ...table, listeners: [] });
       await this.#mesh.apply(table.mesh);
-      // The other nodes are reached by a successor before they are not by its predecessor.
+      // The successor must reach the other nodes before its predecessor disconnects from them.
       if (this.#predecessor !== undefined) await this.#mesh.settled();
     }
     await this.#plane.apply(table);
@@ -329,14 +331,14 @@ class RunningOverlay implements Overlay {
     this.#options.log.info({ version, listeners: listeners.length }, "table in force");
   }
 
-  /** Runs calls about the table one after another, behind its loading, so that none sees a table that is partly applied. */
+  /** Runs calls about the table one after another and after its loading, so that none sees a partly applied table. */
   #serially<T>(work: () => T | Promise<T>): Promise<T> {
     const result = this.#work.then(work);
     this.#work = result.catch(() => undefined);
     return result;
   }
 
-  /** Told once, until the table is kept again. */
+  /** Reports a fault of the table file once, until the table is saved again. */
   #tableFault({ code, message }: OverlayFault): void {
     if (this.#isTableAtFault) return;
     this.#isTableAtFault = true;
@@ -388,14 +390,14 @@ class RunningOverlay implements Overlay {
     });
   }
 
-  /** Another overlay was started while this one's socket was missing: it gets the ports, and this one's flows end. */
+  /** Yields to another overlay that was started while this one's socket was missing: it gets the ports, and this one drains. */
   #yieldTo(reason: string): void {
     this.#options.log.warn({ reason }, "another overlay has taken the place of this one");
     void this.drain(MAX_DRAIN_MS);
     this.#wasReplaced = true;
   }
 
-  /** Never at once, so that whoever asked is answered first. Sleeping keeps the process alive when no socket does. */
+  /** Never immediate, so that the caller receives its answer. The sleep keeps the process alive when no socket does. */
   async #endAfterFlows(deadline: number): Promise<void> {
     const { clock } = this.#options;
     do await clock.sleep(DRAIN_POLL_MS);

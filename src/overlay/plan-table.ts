@@ -1,7 +1,7 @@
 import type { OverlayListener, OverlayService, OverlayTable } from "../protocol/overlay/overlay.ts";
 import { droppedBy, leadsToSame, type Dropped } from "../protocol/overlay/change.ts";
 
-/** One thing to do so that a table comes into force. */
+/** A step of applying a table. */
 export type TableStep =
   | { readonly kind: "close"; readonly key: string }
   | { readonly kind: "drop-service"; readonly name: string }
@@ -9,10 +9,13 @@ export type TableStep =
   | { readonly kind: "change"; readonly from: string; readonly listener: OverlayListener; readonly drops: Dropped }
   | { readonly kind: "open"; readonly listener: OverlayListener };
 
-/** A table that serves nothing. */
+/** A table without services and listeners. */
 export const EMPTY_TABLE: OverlayTable = { format: 1, version: 1, services: [], listeners: [] };
 
-/** Lists the steps from one table to the next, in order: what frees a port or a name comes before what needs it. Pure. */
+/**
+ * Returns the ordered steps from one table to the next. A step that frees a port or a name precedes the step that needs
+ * it. Pure.
+ */
 export function planTable(current: OverlayTable, next: OverlayTable): readonly TableStep[] {
   const { closed, changed, opened } = matchListeners(current.listeners, next.listeners);
   return [
@@ -50,7 +53,7 @@ function matchListeners(current: readonly OverlayListener[], next: readonly Over
   return { closed: [...byKey.values()], changed, opened };
 }
 
-/** What stays the same when only the place where a listener binds has changed. */
+/** Identifies a listener whose bind addresses have changed. */
 function originOf({ connector, protocol, port }: OverlayListener): string {
   return `${protocol} ${port} ${connector}`;
 }
@@ -70,7 +73,7 @@ function planServices(current: readonly OverlayService[], next: readonly Overlay
   ];
 }
 
-/** Parsed values have their fields in the order of the schema, so equal ones have equal text. */
+/** Parsed values have their fields in schema order, so equal values have equal text. */
 function isSame(a: unknown, b: unknown): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }

@@ -3,18 +3,18 @@ import { InputError, toError } from "../errors.ts";
 import { writesToJournal } from "../host/process/service-manager.ts";
 import { MANAGED_OVERLAY } from "../protocol/overlay/overlay.ts";
 
-/** Whether the log goes to the journal. */
+/** Reports whether the log goes to the journal. */
 export function isLogInJournal(): boolean {
   return writesToJournal(process.env);
 }
 
-/** Whether a systemd unit runs this program, and restarts it. */
+/** Reports whether a systemd unit runs and restarts this program. */
 export function isUnit(): boolean {
   return process.env["HOLDFAST_UNIT"] !== undefined;
 }
 
 /**
- * Reads the command line of `holdfast overlay`.
+ * Parses the command line of `holdfast overlay`.
  * @throws {InputError} `usage`.
  */
 export function readOptions(argv: readonly string[]): { stateDir: string; runDir: string; isSuccessor: boolean } {

@@ -1,23 +1,23 @@
 import type { OnReadOpts, Socket } from "node:net";
 
-/** Takes bytes that are valid during the call only; false pauses the stream. */
+/** Receives bytes that are valid during the call only; false pauses the stream. */
 export type TakeBytes = (bytes: Buffer, length: number) => boolean;
 
 /**
- * What a connection reads, into one buffer that is used again and again: a buffer of its own for every read costs more than the read.
- * A stream begins paused; bytes that come before they are asked for make it fail.
+ * Reads a connection into one reused buffer: allocating a buffer per read costs more than the read. A stream starts
+ * paused; bytes that arrive before they are requested make it fail.
  */
 export class ByteStream {
   readonly onread: OnReadOpts;
   #take: TakeBytes | undefined;
-  /** A connection with TLS hands over all that it has decrypted, paused or not: what comes then waits here. */
+  /** TLS delivers everything that it has decrypted, paused or not; while paused, it is held here. */
   #held: Buffer[] = [];
   #isPaused = true;
-  /** Tells the end, which comes after what is held. */
+  /** Reports the end after the held bytes. */
   #tellEnd: (() => void) | undefined;
   #socket: Socket | undefined;
   #end: (failure: Error | undefined) => void = () => undefined;
-  /** Resolves when the other end has ended: to the error that it ended with, or to undefined. */
+  /** Resolves when the other end has closed: to an error, or to undefined after an orderly end. */
   readonly ended = new Promise<Error | undefined>((resolve) => (this.#end = resolve));
 
   constructor(bufferBytes: number) {
@@ -25,7 +25,7 @@ export class ByteStream {
     this.onread = { buffer, callback: (length) => this.#give(buffer, length) };
   }
 
-  /** Reads from a connected socket that was made with `onread`, or without: then through the socket's own buffers. */
+  /** Reads from a connected socket. Without `hasOnread` the socket allocates its buffers itself. */
   attach(socket: Socket, hasOnread: boolean): this {
     this.#socket = socket;
     let failure: Error | undefined;
@@ -38,18 +38,18 @@ export class ByteStream {
     return this;
   }
 
-  /** Says who takes the bytes from now on. */
+  /** Sets the receiver of bytes. */
   expect(take: TakeBytes): void {
     this.#take = take;
   }
 
-  /** Says who takes the bytes from now on, and reads on. */
+  /** Sets the receiver of bytes and resumes reading. */
   read(take: TakeBytes): void {
     this.expect(take);
     this.resume();
   }
 
-  /** Hands over what was held, and reads on unless that pauses the stream again. */
+  /** Delivers held bytes, and resumes reading unless the receiver pauses again. */
   resume(): void {
     this.#isPaused = false;
     while (this.#held.length > 0 && !this.#isPaused) {
@@ -81,7 +81,7 @@ export class ByteStream {
     }
     if (this.#isPaused) this.#held.push(Buffer.from(bytes.subarray(0, length)));
     else this.#isPaused = !this.#take(bytes, length);
-    // A stream that flows begins to read again by itself.
+    // A flowing stream would resume reading by itself.
     if (this.#isPaused) this.#socket?.pause();
     return !this.#isPaused;
   }

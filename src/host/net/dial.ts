@@ -9,26 +9,26 @@ import type { Clock } from "../clock.ts";
 import { systemResolve, type Resolve } from "./system-resolve.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Where to connect and what to demand of the other end. */
+/** Address to connect to, and the requirements for the other end. */
 export interface DialRequest {
   readonly host: string;
   readonly port: number;
-  /** Present for TLS: the key hashes (base64url SHA-256 of the SubjectPublicKeyInfo) that are trusted whatever else the certificate says. */
+  /** Present for TLS: key hashes (base64url SHA-256 of the SubjectPublicKeyInfo) that are trusted regardless of the certificate. */
   readonly tls?: {
     readonly pins: readonly string[];
-    /** Whose certificates are trusted besides the pinned keys; Node's own authorities where it is not given. */
+    /** Authorities trusted besides the pinned keys; Node's own if absent. */
     readonly authorities?: SecureContext;
   };
-  /** Without TLS, connect to an address of this machine only, whatever the host is called. */
+  /** Without TLS, connect only to addresses of this machine, whatever the host is called. */
   readonly plainOnlyLoopback?: boolean;
-  /** Tried besides what the resolver says, and alone when it says nothing. */
+  /** Tried after the resolver's addresses, and alone if the resolver fails. */
   readonly knownAddresses?: readonly string[];
   readonly timeoutMs: number;
 }
 
 export interface Dialled {
   readonly socket: Socket;
-  /** The address that answered; undefined behind a proxy. */
+  /** Address that answered; undefined behind a proxy. */
   readonly address: string | undefined;
   /** base64url SHA-256 of the peer's public key; undefined without TLS. */
   readonly tlsKey: string | undefined;
@@ -40,7 +40,7 @@ export interface Dialler {
   dial(request: DialRequest, signal: AbortSignal): Promise<Dialled>;
 }
 
-/** What to dial for an `http`, `https`, `ws` or `wss` address. */
+/** Returns the dial request of an `http`, `https`, `ws` or `wss` URL. */
 export function dialRequestFor(url: URL, pins: readonly string[], timeoutMs: number): DialRequest {
   const isTls = url.protocol === "https:" || url.protocol === "wss:";
   return {
@@ -54,7 +54,7 @@ export function dialRequestFor(url: URL, pins: readonly string[], timeoutMs: num
 const STAGGER_MS = 250; // RFC 8305 §5
 const RESOLVE_DEADLINE_MS = 3000;
 
-/** A dialler over the machine's own sockets; names mean what `resolve` says. */
+/** Creates a dialler over the machine's sockets; `resolve` resolves names. */
 export function hostDialler(clock: Clock, proxies: ProxySettings, resolve: Resolve = systemResolve()): Dialler {
   return {
     dial(request, signal) {
@@ -95,18 +95,18 @@ async function dialThrough(proxy: URL, request: DialRequest, tools: Tools): Prom
 
 const discard = ({ socket }: Dialled): unknown => socket.destroy();
 
-/** What a race of addresses is about. */
+/** Options of `firstOf`. */
 export interface AddressRace {
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Names the other end in an error. */
+  /** Names the other end in errors. */
   readonly what: string;
   readonly code: "connect-failed" | "proxy-refused";
 }
 
 /**
- * The first address where an attempt succeeds (RFC 8305). One that answers and then fails TLS is as dead as one that does not
- * answer, so TLS is part of each attempt. What succeeds after another is discarded.
+ * Returns the first successful attempt (RFC 8305). A failed TLS handshake counts like no answer, so each attempt
+ * includes TLS. Later successes are discarded.
  * @throws {SessionError} the first that an attempt threw, else `code`
  */
 export async function firstOf<C>(
@@ -127,13 +127,13 @@ export async function firstOf<C>(
   try {
     return await staggered(attempts, { clock, staggerMs: STAGGER_MS, signal, discard });
   } catch (error) {
-    // Whoever answered says more than the addresses where nobody did.
+    // A refusal says more than addresses without an answer.
     if (refusal !== undefined) throw refusal;
     throw new SessionError(code, `${what} (${addresses.join(", ")}): ${toError(error).message}`, { cause: error });
   }
 }
 
-/** Names below `localhost` mean this machine (RFC 6761 §6.3), and yet a resolver may give any address for them. */
+/** Names below `localhost` mean this machine (RFC 6761 §6.3), but a resolver may return any address for them. */
 function refusePlain({ host, tls, plainOnlyLoopback }: DialRequest, address: string | undefined): void {
   if (tls !== undefined || plainOnlyLoopback !== true) return;
   if (address !== undefined && isLoopback(address)) return;
@@ -150,7 +150,7 @@ async function securedFor(
   return secureSocket(socket, request.host, request.tls, signal);
 }
 
-/** Every address of the host: what the resolver says first, then those that worked before. */
+/** Returns every address of the host: those of the resolver first, then the known ones. */
 async function resolveAll(
   host: string,
   known: readonly string[],
@@ -179,7 +179,7 @@ function connectTcp(address: string, port: number, signal: AbortSignal): Promise
   return settled(netConnect({ host: address, port, noDelay: true }), "connect", signal);
 }
 
-/** RFC 9110 §9.3.6: a tunnel through an HTTP proxy at an address. @throws {SessionError} `proxy-refused`, or what the system says */
+/** Opens a tunnel through an HTTP proxy (RFC 9110 §9.3.6). @throws {SessionError} `proxy-refused`, or the system's error */
 export function openTunnel(
   proxy: URL,
   address: string,
@@ -214,7 +214,7 @@ export function openTunnel(
   });
 }
 
-/** The header that names the user and the password of a proxy's address; none when it has no user (RFC 7617). */
+/** Returns the header with the user and password of a proxy's URL (RFC 7617); none without a user. */
 export function proxyAuthorization(proxy: URL): Readonly<Record<string, string>> {
   if (proxy.username === "") return {};
   const credentials = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
@@ -227,10 +227,10 @@ async function secureSocket(
   { pins, authorities }: NonNullable<DialRequest["tls"]>,
   signal: AbortSignal,
 ): Promise<{ socket: TLSSocket; tlsKey: string }> {
-  // Chain, name and dates are judged below, since a pinned key counts whatever they say.
+  // Chain, name and dates are checked below, since a pinned key overrides them.
   const tls = tlsConnect({
     socket: raw,
-    // An address is not a server name (RFC 6066 §3), yet it is what the certificate must be for.
+    // An address is not a server name (RFC 6066 §3), but the certificate must be valid for it.
     host,
     minVersion: "TLSv1.2",
     rejectUnauthorized: false,
@@ -261,12 +261,12 @@ async function secureSocket(
   );
 }
 
-/** base64url SHA-256 of a DER SubjectPublicKeyInfo (RFC 7469 §2.4 hashes the same bytes). */
+/** Returns the base64url SHA-256 of a DER SubjectPublicKeyInfo (as RFC 7469 §2.4). */
 export function keyHash(spki: Uint8Array): string {
   return createHash("sha256").update(spki).digest("base64url");
 }
 
-/** Waits for the one event that means success; destroys the socket on error, end or abort. */
+/** Waits for the event; destroys the socket on error, end or abort. */
 export function settled<S extends Socket>(
   socket: S,
   event: "connect" | "secureConnect",

@@ -1,40 +1,40 @@
 import type { Duplex } from "node:stream";
 import { toError } from "../../errors.ts";
 
-/** What a frame socket tells its owner. After `onEnd` nothing follows. */
+/** Receives the frames of a frame socket. Nothing follows after `onEnd`. */
 export interface FrameListener {
   onData(bytes: Buffer): void;
   onText(text: string): void;
-  /** Any sign of life, a ping's answer included. */
+  /** Called on any traffic, including the answer to a ping. */
   onHeard?(): void;
   onEnd(end: FrameEnd): void;
 }
 
-/** How it ended: the close code (RFC 6455 §7.4) of the other side, or undefined when it was cut. */
+/** End of a frame socket: the close code of the other side (RFC 6455 §7.4), or undefined if the connection broke. */
 export interface FrameEnd {
   readonly code: number | undefined;
   readonly reason: string;
 }
 
-/** A connection that carries bytes and texts in frames, in order and with back-pressure. Nothing is read until it is listened to. */
+/** Sends and receives bytes and texts in frames, in order and with back-pressure. Reads nothing until it is listened to. */
 export interface FrameSocket {
   listen(listener: FrameListener): void;
-  /** Sends one frame; `onSent` is called once the kernel has it, or it was lost. */
+  /** Sends one frame; `onSent` is called when the kernel has accepted it, or when it was lost. */
   send(frame: Uint8Array | string, onSent?: () => void): void;
-  /** Bytes accepted for sending that the kernel has not taken yet. */
+  /** Bytes to send that the kernel has not accepted yet. */
   buffered(): number;
-  /** Stops and goes on reading. What was read already may still be told. */
+  /** Pauses reading. Bytes already read may still be delivered. */
   pause(): void;
   resume(): void;
-  /** Asks the other side for a sign of life; it may be that there is nothing to ask with. */
+  /** Sends a ping, if the protocol has one. */
   ping(): void;
-  /** Says goodbye after what was sent; the caller cuts it when that takes too long. */
+  /** Closes after the frames sent so far; the caller terminates if that takes too long. */
   close(code: number, reason: string): void;
-  /** Cuts at once. */
+  /** Closes immediately. */
   terminate(): void;
 }
 
-/** What is used of a WebSocket of the library, which itself may be imported in two folders only. */
+/** The used part of the library's WebSocket, which only two folders may import. */
 export interface WebSocketLike {
   readonly bufferedAmount: number;
   readonly readyState: number;
@@ -54,11 +54,11 @@ export interface WebSocketLike {
 const ABNORMAL = 1006; // RFC 6455 §7.4.1: never sent
 const MAX_REASON_BYTES = 123; // RFC 6455 §5.5
 
-/** Frames of an open WebSocket; it is paused until somebody listens. */
+/** Creates a frame socket on an open WebSocket; it is paused until it is listened to. */
 export function webSocketFrames(socket: WebSocketLike): FrameSocket {
   socket.pause();
   let failure: string | undefined;
-  // Without a listener an error would end the process; `close` follows each.
+  // Without a listener an error would end the process; `close` follows each error.
   socket.on("error", (error) => {
     failure = error.message;
   });
@@ -95,7 +95,7 @@ export function webSocketFrames(socket: WebSocketLike): FrameSocket {
       if (socket.readyState === socket.OPEN) socket.ping();
     },
     close: (code, reason) => {
-      // A paused socket would never see the other side's answer.
+      // A paused socket would not receive the close of the other side.
       socket.resume();
       socket.close(
         code,
@@ -116,7 +116,10 @@ const DATA = 0;
 const TEXT = 1;
 const CLOSE = 2;
 
-/** Frames over a plain stream of bytes: one byte of kind, four of length (big endian), then so many bytes. `head` was read already. */
+/**
+ * Creates a frame socket on a byte stream: one byte of kind, four of length (big endian), then the bytes. `head` was
+ * already read.
+ */
 export function framedStream(stream: Duplex, maxBytes: number, head: Buffer = Buffer.alloc(0)): FrameSocket {
   let waiting = head;
   let listener: FrameListener | undefined;
@@ -168,7 +171,7 @@ export function framedStream(stream: Duplex, maxBytes: number, head: Buffer = Bu
         listener?.onHeard?.();
         read();
       });
-      // A connection of HTTP stays open one way when the other side has closed its own.
+      // An HTTP connection stays half-open after the other side has closed.
       stream.once("end", () => fail("the connection was closed"));
       read();
     },

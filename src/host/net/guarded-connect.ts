@@ -13,29 +13,29 @@ import { firstOf, openTunnel, settled } from "./dial.ts";
 import { systemResolve, type Resolve } from "./system-resolve.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Where to connect. Names and addresses as a URL's `hostname` has them. */
+/** Target of a connection; `host` as in a URL's `hostname`. */
 export interface GuardedTarget {
   readonly host: string;
   readonly port: number;
   readonly isTls: boolean;
-  /** Through a proxy, plain HTTP is asked for in a tunnel as well (RFC 9110 §9.3.6) instead of in absolute form (RFC 9112 §3.2.2). */
+  /** Behind a proxy, tunnel plain HTTP too (RFC 9110 §9.3.6) instead of using absolute form (RFC 9112 §3.2.2). */
   readonly isTunnelled?: boolean;
 }
 
 export interface Guarded<C> {
   readonly connection: C;
-  /** The proxy at the other end, when requests have to be in absolute form. */
+  /** Proxy at the other end, if requests need absolute form. */
   readonly proxy: URL | undefined;
 }
 
-/** Opens connections to allowed addresses only, whatever a name resolves to: the very address that was judged is connected to. */
+/** Connects to permitted addresses only, whatever a name resolves to: connects to exactly the address that was checked. */
 export interface GuardedConnector {
   /**
-   * @throws {InputError} `forbidden-address`; {SessionError} `resolve-failed`, `connect-failed`, `proxy-refused`, `tls-untrusted` or
-   *   `tls-failed`.
+   * @throws {InputError} `forbidden-address`; {SessionError} `resolve-failed`, `connect-failed`, `proxy-refused`,
+   * `tls-untrusted` or `tls-failed`.
    */
   connect(target: GuardedTarget, signal: AbortSignal): Promise<Guarded<Socket>>;
-  /** The same for a connection whose bytes are read into one buffer of so many bytes. */
+  /** Connects like `connect`, and reads into one buffer of `bufferBytes`. */
   stream(target: GuardedTarget, bufferBytes: number, signal: AbortSignal): Promise<Guarded<ByteStream>>;
 }
 
@@ -43,13 +43,13 @@ export interface GuardedConnectorOptions {
   readonly clock: Clock;
   readonly policy: AddressPolicy;
   readonly proxies: ProxySettings;
-  /** For the whole of one connection: its name, the proxy, TLS. */
+  /** Time limit for name, proxy and TLS together, in milliseconds. */
   readonly connectMs: number;
   readonly resolve?: Resolve;
   readonly ownAddresses?: () => readonly string[];
 }
 
-/** A certificate that only the system's own authorities can vouch for fails with one of these. */
+/** Errors of certificates that the system's authorities may still vouch for. */
 const UNKNOWN_ISSUER: ReadonlySet<string> = new Set([
   "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
   "UNABLE_TO_GET_ISSUER_CERT",
@@ -59,7 +59,7 @@ const UNKNOWN_ISSUER: ReadonlySet<string> = new Set([
 ]);
 const UNTRUSTED = /^(?:CERT_|ERR_TLS_CERT|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|HOSTNAME_MISMATCH)/;
 
-/** A connector over the machine's own sockets. */
+/** Creates a connector over the machine's sockets. */
 export function guardedConnector(options: GuardedConnectorOptions): GuardedConnector {
   const { clock, policy, proxies, connectMs, resolve = systemResolve(), ownAddresses = localAddresses } = options;
   let everyAuthority: SecureContext | undefined;
@@ -83,7 +83,7 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
     try {
       return await attempt(target, limit, wrapping).catch((error: unknown) => {
         if (!isUnknownIssuer(error) || everyAuthority !== undefined) throw error;
-        // Reading the system's authorities takes a third of a second, and hardly any certificate needs more than Node's own.
+        // Loads the system's authorities on demand: reading them takes 300 ms, and few certificates need them.
         everyAuthority = everyAuthorityContext();
         return attempt(target, limit, wrapping);
       });
@@ -143,7 +143,10 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
     }
   }
 
-  /** The addresses of a host that a proxy connects to; none if only the proxy resolves it, which local policy must permit. */
+  /**
+   * Returns the addresses of a host that a proxy connects to; none if only the proxy resolves the name, which the local
+   * policy must permit.
+   */
   async function addressesBehindProxy(host: string, port: number, signal: AbortSignal): Promise<readonly string[]> {
     try {
       return await addressesOf(host, signal);
@@ -155,7 +158,7 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
     }
   }
 
-  /** Those addresses that may be connected to. A proxy picks one by itself, so behind it all of them have to be allowed. */
+  /** Returns the permitted addresses. Behind a proxy all must be permitted, since the proxy chooses one. */
   function judged(host: string, addresses: readonly string[], mustAll: boolean): readonly string[] {
     const rules = { allow: policy.allow, own: ownAddresses() };
     const verdicts = addresses.map((address) => ({ address, refusal: refusalOf(address, rules) }));
@@ -175,7 +178,7 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
     where: { host: string; port: number } | { socket: Socket },
   ): Promise<Socket> {
     const socket = tlsConnect({
-      // An address is not a server name (RFC 6066 §3), yet it is what the certificate must be for.
+      // An address is not a server name (RFC 6066 §3), but the certificate must be valid for it.
       host,
       ...where,
       ...(isIP(host) === 0 ? { servername: host } : {}),
@@ -224,7 +227,7 @@ function connected(
 
 const bareHost = (host: string): string => host.replace(/^\[|\]$/g, "");
 
-/** What OpenSSL calls the reason: its whole text names the lines of its sources, and Node's gives advice that is not for here. */
+/** Returns OpenSSL's reason: its full text names source lines, and Node's gives advice that does not apply here. */
 function reasonOf(error: unknown): string {
   const thrown = toError(error);
   const code = errnoOf(error);
@@ -237,7 +240,7 @@ function isUnknownIssuer(error: unknown): boolean {
   return error instanceof SessionError && UNKNOWN_ISSUER.has(errnoOf(error.cause) ?? "");
 }
 
-/** This machine's addresses; none where the system does not let us ask. */
+/** Returns the machine's addresses; none if the system denies the query. */
 function localAddresses(): readonly string[] {
   try {
     return Object.values(networkInterfaces()).flatMap((link) => link?.map(({ address }) => address) ?? []);

@@ -14,25 +14,25 @@ export interface HttpRequest {
   readonly knownAddresses?: readonly string[];
   readonly maxBytes: number;
   readonly timeoutMs: number;
-  /** Fails when less than 4 KiB of the answer come within this time, unless it ends; no such limit when absent. */
+  /** Minimum progress: fails if less than 4 KiB arrive within this time before the end; no limit if absent. */
   readonly stallMs?: number;
 }
 
 export interface HttpResponse {
   readonly status: number;
   readonly contentType: string;
-  /** Milliseconds from a `Retry-After` header (RFC 9110 §10.2.3), when there is a usable one. */
+  /** Milliseconds of a `Retry-After` header (RFC 9110 §10.2.3), if it is valid. */
   readonly retryAfterMs: number | undefined;
   readonly body: string;
 }
 
-/** Makes one HTTP request to the control plane: no redirects, no cache, one connection. */
+/** Sends one HTTP request to the control plane on one connection; no redirects, no cache. */
 export interface HttpClient {
   /** @throws {SessionError} the dialler's codes, `http-failed`, or `too-large`. */
   send(request: HttpRequest, signal: AbortSignal): Promise<HttpResponse>;
 }
 
-/** An HTTP client over a dialler. Plain `http:` is refused except towards loopback. */
+/** Creates an HTTP client over a dialler. Refuses plain `http:` except to loopback. */
 export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient {
   return {
     async send(request, signal) {
@@ -74,7 +74,7 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
 
 const MIN_PROGRESS_BYTES = 4096;
 
-/** Aborts `stalled` when too little is received for too long; the returned function ends that. */
+/** Aborts `stalled` when too little arrives in time; the returned function stops watching. */
 function watchProgress(socket: Socket, stallMs: number | undefined, stalled: AbortController): () => void {
   if (stallMs === undefined) return () => undefined;
   let before = socket.bytesRead;
@@ -97,14 +97,14 @@ function exchange(
   return new Promise((resolve, reject) => {
     const outgoing = httpRequest(url, {
       method: request.method,
-      // The header would otherwise name the scheme's default port, as the URL itself may say https.
+      // With another protocol the header would name that scheme's default port.
       protocol: "http:",
       headers: { host: url.host, connection: "close", ...request.headers },
       createConnection: () => socket,
       signal,
     });
     outgoing.on("error", reject);
-    // An answer that switches protocols brings neither a response nor an error.
+    // An answer that switches protocols emits neither a response nor an error.
     outgoing.once("close", () => reject(new Error("the connection was closed without an answer")));
     outgoing.once("response", (response) => {
       const chunks: Buffer[] = [];
@@ -135,11 +135,11 @@ function exchange(
   });
 }
 
-/** Milliseconds to wait from `Retry-After`: seconds or an HTTP date; undefined when absent or unreadable. */
+/** Parses `Retry-After`, seconds or an HTTP date, to milliseconds; undefined if absent or invalid. */
 export function parseRetryAfter(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined;
   if (/^\d{1,9}$/.test(value)) return Number(value) * 1000;
-  // Date.parse reads nearly anything as some date; all forms of an HTTP date begin with the day (RFC 9110 §5.6.7).
+  // Date.parse accepts almost any text; every form of an HTTP date starts with the day (RFC 9110 §5.6.7).
   const at = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)/.test(value) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(at) ? undefined : Math.max(0, at - now);
 }

@@ -7,29 +7,29 @@ import { remakeRunDirectory } from "./unix-socket.ts";
 export interface KeptSocketsOptions {
   readonly clock: Clock;
   readonly runDir: string;
-  /** Names of the sockets in the directory; they are served already. */
+  /** Names of the sockets in the directory, which are already served. */
   readonly names: readonly string[];
-  /** Serves the missing ones again; their directory exists and is safe. @throws as `listenAgain` */
+  /** Serves the missing sockets again; their directory exists and is safe. @throws as `listenAgain` */
   readonly serveAgain: (gone: ReadonlySet<string>) => Promise<void>;
-  /** Called at each check, before anything is made; false ends the watch permanently. */
+  /** Called before each check; false ends the watch permanently. */
   readonly isWanted?: () => boolean;
-  /** Called once for each reason for which the sockets cannot be served. */
+  /** Called once per reason for which the sockets cannot be served. */
   readonly onFault: (error: Error) => void;
   /** Called when the sockets are served again. */
   readonly onServed: () => void;
 }
 
-/** Sockets that are made anew at their paths when somebody has removed or replaced them, or their directory. */
+/** Serves sockets again when their files or their directory were removed or replaced. */
 export interface KeptSockets {
-  /** Resolves when nothing is made any more. */
+  /** Resolves when no restore is running any more. */
   close(): Promise<void>;
 }
 
 const CHECK_MS = 5000;
-/** By then a tree that is being removed is removed whole, and is not made again in part. */
+/** Delay before a restore: a tree that is being removed must not be recreated halfway. */
 const SURE_MS = 1000;
 
-/** Watches sockets of this process. A check reads their directory entries only. */
+/** Watches the sockets of this process. A check only reads directory entries. */
 export function keepSockets(options: KeptSocketsOptions): KeptSockets {
   const { clock, runDir, names, serveAgain, isWanted = () => true, onFault, onServed } = options;
   const marks = (): ReadonlyMap<string, string> => new Map(names.map((name) => [name, markOf(join(runDir, name))]));
@@ -77,8 +77,8 @@ export function keepSockets(options: KeptSocketsOptions): KeptSockets {
 }
 
 /**
- * Makes a directory again when somebody has removed it, by `make`. A failure is reported once, until the directory exists.
- * The returned function stops the watch.
+ * Recreates a removed directory by `make`. Reports a failure once until the directory exists. The returned function
+ * stops the watch.
  */
 export function keepDirectory(
   clock: Clock,

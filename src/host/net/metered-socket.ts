@@ -4,21 +4,21 @@ import type { Clock } from "../clock.ts";
 import type { WebSocketLike } from "./frame-socket.ts";
 
 export interface Metering {
-  /** The stream below the WebSocket: its bytes are charged, those of fragments and control frames included. */
+  /** Stream below the WebSocket; all its bytes are charged, including fragments and control frames. */
   readonly stream: Pick<Duplex, "on">;
   readonly limits: BudgetLimits;
   readonly clock: Pick<Clock, "elapsed" | "after">;
-  /** Called once, when the peer went on for longer than it may. Reading stays paused: the owner closes the connection. */
+  /** Called once when the peer exceeds the limit for too long. Reading stays paused; the owner closes the connection. */
   readonly onExceeded: () => void;
 }
 
-/** The part of a WebSocket that is used. */
+/** The used part of a WebSocket. */
 export type MeteredSocket = Pick<WebSocketLike, "on" | "pause" | "resume" | "readyState" | "OPEN">;
 
 /**
- * Limits what is read from a WebSocket: messages, pings and pongs are charged to a budget, and reading pauses until the budget has
- * recovered, which lets TCP slow the peer down. Messages of one chunk that was read already still arrive. The returned function charges
- * more for a message that causes more work than its size suggests.
+ * Limits what is read from a WebSocket: charges messages, pings and pongs to a budget, and pauses reading until the
+ * budget has recovered, so that TCP slows down the peer. Messages in a chunk already read still arrive. The returned
+ * function charges extra for a message that causes more work than its size suggests.
  */
 export function meterSocket(
   socket: MeteredSocket,

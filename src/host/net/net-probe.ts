@@ -7,25 +7,25 @@ import { settled } from "./dial.ts";
 export interface TcpTarget {
   readonly address: string;
   readonly port: number;
-  /** The address to leave from. */
+  /** Source address. */
   readonly local?: string | undefined;
 }
 
-/** Opens one connection to one address. Rejects with the system's error, or the signal's reason. */
+/** Opens a connection to one address. Rejects with the system's error or the signal's reason. */
 export function openTcp({ address, port, local }: TcpTarget, signal: AbortSignal): Promise<Socket> {
   const from = local === undefined ? {} : { localAddress: local };
   return settled(netConnect({ host: address, port, noDelay: true, ...from }), "connect", signal);
 }
 
 /**
- * Shakes hands as a node that dials a gateway and tells which key that proves: its RFC 7638 thumbprint, or undefined for one that no
- * gateway has. Nothing is proved to it, so it ends the connection afterwards. Rejects when it does not speak TLS 1.3 or not for nodes.
+ * Does a TLS handshake with a gateway and returns the RFC 7638 thumbprint of its key; undefined for a key that no
+ * gateway has. Closes the connection. Rejects without TLS 1.3 or the nodes' protocol.
  */
 export async function gatewayKey(raw: Socket, signal: AbortSignal): Promise<string | undefined> {
   const tls = tlsConnect({
     socket: raw,
     minVersion: "TLSv1.3",
-    // Of chains, names and dates nothing is asked: the key alone counts.
+    // Only the key counts; chains, names and dates are not checked.
     rejectUnauthorized: false,
     ALPNProtocols: ["holdfast-h2r"],
   });
@@ -40,20 +40,20 @@ export async function gatewayKey(raw: Socket, signal: AbortSignal): Promise<stri
   }
 }
 
-/** The head of an answer over HTTP. */
+/** Status and headers of an HTTP response. */
 export interface HttpHead {
   readonly status: number;
-  /** By the `Date` header (RFC 9110 §6.6.1), in Unix milliseconds. */
+  /** `Date` header (RFC 9110 §6.6.1) in Unix milliseconds. */
   readonly date: number | undefined;
   readonly location: string | undefined;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
-/** Asks for a path over an open connection, which is closed afterwards, and reads the head of the answer alone. */
+/** Requests a path over an open connection, reads the head of the response, and closes the connection. */
 export function httpHead(socket: Socket, url: URL, signal: AbortSignal): Promise<HttpHead> {
   return new Promise<HttpHead>((resolve, reject) => {
     const outgoing = httpRequest(url, {
-      // TLS is the socket's own business.
+      // The socket does TLS itself.
       protocol: "http:",
       headers: { host: url.host, connection: "close" },
       createConnection: () => socket,

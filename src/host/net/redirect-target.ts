@@ -1,11 +1,11 @@
 import { InputError } from "../../errors.ts";
 import { shownUrl } from "../../protocol/triggers/data-store.ts";
 
-/** The statuses that send a GET elsewhere (RFC 9110 §15.4). */
+/** Redirect statuses for a GET (RFC 9110 §15.4). */
 export const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
 /**
- * Where a redirect leads: http or https, never from the second to the first, and without a user.
+ * Returns the target of a redirect: http or https, never from https to http, and without a user.
  * @throws {InputError} `bad-redirect`
  */
 export function redirectTarget(from: URL, location: string | undefined): URL {

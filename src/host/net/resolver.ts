@@ -3,10 +3,10 @@ import { errnoOf } from "../../errors.ts";
 import { fieldsOf } from "../../lib/text/text-fields.ts";
 import type { Reader } from "../reader.ts";
 
-/** How one name server answered: with the name, without it, not at all, or refusing to serve us. */
+/** Result of a query: the name resolved, it did not, the server did not answer, or it refused the query. */
 export type ServerAnswer = "ok" | "name-not-resolved" | "unreachable" | "misconfigured";
 
-/** Asks one server for the addresses of a name. */
+/** Queries one server for the addresses of a name. */
 export type AskServer = (server: string, name: string, signal: AbortSignal) => Promise<ServerAnswer>;
 
 const STUB = "127.0.0.53";
@@ -15,7 +15,7 @@ const MAX_SERVERS = 8;
 /** Files that change with the resolver's configuration. */
 export const RESOLVER_FILES = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"] as const;
 
-/** The name servers of resolv.conf(5), as written; behind systemd-resolved's stub, the servers that it asks. */
+/** Returns the name servers of resolv.conf(5), as written; behind systemd-resolved's stub, its upstream servers. */
 export function readNameServers(reader: Reader): readonly string[] {
   const [configured, upstream] = RESOLVER_FILES;
   const servers = parseNameServers(reader.read(configured) ?? "");
@@ -32,7 +32,7 @@ export function parseNameServers(text: string): readonly string[] {
   return [...new Set(servers)].slice(0, MAX_SERVERS);
 }
 
-/** Asks over the network (RFC 1035), for an A record and then an AAAA record, 3 s each. */
+/** Queries a server (RFC 1035) for an A record, then an AAAA record, 3 s each. */
 export const askServer: AskServer = async (server, name, signal) => {
   signal.throwIfAborted();
   const resolver = new Resolver({ timeout: 3000, tries: 1 });

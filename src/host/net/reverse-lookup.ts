@@ -1,9 +1,9 @@
 import { Resolver } from "node:dns/promises";
 
-/** The name of an address; undefined when it has none, or nobody says. */
+/** Returns the name of an address; undefined if it has none or no server answers. */
 export type ReverseLookup = (ip: string) => Promise<string | undefined>;
 
-/** Asks the machine's name servers for a PTR record (RFC 1035, section 3.5), 3 s and once. */
+/** Queries the machine's name servers for a PTR record (RFC 1035 §3.5), once, for 3 s. */
 export const reverseLookup: ReverseLookup = async (ip) => {
   const resolver = new Resolver({ timeout: 3000, tries: 1 });
   try {

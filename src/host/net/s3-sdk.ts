@@ -1,4 +1,5 @@
-// What is used of the SDK for S3. It is large, and so loaded with `import()` by whoever transfers an object; the build packs it.
+// The used part of the S3 SDK. It is large, so it is loaded with `import()` by the transfer of an object; the build
+// bundles it.
 export {
   AbortMultipartUploadCommand,
   CompleteMultipartUploadCommand,

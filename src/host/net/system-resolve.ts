@@ -1,12 +1,12 @@
 import { lookup } from "node:dns/promises";
 
-/** All addresses of a host name, in the order they are to be tried; rejects when there are none. */
+/** Returns all addresses of a host name in the order to try them; rejects if there are none. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
 
-/** Addresses of names that local settings give, by the name in lower case. */
+/** Addresses that local settings assign to names, by the name in lower case. */
 export type SetHosts = Readonly<Record<string, readonly string[]>>;
 
-/** Resolves names whose addresses are set by hand to those only, and all others as `next` does. */
+/** Resolves names with assigned addresses to those only, and all others by `next`. */
 export function resolveSet(hosts: SetHosts, next: Resolve): Resolve {
   return (host) => {
     const set = setAddresses(hosts, host);
@@ -14,18 +14,18 @@ export function resolveSet(hosts: SetHosts, next: Resolve): Resolve {
   };
 }
 
-/** The addresses that are set for a name; undefined for one that is resolved. */
+/** Returns the addresses assigned to a name; undefined if there are none. */
 export function setAddresses(hosts: SetHosts, host: string): readonly string[] | undefined {
   const name = host.toLowerCase();
   return Object.hasOwn(hosts, name) ? hosts[name] : undefined;
 }
 
-/** So many lookups of one name may hang; the next ones wait for the newest of them. */
+/** Maximum number of pending lookups per name; further callers wait for the newest. */
 const MAX_HANGING = 2;
 
 /**
- * The machine's own resolver, getaddrinfo(3), which nothing can interrupt: each call holds one of the process's few worker threads
- * until its name servers have answered or timed out, so no more hang at a time than a second chance needs.
+ * Resolves by getaddrinfo(3), which cannot be cancelled: each call occupies one of the process's few worker threads
+ * until it is answered or timed out. Limits pending calls per name to two.
  */
 export function systemResolve(ask: Resolve = getAddresses): Resolve {
   const hanging = new Map<string, Promise<readonly string[]>[]>();

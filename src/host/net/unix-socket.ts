@@ -3,11 +3,11 @@ import { chmod, mkdir } from "node:fs/promises";
 import { connect, type Server } from "node:net";
 import { AgentError, errnoOf, HostError, InputError, toError } from "../../errors.ts";
 
-/** What is found at a socket's path: nothing, a socket nobody serves, or one that somebody does. */
+/** State of a socket's path: no file, a socket without a server, or a socket with one. */
 export type SocketState = "absent" | "stale" | "live";
 
 /**
- * Finds out by connecting whether anybody serves a Unix socket.
+ * Reports by connecting whether a Unix socket is served.
  * @throws {HostError} `not-a-socket` for any other kind of file, `access-denied`, `socket-failed`.
  */
 export async function probeSocket(path: string): Promise<SocketState> {
@@ -45,8 +45,8 @@ export async function probeSocket(path: string): Promise<SocketState> {
 }
 
 /**
- * Makes a server listen on a Unix socket of exactly this mode, in place of one that a dead process left behind.
- * @throws {HostError} `socket-in-use` when somebody answers there, or as `probeSocket`.
+ * Listens on a Unix socket with exactly this mode; replaces a stale socket.
+ * @throws {HostError} `socket-in-use` when another process answers there, or as `probeSocket`.
  */
 export async function listenOnSocket(server: Server, path: string, mode: number): Promise<void> {
   const state = await probeSocket(path);
@@ -57,7 +57,7 @@ export async function listenOnSocket(server: Server, path: string, mode: number)
   await new Promise<void>((resolve, reject) => {
     const onError = (error: Error): void => reject(socketError(path, error));
     server.once("error", onError);
-    // The socket is bound before listen() returns, so nobody can open it while its mode is still to be set.
+    // listen() binds before it returns, so the umask protects the socket until its mode is set.
     const umask = process.umask(0o177);
     try {
       server.listen(path, () => {
@@ -72,7 +72,7 @@ export async function listenOnSocket(server: Server, path: string, mode: number)
 }
 
 /**
- * Makes the directory for sockets and pid files, 0750; one that exists is kept as it is, when only its owner and group may
+ * Creates the directory for sockets and pid files with mode 0750; keeps an existing one if only its owner and group may
  * write to it.
  * @throws {InputError} `unsafe-directory`; {HostError} `directory-failed`.
  */
@@ -88,7 +88,7 @@ export async function makeRunDirectory(path: string): Promise<void> {
 }
 
 /**
- * Makes a run directory again that somebody has removed, in a parent that still exists; an existing one is kept as it is.
+ * Recreates a removed run directory in an existing parent; keeps an existing one.
  * @throws as `makeRunDirectory`.
  */
 export async function remakeRunDirectory(path: string): Promise<void> {
@@ -104,11 +104,11 @@ export async function remakeRunDirectory(path: string): Promise<void> {
 }
 
 /**
- * Makes a server listen again at its path, from which somebody has removed its socket. Its connections stay open.
+ * Listens again at a path from which the socket was removed. Connections stay open.
  * @throws as `listenOnSocket`.
  */
 export async function listenAgain(server: Server, path: string, mode: number): Promise<void> {
-  // Closing removes the file of that name, which may be another process's socket by now.
+  // Closing removes the file at the path, which may already be another process's socket.
   if ((await probeSocket(path)) === "live") {
     throw new HostError("socket-in-use", `another process answers on ${path}`, { details: { path } });
   }
@@ -117,8 +117,8 @@ export async function listenAgain(server: Server, path: string, mode: number): P
 }
 
 /**
- * Finds out whether a directory that exists may hold sockets and pid files.
- * @throws {InputError} `unsafe-directory`; {HostError} `directory-failed` when it cannot be looked at.
+ * Checks that an existing directory is safe for sockets and pid files.
+ * @throws {InputError} `unsafe-directory`; {HostError} `directory-failed` when it cannot be read.
  */
 export function checkRunDirectory(path: string): void {
   let found;
@@ -139,7 +139,7 @@ export function checkRunDirectory(path: string): void {
   });
 }
 
-/** What tells a directory from every other, even one made later under its name; undefined when there is none. */
+/** Identifies a directory by device and inode, also against a later one at the same path; undefined if there is none. */
 export function directoryMark(path: string): string | undefined {
   const found = statSync(path, { throwIfNoEntry: false });
   return found?.isDirectory() === true ? `${found.dev}:${found.ino}` : undefined;

@@ -46,10 +46,10 @@ export type EchoAnswer = z.infer<OverlayMethods["echo"]["result"]>;
 export type PerfRequest = Omit<z.infer<OverlayMethods["perf.run"]["params"]>, "id">;
 export type PerfAnswer = z.infer<OverlayMethods["perf.run"]["result"]>;
 export type LiveFlowList = z.infer<OverlayMethods["flows.list"]["result"]>;
-/** Bytes that arrived and that were lost, so far. */
+/** Bytes that arrived and that were lost so far. */
 export type PerfProgress = Omit<z.infer<OverlayNotices["perf.progress"]["params"]>, "id">;
 
-/** Whether an overlay serves, and since when that is so, in Unix milliseconds. `off` means that nothing asks for one. */
+/** State of the overlay, and since when, in Unix milliseconds. `off` means that no section needs one. */
 export interface OverlayStatus {
   readonly state: "up" | "down" | "off";
   readonly since: number;
@@ -63,50 +63,53 @@ export interface OverlayOptions {
   readonly files: Pick<Files, "list" | "makeDirectory">;
   readonly stateDir: string;
   readonly runDir: string;
-  /** Absent where a service manager keeps the overlay running. */
+  /** Absent if a service manager runs the overlay. */
   readonly start?: StartOverlay;
-  /** Something is otherwise than it was seen last: a listener, a service, or the whole overlay. */
+  /** Called when a listener, a service or the overlay itself has changed since it was last read. */
   readonly onChanged: (what: string) => void;
-  /** How services were seen to stand, changed or not. */
+  /** Called with the health of services, changed or not. */
   readonly onHealth: (services: readonly ServiceHealth[]) => void;
   readonly onFlows: (flows: readonly OverlayFlow[]) => void;
-  /** How the ways to other nodes stand; undefined when nobody can tell. */
+  /** Called with the state of the mesh; undefined when it is unknown. */
   readonly onMesh?: (standing: MeshStanding | undefined) => void;
   readonly onMeshEvents?: (events: readonly MeshEvent[]) => void;
   readonly onRtt?: (buckets: readonly RttBucket[]) => void;
   readonly onFault: (fault: OverlayFault) => void;
-  /** What a fault said of a file of the overlay's state is over. */
+  /** Called when the fault of a file in the overlay's state has cleared. */
   readonly onMended: (file: string) => void;
 }
 
-/** Connections that end sooner than this are not made anew at once. */
+/** Minimum age of a connection whose loss is followed by an immediate reconnect. */
 const LASTING_MS = 1000;
 const MAX_LEAVING = 8;
 const SUCCESSOR_WITHIN_MS = 5000;
 
-/** The one owner of the overlay's table: finds the overlay by its socket, starts one where nobody else does, and sends the table whole. */
+/**
+ * Owns the overlay's table: finds the overlay by its socket, starts one if no service manager does, and always sends
+ * the whole table.
+ */
 export class Overlay {
   readonly #options: OverlayOptions;
   #client: ControlClient | undefined;
-  /** Overlays that drain, of which only flow records still come. */
+  /** Draining overlays, which still send flow records. */
   readonly #leaving = new Set<ControlClient>();
   #known: Known | undefined;
   #work: Promise<unknown> = Promise.resolve();
-  /** What our own change at work is about. */
+  /** Names and keys of the entries in the change in progress. */
   #changing: ReadonlySet<string> = new Set();
   #changesMesh = false;
   #standing: MeshStanding | undefined;
   #identity: OverlayIdentity | undefined;
-  /** The one at the other end knows nothing of other nodes. */
+  /** The connected overlay does not support other nodes. */
   #isOlder = false;
-  /** Its time is of the monotonic clock. */
+  /** `since` is of the monotonic clock. */
   #status: OverlayStatus;
   readonly #wall: WallTimes;
   readonly #launcher: OverlayLauncher;
   /** Progress callbacks of running uploads, by id. */
   readonly #uploads = new Map<string, (progress: PerfProgress) => void>();
   #connectedAt = -Infinity;
-  /** Until then one that gave way to another is waited for. */
+  /** Until then, waits for the successor of an overlay that was replaced. */
   #successorUntil = -Infinity;
   #isClosed = false;
   #takeBack = (): void => undefined;
@@ -122,15 +125,17 @@ export class Overlay {
     return { ...this.#status, since: this.#wall.of(this.#status.since) };
   }
 
-  /** What the overlay was last seen to have, without asking it; nothing while there is none. */
+  /** Last known table and state of the overlay; empty while none is connected. */
   get view(): OverlayView {
     if (this.#client === undefined || this.#known === undefined) return NOTHING;
     return { ...this.#known, standing: this.#standing };
   }
 
   /**
-   * Reads what the overlay has. One that is not there has nothing, unless it left a table: then it is started to serve it.
-   * @throws {HostError} `overlay-absent`; `overlay-failed` when it cannot be started, goes, or answers nonsense; `overlay-refused`.
+   * Reads the overlay's table and state. Without an overlay they are empty, unless it left a table: then it is started
+   * to serve it.
+   * @throws {HostError} `overlay-absent`; `overlay-failed` when it cannot be started, disconnects, or sends an invalid
+   * answer; `overlay-refused`.
    */
   observe(signal: AbortSignal): Promise<OverlayView> {
     return this.#serially(signal, async () => {
@@ -139,15 +144,16 @@ export class Overlay {
         await this.#read(client, signal);
         return this.view;
       }
-      // One that comes later may have another table.
+      // An overlay that starts later may have another table.
       this.#known = undefined;
       return NOTHING;
     });
   }
 
   /**
-   * Changes entries of the table and has it in force; starts an overlay when there is none. @throws as `observe`; {HostError}
-   * `overlay-older` when it knows no other nodes, and then all else is in force.
+   * Changes entries of the table and waits until it is applied; starts an overlay if none runs.
+   * @throws as `observe`; {HostError} `overlay-older` when it does not support other nodes; the rest of the edit is
+   * applied.
    */
   change(edit: OverlayEdit, signal: AbortSignal): Promise<void> {
     return this.#serially(signal, async () => {
@@ -159,7 +165,7 @@ export class Overlay {
     });
   }
 
-  /** Whose key the overlay is to prove; handed over on every connection from now on. Never in a log. */
+  /** Sets the node's identity, which is sent on every connection from now on. Must not be logged. */
   async identify(identity: OverlayIdentity, signal: AbortSignal): Promise<void> {
     this.#identity = identity;
     await this.#serially(signal, async () => {
@@ -217,12 +223,12 @@ export class Overlay {
     this.#client?.peer.request("mesh.wake", {}).catch(() => undefined);
   }
 
-  /** What the overlay has counted; undefined while there is none. */
+  /** Returns the overlay's counters; undefined without an overlay. */
   async counters(signal: AbortSignal): Promise<OverlayCounters | undefined> {
     return this.#client?.peer.request("counters.get", {}, signal);
   }
 
-  /** Lets go of the overlay, which goes on serving. */
+  /** Disconnects from the overlay, which continues to serve. */
   close(): void {
     this.#isClosed = true;
     this.#takeBack();
@@ -256,7 +262,7 @@ export class Overlay {
       this.#known = { hash, version, ...after, states, health: before.health };
       if (this.#changesMesh) await this.#readStanding(client, signal);
     } catch (error) {
-      // Whether it came into force is not known.
+      // It is unknown whether the table was applied.
       this.#known = undefined;
       throw error;
     } finally {
@@ -271,7 +277,7 @@ export class Overlay {
       .request("table.get", before === undefined ? {} : { known: before.hash }, signal)
       .catch((error: unknown) => {
         if (!isNonsense(error)) throw error;
-        // A table in another version's form is as good as none: ours takes its place.
+        // A table in the format of another version is replaced by ours.
         this.#options.log.warn({ err: error }, "the overlay's table cannot be read");
         return UNREADABLE;
       });
@@ -309,7 +315,7 @@ export class Overlay {
     this.#options.onMesh?.(standing);
   }
 
-  /** Hands over the key; one that knows no other nodes needs none. */
+  /** Sends the identity. An overlay that does not support other nodes needs none. */
   async #introduce(client: ControlClient, signal: AbortSignal): Promise<void> {
     if (this.#identity === undefined) return;
     try {
@@ -319,7 +325,7 @@ export class Overlay {
       if (!(error instanceof RemoteError)) throw error;
       const isUnknown = isUnknownCall(error);
       if (isUnknown) this.#isOlder = true;
-      // What leads to no other node works without.
+      // Listeners with local targets work without an identity.
       const message = isUnknown ? olderOverlay().message : `the overlay refuses this node's key: ${error.message}`;
       this.#options.log.warn({ code: error.code }, message);
       if (!isUnknown) this.#options.onFault({ code: "overlay-identity", message });
@@ -411,7 +417,7 @@ export class Overlay {
     this.#missed("overlay drains");
   }
 
-  /** There is none from now on: another is looked for, though not over and over. */
+  /** Handles the loss of the overlay and triggers a search for another, after a delay if the connection was short. */
   #missed(what: string): void {
     this.#client = undefined;
     if (this.#isClosed) return;
@@ -423,7 +429,7 @@ export class Overlay {
     this.#takeBack = clock.after(waitMs, () => onChanged(what));
   }
 
-  /** Tells of news, unless it is of our own change, which is read with its answer. */
+  /** Reports a change, unless it is part of our own change, whose answer is read anyway. */
   #told(what: string, news: readonly string[]): void {
     if (news.some((id) => !this.#changing.has(id))) this.#options.onChanged(what);
   }
@@ -440,7 +446,7 @@ export class Overlay {
     this.#status = { ...more, state, since: isSame ? this.#status.since : at };
   }
 
-  /** Ends the connection to one that let a call wait for too long, so that it is met anew the next time. */
+  /** Closes the connection to an overlay that did not answer in time, so that the next call reconnects. */
   #forsake(): void {
     const client = this.#client;
     if (client === undefined) return;
@@ -453,7 +459,7 @@ export class Overlay {
   async #hasTable(): Promise<boolean> {
     if (this.#client !== undefined) return true;
     const { files, stateDir } = this.#options;
-    // A directory that only the overlay's user may read is there because an overlay is.
+    // A directory that only the overlay's user may read exists because of an overlay.
     const names = await files.list(stateDir).catch(() => ["table.json"]);
     return names.includes("table.json");
   }

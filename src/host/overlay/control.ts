@@ -18,8 +18,9 @@ export interface ControlClient {
 }
 
 /**
- * Connects to the control socket at `path`; `handlers` take the overlay's notices, and `onEnd` is called when the connection is over.
- * @throws {HostError} `socket-failed` when nobody serves it.
+ * Connects to the control socket at `path`. `handlers` receive the overlay's notifications; `onEnd` is called when the
+ * connection ends.
+ * @throws {HostError} `socket-failed` when no process serves it.
  */
 export async function connectControl(
   path: string,

@@ -1,12 +1,12 @@
 import { HostError, InputError, SessionError, toError } from "../../errors.ts";
 import { RemoteError } from "../../protocol/channel/rpc.ts";
 
-/** Whether it answered something that this version cannot read. */
+/** Reports whether the overlay's answer cannot be parsed by this version. */
 export function isNonsense(error: unknown): boolean {
   return error instanceof SessionError && error.code === "invalid-result";
 }
 
-/** An error of the connection as one of the machine, which is what the overlay is to its sections: `overlay-refused` or `overlay-failed`. */
+/** Converts an error of the connection to a host error for the sections: `overlay-refused` or `overlay-failed`. */
 export function overlayFailure(thrown: unknown): Error {
   const error = toError(thrown);
   if (!(error instanceof SessionError) && !(error instanceof InputError)) return error;

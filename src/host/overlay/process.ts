@@ -8,21 +8,22 @@ import type { Clock } from "../clock.ts";
 import type { Files } from "../files/files.ts";
 import { probeSocket } from "../net/unix-socket.ts";
 
-/** An overlay that was started here; it lives on without whoever started it. */
+/** A started overlay process; it outlives this process. */
 export interface OverlayProcess {
   readonly pid: number;
-  /** How it ended, once it has. */
+  /** Resolves when it has ended, to the exit status or signal. */
   readonly ended: Promise<string>;
 }
 
-/** Each line goes to the end, since a successor writes there too. */
+/** Truncates first, then appends, since a successor writes to the same file. */
 const BEGUN_ANEW = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND;
 
-/** Starts an overlay program for good. */
+/** Starts a detached overlay process. */
 export type StartOverlay = () => OverlayProcess;
 
 /**
- * Starts `holdfast overlay` as this program was started, in a session of its own, its output in `STATE/overlay.log`, begun anew.
+ * Starts `holdfast overlay` with this program's runtime and arguments, in a session of its own. Its output replaces
+ * `STATE/overlay.log`.
  * @throws {HostError} `overlay-failed`.
  */
 export function startOverlayProcess(stateDir: string, runDir: string): OverlayProcess {
@@ -59,14 +60,14 @@ export interface OverlayLauncherOptions {
   readonly runDir: string;
 }
 
-/** How often somebody looks whether the socket of an overlay answers. */
+/** Interval at which the socket of a starting overlay is polled. */
 export const CONNECT_EVERY_MS = 20;
 const CONNECT_WITHIN_MS = 10_000;
-/** An overlay that lived for so long was no failed start. */
+/** An overlay that ran for so long counts as successfully started. */
 const PROVEN_MS = 60_000;
 const MAX_WAIT_MS = 60_000;
 
-/** Starts overlays, though not over and over when they fail. */
+/** Starts overlays, with exponential backoff after failures. */
 export class OverlayLauncher {
   readonly #options: OverlayLauncherOptions;
   #failedStarts = 0;
@@ -77,8 +78,8 @@ export class OverlayLauncher {
   }
 
   /**
-   * Starts one and waits until its socket answers.
-   * @throws {HostError} `overlay-failed`, also while it is too soon to try again.
+   * Starts an overlay and waits until its socket answers.
+   * @throws {HostError} `overlay-failed`, also while the backoff lasts.
    */
   async start(start: StartOverlay, signal: AbortSignal): Promise<void> {
     const { clock, files, stateDir, runDir, log } = this.#options;

@@ -8,9 +8,9 @@ import { readPidFile } from "../process/pid-file.ts";
 import { probeSocket } from "../net/unix-socket.ts";
 
 /**
- * Has the overlay that serves a run directory remove its key and its table and stop, with all its flows, and waits until it has stopped;
- * returns whether there was one. One of an older version only stops.
- * @throws {HostError} `overlay-failed` when it does not end within `limitMs`; as `probeSocket`.
+ * Makes the overlay of a run directory delete its key and table and stop with all its flows; waits until it has
+ * stopped. Returns whether there was one. An overlay of an older version only stops.
+ * @throws {HostError} `overlay-failed` when it does not stop within `limitMs` milliseconds; as `probeSocket`.
  */
 export async function endOverlay(runDir: string, clock: Clock, limitMs: number): Promise<boolean> {
   const path = join(runDir, OVERLAY_SOCKET);
@@ -23,7 +23,7 @@ export async function endOverlay(runDir: string, clock: Clock, limitMs: number):
   const over = new AbortController();
   const client = await connectControl(path, {}, () => onEnd("ended"));
   try {
-    // Its end is the answer that counts.
+    // The end of the process is the answer that counts.
     client.peer
       .request("forget", {}, over.signal)
       .catch(() => client.peer.request("drain", { deadlineMs: 0 }, over.signal))
@@ -39,8 +39,8 @@ export async function endOverlay(runDir: string, clock: Clock, limitMs: number):
 }
 
 /**
- * Removes the files that an overlay would serve from without its agent, and returns their paths. The directory belongs to another user,
- * who could redirect a recursive removal: directories in it stay.
+ * Removes the files from which an overlay would serve without its agent, and returns their paths. Keeps subdirectories:
+ * the directory belongs to another user, who could redirect a recursive removal.
  */
 export async function wipeOverlayState(overlayDir: string): Promise<readonly string[]> {
   const entries = await readdir(overlayDir, { withFileTypes: true }).catch((error: unknown) => {

@@ -9,44 +9,44 @@ import {
 } from "../../protocol/overlay/overlay.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** How paths, clients and the node's own gateway stand. */
+/** State of paths, clients and the node's own gateway. */
 export type MeshStanding = Omit<MeshState, "sessions">;
 
-/** What the overlay has, and how that stands. */
+/** The overlay's table and its state. */
 export interface OverlayView {
   readonly services: ReadonlyMap<string, OverlayService>;
   /** By key. */
   readonly listeners: ReadonlyMap<string, OverlayListener>;
   /** By key. */
   readonly states: ReadonlyMap<string, ListenerState>;
-  /** By name; only of services whose health is judged. */
+  /** By name; only services with a health check. */
   readonly health: ReadonlyMap<string, ServiceHealth>;
-  /** Absent while the table leads to no other node. */
+  /** Absent if no entry targets another node. */
   readonly mesh?: OverlayMesh | undefined;
-  /** Absent until it was heard, and while there is no mesh. */
+  /** Absent until it was received, and without a mesh. */
   readonly standing?: MeshStanding | undefined;
 }
 
-/** Entries of parts of the table to be put in, by their identity, or taken out; `mesh`, where it is named, as a whole. */
+/** Entries to add, replace or remove, by name or key. `mesh`, if present, is replaced as a whole. */
 export interface OverlayEdit {
   readonly services?: { readonly put: readonly OverlayService[]; readonly drop: readonly string[] };
   readonly listeners?: { readonly put: readonly OverlayListener[]; readonly drop: readonly string[] };
   readonly mesh?: OverlayMesh | undefined;
 }
 
-/** What the overlay was last seen to have, and which table that is. */
+/** The overlay's last known table and state, with the table's version and hash. */
 export type Known = { readonly hash: string; readonly version: number } & OverlayView;
 
-/** What an overlay has that is not there. */
+/** View without an overlay. */
 export const NOTHING: OverlayView = { services: new Map(), listeners: new Map(), states: new Map(), health: new Map() };
 
-/** A table in another version's form. */
+/** Stands for a table in the format of another version. */
 export const UNREADABLE = { hash: "", version: 0, table: undefined, listeners: [], services: [] };
 
-/** The form before other nodes were known, which an older overlay takes too. */
+/** Table format without other nodes, which older overlays support. */
 const LOCAL_FORMAT = 1;
 
-/** What a view is after an edit, as far as it is the table's. Pure. */
+/** Returns the table's entries after an edit. Pure. */
 export function viewAfter(
   before: OverlayView,
   edit: OverlayEdit,
@@ -58,7 +58,7 @@ export function viewAfter(
   };
 }
 
-/** The table that says what is wanted, in the oldest form that can say it. Pure. */
+/** Builds the table in the oldest format that can express it. Pure. */
 export function tableOf(
   { services, listeners, mesh }: Pick<OverlayView, "services" | "listeners" | "mesh">,
   version: number,
@@ -69,12 +69,12 @@ export function tableOf(
   return { format: OVERLAY_FORMAT, ...table, ...defined({ mesh }) };
 }
 
-/** Whether an edit is about other nodes, which an overlay of the form before does not know. */
+/** Reports whether an edit needs support for other nodes. */
 export function needsMesh(edit: OverlayEdit): boolean {
   return edit.mesh !== undefined || (edit.listeners?.put.some(({ target }) => "peer" in target) ?? false);
 }
 
-/** What of an edit an overlay takes that knows no other nodes. Pure. */
+/** Returns the part of an edit that an overlay without support for other nodes accepts. Pure. */
 export function withoutPeers({ services, listeners }: OverlayEdit): OverlayEdit {
   const put = listeners?.put.filter(({ target }) => !("peer" in target)) ?? [];
   return {
@@ -83,12 +83,12 @@ export function withoutPeers({ services, listeners }: OverlayEdit): OverlayEdit 
   };
 }
 
-/** Whether an edit says something of the mesh, be it that there is none. */
+/** Reports whether an edit sets or removes the mesh. */
 export function editsMesh(edit: OverlayEdit): boolean {
   return Object.hasOwn(edit, "mesh");
 }
 
-/** Names and keys of what an edit puts in or takes out. */
+/** Returns the names and keys of the entries that an edit changes. */
 export function idsOf({ services, listeners }: OverlayEdit): ReadonlySet<string> {
   return new Set([
     ...(services?.put.map(({ name }) => name) ?? []),
@@ -98,7 +98,7 @@ export function idsOf({ services, listeners }: OverlayEdit): ReadonlySet<string>
   ]);
 }
 
-/** What is known once listeners stand otherwise, and the keys of those of which that is news. Pure. */
+/** Returns the view with new listener states, and the keys of the listeners that changed. Pure. */
 export function withStates(
   known: Known | undefined,
   changed: readonly ListenerState[],
@@ -110,7 +110,7 @@ export function withStates(
   return [{ ...known, states }, keys];
 }
 
-/** The same of services, by their names. Pure. */
+/** Returns the view with new service health, and the names of the services that changed. Pure. */
 export function withHealth(
   known: Known | undefined,
   changed: readonly ServiceHealth[],
@@ -122,7 +122,7 @@ export function withHealth(
   return [{ ...known, health }, names];
 }
 
-/** Whether the node's own gateway stands otherwise than before, which is all of a mesh that its configuration waits for. Pure. */
+/** Reports whether the state of the node's own gateway has changed, the only part of a mesh that its section waits for. Pure. */
 export function isServerNews(before: MeshStanding | undefined, after: MeshStanding): boolean {
   const [was, is] = [before?.server, after.server];
   return was?.state !== is.state || was.reason !== is.reason;

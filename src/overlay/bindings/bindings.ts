@@ -2,12 +2,12 @@ import type { OverlayListener } from "../../protocol/overlay/overlay.ts";
 import type { OwnSockets } from "../dial/own-sockets.ts";
 import type { BindingState } from "./tcp.ts";
 
-/** One address and port that is listened on, once it can be. */
+/** A socket for one address and port. */
 export interface Binding {
   readonly address: string;
   readonly port: number;
   readonly state: BindingState;
-  /** Begins to listen, unless it does; never rejects. */
+  /** Starts listening unless already listening. Never rejects. */
   open(isBeside: boolean): Promise<void>;
   close(): void;
 }
@@ -20,7 +20,7 @@ export interface BindingsOptions {
 
 type Place = Pick<OverlayListener, "addresses" | "port">;
 
-/** The sockets of one listener, one for each of its addresses; those that listen are known as this overlay's own. */
+/** The sockets of one listener, one per address. Listening sockets are registered as this overlay's own. */
 export class Bindings<B extends Binding> {
   readonly #protocol: OverlayListener["protocol"];
   readonly #make: (address: string, port: number) => B;
@@ -39,12 +39,12 @@ export class Bindings<B extends Binding> {
     this.#isBeside = isBeside;
   }
 
-  /** How each address stands. */
+  /** State of each address. */
   get states(): readonly Pick<Binding, "address" | "state">[] {
     return [...this.#byAddress.values()].map(({ address, state }) => ({ address, state }));
   }
 
-  /** Binds what is not bound; what fails shows in its state. */
+  /** Binds the sockets that are not bound; failures show in `states`. */
   async open({ addresses, port }: Place): Promise<void> {
     for (const address of addresses) {
       if (!this.#byAddress.has(address)) this.#byAddress.set(address, this.#make(address, port));
@@ -56,7 +56,7 @@ export class Bindings<B extends Binding> {
     await Promise.all(opened);
   }
 
-  /** Closes every socket that is not at this place. */
+  /** Closes every socket that is not at the given addresses and port. */
   keepOnly({ addresses, port }: Place): void {
     for (const binding of this.#byAddress.values()) {
       if (binding.port === port && addresses.includes(binding.address)) continue;
@@ -70,7 +70,7 @@ export class Bindings<B extends Binding> {
     this.keepOnly({ addresses: [], port: 0 });
   }
 
-  /** Gives the sockets up, still open, to whoever closes them in a way of its own. */
+  /** Removes the sockets without closing them and returns them; the caller closes them. */
   release(): readonly B[] {
     const bindings = [...this.#byAddress.values()];
     this.#byAddress.clear();
@@ -78,7 +78,7 @@ export class Bindings<B extends Binding> {
     return bindings;
   }
 
-  /** What failed to be bound may be another listener's. */
+  /** A socket that failed to bind is not registered: its address may belong to another listener. */
   #disown({ state, address, port }: B): void {
     if (state.at === "listening") this.#own.remove(this.#protocol, address, port);
   }

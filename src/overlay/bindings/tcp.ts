@@ -12,20 +12,20 @@ export type BindingState =
 
 export interface BindingUser {
   accepted(socket: Socket): void;
-  /** A connection was lost because the process has no room for it. */
+  /** A connection was lost because the process is out of resources. */
   acceptFailed(reason: OverlayReason): void;
 }
 
-/** More than a burst of connects; the kernel cuts it to net.core.somaxconn. */
+/** Larger than a burst of connects; the kernel limits it to net.core.somaxconn. */
 const BACKLOG = 65_535;
 const MAX_TURNS = 100_000;
 /**
- * Sockets for one address, between which the kernel shares connects out: the common limit of 4,096 waiting ones holds for each, and
- * each accepts one in every turn of the loop.
+ * Sockets per address; the kernel distributes connects among them. The limit of 4,096 waiting connects holds for each
+ * of them, and each accepts one connection per turn of the event loop.
  */
 export const SOCKETS_PER_ADDRESS = 2;
 
-/** One TCP address and port that is listened on, once it can be. */
+/** Listens on one TCP address and port. */
 export class TcpBinding {
   readonly address: string;
   readonly port: number;
@@ -45,8 +45,8 @@ export class TcpBinding {
   }
 
   /**
-   * Begins to listen, unless it does; never rejects. A port that anybody else holds is left alone, except the predecessor's when
-   * `isBeside`.
+   * Starts listening unless already listening. Never rejects. Fails if another process holds the port, except a
+   * predecessor when `isBeside`.
    */
   async open(isBeside: boolean): Promise<void> {
     if (this.#state.at === "listening" || this.#state.at === "opening") return;
@@ -66,7 +66,7 @@ export class TcpBinding {
     for (const server of this.#servers.splice(0)) server.close();
   }
 
-  /** Stops listening when nothing waits to be accepted; each turn of the loop accepts one connection. */
+  /** Stops listening when the accept queue is empty. Each turn of the event loop accepts one connection. */
   async closeAfterBacklog(): Promise<void> {
     for (let turns = 0, seen = -1; seen !== this.#accepted && turns < MAX_TURNS; turns += 1) {
       seen = this.#accepted;
@@ -77,7 +77,7 @@ export class TcpBinding {
 
   #bind(isBeside: boolean): readonly BoundSocket[] {
     const place = { host: this.address, port: this.port, ipv6Only: isIP(this.address) === 6 };
-    // A shared bind succeeds beside a stranger of the same user, so an exclusive one asks first.
+    // A shared bind succeeds beside another process of the same user, so an exclusive bind checks first.
     if (!isBeside) new BoundSocket(place).close();
     return Array.from({ length: SOCKETS_PER_ADDRESS }, () => new BoundSocket({ ...place, reusePort: true }));
   }
@@ -90,7 +90,7 @@ export class TcpBinding {
     });
     this.#servers.push(server);
     return new Promise((resolve, reject) => {
-      // Of a handle Node takes the backlog as an argument alone; among the options it would be ignored.
+      // For a bound handle Node takes the backlog as an argument only and ignores it in the options.
       server.once("error", reject).listen(bound, BACKLOG, () => {
         server.off("error", reject);
         server.on("error", (error) => this.#user.acceptFailed(bindReason(error)));
@@ -101,7 +101,7 @@ export class TcpBinding {
   }
 }
 
-/** Resolves when the loop has polled its sockets once more. */
+/** Resolves after the event loop has polled its sockets once more. */
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
 }

@@ -7,7 +7,7 @@ import type { BindingState } from "./tcp.ts";
 
 export type DatagramTaker = (datagram: Buffer, from: RemoteInfo, binding: UdpBinding) => void;
 
-/** One UDP address and port that is listened on, once it can be. */
+/** Listens on one UDP address and port. */
 export class UdpBinding {
   readonly address: string;
   readonly port: number;
@@ -25,7 +25,7 @@ export class UdpBinding {
     return this.#state;
   }
 
-  /** Begins to listen, unless it does; never rejects. Exclusive, except beside a predecessor. */
+  /** Starts listening unless already listening. Never rejects. The bind is exclusive, except beside a predecessor. */
   async open(isBeside: boolean): Promise<void> {
     if (this.#state.at === "listening" || this.#state.at === "opening") return;
     this.#state = { at: "opening" };
@@ -37,7 +37,8 @@ export class UdpBinding {
         return;
       }
       socket.on("message", (datagram, from) => this.#take(datagram, from, this));
-      // A reply that the network refused comes back as an error of a later call; the session's own time-out deals with it.
+      // The kernel reports a reply that the network refused as an error of a later call. The session's idle timeout
+      // handles it.
       socket.on("error", () => undefined);
       this.#socket = socket;
       this.#state = { at: "listening" };
@@ -47,7 +48,7 @@ export class UdpBinding {
     }
   }
 
-  /** Sends a reply, unless too many wait already. */
+  /** Sends a reply; false when it was dropped because the send queue is full. */
   send(datagram: Buffer, port: number, address: string): boolean {
     return this.#socket !== undefined && sendBounded(this.#socket, datagram, port, address);
   }
@@ -83,10 +84,10 @@ export class UdpBinding {
   }
 }
 
-/** Sends on a socket, connected when there is no address; false when the datagram was dropped instead. */
+/** Sends on a socket, connected when no address is given; false when the datagram was dropped. */
 export function sendBounded(socket: Socket, datagram: Buffer, port?: number, address?: string): boolean {
   if (!hasRoom(socket.getSendQueueCount(), socket.getSendQueueSize(), datagram.length)) return false;
-  // With a callback a failed send is no event; UDP promises nothing anyway.
+  // With a callback a failed send emits no event. UDP does not guarantee delivery anyway.
   if (port === undefined || address === undefined) socket.send(datagram, ignore);
   else socket.send(datagram, port, address, ignore);
   return true;

@@ -7,29 +7,29 @@ import type { OwnSockets } from "./own-sockets.ts";
 import { keepAlive } from "../flow/keep-alive.ts";
 import { connectReason } from "./reasons.ts";
 
-/** Where a flow goes. */
+/** Target of a flow. */
 export interface DialTarget {
-  /** What the flow records call it. */
+  /** Name shown in flow records. */
   readonly label: string;
   readonly host: string;
   readonly port: number;
   readonly sourceAddress: string | undefined;
-  /** For all addresses together. */
+  /** Limit for all addresses together, in milliseconds. */
   readonly connectTimeoutMs: number;
-  /** Addresses that it does not lead to, because another node asks for it. */
+  /** Addresses that must not be dialled, because another node requested the dial. */
   readonly avoids?: Avoided;
 }
 
-/** Told of how a dial ended, exactly once unless it was cancelled. */
+/** Callbacks of a dial; exactly one of them is called, unless the dial is cancelled. */
 export interface DialUser {
-  /** What the socket is to read through; without it, it allocates for itself. */
+  /** Read options of the socket; without them the socket allocates its buffers itself. */
   readonly onread?: OnReadOpts;
-  /** The socket is connected, keeps half-closes, and has no listeners. */
+  /** Receives the connected socket, which keeps half-closes and has no listeners. */
   connected(socket: Socket, address: string): void;
   failed(reason: OverlayReason): void;
 }
 
-/** A dial under way. */
+/** A dial in progress. */
 export interface Dial {
   cancel(): void;
 }
@@ -40,10 +40,10 @@ export interface DialerOptions {
   readonly own: OwnSockets;
 }
 
-/** Time-outs are as exact as this; one timer serves every dial under way. */
+/** Precision of timeouts; one timer serves all dials. */
 const TICK_MS = 100;
 
-/** Makes TCP connections: every address of a name in turn, never to this overlay itself. */
+/** Opens TCP connections: tries the addresses of a name in order, but never this overlay's own sockets. */
 export class Dialer {
   readonly #options: DialerOptions;
   readonly #running = new Set<RunningDial>();
@@ -53,7 +53,7 @@ export class Dialer {
     this.#options = options;
   }
 
-  /** Begins a dial; `user` may be told before this returns. */
+  /** Starts a dial; may call `user` before it returns. */
   dial(target: DialTarget, user: DialUser): Dial {
     const dial = new RunningDial(this.#options, target, user, (ended) => this.#running.delete(ended));
     this.#running.add(dial);
@@ -183,7 +183,7 @@ class RunningDial implements Dial {
   #fail(reason: OverlayReason): void {
     if (this.#isOver) return;
     this.cancel();
-    // The name may have other addresses now: those that failed are not kept for their time to live.
+    // The name may have new addresses: resolve it again before the time to live of the failed ones ends.
     this.#options.names.expireSoon(this.#target.host);
     this.#user.failed(reason);
   }

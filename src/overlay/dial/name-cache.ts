@@ -3,29 +3,29 @@ import { isIP } from "node:net";
 import { errnoOf } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 
-/** Addresses of a name, and for how long they hold if that is known. */
+/** Addresses of a name, with their time to live if it is known. */
 export interface Answer {
   readonly addresses: readonly string[];
   readonly ttlSeconds?: number;
 }
 
-/** Asks for a name; rejects when nobody knows it or nobody answers. */
+/** Resolves a name; rejects if the name is unknown or no server answers. */
 export type AskName = (name: string) => Promise<Answer>;
 
-/** Addresses of names, asked for once per time to live and kept beyond it while nobody answers. */
+/** Caches the addresses of names for their time to live, and longer while no server answers. */
 export interface NameCache {
-  /** Addresses in the order to try them; empty when the name never resolved. */
+  /** Returns addresses in the order to try them; empty if the name never resolved. */
   resolve(name: string): Promise<readonly string[]>;
-  /** Asks anew the next time, though not more often than every few seconds: what it said did not hold. */
+  /** Expires an entry early because its addresses failed; asks at most once every 5 s. */
   expireSoon(name: string): void;
-  /** Forgets every name but these. */
+  /** Drops every other name. */
   keepOnly(names: ReadonlySet<string>): void;
 }
 
 interface Entry {
   addresses: readonly string[];
   freshUntil: number;
-  /** When the last question was answered, or was not. */
+  /** When the last query ended, answered or not. */
   askedAt: number;
   asking: Promise<void> | undefined;
 }
@@ -33,7 +33,7 @@ interface Entry {
 const MIN_TTL_SECONDS = 5;
 const MAX_TTL_SECONDS = 300;
 const UNKNOWN_TTL_SECONDS = 30;
-/** With a last good answer at hand nobody waits longer than this for a new one. */
+/** Maximum wait for a new answer while an old one is cached. */
 const PATIENCE_MS = 1000;
 
 export function nameCache(clock: Clock, ask: AskName): NameCache {
@@ -48,7 +48,7 @@ export function nameCache(clock: Clock, ask: AskName): NameCache {
         ttl = Math.min(MAX_TTL_SECONDS, Math.max(MIN_TTL_SECONDS, ttlSeconds));
       }
     } catch {
-      // The last good answer stays, and the name is asked for again soon.
+      // Keeps the last good answer and asks again soon.
     }
     entry.askedAt = clock.elapsed();
     entry.freshUntil = entry.askedAt + ttl * 1000;
@@ -77,10 +77,10 @@ export function nameCache(clock: Clock, ask: AskName): NameCache {
   };
 }
 
-/** Asks the machine's name servers for A and AAAA records (RFC 1035), then its own ways, /etc/hosts among them. */
+/** Asks the machine's name servers for A and AAAA records (RFC 1035), then its resolver, which includes /etc/hosts. */
 export const askMachine: AskName = async (name) => {
   if (isIP(name) !== 0) return { addresses: [name] };
-  // Names without a dot are the machine's own affair: `localhost`, /etc/hosts, a search list.
+  // Only the machine's resolver knows names without a dot: `localhost`, /etc/hosts, a search list.
   return (name.includes(".") ? await askServers(name) : undefined) ?? { addresses: await lookupAll(name) };
 };
 

@@ -3,19 +3,19 @@ import { isLoopback, plainAddress } from "../../lib/net/plain-address.ts";
 
 type Transport = "tcp" | "udp";
 
-/** The addresses that this overlay listens on, to keep it from dialling itself. */
+/** Addresses that this overlay listens on, so that it does not dial itself. */
 export interface OwnSockets {
   add(protocol: Transport, address: string, port: number): void;
   remove(protocol: Transport, address: string, port: number): void;
-  /** Whether a connection to there would come back here. */
+  /** Reports whether a connection to this address would reach this overlay. */
   leadsHere(protocol: Transport, address: string, port: number): boolean;
-  /** Returns this machine's addresses, as far as the runtime lists them. */
+  /** Returns the machine's addresses, as far as the runtime lists them. */
   readonly localAddresses: () => readonly string[];
   readonly size: number;
   list(): readonly { readonly protocol: Transport; readonly address: string; readonly port: number }[];
 }
 
-/** An empty set of sockets; `localAddresses` reads the machine's addresses, without those of the loopback. */
+/** Creates an empty set; `localAddresses` returns the machine's addresses without loopback. */
 export function ownSockets(localAddresses: () => readonly string[]): OwnSockets {
   const bound = new Map<string, Set<string>>();
   let size = 0;
@@ -51,14 +51,14 @@ export function ownSockets(localAddresses: () => readonly string[]): OwnSockets 
   };
 }
 
-/** Whether dialling `target` can reach a socket bound to one of `bound`. Pure but for what `localAddresses` reads. */
+/** Reports whether dialling `target` can reach a socket bound to one of `bound`. Pure except for `localAddresses`. */
 export function meets(target: string, bound: readonly string[], localAddresses: () => readonly string[]): boolean {
   const address = plainAddress(target);
   const own = bound.map(plainAddress);
   if (own.includes(address)) return true;
   const isHere = isAny(address) || isLoopback(address) || localAddresses().map(plainAddress).includes(address);
   if (!isHere) return false;
-  // The unspecified address dials the loopback, which a socket bound to another loopback address does not hear.
+  // Dialling the unspecified address reaches the loopback, but not a socket bound to another loopback address.
   const dialled = isAny(address) ? (address === "::" ? "::1" : "127.0.0.1") : address;
   return own.some((one) => (isAny(one) ? isIP(one) === isIP(address) : one === dialled));
 }

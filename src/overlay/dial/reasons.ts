@@ -1,7 +1,7 @@
 import { errnoOf } from "../../errors.ts";
 import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 
-/** Why a socket could not be bound (bind(2), listen(2)). */
+/** Maps the error of a bind to a reason (bind(2), listen(2)). */
 export function bindReason(error: unknown): OverlayReason {
   switch (errnoOf(error)) {
     case "EADDRINUSE":
@@ -22,7 +22,7 @@ export function bindReason(error: unknown): OverlayReason {
   }
 }
 
-/** Why a connection could not be made (connect(2)); `hasSource` when its source address was prescribed. */
+/** Maps the error of a connect to a reason (connect(2)); `hasSource` if a source address was set. */
 export function connectReason(error: unknown, hasSource: boolean): OverlayReason {
   switch (errnoOf(error)) {
     case "ECONNREFUSED":
@@ -30,7 +30,7 @@ export function connectReason(error: unknown, hasSource: boolean): OverlayReason
     case "ETIMEDOUT":
       return "connect-timeout";
     case "EADDRNOTAVAIL":
-      // Without a source address of ours it is the kernel that found no free port.
+      // Without a source address it means that the kernel found no free port.
       return hasSource ? "unreachable" : "out-of-resources";
     case "EADDRINUSE":
     case "EMFILE":
@@ -54,7 +54,7 @@ export function connectReason(error: unknown, hasSource: boolean): OverlayReason
   }
 }
 
-/** Why an open flow ended before its time. */
+/** Maps the error of an open flow to a reason. */
 export function flowReason(error: unknown): OverlayReason {
   switch (errnoOf(error)) {
     case "ECONNRESET":

@@ -1,12 +1,12 @@
-/** What a flow reads with at first, and for as long as it moves little: an idle one keeps it, so most of what that costs is this. */
+/** Size of the buffer that a flow starts with and keeps while it moves little; most of an idle flow's memory is this buffer. */
 export const SMALL_BYTES = 2 * 1024;
 
 const MAX_KEPT = 512;
 
-/** Small buffers of flows that have ended, for those that begin: allocating them is a good part of what a short flow costs. */
+/** Reuses the small buffers of ended flows: allocating them is a large part of the cost of a short flow. */
 export interface BufferPool {
   take(): Buffer;
-  /** Only for a buffer that nothing reads into or writes from any more. */
+  /** Returns a buffer that nothing reads into or writes from any more. */
   give(buffer: Buffer): void;
 }
 

@@ -6,9 +6,9 @@ interface Counted {
   readonly isConnected: boolean;
 }
 
-/** What one listener has counted of the flows that are over. */
+/** Counts the ended flows of one listener. */
 export class Counters {
-  /** Those that were not refused. */
+  /** Flows that were not refused. */
   #flows = 0;
   bytesIn = 0;
   bytesOut = 0;
@@ -20,7 +20,7 @@ export class Counters {
     this.#refusals[reason] = (this.#refusals[reason] ?? 0) + 1;
   }
 
-  /** A flow is over: in order without a reason, else failed, or refused when it never reached its target. */
+  /** Counts an ended flow: without a reason it ended in order; else it failed, or was refused if it never reached its target. */
   ended(flow: Counted, reason: OverlayReason | undefined): void {
     this.bytesIn += flow.bytesIn;
     this.bytesOut += flow.bytesOut;
@@ -30,7 +30,7 @@ export class Counters {
     else this.refused(reason);
   }
 
-  /** With the flows that still run, of which those that have not reached their target may still be refused. */
+  /** Includes running flows. Those that have not reached their target may still be refused. */
   report(listener: { readonly key: string; readonly connector: string }, running: Iterable<Counted>): ListenerCounters {
     let { bytesIn, bytesOut } = this;
     let flows = this.#flows;

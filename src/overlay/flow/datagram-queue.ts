@@ -1,8 +1,8 @@
 const MAX_WAITING = 64;
-/** What may wait, in one session or one socket: beyond either bound datagrams are dropped rather than delayed. */
+/** Maximum bytes that wait in one session or socket. Further datagrams are dropped rather than delayed. */
 export const MAX_WAITING_BYTES = 256 * 1024;
 
-/** Whether another datagram may join a queue. */
+/** Reports whether another datagram fits into a queue. */
 export function hasRoom(datagrams: number, bytes: number, next: number): boolean {
   return datagrams < MAX_WAITING && bytes + next <= MAX_WAITING_BYTES;
 }

@@ -1,15 +1,15 @@
 import type { Clock } from "../../host/clock.ts";
 import type { OverlayFlow } from "../../protocol/overlay/overlay.ts";
 
-/** Records of ended flows, kept until somebody takes them; the oldest are lost first. */
+/** Buffers the records of ended flows until a subscriber receives them. Drops the oldest records first. */
 export interface FlowLog {
-  /** Adds a record, with `agreed` once that has resolved to it; it never rejects. */
+  /** Adds a record, or what `agreed` resolves to; `agreed` never rejects. */
   add(flow: OverlayFlow, agreed?: Promise<OverlayFlow>): void;
-  /** Who takes batches from now on; undefined when nobody does. */
+  /** Sets the receiver of batches; undefined buffers them. */
   deliverTo(subscriber: ((flows: OverlayFlow[]) => void) | undefined): void;
-  /** Hands over everything that is ready at once. */
+  /** Delivers all complete records. */
   flush(): void;
-  /** Hands over everything at once, as it is known. */
+  /** Delivers all records in their current form. */
   close(): void;
   readonly dropped: number;
 }
@@ -44,7 +44,7 @@ export function flowLog(clock: Clock): FlowLog {
     if (waiting.length - first > MAX_FLOWS) {
       first += 1;
       dropped += 1;
-      // Shifting an array of this length for every flow would cost more than the flow.
+      // Shifting a long array for every flow would cost more than the flow.
       if (first >= MAX_FLOWS) {
         waiting = waiting.slice(first);
         first = 0;

@@ -1,21 +1,21 @@
-/** Reads what passes through a flow, and edits it, for protocols that name further connections. */
+/** Reads and edits the bytes of a flow, for protocols that announce further connections. */
 export interface Interpreter {
-  /** What goes on of the bytes that a client has sent; what it keeps of the chunk is a copy. */
+  /** Returns the bytes to pass on for bytes from the client; keeps only copies of the chunk. */
   request(chunk: Uint8Array): Uint8Array;
-  /** Likewise for the bytes that the service has sent. */
+  /** Returns the bytes to pass on for bytes from the service. */
   reply(chunk: Uint8Array): Uint8Array;
-  /** Whether the flow is in use although nothing moves in it. */
+  /** Reports whether the flow is in use although nothing moves. */
   readonly isBusy: boolean;
 }
 
 /** An interpreter between a socket and a stream. */
 export interface Editing {
-  /** What comes from the socket, and what comes by the stream. */
+  /** Edits bytes from the socket (`up`) and from the stream (`down`). */
   readonly edits: Readonly<Record<"up" | "down", (chunk: Uint8Array) => Uint8Array>>;
   readonly isBusy: () => boolean;
 }
 
-/** Puts an interpreter, where there is one, between a stream and the socket of either the client or the service. */
+/** Applies an interpreter, if any, between a stream and the socket of the client or of the service. */
 export function editing(interpreter: Interpreter | undefined, socketOf: "client" | "service"): Partial<Editing> {
   if (interpreter === undefined) return {};
   const request = (chunk: Uint8Array): Uint8Array => interpreter.request(chunk);

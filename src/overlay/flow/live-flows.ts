@@ -3,18 +3,17 @@ import { addressFilter } from "../../lib/net/address-filter.ts";
 import type { OverlayFlow, OverlayFlowFilter } from "../../protocol/overlay/overlay.ts";
 import type { FlowLog } from "./flow-log.ts";
 
-/** A flow that runs. */
 export interface LiveFlow {
-  /** Its record, as if it ended now. */
+  /** Returns its record as if it ended now. */
   record(): OverlayFlow;
-  /** Ends both sides by a reset. */
+  /** Resets both sides. */
   cut(): void;
 }
 
-/** The bytes that one flow had carried when it was last read. */
+/** Bytes that a flow had carried when it was last read. */
 interface Account {
   total: number;
-  /** The bytes of whole minutes, since the last record. */
+  /** Bytes per full minute since the last record. */
   usage: { t: number; bytes: number }[];
   recordedAt: number;
 }
@@ -22,7 +21,7 @@ interface Account {
 const MINUTE_MS = 60_000;
 const INTERIM_MS = 3_600_000;
 
-/** The flows that run: listed and cut on demand, with a record every hour and bytes by the minute. */
+/** Lists and cuts running flows. Adds a record per flow every hour, with bytes by the minute. */
 export class LiveFlows {
   readonly #clock: Clock;
   readonly #log: Pick<FlowLog, "add">;
@@ -39,7 +38,7 @@ export class LiveFlows {
     this.#arm();
   }
 
-  /** The flow is over; with `agreed` its record is what that resolves to. */
+  /** Removes an ended flow and logs its record, or what `agreed` resolves to. */
   end(flow: LiveFlow | undefined, record: OverlayFlow, agreed?: Promise<OverlayFlow>): void {
     const account = flow && this.#flows.get(flow);
     if (flow !== undefined) this.#flows.delete(flow);
@@ -57,18 +56,18 @@ export class LiveFlows {
     this.#cancel = undefined;
   }
 
-  /** A flow that never began. */
+  /** Logs a flow that never started. */
   refused(record: OverlayFlow): void {
     this.#log.add(record);
   }
 
-  /** The flows that match, at most `limit`, and how many there are. */
+  /** Returns the matching flows, at most `limit`, and their total number. */
   list(filter: OverlayFlowFilter, limit: number): { readonly flows: OverlayFlow[]; readonly total: number } {
     const found = this.#matching(filter).map(({ record }) => record);
     return { flows: found.slice(0, limit), total: found.length };
   }
 
-  /** Cuts the flows that match, and answers as `list` would have. */
+  /** Cuts the matching flows and returns them as `list` does. */
   cut(filter: OverlayFlowFilter, limit: number): { readonly flows: OverlayFlow[]; readonly total: number } {
     const found = this.#matching(filter);
     for (const { flow } of found) flow.cut();
@@ -87,7 +86,7 @@ export class LiveFlows {
       .filter(({ record }) => isWanted(record));
   }
 
-  /** Looks at every flow at the end of each minute. */
+  /** Reads every flow at the end of each minute. */
   #arm(): void {
     if (this.#cancel !== undefined) return;
     const minute = minuteOf(this.#clock.now());
@@ -117,7 +116,7 @@ export class LiveFlows {
   }
 }
 
-/** The minute in which something happened, in Unix seconds. */
+/** Returns the minute of a time, in Unix seconds. */
 function minuteOf(milliseconds: number): number {
   return Math.floor(milliseconds / MINUTE_MS) * 60;
 }

@@ -4,9 +4,9 @@ import type { RateLimiter, LimitedReader } from "../limits/rate-limiter.ts";
 
 const LARGE_BYTES = 128 * 1024;
 const GROWTH = 4;
-/** So many reads in a row that would have fitted the small buffer give the large one up. */
+/** Consecutive small reads after which the large buffer is replaced by a small one. */
 const SMALL_READS = 64;
-/** What a socket that allocates for itself reads at most, and how often in a row it must for its flow to be a large one. */
+/** Maximum read of a socket without `onread`, and how many consecutive full reads make a flow a bulk flow. */
 const PLAIN_BYTES = 64 * 1024;
 const FULL_READS = 4;
 
@@ -16,8 +16,8 @@ const FULL = 1;
 const LIMITED = 2;
 
 /**
- * One direction of a flow. It reads into one buffer of its own, over and over, which costs a third less than a fresh one per read, and
- * stops reading while the other side is full or the rate is used up, and only then.
+ * Copies one direction of a flow. Reads into one reused buffer, which costs a third less than a new one per read, and
+ * stops reading while the other side is full or the rate is used up.
  */
 export class OneWayCopy implements LimitedReader {
   readonly #limiter: RateLimiter;
@@ -30,14 +30,14 @@ export class OneWayCopy implements LimitedReader {
   #from: Socket | undefined;
   #to: Socket | undefined;
 
-  /** With `edit`, what it gives goes on in place of what was read. */
+  /** `edit` replaces the bytes that are passed on. */
   constructor(limiter: RateLimiter, pool: BufferPool, edit?: Edit) {
     this.#limiter = limiter;
     this.#pool = pool;
     this.#edit = edit;
   }
 
-  /** For the constructor of the socket that is to be read from. */
+  /** Read options for the socket to read from. */
   get onread(): OnReadOpts {
     return { buffer: () => (this.#buffer ??= this.#pool.take()), callback: this.#pass };
   }
@@ -46,20 +46,20 @@ export class OneWayCopy implements LimitedReader {
     return (this.#stops & LIMITED) !== 0;
   }
 
-  /** Connects the sockets for the first time; `from` reads through `onread` or, with `onBulk`, allocates for itself. */
+  /** Connects the sockets; `from` reads through `onread`, or allocates its buffers itself when `onBulk` is given. */
   link(from: Socket, to: Socket, onBulk?: () => void): void {
     this.readFrom(from);
     this.writeTo(to);
     if (onBulk !== undefined) from.on("data", (chunk: Buffer) => this.#passPlain(chunk, from, onBulk));
   }
 
-  /** Goes on with another socket for the same connection, one that reads through `onread`. */
+  /** Continues with another socket of the same connection, one that reads through `onread`. */
   readFrom(from: Socket): void {
     this.#from = from;
     from.on("end", () => this.#to?.end());
   }
 
-  /** Likewise for the side that is written to. */
+  /** Continues with another socket to write to. */
   writeTo(to: Socket): void {
     this.#to = to;
     to.on("drain", () => this.#go(FULL));
@@ -69,7 +69,7 @@ export class OneWayCopy implements LimitedReader {
     this.#go(LIMITED);
   }
 
-  /** The sockets are closed, or are about to be in this turn. */
+  /** Returns the buffer; the sockets are closed, or will be in this turn. */
   close(): void {
     this.#limiter.leave(this);
     if (this.#buffer !== undefined) this.#pool.give(this.#buffer);
@@ -78,7 +78,7 @@ export class OneWayCopy implements LimitedReader {
 
   readonly #pass = (size: number, buffer: Uint8Array): boolean => {
     const goesOn = this.#write(size === buffer.length ? buffer : buffer.subarray(0, size));
-    // What the kernel has not taken at once is still in the buffer, so that one is given away.
+    // Bytes that the kernel has not taken are still in the buffer, so the buffer is replaced.
     if (this.#to !== undefined && this.#to.writableLength > 0) this.#buffer = Buffer.allocUnsafeSlow(buffer.length);
     this.#fit(size, buffer.length);
     return goesOn;
@@ -90,7 +90,7 @@ export class OneWayCopy implements LimitedReader {
     else if ((this.#fullReads += 1) >= FULL_READS) onBulk();
   }
 
-  /** Whether more may be read. */
+  /** Reports whether more may be read. */
   #write(chunk: Uint8Array): boolean {
     const edited = this.#edit === undefined ? chunk : this.#edit(chunk);
     if (edited.length > 0 && this.#to?.write(edited) === false) this.#stops |= FULL;
@@ -113,8 +113,8 @@ export class OneWayCopy implements LimitedReader {
 }
 
 /**
- * The connection of an accepted socket as a socket that reads through `onread`, or undefined where that cannot be had. Only sockets
- * that one makes oneself can be told where to read to, so the connection moves to one; the accepted one must have nothing to write.
+ * Moves the connection of an accepted socket to a socket that reads through `onread`; undefined if that is impossible.
+ * Only a socket created with `onread` reads into a given buffer. The accepted socket must have nothing to write.
  */
 export function withOnRead(accepted: Socket, onread: OnReadOpts): Socket | undefined {
   const handle: unknown = Reflect.get(accepted, "_handle");
@@ -123,7 +123,7 @@ export function withOnRead(accepted: Socket, onread: OnReadOpts): Socket | undef
   return new Socket({ handle, allowHalfOpen: true, onread });
 }
 
-/** The constructor takes a connected handle as well as a bound one, but only the latter has a public type. */
+/** The constructor accepts a connected handle too, but only a bound one has a public type. */
 function isHandle(value: unknown): value is BoundSocket {
   return typeof value === "object" && value !== null && "useUserBuffer" in value && "readStart" in value;
 }

@@ -1,7 +1,7 @@
 import type { OverlayFlow, OverlayListener, OverlayReason, Place } from "../../protocol/overlay/overlay.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** What a flow record needs to know of a flow; one that was refused has no target and moved nothing. */
+/** Fields of a flow that its record needs. A refused flow has no target and carried no bytes. */
 export interface Recorded {
   /** The same at both ends. */
   readonly id: string;
@@ -12,11 +12,11 @@ export interface Recorded {
   readonly bytesIn?: number;
   readonly bytesOut?: number;
   readonly target?: { readonly label: string; readonly peer?: string };
-  /** The backend that was reached on this node. */
+  /** Backend that this node connected to. */
   readonly destination?: Place | undefined;
 }
 
-/** The address and port that a client dialled; the address is unknown for datagrams to a socket that is bound to all addresses. */
+/** Address and port that a client dialled. The address is unknown for datagrams to a socket bound to all addresses. */
 export interface Dialled {
   readonly ip?: string | undefined;
   readonly port: number;
@@ -26,17 +26,17 @@ export interface Dialled {
 export interface RunningFlow extends Recorded {
   readonly bytesIn: number;
   readonly bytesOut: number;
-  /** Whether it has reached its target. */
+  /** Reports whether the flow has reached its target. */
   readonly isConnected: boolean;
-  /** Makes the record of one that was cut agree with the other end's. */
+  /** Makes the record of an aborted flow agree with the other end's. */
   readonly agreed?: ((record: OverlayFlow) => Promise<OverlayFlow>) | undefined;
   start(): void;
   abort(reason: OverlayReason): void;
-  /** Ends it when nothing moved for too long; `now` is monotonic. */
+  /** Ends the flow if it was idle for too long; `now` is monotonic, in milliseconds. */
   sweep(now: number, idleTimeoutMs: number): void;
 }
 
-/** The record of a flow that has ended. */
+/** Builds the record of an ended flow. */
 export function flowRecord(
   { key, connector, protocol, target }: OverlayListener,
   flow: Recorded,

@@ -8,21 +8,21 @@ import { Dialogue } from "./dialogue.ts";
 import { passiveReply, type Passive } from "./passive.ts";
 
 export interface FtpControlOptions {
-  /** The accepted control connection. */
+  /** The client's accepted control connection. */
   readonly client: Socket;
   readonly ports: DataPorts;
-  /** Makes a flow of a data connection to the port that the server waits at, or refuses it. */
+  /** Creates the flow of a data connection to the server's port, or refuses it. */
   readonly onData: (socket: Socket, port: number) => RunningFlow | undefined;
-  /** It does not speak FTP. */
+  /** Called when the connection does not speak FTP. */
   readonly onFault: () => void;
 }
 
-/** More data connections of one control connection are none that a client needs. */
+/** Maximum number of data connections per control connection. */
 const MAX_DATA_FLOWS = 4;
 
-/** A client's control connection at the node it came to: data connections come to this node too. */
+/** Handles a client's FTP control connection at the node of the connector, and listens for its data connections there. */
 export class FtpControl implements Interpreter {
-  /** What the other node knows it by. */
+  /** Identifies the control connection to the other node. */
   readonly id = randomUUID();
   readonly #options: FtpControlOptions;
   readonly #dialogue: Dialogue;
@@ -38,7 +38,7 @@ export class FtpControl implements Interpreter {
     this.#clientIp = options.client.remoteAddress;
     this.#dialogue = new Dialogue({
       announced: (passive, port) => this.#announced(passive, port),
-      // Not within the call that brought the bytes.
+      // Not within the call that delivered the bytes.
       failed: () => setImmediate(options.onFault),
     });
   }
@@ -55,12 +55,15 @@ export class FtpControl implements Interpreter {
     return this.#dialogue.reply(chunk);
   }
 
-  /** A data connection is over. */
+  /** Called when a data connection has ended. */
   ended(flow: RunningFlow): void {
     this.#flows.delete(flow);
   }
 
-  /** The control connection is over: in order, what is under way goes on, since a server may be done before its bytes have passed. */
+  /**
+   * Ends with the control connection. After an orderly end running transfers continue, since a server may close before
+   * its bytes have arrived.
+   */
   close(reason: OverlayReason | undefined): void {
     this.#isOver = true;
     this.#port?.close();

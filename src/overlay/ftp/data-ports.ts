@@ -4,47 +4,47 @@ import { keepAlive } from "../flow/keep-alive.ts";
 import type { OwnSockets } from "../dial/own-sockets.ts";
 
 export interface DataPortOptions {
-  /** Where it listens. */
+  /** Address to listen on. */
   readonly address: string;
-  /** Who may connect. */
+  /** The only client that may connect. */
   readonly clientIp: string;
-  /** Told once of the one connection; the socket is half-open capable and not yet read from. */
+  /** Called once with the only connection; its socket keeps half-closes and was not read from. */
   readonly onConnection: (socket: Socket) => void;
 }
 
-/** A listener for one data connection. */
+/** Listens for one data connection. */
 export interface DataPort {
   readonly port: number;
   close(): void;
 }
 
-/** The most that listen at a time, for all control connections together. */
+/** Maximum number of open data ports, over all control connections. */
 const MAX_PORTS = 512;
 const UNUSED_MS = 30_000;
 const BACKLOG = 8;
 
-/** Listeners for data connections, at ports that the machine chooses (ip(7), ip_local_port_range). */
+/** Listeners for data connections on ephemeral ports (ip(7), ip_local_port_range). */
 export class DataPorts {
   readonly #clock: Clock;
   readonly #own: OwnSockets;
   readonly #hasRoom: () => boolean;
   readonly #open = new Set<DataPort>();
 
-  /** `hasRoom` tells whether the process can take the connection that is to come. */
+  /** `hasRoom` reports whether the process has descriptors for the expected connection. */
   constructor(clock: Clock, own: OwnSockets, hasRoom: () => boolean) {
     this.#clock = clock;
     this.#own = own;
     this.#hasRoom = hasRoom;
   }
 
-  /** Listens at once, or not at all. It ends with the first connection of the client, when it is closed, or after half a minute. */
+  /** Starts listening, or returns undefined. Closes with the client's first connection, on `close`, or after 30 s. */
   open({ address, clientIp, onConnection }: DataPortOptions): DataPort | undefined {
     if (this.#open.size >= MAX_PORTS || !this.#hasRoom()) return undefined;
     const bound = bind(address);
     if (bound === undefined) return undefined;
     const { port } = bound.address();
     const server: Server = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true }, (socket) => {
-      // Somebody else's connection must not use it up.
+      // A connection of another client must not use up the port.
       if (socket.remoteAddress !== clientIp || !this.#open.has(dataPort)) {
         socket.on("error", () => undefined).resetAndDestroy();
         return;

@@ -2,37 +2,37 @@ import { Lines } from "./lines.ts";
 import { announcedPort, passiveCode, type Passive } from "./passive.ts";
 
 export interface DialogueUser {
-  /** The server waits for a data connection at this port. What is answered instead, without a line end; undefined refuses it. */
+  /** The server announced a data port. Returns the reply to send instead, without a line end; undefined refuses the transfer. */
   announced(passive: Passive, port: number, line: string): string | undefined;
-  /** What passes is not FTP; nothing more is let through. */
+  /** Called when the stream is not FTP; nothing more passes. */
   failed(): void;
 }
 
-/** Longer lines are no FTP: paths have at most 4,096 bytes (PATH_MAX). */
+/** Maximum length of a line; paths have at most 4,096 bytes (PATH_MAX). */
 const MAX_LINE_BYTES = 8192;
-/** So many commands wait for their replies at most; of more, the oldest are taken as answered. */
+/** Maximum number of commands without a reply; beyond it the oldest counts as answered. */
 const MAX_PENDING = 256;
 
-/** What cannot be carried: active mode, long addresses (RFC 1639), and TLS, which would hide the replies. */
+/** Commands that cannot be carried: active mode, long addresses (RFC 1639), and TLS, which would hide the replies. */
 const REFUSED: ReadonlySet<string> = new Set(["PORT", "EPRT", "LPRT", "LPSV", "SPSV", "AUTH"]);
 const REFUSAL = "502 Not available through this connector: passive mode without TLS only.\r\n";
 const CANNOT_OPEN = "425 Cannot open a data connection.\r\n";
-/** Sent in place of a refused command, so that its answer comes in its turn. */
+/** Replaces a refused command, so that its reply arrives in order. */
 const SUBSTITUTE = "NOOP\r\n";
-/** The first byte of a TLS connection (RFC 8446 §5.1). */
+/** First byte of a TLS connection (RFC 8446 §5.1). */
 const TLS_HANDSHAKE = 0x16;
 
 type Command = Passive | "refused" | "other";
 
 interface Reply {
   readonly code: string;
-  /** What the client sees of its lines before the last one, and then what becomes of that. */
+  /** Command that the reply answers; decides whether the client sees its lines. */
   readonly answers: Command | undefined;
 }
 
 /**
- * The control connection of FTP (RFC 959), both ways: announcements of data ports are replaced, and commands that cannot be carried are
- * answered with 502. Everything else passes as it is, line by line.
+ * Rewrites an FTP control connection (RFC 959) in both directions: replaces announced data ports and answers
+ * unsupported commands with 502. Passes everything else unchanged, line by line.
  */
 export class Dialogue {
   readonly #user: DialogueUser;
@@ -69,7 +69,7 @@ export class Dialogue {
   }
 
   #command(line: string): string {
-    // Telnet's control bytes may come before a command (RFC 959 §4.1.3, ABOR).
+    // Telnet control bytes may precede a command (RFC 959 §4.1.3, ABOR).
     const words = line.replace(/[^\x20-\x7e]/g, "").toUpperCase();
     const [, verb = "", argument = ""] = /^[^A-Z]*([A-Z]+)(?: +(\S+))?/.exec(words) ?? [];
     if (verb === "") return line;
@@ -85,7 +85,7 @@ export class Dialogue {
       const isLast = code === this.#reply.code && more !== "-";
       return isLast ? this.#finish(this.#reply, line) : intermediate(this.#reply, line);
     }
-    // What is no reply answers nothing.
+    // A line without a code is not a reply.
     if (code === undefined) return line;
     const reply = { code, answers: this.#answers(code) };
     if (more !== "-") return this.#finish(reply, line);
@@ -93,13 +93,13 @@ export class Dialogue {
     return intermediate(reply, line);
   }
 
-  /** Which command a reply answers: a preliminary one and the greeting answer none. */
+  /** Returns the command that a reply answers. Preliminary replies and the greeting answer none. */
   #answers(code: string): Command | undefined {
     if (code.startsWith("1") || !this.#isGreeted) return undefined;
     const passive = code === passiveCode.PASV ? "PASV" : code === passiveCode.EPSV ? "EPSV" : undefined;
     if (passive !== undefined) return this.#pending.includes(passive) ? passive : undefined;
     const [next] = this.#pending;
-    // Only 227 and 229 grant these; any other success is the answer to something else.
+    // Only 227 and 229 grant these; any other success answers another command.
     const isGranted = /^[23]/.test(code) && (next === "PASV" || next === "EPSV");
     return isGranted ? undefined : next;
   }
@@ -108,7 +108,7 @@ export class Dialogue {
     this.#reply = undefined;
     if (!code.startsWith("1")) this.#isGreeted = true;
     if (answers === undefined) return line;
-    // With a reply that can only be for one command, those before it have had theirs.
+    // A reply that fits one command only implies that the commands before it were answered.
     this.#pending = this.#pending.slice(this.#pending.indexOf(answers) + 1);
     if (answers === "refused") return REFUSAL;
     if (answers === "other" || code !== passiveCode[answers]) return line;
@@ -119,7 +119,7 @@ export class Dialogue {
   }
 }
 
-/** What is replaced as a whole loses its lines before the last. */
+/** Drops the lines before the last one of a reply that is replaced. */
 function intermediate({ code, answers }: Reply, line: string): string {
   const isReplaced =
     answers === "refused" || code === (answers === "PASV" || answers === "EPSV" ? passiveCode[answers] : "");
@@ -129,6 +129,6 @@ function intermediate({ code, answers }: Reply, line: string): string {
 function commandOf(verb: string, argument: string): Command {
   if (REFUSED.has(verb)) return "refused";
   if (verb === "PASV") return verb;
-  // EPSV ALL only promises that nothing else will be asked for (RFC 2428 §4).
+  // EPSV ALL only promises not to use other commands (RFC 2428 §4).
   return verb === "EPSV" && argument !== "ALL" ? verb : "other";
 }

@@ -1,4 +1,4 @@
-/** Cuts bytes into lines of bounded length; what belongs to no whole line yet is kept. Characters are bytes (ISO 8859-1). */
+/** Splits bytes into lines of bounded length and keeps the incomplete rest. Characters are bytes (ISO 8859-1). */
 export class Lines {
   readonly #maxBytes: number;
   #rest = "";
@@ -7,7 +7,7 @@ export class Lines {
     this.#maxBytes = maxBytes;
   }
 
-  /** The lines that are whole now, each with its line end, or undefined when one is too long. */
+  /** Returns the complete lines, each with its line end, or undefined if one is too long. */
   take(chunk: Uint8Array): readonly string[] | undefined {
     const text = this.#rest + Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength).toString("latin1");
     const lines: string[] = [];

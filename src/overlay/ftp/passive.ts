@@ -1,21 +1,21 @@
 import { isIPv4 } from "node:net";
 
-/** How a client asked for a data connection: RFC 959 §4.1.2 or RFC 2428 §3. */
+/** How a client requests a data connection: RFC 959 §4.1.2 or RFC 2428 §3. */
 export type Passive = "PASV" | "EPSV";
 
-/** The reply that grants each. */
+/** Reply code that grants each. */
 export const passiveCode = { PASV: "227", EPSV: "229" } as const;
 
-/** Nothing below is a data port of an FTP server, whatever it says (RFC 2577 §3). */
+/** Lowest port accepted as an FTP data port (RFC 2577 §3). */
 const MIN_PORT = 1024;
 
-/** The port that a reply without its line end names, or undefined when it names none to go to; the address in it is not looked at. */
+/** Returns the port in a reply without line end; undefined if it has no usable port. Ignores the address in the reply. */
 export function announcedPort(passive: Passive, line: string): number | undefined {
   const port = passive === "PASV" ? portOf227(line) : portOf229(line);
   return port !== undefined && port >= MIN_PORT && port <= 65_535 ? port : undefined;
 }
 
-/** The reply, without its line end, that names a place of this node; undefined when it cannot be named so, as IPv6 in a 227. */
+/** Returns a reply, without line end, that announces a port of this node; undefined if impossible, as for IPv6 in a 227. */
 export function passiveReply(passive: Passive, address: string, port: number): string | undefined {
   if (passive === "EPSV") return `229 Entering Extended Passive Mode (|||${port}|)`;
   if (!isIPv4(address)) return undefined;
@@ -23,7 +23,7 @@ export function passiveReply(passive: Passive, address: string, port: number): s
   return `227 Entering Passive Mode (${numbers.join(",")}).`;
 }
 
-/** Servers differ in what surrounds the numbers (RFC 1123 §4.1.2.6). */
+/** Servers differ in the text around the numbers (RFC 1123 §4.1.2.6). */
 function portOf227(line: string): number | undefined {
   const numbers = /^227[ -].*?(?<!\d)(\d{1,3}(?:,\d{1,3}){5})(?!\d)/.exec(line)?.[1]?.split(",").map(Number);
   if (numbers === undefined || numbers.some((number) => number > 255)) return undefined;

@@ -1,6 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
 
-/** So many at once, and so many a second after that. */
 export class Allowance {
   readonly #clock: Pick<Clock, "elapsed">;
   readonly #burst: number;
@@ -21,7 +20,7 @@ export class Allowance {
     return this.#left < 1;
   }
 
-  /** Takes one, or so much of one; false when there was not one left. */
+  /** Takes one token, or a fraction; false if less than one was left. */
   take(cost = 1): boolean {
     if (this.isUsedUp) return false;
     this.#left -= cost;

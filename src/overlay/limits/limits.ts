@@ -3,7 +3,7 @@ import type { OverlayListener } from "../../protocol/overlay/overlay.ts";
 import { RateLimiter } from "./rate-limiter.ts";
 import { sourceFilter, type SourceFilter } from "./source-filter.ts";
 
-/** Who may come through a listener, and how fast. */
+/** Source filter and rate limits of a listener. */
 export class Limits {
   readonly limiters: { readonly in: RateLimiter; readonly out: RateLimiter };
   #filter: SourceFilter;
@@ -13,7 +13,7 @@ export class Limits {
     this.limiters = { in: new RateLimiter(clock, bitsPerSecond), out: new RateLimiter(clock, bitsPerSecond) };
   }
 
-  /** Puts others into force at once, for what runs too. */
+  /** Applies changed limits, also to running flows. */
   change({ sources, bitsPerSecond }: OverlayListener): void {
     this.#filter = sourceFilter(sources);
     this.limiters.in.setRate(bitsPerSecond);

@@ -1,11 +1,12 @@
 import type { Clock } from "../../host/clock.ts";
 
 /**
- * Starts flows after the connects that came with them have been accepted. The runtime accepts one connection per listener and turn
- * of its loop, so in a burst a turn that does more would let the kernel's queue overflow, and connects would be lost.
+ * Starts flows after the connects that arrived with them were accepted. The runtime accepts one connection per listener
+ * and turn of the event loop. In a burst, more work per turn would overflow the kernel's accept queue and lose
+ * connects.
  */
 export interface PacedStart {
-  /** A connection was accepted: `start` runs when no other was for a turn, or has waited long enough. */
+  /** Schedules `start` for when a turn passes without a new connection, at the latest after 100 ms. */
   add(start: () => void): void;
 }
 

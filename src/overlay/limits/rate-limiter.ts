@@ -1,24 +1,24 @@
 import type { Clock } from "../../host/clock.ts";
 import { TokenBucket } from "./token-bucket.ts";
 
-/** Whoever reads through a gate; told to go on when it may. */
+/** Reads through a rate limiter, which resumes it. */
 export interface LimitedReader {
   resumeReading(): void;
 }
 
-/** Bytes that one flow is expected to read at a time, until it is known. */
+/** Expected size of a flow's next read until one was seen. */
 const FIRST_READ_BYTES = 64 * 1024;
-/** Weight of the last read in the expectation. */
+/** Weight of the last read in the expected size. */
 const LAST_READ_SHARE = 0.25;
 const MIN_WAIT_MS = 20;
-/** The longest a timer can be set for (Node would ring at once beyond it). */
+/** Maximum delay of a timer; Node would fire it immediately beyond that. */
 const MAX_WAIT_MS = 3_600_000;
 
-/** The rate limit of one direction of a listener, shared by its flows in turn; without a rate everybody passes. */
+/** Limits the rate of one direction of a listener, shared by its flows in turn. Without a rate it does not limit. */
 export class RateLimiter {
   readonly #clock: Clock;
   readonly #waiting = new Set<LimitedReader>();
-  /** Those that were resumed and have not read since. */
+  /** Readers that were resumed and have not read since. */
   readonly #resumed = new Set<LimitedReader>();
   #expectedRead = FIRST_READ_BYTES;
   #isWakeQueued = false;
@@ -34,7 +34,7 @@ export class RateLimiter {
     return this.#bucket === undefined;
   }
 
-  /** Puts another rate into force at once, for flows that wait too. */
+  /** Sets another rate, also for waiting flows. */
   setRate(bitsPerSecond: number | undefined): void {
     this.#bucket = bitsPerSecond === undefined ? undefined : new TokenBucket(bitsPerSecond, this.#clock.elapsed());
     this.#cancel?.();
@@ -43,7 +43,7 @@ export class RateLimiter {
     this.#wake();
   }
 
-  /** Counts what `user` has read; false means that it must stop reading until it is resumed. */
+  /** Counts the bytes that `user` has read; false means that it must stop reading until it is resumed. */
   pass(user: LimitedReader, bytes: number): boolean {
     if (this.#bucket === undefined) return true;
     const hasMore = this.#bucket.take(bytes, this.#clock.elapsed());
@@ -51,18 +51,18 @@ export class RateLimiter {
     this.#resumed.delete(user);
     if (hasMore && this.#waiting.size === 0) return true;
     this.#waiting.add(user);
-    // The turn goes to the next at once, rather than to nobody until the timer rings.
+    // Resumes the next reader at once, not only when the timer fires.
     if (hasMore) this.#wakeSoon();
     else this.#arm();
     return false;
   }
 
-  /** Takes a datagram's bytes, or tells that it must be dropped. */
+  /** Takes the bytes of a datagram; false means that it must be dropped. */
   admits(bytes: number): boolean {
     return this.#bucket === undefined || this.#bucket.takeIfAvailable(bytes, this.#clock.elapsed());
   }
 
-  /** Forgets a user that reads no more. */
+  /** Removes a reader that has ended. */
   leave(user: LimitedReader): void {
     this.#waiting.delete(user);
     this.#resumed.delete(user);
@@ -78,17 +78,17 @@ export class RateLimiter {
   #arm(): void {
     if (this.#cancel !== undefined || this.#bucket === undefined) return;
     const now = this.#clock.elapsed();
-    // Waiting for a whole quantum would let slow rates stutter; not waiting at all would wake for every byte.
+    // Waiting for a full burst would make slow rates stutter; not waiting would wake up for every byte.
     const wait = Math.min(this.#bucket.waitFor(1, now) + MIN_WAIT_MS, MAX_WAIT_MS);
     this.#cancel = this.#clock.after(wait, () => {
       this.#cancel = undefined;
-      // Whoever has not read by now has nothing to read.
+      // A reader that has not read by now has nothing to read.
       this.#resumed.clear();
       this.#wake();
     });
   }
 
-  /** Not within the call of a user, which does not know yet that it has to wait. */
+  /** Not within the call of a reader, which does not know yet that it has to wait. */
   #wakeSoon(): void {
     if (this.#isWakeQueued) return;
     this.#isWakeQueued = true;
@@ -98,7 +98,7 @@ export class RateLimiter {
     });
   }
 
-  /** Resumes as many as there are bytes for, in turn. */
+  /** Resumes as many readers as there are bytes for, in turn. */
   #wake(): void {
     for (const user of this.#waiting) {
       const available = this.#bucket?.available(this.#clock.elapsed()) ?? Infinity;

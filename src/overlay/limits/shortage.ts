@@ -1,8 +1,8 @@
 import type { Clock } from "../../host/clock.ts";
 
-/** Which users of a shared resource it was lacking for, until none of them was refused for a while and there is room again. */
+/** Tracks which users of a shared resource were refused, until none was refused for 10 s and the resource is available again. */
 export interface Shortage<User> {
-  /** Something was refused to the user for lack of it. */
+  /** Records that a request of the user was refused. */
   note(user: User): void;
   holdsFor(user: User): boolean;
   forget(user: User): void;
@@ -11,18 +11,18 @@ export interface Shortage<User> {
 
 export interface ShortageOptions {
   readonly clock: Clock;
-  /** Whether the next one would be given what it asks for. */
+  /** Reports whether the next request would succeed. */
   readonly hasRoom: () => boolean;
-  /** Called soon after any user is in want, or no longer so. */
+  /** Called soon after the set of affected users changed. */
   readonly onChanged: () => void;
 }
 
 const CHECK_MS = 500;
-/** A shortage that comes and goes is one. */
+/** A shortage that comes and goes counts as one. */
 const QUIET_MS = 10_000;
 
 export function shortage<User>({ clock, hasRoom, onChanged }: ShortageOptions): Shortage<User> {
-  /** When each was refused last, in monotonic milliseconds. */
+  /** When each was last refused, in monotonic milliseconds. */
   const lastSeen = new Map<User, number>();
   let hasChanged = false;
   let cancel: (() => void) | undefined;

@@ -1,13 +1,16 @@
 import { BlockList, isIP } from "node:net";
 
-/** Who may connect. */
+/** Decides which source addresses may connect. */
 export interface SourceFilter {
   allows(address: string): boolean;
 }
 
 const EVERYBODY: SourceFilter = { allows: () => true };
 
-/** The filter for address blocks (RFC 4632, RFC 4291 §2.3) or addresses; without any list everybody may, with an empty one nobody. */
+/**
+ * Builds a filter from address blocks (RFC 4632, RFC 4291 §2.3) or addresses. Without a list every address may connect,
+ * with an empty one none.
+ */
 export function sourceFilter(blocks: readonly string[] | undefined): SourceFilter {
   if (blocks === undefined) return EVERYBODY;
   const list = new BlockList();

@@ -3,12 +3,12 @@ import { plainAddress } from "../../lib/net/plain-address.ts";
 
 /** Bytes that any datagram may be answered with: one packet. */
 const ANSWER_BYTES = 1500;
-/** A prefix may be sent this many times what it sends. */
+/** Bytes that may be sent to a prefix, relative to the bytes received from it. */
 const FACTOR = 3;
-/** Rate and burst of the answers to a prefix beyond that. */
+/** Rate and burst of answers beyond that. */
 const EXCESS_BYTES_PER_MS = (1024 * 1024) / 1000;
 const EXCESS_BURST_BYTES = 64 * 1024;
-/** Answers that were not needed are saved for later ones up to this. */
+/** Maximum unused credit. */
 const MAX_CREDIT_BYTES = 1024 * 1024;
 const MAX_NEW_A_SECOND = 1000;
 const SECOND_MS = 1000;
@@ -23,13 +23,13 @@ interface Prefix {
 }
 
 /**
- * Limits what UDP clients cost, by the prefix of their address (/24, /64): new sessions a second, and bytes that are sent to it. A
- * source address may be forged, and nothing that a client sends proves it, so answers are earned datagram by datagram.
+ * Limits UDP clients by the prefix of their address (/24, /64): new sessions per second, and bytes sent to them. A
+ * source address may be forged and nothing proves it, so each received datagram earns credit for answers.
  */
 export class SourcePrefixes {
   readonly #prefixes = new Map<string, Prefix>();
 
-  /** Counts a new session; false when the prefix has begun too many within the second. */
+  /** Counts a new session; false if the prefix exceeded 1,000 within the second. */
   admitsNew(address: string, now: number): boolean {
     const prefix = this.#touched(address, now);
     if (now - prefix.second >= SECOND_MS) {
@@ -40,7 +40,7 @@ export class SourcePrefixes {
     return prefix.newInSecond <= MAX_NEW_A_SECOND;
   }
 
-  /** Counts a datagram that came, with which answers are earned. */
+  /** Counts a received datagram, which earns credit for answers. */
   received(address: string, bytes: number, now: number): void {
     const prefix = this.#touched(address, now);
     const refill = (now - prefix.refilledAt) * EXCESS_BYTES_PER_MS;
@@ -51,7 +51,7 @@ export class SourcePrefixes {
     prefix.credit = Math.min(MAX_CREDIT_BYTES, prefix.credit + FACTOR * bytes + excess);
   }
 
-  /** Takes the bytes of an answer; false when the prefix has not earned them. */
+  /** Takes the bytes of an answer; false if the prefix has not enough credit. */
   admits(address: string, bytes: number): boolean {
     const prefix = this.#prefixes.get(prefixOf(address));
     if (prefix === undefined || prefix.credit < bytes) return false;
@@ -59,7 +59,7 @@ export class SourcePrefixes {
     return true;
   }
 
-  /** The prefixes that were heard of least recently are forgotten first. */
+  /** Returns a prefix as most recently used; evicts the least recently used one beyond 10,000. */
   #touched(address: string, now: number): Prefix {
     const key = prefixOf(address);
     const prefix = this.#prefixes.get(key) ?? newPrefix(now);

@@ -2,8 +2,8 @@ const MIN_BURST_BYTES = 64 * 1024;
 const BURST_MS = 100;
 
 /**
- * Tokens are bytes. Taking may go into debt, since what was read cannot be put back; the debt is waited for. Bursts are 100 ms of the
- * rate, at least 64 KiB.
+ * Limits bytes to a rate. Taking may go into debt, since bytes that were read cannot be put back. A burst is 100 ms of
+ * the rate, at least 64 KiB.
  */
 export class TokenBucket {
   readonly #bytesPerMs: number;
@@ -11,7 +11,7 @@ export class TokenBucket {
   #tokens: number;
   #at: number;
 
-  /** `now` and every later time in milliseconds of one monotonic clock. */
+  /** `now` and all later times are milliseconds of one monotonic clock. */
   constructor(bitsPerSecond: number, now: number) {
     this.#bytesPerMs = bitsPerSecond / 8000;
     this.#burst = Math.max(MIN_BURST_BYTES, this.#bytesPerMs * BURST_MS);
@@ -19,14 +19,14 @@ export class TokenBucket {
     this.#at = now;
   }
 
-  /** Takes whatever was read and tells whether reading may go on. */
+  /** Takes the bytes that were read; reports whether reading may continue. */
   take(bytes: number, now: number): boolean {
     this.#refill(now);
     this.#tokens -= bytes;
     return this.#tokens > 0;
   }
 
-  /** Takes all of it or nothing. */
+  /** Takes all bytes or none. */
   takeIfAvailable(bytes: number, now: number): boolean {
     this.#refill(now);
     if (this.#tokens < bytes && this.#tokens < this.#burst) return false;
@@ -34,13 +34,13 @@ export class TokenBucket {
     return true;
   }
 
-  /** Bytes that may be taken without debt; negative in debt. */
+  /** Bytes available without debt; negative in debt. */
   available(now: number): number {
     this.#refill(now);
     return this.#tokens;
   }
 
-  /** Milliseconds until `bytes`, at most a burst, can be taken without debt. */
+  /** Milliseconds until `bytes`, at most a burst, are available. */
   waitFor(bytes: number, now: number): number {
     this.#refill(now);
     return Math.max(0, Math.ceil((Math.min(bytes, this.#burst) - this.#tokens) / this.#bytesPerMs));

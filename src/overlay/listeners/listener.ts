@@ -20,48 +20,48 @@ import type { Targets } from "./targets.ts";
 import type { BindingsOptions } from "../bindings/bindings.ts";
 import type { BindingState } from "../bindings/tcp.ts";
 
-/** An entry of the table at work. */
+/** A listener of the table in operation. */
 export interface Listener {
   readonly spec: OverlayListener;
   readonly activeFlows: number;
-  /** Binds what is not bound; what fails shows in `state`. Never rejects. */
+  /** Binds the sockets that are not bound; failures show in `state`. Never rejects. */
   open(): Promise<void>;
-  /** Puts another form of the entry into force, keeping every socket whose address stays. */
+  /** Applies a changed entry and keeps every socket whose address stays. */
   change(spec: OverlayListener, drops: Dropped): Promise<void>;
-  /** Ends the flows that lead to a service. */
+  /** Ends the flows to a service. */
   dropService(name: string): void;
   /** Closes the sockets but not the flows. */
   stopListening(): Promise<void>;
-  /** Ends everything at once. */
+  /** Closes sockets and flows immediately. */
   close(): void;
-  /** Ends what has been idle for too long; `now` is monotonic. */
+  /** Ends flows idle for too long; `now` is monotonic, in milliseconds. */
   sweep(now: number): void;
   state(): ListenerState;
   report(): ListenerCounters;
 }
 
-/** What listeners share. */
+/** Dependencies that all listeners share. */
 export interface ListenerOptions extends BindingsOptions {
   readonly clock: Clock;
   readonly dialer: Dialer;
   readonly names: NameCache;
   readonly targets: Targets;
   readonly budget: SocketBudget;
-  /** Which listeners refuse flows because the process or the machine has nothing left for them. */
+  /** Listeners that refuse flows because the process or the machine is out of resources. */
   readonly shortage: Shortage<Listener>;
-  /** What other nodes said of the targets of listeners. */
+  /** Why other nodes refuse the flows of listeners. */
   readonly remoteRefusals: RemoteRefusals<Listener>;
   readonly pool: BufferPool;
   readonly ports: DataPorts;
   readonly pacedStart: PacedStart;
   readonly flows: LiveFlows;
-  /** The way to other nodes, once there is one. */
+  /** Returns the connection to other nodes, once there is one. */
   readonly remote: () => Remote | undefined;
   /** Called with each new flow. */
   readonly onBusy: () => void;
 }
 
-/** How a listener stands, from its bindings and from whatever keeps its flows from succeeding. */
+/** Derives a listener's state from its bindings and from the fault that makes its flows fail. */
 export function stateOf(
   { key, connector }: OverlayListener,
   bindings: readonly { readonly address: string; readonly state: BindingState }[],

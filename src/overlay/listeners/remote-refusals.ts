@@ -3,25 +3,25 @@ import type { OverlayListener, OverlayReason } from "../../protocol/overlay/over
 import type { Remote, RemoteTarget } from "./remote.ts";
 import { CANCEL } from "../mesh/transport/stream-codes.ts";
 
-/** What other nodes said of the targets of listeners when they refused flows, until they say otherwise. */
+/** Remembers why other nodes refused the flows of a listener, and asks again until the reason changes. */
 export interface RemoteRefusals<User> {
-  /** A flow of the user was refused. */
+  /** Records that a flow of the user was refused. */
   note(user: User, reason: OverlayReason): void;
   reasonFor(user: User): OverlayReason | undefined;
-  /** Its target is another one, or it is gone. */
+  /** Drops the record of a user whose target changed or that closed. */
   forget(user: User): void;
   close(): void;
 }
 
 export interface RemoteRefusalsOptions<User> {
   readonly clock: Clock;
-  /** Asks the other node what it would say to a flow, without one: undefined is that it would take it. */
+  /** Asks the other node how it would answer a flow, without opening one; undefined means that it would accept it. */
   readonly ask: (user: User) => Promise<OverlayReason | undefined>;
-  /** Called soon after any user is refused for another reason than before, or no longer. */
+  /** Called soon after the reason of any user changes or clears. */
   readonly onChanged: () => void;
 }
 
-/** What lies in the configuration of the other node, or of a gateway, and stays so for every flow until that changes. */
+/** Reasons that persist for every flow until the configuration of the other node or of a gateway changes. */
 const LASTING: ReadonlySet<OverlayReason> = new Set([
   "unknown-service",
   "not-granted",
@@ -31,7 +31,7 @@ const LASTING: ReadonlySet<OverlayReason> = new Set([
   "relay-refused",
 ]);
 const NOTIFY_MS = 100;
-/** Two nodes get their documents one after the other, so the first answer may be old in a moment. */
+/** Two nodes receive their documents one after the other, so the first answer may soon be outdated. */
 const FIRST_MS = 1000;
 const MAX_MS = 15_000;
 const AT_A_TIME = 16;
@@ -62,7 +62,7 @@ export function remoteRefusals<User>({ clock, ask, onChanged }: RemoteRefusalsOp
     const before = reasons.get(user);
     if (before === undefined || isClosed) return;
     const answer = await ask(user);
-    // Meanwhile it may have been told otherwise; and whoever cannot be asked has said nothing new.
+    // The reason may have changed in the meantime. A failure to ask is no new information.
     if (reasons.get(user) === before && (answer === undefined || LASTING.has(answer))) put(user, answer);
   };
   const round = async (): Promise<void> => {
@@ -103,7 +103,7 @@ export function remoteRefusals<User>({ clock, ask, onChanged }: RemoteRefusalsOp
   };
 }
 
-/** Asks for what a listener leads to on another node, without a flow. Never rejects; undefined is that a flow would be taken. */
+/** Asks whether a listener's target on another node would accept a flow. Never rejects; undefined means yes. */
 export function askRemote(
   clock: Clock,
   remote: Remote,

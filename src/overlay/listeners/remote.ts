@@ -3,34 +3,35 @@ import type { Application, OverlayReason } from "../../protocol/overlay/overlay.
 import type { Dial } from "../dial/dial.ts";
 import type { TunnelLimiters } from "../mesh/transport/rate-limits.ts";
 
-/** Where a flow goes on another node. */
+/** Target of a flow on another node. */
 export interface RemoteTarget {
   readonly peer: string;
-  /** A service there, or `IP:port`; also what the flow records call it. */
+  /** A service of the peer, or `IP:port`; flow records show it. */
   readonly label: string;
 }
 
-/** What is opened towards another node. */
+/** A request to open a flow to another node. */
 export interface RemoteRequest {
   readonly target: RemoteTarget;
   readonly protocol: "tcp" | "udp";
   readonly application?: Application | undefined;
-  /** The same in the records of both ends; chosen when it is left out. */
+  /** Flow id, the same in the records of both ends; generated when absent. */
   readonly flow?: string;
-  /** The connector that it came through. */
+  /** Connector that the flow came through. */
   readonly connector?: string;
-  /** It is a data connection of this control connection, to the port that the service announced there. */
+  /** Present for an FTP data connection: its control connection, and the port that the service announced there. */
   readonly data?: { readonly control: string; readonly port: number } | undefined;
   readonly client: { readonly ip: string; readonly port: number };
-  /** Nothing is to be carried: only what the other node would say is asked for. */
+  /** Asks only how the other node would answer; carries nothing. */
   readonly isQuestion?: true;
 }
 
-/** Told of how it went, exactly once unless it was cancelled. */
+/** Callbacks of a remote dial; exactly one of them is called, unless the dial is cancelled. */
 export interface RemoteUser {
   /**
-   * The other node has dialled. `lost` tells why the session below the stream has ended, once it has; `agree` tells the other end of a
-   * flow that was cut how many bytes this one took, and resolves to what that one took, undefined when it does not say so soon.
+   * Called when the other node has connected to its target. `lost` returns why the session below the stream ended, once
+   * it has. `agree` reports to the other end of an aborted flow how many bytes this end received, and resolves to the
+   * other end's count, or to undefined when none arrives in time.
    */
   opened(
     stream: Http2Stream,
@@ -40,16 +41,16 @@ export interface RemoteUser {
   failed(reason: OverlayReason): void;
 }
 
-/** The way to services of other nodes, and from other nodes to the services here. */
+/** Connects this node to services of other nodes, and other nodes to the services here. */
 export interface Remote {
-  /** Asks another node for a service; `user` is told later. */
+  /** Opens a flow to another node; `user` is called later. */
   dial(request: RemoteRequest, user: RemoteUser): Dial;
-  /** The node's limits over all tunnels. */
+  /** Rate limits over all tunnels. */
   readonly tunnels: TunnelLimiters | undefined;
-  /** Flows that other nodes have brought to services here. */
+  /** Number of flows that other nodes opened to services here. */
   readonly activeFlows: number;
-  /** Ends the flows from other nodes that lead to a service. */
+  /** Ends the flows from other nodes to a service. */
   dropService(name: string): void;
-  /** Ends what has been idle for too long; `now` is monotonic. */
+  /** Ends flows idle for too long; `now` is monotonic, in milliseconds. */
   sweep(now: number): void;
 }

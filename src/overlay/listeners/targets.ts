@@ -4,28 +4,28 @@ import type { DialTarget } from "../dial/dial.ts";
 import type { OwnSockets } from "../dial/own-sockets.ts";
 import type { RemoteTarget } from "./remote.ts";
 
-/** A service of this node, as it is dialled. */
+/** A service of this node with its dial target. */
 export interface Offered {
   readonly target: DialTarget;
   readonly idleTimeoutMs: number;
 }
 
-/** What a service must speak to be led to. */
+/** Protocol and application that a listener expects of a service. */
 export type Spoken = Pick<OverlayService, "protocol" | "application">;
 
-/** Where listeners lead. */
+/** Resolves the targets of listeners. */
 export interface Targets {
-  /** Where a new flow goes, or why it goes nowhere. */
+  /** Returns the target of a new flow, or why there is none. */
   find(listener: OverlayListener): DialTarget | RemoteTarget | OverlayReason;
-  /** A service of this node by its name, or why it cannot be used. */
+  /** Returns a service of this node by name, or why it is unavailable. */
   service(name: string, spoken: Spoken): Offered | OverlayReason;
-  /** What keeps every flow of a listener from succeeding, as far as it can be told without dialling. */
+  /** Returns the reason for which every flow of a listener would fail, as far as it is known without dialling. */
   fault(listener: OverlayListener): OverlayReason | undefined;
 }
 
 const LITERAL_CONNECT_TIMEOUT_MS = 5000;
 
-/** Targets by the services of the table; `isDown` tells what health checks found. */
+/** Resolves targets from the services of the table; `isDown` reports the result of health checks. */
 export function targetsOf(
   services: ReadonlyMap<string, OverlayService>,
   isDown: (name: string) => boolean,
@@ -60,7 +60,7 @@ export function targetsOf(
     fault(listener) {
       const found = targetOf(listener);
       if (typeof found === "string") return found === "service-down" ? undefined : found;
-      // Whether another node can be reached is for each flow to find out.
+      // Only a flow can find out whether another node is reachable.
       if ("peer" in found) return undefined;
       const { host, port } = found;
       return isIP(host) !== 0 && own.leadsHere(listener.protocol, host, port) ? "loop" : undefined;
@@ -68,7 +68,7 @@ export function targetsOf(
   };
 }
 
-/** An address taken as it is. */
+/** Returns the dial target of a literal address. */
 export function literalTarget({ host, port }: { readonly host: string; readonly port: number }): DialTarget {
   const label = `${host}:${port}`;
   return { label, host, port, sourceAddress: undefined, connectTimeoutMs: LITERAL_CONNECT_TIMEOUT_MS };

@@ -18,10 +18,10 @@ import { memoryLimit, ReceiveBuffers } from "./transport/receive-buffer.ts";
 import type { SpliceOptions, PeerDialOptions, PeerDialer } from "./paths/peer-dialer.ts";
 
 export interface MeshOptions {
-  /** What flows from other nodes need of this one. */
+  /** Dependencies of flows from other nodes. */
   readonly local: ListenerOptions;
   readonly files: Files;
-  /** Where the identity is kept. */
+  /** Directory of the identity file. */
   readonly stateDir: string;
   readonly askName: AskName;
   readonly localAddresses: () => readonly string[];
@@ -33,11 +33,11 @@ export interface MeshOptions {
   readonly onBuckets: (buckets: readonly RttBucket[]) => void;
 }
 
-/** How long a first verdict of every path is waited for. */
+/** Maximum wait for the first state of every path. */
 const SETTLE_MS = 5000;
 const SETTLE_POLL_MS = 50;
 
-/** The way to other nodes and from them: this node's identity, its paths, its own gateway, and what runs over them. */
+/** Connects this node with other nodes: its identity, paths, gateway, and the flows over them. */
 export class Mesh {
   readonly #options: MeshOptions;
   readonly #store: IdentityStore;
@@ -93,7 +93,7 @@ export class Mesh {
     });
   }
 
-  /** How other nodes are reached. */
+  /** Opens sessions and streams to other nodes. */
   get peerDialer(): PeerDialer {
     return {
       direct: (peer, options) => this.#server.direct(peer, options) ?? this.#paths.direct(peer, options),
@@ -101,22 +101,22 @@ export class Mesh {
     };
   }
 
-  /** Streams that are carried between other nodes. */
+  /** Number of streams relayed between other nodes. */
   get activeRelays(): number {
     return this.#server.activeRelays;
   }
 
-  /** What this node's listeners dial through. */
+  /** Dials other nodes for this node's listeners. */
   get remote(): Remote {
     return this.#flows.remote;
   }
 
-  /** Measures the ways to peers. */
+  /** Measures round trip and throughput to peers. */
   get measure(): PeerFlows["measure"] {
     return this.#flows.measure;
   }
 
-  /** Takes the identity that is on disk; resolves to the name of a damaged file that was set aside. */
+  /** Loads the stored identity; returns the name of a damaged file that was set aside. */
   async loadIdentity(): Promise<string | undefined> {
     const { identity, damagedCopy } = await this.#store.load();
     this.#identity = identity;
@@ -124,7 +124,7 @@ export class Mesh {
   }
 
   /**
-   * Makes another identity this node's own, and its sessions anew if it is not the same; `notKept` says why it is not on disk.
+   * Sets this node's identity and renews its sessions if it differs; `notKept` is the error of saving it.
    * @throws {InputError} `invalid-key`
    */
   async setIdentity(given: OverlayIdentity): Promise<{ readonly notKept?: unknown }> {
@@ -138,7 +138,7 @@ export class Mesh {
     return rest;
   }
 
-  /** Puts peers, paths, grants and the gateway into force; without a mesh everything ends. */
+  /** Applies peers, paths, grants and the gateway; without a mesh closes everything. */
   async apply(mesh: OverlayMesh | undefined): Promise<void> {
     this.#mesh = mesh;
     this.#limiters.apply(mesh);
@@ -148,12 +148,12 @@ export class Mesh {
     await this.#serially(() => this.#server.apply(mesh));
   }
 
-  /** Tries again to listen where this node's gateway should and does not. */
+  /** Retries the gateway's failed listeners. */
   retryNow(): Promise<void> {
     return this.#serially(() => this.#server.retryNow());
   }
 
-  /** Resolves when every path is up or has failed once, or after a few seconds. */
+  /** Resolves when every path is up or has failed once, at the latest after 5 s. */
   async settled(): Promise<void> {
     const { clock } = this.#options.local;
     const end = clock.elapsed() + SETTLE_MS;
@@ -170,21 +170,21 @@ export class Mesh {
     };
   }
 
-  /** The network has changed: what waits is dialled at once, what is up is probed, what left from an address that is gone ends. */
+  /** Reacts to a change of the network: redials waiting paths, probes open ones, and ends sessions whose local address is gone. */
   wake(): void {
     const here = new Set(this.#options.localAddresses());
-    // Where the system does not say what is here, nothing is known to be gone.
+    // An empty list means that the addresses are unknown.
     this.#paths.wake((address) => here.size === 0 || here.has(address) || isLoopback(address));
   }
 
-  /** Takes nothing new; what runs goes on. */
+  /** Stops accepting; running streams continue. */
   async drain(): Promise<void> {
     await this.#serially(() => this.#server.drain());
     this.#flows.drain();
     this.#paths.drain();
   }
 
-  /** Ends everything at once. */
+  /** Closes everything immediately. */
   close(): void {
     this.#flows.close();
     this.#server.close();
@@ -193,7 +193,7 @@ export class Mesh {
     this.#receiveBuffers.close();
   }
 
-  /** By the gateways that static routes name, be they dialled or dialling; then by the others that this node dials. */
+  /** Tries the gateways of static routes, whether dialled or dialling, then the other gateways that this node dials. */
   async #splice(peer: string, options: PeerDialOptions): ReturnType<PeerDialer["splice"]> {
     const { signal, path } = options;
     if (this.#mesh?.server === undefined || path !== undefined) return this.#paths.splice(peer, options);

@@ -9,11 +9,11 @@ import type { Interpreter } from "../flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "../flow/running-flow.ts";
 import { flowReason } from "../dial/reasons.ts";
 
-/** Told once, when a flow is over: without a reason when both sides closed it in order. */
+/** Called once when a flow has ended: without a reason when both sides closed in order. */
 export type FlowEnd = (flow: TcpFlow, reason: OverlayReason | undefined) => void;
 
 export interface TcpFlowOptions {
-  /** Accepted, half-open capable, and not yet read from. */
+  /** Accepted; keeps half-closes and was not read from. */
   readonly client: Socket;
   readonly sourceIp: string;
   readonly dialled: Dialled;
@@ -27,10 +27,10 @@ export interface TcpFlowOptions {
   readonly onEnd: FlowEnd;
 }
 
-/** A half-closed flow in which nothing moves is ended after this, lest dead halves pile up. */
+/** A half-closed flow is ended after this idle time, so that dead half-open flows do not accumulate. */
 const HALF_CLOSED_IDLE_MS = 60_000;
 
-/** One TCP connection to a listener and the one made for it. Half-closes pass through, and so do resets, as resets. */
+/** Connects a client's TCP connection with one to the target. Passes half-closes and resets on. */
 export class TcpFlow implements RunningFlow, DialUser {
   readonly id = randomUUID();
   readonly sourceIp: string;
@@ -76,7 +76,7 @@ export class TcpFlow implements RunningFlow, DialUser {
     return this.#upstream?.bytesRead ?? 0;
   }
 
-  /** What the dialled socket reads through. */
+  /** Read options of the dialled socket. */
   get onread(): OnReadOpts {
     return this.#down.onread;
   }
@@ -85,7 +85,7 @@ export class TcpFlow implements RunningFlow, DialUser {
     return this.#upstream !== undefined;
   }
 
-  /** The address that was reached. */
+  /** Address that was reached. */
   get destination(): { readonly ip: string; readonly port: number } | undefined {
     return this.#address === undefined ? undefined : { ip: this.#address, port: this.target.port };
   }
@@ -111,7 +111,7 @@ export class TcpFlow implements RunningFlow, DialUser {
     this.abort(reason);
   }
 
-  /** Ends both sides by a reset. */
+  /** Resets both sides. */
   abort(reason: OverlayReason): void {
     if (this.#isOver) return;
     this.#finish(reason);
@@ -120,7 +120,7 @@ export class TcpFlow implements RunningFlow, DialUser {
     this.#upstream?.resetAndDestroy();
   }
 
-  /** Looks whether anything moved since the last look, and ends a flow in which nothing did for too long. */
+  /** Ends the flow if it was idle for too long, longer than 60 s if it is half-closed. */
   sweep(now: number, idleTimeoutMs: number): void {
     const client = this.#client;
     const upstream = this.#upstream;
@@ -137,7 +137,7 @@ export class TcpFlow implements RunningFlow, DialUser {
     if (now - this.#idleSince >= limit) this.abort("idle");
   }
 
-  /** A client that sends much is worth another socket. */
+  /** Moves a client that sends much to a socket with a read buffer of its own. */
   readonly #onBulk = (): void => {
     const plain = this.#client;
     if (this.#isOver || plain.writableLength > 0 || plain.writableEnded || plain.readableLength > 0) return;

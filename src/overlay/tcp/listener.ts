@@ -27,15 +27,15 @@ interface Controlled {
   readonly target: DialTarget | RemoteTarget;
 }
 
-/** The accepted one and the dialled one. */
+/** Sockets per flow: the accepted one and the dialled one. */
 export const SOCKETS_PER_FLOW = 2;
 
-/** A TCP entry of the table at work: its sockets, its flows, its limits and what it has counted. */
+/** A TCP listener of the table: its sockets, flows, limits and counters. */
 export class TcpListener implements Listener, BindingUser {
   readonly #options: ListenerOptions;
   readonly #bindings: Bindings<TcpBinding>;
   readonly #flows = new Map<RunningFlow, LiveFlow>();
-  /** Of the flows, those that are control connections, and the data connections that came of them. */
+  /** FTP control connections among the flows, and the data connections that belong to them. */
   readonly #controls = new Map<RunningFlow, FtpControl>();
   readonly #dataFlows = new Map<RunningFlow, FtpControl>();
   readonly #counters = new Counters();
@@ -244,7 +244,7 @@ export class TcpListener implements Listener, BindingUser {
     this.#flows.delete(flow);
     this.#controls.get(flow)?.close(reason);
     this.#controls.delete(flow);
-    // Of a data connection it says nothing of the service.
+    // A failed FTP data connection does not affect the service's health.
     const isRefused = reason !== undefined && !flow.isConnected && !this.#dataFlows.has(flow);
     if (isRefused && flow.target !== undefined && "peer" in flow.target)
       this.#options.remoteRefusals.note(this, reason);

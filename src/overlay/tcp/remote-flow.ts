@@ -9,24 +9,24 @@ import { StreamBridge } from "../mesh/transport/stream-bridge.ts";
 import type { Remote, RemoteRequest, RemoteTarget } from "../listeners/remote.ts";
 
 export interface RemoteTcpFlowOptions {
-  /** Accepted, half-open capable, and not yet read from. */
+  /** Accepted; keeps half-closes and was not read from. */
   readonly client: Socket;
   readonly sourceIp: string;
   readonly dialled: Dialled;
-  /** The connector that it came through. */
+  /** Connector that the flow came through. */
   readonly connector: string;
   readonly target: RemoteTarget;
   readonly remote: Remote;
   /** From the client, and to it. */
   readonly limiters: { readonly in: RateLimiter; readonly out: RateLimiter };
   readonly startedAt: number;
-  /** What it says of itself beyond that. */
+  /** Further fields of the request to the other node. */
   readonly request?: Pick<RemoteRequest, "application" | "flow" | "data">;
   readonly interpreter?: Interpreter | undefined;
   readonly onEnd: (flow: RemoteTcpFlow, reason: OverlayReason | undefined) => void;
 }
 
-/** One TCP connection to a listener and the stream to another node made for it. */
+/** Connects a client's TCP connection with a stream to another node. */
 export class RemoteTcpFlow implements RunningFlow {
   readonly id: string;
   readonly sourceIp: string;
@@ -36,7 +36,7 @@ export class RemoteTcpFlow implements RunningFlow {
   readonly startedAt: number;
   readonly destination = undefined;
   readonly #options: RemoteTcpFlowOptions;
-  /** The record with what the other end took, of a flow that was cut. */
+  /** Adds to the record of an aborted flow the bytes that the other end received. */
   agreed: RunningFlow["agreed"];
   #agree: ((taken: number) => Promise<number | undefined>) | undefined;
   #dial: Dial | undefined;
@@ -98,7 +98,7 @@ export class RemoteTcpFlow implements RunningFlow {
     );
   }
 
-  /** Ends both sides by a reset. */
+  /** Resets both sides. */
   abort(reason: OverlayReason): void {
     if (this.#isOver) return;
     if (this.#bridge !== undefined) return this.#bridge.abort(reason);
@@ -110,7 +110,7 @@ export class RemoteTcpFlow implements RunningFlow {
   sweep(now: number, idleTimeoutMs: number): void {
     if (this.#bridge !== undefined) return this.#bridge.sweep(now, idleTimeoutMs);
     this.#waitsSince ??= now;
-    // How long the other node dials is its own affair, but not for ever.
+    // The other node limits its dial itself, but a flow must not wait indefinitely.
     if (now - this.#waitsSince >= idleTimeoutMs) this.abort("connect-timeout");
   }
 

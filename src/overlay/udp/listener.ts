@@ -22,15 +22,15 @@ import { UdpBinding } from "../bindings/udp.ts";
 import { UdpSession, type UdpFlow } from "./session.ts";
 
 const MAX_RECORDED_A_SECOND = 100;
-/** An answered session gives way to a new one only after it was idle for so long. */
+/** An answered session is evicted for a new one only after this idle time. */
 const ANSWERED_IDLE_MS = 2000;
-/** Number of the longest idle sessions among which one is chosen to give way. */
+/** Number of longest idle sessions that are considered for eviction. */
 const MAX_EXAMINED = 64;
 const SECOND_MS = 1000;
-/** Sessions that a drain leaves behind are somebody else's after this: the successor's socket shares the port. */
+/** Time limit of a drain. The successor's socket shares the port, so later datagrams may go to either. */
 const DRAIN_MS = 60_000;
 
-/** A UDP entry of the table at work: a session for each client address and port. */
+/** A UDP listener of the table: one session per client address and port. */
 export class UdpListener implements Listener {
   readonly #options: ListenerOptions;
   readonly #bindings: Bindings<UdpBinding>;
@@ -40,9 +40,9 @@ export class UdpListener implements Listener {
   readonly #limits: Limits;
   #spec: OverlayListener;
   readonly #prefixes = new SourcePrefixes();
-  /** When each session moved something last, in this order. */
+  /** When each session was last active, least recently active first. */
   readonly #activeAt = new Map<string, number>();
-  /** The transfers whose client has sent to the port that was given to it, which it knows by an answer alone. */
+  /** Transfers whose client has sent to the port assigned to it, which it can know from an answer only. */
   readonly #proved = new Set<string>();
   #second = -Infinity;
   #refusedInSecond = 0;
@@ -141,8 +141,8 @@ export class UdpListener implements Listener {
   }
 
   /**
-   * Whether a client may be sent this. Of a connector that names its sources only those can be sent what they did not ask for, which
-   * its owner has accepted.
+   * Reports whether a reply may be sent to a client. A connector with a source list has no limit per prefix: its owner
+   * accepts that those sources can be sent unrequested traffic.
    */
   #admitsReply(key: string, address: string, bytes: number): boolean {
     const isBounded = this.#spec.sources === undefined && !this.#proved.has(key);
@@ -154,8 +154,8 @@ export class UdpListener implements Listener {
   }
 
   /**
-   * Whether a datagram at the well-known port of TFTP belongs there. A request of a client that was answered already begins another
-   * transfer; until then it repeats the first.
+   * Reports whether a datagram belongs to the well-known TFTP port. A request from a client that was already answered
+   * starts a new transfer; until then it repeats the first.
    */
   #isTransferRequestFor(key: string, datagram: Buffer): boolean {
     if (!isTransferRequest(datagram)) return false;
@@ -238,7 +238,7 @@ export class UdpListener implements Listener {
     return this.#options.budget.hasRoom(sockets) ? undefined : "out-of-resources";
   }
 
-  /** Ends the session that was idle longest, an answered one only after a while; reports whether there was one. */
+  /** Evicts the longest idle session, an answered one only after 2 s; reports whether it found one. */
   #evictIdle(now: number): boolean {
     let examinable = MAX_EXAMINED;
     for (const [key, activeAt] of this.#activeAt) {
@@ -255,7 +255,7 @@ export class UdpListener implements Listener {
   #refuse(from: RemoteInfo, reason: OverlayReason, binding: UdpBinding): void {
     this.#counters.refused(reason);
     if (reason === "out-of-resources") this.#options.shortage.note(this);
-    // A flood from forged addresses must not push the records of others out.
+    // A flood from forged addresses must not evict the records of other clients.
     if (this.#refusedInSecond >= MAX_RECORDED_A_SECOND) return;
     this.#refusedInSecond += 1;
     const startedAt = this.#options.clock.now();

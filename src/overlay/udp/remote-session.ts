@@ -13,21 +13,21 @@ export interface RemoteUdpSessionOptions {
   readonly sourceIp: string;
   readonly sourcePort: number;
   readonly dialled: Dialled;
-  /** The connector that it came through. */
+  /** Connector that the session came through. */
   readonly connector: string;
   readonly target: RemoteTarget;
   readonly remote: Remote;
   readonly isTransfer?: boolean;
   readonly clock: Clock;
   readonly startedAt: number;
-  /** Sends to the client, or tells that it could not. */
+  /** Sends to the client; false if it could not. */
   readonly reply: (datagram: Buffer) => boolean;
   readonly onDrop: () => void;
-  /** Told once; without a reason when it was idle. */
+  /** Called once; without a reason when the session was idle. */
   readonly onEnd: (session: RemoteUdpSession, reason: OverlayReason | undefined) => void;
 }
 
-/** The datagrams of one client address and port, and the stream to another node made for them. */
+/** Connects the datagrams of one client address and port with a stream to another node. */
 export class RemoteUdpSession implements UdpFlow {
   readonly id = randomUUID();
   readonly sourceIp: string;

@@ -19,17 +19,17 @@ export interface UdpSessionOptions {
   readonly target: DialTarget;
   readonly names: NameCache;
   readonly own: OwnSockets;
-  /** The service answers from a port of its own, where all that follows goes (RFC 1350 §4). */
+  /** The service answers from a port of its own, where the rest of the transfer goes (RFC 1350 §4). */
   readonly isTransfer?: boolean;
   readonly startedAt: number;
   /** Monotonic milliseconds. */
   readonly now: number;
-  /** Sends to the client, or tells that it could not. */
+  /** Sends to the client; false if it could not. */
   readonly reply: (datagram: Buffer) => boolean;
   readonly onDrop: () => void;
-  /** The socket is connected: what comes now goes on at once. */
+  /** Called when the socket is connected; datagrams are then sent immediately. */
   readonly onConnected?: () => void;
-  /** Told once; without a reason when it was idle. */
+  /** Called once; without a reason when the session was idle. */
   readonly onEnd: (session: UdpSession, reason: OverlayReason | undefined) => void;
 }
 
@@ -37,16 +37,16 @@ export interface UdpSessionOptions {
 export interface UdpFlow extends Recorded {
   readonly bytesIn: number;
   readonly bytesOut: number;
-  /** Whether it has reached its target. */
+  /** Reports whether the session has reached its target. */
   readonly isConnected: boolean;
   start(): void;
-  /** Passes a client's datagram on, in order, or drops it. */
+  /** Passes a client's datagram on in order, or drops it. */
   take(datagram: Buffer, now: number): void;
   sweep(now: number, idleTimeoutMs: number): void;
   end(reason: OverlayReason | undefined): void;
 }
 
-/** The datagrams of one client address and port, and the connected socket made for them. */
+/** Connects the datagrams of one client address and port with a socket to the service. */
 export class UdpSession implements UdpFlow {
   readonly id = randomUUID();
   readonly sourceIp: string;
@@ -61,7 +61,7 @@ export class UdpSession implements UdpFlow {
   #waitingBytes = 0;
   #socket: Socket | undefined;
   #destination: string | undefined;
-  /** The port that the service answered a transfer from. */
+  /** Port that the service answered a transfer from. */
   #pinned: number | undefined;
   #origin: { readonly ip: string; readonly port: number } | undefined;
   #isOver = false;
@@ -87,7 +87,7 @@ export class UdpSession implements UdpFlow {
       : { ip: this.#destination, port: this.#pinned ?? this.target.port };
   }
 
-  /** Where its socket is bound. */
+  /** Address and port of its socket. */
   get origin(): { readonly ip: string; readonly port: number } | undefined {
     return this.#origin;
   }
@@ -125,7 +125,7 @@ export class UdpSession implements UdpFlow {
     const socket = createSocket(isIP(address) === 6 ? "udp6" : "udp4");
     this.#socket = socket;
     socket.on("error", (error) => {
-      // The name may have another address now: one that failed is not kept for its time to live.
+      // The name may have another address: resolve it again before the time to live of the failed one ends.
       this.#options.names.expireSoon(this.target.host);
       this.end(connectReason(error, this.target.sourceAddress !== undefined));
     });
@@ -158,7 +158,7 @@ export class UdpSession implements UdpFlow {
     if (this.#isOver || this.#socket === undefined) return;
     this.#destination = address;
     const { address: ip, port } = this.#socket.address();
-    // Where it leaves from is not told of a socket that is not connected.
+    // An unconnected socket does not know its source address.
     if (ip !== "0.0.0.0" && ip !== "::") this.#origin = { ip, port };
     const waiting = this.#waiting ?? [];
     this.#waiting = undefined;
@@ -171,7 +171,7 @@ export class UdpSession implements UdpFlow {
     return sendBounded(socket, datagram, this.#pinned ?? this.target.port, this.#destination);
   }
 
-  /** The first port that answers a transfer is the one from then on. */
+  /** Reports whether a datagram is from the service. The first port that answers a transfer stays its port. */
   #isFromService({ address, port }: RemoteInfo): boolean {
     if (this.#options.isTransfer !== true) return true;
     if (this.#destination === undefined || plainAddress(address) !== plainAddress(this.#destination)) return false;

@@ -3,22 +3,22 @@ import { isIP } from "node:net";
 import { plainAddress } from "../../lib/net/plain-address.ts";
 import { sendBounded } from "../bindings/udp.ts";
 
-/** Whether a datagram asks for a transfer (RFC 1350 §5: RRQ and WRQ); everything else belongs to one. */
+/** Reports whether a datagram requests a transfer (RFC 1350 §5: RRQ or WRQ). */
 export function isTransferRequest(datagram: Uint8Array): boolean {
   return datagram.length >= 4 && datagram[0] === 0 && (datagram[1] === 1 || datagram[1] === 2);
 }
 
 export interface TransferPortOptions {
-  /** Of this node. */
+  /** Local address. */
   readonly address: string;
   readonly client: { readonly ip: string; readonly port: number };
   readonly onDatagram: (datagram: Buffer) => void;
-  /** Somebody else's datagram came. */
+  /** Called for a datagram of another client. */
   readonly onDrop: () => void;
   readonly onError: (error: Error) => void;
 }
 
-/** The port of this node for one transfer (RFC 1350 §4, the transfer identifier), for one client alone. */
+/** Port of this node for one transfer (RFC 1350 §4, the transfer identifier) of one client. */
 export class TransferPort {
   readonly #socket: Socket;
   readonly #client: TransferPortOptions["client"];
@@ -35,7 +35,7 @@ export class TransferPort {
     this.#socket.bind({ address, exclusive: true });
   }
 
-  /** Sends to the client, unless too many wait already. */
+  /** Sends to the client; false when it was dropped because the send queue is full. */
   send(datagram: Buffer): boolean {
     return !this.#isClosed && sendBounded(this.#socket, datagram, this.#client.port, this.#client.ip);
   }

@@ -1,16 +1,17 @@
-/** A number in [0, 1), passed in so that tests own it. */
+/** Returns a number in [0, 1); injected for tests. */
 export type Random = () => number;
 
 const FIRST_SPREAD_MS = 500;
-/** A gateway that restarts is back within seconds, and whoever lost it looks for it that often. */
+/** Delays after a loss: a restarting gateway is back within seconds. */
 const AFTER_LOSS_MS: readonly number[] = [500, 500, 500, 500, 500, 500, 1000, 1000];
 const BASE_MS = 1000;
 const CAP_MS = 60_000;
 const JITTER = 0.2;
 
 /**
- * Milliseconds until a path is dialled again: at once, spread over half a second, when it was up until now; then from 1 s, doubling
- * to 60 s, give or take a fifth. `failures` counts the attempts that failed since it was up, or ever. Pure but for `random`.
+ * Returns the delay of the next dial in milliseconds, with exponential backoff. After a loss: within half a second,
+ * then as in `AFTER_LOSS_MS`; then from 1 s, doubling to 60 s, ±20 %. `failures` counts failed dials since the path was
+ * last up. Pure except for `random`.
  */
 export function redialDelay(failures: number, wasUp: boolean, random: Random): number {
   if (failures === 0) return wasUp ? random() * FIRST_SPREAD_MS : 0;

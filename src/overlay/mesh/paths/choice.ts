@@ -1,13 +1,13 @@
 import type { PathId } from "./peer-dialer.ts";
 
-/** A path as far as choosing goes. `upSince` is monotonic; undefined while it is not up. */
+/** A path as input of the choice. `upSince` is monotonic; undefined while the path is down. */
 export interface Candidate extends PathId {
   readonly isDefault: boolean;
   readonly upSince: number | undefined;
   readonly rttMs: number | undefined;
 }
 
-/** Which path carries new traffic, and which other has been better, since when. */
+/** The path for new traffic, and another path that has been better, since when. */
 export interface Choice {
   readonly pathId: PathId | undefined;
   readonly better: { readonly pathId: PathId; readonly since: number } | undefined;
@@ -15,13 +15,13 @@ export interface Choice {
 
 export const NO_CHOICE: Choice = { pathId: undefined, better: undefined };
 
-/** For how long another path must be better before traffic moves although the present one is up. */
+/** How long another path must be better before traffic moves from a path that is up. */
 export const HOLD_MS = 10_000;
-/** Clearly better: by a fifth and by this. */
+/** Another path is clearly better by 20 % and 2 ms. */
 const CLEAR_SHARE = 0.8;
 const CLEAR_MS = 2;
 
-/** Paths that are up, the best first: default ones, then by round trip. Pure. */
+/** Returns the paths that are up, the best first: default paths, then by round trip. Pure. */
 export function ranked<C extends Candidate>(candidates: readonly C[]): readonly C[] {
   return candidates
     .filter(({ upSince }) => upSince !== undefined)
@@ -29,8 +29,8 @@ export function ranked<C extends Candidate>(candidates: readonly C[]): readonly 
 }
 
 /**
- * The next choice: the present path as long as it is up, until another has been clearly better without a break for ten seconds; a
- * default path is better than any that is not. Pure.
+ * Returns the next choice: keeps the current path while it is up, until another was clearly better for ten seconds
+ * without a break. A default path is better than any other. Pure.
  */
 export function choose(candidates: readonly Candidate[], { pathId, better }: Choice, now: number): Choice {
   const best = ranked(candidates)[0];

@@ -8,7 +8,7 @@ import type { NameCache } from "../../dial/name-cache.ts";
 import { keepAlive } from "../../flow/keep-alive.ts";
 import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../transport/tls.ts";
 
-/** Where a hop session is dialled, and the RFC 7638 thumbprint of the only key that is accepted there. */
+/** Address of a gateway, and the RFC 7638 thumbprint of the only accepted key. */
 export interface HopTarget {
   readonly host: string;
   readonly port: number;
@@ -19,20 +19,23 @@ export interface HopTarget {
 export interface HopDialerOptions {
   readonly clock: Clock;
   readonly names: NameCache;
-  /** What this node proves itself with; undefined until it is known. */
+  /** Returns the identity of this node, once it is known. */
   readonly identity: () => MeshIdentity | undefined;
 }
 
-/** Which role the dialler takes in HTTP/2: its client, or, although it dialled, its server. */
+/** HTTP/2 role of the dialling side: client (`h2`), or server (`holdfast-h2r`). */
 export type HopProtocol = Exclude<MeshProtocol, "holdfast-peer">;
 
-/** For name, connection and key of all addresses together; for the outward session somebody waits, who may have another way. */
+/**
+ * Limits for name, connection and TLS over all addresses together. An outbound dial is shorter: a flow waits for it and
+ * may have another path.
+ */
 const DIAL_MS = { "holdfast-h2r": 10_000, h2: 5000 } as const;
 const STAGGER_MS = 300;
 
 /**
- * Dials every address of the target until one of them proves the key.
- * @throws {SessionError} saying in words what failed first.
+ * Dials the addresses of the target until one proves the key.
+ * @throws {SessionError} the first failure.
  */
 export async function dialHop(
   { clock, names, identity }: HopDialerOptions,
@@ -58,7 +61,7 @@ export async function dialHop(
       { clock, staggerMs: STAGGER_MS, signal: both, discard: (late) => void late.destroy() },
     );
   } catch (error) {
-    // The name may have moved; the addresses that failed are not to be believed for long.
+    // The name may have new addresses: resolve it again soon.
     names.expireSoon(target.host);
     throw deadline.signal.aborted ? toError(deadline.signal.reason) : error;
   } finally {

@@ -4,17 +4,17 @@ import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import { Prober } from "./prober.ts";
 
-/** Told of the probes of a session; times are those of the wall clock. */
+/** Callbacks for the probes of a session; times are of the wall clock. */
 export interface HopUser {
-  /** The other side dialled, and probes the session itself. */
+  /** The other side dialled and probes the session, too. */
   readonly isProbed?: true;
   sent(at: number): void;
   answered(sentAt: number, rttMs: number): void;
-  /** A probe is overdue and nothing else came. */
+  /** A probe is overdue and no bytes arrived. */
   missed?(): void;
 }
 
-/** Why a hop session ended, in words, and when the first sign of it was (monotonic). */
+/** Why a hop session ended, and the monotonic time of the first sign. */
 export interface HopEnd {
   readonly cause: string;
   readonly since: number;
@@ -31,21 +31,21 @@ interface Closes {
 }
 
 const ANSWERS_TO_PROVE = 3;
-/** For those answers: whoever sends other things instead is never heard to be silent. */
+/** Time limit of these answers; a peer that sends other data instead would never count as silent. */
 const PROVE_MS = 10_000;
 const UNUSED_MS = 60_000;
-/** A session that is not used for anything new may be needed by what runs on it, but not for ever. */
+/** Time limit of a retired session, which only serves running streams. */
 const RETIRED_MS = 600_000;
 const KEEP_ALIVE_MS = 5000;
 
-/** One hop session that was dialled: its socket, its HTTP/2 session, its probes, and how many streams are open on it. */
+/** A hop session: its socket, its HTTP/2 session, its probes, and the number of its open streams. */
 export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = ClientHttp2Session | ServerHttp2Session> {
   readonly session: Session;
   readonly remote: { readonly ip: string; readonly port: number };
   readonly local: string | undefined;
-  /** Resolves when nothing new may begin on it: it is over, or the other side said that it goes. */
+  /** Resolves when no new stream may start: it has ended, or the other side is closing. */
   readonly closing: Promise<HopEnd>;
-  /** Resolves when it is over, with everything on it. */
+  /** Resolves when it has ended with all its streams. */
   readonly ended: Promise<HopEnd>;
   /** Called when the last stream has closed, and when the first opens. */
   onIdle: (isIdle: boolean) => void = () => undefined;
@@ -70,7 +70,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
     });
-    // Before the session takes the socket: its own listener would end the streams without an error.
+    // Attached before the session takes the socket: its own listener would end the streams without an error.
     socket.on("error", (error) => this.destroy(`the connection broke: ${error.message}`));
     socket.on("close", () => this.destroy("the connection was closed"));
     this.session = makeSession(socket);
@@ -99,18 +99,18 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     return this.#streams;
   }
 
-  /** The streams, and those that are about to be opened. */
+  /** Number of open and reserved streams. */
   get load(): number {
     return this.#streams + this.#claims;
   }
 
-  /** Keeps room for a stream that is opened in this turn of the event loop or not at all. */
+  /** Reserves room for a stream that is opened in this turn of the event loop. */
   claim(): void {
     this.#claims += 1;
     if (this.#claims === 1) this.#clock.after(0, () => (this.#claims = 0));
   }
 
-  /** Whether streams may begin on it. */
+  /** Reports whether streams may be opened. */
   get isOpen(): boolean {
     return !this.#isOver && !this.session.closed && !this.session.destroyed;
   }
@@ -119,7 +119,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     return this.#prober.rttMs;
   }
 
-  /** Whether probes are overdue at this moment and nothing else came. */
+  /** Reports whether probes are overdue and no bytes arrived. */
   get isInTrouble(): boolean {
     return this.#isOver || this.#prober.isInTrouble;
   }
@@ -132,7 +132,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     return this.#last ?? { bytesIn: this.#socket.bytesRead, bytesOut: this.#socket.bytesWritten };
   }
 
-  /** Begins to probe; resolves when three probes were answered. @throws {SessionError} `tunnel-lost` when it ends before. */
+  /** Starts probing; resolves after three answers. @throws {SessionError} `tunnel-lost` when it ends before. */
   async prove(): Promise<void> {
     const cancel = this.#clock.after(PROVE_MS, () => this.destroy("three probes were not answered in time"));
     const end = await Promise.race([this.#prober.prove(ANSWERS_TO_PROVE), this.closing]);
@@ -144,7 +144,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     this.#prober.probeNow();
   }
 
-  /** Something is about to move: probes unless it was just done. */
+  /** Probes before new traffic, unless a probe was just sent. */
   hurry(): void {
     this.#prober.hurry();
   }
@@ -161,7 +161,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     });
   }
 
-  /** Lets what runs go on, and ends with the last of it, or after ten minutes. */
+  /** Accepts no new streams; ends with the last running stream, or after ten minutes. */
   retire(cause: string): void {
     this.#leave(cause);
     if (this.#isOver) return;
@@ -170,7 +170,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     void this.ended.then(cancel);
   }
 
-  /** Ends it and everything on it at once, with `tunnel-lost`. */
+  /** Ends it and all its streams immediately with `tunnel-lost`. */
   destroy(cause: string, since = this.#clock.elapsed()): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -182,7 +182,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     this.#end({ cause, since });
   }
 
-  /** Node takes back the probes of a session that is closing; whether it lives is then for TCP to find out (RFC 9293 §3.8.4). */
+  /** Node cancels the probes of a closing session; TCP keep-alive (RFC 9293 §3.8.4) then detects a dead peer. */
   #leave(cause: string): void {
     this.#close({ cause, since: this.#clock.elapsed() });
     this.#prober.close();
@@ -200,10 +200,10 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 
 /** A session on which the gateway opens streams. */
 export type InboundHop = Hop<ServerHttp2Session>;
-/** A session on which this node opens streams; each `request` counts, whoever makes it. */
+/** A session on which this node opens streams; every `request` counts. */
 export type OutboundHop = Hop<ClientHttp2Session>;
 
-/** Makes every request of a client session count as a stream of its hop. */
+/** Counts every request of a client session as a stream of its hop. */
 export function countRequests(hop: OutboundHop): void {
   const { session } = hop;
   const request = session.request.bind(session);
@@ -214,7 +214,7 @@ export function countRequests(hop: OutboundHop): void {
   };
 }
 
-/** Ends a session once nothing has been open on it for a minute. */
+/** Ends a session after a minute without streams. */
 export function retireUnused(clock: Clock, hop: Hop): void {
   let cancel = (): void => undefined;
   hop.onIdle = (isIdle) => {

@@ -17,32 +17,32 @@ export interface LinkOptions {
   readonly random: Random;
   readonly dial: (target: HopTarget, protocol: HopProtocol, signal: AbortSignal) => Promise<TLSSocket>;
   readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, pathId: PathId) => void;
-  /** It stands otherwise; it may have just come up. */
+  /** Called when the state changed; `cameUp` if it has just come up. */
   readonly onChanged: (cameUp: boolean) => void;
-  /** Its round trip was measured anew. */
+  /** Called after each measured round trip. */
   readonly onMeasured: () => void;
   readonly onEvent: (event: MeshEvent) => void;
 }
 
 type Wanted = Pick<MeshPath, "host" | "port" | "local" | "isDefault">;
 
-/** How long a path must have been up so that its next loss is not counted together with the last one. */
+/** Minimum uptime of a path after which a loss resets the backoff. */
 const STABLE_MS = 10_000;
-/** With this many streams on the inward session, another is dialled. */
+/** Number of streams on the inbound session at which another is dialled. */
 const LOADED_STREAMS = 200;
-/** A dial that has lasted this long when something changed in the network is begun anew. */
+/** Age of a dial after which a change of the network restarts it. */
 const STALE_DIAL_MS = 1000;
 const HASTEN_MS = 5000;
 const MAX_REASON = 512;
 
-/** One path to a gateway: its inward session is held up for ever, its outward one comes with the first need. */
+/** A path to a gateway. Its inbound session is kept up indefinitely; its outbound ones are dialled on demand. */
 export class Link {
   readonly pathId: PathId;
   readonly #options: LinkOptions;
   readonly #outbound: OutboundSessions;
   readonly #minutes: RttMinutes;
   readonly #life = new AbortController();
-  /** Every session that is not over, replaced ones among them. */
+  /** All open sessions, including replaced ones. */
   readonly #hops = new Set<Hop>();
   #wanted: Wanted;
   #key: string | undefined;
@@ -55,10 +55,10 @@ export class Link {
   #trouble: HopEnd | undefined;
   #attempts = 0;
   #past = { bytesIn: 0, bytesOut: 0 };
-  /** Ends the pause before a dial, or the wait for a reason to dial. */
+  /** Interrupts the delay before a dial, or the wait for a change. */
   #interrupt = (_isAnew: boolean): void => undefined;
   #triedAt = -Infinity;
-  /** Something changed in the network while a dial was under way, so its failure says little. */
+  /** The network changed during a dial, so its failure says little. */
   #isWoken = false;
   #attempt: { readonly startedAt: number; readonly controller: AbortController } | undefined;
 
@@ -81,12 +81,12 @@ export class Link {
     return this.#wanted.isDefault;
   }
 
-  /** Monotonic; undefined while it is not up. */
+  /** Monotonic; undefined while it is down. */
   get upSince(): number | undefined {
     return this.#upSince;
   }
 
-  /** Whether it is not known yet if it can be had. */
+  /** Reports whether its first dial has not finished. */
   get isUntried(): boolean {
     return this.#state === "connecting" && !this.#life.signal.aborted;
   }
@@ -95,7 +95,7 @@ export class Link {
     return this.#current?.rttMs;
   }
 
-  /** Why it was lost, and the first sign of that (monotonic); undefined unless it was. */
+  /** Why it was lost, and the monotonic time of the first sign; undefined while it is up. */
   get trouble(): HopEnd | undefined {
     return this.#trouble;
   }
@@ -123,14 +123,17 @@ export class Link {
     };
   }
 
-  /** The outward session, dialled if need be. @throws {SessionError} `no-path`, `too-many-flows`, or why it cannot be dialled. */
+  /**
+   * Returns an outbound session; dials one if needed. @throws {SessionError} `no-path`, `too-many-flows`, or why the
+   * dial failed.
+   */
   async outbound(signal: AbortSignal): Promise<OutboundHop> {
     if (this.#upSince === undefined) throw new SessionError("no-path", `the path is ${this.#state}`);
     this.#current?.hurry();
     return this.#outbound.take(signal);
   }
 
-  /** Takes another form of the same path: where it leads elsewhere, the new session comes first and the old one then goes. */
+  /** Applies a changed path. If its address changed, the new session is opened before the old one retires. */
   change(path: MeshPath, key: string | undefined): void {
     const { host, port, local } = this.#wanted;
     const isElsewhere = host !== path.host || port !== path.port || local !== path.local;
@@ -143,7 +146,7 @@ export class Link {
     this.#interrupt(true);
   }
 
-  /** Something has changed in the network: what waits is dialled, what is up is probed, what left from an address that is gone ends. */
+  /** Reacts to a change of the network: redials if down, probes if up, and ends sessions whose local address is gone. */
   wake(isHere: (address: string) => boolean): void {
     for (const hop of this.#hops) {
       if (hop.local !== undefined && !isHere(hop.local)) hop.destroy(`the address ${hop.local} is gone`);
@@ -155,26 +158,26 @@ export class Link {
     if (this.#options.clock.elapsed() - attempt.startedAt >= STALE_DIAL_MS) attempt.controller.abort();
   }
 
-  /** Another path has come up, so this one may: it is dialled at once, unless that was just done. */
+  /** Redials because another path has come up, unless the last dial was within 5 s. */
   hasten(): void {
     const isIdle = this.#upSince === undefined && this.#attempt === undefined;
     if (isIdle && this.#options.clock.elapsed() - this.#triedAt >= HASTEN_MS) this.#interrupt(false);
   }
 
-  /** Dials no more and takes nothing new; what runs goes on. */
+  /** Stops dialling and accepting; running streams continue. */
   drain(): void {
     this.#life.abort(new SessionError("removed", "this overlay is draining"));
     for (const hop of this.#hops) hop.retire("this overlay is draining");
   }
 
-  /** Ends everything at once. */
+  /** Closes everything immediately. */
   close(cause: string): void {
     this.#life.abort(new SessionError("removed", cause));
     this.#upSince = undefined;
     this.#dropAll(cause);
   }
 
-  /** Takes the minutes of round trips that are over, or all. */
+  /** Removes and returns the completed minutes of round trips, or all. */
   closeMinutes(now: number, all: boolean): readonly RttBucket[] {
     return this.#minutes.close(now, all);
   }
@@ -203,7 +206,7 @@ export class Link {
     }
   }
 
-  /** Resolves after `ms`, or when it is stirred: to whether what failed before does not count any more. */
+  /** Resolves after `ms` or on an interrupt, to whether earlier failures no longer count. */
   async #interruptedWithin(ms: number): Promise<boolean> {
     if (ms === 0) return false;
     let cancel = (): void => undefined;
@@ -222,7 +225,7 @@ export class Link {
     });
   }
 
-  /** A session that has proved itself; undefined when the attempt is to be begun anew, or given up. */
+  /** Returns an authenticated and probed session; undefined when the attempt was restarted or cancelled. */
   async #attemptInbound(): Promise<InboundHop | undefined> {
     const controller = new AbortController();
     this.#attempt = { startedAt: this.#options.clock.elapsed(), controller };
@@ -272,7 +275,7 @@ export class Link {
     const hop: OutboundHop = new Hop(clock, socket, connect, {
       sent: () => undefined,
       answered: () => undefined,
-      // What makes this one silent may have done so to the path, which is looked at seldom while nothing comes inward.
+      // The cause of this silence may affect the path too, whose probes are rare while nothing arrives inbound.
       missed: () => this.#current?.hurry(),
     });
     this.#own(hop);
@@ -280,7 +283,7 @@ export class Link {
     return hop;
   }
 
-  /** A second inward session while the first is full of streams. */
+  /** Dials a second inbound session while the first is full of streams. */
   #relieve(): void {
     if (this.#extra !== undefined || this.#upSince === undefined) return;
     this.#extra = this.#dialInbound(this.#life.signal).then(
@@ -333,7 +336,7 @@ export class Link {
 
   #failed(error: Error): void {
     if (this.#life.signal.aborted) return;
-    // A session that still serves what it has, though nothing new, is as good as lost once there is no other.
+    // A session that only serves running streams counts as lost once its replacement fails.
     if (this.#current !== undefined && this.#current.isOpen) return;
     if (this.#current !== undefined) {
       const end = { cause: `the gateway went away: ${error.message}`, since: this.#options.clock.elapsed() };

@@ -3,12 +3,12 @@ import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 
-/** For the other side to answer at all; that nothing comes from it any more is noticed sooner. */
+/** Time limit of the answer; a dead session is noticed earlier. */
 const ANSWER_MS = 5000;
 
 /**
- * Opens a stream by CONNECT (RFC 9113 §8.5) and waits for the 200. The stream never throws for want of an `error` listener.
- * @throws {SessionError} with the reason the other side gave, `tunnel-lost` when the session ends, `connect-timeout`.
+ * Opens a stream by CONNECT (RFC 9113 §8.5) and waits for status 200. The stream has an `error` listener.
+ * @throws {SessionError} with the reason of the other side, `tunnel-lost` when the session ends, `connect-timeout`.
  */
 export function openStream(
   clock: Clock,

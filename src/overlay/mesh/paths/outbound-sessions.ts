@@ -5,13 +5,13 @@ import { countRequests, retireUnused, type OutboundHop } from "./hop.ts";
 
 export interface OutboundSessionsOptions {
   readonly clock: Clock;
-  /** Dials another one. */
+  /** Dials another session. */
   readonly raise: (signal: AbortSignal) => Promise<OutboundHop>;
 }
 
-/** So that 10,000 flows, the usual bound of a connector, find room on the way to a gateway that is their destination. */
+/** Enough for 10,000 flows, the usual limit of a connector, to a gateway that is their destination. */
 export const MAX_SESSIONS = 40;
-/** With this many streams on each session, another is dialled if there may be one; no session takes more than the other. */
+/** Number of streams per session at which another is dialled, up to the maximum. */
 const LOADED_STREAMS = 200;
 export const FULL_STREAMS = 256;
 
@@ -20,12 +20,12 @@ interface Waiting {
   readonly fail: (error: Error) => void;
 }
 
-/** The sessions of one path on which this node opens streams: none until the first need, more only under load. */
+/** Outbound sessions of one path: dialled on demand, more under load. */
 export class OutboundSessions {
   readonly #options: OutboundSessionsOptions;
   #hops: readonly OutboundHop[] = [];
   #isRaising = false;
-  /** Those for whom there is no room before another session is up, in the order they came. */
+  /** Requests that wait for the next session, in order. */
   #waiting: Waiting[] = [];
   #scope = new AbortController();
 
@@ -34,8 +34,9 @@ export class OutboundSessions {
   }
 
   /**
-   * The session with the fewest streams, dialled if need be, with room kept for one that is opened at once.
-   * @throws {SessionError} `too-many-flows`, or why it cannot be had.
+   * Returns the session with the fewest streams, with a place reserved for a stream opened in this turn; dials one if
+   * needed.
+   * @throws {SessionError} `too-many-flows`, or why the dial failed.
    */
   async take(signal: AbortSignal): Promise<OutboundHop> {
     signal.throwIfAborted();
@@ -45,7 +46,7 @@ export class OutboundSessions {
       undefined,
     );
     if (least !== undefined && least.load < FULL_STREAMS) {
-      // Nobody waits for another one while there is room.
+      // While there is room, requests do not wait for the new session.
       if (least.load >= LOADED_STREAMS && open.length < MAX_SESSIONS) this.#raise();
       least.claim();
       return least;
@@ -56,13 +57,13 @@ export class OutboundSessions {
     return untilAborted(taken, signal);
   }
 
-  /** Takes no more for what there is, which goes on until its streams end. */
+  /** Retires all sessions; running streams continue. */
   retire(): void {
     for (const hop of this.#hops) hop.retire("another session has taken its place");
     this.#hops = [];
   }
 
-  /** Ends every session at once, and gives up a dial under way. */
+  /** Ends all sessions immediately and cancels a dial. */
   drop(cause: string): void {
     const error = new SessionError("tunnel-lost", cause);
     this.#scope.abort(error);
@@ -79,7 +80,7 @@ export class OutboundSessions {
     const { signal } = this.#scope;
     this.#options.raise(signal).then(
       (hop) => {
-        // Whoever waited has been told already, and another dial may be under way.
+        // The waiting requests have already failed, and another dial may be running.
         if (signal.aborted) return hop.destroy("the path was given up meanwhile");
         this.#keep(hop);
         this.#isRaising = false;

@@ -10,44 +10,44 @@ import { mostSpecificFailure, sessionErrorOf } from "./most-specific-failure.ts"
 import { openStream } from "./open-stream.ts";
 
 export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "dial"> {
-  /** A stream that a gateway opened. */
+  /** Called with each stream that a gateway opened. */
   readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, pathId: PathId) => void;
-  /** A path stands otherwise, or another one carries the traffic. */
+  /** Called when the state of a path or the choice has changed. */
   readonly onChanged: () => void;
-  /** A path has come up. */
+  /** Called when a path has come up. */
   readonly onUp?: () => void;
   readonly onEvent: (event: MeshEvent) => void;
   readonly onBuckets: (buckets: readonly RttBucket[]) => void;
 }
 
-/** What a relay says of what it passes on. */
+/** Options of a relayed stream. */
 export interface RelayedSpliceOptions extends SpliceOptions {
-  /** How many relays it went through. */
+  /** Number of relays so far. */
   readonly hops?: number;
-  /** Who began it. */
+  /** Node that opened the stream. */
   readonly source?: string;
-  /** Where it came from: it is not sent back there. */
+  /** Neighbour that sent the stream; it is not sent back there. */
   readonly except?: string;
 }
 
 const MINUTE_MS = 60_000;
-/** After the end of a minute, until its last answers are in. */
+/** Delay after the end of a minute, until its last answers have arrived. */
 const CLOSE_AFTER_MS = 5500;
-/** The paths to all gateways that this node dials: kept up, measured, and chosen between. */
+/** Keeps up the paths to all dialled gateways, measures them, and chooses between them. */
 export class Paths implements PeerDialer {
   readonly #options: PathsOptions;
   readonly #links = new Map<string, Link>();
   #mesh: OverlayMesh | undefined;
   #choice: Choice = NO_CHOICE;
   #cancelMinute: (() => void) | undefined;
-  /** Whoever waits for a path to stand otherwise. */
+  /** Requests that wait for a path to change its state. */
   readonly #waiting: (() => void)[] = [];
 
   constructor(options: PathsOptions) {
     this.#options = options;
   }
 
-  /** Puts paths into force; what stays the same keeps its sessions, and without a mesh everything ends. */
+  /** Applies paths. Unchanged paths keep their sessions; without a mesh everything closes. */
   apply(mesh: OverlayMesh | undefined): void {
     if (mesh?.self !== this.#mesh?.self) this.#removeAll(() => true, "this node is another one");
     const wanted = new Map((mesh?.paths ?? []).map((path) => [keyOf(path), path]));
@@ -108,19 +108,19 @@ export class Paths implements PeerDialer {
     );
   }
 
-  /** The network has changed: dials what waits and probes what is up. */
+  /** Reacts to a change of the network: redials waiting paths and probes open ones. */
   wake(isHere: (address: string) => boolean): void {
     for (const link of this.#links.values()) link.wake(isHere);
   }
 
-  /** Ends every session and begins anew, because this node's own key is another. */
+  /** Ends every session and dials again, because this node's key has changed. */
   renew(): void {
     const mesh = this.#mesh;
     this.#removeAll(() => true, "this node's key has changed");
     this.apply(mesh);
   }
 
-  /** Dials no more and takes nothing new; what runs goes on. */
+  /** Stops dialling and accepting; running streams continue. */
   drain(): void {
     for (const link of this.#links.values()) link.drain();
   }
@@ -149,7 +149,7 @@ export class Paths implements PeerDialer {
     });
   }
 
-  /** Links that are up, the one that carries the traffic first. */
+  /** Returns the links that are up, the chosen one first. */
   #inOrder(links: readonly Link[], path: string | undefined): readonly Link[] {
     const { pathId } = this.#choice;
     const up = ranked(links.filter((link) => path === undefined || link.pathId.path === path).map(candidateOf));
@@ -157,7 +157,7 @@ export class Paths implements PeerDialer {
     return [...all].sort((a, b) => Number(isPath(b, pathId)) - Number(isPath(a, pathId)));
   }
 
-  /** The same, static routes first. */
+  /** Sorts links by static routes first. */
   #towards(peer: string, links: readonly Link[]): readonly Link[] {
     const vias = viasOf(this.#mesh, peer);
     const placeOf = ({ pathId }: Link): number =>
@@ -165,14 +165,14 @@ export class Paths implements PeerDialer {
     return vias.length === 0 ? links : [...links].sort((a, b) => placeOf(a) - placeOf(b));
   }
 
-  /** Tries one link after another; a gateway that answered for itself is not asked again by another path. */
+  /** Tries one link after another; skips a gateway that has answered for itself on another path. */
   async #first<T>(
     inOrder: () => readonly Link[],
     links: readonly Link[],
     signal: AbortSignal,
     attempt: (link: Link) => Promise<T>,
   ): Promise<T> {
-    // Just started, nobody knows yet which of them are up: what comes then is worth the wait for the first verdict.
+    // After a start, waits for the first state of the paths.
     while (links.every(({ upSince }) => upSince === undefined) && links.some(({ isUntried }) => isUntried)) {
       await untilAborted(this.#verdict(), signal);
     }
@@ -237,7 +237,7 @@ export class Paths implements PeerDialer {
     for (const go of this.#waiting.splice(0)) go();
   }
 
-  /** A node without a mesh was told to have none; no gateway has left anything then. */
+  /** Reports removed gateways, but not if the whole mesh was removed. */
   #reportRemoved(before: ReadonlySet<string>, wanted: Iterable<MeshPath>): void {
     if (this.#mesh === undefined) return;
     const left = new Set(before);
@@ -273,7 +273,7 @@ export class Paths implements PeerDialer {
   }
 }
 
-/** Reasons that lie with a path and not with what is behind it. */
+/** Failures of a path rather than of the destination. */
 const PATH_FAULTS: ReadonlySet<string> = new Set(["no-path", "tunnel-lost", "connect-timeout", "unreachable"]);
 
 function headersOf(peer: string, { hops, source }: RelayedSpliceOptions): OutgoingHttpHeaders {

@@ -1,7 +1,7 @@
 import type { ClientHttp2Session, IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
 
-/** Which gateway and which path to it something goes by; `path` is empty for the built-in one. */
+/** A gateway and one of the paths to it; `path` is empty for the built-in one. */
 export interface PathId {
   readonly gateway: string;
   readonly path: string;
@@ -9,37 +9,38 @@ export interface PathId {
 
 export interface PeerDialOptions {
   readonly signal: AbortSignal;
-  /** Only this one will do. */
+  /** Use this path only. */
   readonly path?: string;
 }
 
-/** A wish for a stream that gateways splice. */
+/** Options of a stream that gateways splice. */
 export interface SpliceOptions extends PeerDialOptions {
-  /** Only by this gateway, because a static route names it. */
+  /** Use only this gateway, because a static route names it. */
   readonly via?: string;
-  /** Gateways that were asked already. */
+  /** Gateways that were already tried. */
   readonly tried?: ReadonlySet<string>;
 }
 
 /**
- * How other nodes are reached at this moment, over the hop sessions there are.
- * @throws {SessionError} with an `OverlayReason` as its code: `no-path`, `peer-absent`, `relay-refused`, `tunnel-lost`, …
+ * Opens sessions and streams to other nodes over the current hop sessions.
+ * @throws {SessionError} with an `OverlayReason` as its code: `no-path`, `peer-absent`, `relay-refused`, `tunnel-lost`,
+ * …
  */
 export interface PeerDialer {
-  /** An HTTP/2 session with the peer itself, where it is this node's gateway or dials this node; undefined when it is neither. */
+  /** Returns an HTTP/2 session with the peer itself if it is this node's gateway or has dialled this node; otherwise undefined. */
   direct(
     peer: string,
     options: PeerDialOptions,
   ): Promise<{ readonly session: ClientHttp2Session; readonly pathId: PathId }> | undefined;
-  /** A stream of bytes to a peer behind a gateway, spliced there and unread; the best way first, and the others after it. */
+  /** Opens a byte stream to a peer behind a gateway, which splices it unread. Tries the best path first, then the others. */
   splice(peer: string, options: PeerDialOptions): Promise<{ readonly stream: Duplex; readonly pathId: PathId }>;
 }
 
-/** What other nodes send. */
+/** Receives the streams of other nodes. */
 export interface Inbound {
-  /** A spliced stream; who is at its other end is proved only inside it. */
+  /** Receives a spliced stream; the peer authenticates itself inside it. */
   tunnel(stream: Duplex, pathId: PathId): void;
-  /** A stream on a hop session, whose key proved that it comes from `peer`. */
+  /** Receives a stream on a hop session that is authenticated as `peer`. */
   stream(
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,

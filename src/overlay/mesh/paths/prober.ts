@@ -1,31 +1,31 @@
 import type { Clock } from "../../../host/clock.ts";
 import { answered, BUSY_MS, evaluate, lossOf, newProbing, nextEvaluationAt, type Probing } from "./probing.ts";
 
-/** A session as far as probing it goes. Bytes are those of its socket since it was opened. */
+/** A session as seen by its prober. Bytes are those of its socket since it was opened. */
 export interface Probed {
-  /** Sends a probe; `onAnswer` is called when it comes back, if it does. */
+  /** Sends a probe; calls `onAnswer` when it is answered. */
   ping(onAnswer: () => void): void;
   bytesRead(): number;
   bytesWritten(): number;
   hasStreams(): boolean;
-  /** Whether the other side probes as well. */
+  /** Reports whether the other side sends probes, too. */
   isProbed(): boolean;
 }
 
 export interface ProberUser {
-  /** A probe was sent at this wall-clock time. */
+  /** Called when a probe was sent, with the wall-clock time. */
   sent(at: number): void;
   answered(sentAt: number, rttMs: number): void;
-  /** A probe is overdue and nothing else came. */
+  /** A probe is overdue and no bytes arrived. */
   missed?(): void;
-  /** Nothing comes back; `since` is the monotonic time of the first unanswered probe. Called once. */
+  /** Nothing arrives any more; `since` is the monotonic time of the first unanswered probe. Called once. */
   down(since: number): void;
 }
 
-/** What one probe and its answer, or the other side's, move at most. */
+/** Maximum bytes of a probe and its answer. */
 const PROBE_BYTES = 160;
 
-/** Probes one session for as long as it is not closed, more often while something moves on it. */
+/** Probes a session until it is closed, more often under traffic. */
 export class Prober {
   readonly #clock: Clock;
   readonly #session: Probed;
@@ -35,7 +35,7 @@ export class Prober {
   #isClosed = false;
   #read = 0;
   #moved = 0;
-  /** Answers that are still awaited, each probe sent on the answer to the one before. */
+  /** Missing answers of `prove`; each answer triggers the next probe. */
   #proving: { left: number; readonly done: () => void } | undefined;
 
   constructor(clock: Clock, session: Probed, user: ProberUser) {
@@ -49,7 +49,7 @@ export class Prober {
     return this.#state.rttMs;
   }
 
-  /** Whether probes are overdue at this moment and nothing else came. */
+  /** Reports whether probes are overdue and no bytes arrived. */
   get isInTrouble(): boolean {
     this.#evaluate();
     return !this.#isClosed && this.#state.missed > 0;
@@ -59,7 +59,7 @@ export class Prober {
     return lossOf(this.#state);
   }
 
-  /** Begins to probe; resolves after so many answers, which are asked for without a pause. */
+  /** Starts probing; resolves after the given number of answers, probing without a pause. */
   prove(answers: number): Promise<void> {
     return new Promise((resolve) => {
       this.#proving = { left: answers, done: resolve };
@@ -67,13 +67,13 @@ export class Prober {
     });
   }
 
-  /** Probes at once, and soon again if nothing comes back. */
+  /** Probes now, and soon again if nothing arrives. */
   probeNow(): void {
     this.#state = { ...this.#state, lastSentAt: -Infinity, skippedAt: -Infinity };
     this.#evaluate();
   }
 
-  /** Something is about to move: probes unless it was just done. */
+  /** Probes before new traffic, unless a probe was just sent. */
   hurry(): void {
     if (this.#clock.elapsed() - this.#state.lastSentAt >= BUSY_MS) this.probeNow();
   }
@@ -109,7 +109,7 @@ export class Prober {
     this.#user.sent(sentAt);
     this.#session.ping(() => {
       if (this.#isClosed) return;
-      // An answer is no sign that the other side sends anything of its own.
+      // The bytes of an answer do not count as other traffic.
       this.#read = this.#session.bytesRead();
       const [state, rttMs] = answered(this.#state, id, this.#clock.elapsed());
       this.#state = state;

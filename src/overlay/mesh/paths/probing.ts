@@ -1,62 +1,62 @@
-/** A probe that has not been answered. */
+/** An unanswered probe. */
 interface Pending {
   readonly id: number;
   readonly sentAt: number;
-  /** It was counted as missed, or something arrived after it was sent, so that it does not count. */
+  /** It counts as missed, or bytes arrived after it was sent. */
   readonly isSettled: boolean;
 }
 
-/** What probes have told of one session. Times are monotonic milliseconds. */
+/** State of the probes of one session. Times are monotonic milliseconds. */
 export interface Probing {
   readonly lastId: number;
   readonly lastSentAt: number;
-  /** When one was last left out, because the other side's own had come. */
+  /** When a probe was last skipped because bytes had arrived. */
   readonly skippedAt: number;
-  /** When it was last looked at. */
+  /** When the state was last evaluated. */
   readonly evaluatedAt: number;
   readonly pending: readonly Pending[];
-  /** Probes that were overdue one after another while no byte arrived, and when the first of them was sent. */
+  /** Consecutive overdue probes without arriving bytes, and when the first of them was sent. */
   readonly missed: number;
   readonly troubleAt: number | undefined;
-  /** When something was last found to have moved. */
+  /** When traffic was last seen. */
   readonly busyAt: number;
-  /** Something moved lately, or a probe is overdue: the next one comes soon. */
+  /** There was traffic recently, or a probe is overdue: the next probe is sent soon. */
   readonly isHurried: boolean;
-  /** Of the last 20 that were decided: whether each was answered. */
+  /** Whether each of the last 20 decided probes was answered. */
   readonly recent: readonly boolean[];
-  /** Of the last one that was answered. */
+  /** Round trip of the last answered probe. */
   readonly rttMs: number | undefined;
 }
 
-/** What a look at the session found since the look before. */
+/** What happened on the session since the last evaluation. */
 export interface Findings {
   readonly gotBytes: boolean;
-  /** More moved than probes and their answers. */
+  /** More bytes moved than those of probes and answers. */
   readonly isBusy: boolean;
-  /** The other side probes too, so that what comes from it says as much as an answer while nothing moves. */
+  /** The other side sends probes too: while idle, its bytes are as good as an answer. */
   readonly maySkip?: boolean;
 }
 
-/** What is to be done after a look; `since` is when the first of the unanswered probes was sent. */
+/** Action after an evaluation; `since` is when the first unanswered probe was sent. */
 export type Probe =
   | { readonly kind: "none" }
   | { readonly kind: "send"; readonly id: number }
   | { readonly kind: "down"; readonly since: number };
 
-/** How often a session is probed under traffic. */
+/** Interval of probes under traffic. */
 export const BUSY_MS = 500;
 const IDLE_MS = 5000;
-/** However much comes, the round trip is measured this often. */
+/** Interval of round trip measurements, even if other bytes arrive. */
 const MEASURE_MS = 30_000;
-/** What moved so lately may have stopped because nothing gets through. */
+/** Time after traffic during which it may have stopped because nothing gets through. */
 const BUSY_FOR_MS = 5000;
 const OVERDUE_MS = 500;
-/** When a probe counts as lost in the figures; until then its answer is merely late. */
+/** Age at which a probe counts as lost in the statistics; before that its answer is late. */
 const LOST_MS = 5000;
 const MISSES_TO_DOWN = 3;
 const RECENT = 20;
 
-/** A session of which nothing is known; its first probe is due at once. */
+/** Initial state; the first probe is due immediately. */
 export function newProbing(now: number): Probing {
   return {
     lastId: 0,
@@ -74,8 +74,8 @@ export function newProbing(now: number): Probing {
 }
 
 /**
- * One look: who is overdue, who is lost, whether the session is down, and whether the next probe is due. It is down when three probes
- * in a row were overdue and no byte arrived since the first of them was sent. Pure.
+ * Evaluates the state: counts overdue and lost probes, and decides whether the session is down or a probe is due. It is
+ * down when three consecutive probes are overdue and no byte arrived since the first of them was sent. Pure.
  */
 export function evaluate(
   before: Probing,
@@ -110,7 +110,7 @@ export function evaluate(
   ];
 }
 
-/** Takes an answer; one to a probe that was given up says nothing. `rttMs` is undefined then. Pure. */
+/** Records an answer; returns its round trip, or undefined if the probe counts as lost. Pure. */
 export function answered(before: Probing, id: number, now: number): readonly [Probing, number | undefined] {
   const probe = before.pending.find((one) => one.id === id);
   if (probe === undefined) return [before, undefined];
@@ -126,19 +126,19 @@ export function answered(before: Probing, id: number, now: number): readonly [Pr
   return [state, rttMs];
 }
 
-/** When to look again; while streams are open, often enough to notice that something moves. Pure. */
+/** Returns when to evaluate next; while streams are open, often enough to notice traffic. Pure. */
 export function nextEvaluationAt(state: Probing, hasStreams: boolean): number {
   const overdueMs = overdueAfter(state);
   const deadlines = state.pending.map(({ sentAt, isSettled }) => sentAt + (isSettled ? LOST_MS : overdueMs));
   return Math.min(dueAt(state), ...deadlines, hasStreams ? state.evaluatedAt + BUSY_MS : Infinity);
 }
 
-/** The share of the last 20 decided probes that went unanswered, 0 to 1. Pure. */
+/** Returns the share of the last 20 decided probes that were not answered, 0 to 1. Pure. */
 export function lossOf({ recent }: Pick<Probing, "recent">): number {
   return recent.length === 0 ? 0 : recent.filter((isAnswered) => !isAnswered).length / recent.length;
 }
 
-/** Appends what became of probes, and forgets all but the last 20. Pure. */
+/** Appends the results of probes and keeps the last 20. Pure. */
 export function withDecided(recent: readonly boolean[], isAnswered: boolean, times: number): readonly boolean[] {
   return times === 0 ? recent : [...recent, ...Array.from({ length: times }, () => isAnswered)].slice(-RECENT);
 }
@@ -147,7 +147,7 @@ function dueAt({ lastSentAt, skippedAt, isHurried }: Probing): number {
   return isHurried ? lastSentAt + BUSY_MS : Math.max(lastSentAt, skippedAt) + IDLE_MS;
 }
 
-/** On a long way an answer that takes its time is not late. */
+/** Scales with the round trip: on a long path a slow answer is not late. */
 function overdueAfter({ rttMs }: Probing): number {
   return Math.min(LOST_MS, Math.max(OVERDUE_MS, (rttMs ?? 0) * 1.5));
 }

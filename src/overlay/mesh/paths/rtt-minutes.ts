@@ -2,7 +2,7 @@ import type { RttBucket } from "../../../protocol/overlay/mesh.ts";
 import type { PathId } from "./peer-dialer.ts";
 
 const MINUTE_MS = 60_000;
-/** An answer may take this long before its probe counts as lost. */
+/** Time after which an unanswered probe counts as lost. */
 const GRACE_MS = 5000;
 
 interface Minute {
@@ -11,11 +11,11 @@ interface Minute {
   min: number;
   max: number;
   mean: number;
-  /** Sum of squared distances from the mean (Welford). */
+  /** Sum of squared deviations from the mean (Welford). */
   squares: number;
 }
 
-/** Round trips of one path, minute by minute of the wall clock; a probe belongs to the minute in which it was sent. */
+/** Round trips of one path per minute of the wall clock; a probe belongs to the minute in which it was sent. */
 export class RttMinutes {
   readonly #pathId: PathId;
   readonly #minutes = new Map<number, Minute>();
@@ -41,7 +41,7 @@ export class RttMinutes {
     minute.squares += distance * (rttMs - minute.mean);
   }
 
-  /** Takes the minutes that are over, or all of them; one without an answer is left out. */
+  /** Removes and returns the completed minutes, or all of them; skips minutes without an answer. */
   close(now: number, all = false): readonly RttBucket[] {
     const over = [...this.#minutes].filter(([time]) => all || isOver(time, now));
     for (const [time] of over) this.#minutes.delete(time);
@@ -55,7 +55,7 @@ function startOf(at: number): number {
   return at - (at % MINUTE_MS);
 }
 
-/** Also when the clock was set back: a minute that lies ahead will not be closed by waiting. */
+/** A minute in the future, after the clock was set back, counts as completed. */
 function isOver(time: number, now: number): boolean {
   return now >= time + MINUTE_MS + GRACE_MS || now < time - MINUTE_MS;
 }

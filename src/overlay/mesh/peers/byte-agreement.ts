@@ -2,9 +2,9 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from
 import type { Clock } from "../../../host/clock.ts";
 import type { Tunnel } from "./tunnel.ts";
 
-/** Time that one end of a cut flow waits for the other end's count. */
+/** Time that one end of an aborted flow waits for the other end's count, in milliseconds. */
 export const TAKEN_MS = 2000;
-/** Flows and questions that wait at a time; beyond that an end goes by what it knows alone. */
+/** Maximum number of waiting flows and requests; beyond it an end uses its own count only. */
 const MAX_WAITING = 1024;
 const PATH = "/taken";
 const FLOW_ID = /^[0-9a-f-]{1,64}$/;
@@ -16,8 +16,8 @@ interface Waiting {
 }
 
 /**
- * The service's end of the agreement on what a flow that was cut has carried: what one end has sent may have got lost under way, so each
- * end tells what it took. The connector's end asks, since only it can open streams.
+ * The service's end of the agreement on the bytes of an aborted flow. Bytes that one end sent may be lost, so each end
+ * reports what it received. The connector's end sends the request, since only it can open streams.
  */
 export class ByteAgreement {
   readonly #clock: Pick<Clock, "after">;
@@ -28,12 +28,15 @@ export class ByteAgreement {
     this.#clock = clock;
   }
 
-  /** A flow was cut after this end took so many bytes. Resolves to what the other end took, undefined when it does not say so soon. */
+  /**
+   * Waits for the peer's count of a flow that was aborted after this end received `taken` bytes; undefined if none
+   * arrives in time.
+   */
   ended(peer: string, flow: string, taken: number): Promise<number | undefined> {
     return this.#meet(`${peer} ${flow}`, taken, this.#ended, this.#asked);
   }
 
-  /** Whether the stream asks for what was taken; if so it is answered, or refused when there is no such flow. */
+  /** Answers the stream if it is such a request, with 404 for an unknown flow; reports whether it was. */
   take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: string): boolean {
     if (headers[":method"] !== "POST" || headers[":path"] !== PATH) return false;
     stream.on("error", () => undefined).resume();
@@ -78,7 +81,7 @@ export class ByteAgreement {
   }
 }
 
-/** The connector's end: tells what it took of a flow that was cut, and resolves to what the service's end took. Never rejects. */
+/** Requests the count of the service's end and reports this end's count. Never rejects; undefined if none arrives in time. */
 export function requestTaken(tunnel: Tunnel, clock: Pick<Clock, "after">, flow: string, taken: number) {
   return new Promise<number | undefined>((resolve) => {
     if (!tunnel.isFree) return resolve(undefined);

@@ -2,8 +2,8 @@ import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 
 /**
- * Lets a TLS socket and the stream that carries it end together. TLS and HTTP/2 wait on for the other direction when one has ended,
- * but here nothing more can come of it.
+ * Closes a TLS socket and the stream below it together. TLS and HTTP/2 would wait for the other direction after one has
+ * ended, but nothing more can arrive.
  */
 export function endTogether(carrier: Duplex, socket: TLSSocket): void {
   carrier

@@ -11,16 +11,16 @@ import type { Connected } from "./tunnel.ts";
 export interface ConnectPeerOptions {
   readonly clock: Clock;
   readonly peerDialer: PeerDialer;
-  /** What this node proves itself with, once it has it. */
+  /** Returns the identity of this node, once it is known. */
   readonly identity: () => MeshIdentity | undefined;
 }
 
-/** For the splice, TLS and the first settings together. */
+/** Time limit for splice, TLS and the first SETTINGS together. */
 const DEADLINE_MS = 10_000;
 
 /**
- * Makes a session with exactly this peer, through a gateway that can neither read nor pretend. It is handed out when the peer has
- * spoken HTTP/2, that is, has accepted this node's key too.
+ * Opens a session with exactly this peer through a gateway, which can neither read it nor impersonate the peer.
+ * Resolves when the peer has sent its SETTINGS, and so has accepted this node's key.
  * @throws {SessionError} with an `OverlayReason` as its code.
  */
 export async function connectPeer(
@@ -61,7 +61,7 @@ export async function connectPeer(
   }
 }
 
-/** Resolves with the first SETTINGS of the other side. */
+/** Resolves on the first SETTINGS of the other side. */
 function spoken(session: ClientHttp2Session, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const lost = (): void => fail(new SessionError("tunnel-lost", "the session ended before it began"));

@@ -3,7 +3,7 @@ import type { MeshGrant, MeshLiterals } from "../../../protocol/overlay/mesh.ts"
 import { sourceFilter } from "../../limits/source-filter.ts";
 import { readPlace } from "../transport/wire.ts";
 
-/** What peers may use here. */
+/** Services that peers may use. */
 export interface Grants {
   has(source: string, service: string, protocol: MeshGrant["protocol"]): boolean;
 }
@@ -13,12 +13,12 @@ export function grantsOf(grants: readonly MeshGrant[]): Grants {
   return { has: (source, service, protocol) => keys.has(keyOf(source, service, protocol)) };
 }
 
-/** The literal addresses that peers may have dialled here, by this node's local policy. */
+/** Literal addresses that peers may have dialled here, by the local policy. */
 export interface LiteralPolicy {
   permits(address: string): boolean;
-  /** Whether a service is a name, or a literal that is permitted. */
+  /** Reports whether a service is a name or a permitted literal. */
   permitsService(service: string): boolean;
-  /** Whether the permitted blocks hold for this machine's own addresses too. */
+  /** Whether the permitted blocks apply to this machine's own addresses, too. */
   readonly permitsOwn: boolean;
 }
 
@@ -43,7 +43,7 @@ function keyOf(source: string, service: string, protocol: string): string {
   return `${source} ${protocol} ${service}`;
 }
 
-/** The address that a service names literally, or undefined when it is a name. */
+/** Returns the address of a literal service; undefined for a name. */
 export function literalOf(service: string): { readonly host: string; readonly port: number } | undefined {
   const place = readPlace(service);
   return place === undefined ? undefined : { host: place.ip, port: place.port };

@@ -12,17 +12,17 @@ import { endTogether } from "./carrier.ts";
 
 export interface InboundSessionsOptions {
   readonly clock: Clock;
-  /** What this node proves itself with, once it has it. */
+  /** Returns the identity of this node, once it is known. */
   readonly identity: () => MeshIdentity | undefined;
-  /** A stream on a session, whose peer is proved. */
+  /** Called with each stream on an authenticated session. */
   readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, session: InboundSession) => void;
 }
 
-/** A session that a peer has made with this node. */
+/** An authenticated session that a peer opened. */
 export interface InboundSession {
   readonly peer: string;
   readonly pathId: PathId;
-  /** Why it has ended, once it has. */
+  /** Returns why it has ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
 }
 
@@ -39,10 +39,10 @@ interface Session extends InboundSession {
 const PROOF_MS = 10_000;
 const MAX_UNPROVEN = 256;
 const MAX_SESSIONS_PER_PEER = 64;
-/** What is reset is told so before the session goes. */
+/** Time for resets to reach the peer before the session closes, in milliseconds. */
 const RESET_GRACE_MS = 1000;
 
-/** Sessions that peers make with this node through gateways. Who is there is what its key proves, and nothing else. */
+/** Sessions that peers open with this node through gateways. A peer is identified by its key only. */
 export class InboundSessions {
   readonly #options: InboundSessionsOptions;
   readonly #sessions = new Set<Session>();
@@ -55,7 +55,7 @@ export class InboundSessions {
     this.#options = options;
   }
 
-  /** Puts other peers into force; sessions of those that left end. */
+  /** Applies other peers; ends the sessions of removed ones. */
   apply(peers: readonly MeshPeer[]): void {
     this.#byKey = new Map(peers.map(({ key, uid }) => [key, uid]));
     for (const session of this.#sessions) {
@@ -63,7 +63,7 @@ export class InboundSessions {
     }
   }
 
-  /** Takes a stream of bytes; it has to prove who it is, soon. */
+  /** Accepts a byte stream, on which the peer must authenticate itself within 10 s. */
   take(stream: Duplex, pathId: PathId): void {
     const own = this.#options.identity();
     if (own === undefined || this.#isDraining || this.#unproven.size >= MAX_UNPROVEN) {
@@ -74,7 +74,7 @@ export class InboundSessions {
     void this.#prove(stream, pathId, own).finally(() => this.#unproven.delete(stream));
   }
 
-  /** Takes no more; the peers end their sessions after the last flow, since only they know what they have yet to read. */
+  /** Stops accepting. The peers end their sessions after the last flow, since only they know what they have not read yet. */
   drain(): void {
     this.#isDraining = true;
     for (const { session } of this.#sessions) session.goaway();
@@ -111,7 +111,7 @@ export class InboundSessions {
       const { key } = await whenProved(socket, signal);
       this.#begin(socket, key, pathId);
     } catch {
-      // Whoever could not prove itself is told no more than that.
+      // A peer that did not authenticate itself gets no further information.
       stream.on("error", () => undefined).destroy();
     } finally {
       cancel();

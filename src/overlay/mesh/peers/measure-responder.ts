@@ -2,7 +2,7 @@ import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from "nod
 import type { Clock } from "../../../host/clock.ts";
 import { resetStream } from "../transport/reset.ts";
 
-/** What a peer may have running here at a time, lest it makes this node work or remember for it. */
+/** Limits per peer of concurrent requests, so that a peer cannot consume this node's work and memory. */
 const MAX_ECHOES = 8;
 const MAX_PERFS = 2;
 export const MAX_ECHO_BYTES = 65_000;
@@ -12,7 +12,7 @@ const PERF_MS = 600_000;
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM } = constants;
 
-/** Answers what peers send to measure the way: `/echo` gives the bytes back, `/perf` says how many have come. */
+/** Answers the measurements of peers: `/echo` returns the bytes, `/perf` reports how many have arrived. */
 export class MeasureResponder {
   readonly #clock: Clock;
   readonly #running = new Map<string, number>();
@@ -21,7 +21,7 @@ export class MeasureResponder {
     this.#clock = clock;
   }
 
-  /** Whether the stream is one of these; if so it is taken. */
+  /** Answers the stream if it is a measurement; reports whether it was. */
   take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: string): boolean {
     if (headers[":method"] !== "POST") return false;
     switch (headers[":path"]) {
@@ -81,7 +81,7 @@ function answerPerf(stream: ServerHttp2Stream): void {
       bytes += chunk.length;
       if (bytes > MAX_PERF_BYTES) return resetStream(stream, NGHTTP2_ENHANCE_YOUR_CALM);
       if (!isReported) return;
-      // One line for all that came in a turn.
+      // Sends one line per turn of the event loop.
       isReported = false;
       setImmediate(tell);
     })

@@ -8,7 +8,7 @@ import type { Tunnels } from "./tunnels.ts";
 
 export interface EchoRequest {
   readonly peer: string;
-  /** Only by this one; of gateways alone. */
+  /** Use this path only; for gateways only. */
   readonly path?: string | undefined;
   readonly bytes: number;
   readonly timeoutMs: number;
@@ -19,19 +19,19 @@ export interface PerfRequest {
   readonly path?: string | undefined;
   readonly bytes: number;
   readonly messageBytes: number;
-  /** What may be on its way and not acknowledged. */
+  /** Maximum bytes sent and not acknowledged. */
   readonly windowBytes: number;
   readonly signal: AbortSignal;
-  /** Told of what has arrived, a few times a second. */
+  /** Called with the bytes that have arrived, four times a second. */
   readonly onProgress: (bytes: number) => void;
 }
 
 const PROGRESS_MS = 250;
-/** An upload of which nothing arrives for so long has failed. */
+/** An upload fails after this time without progress. */
 const STALL_MS = 30_000;
 const MAX_LINE = 32;
 
-/** Measures the way to a peer, inside the tunnel. */
+/** Measures the connection to a peer inside the tunnel. */
 export class Measure {
   readonly #clock: Clock;
   readonly #tunnels: Tunnels;
@@ -42,8 +42,8 @@ export class Measure {
   }
 
   /**
-   * Sends bytes and waits for them to come back.
-   * @throws {SessionError} `timeout`, `not-found` for an unknown peer or path, `not-connected` for one without a tunnel.
+   * Sends bytes and waits until they return.
+   * @throws {SessionError} `timeout`, `not-found` for an unknown peer or path, `not-connected` without a tunnel.
    */
   async echo({ peer, path, bytes, timeoutMs }: EchoRequest): Promise<PathId & { readonly rttMs: number }> {
     const late = new AbortController();
@@ -64,7 +64,7 @@ export class Measure {
   }
 
   /**
-   * Uploads bytes in messages, within a window.
+   * Uploads bytes in messages within a window.
    * @throws {SessionError} as `echo`, and `cancelled`.
    */
   async perf(request: PerfRequest): Promise<PathId & { readonly bytes: number; readonly ms: number }> {
@@ -120,7 +120,7 @@ export class Measure {
   async #reserve(peer: string, path: string | undefined, signal: AbortSignal): Promise<Tunnel> {
     if (!this.#tunnels.knows(peer, path)) throw new SessionError("not-found", `no such peer or path: ${peer}`);
     const reserved = this.#tunnels.reserve(peer, path);
-    // Whoever gives up waiting leaves the room that comes too late.
+    // After an abort, releases the place that is reserved too late.
     const giveUp = (): void => void reserved.then((tunnel) => tunnel.giveUp()).catch(() => undefined);
     try {
       return await orAborted(reserved, signal, giveUp);
@@ -131,7 +131,7 @@ export class Measure {
   }
 }
 
-/** What is sent of an upload, and what has arrived of it. */
+/** An upload: sends messages within the window and counts what has arrived. */
 class Upload {
   arrived = 0;
   readonly #stream: ClientHttp2Stream;
@@ -164,7 +164,7 @@ class Upload {
     if (this.#sent >= this.#bytes && !this.#stream.writableEnded) this.#stream.end();
   }
 
-  /** The last whole line is the one that counts; what is none, or tells of more than was sent, is not believed. */
+  /** Reads the last complete line; ignores an invalid total, or one beyond what was sent. */
   #read(text: string): void {
     const lines = (this.#line + text).split("\n");
     this.#line = (lines.pop() ?? "").slice(0, MAX_LINE);
@@ -173,7 +173,7 @@ class Upload {
   }
 }
 
-/** Resolves with the end of a stream in order. */
+/** Resolves when the stream has ended in order. */
 function ended(stream: ClientHttp2Stream, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const clean = (): void => signal.removeEventListener("abort", onAbort);

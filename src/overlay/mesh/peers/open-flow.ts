@@ -11,7 +11,7 @@ import type { Tunnel } from "./tunnel.ts";
 import { reasonOf, type Tunnels } from "./tunnels.ts";
 import { codeOf, flowHeaders, reasonOfCode, refusalOf } from "../transport/wire.ts";
 
-/** How often a flow is tried whose tunnel went before it was answered; none of its bytes were sent yet. */
+/** Number of attempts when the tunnel closes before the answer; no bytes of the flow were sent by then. */
 const ATTEMPTS = 3;
 
 interface OpenFlowParts {
@@ -19,7 +19,7 @@ interface OpenFlowParts {
   readonly clock: Pick<Clock, "after">;
 }
 
-/** Opens a flow towards another node, on the tunnel there is or a new one. */
+/** Opens a flow to another node on an existing tunnel or a new one. */
 export function openFlow(
   tunnels: Tunnels,
   { receiveBuffers, clock }: OpenFlowParts,
@@ -100,7 +100,7 @@ class OpeningFlow implements Dial {
   readonly #onClose = (): void => {
     const code = this.#stream?.rstCode ?? 0;
     const lost = this.#tunnel?.lost;
-    // Refused means that it was not begun with there (RFC 9113 §8.7), as when the other side goes away in order.
+    // A refused stream was not processed (RFC 9113 §8.7), as when the other side shuts down.
     if (lost === "tunnel-lost" || code === constants.NGHTTP2_REFUSED_STREAM) return this.#again("tunnel-lost");
     this.#fail(lost ?? reasonOfCode(code));
   };

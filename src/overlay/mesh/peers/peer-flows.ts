@@ -15,31 +15,31 @@ import { Tunnels } from "./tunnels.ts";
 export interface PeerFlowsOptions {
   readonly local: Local;
   readonly peerDialer: PeerDialer;
-  /** What this node proves itself with, once it has it. */
+  /** Returns the identity of this node, once it is known. */
   readonly identity: () => MeshIdentity | undefined;
-  /** Bounds what has arrived and nobody reads. */
+  /** Limits the bytes that arrived and were not read. */
   readonly receiveBuffers: Pick<ReceiveBuffers, "watch">;
-  /** The node's limits over all tunnels; absent means none. */
+  /** Rate limits over all tunnels; absent for none. */
   readonly tunnelLimiters?: TunnelLimiters;
   readonly onEvent: (event: MeshEvent) => void;
 }
 
-/** Everything that runs over the ways to other nodes: sessions with them, and flows both ways. */
+/** Sessions with other nodes, and the flows in both directions. */
 export interface PeerFlows {
-  /** What flows of this node's listeners go through. */
+  /** Dials other nodes for this node's listeners. */
   readonly remote: Remote;
-  /** What comes from other nodes. */
+  /** Receives the streams of other nodes. */
   readonly inbound: Inbound;
-  /** Puts other peers and grants into force; what they no longer allow ends at once. */
+  /** Applies other peers and grants; ends immediately what they no longer allow. */
   apply(mesh: Pick<OverlayMesh, "peers" | "paths" | "grants" | "literals">): void;
-  /** Measures ways to peers. */
+  /** Measures the connections to peers. */
   readonly measure: Pick<Measure, "echo" | "perf">;
   states(): PeerSessionState[];
-  /** What could not be reached may be by now: the next flow there is tried at once. */
+  /** Clears the backoff of unreachable peers, so that the next flow is tried immediately. */
   retryNow(): void;
-  /** Takes no more sessions from other nodes; what runs goes on. */
+  /** Accepts no more sessions; running flows continue. */
   drain(): void;
-  /** Ends everything at once. */
+  /** Closes everything immediately. */
   close(): void;
 }
 

@@ -6,37 +6,40 @@ import { resetStream } from "../transport/reset.ts";
 import { codeOf, refusalHeaders, type FlowRequest } from "../transport/wire.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** A flow that a peer brought to a service of this node. */
+/** A flow that a peer opened to a service of this node. */
 export interface ServedFlow {
   readonly peer: string;
   readonly request: FlowRequest;
-  /** Its record, as if it ended now. */
+  /** Returns its record as if it ended now. */
   record(): OverlayFlow;
   start(): void;
-  /** Ends both sides by a reset. */
+  /** Resets both sides. */
   abort(reason: OverlayReason): void;
-  /** Ends it when nothing moved for too long; `now` is monotonic. */
+  /** Ends the flow if it was idle for too long; `now` is monotonic, in milliseconds. */
   sweep(now: number): void;
 }
 
-/** What a flow is made of, whatever it carries. */
+/** Options of a flow of any protocol. */
 export interface ServedFlowOptions {
   readonly stream: ServerHttp2Stream;
   readonly peer: string;
   readonly request: FlowRequest;
   readonly offered: Offered;
-  /** Why the session below the stream has ended, once it has. */
+  /** Returns why the session below the stream ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
-  /** The node's limits over all tunnels. */
+  /** Rate limits over all tunnels. */
   readonly tunnels: TunnelLimiters | undefined;
   readonly startedAt: number;
-  /** With `sent`, which was read for the peer, the flow was cut, and the peer can be asked how much of it it took. */
+  /**
+   * Called once at the end. `sent` is present if the flow was aborted and the peer can be asked how many of these bytes
+   * it received.
+   */
   readonly onEnd: (flow: ServedFlow, record: OverlayFlow, sent?: number) => void;
 }
 
-/** What came of a flow. */
+/** Result of a flow. */
 export interface Outcome {
-  /** Where the backend was dialled from, and what was reached. */
+  /** Local and remote address of the connection to the backend. */
   readonly from?: Place | undefined;
   readonly to?: Place | undefined;
   readonly bytesIn?: number;
@@ -44,7 +47,7 @@ export interface Outcome {
   readonly reason?: OverlayReason | undefined;
 }
 
-/** The record of a flow from a peer; its client and connector are what the peer says. */
+/** Builds the record of a flow from a peer; its client and connector are as reported by the peer. */
 export function servedRecord(
   peer: string,
   { service, protocol, flow, connector = "", client }: FlowRequest,
@@ -69,7 +72,7 @@ export function servedRecord(
   };
 }
 
-/** Refuses a flow that was not answered yet; one that was is reset. */
+/** Refuses an unanswered flow; resets an answered one. */
 export function refuse(stream: ServerHttp2Stream, reason: OverlayReason): void {
   if (stream.destroyed || stream.closed) return;
   if (stream.headersSent) return resetStream(stream, codeOf(reason));

@@ -17,7 +17,7 @@ import { ServedUdp } from "./served-udp.ts";
 import { ByteAgreement } from "./byte-agreement.ts";
 import { readFlow, type FlowRequest } from "../transport/wire.ts";
 
-/** What serving flows needs of this node. */
+/** Dependencies on this node's listeners. */
 export type Local = Pick<
   ListenerOptions,
   "clock" | "dialer" | "names" | "own" | "budget" | "flows" | "targets" | "onBusy"
@@ -25,15 +25,15 @@ export type Local = Pick<
 
 const LITERAL_IDLE_MS = { tcp: 900_000, udp: 60_000 } as const;
 /**
- * The one port at which a literal address is believed to be an FTP server's: of whatever says back what it is told a peer could
- * otherwise have any port of that host announced.
+ * Only port at which a literal address is accepted as an FTP server. A server that echoes its input could otherwise be
+ * made to announce any port of that host.
  */
 const FTP_PORT = 21;
 const SECOND_MS = 1000;
-/** A peer that asks in vain over and over must not push the records of others out. */
+/** Limit of recorded refusals per second, so that a peer cannot evict the records of others. */
 const RECORDED_A_SECOND = 100;
 
-/** The flows that peers bring to services of this node. */
+/** Serves the flows that peers open to services of this node. */
 export class ServedFlows {
   readonly taken: ByteAgreement;
   readonly #local: Local;
@@ -58,13 +58,13 @@ export class ServedFlows {
     return this.#flows.size;
   }
 
-  /** Puts other grants into force: what is not granted any more ends at once. */
+  /** Applies other grants and ends the flows that are no longer granted. */
   apply({ peers, grants, literals }: Pick<OverlayMesh, "peers" | "grants" | "literals">): void {
     this.#peers = new Set(peers.map(({ uid }) => uid));
     this.#grants = grantsOf(grants);
     const before = this.#literals;
     this.#literals = literalPolicy(literals);
-    // Which of them lead to the node itself is known to the machine alone; those that may can connect anew.
+    // Only the machine knows which literals lead to the node itself; permitted clients can connect again.
     const endsLiterals = before.permitsOwn && !this.#literals.permitsOwn;
     for (const flow of this.#flows.keys()) {
       if (!this.#peers.has(flow.peer)) flow.abort("removed");
@@ -80,7 +80,7 @@ export class ServedFlows {
     return this.#peers.has(peer);
   }
 
-  /** Serves a flow or refuses it; `peer` is proved. */
+  /** Serves a flow or refuses it; `peer` is authenticated. */
   take(
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
@@ -141,7 +141,7 @@ export class ServedFlows {
     return flow;
   }
 
-  /** The control connection of a data connection, which leads to the same service. */
+  /** Returns the control connection of a data connection, if it leads to the same service. */
   #controlOf(peer: string, { service, data }: FlowRequest): ServedFtp | undefined {
     const control = data && this.#controls.get(controlKey(peer, data.control));
     return control?.flow.request.service === service ? control : undefined;
@@ -168,7 +168,7 @@ export class ServedFlows {
     return avoiding(offered, this.#literals.permitsOwn ? "reserved" : "own");
   }
 
-  /** Answers a question as the dial would, which asks the machine whether a literal is an address of its own. */
+  /** Answers a question as a dial would, which checks whether a literal is an address of this machine. */
   async #judged(offered: Offered | OverlayReason): Promise<Offered | OverlayReason> {
     if (typeof offered === "string") return offered;
     const { host, avoids } = offered.target;
@@ -190,7 +190,7 @@ export class ServedFlows {
     this.#local.flows.end(live, record, sent === undefined ? undefined : this.#agreed(flow, record, sent));
   };
 
-  /** Bytes that the peer reports as taken. */
+  /** Returns the record with the bytes that the peer received. */
   async #agreed({ peer, request }: ServedFlow, record: OverlayFlow, sent: number): Promise<OverlayFlow> {
     const taken = await this.taken.ended(peer, request.flow, record.sourceBytes);
     return taken === undefined ? record : { ...record, destBytes: Math.min(taken, sent) };
@@ -212,7 +212,7 @@ const avoiding = ({ target, ...rest }: Offered, avoids: Avoided): Offered => ({
   target: { ...target, avoids },
 });
 
-/** Says what a flow would have been told; such a question is no flow and has no record. */
+/** Answers a question as a flow would be answered. A question has no record. */
 function answer(stream: ServerHttp2Stream, offered: Offered | OverlayReason): void {
   if (typeof offered === "string") return refuse(stream, offered);
   stream.on("error", () => undefined).resume();

@@ -8,15 +8,15 @@ import { ServedTcp, type ServedTcpOptions } from "./served-tcp.ts";
 
 type Parts = ConstructorParameters<typeof ServedTcp>[1];
 
-/** So many announcements are remembered, and data connections carried, at a time. */
+/** Maximum number of remembered announcements and of data connections. */
 const MAX_ANNOUNCED = 4;
 const MAX_DATA_FLOWS = 4;
-/** An announcement is worth no more after this: the client's side gives its own up after half of it. */
+/** Lifetime of an announcement; the client's side closes its data port after half of it. */
 const ANNOUNCED_MS = 60_000;
 
 /**
- * A control connection that a peer brought to a service here. Data connections are made only to ports that the service itself has
- * announced in it, once each, at the address it was reached at: whatever the peer says, it gets to nothing else.
+ * An FTP control connection from a peer to a service here. Permits data connections only to ports that the service
+ * announced in it, once each, at the address of the service; the peer cannot choose another target.
  */
 export class ServedFtp implements Interpreter {
   readonly flow: ServedTcp;
@@ -51,7 +51,7 @@ export class ServedFtp implements Interpreter {
     return this.#dialogue.reply(chunk);
   }
 
-  /** Where a data connection to an announced port goes; each is given once. */
+  /** Returns the target of a data connection to an announced port; each announcement is valid once. */
   claim(port: number): Offered | OverlayReason {
     const host = this.flow.reached;
     const until = this.#announced.get(port);
@@ -70,7 +70,10 @@ export class ServedFtp implements Interpreter {
     this.#flows.delete(data);
   }
 
-  /** In order, what is under way goes on, since a server may be done before its bytes have passed. */
+  /**
+   * Ends with the control connection. After an orderly end running transfers continue, since a server may close before
+   * its bytes have arrived.
+   */
   close(reason: OverlayReason | undefined): void {
     this.#announced.clear();
     if (reason !== undefined) for (const flow of this.#flows) flow.abort(reason);

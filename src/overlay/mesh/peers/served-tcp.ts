@@ -11,7 +11,7 @@ export interface ServedTcpOptions extends ServedFlowOptions {
   readonly interpreter?: Interpreter | undefined;
 }
 
-/** A peer's stream and the connection dialled for it. */
+/** Connects a peer's stream with a TCP connection to the service. */
 export class ServedTcp implements ServedFlow, DialUser {
   readonly peer: string;
   readonly request: FlowRequest;
@@ -31,7 +31,7 @@ export class ServedTcp implements ServedFlow, DialUser {
     this.#dialer = dialer;
   }
 
-  /** The address that was reached. */
+  /** Address that was reached. */
   get reached(): string | undefined {
     return this.#places.to?.ip;
   }

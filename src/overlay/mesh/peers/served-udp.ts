@@ -13,7 +13,7 @@ export interface ServedUdpParts {
   readonly own: OwnSockets;
 }
 
-/** A peer's stream of datagrams and the socket made for them. */
+/** Connects a peer's stream of datagrams with a UDP socket to the service. */
 export class ServedUdp implements ServedFlow {
   readonly peer: string;
   readonly request: FlowRequest;

@@ -5,24 +5,24 @@ import type { PathId } from "../paths/peer-dialer.ts";
 import { resetStream } from "../transport/reset.ts";
 import { codeOf } from "../transport/wire.ts";
 
-/** A session with a peer, just made. */
+/** A newly opened session with a peer. */
 export interface Connected {
   readonly session: ClientHttp2Session;
   readonly pathId: PathId;
-  /** What it runs on, where that is its own. */
+  /** Its socket, if it is not shared. */
   readonly socket?: { readonly bytesRead: number; readonly bytesWritten: number };
 }
 
-/** A session towards a peer and the streams on it. It ends once, and then every stream on it has the same reason. */
+/** A session to a peer and its streams. When it ends, all its streams end with the same reason. */
 export class Tunnel {
   readonly peer: string;
   readonly session: ClientHttp2Session;
   readonly pathId: PathId;
   readonly since: number;
   readonly maxStreams: number;
-  /** How many streams it has had. */
+  /** Total number of streams. */
   total = 0;
-  /** Monotonic milliseconds since when nothing ran, and how to take back the look at it; of whoever closes idle ones. */
+  /** Monotonic milliseconds since it is idle, and the pending check of that; used by the owner to close idle sessions. */
   idleSince = 0;
   cancelIdleCheck: (() => void) | undefined;
   readonly #socket: Connected["socket"];
@@ -49,12 +49,12 @@ export class Tunnel {
     if (session.destroyed) this.end("tunnel-lost");
   }
 
-  /** Streams that run, or are about to. */
+  /** Number of open and reserved streams. */
   get active(): number {
     return this.#streams.size + this.#reserved;
   }
 
-  /** Whether it can take another stream. */
+  /** Reports whether it accepts another stream. */
   get isFree(): boolean {
     return this.isAlive && this.active < this.maxStreams;
   }
@@ -68,12 +68,12 @@ export class Tunnel {
     return this.#lost ?? (this.session.destroyed ? "tunnel-lost" : undefined);
   }
 
-  /** Whether its end ended streams. */
+  /** Reports whether its end aborted streams. */
   get wasCut(): boolean {
     return this.#wasCut;
   }
 
-  /** Keeps room for a stream that is opened, or given up, soon. */
+  /** Reserves room for a stream that is opened or released soon. */
   reserve(): void {
     this.#reserved += 1;
   }
@@ -83,7 +83,7 @@ export class Tunnel {
     if (this.active === 0) this.#onFree(this);
   }
 
-  /** Opens a stream in the room reserved for it; undefined when the session takes none any more. */
+  /** Opens a stream in the reserved room; undefined if the session accepts no more streams. */
   open(headers: OutgoingHttpHeaders, options: { readonly endStream: boolean }): ClientHttp2Stream | undefined {
     if (!this.isAlive) {
       this.giveUp();
@@ -93,7 +93,7 @@ export class Tunnel {
     try {
       stream = this.session.request(headers, options);
     } catch {
-      // The session noticed its end before it could say so.
+      // The session ended before it could emit `close`.
       this.giveUp();
       return undefined;
     }
@@ -121,13 +121,13 @@ export class Tunnel {
     };
   }
 
-  /** Takes no new streams; what runs goes on. */
+  /** Accepts no new streams; running streams continue. */
   retire(): void {
     this.#isRetired = true;
     if (this.active === 0) this.#onFree(this);
   }
 
-  /** Ends every stream for this reason. The session itself is its maker's to close. */
+  /** Ends every stream with this reason. The owner of the session closes it. */
   end(reason: OverlayReason): void {
     if (this.#lost !== undefined) return;
     this.#lost = reason;

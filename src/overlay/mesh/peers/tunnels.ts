@@ -10,20 +10,20 @@ import { watchTunnel } from "./watch-tunnel.ts";
 export interface TunnelsOptions {
   readonly clock: Clock;
   readonly peerDialer: PeerDialer;
-  /** Makes a session with exactly this peer; errors have an `OverlayReason` as their code. */
+  /** Opens a session with exactly this peer; errors have an `OverlayReason` as their code. */
   readonly connect: (peer: MeshPeer, signal: AbortSignal) => Promise<Connected>;
   readonly onEvent: (event: MeshEvent) => void;
 }
 
 const MAX_STREAMS = 256;
-/** So that 10,000 flows, the usual bound of a connector, find room. */
+/** Enough for 10,000 flows, the usual limit of a connector. */
 const MAX_SESSIONS = 40;
 const IDLE_MS = 60_000;
 const FIRST_WAIT_MS = 100;
 const MAX_WAIT_MS = 400;
-/** A session that ends sooner has failed as much as one that was never made. */
+/** A session that ends sooner counts as a failed attempt. */
 const SHORT_MS = 1000;
-/** What is reset is told so before the session goes. */
+/** Time for resets to reach the peer before the session closes, in milliseconds. */
 const RESET_GRACE_MS = 1000;
 
 interface Opening {
@@ -37,17 +37,17 @@ interface Entry {
   readonly tunnels: Set<Tunnel>;
   readonly openings: Set<Opening>;
   failures: number;
-  /** Until when nothing is tried, and why. */
+  /** Time until which attempts are refused, and the reason. */
   refusal: { readonly reason: OverlayReason; readonly until: number } | undefined;
   lostAt: number | undefined;
 }
 
-/** The sessions towards each peer: shared by all flows, made with the first and closed some time after the last. */
+/** Sessions to each peer, shared by all flows: opened with the first flow, closed 60 s after the last. */
 export class Tunnels {
   readonly #options: TunnelsOptions;
   readonly #entries = new Map<string, Entry>();
   readonly #direct = new WeakMap<ClientHttp2Session, Tunnel>();
-  /** Whose session somebody else closes. */
+  /** Tunnels on sessions that others close. */
   readonly #directOf = new Map<string, Set<Tunnel>>();
   #peers: ReadonlyMap<string, MeshPeer> = new Map();
   #paths: ReadonlySet<string> = new Set();
@@ -56,7 +56,7 @@ export class Tunnels {
     this.#options = options;
   }
 
-  /** Puts other peers into force: flows to those that left end at once. */
+  /** Applies other peers; ends the flows to removed ones immediately. */
   apply({ peers, paths }: Pick<OverlayMesh, "peers" | "paths">): void {
     this.#paths = new Set(paths.map(({ gateway, id }) => `${gateway} ${id}`));
     this.#peers = new Map(peers.map((peer) => [peer.uid, peer]));
@@ -70,13 +70,13 @@ export class Tunnels {
     }
   }
 
-  /** Whether there is such a peer and, where one is named, such a path to it. */
+  /** Reports whether the peer exists and, if a path is named, whether there is such a path to it. */
   knows(uid: string, path?: string): boolean {
     return this.#peers.has(uid) && (path === undefined || this.#paths.has(`${uid} ${path}`));
   }
 
   /**
-   * A tunnel to a peer with room kept for one stream; by one path alone if it is named, which only gateways have.
+   * Returns a tunnel to a peer with a reserved stream; over one path only if it is named, which only gateways have.
    * @throws {SessionError} with an `OverlayReason` as its code.
    */
   async reserve(uid: string, path?: string): Promise<Tunnel> {
@@ -85,10 +85,10 @@ export class Tunnels {
     const entry = this.#entryOf(peer);
     const direct = await this.#reserveDirect(entry, path);
     if (direct instanceof Tunnel) return direct;
-    // Where its own gateway cannot be reached, another one may have the peer.
+    // If the path to the peer's own gateway is down, another gateway may reach the peer.
     if (direct !== undefined && (path !== undefined || reasonOf(direct) === "too-many-flows")) throw direct;
     if (path !== undefined) throw new SessionError("no-path", `the path to ${uid} is not up`);
-    // Meanwhile it may have gone.
+    // The peer may have been removed in the meantime.
     if (entry.abort.signal.aborted) throw new SessionError("removed", `${uid} is not known any more`);
     try {
       return await this.#reserveSpliced(entry);
@@ -97,12 +97,12 @@ export class Tunnels {
     }
   }
 
-  /** Every session that was made for flows to a peer behind a gateway. */
+  /** Returns all sessions to peers behind gateways. */
   list(): readonly Tunnel[] {
     return [...this.#entries.values()].flatMap(({ tunnels }) => Array.from(tunnels));
   }
 
-  /** What could not be reached may be by now: the next flow there is tried at once. */
+  /** Clears the backoff of unreachable peers, so that the next flow is tried immediately. */
   retryNow(): void {
     for (const entry of this.#entries.values()) {
       entry.refusal = undefined;
@@ -143,7 +143,7 @@ export class Tunnels {
     return opening.ready;
   }
 
-  /** Undefined where the peer is not reached directly; why not, where it should be. */
+  /** Returns undefined if the peer is not reached directly; an error if it should be, but is not. */
   async #reserveDirect(
     { peer, abort: { signal } }: Entry,
     path: string | undefined,
@@ -230,7 +230,7 @@ export class Tunnels {
     throw new SessionError(reason, toError(error).message, { cause: error });
   }
 
-  /** New flows fail at once for a moment, so that they are no storm on a peer that cannot be reached. */
+  /** Makes new flows fail immediately for a short time, so that they do not overload an unreachable peer. */
   #refuseFor(entry: Entry, reason: OverlayReason): void {
     const wait = Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(entry.failures, 10));
     entry.failures += 1;
@@ -282,7 +282,7 @@ export class Tunnels {
   }
 }
 
-/** The reason that an error carries as its code. */
+/** Returns the reason in the code of an error. */
 export function reasonOf(error: unknown): OverlayReason {
   const said = OverlayReason.safeParse(errnoOf(error));
   return said.success ? said.data : "other";

@@ -2,12 +2,12 @@ import type { Clock } from "../../../host/clock.ts";
 import type { Connected } from "./tunnel.ts";
 
 const CHECK_MS = 5000;
-/** So many looks in a row without a byte, though asked for one. */
+/** Consecutive checks without a byte, despite pings, after which the session ends. */
 const MAX_SILENT = 3;
 
 /**
- * Asks the other end of a session now and then whether it is there, and ends the session when nothing comes any more: the hops below
- * may all be well and yet pass nothing on. One without streams is left alone.
+ * Pings the other end of a session that is in use and silent, and ends the session when nothing arrives: the hops below
+ * may work without passing anything on.
  */
 export function watchTunnel(clock: Clock, { session, socket }: Connected, isBusy: () => boolean): void {
   if (socket === undefined) return;
@@ -22,7 +22,7 @@ export function watchTunnel(clock: Clock, { session, socket }: Connected, isBusy
       session.destroy(new Error("the other node does not answer any more"));
       return;
     }
-    // Node takes back the probes of a session that is closing, and its flows may be quiet.
+    // Node cancels the pings of a closing session, and its flows may be silent.
     if (session.closed) return;
     if (silent > 0) session.ping(() => undefined);
     cancel = clock.after(CHECK_MS, check);

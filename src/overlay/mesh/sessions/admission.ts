@@ -6,15 +6,15 @@ import { sharedPrefix } from "../../../lib/net/plain-address.ts";
 import { Allowance } from "../../limits/allowance.ts";
 import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "../transport/tls.ts";
 
-/** Why a connection was turned away before anything was done for it. */
+/** Why an unauthenticated connection was rejected. */
 export type Refusal = "too-many" | "timeout" | "closed" | "tls" | "unknown-key" | "alpn";
 
-/** What connections may take that have proved nothing. */
+/** Limits for unauthenticated connections. */
 export interface AdmissionLimits {
   readonly proofMs: number;
   readonly perSource: number;
   readonly inAll: number;
-  /** Failures of one address, at once and a second, after which it is not listened to. */
+  /** Failures per address, as burst and per second, after which it is rejected immediately. */
   readonly failures: number;
   readonly failuresPerSecond: number;
 }
@@ -22,19 +22,22 @@ export interface AdmissionLimits {
 export interface AdmissionOptions {
   readonly clock: Clock;
   readonly identity: () => MeshIdentity | undefined;
-  /** Whose key it is, if that node may come in at this moment. */
+  /** Returns the node that owns a key, if it may connect now. */
   readonly peerOf: (key: string) => string | undefined;
-  /** A node has come; its socket is silent until it is made something of, in this turn. */
+  /** Called with an authenticated node. Its socket must be used in the same turn of the event loop. */
   readonly onPeer: (peer: string, protocol: MeshProtocol, socket: TLSSocket, key: string) => void;
   readonly limits?: Partial<AdmissionLimits>;
 }
 
 const LIMITS: AdmissionLimits = { proofMs: 10_000, perSource: 16, inAll: 1024, failures: 64, failuresPerSecond: 2 };
 const MAX_SOURCES = 4096;
-/** When all places are taken, whoever has had one for this long makes room: a handshake is over sooner. */
+/** When all places are taken, a handshake that has lasted this long is aborted for a new one; a normal one takes less. */
 const YIELD_AFTER_MS = 2000;
 
-/** What it costs to leave without a byte, of a failure: no handshake, and traces of hops do it, of every node behind one NAT. */
+/**
+ * Weight of a connection that closes before sending data, relative to a failed handshake. Traces of hops do this, from
+ * every node behind one NAT.
+ */
 const CLOSED_COST = 1 / 16;
 
 interface Waiting {
@@ -44,15 +47,15 @@ interface Waiting {
   readonly abort: AbortController;
 }
 
-/** Lets in whoever proves the key of a node that may dial. All it spends on a stranger is one handshake, and that within limits. */
+/** Limits handshakes of unauthenticated peers, and admits peers that prove the key of a node that may connect. */
 export class Admission {
   readonly #options: AdmissionOptions;
   readonly #limits: AdmissionLimits;
   readonly #refused = new Map<Refusal, number>();
-  /** The longest waiting first. */
+  /** Oldest first. */
   readonly #waiting = new Set<Waiting>();
   readonly #bySource = new Map<string, number>();
-  /** What is left to those that have failed; a handshake is the dearest thing that a stranger can have. */
+  /** Remaining failures of sources that have failed; a handshake is the most expensive operation open to strangers. */
   readonly #failing = new Map<string, Allowance>();
 
   constructor(options: AdmissionOptions) {
@@ -60,7 +63,7 @@ export class Admission {
     this.#limits = { ...LIMITS, ...options.limits };
   }
 
-  /** How many were turned away, by why. */
+  /** Number of rejected connections, by reason. */
   get refused(): Readonly<Record<string, number>> {
     return Object.fromEntries(this.#refused);
   }
@@ -84,7 +87,7 @@ export class Admission {
     this.#count("too-many");
   }
 
-  /** Turns away whoever has proved nothing yet. */
+  /** Rejects all unauthenticated connections. */
   close(): void {
     for (const { abort } of this.#waiting) abort.abort();
   }
@@ -97,7 +100,7 @@ export class Admission {
       abort.abort();
     });
     raw.on("error", ignore);
-    // Of TLS there is no half, and who leaves is to be gone at once.
+    // TLS has no half-closed state.
     raw.allowHalfOpen = false;
     try {
       const socket = acceptTls(raw, identity, ["h2", "holdfast-h2r"]);
@@ -123,7 +126,7 @@ export class Admission {
     if (this.#waiting.size < this.#limits.inAll) return true;
     const [longest] = this.#waiting;
     if (longest === undefined || this.#options.clock.elapsed() - longest.since < YIELD_AFTER_MS) return false;
-    // Its place is free at once, not only when its socket is.
+    // Frees the place immediately, not only when the socket has closed.
     this.#leave(longest);
     longest.abort.abort();
     return true;
@@ -152,7 +155,7 @@ export class Admission {
   }
 }
 
-/** By a reset, so that nothing of it lingers here. */
+/** Resets the connection, so that no state remains here. */
 function reject(raw: Socket): void {
   raw.on("error", ignore).resetAndDestroy();
 }

@@ -10,9 +10,9 @@ import { defined } from "../../../lib/defined.ts";
 
 export interface ClientsOptions {
   readonly clock: Clock;
-  /** A node has opened a stream on a session of its own; false when it did so too often for nothing. */
+  /** Called with a stream on a client's session; false if the client opens too many in vain. */
   readonly onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: string) => boolean;
-  /** Somebody came, went or was measured for the first time. */
+  /** Called when a client connected, disconnected, or was measured for the first time. */
   readonly onChanged: () => void;
   readonly onEvent: (event: MeshEvent) => void;
 }
@@ -27,20 +27,23 @@ interface Client {
   remote: Hop["remote"] | undefined;
   rttMs: number | undefined;
   past: { bytesIn: number; bytesOut: number };
-  /** When it was lost (monotonic), once it was. */
+  /** Monotonic time of the disconnect, if disconnected. */
   lostAt: number | undefined;
 }
 
-/** Of one node, for two paths under full load; whoever dials more often has lost the older ones without telling. */
+/**
+ * Maximum number of sessions per node: two paths under full load. A node that dials more has lost older sessions
+ * without noticing.
+ */
 export const MAX_SESSIONS = 96;
 const KEPT_MS = 24 * 3_600_000;
 const MAX_KEPT = 10_000;
 const MAX_CAUSE = 512;
-/** Less than what a session may be silent for. */
+/** Pause after excess streams, in milliseconds; shorter than the permitted silence of a session. */
 const PAUSE_MS = 500;
 const DRAINING = "this overlay is draining";
 
-/** The nodes that dial this node's gateway, and the sessions that each of them has. */
+/** Tracks the nodes that dial this node's gateway and their sessions. */
 export class Clients {
   readonly #options: ClientsOptions;
   readonly #clients = new Map<string, Client>();
@@ -50,7 +53,7 @@ export class Clients {
     this.#options = options;
   }
 
-  /** Makes a hop session of a socket whose key was proved to be that of `peer`. */
+  /** Creates a hop session on a socket that has proved the key of `peer`. */
   add(peer: string, key: string, protocol: MeshProtocol, socket: TLSSocket): void {
     const client = this.#clientOf(peer, key);
     const [oldest] = client.hops.keys();
@@ -63,7 +66,7 @@ export class Clients {
     }
   }
 
-  /** Sessions on which streams can be opened to `peer`, the best first. */
+  /** Returns the sessions on which streams to `peer` can be opened, the best first. */
   inbound(peer: string): readonly OutboundHop[] {
     const hops = [...(this.#clients.get(peer)?.hops.values() ?? [])].filter((hop) => hop !== undefined);
     return hops
@@ -72,14 +75,14 @@ export class Clients {
       .toSorted(byQuality);
   }
 
-  /** Ends the sessions of everybody who is not among these, or not with this key any more. */
+  /** Ends the sessions of all nodes not listed with their current key. */
   keepOnly(keys: ReadonlyMap<string, string>, cause: string): void {
     for (const { peer, key, hops } of this.#clients.values()) {
       if (keys.get(peer) !== key) for (const hop of hops.keys()) hop.destroy(cause);
     }
   }
 
-  /** Asks everybody to go elsewhere; what runs goes on. */
+  /** Asks all nodes to use another gateway; running streams continue. */
   drain(): void {
     this.#isDraining = true;
     for (const { hops } of this.#clients.values()) for (const hop of hops.keys()) hop.retire(DRAINING);
@@ -98,7 +101,7 @@ export class Clients {
       if (this.#options.onStream(stream, headers, client.peer)) return;
       const now = this.#options.clock.elapsed();
       if (now < pausedUntil) return;
-      // Refusing costs something too: whoever goes on is read from so seldom that it comes to little.
+      // Refusing costs work too, so reading from the sender pauses.
       pausedUntil = now + PAUSE_MS;
       pauseReading(socket, this.#options.clock, PAUSE_MS);
     });
@@ -121,7 +124,7 @@ export class Clients {
   #begin(client: Client, hop: Hop, inbound: OutboundHop | undefined): void {
     client.hops.set(hop, inbound);
     client.remote = hop.remote;
-    // Its failure is heard of as its end.
+    // `ended` reports the failure.
     hop.prove().catch(() => undefined);
     void hop.ended.then(({ cause, since }) => this.#ended(client, hop, cause, since));
     if (client.hops.size === 1) this.#came(client);
@@ -187,7 +190,7 @@ export class Clients {
   }
 }
 
-/** What is measured and quick before what is not; among equals the newest, which comes first already. */
+/** Prefers healthy sessions, then low loss and round trip; among equals the newest. */
 function byQuality(a: OutboundHop, b: OutboundHop): number {
   return (
     Number(a.isInTrouble) - Number(b.isInTrouble) ||

@@ -6,18 +6,18 @@ import { TcpBinding, type BindingUser } from "../../bindings/tcp.ts";
 export interface GatewayListenerOptions extends BindingsOptions {
   readonly clock: Clock;
   readonly user: BindingUser;
-  /** It listens, or does not, for another reason than before. */
+  /** Called when the state of the listener has changed. */
   readonly onChanged: () => void;
 }
 
 type Place = Pick<ServerPlace, "addresses" | "port">;
 type Sockets = Bindings<TcpBinding>;
 
-/** How long a place that was given up is listened on still: until those who dial have heard of the other. */
+/** How long a replaced address stays open: until the dialling nodes know the new one. */
 const KEPT_MS = 120_000;
 const RETRY_MS = 5000;
 
-/** Where the gateway listens. A new place is opened before the old one goes; one that cannot be had is tried again for ever. */
+/** Listens for the gateway. Opens a new address before it closes the old one; retries a failed one indefinitely. */
 export class GatewayListener {
   readonly #options: GatewayListenerOptions;
   readonly #byPort = new Map<number, { readonly sockets: Sockets; cancel: (() => void) | undefined }>();
@@ -38,7 +38,7 @@ export class GatewayListener {
     return { state: "listening" };
   }
 
-  /** Listens there; without a place, nowhere, and at once. Resolves when every socket is bound or has failed. */
+  /** Listens at `place`; without one closes immediately. Resolves when every socket is bound or has failed. */
   async move(place: Place | undefined): Promise<void> {
     this.#place = place;
     if (place === undefined) this.#closeAll();
@@ -46,12 +46,12 @@ export class GatewayListener {
     this.#reportState();
   }
 
-  /** Tries again what failed. */
+  /** Retries after a failure. */
   async retry(): Promise<void> {
     if (this.#place !== undefined && this.state.state === "failed") await this.move(this.#place);
   }
 
-  /** Accepts nothing any more but what the kernel has accepted already. */
+  /** Stops accepting, except for connections that the kernel has already accepted. */
   async stop(): Promise<void> {
     this.#place = undefined;
     this.#cancelRetry?.();
@@ -73,13 +73,13 @@ export class GatewayListener {
     this.#byPort.set(place.port, entry);
     await entry.sockets.open(place);
     if (this.#place !== place) return;
-    // What failed at a place that was given up would never be asked for again.
+    // A failure at a replaced address must not be retried.
     const isOpen = this.state.state === "listening";
     if (isOpen) this.#leaveOthers(place);
     else this.#retryLater();
   }
 
-  /** Lets the sockets that are at another place go, later. */
+  /** Schedules the close of sockets at other addresses. */
   #leaveOthers(place: Place): void {
     for (const [port, entry] of this.#byPort) {
       const has = entry.sockets.states.some(({ address }) => port !== place.port || !place.addresses.includes(address));
@@ -100,7 +100,7 @@ export class GatewayListener {
     return new Bindings("tcp", { own, isBeside: beside }, (address, port) => new TcpBinding(address, port, user));
   }
 
-  /** Whether the port is this gateway's own already, on another address that may cover the new one. */
+  /** Reports whether this gateway already listens on the port, at an address that may cover the new one. */
   #holds(port: number): boolean {
     return this.#byPort.get(port)?.sockets.states.some(({ state }) => state.at === "listening") === true;
   }

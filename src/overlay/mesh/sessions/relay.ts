@@ -12,43 +12,43 @@ import { Splice } from "../transport/splice.ts";
 import { viasOf } from "../paths/static-routes.ts";
 import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
 
-/** What a relay asks of the paths of this node itself. */
+/** Options of a relayed stream that continues over this node's own paths. */
 export interface OnwardOptions {
   readonly signal: AbortSignal;
-  /** How many relays it has gone through, this one included. */
+  /** Number of relays so far, including this one. */
   readonly hops: number;
-  /** Who began it. */
+  /** Node that opened the stream. */
   readonly source: string;
-  /** Where it came from. */
+  /** Neighbour that sent it. */
   readonly except: string;
-  /** Only by this gateway, because a static route names it. */
+  /** Use only this gateway, because a static route names it. */
   readonly via?: string;
-  /** Gateways that were asked already. */
+  /** Gateways that were already tried. */
   readonly tried?: ReadonlySet<string>;
 }
 
-/** Opens a stream to a node that is no client of this one. @throws {SessionError} with an `OverlayReason`. */
+/** Opens a stream to a node that is not a client of this one. @throws {SessionError} with an `OverlayReason`. */
 export type DialOnward = (peer: string, options: OnwardOptions) => Promise<{ readonly stream: Duplex }>;
 
 export interface RelayOptions {
   readonly clock: Clock;
   readonly limiters: MeshLimiters;
   readonly receiveBuffers: ReceiveBuffers;
-  /** Sessions on which streams to a node can be opened, the best first. */
+  /** Returns the sessions on which streams to a node can be opened, the best first. */
   readonly inbound: (peer: string) => readonly OutboundHop[];
   readonly onward: DialOnward;
-  /** How many it carries at a time. */
+  /** Maximum number of relayed streams. */
   readonly maxActive: number;
 }
 
-/** A stream that asks for another node. */
+/** A stream to relay to another node. */
 export interface RelayRequest {
-  /** Who sends on it, by the key of the session. */
+  /** Sender, authenticated by the key of the session. */
   readonly from: string;
-  /** Who began it, as far as is known: another gateway's word counts for those that it serves. */
+  /** Node that opened the stream. Only a gateway may name another node. */
   readonly source: string;
   readonly dest: string;
-  /** How many relays it has gone through. */
+  /** Number of relays so far. */
   readonly hops: number;
 }
 
@@ -59,13 +59,13 @@ interface Carried {
 
 const MAX_HOPS = 3;
 
-/** Carries streams between other nodes without reading them. */
+/** Relays streams between other nodes without reading them. */
 export class Relay {
   readonly #options: RelayOptions;
   readonly #carried = new Set<Carried>();
   #pairs: ReadonlySet<string> | undefined;
   #mesh: OverlayMesh | undefined;
-  /** The gateways that this node dials. */
+  /** Gateways that this node dials. */
   #dialled: ReadonlySet<string> = new Set();
   #isOn = false;
   #opening = 0;
@@ -76,7 +76,7 @@ export class Relay {
     this.#options = options;
   }
 
-  /** Puts other rules into force; what they do not allow any more ends. */
+  /** Applies other rules and ends the streams that they no longer allow. */
   apply(mesh: OverlayMesh | undefined): void {
     this.#isOn = mesh?.server !== undefined;
     const pairs = mesh?.server?.relays;
@@ -96,7 +96,7 @@ export class Relay {
     return { active: this.#carried.size, total: this.#total, bytes };
   }
 
-  /** Answers a stream: either it is spliced from then on, or it is refused with a reason. */
+  /** Relays a stream, or refuses it with a reason. */
   async carry(stream: ServerHttp2Stream, relayRequest: RelayRequest): Promise<void> {
     const refusal = this.#judge(relayRequest);
     if (refusal !== undefined) return refuse(stream, refusal, relayRequest.hops);
@@ -130,7 +130,7 @@ export class Relay {
     return this.#isOn && (this.#pairs === undefined || this.#pairs.has(pairOf(source, dest)));
   }
 
-  /** By the node itself, then by the gateways that static routes name, then by the others that this node dials. */
+  /** Tries the node itself, then the gateways of static routes, then the other gateways that this node dials. */
   async #open({ from, source, dest, hops }: RelayRequest, signal: AbortSignal): Promise<Duplex> {
     const { clock, inbound, onward } = this.#options;
     const headers = { ":authority": `${dest}:443`, "holdfast-hops": String(hops + 1), "holdfast-source": source };
@@ -152,7 +152,7 @@ export class Relay {
           return await openStream(clock, hop.session, headers, signal);
         } catch (error) {
           signal.throwIfAborted();
-          // Another session of the same node may be in order; what the node itself answers is final.
+          // Another session of the node may work; the node's own answer is final.
           if (via === dest && !isLost(error)) throw error;
           failures.push(sessionErrorOf(error));
           if (!isLost(error)) break;
@@ -186,10 +186,10 @@ export class Relay {
   }
 }
 
-/** Answers with a status and the reason, unless the other side has left. */
+/** Answers with a status and the reason, unless the other side has closed the stream. */
 export function refuse(stream: ServerHttp2Stream, reason: OverlayReason, hops = 0): void {
   if (stream.destroyed || stream.closed || stream.headersSent) return;
-  // The runtime then closes a stream of which nothing was read; closing it here would overtake the answer.
+  // The runtime closes an unread stream itself; closing it here would overtake the answer.
   stream.respond({ ":status": statusOf(reason, hops), "holdfast-reason": reason }, { endStream: true });
 }
 
@@ -219,7 +219,7 @@ function isLost(error: unknown): boolean {
   return error instanceof SessionError && (error.code === "tunnel-lost" || error.code === "connect-timeout");
 }
 
-/** Of the ways that this node has or has not, whoever asks hears only whether they led there. */
+/** The requester learns only whether the destination was reached, not which paths this node has. */
 function reasonOf(error: unknown): OverlayReason {
   const code = OverlayReason.safeParse(error instanceof SessionError ? error.code : undefined);
   if (!code.success) return "other";

@@ -16,16 +16,16 @@ import type { Inbound, SpliceOptions, PathId, PeerDialOptions, PeerDialer } from
 
 export interface MeshServerOptions extends BindingsOptions {
   readonly clock: Clock;
-  /** What this node proves itself with, once it has it. */
+  /** Returns the identity of this node, once it is known. */
   readonly identity: () => MeshIdentity | undefined;
   readonly inbound: Inbound;
-  /** The paths of this node itself, for what is no client of it. */
+  /** Opens streams over the paths of this node itself, to nodes that are not its clients. */
   readonly onward: DialOnward;
   readonly limiters: MeshLimiters;
   readonly receiveBuffers: ReceiveBuffers;
-  /** Another node has opened a stream. */
+  /** Called when another node has opened a stream. */
   readonly onStream: () => void;
-  /** The gateway, a client or one of their states is another. */
+  /** Called when the state of the gateway or of a client has changed. */
   readonly onChanged: () => void;
   readonly onEvent: (event: MeshEvent) => void;
   readonly limits?: Partial<AdmissionLimits> & { readonly maxRelays?: number };
@@ -33,7 +33,7 @@ export interface MeshServerOptions extends BindingsOptions {
 
 const MAX_RELAYS = 50_000;
 
-/** This node's own gateway: whoever may dial it, what they send, and what is carried between them. */
+/** The node's own gateway: admits nodes, routes their streams, and relays between them. */
 export class MeshServer implements PeerDialer {
   readonly #options: MeshServerOptions;
   readonly #clients: Clients;
@@ -42,7 +42,7 @@ export class MeshServer implements PeerDialer {
   readonly #admission: Admission;
   readonly #listener: GatewayListener;
   #mesh: OverlayMesh | undefined;
-  /** Who may dial, by key. */
+  /** Nodes that may connect, by key. */
   #byKey: ReadonlyMap<string, string> = new Map();
 
   constructor(options: MeshServerOptions) {
@@ -73,12 +73,12 @@ export class MeshServer implements PeerDialer {
     this.#listener = new GatewayListener({ ...options, user: this.#admission });
   }
 
-  /** How many streams are carried between other nodes. */
+  /** Number of streams relayed between other nodes. */
   get activeRelays(): number {
     return this.#relay.active;
   }
 
-  /** Puts another mesh into force; whoever may not dial any more loses its sessions at once. Calls must not overlap. */
+  /** Applies another mesh; nodes that may no longer connect lose their sessions immediately. Calls must not overlap. */
   async apply(mesh: OverlayMesh | undefined): Promise<void> {
     const isOn = mesh?.server !== undefined && this.#options.identity() !== undefined;
     const mayDial = isOn ? mesh.peers.filter((peer) => peer.mayDial === true) : [];
@@ -92,7 +92,7 @@ export class MeshServer implements PeerDialer {
     await this.#listener.move(isOn ? mesh.server : undefined);
   }
 
-  /** A stream that a gateway opened on a session that this node dialled. */
+  /** Routes a stream that a gateway opened on a session dialled by this node. */
   receive(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, pathId: PathId): void {
     this.#router.receive(stream, headers, { peer: pathId.gateway, pathId });
   }
@@ -102,12 +102,12 @@ export class MeshServer implements PeerDialer {
     return hop === undefined ? undefined : Promise.resolve({ session: hop.session, pathId: this.#pathId });
   }
 
-  /** Reports whether a node has dialled this gateway and can be sent streams. */
+  /** Reports whether a node is connected to this gateway and accepts streams. */
   serves(client: string): boolean {
     return this.#clients.inbound(client).length > 0;
   }
 
-  /** By the gateway `via`, which dials this one. */
+  /** Opens a stream through the gateway `via`, which has dialled this one. */
   async splice(peer: string, { signal, via }: SpliceOptions): ReturnType<PeerDialer["splice"]> {
     let failure = new SessionError("peer-absent", "no client of this gateway leads there");
     for (const hop of via === undefined ? [] : this.#clients.inbound(via)) {
@@ -133,18 +133,18 @@ export class MeshServer implements PeerDialer {
     return { ...stands, refused: { ...this.#admission.refused }, relays: this.#relay.counts };
   }
 
-  /** Tries again what could not be bound. */
+  /** Retries failed binds. */
   retryNow(): Promise<void> {
     return this.#listener.retry();
   }
 
-  /** Accepts nothing any more and asks everybody to go elsewhere; what runs goes on. */
+  /** Stops accepting and asks clients to use another gateway; running streams continue. */
   async drain(): Promise<void> {
     await this.#listener.stop();
     this.#clients.drain();
   }
 
-  /** Ends everything at once. */
+  /** Closes everything immediately. */
   close(): void {
     this.#listener.close();
     this.#admission.close();
@@ -152,7 +152,7 @@ export class MeshServer implements PeerDialer {
     this.#relay.close();
   }
 
-  /** Who dials has its own names for the paths; here there is but one. */
+  /** A client names its paths itself; on this side there is only one. */
   get #pathId(): PathId {
     return { gateway: this.#mesh?.self ?? "", path: "" };
   }

@@ -14,25 +14,25 @@ export interface StreamRouterOptions {
   readonly inbound: Inbound;
   readonly relay: Relay;
   readonly receiveBuffers: ReceiveBuffers;
-  /** A stream was taken, whatever becomes of it. */
+  /** Called with each accepted stream. */
   readonly onStream: () => void;
 }
 
-/** What a stream on a hop session is for. */
+/** Purpose of a stream on a hop session. */
 export type Purpose =
   | { readonly is: "request" }
   | { readonly is: "tunnel" }
   | { readonly is: "passage"; readonly dest: string; readonly hops: number }
   | { readonly is: "refused"; readonly reason: OverlayReason };
 
-/** Streams that a peer may open and reset before they are answered, at once and a second (CVE-2023-44487). */
+/** Streams that a peer may open and reset before they are answered, as burst and per second (CVE-2023-44487). */
 const RESET_BURST = 200;
 const RESETS_PER_SECOND = 20;
 
-/** Where every stream of a hop session arrives, whoever dialled. */
+/** Routes every stream of a hop session: requests to this node, tunnels, and streams to relay. */
 export class StreamRouter {
   readonly #options: StreamRouterOptions;
-  /** By peer; only of those that have reset anything. */
+  /** By peer; only peers that have reset a stream. */
   readonly #resets = new Map<string, Allowance>();
   #self: string | undefined;
   #gateways: ReadonlySet<string> = new Set();
@@ -50,7 +50,7 @@ export class StreamRouter {
     for (const peer of this.#resets.keys()) if (!peers.has(peer)) this.#resets.delete(peer);
   }
 
-  /** Takes a stream on a session whose key proved that it comes from `from.peer`; false when it came too often for nothing. */
+  /** Routes a stream on a session authenticated as `from.peer`; false if the peer opens and resets too many. */
   receive(
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
@@ -88,12 +88,12 @@ export class StreamRouter {
     from: string,
   ): RelayRequest {
     const said = Uid.safeParse(headers["holdfast-source"]).data;
-    // Only a gateway speaks for others; anybody else is the source of what it sends.
+    // Only a gateway speaks for other nodes; any other node is the source of what it sends.
     const source = this.#gateways.has(from) && said !== undefined ? said : from;
     return { from, source, dest, hops };
   }
 
-  /** Whoever resets what was not opened yet costs work for nothing, and gets less of it the more it does so. */
+  /** Counts streams that were reset before they were opened: they cause work in vain and are limited. */
   #closed(peer: string, stream: ServerHttp2Stream): void {
     if (stream.rstCode === NO_ERROR || stream.sentHeaders?.[":status"] === 200) return;
     const resets = this.#resets.get(peer) ?? new Allowance(this.#options.clock, RESET_BURST, RESETS_PER_SECOND);
@@ -105,7 +105,7 @@ export class StreamRouter {
 const REFUSED: Purpose = { is: "refused", reason: "peer-absent" };
 const REQUESTS: ReadonlySet<string> = new Set(["/echo", "/perf", "/taken"]);
 
-/** Reads what a stream is for; nothing in it is believed but its form. Pure. */
+/** Parses the purpose of a stream from the form of its headers. Pure. */
 export function purposeOf(headers: IncomingHttpHeaders, self: string): Purpose {
   const path = headers[":path"];
   if (headers[":method"] === "POST" && path !== undefined && REQUESTS.has(path)) return { is: "request" };
@@ -116,7 +116,7 @@ export function purposeOf(headers: IncomingHttpHeaders, self: string): Purpose {
   }
   const isFlow = headers["holdfast-service"] !== undefined || headers[":protocol"] !== undefined;
   if (dest === self) return { is: isFlow ? "request" : "tunnel" };
-  // A flow is for whoever the session is with; a relay would have to read it.
+  // A flow must end at the node of the session; a relay would have to read it.
   return isFlow ? { is: "refused", reason: "relay-refused" } : { is: "passage", dest, hops };
 }
 

@@ -1,4 +1,4 @@
-/** What is wrong with the capsules of a stream; nothing after it can be read. */
+/** Reports invalid capsules; the rest of the stream cannot be read. */
 export class CapsuleError extends Error {
   readonly code: "capsule-too-long" | "capsule-cut" | "datagram-without-context";
 
@@ -9,12 +9,12 @@ export class CapsuleError extends Error {
   }
 }
 
-/** The largest payload of UDP (RFC 768) over IPv4, and a context of eight bytes. */
+/** Maximum payload of UDP (RFC 768) over IPv4, plus a context id of eight bytes. */
 const MAX_CAPSULE_BYTES = 65_527 + 8;
 const DATAGRAM = 0;
 const MAX_PARTS = 1024;
 
-/** A datagram as a capsule of type DATAGRAM (RFC 9297 §3.5) with the context of UDP payloads, 0 (RFC 9298 §4). */
+/** Encodes a datagram as a DATAGRAM capsule (RFC 9297 §3.5) with context id 0, UDP payloads (RFC 9298 §4). */
 export function datagramCapsule(datagram: Uint8Array): Buffer {
   const length = datagram.length + 1;
   const lengthBytes = length < 64 ? 1 : length < 16_384 ? 2 : 4;
@@ -28,7 +28,7 @@ export function datagramCapsule(datagram: Uint8Array): Buffer {
   return capsule;
 }
 
-/** Reads capsules from a stream, however it is cut up. Other types and contexts are skipped, as RFC 9297 §3.2 asks. */
+/** Reads capsules from a stream in chunks of any size. Skips other types and contexts, as RFC 9297 §3.2 requires. */
 export class CapsuleReader {
   readonly #onDatagram: (datagram: Buffer) => void;
   #parts: Buffer[] = [];
@@ -43,7 +43,7 @@ export class CapsuleReader {
   push(chunk: Buffer): void {
     this.#parts.push(chunk);
     this.#have += chunk.length;
-    // Joining for every chunk would make a capsule that trickles in cost the square of its length.
+    // Joining with every chunk would make the cost of a slow capsule grow with the square of its length.
     if (this.#have < this.#need) {
       if (this.#parts.length >= MAX_PARTS) this.#keep(Buffer.concat(this.#parts));
       return;
@@ -71,7 +71,7 @@ export class CapsuleReader {
     if (this.#have > 0) throw new CapsuleError("capsule-cut");
   }
 
-  /** A copy, so that a few bytes do not keep the whole chunk they came with. */
+  /** Copies the rest, so that a few bytes do not keep the whole chunk in memory. */
   #keep(data: Buffer): void {
     this.#have = data.length;
     this.#parts = data.length === 0 ? [] : [Buffer.from(data)];
@@ -84,7 +84,7 @@ export class CapsuleReader {
   }
 }
 
-/** A variable-length integer (RFC 9000 §16), or undefined when there is too little of it. */
+/** Reads a variable-length integer (RFC 9000 §16); undefined if it is incomplete. */
 function readInteger(data: Buffer, at: number): { readonly value: number; readonly end: number } | undefined {
   const first = data[at];
   if (first === undefined) return undefined;

@@ -9,15 +9,15 @@ import { resetStream } from "./reset.ts";
 export interface DatagramPipeOptions {
   readonly stream: Http2Stream;
   readonly clock: Clock;
-  /** The node's limits over all tunnels: what is too much is dropped. */
+  /** Rate limits over all tunnels; datagrams beyond them are dropped. */
   readonly tunnels?: TunnelLimiters | undefined;
   readonly onDatagram: (datagram: Buffer) => void;
   readonly onDrop: () => void;
-  /** Told once when the stream is over, with its code (RFC 9113 §7). */
+  /** Called once when the stream has ended, with its code (RFC 9113 §7). */
   readonly onEnd: (code: number) => void;
 }
 
-/** What has waited longer is worth nothing to its receiver any more. */
+/** Maximum age of a queued datagram; an older one is useless to its receiver. */
 const MAX_AGE_MS = 500;
 
 interface Waiting {
@@ -25,7 +25,7 @@ interface Waiting {
   readonly since: number;
 }
 
-/** Datagrams over a stream (RFC 9298): what the stream does not take soon is dropped. */
+/** Sends datagrams over a stream (RFC 9298) and drops those that the stream does not accept soon. */
 export class DatagramPipe {
   readonly #options: DatagramPipeOptions;
   #queue: Waiting[] = [];
@@ -52,7 +52,7 @@ export class DatagramPipe {
       .on("error", () => undefined)
       .on("data", (chunk: Buffer) => read(() => reader.push(chunk)))
       .on("end", () => read(() => reader.end()))
-      // Neither side sends on alone: a stream that is ended on one side is over.
+      // A datagram flow has no half-closed state.
       .on("end", () => stream.end())
       .on("drain", () => this.#flush())
       .on("close", () => this.#end(stream.rstCode));
@@ -83,7 +83,7 @@ export class DatagramPipe {
     return true;
   }
 
-  /** Ends the stream: in order without a code. */
+  /** Ends the stream; in order without a code. */
   close(code?: number): void {
     const { stream } = this.#options;
     if (code === undefined) stream.end();

@@ -12,43 +12,46 @@ import { Allowance } from "../../limits/allowance.ts";
 import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
 import { STREAM_WINDOW_BYTES } from "./receive-buffer.ts";
 
-/** Streams that a hop session may have at a time. */
+/** Maximum number of streams per hop session. */
 export const HOP_STREAMS = 256;
 
 export interface SessionLimits {
   readonly clock: Pick<Clock, "elapsed">;
-  /** Streams at a time that the other side may open, or that this one expects to be allowed. */
+  /** Maximum number of streams that the other side may open, or is expected to allow. */
   readonly maxStreams?: number;
 }
 
 const MAX_HEADER_BYTES = 8192;
 const MAX_HEADER_PAIRS = 32;
-/** The session's window must never be what limits: it is given back on arrival, so it would protect nothing. */
+/** Window of the whole session. It must never be the limit: Node acknowledges bytes on arrival, so it would not bound memory. */
 const SESSION_WINDOW_BYTES = 512 * 1024 * 1024;
-/** What the runtime may allocate for a session, in MB; it counts what is queued to be sent, too. */
+/** Memory limit of a session, in MB; it includes data queued for sending. */
 const SESSION_MEMORY_MB = 1024;
-/** The runtime's own guard ends a session after a thousand closes, which is what ordinary flows come to; ours refuses streams instead. */
+/**
+ * Disables the runtime's reset limit, which ends a session after a thousand closed streams. StreamRouter refuses
+ * streams instead.
+ */
 const NO_RESET_GUARD = { streamResetBurst: 2 ** 32 - 1, streamResetRate: 2 ** 32 - 1 };
-/** Documented, and missing from the types. */
+/** Documented, but missing from the types. */
 const UNTYPED = { maxOutstandingSettings: 4 };
 const CONTROL_BURST = 64;
 const CONTROL_PER_SECOND = 16;
 
-/** Makes an HTTP/2 session of a proved socket, of which the other side is the client. */
+/** Creates an HTTP/2 session in the server role on an authenticated socket. */
 export function serverSession(socket: TLSSocket, limits: SessionLimits): ServerHttp2Session {
   const options = optionsOf(limits);
   const settings = { ...options.settings, enableConnectProtocol: true };
   const session = performServerHandshake(socket, { ...options, settings });
-  // A stream may fail at any moment, and nobody need be listening then.
+  // A stream may fail before anything listens for its error.
   session.on("stream", (stream) => stream.on("error", ignore));
-  // With the handshake behind it the session can be used at once.
+  // The TLS handshake is complete, so the session is ready.
   return guard(session, limits);
 }
 
-/** Makes an HTTP/2 session of a proved socket, of which this side is the client; `authority` is the other node's uid. */
+/** Creates an HTTP/2 session in the client role on an authenticated socket; `authority` is the other node's uid. */
 export function clientSession(socket: TLSSocket, authority: string, limits: SessionLimits): ClientHttp2Session {
   const options = optionsOf(limits);
-  // The other side may open nothing.
+  // The other side may not open streams.
   const settings = { ...options.settings, enablePush: false, maxConcurrentStreams: 0 };
   return guard(connect(`https://${authority}`, { ...options, settings, createConnection: () => socket }), limits);
 }
@@ -73,7 +76,7 @@ function optionsOf({ maxStreams = HOP_STREAMS }: SessionLimits): ServerSessionOp
   };
 }
 
-/** Whoever sends control frames without end is cut off: each must be answered, and none carries anything. */
+/** Ends a session that sends too many control frames: each one must be answered. */
 function guard<S extends Http2Session>(session: S, { clock }: SessionLimits): S {
   const control = new Allowance(clock, CONTROL_BURST, CONTROL_PER_SECOND);
   const spend = (): void => {

@@ -9,28 +9,28 @@ import { OverlayIdentity } from "../../../protocol/overlay/mesh.ts";
 import { meshContext, p256Thumbprint, type MeshIdentity } from "./tls.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** The file below the overlay's state directory that holds its key and certificate. */
+/** File in the overlay's state directory with its key and certificate. */
 export const IDENTITY_FILE = "identity.json";
 
 const Stored = OverlayIdentity.extend({ certificate: z.string().max(8192) });
 type Stored = z.infer<typeof Stored>;
 
-/** The identity of this node, kept on disk together with its certificate, so that a later start need not make one. */
+/** Stores this node's identity with its certificate, so that a later start need not create one. */
 export interface IdentityStore {
-  /** What is on disk; `damagedCopy` names the file that could not be used and was set aside. */
+  /** Returns the stored identity; `damagedCopy` is the unusable file that was set aside. */
   load(): Promise<{ readonly identity?: MeshIdentity; readonly damagedCopy?: string }>;
   /**
-   * Makes what was given this node's identity. It is in force even if it could not be kept; `notKept` says why it was not.
-   * @throws {InputError} `invalid-key` for something that is not a P-256 key pair.
+   * Sets this node's identity. It applies even if it could not be saved; `notKept` is the error of saving.
+   * @throws {InputError} `invalid-key` if it is not a P-256 key pair.
    */
   set(given: OverlayIdentity): Promise<{ readonly identity: MeshIdentity; readonly notKept?: unknown }>;
 }
 
-// RFC 5280 §4.1.2.5.2 and §4.1.2.5: no date is ever looked at, and clocks may be wrong.
+// RFC 5280 §4.1.2.5.2 and §4.1.2.5: dates are not checked, and clocks may be wrong.
 const NOT_BEFORE = new Date("2000-01-01T00:00:00Z");
 const NOT_AFTER = new Date("9999-12-31T23:59:59Z");
 
-/** An identity in a file of the state directory, readable by its owner alone. */
+/** Stores an identity in a file of the state directory that only its owner can read. */
 export function identityStore(files: Files, stateDir: string): IdentityStore {
   const stored = stateFile(files, { path: join(stateDir, IDENTITY_FILE), schema: Stored, keepsPrevious: false });
   const load: IdentityStore["load"] = async () => {
@@ -43,7 +43,7 @@ export function identityStore(files: Files, stateDir: string): IdentityStore {
   return {
     load,
     async set(given) {
-      // What cannot be read cannot be the same, and shows when it cannot be written either.
+      // An unreadable file counts as a different identity; the error shows again on writing.
       const before = await stored.load().then(valueOf, () => undefined);
       const isSame = before?.uid === given.uid && before.key.d === given.key.d && before.key.x === given.key.x;
       const known = isSame ? tryOpen(before) : undefined;
@@ -60,7 +60,7 @@ export function identityStore(files: Files, stateDir: string): IdentityStore {
   };
 }
 
-/** An identity that is kept nowhere. @throws {InputError} `invalid-key` for something that is not a P-256 key pair. */
+/** Creates an identity without storing it. @throws {InputError} `invalid-key` if it is not a P-256 key pair. */
 export async function makeIdentity(given: OverlayIdentity): Promise<MeshIdentity> {
   return open(await certify(given));
 }
@@ -72,7 +72,7 @@ async function certify(given: OverlayIdentity): Promise<Stored> {
   return { ...given, certificate };
 }
 
-/** A key whose halves do not belong together would be found out only by every peer that refuses it. */
+/** Checks that the private and public key belong together; otherwise only peers would notice. */
 function requirePair(given: OverlayIdentity): void {
   try {
     const key = createPrivateKey({ key: given.key, format: "jwk" });

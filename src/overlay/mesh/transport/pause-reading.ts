@@ -2,8 +2,8 @@ import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../host/clock.ts";
 
 /**
- * Reads nothing from a socket for a while, so that TCP holds back whoever sends. HTTP/2 has taken the socket's handle for itself and
- * knows no such thing; where the handle is another than expected, nothing happens.
+ * Stops reading from a socket for `ms` milliseconds, so that TCP slows down the sender. HTTP/2 owns the socket's handle
+ * and has no such function. Does nothing if the handle is not as expected.
  */
 export function pauseReading(socket: TLSSocket, clock: Pick<Clock, "after">, ms: number): void {
   if (!call(socket, "readStop")) return;

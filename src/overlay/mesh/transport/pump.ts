@@ -6,22 +6,22 @@ type Edit = (chunk: Uint8Array) => Uint8Array;
 const FULL = 1;
 const LIMITED = 2;
 
-/** What is no part of bulk: its frames are larger. */
+/** Maximum size of a chunk that is not part of bulk traffic, whose frames are larger. */
 const SHORT_BYTES = 2048;
 
-/** A gate that is passed through, and the bit that stands for waiting at it. */
+/** A rate limiter that a copy passes, and its bit in the mask of reasons to wait. */
 interface Turn {
   readonly limiter: RateLimiter;
   readonly user: LimitedReader;
   readonly bit: number;
 }
 
-/** One direction between a socket and a stream: it stops reading while the other side is full or a rate is used up, and only then. */
+/** Copies one direction between a socket and a stream. Stops reading while the other side is full or a rate is used up. */
 export class Pump {
-  /** What was read so far. */
+  /** Bytes read so far. */
   bytes = 0;
   #written = 0;
-  /** Bytes that were written and taken, and the lengths of the writes that were not. */
+  /** Bytes written and accepted, and the lengths of the pending writes. */
   #done = 0;
   readonly #pending: number[] = [];
   #taken: number | undefined;
@@ -34,7 +34,7 @@ export class Pump {
   #isCorked = false;
   #isOver = false;
 
-  /** With `edit`, what it gives goes on in place of what was read. */
+  /** `edit` replaces the bytes that are passed on. */
   constructor(from: Duplex, to: Duplex, limiters: readonly (RateLimiter | undefined)[], edit?: Edit) {
     this.#from = from;
     this.#to = to;
@@ -48,9 +48,9 @@ export class Pump {
     return (this.#stops & ~FULL) !== 0;
   }
 
-  /** Bytes that the other side has taken so far; for a stream, bytes sent. */
+  /** Bytes that the other side has accepted; for a stream, bytes sent. */
   get taken(): number {
-    // Whatever waits in a socket or stream is not counted as waiting any more once that is destroyed.
+    // A destroyed socket or stream no longer reports its queued bytes.
     return this.#taken ?? (this.#to.destroyed ? this.#done : this.#written - this.#to.writableLength);
   }
 
@@ -83,13 +83,13 @@ export class Pump {
     return this.#to.write(chunk, this.#onWritten);
   }
 
-  /** Writes are done with in their order. */
+  /** Writes complete in order. */
   readonly #onWritten = (error?: Error | null): void => {
     const length = this.#pending.shift() ?? 0;
     if (error === undefined || error === null) this.#done += length;
   };
 
-  /** What arrives in one turn, frame by frame, leaves in one call; but a short first frame is often alone, and goes at once. */
+  /** Combines the frames of one turn of the event loop in one write. A short first frame is often alone and is sent immediately. */
   #cork(bytes: number): void {
     if (this.#isCorked) return;
     if (!this.#isInTurn) {

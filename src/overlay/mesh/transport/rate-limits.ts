@@ -3,13 +3,13 @@ import type { OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import { RateLimiter } from "../../limits/rate-limiter.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** What is read from tunnels passes `in`, and what is sent into them `out`. */
+/** Rate limits over all tunnels: `in` for bytes read from tunnels, `out` for bytes sent into them. */
 export interface TunnelLimiters {
   readonly in: RateLimiter;
   readonly out: RateLimiter;
 }
 
-/** The node's limits over all tunnels together: `in` for what is read from them, `out` for what is read to be sent into them. */
+/** The node's rate limits over all tunnels. */
 export class MeshLimiters implements TunnelLimiters {
   readonly in: RateLimiter;
   readonly out: RateLimiter;
@@ -20,7 +20,7 @@ export class MeshLimiters implements TunnelLimiters {
     this.out = new RateLimiter(clock, undefined);
   }
 
-  /** Puts other rates into force, for what runs too. */
+  /** Applies other rates, also to running flows. */
   apply(mesh: OverlayMesh | undefined): void {
     const { ingressBitsPerSecond, egressBitsPerSecond } = mesh ?? {};
     if (ingressBitsPerSecond !== this.#rates.ingressBitsPerSecond) this.in.setRate(ingressBitsPerSecond);

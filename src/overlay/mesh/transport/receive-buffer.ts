@@ -2,53 +2,53 @@ import { totalmem } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
 
-/** A stream that is watched. HTTP/2 streams can be reset; others are destroyed. */
+/** A stream to watch. HTTP/2 streams can be reset; others are destroyed. */
 export interface Watched extends Readable {
   close?(code: number): void;
   _final?(callback: (error?: Error | null) => void): void;
 }
 
 export interface ReceiveBufferOptions {
-  /** What the process may use; an eighth of it may wait unread for one peer, a quarter for all. */
+  /** Memory of the process in bytes; an eighth of it may be buffered per peer, a quarter for all. */
   readonly memoryBytes: number;
-  /** Told whose stream was reset. */
+  /** Called with the peer whose stream was reset. */
   readonly onReset?: (peer: string) => void;
 }
 
 /**
- * What one stream may send before anybody reads it. The other side is told of room only when half of it is free, so that 4 MiB are
- * what one flow needs for more than 500 Mb/s at a round trip of 20 ms; with 2 MiB it reached 350.
+ * Receive window per stream. HTTP/2 announces free space only when half of it is free: one flow needs 4 MiB for more
+ * than 500 Mb/s at a round trip of 20 ms; with 2 MiB it reached 350 Mb/s.
  */
 export const STREAM_WINDOW_BYTES = 4 * 1024 * 1024;
 
-/** What a chunk costs beside its bytes: many small ones hold far more than they carry. */
+/** Overhead per chunk: many small chunks hold far more memory than their bytes. */
 const CHUNK_BYTES = 512;
 
 interface Entry {
   readonly peer: string;
   readonly stream: Watched;
-  /** What it held when it was last looked at, and what has arrived since; 0 while it is read. */
+  /** Bytes held at the last reading plus those that arrived since; 0 while the stream is read. */
   counted: number;
 }
 
-/** Streams that nobody reads at this moment; `counted` is the sum of theirs, and never less than what they hold. */
+/** Paused streams of one peer; `counted` is their sum, and never less than what they hold. */
 interface Group {
   readonly entries: Set<Entry>;
   counted: number;
 }
 
 /**
- * Bounds what arrived and was not read. HTTP/2 lets every stream of every session have a full window, since the session's own is
- * given back on arrival; where that exceeds the bound, whoever holds most is reset with the chunk that crosses it.
+ * Limits the bytes that arrived and were not read. HTTP/2 grants every stream of every session a full window. Beyond
+ * the limit, the stream that holds most is reset.
  */
 export class ReceiveBuffers {
   readonly #onReset: (peer: string) => void;
   readonly #perPeer: number;
   readonly #inAll: number;
-  /** By whoever sends on them. */
+  /** By the sending peer. */
   readonly #stalled = new Map<string, Group>();
   readonly #watched = new WeakSet<Watched>();
-  /** Where what is read on a stream goes. */
+  /** Destination of the bytes read from a stream. */
   readonly #sinks = new WeakMap<Watched, Writable>();
   #counted = 0;
 
@@ -58,7 +58,7 @@ export class ReceiveBuffers {
     this.#inAll = memoryBytes / 4;
   }
 
-  /** Counts what waits on a stream that `peer` sends on, from now until it is closed. */
+  /** Counts the buffered bytes of a stream from `peer` until it closes. */
   watch(peer: string, stream: Watched): void {
     if (stream.destroyed || this.#watched.has(stream)) return;
     this.#watched.add(stream);
@@ -74,12 +74,12 @@ export class ReceiveBuffers {
     if (stream.readableFlowing !== true) stall();
   }
 
-  /** Counts what was read on a stream and waits to be sent by another, too. */
+  /** Also counts bytes read from a stream that wait to be sent by another. */
   forwardsTo(stream: Watched, sink: Writable): void {
     this.#sinks.set(stream, sink);
   }
 
-  /** What waits at this moment, in bytes; without a peer, for all of them. */
+  /** Bytes buffered for a peer, or for all peers. */
   held(peer?: string): number {
     let held = 0;
     for (const [name, { entries }] of this.#stalled) {
@@ -94,7 +94,7 @@ export class ReceiveBuffers {
     this.#counted = 0;
   }
 
-  /** A paused stream is still given what its window allows, and says nothing of it but this. */
+  /** A paused stream still receives what its window allows, and only `push` shows it. */
   #countArrivals(entry: Entry): void {
     const { stream } = entry;
     const push = stream.push.bind(stream);
@@ -140,7 +140,7 @@ export class ReceiveBuffers {
     if (this.#counted > this.#inAll) this.#cut(this.#inAll, [...this.#stalled.values()]);
   }
 
-  /** Looks at what was not sent meanwhile, and resets whichever streams hold most until the rest is within the bound. */
+  /** Recounts the streams and resets those that hold most until the sum is within the limit. */
   #cut(boundBytes: number, groups: readonly Group[]): void {
     for (const group of groups)
       for (const entry of group.entries) this.#count(group, entry, this.#heldBy(entry.stream));
@@ -164,16 +164,16 @@ export class ReceiveBuffers {
   }
 }
 
-/** What this process may use, in bytes: the bound of its control group, or the machine's memory. */
+/** Returns the memory limit of this process in bytes: that of its control group, or the machine's memory. */
 export function memoryLimit(): number {
   const bound = process.constrainedMemory();
   return bound > 0 && bound < totalmem() ? bound : totalmem();
 }
 
 function reset(stream: Watched): void {
-  // Else closing would end it in order first, and the other side would take what it has for the whole.
+  // Otherwise closing would first end the stream in order, and the other side would take the bytes it has as complete.
   stream._final = (callback) => callback();
   stream.close?.(ENHANCE_YOUR_CALM);
-  // What was not read is let go at once, rather than when the other side has heard.
+  // Frees the unread bytes immediately, not only when the other side has answered.
   stream.destroy();
 }

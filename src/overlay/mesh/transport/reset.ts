@@ -1,8 +1,8 @@
 import type { Http2Stream } from "node:http2";
 
 /**
- * Resets a stream with a code of RFC 9113 §7 and nothing before it. Closing alone would end the writable half first, and the other
- * side would take what it has for the whole.
+ * Resets a stream with a code of RFC 9113 §7 without ending it in order first, which would make the other side take its
+ * bytes as complete.
  */
 export function resetStream(stream: Http2Stream, code: number): void {
   if (stream.destroyed || stream.closed) return;

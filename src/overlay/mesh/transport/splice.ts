@@ -5,14 +5,14 @@ import type { MeshLimiters } from "./rate-limits.ts";
 import { resetStream } from "./reset.ts";
 import { CANCEL, NO_ERROR } from "./stream-codes.ts";
 
-/** What waits to be sent before reading stops: stopping for every few frames costs more than they do. */
+/** Bytes queued for sending at which reading stops: stopping after every few frames would cost more than they do. */
 export const FULL_BYTES = 256 * 1024;
 
 const FULL = 1;
 const LIMITED_IN = 2;
 const LIMITED_OUT = 4;
 
-/** One direction of a splice: it stops reading while the other side is full or a rate is used up, and only then. */
+/** Copies one direction of a splice. Stops reading while the other side is full or a rate is used up. */
 class Direction {
   bytes = 0;
   readonly #from: Duplex;
@@ -31,7 +31,7 @@ class Direction {
   start(): void {
     this.#to.on("drain", () => this.#go(FULL));
     this.#from.on("data", this.#pass).on("end", () => {
-      // A stream that was reset ends too, but the other side must not take what it has for the whole.
+      // A reset stream ends too, but the other side must not take its bytes as complete.
       if (codeOf(this.#from) === NO_ERROR) this.#to.end();
     });
   }
@@ -57,7 +57,7 @@ class Direction {
   }
 }
 
-/** Two streams joined, unread: half-closes pass through, and so do resets. */
+/** Joins two streams without reading their content. Passes half-closes and resets on. */
 export class Splice {
   readonly #sides: readonly [Duplex, Duplex];
   readonly #directions: readonly [Direction, Direction];
@@ -65,7 +65,7 @@ export class Splice {
   readonly #closed = new Set<Duplex>();
   readonly #ending = new Set<Duplex>();
 
-  /** `onEnd` is called once, when both are closed. */
+  /** `onEnd` is called once, when both sides are closed. */
   constructor(a: Duplex, b: Duplex, limiters: MeshLimiters, onEnd: () => void) {
     this.#sides = [a, b];
     this.#directions = [new Direction(a, b, limiters), new Direction(b, a, limiters)];
@@ -82,7 +82,7 @@ export class Splice {
     for (const direction of this.#directions) direction.start();
     a.on("aborted", () => this.#aborted(a, b)).on("close", () => this.#sideClosed(a, b));
     b.on("aborted", () => this.#aborted(b, a)).on("close", () => this.#sideClosed(b, a));
-    // Either may have gone while the other was awaited.
+    // Either side may have closed while the other was awaited.
     if (a.destroyed) this.#sideClosed(a, b);
     if (b.destroyed) this.#sideClosed(b, a);
   }
@@ -92,9 +92,9 @@ export class Splice {
     for (const side of this.#sides) this.#end(side, code);
   }
 
-  /** A reset is passed on at once, and what had not been passed on is of no use to anybody. */
+  /** Passes a reset on immediately; bytes still queued are useless. */
   #aborted(side: Duplex, other: Duplex): void {
-    // One that is reset from here says so as well, and must be let send the reset.
+    // A side that is reset from here emits `aborted` as well and must still send its reset.
     if (this.#ending.has(side)) return;
     this.#end(other, codeOf(side));
     side.destroy();

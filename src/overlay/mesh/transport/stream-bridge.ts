@@ -10,24 +10,24 @@ import { resetStream } from "./reset.ts";
 import { codeOf, reasonOfCode } from "./wire.ts";
 
 export interface StreamBridgeOptions extends Partial<Editing> {
-  /** Connected, half-open capable, and not yet read from. */
+  /** Connected; keeps half-closes and was not read from. */
   readonly socket: Socket;
-  /** The answered stream of the flow. */
+  /** Answered stream of the flow. */
   readonly stream: Http2Stream;
   /** From the socket, and to it. */
   readonly limiters?: { readonly in: RateLimiter; readonly out: RateLimiter };
-  /** The node's limits over all tunnels. */
+  /** Rate limits over all tunnels. */
   readonly tunnels?: TunnelLimiters | undefined;
-  /** Why the session below the stream has ended, once it has. */
+  /** Returns why the session below the stream ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
-  /** Told once: without a reason when both sides closed in order. */
+  /** Called once; without a reason when both sides closed in order. */
   readonly onEnd: (reason: OverlayReason | undefined) => void;
 }
 
-/** A half-closed flow in which nothing moves is ended after this, lest dead halves pile up. */
+/** A half-closed flow is ended after this idle time, so that dead half-open flows do not accumulate. */
 const HALF_CLOSED_IDLE_MS = 60_000;
 
-/** A socket and a stream of a session, joined: half-closes pass through, and so do resets, as resets. */
+/** Connects a socket with a stream of a session. Passes half-closes and resets on. */
 export class StreamBridge {
   readonly #options: StreamBridgeOptions;
   readonly #up: Pump;
@@ -54,7 +54,7 @@ export class StreamBridge {
     return this.#up.taken;
   }
 
-  /** Bytes that came by the stream and that the socket has taken. */
+  /** Bytes from the stream that the socket has accepted. */
   get bytesDown(): number {
     return this.#down.taken;
   }
@@ -77,7 +77,7 @@ export class StreamBridge {
     else socket.resume();
   }
 
-  /** Ends both sides by a reset. */
+  /** Resets both sides. */
   abort(reason: OverlayReason): void {
     if (this.#isOver) return;
     const { socket, stream } = this.#options;
@@ -86,7 +86,7 @@ export class StreamBridge {
     resetStream(stream, codeOf(reason));
   }
 
-  /** Looks whether anything moved since the last look, and ends a flow in which nothing did for too long. */
+  /** Ends the flow if it was idle for too long, longer than 60 s if it is half-closed. */
   sweep(now: number, idleTimeoutMs: number): void {
     const { socket, stream } = this.#options;
     const progress = this.#up.bytes + this.#down.bytes - socket.writableLength - stream.writableLength;

@@ -1,4 +1,5 @@
-// Error codes of HTTP/2 streams (RFC 9113 §7). Those of node:http2 would load all of it into a node that knows no other.
+// Error codes of HTTP/2 streams (RFC 9113 §7). Importing node:http2 for them would load all of it on a node without
+// peers.
 export const NO_ERROR = 0;
 export const PROTOCOL_ERROR = 1;
 export const INTERNAL_ERROR = 2;

@@ -4,10 +4,10 @@ import { connect, createSecureContext, TLSSocket, type SecureContext } from "nod
 import { SessionError, toError } from "../../../errors.ts";
 import { P256PublicKey } from "../../../protocol/values/keys.ts";
 
-/** What a session is for; whoever names none of these is refused. */
+/** Protocols of mesh sessions (ALPN); a connection without one of them is refused. */
 export type MeshProtocol = "h2" | "holdfast-h2r" | "holdfast-peer";
 
-/** What this node proves itself with. */
+/** Identity that this node proves in TLS handshakes. */
 export interface MeshIdentity {
   readonly uid: string;
   /** RFC 7638 thumbprint of the public key. */
@@ -15,22 +15,22 @@ export interface MeshIdentity {
   readonly context: SecureContext;
 }
 
-/** What the other side has proved. */
+/** Key and protocol that the other side has proved. */
 export interface Proof {
   /** RFC 7638 thumbprint of its public key. */
   readonly key: string;
   readonly protocol: MeshProtocol;
 }
 
-// The shorter key first: as good for this, and less work for each byte.
+// The shorter key first: sufficient here, and less work per byte.
 const CIPHERS = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 
-/** What OpenSSL calls P-256, and how RFC 5480 §2.2 has every certificate write a point of it: 4, x, y. */
+/** OpenSSL's name of P-256, and the uncompressed form of a point in a certificate (RFC 5480 §2.2): 4, x, y. */
 const P256 = "prime256v1";
 const POINT_BYTES = 65;
 const UNCOMPRESSED = 4;
 
-/** TLS 1.3 alone, without tickets (RFC 8446 §4.6.1): a resumed session would carry a proof from another time. */
+/** Creates a TLS 1.3 context without tickets (RFC 8446 §4.6.1): a resumed session would reuse an old proof. */
 export function meshContext(key: string, cert: string): SecureContext {
   return createSecureContext({
     key,
@@ -44,19 +44,19 @@ export function meshContext(key: string, cert: string): SecureContext {
   });
 }
 
-/** Begins TLS as the accepting side, over a socket or any stream; `whenProved` tells how it went. */
+/** Starts TLS in the server role over a socket or stream; `whenProved` returns the result. */
 export function acceptTls(carrier: Duplex, identity: MeshIdentity, protocols: readonly MeshProtocol[]): TLSSocket {
   return new TLSSocket(carrier, {
     isServer: true,
     secureContext: identity.context,
     requestCert: true,
-    // Keys are judged by `whenProved`; of chains, names and dates nothing is asked.
+    // `whenProved` checks keys; chains, names and dates are not checked.
     rejectUnauthorized: false,
     ALPNCallback: ({ protocols: offered }) => protocols.find((protocol) => offered.includes(protocol)),
   });
 }
 
-/** Begins TLS as the dialling side, likewise. */
+/** Starts TLS in the client role over a socket or stream; `whenProved` returns the result. */
 export function dialTls(carrier: Duplex, identity: MeshIdentity, protocol: MeshProtocol): TLSSocket {
   return connect({
     socket: carrier,
@@ -68,9 +68,10 @@ export function dialTls(carrier: Duplex, identity: MeshIdentity, protocol: MeshP
 }
 
 /**
- * Waits until the other side has proved a key and agreed on a protocol; else the socket is destroyed. Whether the key is the one
- * that was meant is for the caller to judge, before anything else is done.
- * @throws {SessionError} `tls` for a handshake that failed or was resumed, `alpn` without a protocol, `unknown-key` without a key.
+ * Waits until the other side has proved a key and agreed on a protocol; otherwise destroys the socket. The caller must
+ * check that it is the expected key before anything else.
+ * @throws {SessionError} `tls` if the handshake failed or was resumed, `alpn` without a protocol, `unknown-key` without
+ * a key.
  */
 export function whenProved(socket: TLSSocket, signal?: AbortSignal): Promise<Proof> {
   return new Promise((resolve, reject) => {
@@ -82,7 +83,7 @@ export function whenProved(socket: TLSSocket, signal?: AbortSignal): Promise<Pro
         resolve(outcome);
         return;
       }
-      // Errors that come after the first are of no interest to anybody, but would end the process.
+      // Later errors carry no information, but would end the process without a listener.
       socket.on("error", () => undefined).destroy();
       reject(outcome);
     };
@@ -96,22 +97,22 @@ export function whenProved(socket: TLSSocket, signal?: AbortSignal): Promise<Pro
   });
 }
 
-/** RFC 7638 thumbprint of the P-256 key that the other side has proved; undefined without a certificate of such a key. */
+/** Returns the RFC 7638 thumbprint of the P-256 key that the other side has proved; undefined if its certificate has none. */
 export function peerKey(socket: TLSSocket): string | undefined {
-  // Not by the certificate as an object: what such leave behind in the C library's memory is kilobytes for each session.
+  // X509 objects would leave kilobytes per session in the C library's memory.
   const { asn1Curve, pubkey } = socket.getPeerCertificate(false);
   if (asn1Curve !== P256 || pubkey?.length !== POINT_BYTES || pubkey[0] !== UNCOMPRESSED) return undefined;
   return thumbprintOf(pubkey.toString("base64url", 1, 33), pubkey.toString("base64url", 33));
 }
 
-/** RFC 7638 thumbprint of a P-256 key; undefined for any other. */
+/** Returns the RFC 7638 thumbprint of a P-256 key; undefined for other keys. */
 export function p256Thumbprint(key: KeyObject): string | undefined {
   const jwk = P256PublicKey.safeParse(key.export({ format: "jwk" })).data;
   if (jwk === undefined) return undefined;
   return thumbprintOf(jwk.x, jwk.y);
 }
 
-/** Coordinates in base64url; the members of a JWK in the order of RFC 7638 §3. */
+/** Coordinates in base64url; members of the JWK in the order of RFC 7638 §3. */
 function thumbprintOf(x: string, y: string): string {
   return createHash("sha256")
     .update(JSON.stringify({ crv: "P-256", kty: "EC", x, y }))
@@ -129,7 +130,7 @@ function judge(socket: TLSSocket): Proof | Error {
     return new SessionError("unknown-key", "a key that cannot be read", { cause: error });
   }
   if (key === undefined) return new SessionError("unknown-key", "no certificate of a P-256 key");
-  // Only sockets of a tls.Server clear this themselves, and HTTP/2 would wait for it.
+  // Only sockets of a tls.Server clear this flag, and HTTP/2 would wait for it.
   Reflect.set(socket, "secureConnecting", false);
   return { key, protocol };
 }

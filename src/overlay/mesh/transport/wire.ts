@@ -10,21 +10,21 @@ import {
   NO_ERROR,
 } from "./stream-codes.ts";
 
-/** What a flow says of itself when it is opened. */
+/** Request to open a flow to a service of another node. */
 export interface FlowRequest {
-  /** A service by its name, or `IP:port`. */
+  /** Name of a service, or `IP:port`. */
   readonly service: string;
   readonly protocol: "tcp" | "udp";
   readonly application?: Application | undefined;
-  /** Of a data connection: the flow of its control connection, and the port announced there. */
+  /** Present for an FTP data connection: the flow of its control connection, and the announced port. */
   readonly data?: { readonly control: string; readonly port: number } | undefined;
   /** The same in the records of both ends. */
   readonly flow: string;
-  /** The connector it came through, as the source says; what it could not write in a header is left out. */
+  /** Connector named by the source; absent if its name does not fit into a header. */
   readonly connector?: string | undefined;
-  /** Whom the source serves, as it says. */
+  /** Client of the source, as reported by the source. */
   readonly client: { readonly ip: string; readonly port: number };
-  /** Nothing is to be carried: only what the answer would be is asked for. */
+  /** Asks only for the answer; carries nothing. */
   readonly isQuestion?: true | undefined;
 }
 
@@ -50,7 +50,7 @@ const statuses: Readonly<Partial<Record<OverlayReason, number>>> = {
   "protocol-mismatch": 415,
 };
 
-/** For answers without a reason of their own. */
+/** Reasons of answers without a `holdfast-reason` header. */
 const reasons: Readonly<Record<number, OverlayReason>> = {
   403: "not-granted",
   404: "unknown-service",
@@ -61,7 +61,7 @@ const reasons: Readonly<Record<number, OverlayReason>> = {
   508: "loop",
 };
 
-/** With which code a stream is reset (RFC 9113 §7); those of our own say no more than that the stream has failed to anybody else. */
+/** Codes with which streams are reset (RFC 9113 §7). Other implementations take the codes of our own as an unspecified failure. */
 const codes: Readonly<Partial<Record<OverlayReason, number>>> = {
   reset: CONNECT_ERROR,
   removed: CANCEL,
@@ -80,7 +80,7 @@ const reasonsOfCodes = new Map(
   Object.entries(codes).map(([reason, code]) => [code, OverlayReason.catch("other").parse(reason)]),
 );
 
-/** The headers of a CONNECT (RFC 9113 §8.5), for UDP an extended one (RFC 8441 §4). */
+/** Returns the headers of a CONNECT (RFC 9113 §8.5), for UDP an extended one (RFC 8441 §4). */
 export function flowHeaders(peer: string, request: FlowRequest): OutgoingHttpHeaders {
   const { service, protocol, application, flow, connector = "", client, data, isQuestion } = request;
   const udp =
@@ -101,7 +101,7 @@ export function flowHeaders(peer: string, request: FlowRequest): OutgoingHttpHea
   };
 }
 
-/** What a request asks for, or undefined when it is none that this node serves; nothing in it is believed but its form. */
+/** Parses the request of a flow; undefined if it is invalid. Checks the form only, not whether it is granted. */
 export function readFlow(headers: IncomingHttpHeaders): FlowRequest | undefined {
   const service = headers["holdfast-service"];
   const protocol = headers["holdfast-protocol"];
@@ -143,7 +143,7 @@ function readData(headers: IncomingHttpHeaders): FlowRequest["data"] {
     : undefined;
 }
 
-/** Reads `ip:port`, IPv6 without brackets. */
+/** Parses `ip:port`, IPv6 without brackets. */
 export function readPlace(text: unknown): { readonly ip: string; readonly port: number } | undefined {
   if (typeof text !== "string" || text.length > 64) return undefined;
   const at = text.lastIndexOf(":");
@@ -154,12 +154,12 @@ export function readPlace(text: unknown): { readonly ip: string; readonly port: 
   return port >= 1 && port <= 65_535 ? { ip, port } : undefined;
 }
 
-/** The answer that refuses a flow. */
+/** Returns the headers of a refusal. */
 export function refusalHeaders(reason: OverlayReason): OutgoingHttpHeaders {
   return { ":status": statuses[reason] ?? 500, "holdfast-reason": reason };
 }
 
-/** Why a flow was refused; undefined when it was not. */
+/** Returns why a flow was refused; undefined if it was accepted. */
 export function refusalOf(headers: IncomingHttpHeaders): OverlayReason | undefined {
   const status = Number(headers[":status"]);
   if (status === 200) return undefined;
@@ -171,7 +171,7 @@ export function codeOf(reason: OverlayReason): number {
   return codes[reason] ?? INTERNAL_ERROR;
 }
 
-/** Why the other side reset a stream, from its code. */
+/** Returns the reason for which the other side reset a stream. */
 export function reasonOfCode(code: number): OverlayReason {
   return code === NO_ERROR ? "reset" : (reasonsOfCodes.get(code) ?? "other");
 }
