@@ -173,7 +173,7 @@ function refused(stage: DataStoreStage): readonly Stop[] {
     {
       title: "refused: where clouds keep the credentials of a machine",
       command: failing("http://169.254.169.254/latest/meta-data/iam", "cloud"),
-      expect: /Failed","details":"169\.254\.169\.254 is where clouds keep a machine's credentials/,
+      expect: /Failed","details":"169\.254\.169\.254 is the address of a cloud's metadata service/,
     },
     {
       title: "refused: a link-local address",

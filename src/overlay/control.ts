@@ -91,16 +91,16 @@ export async function serveControl(options: ControlOptions): Promise<Control> {
         socket.write(`${text}\n`);
         if (socket.writableLength > MAX_UNSENT_BYTES) socket.destroy();
       },
-      onFault: (method, error) => options.log.error({ method, err: error }, "a control call failed"),
+      onFault: (method, error) => options.log.error({ method, err: error }, "control call failed"),
     });
     socket
       .on("error", () => undefined)
       .on("close", () => {
-        peer.close(new SessionError("disconnected", "the connection has ended"));
+        peer.close(new SessionError("disconnected", "the connection was closed"));
         left(socket);
       });
     readCalls(socket, peer, (method) => called(method, { socket, peer })).catch((error: unknown) => {
-      options.log.warn({ reason: toError(error).message }, "a control connection was closed");
+      options.log.warn({ reason: toError(error).message }, "control connection closed");
       socket.destroy();
     });
   });

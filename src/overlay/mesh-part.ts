@@ -160,7 +160,7 @@ export class MeshPart {
     });
     const damagedCopy = await mesh.loadIdentity();
     if (damagedCopy !== undefined) {
-      const message = `the overlay's key was damaged; it was set aside as ${damagedCopy}, and the agent will send it anew`;
+      const message = `the overlay's key was damaged; it was set aside as ${damagedCopy}, and the agent will send it again`;
       this.#options.onFault({ code: "damaged-file", message, file: IDENTITY_FILE });
     }
     plane.connectTo(mesh.remote);
@@ -169,7 +169,7 @@ export class MeshPart {
   }
 
   #required(): Mesh {
-    if (this.#mesh === undefined) throw new InputError("not-found", "this node knows no other");
+    if (this.#mesh === undefined) throw new InputError("not-found", "this node has no peers");
     return this.#mesh;
   }
 
@@ -187,7 +187,7 @@ export class MeshPart {
   }
 
   #identityFault(code: string, cause: unknown): void {
-    const message = `the overlay's key is in force but could not be kept: ${toError(cause).message}`;
+    const message = `the overlay's key is applied but could not be saved: ${toError(cause).message}`;
     this.#options.onFault({ code, message, file: IDENTITY_FILE });
   }
 }

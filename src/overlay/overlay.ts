@@ -214,7 +214,7 @@ class RunningOverlay implements Overlay {
     else await this.#enforce(table);
     // If the predecessor dies here, there is nothing to drain.
     await client.peer.request("drain", { deadlineMs: MAX_DRAIN_MS }).catch((error: unknown) => {
-      log.warn({ pid, reason: toError(error).message }, "the predecessor is gone");
+      log.warn({ pid, reason: toError(error).message }, "the predecessor disconnected");
     });
     this.#plane.shareWith([]);
     await this.#serve();
@@ -287,7 +287,7 @@ class RunningOverlay implements Overlay {
   async #reportSetAside(copy: string, isRecovered: boolean): Promise<void> {
     const isNewer = (await readSealed(this.#options.files, copy, NewerTable)) !== undefined;
     const what = isNewer ? "is of a newer version than this overlay" : "was damaged";
-    const rest = isRecovered ? "; its other copy is in force" : "";
+    const rest = isRecovered ? "; its other copy is applied" : "";
     const message = `the overlay's last table ${what}; it was set aside as ${copy}${rest}`;
     this.#tableFault({ code: isNewer ? "newer-file" : "damaged-file", message });
   }
@@ -297,7 +297,7 @@ class RunningOverlay implements Overlay {
       await this.#stored.save(table);
       this.#tableMended();
     } catch (error) {
-      const message = `the overlay's table is in force but could not be kept: ${toError(error).message}`;
+      const message = `the overlay's table is applied but could not be saved: ${toError(error).message}`;
       this.#tableFault({ code: "table-not-kept", message });
       this.#keepLater(table);
     }
@@ -328,7 +328,7 @@ class RunningOverlay implements Overlay {
     this.#table = table;
     this.#hash = tableHash(table);
     const { version, listeners } = table;
-    this.#options.log.info({ version, listeners: listeners.length }, "table in force");
+    this.#options.log.info({ version, listeners: listeners.length }, "table applied");
   }
 
   /** Runs calls about the table one after another and after its loading, so that none sees a partly applied table. */
@@ -392,7 +392,7 @@ class RunningOverlay implements Overlay {
 
   /** Yields to another overlay that was started while this one's socket was missing: it gets the ports, and this one drains. */
   #yieldTo(reason: string): void {
-    this.#options.log.warn({ reason }, "another overlay has taken the place of this one");
+    this.#options.log.warn({ reason }, "replaced by another overlay");
     void this.drain(MAX_DRAIN_MS);
     this.#wasReplaced = true;
   }

@@ -119,7 +119,7 @@ test.each([
     ["127.0.0.1"],
     {},
     {},
-    /^TLS with 127\.0\.0\.1: no authority that is trusted here vouches for its certificate \(UNABLE_TO_[A-Z_]+\)$/,
+    /^TLS with 127\.0\.0\.1: no trusted authority signed its certificate \(UNABLE_TO_[A-Z_]+\)$/,
   ],
   ["for another host", ["192.0.2.1"], {}, undefined, /^TLS with 127\.0\.0\.1: .*not in the cert's list/],
   [

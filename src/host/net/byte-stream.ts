@@ -76,7 +76,7 @@ export class ByteStream {
 
   #give(bytes: Buffer, length: number): boolean {
     if (this.#take === undefined) {
-      this.#socket?.destroy(new Error("the other end spoke before it was asked"));
+      this.#socket?.destroy(new Error("the other end sent data before a request"));
       return false;
     }
     if (this.#isPaused) this.#held.push(Buffer.from(bytes.subarray(0, length)));

@@ -138,7 +138,10 @@ function refusePlain({ host, tls, plainOnlyLoopback }: DialRequest, address: str
   if (tls !== undefined || plainOnlyLoopback !== true) return;
   if (address !== undefined && isLoopback(address)) return;
   const where = address === undefined ? "" : ` at ${address}`;
-  throw new SessionError("insecure", `${host}${where}: without TLS only this machine itself is connected to`);
+  throw new SessionError(
+    "insecure",
+    `${host}${where}: connections without TLS are allowed to this machine only; use TLS`,
+  );
 }
 
 async function securedFor(

@@ -139,13 +139,13 @@ export function framedStream(stream: Duplex, maxBytes: number, head: Buffer = Bu
       if (isPaused || end !== undefined || waiting.length < HEADER_BYTES) return;
       const kind = waiting.readUInt8(0);
       const length = waiting.readUInt32BE(1);
-      if (length > maxBytes || kind > CLOSE) return fail("a frame that is not spoken here");
+      if (length > maxBytes || kind > CLOSE) return fail("received an invalid frame");
       if (waiting.length < HEADER_BYTES + length) return;
       const bytes = waiting.subarray(HEADER_BYTES, HEADER_BYTES + length);
       waiting = waiting.subarray(HEADER_BYTES + length);
       if (kind === DATA) listener?.onData(bytes);
       else if (kind === TEXT) listener?.onText(bytes.toString("utf8"));
-      else if (length < 2) return fail("a close without a code");
+      else if (length < 2) return fail("received a close frame without a code");
       else {
         finish({ code: bytes.readUInt16BE(0), reason: bytes.subarray(2).toString("utf8") });
         stream.end();

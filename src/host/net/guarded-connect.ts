@@ -153,7 +153,7 @@ export function guardedConnector(options: GuardedConnectorOptions): GuardedConne
     } catch (error) {
       signal.throwIfAborted();
       if (isListed(policy.proxyNames ?? [], host, port)) return [];
-      const message = `${toError(error).message}; the proxy is not asked for a name whose addresses this machine cannot check: make it resolvable here, or list it in dataStore.proxyNames`;
+      const message = `${toError(error).message}; the proxy must not resolve a name whose addresses this machine cannot check: make it resolvable here, or list it in dataStore.proxyNames`;
       throw new SessionError("resolve-failed", message, { cause: error });
     }
   }
@@ -204,11 +204,11 @@ interface Wrapping<C> {
 }
 
 const MEANING = {
-  unspecified: "no address of a host",
+  unspecified: "the unspecified address",
   loopback: "a loopback address, which dataStore.allowAddresses does not allow",
   own: "an address of this machine, which dataStore.allowAddresses does not allow",
   "link-local": "a link-local address",
-  metadata: "where clouds keep a machine's credentials",
+  metadata: "the address of a cloud's metadata service",
   multicast: "a multicast address",
   documentation: "an address for documentation",
   benchmark: "an address for benchmarks",
@@ -231,8 +231,7 @@ const bareHost = (host: string): string => host.replace(/^\[|\]$/g, "");
 function reasonOf(error: unknown): string {
   const thrown = toError(error);
   const code = errnoOf(error);
-  if (code !== undefined && UNKNOWN_ISSUER.has(code))
-    return `no authority that is trusted here vouches for its certificate (${code})`;
+  if (code !== undefined && UNKNOWN_ISSUER.has(code)) return `no trusted authority signed its certificate (${code})`;
   return "reason" in thrown && typeof thrown.reason === "string" ? thrown.reason : thrown.message;
 }
 

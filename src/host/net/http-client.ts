@@ -38,7 +38,7 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
     async send(request, signal) {
       const url = new URL(request.url);
       if (url.protocol !== "https:" && !isLoopback(url.hostname)) {
-        throw new SessionError("insecure", `${url.origin}: plain HTTP is accepted towards loopback only`);
+        throw new SessionError("insecure", `${url.origin}: plain HTTP is allowed to loopback only; use https`);
       }
       const stalled = new AbortController();
       const limit = AbortSignal.any([signal, stalled.signal, AbortSignal.timeout(request.timeoutMs)]);

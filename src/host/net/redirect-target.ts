@@ -12,7 +12,7 @@ export function redirectTarget(from: URL, location: string | undefined): URL {
   const bad = (why: string): InputError => new InputError("bad-redirect", `${shownUrl(from.href)} redirects ${why}`);
   if (location === undefined || !URL.canParse(location, from)) throw bad("to nowhere");
   const to = new URL(location, from);
-  if (to.protocol !== "http:" && to.protocol !== "https:") throw bad("to what is neither http nor https");
+  if (to.protocol !== "http:" && to.protocol !== "https:") throw bad("to a scheme other than http and https");
   if (from.protocol === "https:" && to.protocol === "http:") throw bad("from https to http");
   if (to.username !== "" || to.password !== "") throw bad("to an address with a user name or a password");
   to.hash = "";

@@ -133,7 +133,7 @@ export function checkRunDirectory(path: string): void {
   const owners = new Set([process.geteuid?.() ?? found.uid, 0]);
   const isOpen = (found.mode & 0o002) !== 0;
   if (!isOpen && owners.has(found.uid) && owners.has(entry.uid)) return;
-  const why = isOpen ? "may be written by everybody" : "belongs to another user";
+  const why = isOpen ? "is writable by every user" : "belongs to another user";
   throw new InputError("unsafe-directory", `${path} ${why}: choose another run directory with --run`, {
     details: { path },
   });

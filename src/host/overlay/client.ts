@@ -278,7 +278,7 @@ export class Overlay {
       .catch((error: unknown) => {
         if (!isNonsense(error)) throw error;
         // A table in the format of another version is replaced by ours.
-        this.#options.log.warn({ err: error }, "the overlay's table cannot be read");
+        this.#options.log.warn({ err: error }, "cannot read the overlay's table");
         return UNREADABLE;
       });
     const { hash, version, table } = answer;
@@ -452,7 +452,7 @@ export class Overlay {
     if (client === undefined) return;
     this.#client = undefined;
     client.close();
-    this.#is("down", { reason: "the overlay does not answer" });
+    this.#is("down", { reason: "the overlay does not answer on its socket" });
     this.#stands(undefined);
   }
 

@@ -43,7 +43,7 @@ export async function connectControl(
   socket
     .on("error", () => undefined)
     .on("close", () => {
-      peer.close(new SessionError("disconnected", "the overlay went"));
+      peer.close(new SessionError("disconnected", "the overlay disconnected"));
       onEnd();
     });
   void receiveAll(socket, peer);

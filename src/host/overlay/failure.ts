@@ -26,7 +26,7 @@ export function isUnknownCall(error: unknown): boolean {
 }
 
 export function olderOverlay(cause?: unknown): HostError {
-  const message = "the overlay that runs is older than this agent and does not know this call: restart its service";
+  const message = "the running overlay is older than this agent and does not support this request; restart its service";
   return new HostError("overlay-older", message, cause === undefined ? {} : { cause });
 }
 

@@ -85,7 +85,7 @@ export class OverlayLauncher {
     const { clock, files, stateDir, runDir, log } = this.#options;
     const waitMs = this.#startedAt + waitBefore(this.#failedStarts) - clock.elapsed();
     if (waitMs > 0) {
-      const text = `the overlay ended ${this.#failedStarts} times soon after its start; started again in ${Math.ceil(waitMs / 1000)} s`;
+      const text = `the overlay exited ${this.#failedStarts} times soon after its start; next start in ${Math.ceil(waitMs / 1000)} s`;
       throw new HostError("overlay-failed", text);
     }
     await files.makeDirectory(stateDir, 0o700);
@@ -98,14 +98,15 @@ export class OverlayLauncher {
     void started.ended.then((how) => {
       end = how;
       if (clock.elapsed() - startedAt >= PROVEN_MS) this.#failedStarts = 0;
-      log.warn({ pid: started.pid, end: how }, "the overlay ended");
+      log.warn({ pid: started.pid, end: how }, "the overlay exited");
     });
     const deadline = clock.elapsed() + CONNECT_WITHIN_MS;
     for (;;) {
       await clock.sleep(CONNECT_EVERY_MS, signal);
-      if (end !== undefined) throw new HostError("overlay-failed", `the overlay ended at its start: ${end}`);
+      if (end !== undefined) throw new HostError("overlay-failed", `the overlay exited at its start: ${end}`);
       if ((await probeSocket(join(runDir, OVERLAY_SOCKET))) === "live") return;
-      if (clock.elapsed() > deadline) throw new HostError("overlay-failed", "the overlay does not answer");
+      if (clock.elapsed() > deadline)
+        throw new HostError("overlay-failed", "the overlay does not answer on its socket");
     }
   }
 }

@@ -31,7 +31,7 @@ export async function endOverlay(runDir: string, clock: Clock, limitMs: number):
     const late = clock.sleep(limitMs, over.signal).then(() => "late" as const);
     if ((await Promise.race([ended, late])) === "ended") return true;
     const who = pid === undefined ? "the overlay" : `the overlay with process id ${pid}`;
-    throw new HostError("overlay-failed", `${who} in ${runDir} does not end: end it first`, { details: { runDir } });
+    throw new HostError("overlay-failed", `${who} in ${runDir} does not stop; stop it first`, { details: { runDir } });
   } finally {
     over.abort();
     client.close();

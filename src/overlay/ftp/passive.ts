@@ -1,6 +1,6 @@
 import { isIPv4 } from "node:net";
 
-/** How a client requests a data connection: RFC 959 §4.1.2 or RFC 2428 §3. */
+/** Request for an FTP data connection: RFC 959 §4.1.2 or RFC 2428 §3. */
 export type Passive = "PASV" | "EPSV";
 
 /** Reply code that grants each. */

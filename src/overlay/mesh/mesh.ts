@@ -209,7 +209,10 @@ export class Mesh {
         failures.push(sessionErrorOf(error));
       }
     }
-    const absent = new SessionError("peer-absent", "neither a client of this gateway nor behind another one");
+    const absent = new SessionError(
+      "peer-absent",
+      "not a client of this gateway, and not reachable through another one",
+    );
     throw mostSpecificFailure([...failures, absent]) ?? absent;
   }
 

@@ -133,7 +133,7 @@ describe("the overlay process", () => {
     await again.peer.request("table.get", {});
     await waitFor("it is told", () => faults.length === 2);
     expect(faults).toEqual([
-      expect.stringMatching(/^damaged-file: .*; its other copy is in force$/),
+      expect.stringMatching(/^damaged-file: .*; its other copy is applied$/),
       "mended: table.json",
     ]);
     await echoes(aClient(older), "recovered");

@@ -44,7 +44,7 @@ export async function dialHop(
   signal: AbortSignal,
 ): Promise<TLSSocket> {
   const own = identity();
-  if (own === undefined) throw new SessionError("no-path", "this node's own key is not known");
+  if (own === undefined) throw new SessionError("no-path", "this node has no overlay key yet; its agent sends it");
   const deadline = new AbortController();
   const ms = DIAL_MS[protocol];
   const cancel = clock.after(ms, () =>
@@ -80,14 +80,14 @@ async function secure(
   const proof = await whenProved(tls, signal);
   if (proof.key === key) return tls;
   tls.on("error", () => undefined).destroy();
-  throw new SessionError("peer-unproven", "whoever answered proved another key than the gateway's");
+  throw new SessionError("peer-unproven", "the host that answered proved another key than the gateway's");
 }
 
 async function addressesOf(names: NameCache, { host, local }: HopTarget): Promise<readonly string[]> {
   const all = isIP(host) === 0 ? await names.resolve(host).catch(() => []) : [host];
   if (all.length === 0) throw new SessionError("resolve-failed", `the name ${host} does not resolve`);
   const fitting = local === undefined ? all : all.filter((address) => isIP(address) === isIP(local));
-  if (fitting.length === 0) throw new SessionError("unreachable", `${host} has no address of the kind of ${local}`);
+  if (fitting.length === 0) throw new SessionError("unreachable", `${host} has no address of the family of ${local}`);
   return interleaveFamilies(fitting);
 }
 

@@ -71,12 +71,12 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
       this.#end = resolve;
     });
     // Attached before the session takes the socket: its own listener would end the streams without an error.
-    socket.on("error", (error) => this.destroy(`the connection broke: ${error.message}`));
+    socket.on("error", (error) => this.destroy(`connection error: ${error.message}`));
     socket.on("close", () => this.destroy("the connection was closed"));
     this.session = makeSession(socket);
-    this.session.on("error", (error: Error) => this.destroy(`the session broke: ${error.message}`));
+    this.session.on("error", (error: Error) => this.destroy(`session error: ${error.message}`));
     this.session.on("close", () => this.destroy("the session was closed"));
-    this.session.on("goaway", () => this.#leave("the gateway is going away"));
+    this.session.on("goaway", () => this.#leave("the gateway is shutting down"));
     this.#prober = new Prober(
       clock,
       {
@@ -90,7 +90,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
         sent: (at) => user.sent(at),
         answered: (sentAt, rttMs) => user.answered(sentAt, rttMs),
         missed: () => user.missed?.(),
-        down: (since) => this.destroy("three probes went unanswered and nothing else came", since),
+        down: (since) => this.destroy("three probes were not answered and no bytes arrived", since),
       },
     );
   }
@@ -134,7 +134,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 
   /** Starts probing; resolves after three answers. @throws {SessionError} `tunnel-lost` when it ends before. */
   async prove(): Promise<void> {
-    const cancel = this.#clock.after(PROVE_MS, () => this.destroy("three probes were not answered in time"));
+    const cancel = this.#clock.after(PROVE_MS, () => this.destroy("three probes were not answered within 10 s"));
     const end = await Promise.race([this.#prober.prove(ANSWERS_TO_PROVE), this.closing]);
     cancel();
     if (end !== undefined) throw new SessionError("tunnel-lost", end.cause);
@@ -166,7 +166,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
     this.#leave(cause);
     if (this.#isOver) return;
     this.session.close();
-    const cancel = this.#clock.after(RETIRED_MS, () => this.destroy("it was retired long ago"));
+    const cancel = this.#clock.after(RETIRED_MS, () => this.destroy("retired for 10 min"));
     void this.ended.then(cancel);
   }
 
@@ -191,7 +191,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 
   #ping(onAnswer: () => void): void {
     if (this.session.destroyed) return;
-    if (this.session.closed) return this.#leave("the session is being closed");
+    if (this.session.closed) return this.#leave("the session is closing");
     this.session.ping((error: Error | null) => {
       if (error === null) onAnswer();
     });
@@ -219,7 +219,7 @@ export function retireUnused(clock: Clock, hop: Hop): void {
   let cancel = (): void => undefined;
   hop.onIdle = (isIdle) => {
     cancel();
-    if (isIdle) cancel = clock.after(UNUSED_MS, () => hop.retire("it was not used"));
+    if (isIdle) cancel = clock.after(UNUSED_MS, () => hop.retire("unused for 60 s"));
   };
   hop.onIdle(hop.streams === 0);
   void hop.closing.then(() => cancel());

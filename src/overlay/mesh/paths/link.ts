@@ -149,7 +149,8 @@ export class Link {
   /** Reacts to a change of the network: redials if down, probes if up, and ends sessions whose local address is gone. */
   wake(isHere: (address: string) => boolean): void {
     for (const hop of this.#hops) {
-      if (hop.local !== undefined && !isHere(hop.local)) hop.destroy(`the address ${hop.local} is gone`);
+      if (hop.local !== undefined && !isHere(hop.local))
+        hop.destroy(`the address ${hop.local} was removed from this machine`);
       else hop.probeNow();
     }
     const attempt = this.#attempt;
@@ -234,7 +235,7 @@ export class Link {
     const signal = AbortSignal.any([this.#life.signal, controller.signal]);
     try {
       const hop = await this.#dialInbound(signal);
-      const abort = (): void => hop.destroy("given up before it was in use");
+      const abort = (): void => hop.destroy("the dial was cancelled");
       signal.addEventListener("abort", abort);
       await hop.prove().catch((error: unknown) => {
         throw new SessionError("peer-unproven", `${toError(error).message}; the gateway may not know this node`);
@@ -317,7 +318,7 @@ export class Link {
     const old = this.#current;
     this.#current = hop;
     if (old !== undefined) {
-      old.retire("another session has taken its place");
+      old.retire("replaced by another session");
       this.#outbound.retire();
     }
     if (this.#upSince !== undefined) return onChanged(false);
@@ -339,7 +340,7 @@ export class Link {
     // A session that only serves running streams counts as lost once its replacement fails.
     if (this.#current !== undefined && this.#current.isOpen) return;
     if (this.#current !== undefined) {
-      const end = { cause: `the gateway went away: ${error.message}`, since: this.#options.clock.elapsed() };
+      const end = { cause: `the gateway closed the session: ${error.message}`, since: this.#options.clock.elapsed() };
       return this.#lost(end);
     }
     if (this.#state === "down" && this.#reason === error.message) return;

@@ -59,7 +59,7 @@ export class OutboundSessions {
 
   /** Retires all sessions; running streams continue. */
   retire(): void {
-    for (const hop of this.#hops) hop.retire("another session has taken its place");
+    for (const hop of this.#hops) hop.retire("replaced by another session");
     this.#hops = [];
   }
 
@@ -81,7 +81,7 @@ export class OutboundSessions {
     this.#options.raise(signal).then(
       (hop) => {
         // The waiting requests have already failed, and another dial may be running.
-        if (signal.aborted) return hop.destroy("the path was given up meanwhile");
+        if (signal.aborted) return hop.destroy("the path was closed in the meantime");
         this.#keep(hop);
         this.#isRaising = false;
         this.#serve(hop);

@@ -49,13 +49,13 @@ export class Paths implements PeerDialer {
 
   /** Applies paths. Unchanged paths keep their sessions; without a mesh everything closes. */
   apply(mesh: OverlayMesh | undefined): void {
-    if (mesh?.self !== this.#mesh?.self) this.#removeAll(() => true, "this node is another one");
+    if (mesh?.self !== this.#mesh?.self) this.#removeAll(() => true, "this node's uid has changed");
     const wanted = new Map((mesh?.paths ?? []).map((path) => [keyOf(path), path]));
     const before = this.#gateways();
     this.#mesh = mesh;
     this.#removeAll(
       ({ pathId }) => !wanted.has(keyOf({ gateway: pathId.gateway, id: pathId.path })),
-      "the document no longer has it",
+      "removed from the configuration",
     );
     this.#reportRemoved(before, wanted.values());
     const keys = new Map((mesh?.peers ?? []).map(({ uid, key }) => [uid, key]));
@@ -126,7 +126,7 @@ export class Paths implements PeerDialer {
   }
 
   close(): void {
-    this.#removeAll(() => true, "this overlay ends");
+    this.#removeAll(() => true, "this overlay is stopping");
     this.#armMinute();
   }
 
@@ -220,9 +220,8 @@ export class Paths implements PeerDialer {
   }
 
   #whyMoved(left: Link | undefined): { cause: string; durationMs?: number } {
-    if (left === undefined) return { cause: "the path that carried it was removed" };
-    if (left.upSince !== undefined || left.trouble === undefined)
-      return { cause: "this path has been better for a while" };
+    if (left === undefined) return { cause: "the current path was removed" };
+    if (left.upSince !== undefined || left.trouble === undefined) return { cause: "this path was better for 10 s" };
     const { cause, since } = left.trouble;
     return { cause, durationMs: Math.max(0, this.#options.clock.elapsed() - since) };
   }
@@ -242,7 +241,7 @@ export class Paths implements PeerDialer {
     if (this.#mesh === undefined) return;
     const left = new Set(before);
     for (const { gateway } of wanted) left.delete(gateway);
-    const cause = "the document no longer has it";
+    const cause = "removed from the configuration";
     for (const gateway of left) {
       this.#options.onEvent({ kind: "gateway-removed", at: this.#options.clock.now(), gateway, cause });
     }

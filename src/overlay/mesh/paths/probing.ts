@@ -28,7 +28,7 @@ export interface Probing {
   readonly rttMs: number | undefined;
 }
 
-/** What happened on the session since the last evaluation. */
+/** Observations on the session since the last evaluation. */
 export interface Findings {
   readonly gotBytes: boolean;
   /** More bytes moved than those of probes and answers. */

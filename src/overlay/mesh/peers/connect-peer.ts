@@ -29,10 +29,10 @@ export async function connectPeer(
   outer: AbortSignal,
 ): Promise<Connected> {
   const own = identity();
-  if (own === undefined) throw new SessionError("no-path", "this node has no key yet");
+  if (own === undefined) throw new SessionError("no-path", "this node has no overlay key yet; its agent sends it");
   const deadline = new AbortController();
   const cancel = clock.after(DEADLINE_MS, () =>
-    deadline.abort(new SessionError("connect-timeout", `${peer.uid} took too long`)),
+    deadline.abort(new SessionError("connect-timeout", `${peer.uid} did not complete the session within 10 s`)),
   );
   const signal = AbortSignal.any([outer, deadline.signal]);
   try {
@@ -43,7 +43,7 @@ export async function connectPeer(
       await whenProved(socket, signal).then(
         ({ key }) => {
           if (key === peer.key) return;
-          throw new SessionError("peer-unproven", `whoever answered is not ${peer.uid}`);
+          throw new SessionError("peer-unproven", `the node that answered has another key than ${peer.uid}`);
         },
         (error: unknown) => {
           throw new SessionError("peer-unproven", `${peer.uid} did not prove its key`, { cause: error });
@@ -64,7 +64,7 @@ export async function connectPeer(
 /** Resolves on the first SETTINGS of the other side. */
 function spoken(session: ClientHttp2Session, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    const lost = (): void => fail(new SessionError("tunnel-lost", "the session ended before it began"));
+    const lost = (): void => fail(new SessionError("tunnel-lost", "the session ended before its first SETTINGS"));
     const onAbort = (): void => fail(signal.reason);
     const clean = (): void => {
       signal.removeEventListener("abort", onAbort);

@@ -82,7 +82,7 @@ export class InboundSessions {
 
   close(): void {
     this.#isDraining = true;
-    this.#closing.abort(new SessionError("removed", "this node has no other nodes any more"));
+    this.#closing.abort(new SessionError("removed", "this node has no peers"));
     for (const session of this.#sessions) this.#end(session, "removed");
   }
 
@@ -103,7 +103,9 @@ export class InboundSessions {
   async #prove(stream: Duplex, pathId: PathId, own: MeshIdentity): Promise<void> {
     const { clock } = this.#options;
     const deadline = new AbortController();
-    const cancel = clock.after(PROOF_MS, () => deadline.abort(new SessionError("peer-unproven", "took too long")));
+    const cancel = clock.after(PROOF_MS, () =>
+      deadline.abort(new SessionError("peer-unproven", "the peer did not authenticate itself within 10 s")),
+    );
     try {
       const signal = AbortSignal.any([deadline.signal, this.#closing.signal]);
       const socket = acceptTls(stream, own, ["holdfast-peer"]);

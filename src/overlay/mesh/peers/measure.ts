@@ -56,7 +56,7 @@ export class Measure {
       let back = 0;
       stream.on("data", (chunk: Buffer) => (back += chunk.length)).end(Buffer.alloc(bytes));
       await ended(stream, late.signal);
-      if (back !== bytes) throw new SessionError("not-connected", `${peer} gave back ${back} bytes of ${bytes}`);
+      if (back !== bytes) throw new SessionError("not-connected", `${peer} returned ${back} of ${bytes} bytes`);
       return { ...tunnel.pathId, rttMs: this.#clock.elapsed() - startedAt };
     } finally {
       cancel();
@@ -95,7 +95,8 @@ export class Measure {
       cancelCheck = this.#clock.after(PROGRESS_MS, checkProgress);
       upload.go();
       await ended(stream, signal);
-      if (upload.arrived !== bytes) throw new SessionError("not-connected", `${peer} took ${upload.arrived} bytes`);
+      if (upload.arrived !== bytes)
+        throw new SessionError("not-connected", `${peer} received ${upload.arrived} of ${bytes} bytes`);
       return { ...tunnel.pathId, bytes, ms: this.#clock.elapsed() - startedAt };
     } finally {
       cancelCheck?.();

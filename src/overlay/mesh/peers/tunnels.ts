@@ -89,7 +89,7 @@ export class Tunnels {
     if (direct !== undefined && (path !== undefined || reasonOf(direct) === "too-many-flows")) throw direct;
     if (path !== undefined) throw new SessionError("no-path", `the path to ${uid} is not up`);
     // The peer may have been removed in the meantime.
-    if (entry.abort.signal.aborted) throw new SessionError("removed", `${uid} is not known any more`);
+    if (entry.abort.signal.aborted) throw new SessionError("removed", `${uid} was removed from this node's peers`);
     try {
       return await this.#reserveSpliced(entry);
     } catch (error) {
@@ -158,7 +158,7 @@ export class Tunnels {
     }
     const tunnel = this.#direct.get(connected.session) ?? this.#adopt(peer.uid, connected);
     if (tunnel.active >= tunnel.maxStreams)
-      return new SessionError("too-many-flows", `${peer.uid} takes no more flows`);
+      return new SessionError("too-many-flows", `${peer.uid} accepts no more flows`);
     tunnel.reserve();
     return tunnel;
   }
@@ -181,7 +181,7 @@ export class Tunnels {
   #begin(entry: Entry): Opening {
     const { refusal, peer, tunnels, openings } = entry;
     if (refusal !== undefined && this.#options.clock.elapsed() < refusal.until) {
-      throw new SessionError(refusal.reason, `${peer.uid} could not be reached just now`);
+      throw new SessionError(refusal.reason, `${peer.uid} is unreachable; the next attempt follows within 400 ms`);
     }
     if (tunnels.size + openings.size >= MAX_SESSIONS) {
       throw new SessionError("too-many-flows", `too many sessions with ${peer.uid}`);
@@ -203,7 +203,7 @@ export class Tunnels {
     entry.openings.delete(opening);
     if (entry.abort.signal.aborted) {
       session.destroy();
-      throw new SessionError("removed", `${entry.peer.uid} is not known any more`);
+      throw new SessionError("removed", `${entry.peer.uid} was removed from this node's peers`);
     }
     const tunnel = this.#tunnel(entry.peer.uid, connected, (free) => this.#onFree(entry, free));
     entry.tunnels.add(tunnel);
@@ -259,7 +259,7 @@ export class Tunnels {
 
   #remove(uid: string, entry: Entry): void {
     this.#entries.delete(uid);
-    entry.abort.abort(new SessionError("removed", `${uid} is not known any more`));
+    entry.abort.abort(new SessionError("removed", `${uid} was removed from this node's peers`));
     for (const tunnel of entry.tunnels) {
       tunnel.end("removed");
       tunnel.session.close();

@@ -19,7 +19,7 @@ export function watchTunnel(clock: Clock, { session, socket }: Connected, isBusy
     silent = bytesRead === seen && isBusy() ? silent + 1 : 0;
     seen = bytesRead;
     if (silent > MAX_SILENT && !session.closed) {
-      session.destroy(new Error("the other node does not answer any more"));
+      session.destroy(new Error("the other node stopped answering"));
       return;
     }
     // Node cancels the pings of a closing session, and its flows may be silent.

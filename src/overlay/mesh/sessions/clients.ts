@@ -57,7 +57,7 @@ export class Clients {
   add(peer: string, key: string, protocol: MeshProtocol, socket: TLSSocket): void {
     const client = this.#clientOf(peer, key);
     const [oldest] = client.hops.keys();
-    if (client.hops.size >= MAX_SESSIONS) oldest?.destroy("a newer session has taken its place");
+    if (client.hops.size >= MAX_SESSIONS) oldest?.destroy("replaced by a newer session");
     if (protocol === "h2") this.#begin(client, this.#serve(socket, client), undefined);
     else {
       const hop = this.#hop(socket, client, (proved) => clientSession(proved, peer, this.#options));
@@ -140,7 +140,13 @@ export class Clients {
     if (client.lostAt === undefined) return;
     const durationMs = Math.max(0, clock.elapsed() - client.lostAt);
     client.lostAt = undefined;
-    onEvent({ kind: "client-back", at: clock.now(), peer: client.peer, cause: cause ?? "it was away", durationMs });
+    onEvent({
+      kind: "client-back",
+      at: clock.now(),
+      peer: client.peer,
+      cause: cause ?? "it was disconnected",
+      durationMs,
+    });
   }
 
   #ended(client: Client, hop: Hop, cause: string, since: number): void {

@@ -102,7 +102,7 @@ export class Relay {
     if (refusal !== undefined) return refuse(stream, refusal, relayRequest.hops);
     this.#opening += 1;
     const left = new AbortController();
-    const leave = (): void => left.abort(new SessionError("reset", "the other side left"));
+    const leave = (): void => left.abort(new SessionError("reset", "the other side closed the stream"));
     stream.once("close", leave);
     try {
       const far = await this.#open(relayRequest, left.signal);

@@ -86,7 +86,7 @@ export class MeshServer implements PeerDialer {
     this.#byKey = new Map(mayDial.map(({ key, uid }) => [key, uid]));
     const keys = new Map(mayDial.map(({ uid, key }) => [uid, key]));
     this.#router.apply(mesh);
-    this.#clients.keepOnly(keys, isOn ? "it may not dial this gateway any more" : "this gateway was turned off");
+    this.#clients.keepOnly(keys, isOn ? "it may no longer dial this gateway" : "this gateway was turned off");
     this.#relay.apply(mesh);
     if (!isOn) this.#admission.close();
     await this.#listener.move(isOn ? mesh.server : undefined);
@@ -109,7 +109,7 @@ export class MeshServer implements PeerDialer {
 
   /** Opens a stream through the gateway `via`, which has dialled this one. */
   async splice(peer: string, { signal, via }: SpliceOptions): ReturnType<PeerDialer["splice"]> {
-    let failure = new SessionError("peer-absent", "no client of this gateway leads there");
+    let failure = new SessionError("peer-absent", "no client of this gateway has a path there");
     for (const hop of via === undefined ? [] : this.#clients.inbound(via)) {
       try {
         const headers = { ":authority": `${peer}:443` };
@@ -148,7 +148,7 @@ export class MeshServer implements PeerDialer {
   close(): void {
     this.#listener.close();
     this.#admission.close();
-    this.#clients.keepOnly(new Map(), "this overlay ends");
+    this.#clients.keepOnly(new Map(), "this overlay is stopping");
     this.#relay.close();
   }
 

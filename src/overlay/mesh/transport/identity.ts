@@ -83,7 +83,7 @@ function requirePair(given: OverlayIdentity): void {
   } catch (error) {
     throw new InputError("invalid-key", "the overlay key is not a P-256 key pair", { cause: error });
   }
-  throw new InputError("invalid-key", "the halves of the overlay key do not belong together");
+  throw new InputError("invalid-key", "the private and public overlay key do not match");
 }
 
 function open({ uid, key: jwk, certificate }: Stored): MeshIdentity {

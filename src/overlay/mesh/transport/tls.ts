@@ -89,7 +89,7 @@ export function whenProved(socket: TLSSocket, signal?: AbortSignal): Promise<Pro
     };
     const onSecure = (): void => settle(judge(socket));
     const onError = (error: Error): void => settle(new SessionError(faultOf(error), error.message, { cause: error }));
-    const onClose = (): void => settle(new SessionError("tls", "closed before the handshake was over"));
+    const onClose = (): void => settle(new SessionError("tls", "closed before the handshake completed"));
     const onAbort = (): void => settle(toError(signal?.reason));
     socket.on("secure", onSecure).on("error", onError).on("close", onClose);
     signal?.addEventListener("abort", onAbort);
@@ -121,15 +121,16 @@ function thumbprintOf(x: string, y: string): string {
 
 function judge(socket: TLSSocket): Proof | Error {
   const protocol = meshProtocol(socket.alpnProtocol);
-  if (socket.getProtocol() !== "TLSv1.3" || socket.isSessionReused()) return new SessionError("tls", "resumed, or old");
-  if (protocol === undefined) return new SessionError("alpn", "no protocol was agreed on");
+  if (socket.getProtocol() !== "TLSv1.3" || socket.isSessionReused())
+    return new SessionError("tls", "the session was resumed, or is older than TLS 1.3");
+  if (protocol === undefined) return new SessionError("alpn", "no common protocol (ALPN)");
   let key: string | undefined;
   try {
     key = peerKey(socket);
   } catch (error) {
-    return new SessionError("unknown-key", "a key that cannot be read", { cause: error });
+    return new SessionError("unknown-key", "the certificate's key is unreadable", { cause: error });
   }
-  if (key === undefined) return new SessionError("unknown-key", "no certificate of a P-256 key");
+  if (key === undefined) return new SessionError("unknown-key", "the peer has no certificate of a P-256 key");
   // Only sockets of a tls.Server clear this flag, and HTTP/2 would wait for it.
   Reflect.set(socket, "secureConnecting", false);
   return { key, protocol };

@@ -78,7 +78,7 @@ test("nothing is served in a directory that everybody may write, which is told o
   chmodSync(runDir, 0o777);
   await round();
   await round();
-  expect(told).toEqual([expect.stringContaining("may be written by everybody")]);
+  expect(told).toEqual([expect.stringContaining("is writable by every user")]);
   expect(existsSync(path)).toBe(false);
   chmodSync(runDir, 0o755);
   await round();

@@ -128,7 +128,7 @@ describe("the overlay that it starts", () => {
     for (const _ of [1, 2]) {
       expect(await attempt()).toMatchObject({
         code: "overlay-failed",
-        message: "the overlay ended at its start: exit status 70",
+        message: "the overlay exited at its start: exit status 70",
       });
     }
     expect((await attempt()).message).toContain("ended 2 times soon after its start");

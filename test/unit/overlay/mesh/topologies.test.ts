@@ -27,7 +27,7 @@ describe("a private gateway", () => {
     expect(rig.state("b").paths).toEqual([]);
     const client = () => rig.state("gw").clients.find(({ peer }) => peer === rig.uidOf("b"));
     await waitFor("its sessions are over", () => client()?.state === "down");
-    expect(client()?.reason).toBe("it may not dial this gateway any more");
+    expect(client()?.reason).toBe("it may no longer dial this gateway");
     await waitFor("A is told", async () => (await rig.ask("a", "b")) === "peer-absent");
     expect(await rig.ask("gw", "a")).toBe("served");
   });

@@ -210,7 +210,7 @@ describe("paths to gateways", () => {
     await until("it is tried again and again", () => (state(G1)?.attempts ?? 0) > 4);
     expect(state(G1)).toMatchObject({
       state: "down",
-      reason: "whoever answered proved another key than the gateway's",
+      reason: "the host that answered proved another key than the gateway's",
     });
     await until("nothing is left", () => gateway.inbound.length === 0);
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
@@ -276,7 +276,7 @@ describe("paths to gateways", () => {
     expect(events.at(-1)).toMatchObject({
       kind: "path-lost",
       gateway: G1,
-      cause: "three probes went unanswered and nothing else came",
+      cause: "three probes were not answered and no bytes arrived",
     });
     await proxy.set({ kind: "refuse" });
     await proxy.set({ kind: "pass" });
@@ -432,7 +432,7 @@ describe("paths to gateways", () => {
       await answered();
     }
     expect(clock.elapsed() - movedAt).toBeGreaterThan(590_000);
-    expect(fate.error).toMatchObject({ code: "tunnel-lost", message: "it was retired long ago" });
+    expect(fate.error).toMatchObject({ code: "tunnel-lost", message: "retired for 10 min" });
     expect(events).toEqual([]);
   });
 

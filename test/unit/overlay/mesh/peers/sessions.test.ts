@@ -257,7 +257,7 @@ describe("a peer session", () => {
     await clock.advance(2000);
     expect(await source.nextFlow()).toMatchObject({ reason: "tunnel-lost" });
     await waitFor("it is told", () => source.events.length > 0);
-    expect(source.events).toMatchObject([{ kind: "session-lost", cause: "the other node does not answer any more" }]);
+    expect(source.events).toMatchObject([{ kind: "session-lost", cause: "the other node stopped answering" }]);
   });
 
   it("lets go of a stream that proves nothing in time", async () => {

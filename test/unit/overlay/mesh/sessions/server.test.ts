@@ -183,7 +183,7 @@ describe("the nodes that dial a gateway", () => {
     expect(stream.rstCode).not.toBe(0);
     expect(session.destroyed).toBe(false);
     expect(rig.server.clients()).toMatchObject([
-      { peer: b.uid, state: "down", sessions: 0, reason: "it may not dial this gateway any more" },
+      { peer: b.uid, state: "down", sessions: 0, reason: "it may no longer dial this gateway" },
       { peer: a.uid, state: "up", sessions: 1 },
     ]);
     expect(rig.events).toMatchObject([{ kind: "client-lost", peer: b.uid }]);
