@@ -130,6 +130,6 @@ test("an overlay that is replaced is followed by its successor alone, with the a
   await talk(flow, "after");
   // Beside a unit the agent starts none.
   expect(stage.agent.log().match(/"overlay started"/g)?.length).toBe(UNDER_UNITS ? undefined : 1);
-  expect(stage.agent.log()).not.toContain("the overlay ended at its start");
+  expect(stage.agent.log()).not.toContain("the overlay exited at its start");
   await stage.untilNamed({});
 });

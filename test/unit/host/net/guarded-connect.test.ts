@@ -231,6 +231,6 @@ test("a stream fails when the other end speaks before it is asked", async () => 
   const { connection } = await connector.stream({ host: "127.0.0.1", port, isTls: false }, 4096, SIGNAL);
   connection.resume();
   expect(await connection.ended).toMatchObject({
-    message: expect.stringContaining("spoke before it was asked") as string,
+    message: expect.stringContaining("sent data before a request") as string,
   });
 });

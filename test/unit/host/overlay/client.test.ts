@@ -131,7 +131,7 @@ describe("the overlay that it starts", () => {
         message: "the overlay exited at its start: exit status 70",
       });
     }
-    expect((await attempt()).message).toContain("ended 2 times soon after its start");
+    expect((await attempt()).message).toContain("exited 2 times soon after its start");
     expect(starts).toBe(2);
     expect(owner.status().state).toBe("down");
     expect(owner.status().reason).toContain("2 times");

@@ -485,7 +485,7 @@ describe("paths to gateways", () => {
     });
     paths.wake((address) => address !== "127.0.0.88");
     await waitFor("it is lost", () => events.at(-1)?.kind === "path-lost");
-    expect(events.at(-1)?.cause).toBe("the address 127.0.0.88 is gone");
+    expect(events.at(-1)?.cause).toBe("the address 127.0.0.88 was removed from this machine");
     await waitFor("the gateway is told", () => gateway.inbound.length === 0);
   });
 
