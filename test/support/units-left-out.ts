@@ -22,7 +22,7 @@ export const LEFT_OUT: readonly LeftOut[] = [
     "installed",
     "installed-restarts",
     "installed-upgrades",
-    "installed-readme",
+    "installed-guide",
   ),
   ...files(
     "drives the launcher and the programs of an upgrade, each of which has another unit",
