@@ -10,12 +10,12 @@ import type { Offline, Verb, VerbSpec } from "./frame/verb.ts";
 import { verbs } from "./verbs.ts";
 import { defined } from "../lib/defined.ts";
 
-/** Ctrl-C, as the reason of an abort. */
+/** Abort reason of Ctrl-C. */
 class Interrupted extends InputError {
   static override readonly name = "Interrupted";
 }
 
-/** Runs one command line, without the program's name, and tells the exit code. */
+/** Runs one command line, without the program's name, and returns the exit code. */
 export async function runCli(argv: readonly string[], offline: Offline): Promise<number> {
   const terminal = processTerminal();
   const interrupt = new AbortController();
@@ -58,7 +58,7 @@ async function runVerb(
   return typeof exit === "number" ? exit : exitCodes[exit].code;
 }
 
-/** One sentence for a person and, where asked for, one object for a program. */
+/** Prints the error as one sentence and, with `--json`, as one object. */
 function report(error: Error, terminal: Terminal, isJson: boolean): void {
   terminal.err(`holdfast: ${plainLine(error.message)}\n`);
   if (!isJson) return;

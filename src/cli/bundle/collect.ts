@@ -5,7 +5,7 @@ import type { MissingPart, Part, PartSpec, PartTools } from "./part.ts";
 
 const PART_MS = 30_000;
 
-/** Makes all parts side by side, each within its time; one that cannot be made is named, with why. */
+/** Makes all parts concurrently, each with a time limit; reports each part that failed, with the reason. */
 export async function collect(
   specs: readonly PartSpec[],
   tools: PartTools,

@@ -27,7 +27,7 @@ export function fitInto(
   return { parts: fitted, missing };
 }
 
-/** The size that no log may exceed, so that all together have room. */
+/** Returns the maximum size of a log with which all parts fit. */
 function shareOf(sizes: readonly number[], room: number): number {
   let left = room;
   const sorted = sizes.toSorted((a, b) => a - b);
@@ -39,7 +39,7 @@ function shareOf(sizes: readonly number[], room: number): number {
   return Infinity;
 }
 
-/** Keeps the end, from the beginning of a line. */
+/** Keeps the end, from the start of a line. */
 function cut(part: Part, bytes: number): Part {
   const whole = Buffer.from(part.text);
   const end = whole.subarray(whole.length - bytes).toString("utf8");

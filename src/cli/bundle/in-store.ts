@@ -10,7 +10,7 @@ import { defined } from "../../lib/defined.ts";
 
 const SCHEME = "store:";
 
-/** The path in the data store that `--to` names; undefined when it names none. @throws {InputError} `usage` */
+/** Returns the path in the data store that `--to` names, or undefined. @throws {InputError} `usage` */
 export function storePath(to: string | boolean | undefined): string | undefined {
   if (typeof to !== "string" || !to.startsWith(SCHEME)) return undefined;
   const path = to.slice(SCHEME.length);
@@ -18,7 +18,7 @@ export function storePath(to: string | boolean | undefined): string | undefined 
   throw new InputError("usage", "--to store: needs a path in the data store, such as store:bundles/node.tar.gz");
 }
 
-/** Has the agent make the bundle: the data store is its own, with its quota. */
+/** Makes the bundle through the agent, which owns the data store and its quota. */
 export async function bundleInStore(call: Call, file: string, maxBytes: number | undefined): Promise<"ok"> {
   const body = { file, ...defined({ maxBytes }) };
   for await (const line of follow(call, adminRequest("/v1/trigger/node-push-logs", body), TriggerLine)) {

@@ -3,23 +3,23 @@ import type { Reader } from "../../host/reader.ts";
 import type { LeftState } from "../../protocol/local/left-state.ts";
 import type { Call } from "../frame/verb.ts";
 
-/** What parts are made with. */
+/** Context for making parts. */
 export interface PartTools {
   readonly call: Call;
   readonly exec: Exec;
   readonly reader: Reader;
   readonly left: LeftState;
-  /** No part is read any further: more would not have room. */
+  /** Maximum bytes read for one part. */
   readonly mostBytes: number;
   readonly signal: AbortSignal;
 }
 
-/** A file of the bundle, before it is made. */
+/** Declares a file of the bundle. */
 export interface PartSpec {
   readonly name: string;
-  /** What it is and how it is made, for the README. */
+  /** Content and origin, for the README. */
   readonly about: string;
-  /** Logs are cut first where there is too much, and keep their end. */
+  /** Logs are cut first if the bundle is too large, and keep their end. */
   readonly isLog?: true;
   make(tools: PartTools): Promise<string>;
 }
@@ -30,11 +30,11 @@ export interface Part {
   readonly about: string;
   readonly isLog: boolean;
   readonly text: string;
-  /** Bytes of its beginning that were left out. */
+  /** Bytes cut from its start. */
   readonly cutBytes: number;
 }
 
-/** Parts that could not be had for the same reason, so that it is told once. */
+/** Groups missing parts by reason. */
 export function byReason(
   missing: readonly MissingPart[],
 ): readonly { readonly names: readonly string[]; readonly reason: string }[] {

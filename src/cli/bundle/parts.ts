@@ -18,7 +18,7 @@ const MAX_TOOL_BYTES = 16 * 1024 * 1024;
 const TOOL_MS = 10_000;
 const JOURNAL_LINES = "50000";
 
-/** Every part of a bundle but the README and what the doctor says, from what there is on this machine. */
+/** Returns every part of a bundle except the README and the doctor's report. */
 export function partsOf({ left, reader, call }: Pick<PartTools, "left" | "reader" | "call">): readonly PartSpec[] {
   return [
     ...agentParts,
@@ -30,7 +30,7 @@ export function partsOf({ left, reader, call }: Pick<PartTools, "left" | "reader
 
 const json = (value: unknown): string => `${JSON.stringify(value, undefined, 2)}\n`;
 
-/** What the agent says: of each answer only the fields of its schema. */
+/** Parts from the agent's reports, limited to the fields of their schemas. */
 function answer<T>(name: string, path: string, schema: z.ZodType<T>, about: string): PartSpec {
   return {
     name: `agent/${name}.json`,
@@ -109,7 +109,6 @@ function stateParts(documents: readonly string[]): readonly PartSpec[] {
   ];
 }
 
-/** The settings file that was named. */
 export function configOf({ values }: PartTools["call"]): string | undefined {
   return typeof values["config"] === "string" ? values["config"] : undefined;
 }
@@ -136,7 +135,7 @@ async function outputOf(
   throw new HostError("exec-failed", `${file} ended with status ${exitCode}: ${stderr.trim().slice(0, 300)}`);
 }
 
-/** The end of a file, from the beginning of a line where it is not the whole. */
+/** Returns the end of a file, from the start of a line. */
 async function endOf(path: string, tools: PartTools): Promise<string> {
   const bytes = Math.min(MAX_TOOL_BYTES, tools.mostBytes) - 1;
   const text = await outputOf(tools, "tail", ["-c", String(bytes), "--", path]);

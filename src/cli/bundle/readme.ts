@@ -19,7 +19,7 @@ const NEVER = [
   "the arguments and environment of processes; contents of connections",
 ];
 
-/** What is in a bundle, how it was made, and what is not in it and why. Pure. */
+/** Returns the README of a bundle. Pure. */
 export function readme({ madeAt, version, isRoot, parts, missing }: ReadmeInput): string {
   const lines = parts.map(({ name, about, text, cutBytes }) => {
     const cut = cutBytes === 0 ? "" : `; its first ${sizeText(cutBytes)} were cut off for want of room`;

@@ -1,6 +1,6 @@
 import type { Completion, OptionSpec, VerbSpec } from "../frame/verb.ts";
 
-/** A completion script for bash 4 and later; it needs no bash-completion package. */
+/** Returns a completion script for bash 4 and later; it needs no bash-completion package. */
 export function bashCompletion(verbs: readonly VerbSpec[]): string {
   return `# bash completion for holdfast
 _holdfast() {

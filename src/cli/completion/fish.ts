@@ -1,6 +1,6 @@
 import type { ArgumentSpec, Completion, OptionSpec, VerbSpec } from "../frame/verb.ts";
 
-/** A completion script for fish 3 and later. */
+/** Returns a completion script for fish 3 and later. */
 export function fishCompletion(verbs: readonly VerbSpec[]): string {
   const lines = verbs.flatMap((verb) => [
     complete("__fish_use_subcommand", `-a ${verb.name} -d ${quote(verb.summary)}`),

@@ -1,6 +1,6 @@
 import type { ArgumentSpec, Completion, OptionSpec, VerbSpec } from "../frame/verb.ts";
 
-/** A completion script for zsh, for `source` or as `_holdfast` in a directory of `fpath`. */
+/** Returns a completion script for zsh, for `source` or as `_holdfast` in a directory of `fpath`. */
 export function zshCompletion(verbs: readonly VerbSpec[]): string {
   return `#compdef holdfast
 _holdfast() {

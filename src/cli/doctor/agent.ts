@@ -28,7 +28,7 @@ export const agentChecks: CheckFamily = {
   },
 };
 
-/** What the agent itself judges, from memory. */
+/** Checks by the agent itself. */
 export const healthChecks: CheckFamily = {
   name: "health",
   async run({ agent }) {
@@ -42,7 +42,7 @@ export const healthChecks: CheckFamily = {
   },
 };
 
-/** Whether the agent answers; one that hangs is not one that is not there. Pure. */
+/** Reports whether the agent answers, hangs or is absent. Pure. */
 export function answerCheck(error: Error | undefined, pid: number | undefined): Check {
   const who = pid === undefined ? "" : `; process ${pid} has its run directory`;
   if (error === undefined) return pass("running", pid === undefined ? "it answers" : `it answers as process ${pid}`);
@@ -73,7 +73,7 @@ function socketCheck(name: string, looked: Looked | "absent" | "denied"): Check 
   );
 }
 
-/** Whether what runs is what is installed. Pure. */
+/** Compares the running version with the installed one. Pure. */
 export function versionCheck({ version, build }: Pick<Status, "version" | "build">, here: typeof buildInfo): Check {
   const runs = `${version} (${build})`;
   if (version === here.version && build === here.build) return pass("version", `${runs}, as this command`);
@@ -85,7 +85,7 @@ export function versionCheck({ version, build }: Pick<Status, "version" | "build
   );
 }
 
-/** How the session stands. Pure. */
+/** Judges the session. Pure. */
 export function sessionCheck(
   { session, node, deletedAt }: Pick<Status, "session" | "node" | "deletedAt">,
   now: number,

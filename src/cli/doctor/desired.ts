@@ -5,7 +5,7 @@ import type { WhyReport } from "../../protocol/documents/reconcile.ts";
 import { pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";
 
-/** Of more reasons no others are shown. */
+/** Maximum number of shown reasons. */
 const MAX_REASONS = 50;
 
 export const desiredChecks: CheckFamily = {
@@ -22,7 +22,7 @@ export const desiredChecks: CheckFamily = {
   },
 };
 
-/** Version and age of each document. Pure. */
+/** Judges version and age of each document. Pure. */
 export function documentChecks({ documents, node }: Pick<Status, "documents" | "node">, now: number): readonly Check[] {
   const known = Object.entries(documents);
   if (node !== null && documents.node === undefined) {
@@ -49,7 +49,7 @@ export function documentChecks({ documents, node }: Pick<Status, "documents" | "
   });
 }
 
-/** The same of what is on disk, where no agent says what became of it. */
+/** Judges the documents on disk, without an agent. */
 function leftDocumentChecks(documents: readonly LeftDocument[], now: number): readonly Check[] {
   if (documents.length === 0) return [skip("documents", "absent", "none can be read in the state directory")];
   return documents.map(({ name, version, receivedAt }) =>
@@ -57,7 +57,7 @@ function leftDocumentChecks(documents: readonly LeftDocument[], now: number): re
   );
 }
 
-/** Whether each section is as it is desired, and if not, why. Pure. */
+/** Judges whether each section is applied as desired. Pure. */
 export function sectionChecks({ sections }: Pick<Status, "sections">, why: WhyReport | undefined): readonly Check[] {
   const open = Object.entries(sections).filter(([, { state }]) => state !== "converged" && state !== "unsupported");
   const reasons = (why?.reasons ?? []).filter(({ notice }) => notice !== true);
@@ -80,7 +80,7 @@ export function sectionChecks({ sections }: Pick<Status, "sections">, why: WhyRe
   return wrong.length > 0 ? wrong : [pass("sections", "every section is as it is desired")];
 }
 
-/** A change of the network that is under way. Pure. */
+/** Judges a pending network change. Pure. */
 export function pendingCheck(isOnDisk: boolean | undefined, status: Pick<Status, "pendingChange"> | undefined): Check {
   const name = "pending-change";
   if (status?.pendingChange !== undefined || (isOnDisk === true && status !== undefined)) {

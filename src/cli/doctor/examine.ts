@@ -17,10 +17,10 @@ import type { Call } from "../frame/verb.ts";
 import { fail, skip, verdictOf, type Check, type DoctorCheck, type DoctorReport } from "./result.ts";
 import type { AgentAnswers, CheckFamily, DoctorTools } from "./tools.ts";
 
-/** No family may keep the others' results waiting for longer. */
+/** Time limit of one family of checks, in milliseconds. */
 const FAMILY_MS = 30_000;
 
-/** Runs all families side by side; whatever one of them does, the others are reported. */
+/** Runs all families concurrently. A family that fails does not affect the others. */
 export async function examine(
   families: readonly CheckFamily[],
   tools: DoctorTools,
@@ -63,7 +63,7 @@ function brokenCheck(error: Error, familyMs: number): Check {
   return fail("check", code, `it could not be made: ${error.message}`, "'holdfast bundle', and report it");
 }
 
-/** Tools over this machine; each of what several families need is read once. */
+/** Returns the tools for this machine; shared values are read once. */
 export function doctorTools(call: Call): DoctorTools {
   const { settings, clock, signal, offline, values } = call;
   const config = typeof values["config"] === "string" ? values["config"] : undefined;

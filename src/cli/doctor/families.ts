@@ -9,7 +9,7 @@ import type { CheckFamily } from "./tools.ts";
 import { unitChecks } from "./units.ts";
 import { upgradeChecks } from "./upgrade.ts";
 
-/** Every check there is, in the order in which they are shown. */
+/** All families of checks, in the order of the report. */
 export const families: readonly CheckFamily[] = [
   settingsChecks,
   stateChecks,

@@ -21,7 +21,7 @@ export const kernelChecks: CheckFamily = {
   },
 };
 
-/** What the lack of each feature costs. */
+/** Consequence of each missing kernel feature. */
 const COSTS: Readonly<Record<Exclude<keyof NetworkFeatures, "reasons" | "dhcp">, string>> = {
   vlan: "no VLAN interfaces",
   vrf: "no VRFs",
@@ -66,7 +66,7 @@ export const firewallChecks: CheckFamily = {
   },
 };
 
-/** Whether the table of our name in nftables is ours: it carries the digest of a text that we loaded. Pure. */
+/** Reports whether the nftables table `holdfast` is ours: it carries the digest of a text that we loaded. Pure. */
 export function tableCheck(dump: TableContent | undefined, known: readonly string[], hasDrifted: boolean): Check {
   const fix =
     "'nft list table inet holdfast' shows it; what is ours is put back by the agent, what is not must be renamed";
@@ -88,7 +88,7 @@ export function tableCheck(dump: TableContent | undefined, known: readonly strin
   return pass("table", "it is ours, and the agent finds nothing changed in it");
 }
 
-/** What carries our marks and is not ours. Pure. */
+/** Finds foreign links, routes and rules with our marks. Pure. */
 export function markChecks({
   links,
   routes,

@@ -38,7 +38,7 @@ export const limitChecks: CheckFamily = {
   },
 };
 
-/** Whether the agent can open enough (proc_pid_limits(5)). Pure. */
+/** Judges the agent's limit of open files (proc_pid_limits(5)). Pure. */
 export function fileLimitCheck(limits: string | undefined, open: number | undefined): Check {
   const text = /^Max open files\s+(\d+|unlimited)/m.exec(limits ?? "")?.[1];
   if (text === undefined || open === undefined)
@@ -50,7 +50,7 @@ export function fileLimitCheck(limits: string | undefined, open: number | undefi
   return limit < FILES.least ? warn("files", "files-few", message, fix) : pass("files", message);
 }
 
-/** Whether the agent's control group leaves it room, and whether it ever did not. Pure. */
+/** Judges the memory limit of the agent's control group, and past kills. Pure. */
 export function memoryLimitCheck(
   max: string | undefined,
   current: string | undefined,
@@ -78,7 +78,7 @@ export const timeChecks: CheckFamily = {
   },
 };
 
-/** A clock from before this program was built is wrong for sure. Pure. */
+/** Fails if the clock is before the build date of this program. Pure. */
 export function clockCheck(now: number, build: string): Check {
   const [, year, month, day] = /^(\d{4})(\d{2})(\d{2})-/.exec(build) ?? [];
   const builtAt = year === undefined ? 0 : Date.UTC(Number(year), Number(month) - 1, Number(day));
@@ -92,7 +92,7 @@ export function clockCheck(now: number, build: string): Check {
   );
 }
 
-/** What timedatectl(1) says. Pure. */
+/** Judges the output of timedatectl(1). Pure. */
 export function syncCheck(shown: string | undefined): Check {
   if (shown === undefined)
     return skip("sync", "unknown", "timedatectl does not answer; the control plane's time is compared at each session");
@@ -122,7 +122,7 @@ export const spoolChecks: CheckFamily = {
   },
 };
 
-/** What waits for the control plane, and what was lost. Pure. */
+/** Judges queued and lost records. Pure. */
 export function spoolCheck(
   streams: Readonly<Record<string, { readonly queued: number; readonly dropped: number }>>,
 ): readonly Check[] {

@@ -9,7 +9,7 @@ export const networkChecks: CheckFamily = {
   run: async ({ network }) => (await network()).filter(({ target }) => target !== "node").map(networkCheck),
 };
 
-/** A check of the way to the control plane or a gateway, as one of ours. Pure. */
+/** Converts a network check to a doctor's check. Pure. */
 export function networkCheck({ target, name, path, check, status, code, message, fix }: NetworkCheck): Check {
   const at = [target, name, path, check]
     .filter((part) => part !== undefined && part !== "")
@@ -54,11 +54,11 @@ export const resolverChecks: CheckFamily = {
 };
 
 const isAddress = (name: string): boolean => /^[\d.]+$|^\[?[\da-f:]+\]?$/i.test(name);
-/** Without a name that must be known, any answer will do. */
+/** Accepts any answer if no particular name must resolve. */
 const isWell = (answer: ServerAnswer, hasName: boolean, name: string): boolean =>
   answer === "ok" || (answer === "name-not-resolved" && (!hasName || isAddress(name)));
 
-/** How one server answers; where another does, the node goes on. Pure. */
+/** Judges the answer of one name server; a warning if another server answers. Pure. */
 export function serverCheck(
   server: string,
   answer: ServerAnswer,

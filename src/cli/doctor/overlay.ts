@@ -40,7 +40,7 @@ export const engineChecks: CheckFamily = {
   },
 };
 
-/** Whether the data plane serves: as the agent has it, else by its socket. Pure. */
+/** Judges whether the data plane runs: by the agent's report, else by its socket. Pure. */
 export function processCheck(state: OverlayState | undefined, socket: SocketState | undefined): Check {
   if (state !== undefined) {
     if (state.state === "off") return skip("running", "off", "nothing asks for it");
@@ -70,7 +70,7 @@ export function programCheck(exe: string | undefined, pid: number): Check {
   );
 }
 
-/** What should listen and does not. Pure. */
+/** Finds connectors that should listen and do not. Pure. */
 export function connectorChecks({ connectors }: Pick<ConnectorsReport, "connectors">): readonly Check[] {
   const wrong = connectors.filter(
     ({ state, reason }) => state !== "off" && (state !== "listening" || reason !== undefined),
@@ -88,7 +88,7 @@ export function connectorChecks({ connectors }: Pick<ConnectorsReport, "connecto
     );
 }
 
-/** Which ways to other nodes are not up. Pure. */
+/** Finds gateway paths that are down. Pure. */
 export function gatewayChecks({ gateways }: Pick<GatewaysReport, "gateways">): readonly Check[] {
   const paths = gateways.flatMap(({ fqdn, paths }) => paths.map((path) => ({ ...path, fqdn })));
   if (paths.length === 0) return [skip("gateways", "none", "this node dials no gateway")];
@@ -107,7 +107,7 @@ export function gatewayChecks({ gateways }: Pick<GatewaysReport, "gateways">): r
     );
 }
 
-/** The container engine, and what is not well on it. Pure. */
+/** Judges the container engine and its unhealthy containers. Pure. */
 export function containerChecks({
   engine,
   containers,

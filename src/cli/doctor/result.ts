@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Text64, Text4096 } from "../../protocol/values/values.ts";
 
-/** One check: `code` is for programs, and `ok` when it passed; a skipped one says what could not be seen, and why. */
+/** Result of a check: `code` is for programs, and `ok` if it passed. A skipped check says what could not be read, and why. */
 export const DoctorCheck = z.object({
   family: z.string().max(32),
   name: z.string().max(300),
@@ -38,7 +38,7 @@ export function skip(name: string, code: string, message: string): Check {
   return { name, status: "skip", code, message };
 }
 
-/** One thing that failed makes it failed, one that needs attention degraded. */
+/** Returns `failed` if a check failed, `degraded` if one warns. */
 export function verdictOf(checks: readonly Pick<DoctorCheck, "status">[]): DoctorReport["verdict"] {
   if (checks.some(({ status }) => status === "fail")) return "failed";
   return checks.some(({ status }) => status === "warn") ? "degraded" : "ok";

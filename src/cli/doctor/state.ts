@@ -7,7 +7,7 @@ import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";
 
 const FREE = { warnRatio: 0.15, failRatio: 0.03, warnBytes: 256 * 1024 * 1024 };
-/** Of more no others are named. */
+/** Maximum number of named files. */
 const MAX_DAMAGED = 20;
 
 export const settingsChecks: CheckFamily = {
@@ -49,7 +49,7 @@ export const stateChecks: CheckFamily = {
 const needsRoot = (isRoot: boolean): string =>
   isRoot ? "it cannot be read" : "only root and its owner can see it: run the command with sudo";
 
-/** Whether a state directory is its owner's alone. Pure. */
+/** Judges permissions and owner of a state directory. Pure. */
 export function directoryCheck(path: string, looked: Looked | "absent" | "denied", uid: number): Check {
   if (looked === "absent") {
     return warn(
@@ -83,7 +83,7 @@ export function directoryCheck(path: string, looked: Looked | "absent" | "denied
   return pass("directory", `${path} is its owner's alone`);
 }
 
-/** Whether there is room for what must be written. Pure. */
+/** Judges free space. Pure. */
 export function spaceCheck({
   totalBytes,
   freeBytes,
@@ -100,7 +100,7 @@ export function spaceCheck({
     : pass("space", message);
 }
 
-/** Files that were damaged and set aside. Pure. */
+/** Finds files that were set aside as damaged. Pure. */
 export function damageCheck(names: readonly string[]): Check {
   const damaged = names.filter((name) => /\.damaged(?:-wal)?$/.test(name));
   if (damaged.length === 0) return pass("damage", "no file was set aside as damaged");
@@ -113,7 +113,7 @@ export function damageCheck(names: readonly string[]): Check {
   );
 }
 
-/** Whether who this node is, and what it is to do, can be read. Pure. */
+/** Judges the identity files. Pure. */
 export function identityChecks({ files, node }: Pick<LeftState, "files" | "node">, denied: string): readonly Check[] {
   const by = (is: string): readonly string[] => files.filter((file) => file.is === is).map(({ file }) => file);
   const [lost, recovered, unreadable] = [by("lost"), by("recovered"), by("unreadable")];

@@ -11,7 +11,7 @@ import type { WhyReport } from "../../protocol/documents/reconcile.ts";
 import type { NetworkCheck } from "../netcheck/result.ts";
 import type { Check } from "./result.ts";
 
-/** What the agent says, each part by itself; `error` is why it says nothing at all. */
+/** Reports of the agent; `error` is set if it does not answer. */
 export interface AgentAnswers {
   readonly error: Error | undefined;
   readonly status: Status | undefined;
@@ -23,7 +23,7 @@ export interface AgentAnswers {
   readonly observed: NetworkReport | undefined;
 }
 
-/** What the checks work with. */
+/** Context of the checks. */
 export interface DoctorTools {
   readonly stateDir: string;
   readonly runDir: string;
@@ -32,7 +32,7 @@ export interface DoctorTools {
   readonly reader: Reader;
   readonly isRoot: boolean;
   readonly signal: AbortSignal;
-  /** What the agent left on disk. */
+  /** State of the agent on disk. */
   readonly left: () => Promise<LeftState>;
   readonly agent: () => Promise<AgentAnswers>;
   readonly network: () => Promise<readonly NetworkCheck[]>;
@@ -47,7 +47,7 @@ export interface CheckFamily {
 const MAX_OUTPUT_BYTES = 1024 * 1024;
 const TOOL_MS = 5000;
 
-/** What a tool prints; undefined where it is not there or refuses. */
+/** Returns the output of a tool; undefined if it is missing or fails. */
 export async function toolOutput(
   { exec, signal }: Pick<DoctorTools, "exec" | "signal">,
   file: string,

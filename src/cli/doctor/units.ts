@@ -2,7 +2,7 @@ import { formatCount } from "../../lib/text/durations.ts";
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import { toolOutput, type CheckFamily } from "./tools.ts";
 
-/** The units of a managed install that must be well, and those that may be absent. */
+/** Units of a managed install, required and optional. */
 export const UNITS = ["holdfast-agent.service", "holdfast-overlay.service", "holdfast-restore.service"] as const;
 export const OTHER_UNITS = ["holdfast-upgrade.service", "holdfast-controller.service"] as const;
 /** Successors of an overlay, of which one serves after an upgrade; and what only its journal is of use of. */
@@ -24,7 +24,7 @@ export const unitChecks: CheckFamily = {
   },
 };
 
-/** The properties of each unit, by its name, from `systemctl show`. */
+/** Parses the properties of each unit, by name, from `systemctl show`. */
 export function parseUnits(text: string): ReadonlyMap<string, ReadonlyMap<string, string>> {
   const blocks = text.split(/\n\s*\n/).map((block) => {
     const pairs = block.split("\n").flatMap((line): (readonly [string, string])[] => {
@@ -36,7 +36,7 @@ export function parseUnits(text: string): ReadonlyMap<string, ReadonlyMap<string
   return new Map(blocks.flatMap((unit) => (unit.has("Id") ? [[unit.get("Id") ?? "", unit] as const] : [])));
 }
 
-/** What the properties of the units say. Pure. */
+/** Judges the properties of the units. Pure. */
 export function judgeUnits(units: ReadonlyMap<string, ReadonlyMap<string, string>>): readonly Check[] {
   const isThere = (name: string): boolean => units.get(name)?.get("LoadState") === "loaded";
   if (!isThere("holdfast-agent.service"))

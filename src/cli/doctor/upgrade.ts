@@ -4,7 +4,7 @@ import { ReleaseKeys, UPGRADE_PATHS, UpgradeStanding } from "../../protocol/docu
 import { fail, pass, skip, warn, type Check } from "./result.ts";
 import type { CheckFamily } from "./tools.ts";
 
-/** An upgrade that takes longer hangs. */
+/** Maximum duration of an upgrade, in milliseconds. */
 const MAX_UPGRADE_MS = 3_600_000;
 
 export const upgradeChecks: CheckFamily = {
@@ -17,7 +17,7 @@ export const upgradeChecks: CheckFamily = {
   },
 };
 
-/** How the last upgrade stands. Pure. */
+/** Judges the last upgrade. Pure. */
 export function standingCheck(text: string | undefined, now: number): Check {
   if (text === undefined) return skip("standing", "none", "no upgrade was made here");
   const parsed = UpgradeStanding.safeParse(jsonOf(text));
@@ -53,7 +53,7 @@ export function standingCheck(text: string | undefined, now: number): Check {
   }
 }
 
-/** Versions that are on trial or were given up, from the names beside them. Pure. */
+/** Judges versions on trial or failed, by their marker files. Pure. */
 export function versionChecks(names: readonly string[]): readonly Check[] {
   const marked = (mark: string): readonly string[] =>
     names.filter((name) => name.endsWith(mark)).map((name) => name.slice(0, -mark.length));
@@ -76,7 +76,7 @@ function trialText(isAside: boolean): string {
     : "it is on trial: its guard judges it";
 }
 
-/** Whether there are keys that a release can be verified with. Pure. */
+/** Judges the keys that verify releases. Pure. */
 export function releaseKeysCheck(text: string | undefined): Check {
   if (text === undefined) return skip("release-keys", "not-installed", "this is no package's installation");
   const parsed = ReleaseKeys.safeParse(jsonOf(text));

@@ -38,7 +38,7 @@ export function parseArguments(verb: VerbSpec, argv: readonly string[]): Argumen
   return { values, positionals };
 }
 
-/** The way a verb is called: `holdfast logs [options]`. */
+/** Returns the usage of a verb: `holdfast logs [options]`. */
 export function usageOf(verb: VerbSpec): string {
   const args = verb.arguments.map(({ name, isRequired, isRest }) =>
     isRequired ? `<${name}>` : isRest === true ? `[-- ${name}...]` : `[${name}]`,

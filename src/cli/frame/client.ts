@@ -12,7 +12,7 @@ import { LocalError } from "../../protocol/local/answers.ts";
 import { LOCAL_STREAM_UPGRADE, STREAM_LIMITS } from "../../protocol/channel/streams.ts";
 import type { Call } from "./verb.ts";
 
-/** A request to the agent, and which of its sockets it goes to. */
+/** A request to the agent, with the socket it goes to. */
 export interface AgentRequest {
   readonly method: "GET" | "POST";
   readonly path: string;
@@ -95,12 +95,12 @@ export async function openStream({ settings, clock, signal }: Context, path: str
 
 interface Exchange {
   readonly message: IncomingMessage;
-  /** What a failure of this exchange means to the user. */
+  /** Converts a failure of this exchange to an error for the user. */
   explain(thrown: unknown): Error;
   end(): void;
 }
 
-/** Sends the request and waits for the head of a good answer; from then on silence longer than the timeout plus `beatMs` ends it. */
+/** Sends the request and waits for the head of an answer with status 200. Then silence longer than the timeout plus `beatMs` closes it. */
 async function begin({ settings, clock, signal }: Context, request: AgentRequest, beatMs: number): Promise<Exchange> {
   const socket = socketPath(settings.runDir, request.socket);
   const body = request.body === undefined ? "" : JSON.stringify(request.body);
@@ -229,7 +229,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EPIPE: "it closed the connection: it is stopping, or serves as many callers as it can",
 };
 
-/** Whether nobody is there at all, as opposed to somebody who refuses, hangs or may not be reached. */
+/** Reports whether no agent listens, as opposed to one that refuses, hangs or denies access. */
 export function isAbsent(error: unknown): boolean {
   if (!(error instanceof SessionError) || error.code !== "agent-unreachable") return false;
   return ["ENOENT", "ENOTDIR", "ECONNREFUSED"].includes(String(error.details?.["reason"]));

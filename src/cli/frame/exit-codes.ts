@@ -1,6 +1,6 @@
 import { AgentError } from "../../errors.ts";
 
-/** What the process says when it ends; the same classes for every verb. */
+/** Exit codes of the process, the same for every verb. */
 export const exitCodes = {
   ok: { code: 0, meaning: "done, and all is well" },
   failed: { code: 1, meaning: "it was tried and failed; the message says why" },
@@ -21,7 +21,7 @@ const CLASS_OF_ERROR: Readonly<Record<string, ExitClass>> = {
   timeout: "timeout",
 };
 
-/** The exit class of an error by its code. */
+/** Returns the exit class of an error by its code. */
 export function exitClassOf(error: Error): ExitClass {
   return (error instanceof AgentError ? CLASS_OF_ERROR[error.code] : undefined) ?? "failed";
 }

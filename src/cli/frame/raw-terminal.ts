@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 
-/** The terminal of the user for a program elsewhere, or the pipes in its place. */
+/** The user's terminal or pipes, connected to a remote program. */
 export interface RawTerminal {
   readonly isTerminal: boolean;
   size(): { readonly columns: number; readonly rows: number };
@@ -10,7 +10,7 @@ export interface RawTerminal {
   resume(): void;
   /** Shows bytes; false when it is behind, and `onDrain` is told when it is not any longer. */
   write(bytes: Uint8Array): boolean;
-  /** Puts back what `begin` changed; may be called more than once. */
+  /** Restores what `begin` changed; may be called more than once. */
   end(): void;
 }
 

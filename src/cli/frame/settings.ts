@@ -3,14 +3,14 @@ import { InputError } from "../../errors.ts";
 import type { GivenDirectories } from "../../lib/text/command-line.ts";
 import { UPGRADE_PATHS } from "../../protocol/documents/release.ts";
 
-/** Where things are and how to answer, from options, else the environment, else the defaults. */
+/** Directories and output settings, from options, else the environment, else the defaults. */
 export interface Settings {
   readonly stateDir: string;
   readonly runDir: string;
   /** The directories that options named, for hints to repeat. */
   readonly given: GivenDirectories;
   readonly isJson: boolean;
-  /** How long the agent may stay silent. */
+  /** Maximum silence of the agent, in milliseconds. */
   readonly timeoutMs: number;
 }
 
@@ -38,18 +38,18 @@ export function settingsFrom(
   };
 }
 
-/** Where versions lie side by side, and the package's own. */
+/** Returns the directories of installed versions and of the package. */
 export function versionDirectories(): { readonly path: string; readonly packagePath: string } {
   const { HOLDFAST_VERSIONS: path, HOLDFAST_LIB: packagePath } = process.env;
   return { path: path || UPGRADE_PATHS.versions, packagePath: packagePath || UPGRADE_PATHS.package };
 }
 
-/** The agent token of the environment. */
+/** Returns the agent token of the environment. */
 export function authToken(): string | undefined {
   return process.env["AUTH_TOKEN"]?.trim() || undefined;
 }
 
-/** Whether the user asked for output without colours (https://no-color.org). */
+/** Reports whether the user asked for output without colours (https://no-color.org). */
 export function isColorUnwanted(): boolean {
   return (process.env["NO_COLOR"] ?? "") !== "" || process.env["TERM"] === "dumb";
 }

@@ -8,7 +8,7 @@ export type Style = "green" | "yellow" | "red" | "bold" | "dim";
 /** Colours text, or leaves it alone where colours are unwanted. */
 export type Paint = (style: Style, text: string) => string;
 
-/** What the text of a report depends on beside the report. */
+/** Context for formatting a report. */
 export interface View {
   /** Unix milliseconds. */
   readonly now: number;
@@ -17,25 +17,25 @@ export interface View {
   readonly paint: Paint;
 }
 
-/** Where output goes. What it is given is shown as it is: text of others is cleaned before. */
+/** Output of a verb. Text is written unchanged; foreign text must be sanitized before. */
 export interface Terminal {
   out(text: string): void;
   err(text: string): void;
   /** One line from standard input; undefined when it ends first. */
   readLine(signal: AbortSignal): Promise<string | undefined>;
-  /** Whether a person looks at the output. */
+  /** Whether standard output is a terminal. */
   readonly isInteractive: boolean;
-  /** Infinite where it is no terminal. */
+  /** Infinity without a terminal. */
   size(): { readonly columns: number; readonly rows: number };
   readonly style: Paint;
 }
 
-/** For a program nothing is broken into lines. */
+/** Disables line breaks for pipes. */
 const NO_TERMINAL = { columns: Infinity, rows: Infinity };
-/** Of text that is meant to be read, wherever it goes. */
+/** Width of help text without a terminal. */
 const READING_COLUMNS = 80;
 
-/** The process's own output. A reader that has gone away ends the process quietly, as other tools end. */
+/** Returns the terminal of this process. A closed pipe ends the process quietly, as with other tools. */
 export function processTerminal(): Terminal {
   const { stdout, stderr } = process;
   stdout.on("error", (error) => {
@@ -61,13 +61,13 @@ export function viewOf({ terminal, clock }: { readonly terminal: Terminal; reado
   return { now: clock.now(), columns: terminal.size().columns, paint: terminal.style };
 }
 
-/** How wide help is: as the terminal, or as a page where there is none. */
+/** Returns the width for help text: that of the terminal, or 80 columns without one. */
 export function readingColumns(terminal: Terminal): number {
   const { columns } = terminal.size();
   return Number.isFinite(columns) ? columns : READING_COLUMNS;
 }
 
-/** Rows of a label and its text, the text broken between words so that no line is wider than `columns` where words allow it. */
+/** Formats rows of a label and its text, wrapped between words to `columns`. */
 export function layOut(rows: readonly (readonly [label: string, text: string])[], columns: number): string {
   const indent = Math.max(...rows.map(([label]) => width(label))) + 2;
   const lines = rows.flatMap(([label, text]) =>
@@ -76,7 +76,7 @@ export function layOut(rows: readonly (readonly [label: string, text: string])[]
   return lines.map((line) => `${line.trimEnd()}\n`).join("");
 }
 
-/** Lines no wider than `columns` where words allow it. */
+/** Wraps text between words to `columns`. */
 export function wrap(text: string, columns: number): readonly string[] {
   const lines: string[] = [];
   let line = "";

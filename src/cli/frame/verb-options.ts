@@ -1,12 +1,11 @@
 import type { OptionSpec } from "./verb.ts";
 
-/** The directories of a program, and its help. */
+/** Options of every verb: directories and help. */
 export const DIRECTORIES = {
   state: { value: "DIR", help: "state directory (HOLDFAST_STATE, else /var/lib/holdfast)", complete: "directory" },
   run: { value: "DIR", help: "run directory (HOLDFAST_RUN, else /run/holdfast)", complete: "directory" },
   help: { short: "h", help: "show this help" },
 } as const satisfies Record<string, OptionSpec>;
-/** Output for programs. */
 export const JSON_OPTION = {
   json: { help: "print JSON; 'holdfast help --json-schema <verb>' prints its schema" },
 } as const;

@@ -10,12 +10,12 @@ import type { ExitClass } from "./exit-codes.ts";
 import type { Settings } from "./settings.ts";
 import type { Terminal } from "./terminal.ts";
 
-/** What a shell may offer for a value: files, directories, nothing, or these words. */
+/** Completion of a value: files, directories, nothing, or these words. */
 export type Completion = "file" | "directory" | "none" | readonly string[];
 
 export interface OptionSpec {
   readonly short?: string;
-  /** What its value is called in the help; an option without one is a switch. */
+  /** Name of the value in the help; an option without one is a switch. */
   readonly value?: string;
   readonly help: string;
   readonly complete?: Completion;
@@ -24,7 +24,7 @@ export interface OptionSpec {
 export interface ArgumentSpec {
   readonly name: string;
   readonly isRequired: boolean;
-  /** Whether it takes every word that is left; only the last may. */
+  /** Whether it takes all remaining words; only the last argument may. */
   readonly isRest?: true;
   readonly help: string;
   readonly complete: Completion;
@@ -79,26 +79,26 @@ export type ResetOffline = (
   where: { readonly stateDir: string; readonly runDir: string },
   order: { readonly factory: boolean },
 ) => Promise<{ readonly removed: readonly string[]; readonly overlayEnded: boolean; readonly left: readonly string[] }>;
-/** Who the state directory says this node is; undefined when it is not registered or cannot be read. */
+/** Reads the node's identity; undefined if it is not registered or cannot be read. */
 export type ReadIdentity = (stateDir: string) => Promise<NodeIdentity | undefined>;
 
-/** Whom the node of a state directory must reach, as its agent knew it last. */
+/** Reads the targets that the node must reach, as its agent last stored them. */
 export type ReadTargets = (stateDir: string) => Promise<NetworkTargets>;
 
-/** The local settings, `agent.json`, as they are written. */
+/** Reads and changes the local settings, `agent.json`. */
 export interface LocalSettings {
   /** @throws {InputError} `bad-settings` */
   read(path: string): Promise<JsonObject>;
   /** Puts members in the place of what they were, null taking one away, and names those that change. @throws {InputError} `bad-settings` */
   change(path: string, changes: JsonObject, options?: { readonly isDry?: boolean }): Promise<readonly string[]>;
 }
-/** Asks for an upgrade in the agent's place. */
+/** Requests an upgrade without an agent. */
 export type AskUpgradeOffline = (
   where: { readonly stateDir: string; readonly runDir: string },
   order: UpgradeOrder,
 ) => Promise<UpgradeAnswer>;
 
-/** What a manifest offers to this machine; without `from` that where the node is told to look. */
+/** Checks what a manifest offers to this machine; without `from`, the manifest at the configured location. */
 export type CheckReleaseOffline = (
   stateDir: string,
   asked: { readonly from: string | undefined; readonly isForced: boolean },
@@ -114,17 +114,17 @@ export type HandOverRelease = (
   asked: { readonly from: string; readonly isForced: boolean },
   signal: AbortSignal,
 ) => Promise<{ readonly from: string; release(): void; discard(): Promise<void> } | undefined>;
-/** What an agent left in a state directory, and what its settings file says; nothing is changed. */
+/** Reads the state directory and the settings file, without changes. */
 export type InspectState = (stateDir: string, config: string | undefined, runDir?: string) => Promise<LeftState>;
 
-/** What may leave the machine of an agent's state, and what must not. */
+/** Selects the state that may leave the machine in a bundle. */
 export interface ForBundle {
   readSecrets(stateDir: string, config: string | undefined): Promise<readonly string[]>;
   shownSettings(config: string | undefined): Promise<unknown>;
   shownDocument(document: LeftDocument): { readonly shown: unknown };
 }
 
-/** What can be done on a state directory without its agent; fetched only when needed. */
+/** Operations on a state directory without its agent, loaded when needed. */
 export interface Offline {
   readonly register?: () => Promise<RegisterOffline>;
   readonly activate?: () => Promise<ActivateOffline>;

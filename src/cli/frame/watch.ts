@@ -10,7 +10,7 @@ const CLEAR_BELOW = "\u001b[J";
 const HIDE_CURSOR = "\u001b[?25l";
 const SHOW_CURSOR = "\u001b[?25h";
 
-/** Shows what `picture` gives every second until Ctrl-C; an agent that is away is shown as such and waited for. */
+/** Shows `picture` every second until Ctrl-C. While the agent is unreachable, it shows the error and retries. */
 export async function watch(call: Call, picture: () => Promise<string>): Promise<ExitClass> {
   const { terminal, settings, clock, signal } = call;
   const isDrawn = terminal.isInteractive && !settings.isJson;
@@ -44,7 +44,7 @@ function absent({ settings }: Call, error: Error): string {
     : `${plainLine(error.message)}\n`;
 }
 
-/** Each picture is drawn over the one before and over nothing else: never more lines than fit. */
+/** Truncates a picture to the rows of the terminal, so that the next one overwrites it. */
 function linesThatFit(text: string, rows: number): readonly string[] {
   return text
     .trimEnd()

@@ -1,10 +1,7 @@
 import { InputError } from "../../errors.ts";
 import type { Call } from "./verb.ts";
 
-/**
- * The whole number that an option gives; undefined without it.
- * @throws {InputError} `usage` for anything else.
- */
+/** Returns the integer value of an option; undefined without it. @throws {InputError} `usage` for anything else. */
 export function wholeOption(
   { values }: Pick<Call, "values">,
   name: string,

@@ -7,7 +7,7 @@ import { checkMtu } from "./mtu.ts";
 import { failed, passed, skipped, type CheckName, type Finding } from "./result.ts";
 import { checkName, checkTcp, tried, wordsOf, type CheckTools } from "./tools.ts";
 
-/** A control plane by its origin, the key hashes that prove it, and the proxies of the agent. */
+/** A control plane to check: origin, pinned key hashes and the agent's proxies. */
 export interface ControlPlaneTarget {
   readonly url: URL;
   readonly pins: readonly string[];
@@ -15,10 +15,10 @@ export interface ControlPlaneTarget {
 }
 
 const CLOCK_LIMIT_MS = 60_000;
-/** Served by nobody; what counts is who answers. */
+/** A path that no control plane serves. */
 const PROBE_PATH = "/agent/v1/session";
 
-/** Everything about the way to the control plane. */
+/** Checks the path to the control plane. */
 export async function checkControlPlane(target: ControlPlaneTarget, tools: CheckTools): Promise<readonly Finding[]> {
   const { url, proxies } = target;
   const { host, port, tls } = dialRequestFor(url, [], tools.timeoutMs);
@@ -74,11 +74,11 @@ async function checkDirect({ url }: ControlPlaneTarget, tools: CheckTools): Prom
 
 interface Answered {
   readonly findings: readonly Finding[];
-  /** Why there is no connection. */
+  /** Explains why there is no connection. */
   readonly failure: Error | undefined;
 }
 
-/** Connects as the agent does, through the proxy where there is one, and asks something over HTTP. */
+/** Connects as the agent does, through the proxy if there is one, and sends an HTTP request. */
 async function checkAnswer(target: ControlPlaneTarget, proxy: URL | undefined, tools: CheckTools): Promise<Answered> {
   const { url, pins, proxies } = target;
   const request = { ...dialRequestFor(url, pins, tools.timeoutMs), plainOnlyLoopback: true };
@@ -149,7 +149,7 @@ function clockFinding({ date }: HttpHead, now: number): Finding {
   return failed("clock", message, "check the time synchronisation of this machine");
 }
 
-/** Whether somebody else answers in the control plane's place where nothing is encrypted, as a portal does before one has logged in. */
+/** Reports whether somebody else answers in the control plane's place where nothing is encrypted, as a portal does before one has logged in. */
 async function checkPortal(url: URL, addresses: readonly string[], tools: CheckTools): Promise<Finding> {
   const [address = ""] = addresses;
   const plain = new URL(`http://${url.hostname}${PROBE_PATH}`);
@@ -163,7 +163,7 @@ async function checkPortal(url: URL, addresses: readonly string[], tools: CheckT
   return portalFinding(url, head);
 }
 
-/** What an answer to plain HTTP says of who gave it. Pure. */
+/** Judges an answer to plain HTTP. Pure. */
 export function portalFinding(url: URL, { status, location }: Pick<HttpHead, "status" | "location">): Finding {
   const target = location === undefined ? undefined : URL.parse(location, `http://${url.hostname}/`);
   const isElsewhere = target !== undefined && target !== null && target.hostname !== url.hostname;

@@ -28,7 +28,7 @@ export async function checkPath(path: PathTarget, tools: CheckTools): Promise<re
 
 const noMtu = skipped("mtu", "needs an address that answers");
 
-/** Whether the gateway that answers is the one that is meant. */
+/** Checks whether the gateway proves the expected key. */
 async function checkKey({ key, host, port, local }: PathTarget, address: string, tools: CheckTools): Promise<Finding> {
   let shown: string | undefined;
   try {

@@ -11,7 +11,7 @@ const MAX_OUTPUT_BYTES = 16 * 1024;
 /** IPv4 (RFC 791 §3.1) or IPv6 (RFC 8200 §3) header, and that of an echo request (RFC 792, RFC 4443 §4.1). */
 const HEADERS = { 4: 20 + 8, 6: 40 + 8 } as const;
 
-/** How large a packet may be that gets to an address whole, found out with ping(8), which may not split them. */
+/** Finds the path MTU to an address with ping(8) and unfragmented packets. */
 export async function checkMtu(address: string, local: string | undefined, tools: CheckTools): Promise<Finding> {
   try {
     if (await getsThere(SIZES[0], address, local, tools)) return passed("mtu", `${SIZES[0]} bytes get there whole`);

@@ -14,7 +14,7 @@ import type { CheckTools } from "./tools.ts";
 import type { Call } from "../frame/verb.ts";
 
 const TRY_MS = 5000;
-/** Of more paths no others are looked at, and of these so many at a time. */
+/** Maximum number of checked paths, and of concurrent checks. */
 const MAX_PATHS = 64;
 const PATHS_AT_ONCE = 8;
 
@@ -26,18 +26,18 @@ export async function checkNetwork(
   return { isRegistered: known.targets.controlPlane !== undefined, checks: await checkAll(call, known) };
 }
 
-/** All checks, also where the agent hangs or may not be asked: then by what it left on disk. */
+/** Runs all checks, even if the agent hangs or denies access: then by the state on disk. */
 export async function networkChecksOf(call: Call): Promise<readonly NetworkCheck[]> {
   return checkAll(call, await targetsOf(call, true));
 }
 
 interface Known {
   readonly targets: NetworkTargets;
-  /** How the agent stands, and its gateways; undefined without an agent. */
+  /** State of the agent and its gateways; undefined without an agent. */
   readonly agent: { readonly finding: Finding; readonly gateways: GatewaysReport } | undefined;
 }
 
-/** Whom to reach: from the agent, or without one from what it left on disk. */
+/** Returns the targets: from the agent, or without one from its state on disk. */
 async function targetsOf(call: Call, whateverAgent = false): Promise<Known> {
   const { settings, offline } = call;
   try {
@@ -93,7 +93,7 @@ const unregistered: NetworkCheck = {
   ...skipped("dns", "this node is not registered: 'holdfast register' does it"),
 };
 
-/** Where documents come from and where the session goes, which is mostly one. */
+/** Returns the origins of documents and of the session, usually one. */
 function originsOf({ controlPlane }: NetworkTargets): readonly URL[] {
   if (controlPlane === undefined) return [];
   const session = new URL(controlPlane.session.replace(/^ws/, "http"));
@@ -129,7 +129,7 @@ function about(what: Pick<NetworkCheck, "target" | "name" | "path">, findings: r
   return findings.map((finding) => Object.assign({}, what, finding));
 }
 
-/** Whether the agent has the tunnel that the other checks are the ground for. */
+/** Reports the state of the agent's tunnel on this path. */
 function tunnelFinding({ gateway, id }: PathTarget, report: GatewaysReport | undefined, now: number): Finding {
   if (report === undefined) return skipped("tunnel", "no agent runs");
   const path = report.gateways.find(({ uid }) => uid === gateway)?.paths.find((one) => one.id === id);
@@ -144,7 +144,7 @@ function byName(a: PathTarget, b: PathTarget): number {
   return a.name === b.name ? (a.id < b.id ? -1 : 1) : a.name < b.name ? -1 : 1;
 }
 
-/** Does the work for each item, so many at a time, and keeps their order. */
+/** Maps items with limited concurrency, in order. */
 async function inTurns<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<readonly R[]> {
   const results: R[] = [];
   for (let at = 0; at < items.length; at += PATHS_AT_ONCE) {

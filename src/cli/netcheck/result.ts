@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Text64, Text128, Text512, Text4096 } from "../../protocol/values/values.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** What is looked at, in the order in which it is shown. */
+/** Names of the checks, in the order of the report. */
 export const CheckName = z.enum([
   "agent",
   "dns",
@@ -18,7 +18,7 @@ export const CheckName = z.enum([
 ]);
 export type CheckName = z.infer<typeof CheckName>;
 
-/** What a check came to; `fix` says what a person can do. A skipped one says why it was not done. */
+/** Result of a check; `fix` says what a person can do. A skipped check says why. */
 export const NetworkCheck = z.object({
   target: z.enum(["node", "control-plane", "gateway"]),
   /** The origin of the control plane, or the gateway's FQDN. */
@@ -28,7 +28,7 @@ export const NetworkCheck = z.object({
   check: CheckName,
   status: z.enum(["pass", "fail", "skip"]),
   message: Text4096,
-  /** Of one that failed, for programs: `altered`, `refused`, `no-answer`, … */
+  /** Reason of a failed check, for programs: `altered`, `refused`, `no-answer`, … */
   code: Text64.optional(),
   fix: Text4096.optional(),
 });
@@ -42,7 +42,7 @@ export const NetworkReport = z.object({
 });
 export type NetworkReport = z.infer<typeof NetworkReport>;
 
-/** A check without what it is about. */
+/** A check without its target. */
 export type Finding = Pick<NetworkCheck, "check" | "status" | "message" | "code" | "fix">;
 
 export function passed(check: CheckName, message: string): Finding {

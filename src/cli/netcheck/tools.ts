@@ -5,23 +5,23 @@ import { openTcp, type TcpTarget } from "../../host/net/net-probe.ts";
 import type { Resolve } from "../../host/net/system-resolve.ts";
 import { failed, passed, type Finding } from "./result.ts";
 
-/** What the checks work with. */
+/** Context of the checks. */
 export interface CheckTools {
   readonly clock: Clock;
   readonly exec: Exec;
   readonly resolve: Resolve;
-  /** How long each try may take. */
+  /** Time limit of each attempt, in milliseconds. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
 
-/** A finding, and what the checks after it can go on with. */
+/** A finding, and the value for the next checks. */
 export interface Found<T> {
   readonly finding: Finding;
   readonly value: T;
 }
 
-/** Of a name with more addresses no others are tried. */
+/** Maximum number of tried addresses of a name. */
 const MAX_ADDRESSES = 8;
 
 /** Runs one try within its time. @throws what the try threw, `TimeoutError` when it took too long, or Ctrl-C. */
@@ -34,7 +34,7 @@ export async function tried<T>(tools: CheckTools, work: (signal: AbortSignal) =>
   return Promise.race([work(limit), late]);
 }
 
-/** What a failed try means to a person. @throws the reason of Ctrl-C, which is no finding. */
+/** Explains a failed attempt. @throws the abort reason of Ctrl-C. */
 export function wordsOf(error: unknown, { signal, timeoutMs }: CheckTools): string {
   signal.throwIfAborted();
   const { name, message } = toError(error);
@@ -42,7 +42,7 @@ export function wordsOf(error: unknown, { signal, timeoutMs }: CheckTools): stri
   return WORDS[errnoOf(error) ?? ""] ?? message;
 }
 
-/** What a failed try is called for programs. */
+/** Returns the reason code of a failed attempt. */
 export function codeOfTry(error: unknown): string {
   if (toError(error).name === "TimeoutError") return "no-answer";
   return CODES[errnoOf(error) ?? ""] ?? "failed";
@@ -69,7 +69,7 @@ const WORDS: Readonly<Record<string, string>> = {
   EAI_AGAIN: "no name server answers",
 };
 
-/** Whether a name has addresses, and which. */
+/** Resolves a name. */
 export async function checkName(host: string, tools: CheckTools): Promise<Found<readonly string[]>> {
   try {
     const addresses = (await tried(tools, () => tools.resolve(host))).slice(0, MAX_ADDRESSES);

@@ -33,7 +33,7 @@ export function addressOf(text: string): { readonly ip: string; readonly length?
   return length === undefined ? undefined : { ip, length };
 }
 
-/** Whether a gateway is in the network of an address with its prefix length. Pure. */
+/** Reports whether a gateway is in the network of an address with its prefix length. Pure. */
 export function isInside(network: string, address: string): boolean {
   const block = parseCidr(network);
   return block !== undefined && parseCidr(`${address}/${network.split("/")[1] ?? ""}`)?.text === block.text;

@@ -54,7 +54,7 @@ export function volumesText({ volumes }: VolumesReport, paint: Paint): string {
   return tableText(["NAME", "STATE", "ENCRYPTED", "USED BY", "PATH", "REASON"], rows, paint);
 }
 
-/** Whether nothing needs attention: what is stopped by hand, disabled or not due is as it should be. */
+/** Reports whether nothing needs attention: what is stopped by hand, disabled or not due is as it should be. */
 export function areContainersWell({ engine, containers }: ContainersReport): boolean {
   if (engine.state === "unwell") return false;
   return containers.every(({ state, health }) => state !== "backoff" && state !== "waiting" && health !== "unhealthy");

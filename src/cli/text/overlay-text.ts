@@ -3,7 +3,7 @@ import type { ConnectorView, ItemReason, OverlayState } from "../../protocol/loc
 import type { Issue } from "../../protocol/documents/reconcile.ts";
 import { wrap, type View, type Style, type Paint } from "../frame/terminal.ts";
 
-/** Whether the overlay program serves, since when, and if not, why; `now` in Unix milliseconds. */
+/** Reports whether the overlay program serves, since when, and if not, why; `now` in Unix milliseconds. */
 export function overlayText({ state, since, pid, reason }: OverlayState, now: number, paint: Paint): string {
   const span = formatSpan(now - since);
   switch (state) {
@@ -50,7 +50,7 @@ export function reasonText({ code, message }: ItemReason, paint: Paint): string 
   return `${paint("yellow", code)} ${message}`;
 }
 
-/** Whether nothing of a list needs attention. */
+/** Reports whether nothing of a list needs attention. */
 export function isWell(
   { overlay, issues }: { readonly overlay: OverlayState; readonly issues: readonly Issue[] },
   items: readonly Standing[],

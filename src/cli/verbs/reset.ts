@@ -111,7 +111,7 @@ async function resetHere(call: Call): Promise<ResetOutput> {
   };
 }
 
-/** Whether there is state, a reset that was cut short, or an overlay that still serves. */
+/** Reports whether there is state, a reset that was cut short, or an overlay that still serves. */
 async function isAnythingLeft({ settings: { stateDir, runDir } }: Call, factory: boolean): Promise<boolean> {
   const names = await hostFiles().list(stateDir);
   if (wipeableState(stateDir).length > 0 || names.includes(RESET_FILE) || (factory && names.length > 0)) return true;

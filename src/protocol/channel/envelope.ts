@@ -47,7 +47,7 @@ const Notification = z.object({ ...version, method: Method, params: Params });
 const Success = z.object({ ...version, id: Id, result: z.unknown() });
 const Failure = z.object({ ...version, id: Id.nullable(), error: RpcError });
 
-/** One JSON-RPC 2.0 message, sorted by what it is. */
+/** A parsed JSON-RPC 2.0 message. */
 export type Message =
   | { readonly kind: "request"; readonly id: number; readonly method: string; readonly params: unknown }
   | { readonly kind: "notification"; readonly method: string; readonly params: unknown }

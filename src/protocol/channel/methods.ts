@@ -41,7 +41,7 @@ export const SectionReport = z.object({
 });
 export type SectionReport = z.infer<typeof SectionReport>;
 
-/** What became of a document; one that was rolled back names the version in force, of which the sections speak. */
+/** Result of a document. After a rollback, it names the applied version, to which the sections refer. */
 export const DocumentApplied = z.object({
   name: z.enum(["keys", ...DocumentName.options]),
   version: Version,
@@ -69,7 +69,7 @@ export interface MethodSpec {
   readonly result: z.ZodType;
 }
 
-/** What the node calls on the control plane. */
+/** Methods that the node calls on the control plane. */
 export const nodeMethods = {
   "session.hello": {
     kind: "request",
@@ -124,7 +124,7 @@ export const nodeMethods = {
   },
 } as const satisfies Record<string, MethodSpec>;
 
-/** What the control plane calls on the node. */
+/** Methods that the control plane calls on the node. */
 export const controlMethods = {
   "session.challenge": {
     kind: "notification",

@@ -6,7 +6,7 @@ import { parseStrictJson, type JsonLimits } from "../../lib/formats/strict-json.
 export const WHOLE_REPLY_BYTES = 48 * 1024;
 /** Largest answer that is put together, and how deep it may be nested. */
 export const REPLY_LIMITS: JsonLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 64 };
-/** Of the characters of one part: whatever they are, they fit one message. */
+/** Maximum characters of one part; any text of this length fits one message. */
 const PART_CHARACTERS = 16 * 1024;
 
 /** One piece of the JSON text of an answer, as the output `json` of its trigger. */

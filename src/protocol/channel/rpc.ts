@@ -16,11 +16,11 @@ export type Handlers<T extends Table> = {
   readonly [M in keyof T]?: (params: Params<T, M>) => Promise<Result<T, M>> | Result<T, M> | Promise<void> | void;
 };
 
-/** What a peer is made of. Its functions are called on the object itself, so that one of thousands may be a class. */
+/** Options of a peer. Its functions are called on the object itself, so it may be a class instance. */
 export interface RpcOptions<Local extends Table, Remote extends Table> {
-  /** What the other side may call here. */
+  /** Methods that the other side may call. */
   readonly local: Local;
-  /** What may be called on the other side. */
+  /** Methods of the other side. */
   readonly remote: Remote;
   /** A function makes them for each call, so that thousands of idle peers need not hold a set each. */
   readonly handlers: Handlers<Local> | (() => Handlers<Local>);
@@ -61,7 +61,7 @@ export class AnsweredFailure extends SessionError {
 /** Refusals that say "later", not "never". */
 const TRANSIENT: ReadonlySet<string> = new Set(["busy", "internal", "storage-unavailable", "timeout"]);
 
-/** Whether a request that failed this way may be taken if it is sent again: no answer, or a refusal that says "later". */
+/** Reports whether a request that failed with this error may succeed when repeated: no answer, or a refusal that says "later". */
 export function isTransient(error: unknown): boolean {
   return !(error instanceof RemoteError) || TRANSIENT.has(error.code);
 }
@@ -214,7 +214,7 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
   }
 }
 
-/** What a verifier found wrong; whatever else was wrong with the input is an invalid body. */
+/** Failure of a verification. Any other fault of the input is an invalid body. */
 const UNTRUSTED: ReadonlySet<string> = new Set(["invalid-claims", "below-floor"]);
 
 /** The code of the platform for an error: one that the table does not have is the caller's fault when it says so. */

@@ -1,2 +1,2 @@
-/** How a node stands with a control plane: that is not there, would not have it, or would. */
+/** A node's standing with a control plane: unreachable, refused or accepted. */
 export type Standing = "unreached" | "refusing" | "admitting";

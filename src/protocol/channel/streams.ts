@@ -7,7 +7,7 @@ const Columns = z.int().min(1).max(1000);
 const Rows = z.int().min(1).max(1000);
 const ContainerName = z.string().min(1).max(253);
 
-/** What opens a terminal in a container. */
+/** Request to open a terminal in a container. */
 export const ContainerExec = z.strictObject({
   container: ContainerName.meta({ description: "The container's name in the configuration" }),
   cols: Columns.default(80),
@@ -15,25 +15,25 @@ export const ContainerExec = z.strictObject({
 });
 export type ContainerExec = z.infer<typeof ContainerExec>;
 
-/** The same from this machine, where a command other than a shell may be named. */
+/** The same request from this machine, which may name a command other than a shell. */
 export const LocalContainerExec = ContainerExec.extend({
   command: z.array(Text4096).max(64).default([]),
 });
 export type LocalContainerExec = z.infer<typeof LocalContainerExec>;
 
-/** What each kind of stream is opened with. */
+/** Request that opens each kind of stream. */
 export const streamKinds = { "container-exec": ContainerExec } as const satisfies Record<string, z.ZodType>;
 export type StreamKindName = keyof typeof streamKinds;
 
-/** What whoever uses a stream says beside its bytes: one JSON object in a text frame. */
+/** A command beside the bytes of a stream: one JSON object in a text frame. */
 export const StreamCommand = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("resize"), cols: Columns, rows: Rows }),
-  /** Nothing more will be typed; a terminal gets ^D. */
+  /** End of input; a terminal gets ^D. */
   z.strictObject({ type: z.literal("close") }),
 ]);
 export type StreamCommand = z.infer<typeof StreamCommand>;
 
-/** How a stream came to its end: the last text frame, before the socket is closed. */
+/** Outcome of a stream: the last text frame before the socket is closed. */
 export const StreamEnd = z.discriminatedUnion("type", [
   /** The command ended; null when nobody knows with what. */
   z.object({ type: z.literal("exit"), code: z.int().min(-1).max(255).nullable() }),
@@ -59,7 +59,7 @@ export const STREAM_LIMITS = {
 export const MAX_STREAMS = 8;
 /** A stream without a byte for so long is ended. */
 export const STREAM_IDLE_MS = 3_600_000;
-/** How long the node has to dial, and the signature to be used. */
+/** Time the node has to dial, and the signature to use. */
 export const STREAM_OPEN_MS = 20_000;
 
 /** Close codes of a stream (RFC 6455 §7.4.1): it came to its end; the other side broke the rules; it was cut short. */

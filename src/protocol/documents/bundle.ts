@@ -3,12 +3,12 @@ import { z } from "zod";
 /** Largest archive that goes through the control channel: as base64 it fits one answer. */
 export const INLINE_BUNDLE_BYTES = 8 * 1024 * 1024;
 
-/** What `holdfast bundle --json` prints. */
+/** Output of `holdfast bundle --json`. */
 export const BundleReport = z.object({
   schema: z.literal(1),
   /** `-` when it went to standard output. */
   path: z.string(),
-  /** What the file is called where nobody gives it another name. */
+  /** Default name of the file. */
   name: z.string().regex(/^holdfast-[\w.-]{1,255}\.tar\.gz$/),
   bytes: z.number(),
   parts: z.array(z.object({ name: z.string(), bytes: z.number(), cutBytes: z.number() })),

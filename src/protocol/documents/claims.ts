@@ -37,7 +37,7 @@ export const License = z.object({
 });
 export type License = z.infer<typeof License>;
 
-/** What the machine says it is; `domain/triggers-and-telemetry.md` B3.1. */
+/** Facts about the machine; `domain/triggers-and-telemetry.md` B3.1. */
 export const Device = z.object({
   vendor: Text64,
   model: Text128,
@@ -167,7 +167,7 @@ export const TriggerClaims = z.object({
   event: EventName,
   body: z.unknown(),
   wait: z.boolean(),
-  /** Whether output is watched as it comes; then `wait` is false. */
+  /** Whether output is streamed; then `wait` is false. */
   watched: z.boolean().optional(),
   user: z.string().max(320),
   deadlineMs: z.int().min(1).max(3_600_000),

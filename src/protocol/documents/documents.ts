@@ -44,9 +44,9 @@ export const NodeDocument = z.object({
   /** Settings of the control plane's own: how often to report, where to measure. */
   settings: z.object({ speedTestUrl: Text512.optional() }),
   config: Config,
-  /** Where images of the organization's own come from. */
+  /** Registry of the organization's own images. */
   registry: RegistryPlace.optional(),
-  /** How what this version changes is to be confirmed; as usual when absent. */
+  /** How to confirm the change of this version; the default if absent. */
   confirm: ConfirmRequest.optional(),
   requires: Requires,
 });

@@ -5,7 +5,7 @@ import type { Issue } from "./reconcile.ts";
 import type { JsonObject } from "../values/values.ts";
 import type { z } from "zod";
 
-/** What a `domain` document says, item by item: those that cannot be used are issues, and the others work. */
+/** Items of a `domain` document. Invalid items become issues; the others are used. */
 export interface DomainView {
   readonly fqdn: string;
   /** By uid. */
@@ -21,7 +21,7 @@ export interface DomainView {
 /** Reads the document in force; the same one is read once. */
 export type ReadDomain = (domain: DomainDocument | undefined) => DomainView | undefined;
 
-/** Of how many bad items somebody is told. */
+/** Maximum number of reported invalid items. */
 const MAX_ISSUES = 100;
 
 /** Keeps what came of a document, which nobody changes in place, for as long as it is in use. */

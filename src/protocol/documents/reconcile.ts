@@ -5,10 +5,10 @@ import { Config, NodeDocument } from "./documents.ts";
 import { SectionName, sectionNames } from "../sections/sections.ts";
 import { JsonObject, Text64, Text512, Text1024, UnixMilliseconds, Version } from "../values/values.ts";
 
-/** How long the detail of a step may be, in characters. */
+/** Maximum length of a step's detail, in characters. */
 export const MAX_DETAIL = 512;
 
-/** What is wrong with one item or field of a section; `path` starts with the section's name. */
+/** Problem with one item or field of a section; `path` starts with the section's name. */
 export const Issue = z.object({
   path: Text512,
   code: Text64,
@@ -29,7 +29,7 @@ export const ShownStep = z.object({
 });
 export type ShownStep = z.infer<typeof ShownStep>;
 
-/** What one section would do on this machine. `total` counts all its steps, of which the first are shown. */
+/** Planned steps of one section. `total` counts all steps; only the first are listed. */
 export const SectionPlan = z.object({
   section: Text64,
   steps: z.array(ShownStep),

@@ -14,7 +14,7 @@ export type Architecture = z.infer<typeof Architecture>;
 
 /** A file of a release, beside its manifest. */
 export const ReleaseFile = z.object({
-  /** One name without a path: it lies where the manifest does. */
+  /** File name without a path, in the manifest's directory. */
   name: z.string().regex(/^(?!\.)[A-Za-z0-9._~+-]{1,128}$/, "must be a plain file name"),
   /** Bytes. */
   size: z.int().min(1).max(1_073_741_824),
@@ -52,7 +52,7 @@ export type ReleaseClaims = z.infer<typeof ReleaseClaims>;
 export const ReleaseKeys = z.object({ keys: z.array(Ed25519PublicKey).min(1).max(16) });
 export type ReleaseKeys = z.infer<typeof ReleaseKeys>;
 
-/** Where a manifest may be: an absolute path, or an http or https address. */
+/** Location of a manifest: an absolute path, or an http or https URL. */
 export const ManifestAddress = z
   .string()
   .min(1)
@@ -62,25 +62,25 @@ export const ManifestAddress = z
     "must be an absolute path, or an http or https address",
   );
 
-/** What is asked of the upgrade's program. */
+/** Order to the upgrade program. */
 export const UpgradeRequest = z.strictObject({
   from: ManifestAddress,
   by: z.enum(["operator", "control-plane"]),
-  /** Whether the packages of the operating system stay as they are. */
+  /** Whether to skip the update of operating system packages. */
   skipUnattended: z.boolean(),
   /** An operator insists: on a version that failed before, or on one that is not newer. */
   isForced: z.boolean().default(false),
 });
 export type UpgradeRequest = z.infer<typeof UpgradeRequest>;
 
-/** Where a control plane offers releases, below its origin. */
+/** Path of releases on a control plane. */
 export const RELEASES_PATH = "/releases/";
 export const MANIFEST_NAME = "manifest.jws";
 
-/** Where the agent is asked for an upgrade on the machine itself. */
+/** Path of the local API that requests an upgrade. */
 export const UPGRADE_PATH = "/v1/upgrade";
 
-/** What an operator asks of the agent on the machine itself; without `from` the manifest is where the node is told to look. */
+/** A local operator's order. Without `from`, the manifest is read from the node's configured location. */
 export const UpgradeOrder = z.strictObject({
   from: ManifestAddress.optional(),
   skipUnattended: z.boolean().default(false),
@@ -96,7 +96,7 @@ export const UPGRADE_ANSWERS = {
 export const UpgradeAnswer = z.object({ output: z.object({ status: z.enum(Object.values(UPGRADE_ANSWERS)) }) });
 export type UpgradeAnswer = z.infer<typeof UpgradeAnswer>;
 
-/** What a manifest offers to a machine, and why it would not be taken. */
+/** The version that a manifest offers to a machine, and the reason if it would be rejected. */
 export const ReleaseCheck = z.object({
   version: PackageVersion,
   build: Text64,
@@ -105,7 +105,7 @@ export const ReleaseCheck = z.object({
 });
 export type ReleaseCheck = z.infer<typeof ReleaseCheck>;
 
-/** Where to look for a manifest: what somebody says, else the local settings, else the control plane's own. Pure. */
+/** Returns the location of the manifest: as given, else from the local settings, else on the control plane. Pure. */
 export function manifestAddress(
   given: string | undefined,
   setting: string | undefined,
@@ -114,10 +114,10 @@ export function manifestAddress(
   return given ?? setting ?? (controlPlane === undefined ? undefined : controlPlane + RELEASES_PATH + MANIFEST_NAME);
 }
 
-/** How the last upgrade stands (`upgrade.json`). Older versions read it too, so members that are not known are let be. */
+/** State of the last upgrade (`upgrade.json`). Older versions read it too, so unknown members are ignored. */
 export const UpgradeStanding = z.object({
   state: z.enum(["IN_PROGRESS", "COMPLETED", "FAILED"]),
-  /** What is being done while it is in progress. */
+  /** Current step while the upgrade is in progress. */
   step: z
     .enum(["fetching", "verifying", "unpacking", "testing", "switching", "judging", "comparing", "going-back"])
     .optional(),
@@ -125,22 +125,22 @@ export const UpgradeStanding = z.object({
   /** Known once the manifest has been verified. */
   to: PackageVersion.optional(),
   begunAt: UnixSeconds,
-  /** Of the last upgrade that ended, well or not. */
+  /** Set for the last upgrade that ended, successful or not. */
   completedAt: UnixSeconds.optional(),
-  /** When packages of the operating system were brought up to date in its course. */
+  /** Time when operating system packages were updated during the upgrade. */
   osUpdatedAt: UnixSeconds.optional(),
   /** Why they were not, although the upgrade went on. */
   osReason: z.object({ code: Text64, message: Text1024 }).optional(),
   /** Why it failed, with a code that programs compare. */
   reason: z.strictObject({ code: Text64, message: Text1024 }).optional(),
-  /** When the old version, which was tried in the place of the one on trial, had a session. */
+  /** Time when the old version, restored for comparison, had a session. */
   betterAt: UnixSeconds.optional(),
   /** Starts that the version given up has had. */
   starts: z.int().min(0).optional(),
 });
 export type UpgradeStanding = z.infer<typeof UpgradeStanding>;
 
-/** How the last upgrade stands, and whether the version that runs has proven itself, as the agent tells people. Times in Unix seconds. */
+/** State of the last upgrade, and whether the running version has proven itself. Times in Unix seconds. */
 export const UpgradeStatus = z.object({
   standing: UpgradeStanding.optional(),
   /** Only while it has not. */
@@ -151,7 +151,7 @@ export type UpgradeStatus = z.infer<typeof UpgradeStatus>;
 /** The file in the run directory by which an upgrade is asked for. */
 export const UPGRADE_REQUEST_NAME = "upgrade-request.json";
 
-/** Where versions lie, and what asks for an upgrade. */
+/** Paths of installed versions, and of upgrade requests. */
 export const UPGRADE_PATHS = {
   package: "/usr/lib/holdfast",
   versions: "/var/lib/holdfast-versions",

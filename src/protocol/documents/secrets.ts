@@ -6,7 +6,7 @@ interface Place {
   readonly secrets?: readonly string[];
   /** The only fields that are shown: all else is hidden, and taken as it comes, since it may rightly be empty. */
   readonly shown?: readonly string[];
-  /** What tells an item of the array from its siblings. */
+  /** Field that identifies an item of the array. */
   readonly keyedBy?: readonly string[];
   readonly below?: Readonly<Record<string, Place>>;
 }

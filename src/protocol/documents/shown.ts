@@ -1,4 +1,4 @@
-/** What stands in a text that leaves the machine for what was left out of it. */
+/** Replacement for secrets in text that leaves the machine. */
 export const LEFT_OUT = "[left out]";
 
 interface Fields {

@@ -55,7 +55,7 @@ export const flowFlags = {
   "tls-mutual-auth-required": 536_870_912,
 } as const;
 
-/** All of them: what has any of these is called defunct. */
+/** Metrics that mark a sample as defunct. */
 export const DEFUNCT_FLAGS = Object.values(flowFlags).reduce((mask, flag) => mask | flag, 0);
 
 const FlowPort = z.int().min(0).max(65_535);
@@ -83,7 +83,7 @@ export const FlowRecord = z.object({
   startTime: FlowTime,
   endTime: FlowTime,
   protocol: z.enum(["TCP", "UDP", "ICMP", "UNKNOWN"]),
-  /** Of all packets; absent unless the flow is TCP through a virtual network. */
+  /** Counted over all packets; absent unless the flow is TCP through a virtual network. */
   tcpFlags: BitMask.optional(),
   flags: BitMask,
   activityID: Text64.optional(),
@@ -104,7 +104,7 @@ export type FlowRecord = z.infer<typeof FlowRecord>;
 const Rtt = z.number().min(0).max(3_600_000);
 const Answered = { minRtt: Rtt, maxRtt: Rtt, meanRtt: Rtt };
 
-/** One hop on the way to a gateway, outside the tunnel; those that do not answer are missing. */
+/** A hop on the path to a gateway, outside the tunnel. Hops that do not answer are missing. */
 export const HopDetails = z.object({
   hop: z.int().min(1).max(255),
   ip: IpAddress,

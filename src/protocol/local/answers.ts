@@ -35,7 +35,7 @@ export type Failure = z.infer<typeof Failure>;
 export const LocalError = z.object({ error: Failure });
 export type LocalError = z.infer<typeof LocalError>;
 
-/** Where the session stands; times in Unix milliseconds. */
+/** State of the session; times in Unix milliseconds. */
 export const SessionStatus = z.object({
   state: z.enum(["unregistered", "waiting", "connecting", "online", "stopped"]),
   since: UnixMilliseconds,
@@ -46,7 +46,7 @@ export const SessionStatus = z.object({
   url: Text512.optional(),
   rttMs: z.number().min(0).optional(),
   sid: z.uuid().optional(),
-  /** When the newest heartbeat was sent in this session that the control plane has taken. */
+  /** Send time of the newest heartbeat that the control plane acknowledged in this session. */
   heartbeatAt: UnixMilliseconds.optional(),
   lastOnlineAt: UnixMilliseconds.optional(),
   /** Requests that the control plane does not answer, or not as their schemas say. */
@@ -56,7 +56,7 @@ export const SessionStatus = z.object({
 });
 export type SessionStatus = z.infer<typeof SessionStatus>;
 
-/** What the agent says of itself. Times in Unix milliseconds; names it does not know are for a reader to ignore. */
+/** Status of the agent. Times in Unix milliseconds. Readers ignore unknown members. */
 export const Status = z.object({
   schema: z.literal(1),
   version: Text64,
@@ -90,7 +90,7 @@ export const Status = z.object({
   clock: ClockBehind.optional(),
   /** A change of the network that is not confirmed yet. */
   pendingChange: PendingChange.optional(),
-  /** How the last upgrade stands; absent where there was none and the version has proven itself. */
+  /** State of the last upgrade; absent if there was none and the version has proven itself. */
   upgrade: UpgradeStatus.optional(),
   telemetry: z.record(Text64, z.object({ queued: Version, dropped: Version })),
   engines: z.looseObject({
@@ -118,7 +118,7 @@ export const Status = z.object({
 });
 export type Status = z.infer<typeof Status>;
 
-/** One thing that was checked; `fix` says what a person can do. */
+/** Result of one check; `fix` says what a person can do. */
 export const HealthItem = z.object({
   name: z.string().min(1).max(64),
   status: z.enum(["pass", "warn", "fail", "unknown"]),

@@ -15,14 +15,14 @@ export const LOCAL_REQUEST_LIMITS: JsonLimits = { maxBytes: 64 * 1024, maxDepth:
 
 export const LOCAL_REPLY_LIMITS: JsonLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 64 };
 
-/** How often a stream without anything to say carries an empty line, so that a silent agent is known to be hung. */
+/** Interval of empty lines on an idle stream, in milliseconds. Without them, the agent hangs. */
 export const STREAM_BEAT_MS = 2000;
 
 export const LICENSE_MAX_BYTES = 8192;
 
 export const LOG_LINES_MAX = 10_000;
 
-/** How many of each kind a report has at most. */
+/** Maximum entries of each kind in a report. */
 export const NETWORK_REPORT_LIMITS = {
   links: 2000,
   addresses: 5000,
@@ -31,7 +31,7 @@ export const NETWORK_REPORT_LIMITS = {
   neighbours: 5000,
 } as const;
 
-/** Of how many connectors a service tells more than the id. */
+/** Maximum connectors of a service that are listed with details. */
 export const MAX_SERVICE_USERS = 32;
 
 const SOCKET_PATH_MAX_BYTES = 107; // sun_path, unix(7), without its terminating zero
@@ -71,7 +71,7 @@ export const LogsQuery = z.object({
 });
 export type LogsQuery = z.infer<typeof LogsQuery>;
 
-/** What stands for a secret in the answer of `GET /v1/config`. */
+/** Replacement for a secret in the answer of `GET /v1/config`. */
 export const HIDDEN_SECRET = "***";
 
 /** Query of `GET /v1/config`: whether secrets are shown as they are. */

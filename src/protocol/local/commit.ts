@@ -15,9 +15,9 @@ export const PendingChange = z.object({
   versions: Versions,
   /** Tried on this machine, and not of a document. */
   isLocal: z.boolean(),
-  /** Who is to be reached again: the control plane, and one of so many gateways. */
+  /** Targets that a change must reach: the control plane, and one of this many gateways. */
   before: z.object({ session: z.boolean(), gateways: z.int().min(0) }),
-  /** Who was not reached at the last try, a line each. */
+  /** Targets that the last attempt did not reach, one line each. */
   unreached: z.array(Text1024).max(64),
 });
 export type PendingChange = z.infer<typeof PendingChange>;
@@ -30,18 +30,18 @@ export const TakenBackChange = z.object({
   mode: z.enum(["save", "try"]),
   isLocal: z.boolean(),
   versions: Versions,
-  /** It is tried again, it is not until it is changed, or another one is in force since. */
+  /** The change is retried, withheld until it is edited, or superseded. */
   is: z.enum(["waiting", "refused", "over"]),
   failed: z.array(Text512).max(64),
 });
 export type TakenBackChange = z.infer<typeof TakenBackChange>;
 
-/** How changes of the network stand on this node. */
+/** State of network changes on this node. */
 export const CommitReport = z.object({
   schema: z.literal(1),
   pending: PendingChange.optional(),
   lastTakenBack: TakenBackChange.optional(),
-  /** What is in force in the place of the documents' network, until the machine starts anew. */
+  /** Network applied instead of the documents' one, until the machine reboots. */
   kept: z.object({ since: UnixMilliseconds }).optional(),
 });
 export type CommitReport = z.infer<typeof CommitReport>;

@@ -4,7 +4,7 @@ import { Text64, Text128, Text253, Text256, Text1024, Text4096, UnixMilliseconds
 const Name = Text253;
 const Reason = Text4096;
 
-/** Whether the container engine answers, since when, and if not, why; `unused` where nothing asks for it. */
+/** State of the container engine, with the time of the change and the reason; `unused` if no container is configured. */
 export const EngineState = z.object({
   state: z.enum(["unused", "unknown", "well", "unwell"]),
   since: UnixMilliseconds,

@@ -5,13 +5,13 @@ import { UnixMilliseconds } from "../values/values.ts";
 export const KnownTimeRecord = z.object({ at: UnixMilliseconds });
 export type KnownTimeRecord = z.infer<typeof KnownTimeRecord>;
 
-/** Where it is kept, below the state directory. */
+/** File name below the state directory. */
 export const KNOWN_TIME_FILE = "reported/known-time.json";
 
 /** A wall clock that shows less than it must be at least, and how that is known. */
 export const ClockBehind = z.object({
   state: z.literal("clock-behind"),
-  /** What the wall clock shows, and what it is at least. */
+  /** Time of the wall clock, and the earliest possible time. */
   clockAt: UnixMilliseconds,
   knownAt: UnixMilliseconds,
   by: z.enum(["build", "control-plane"]),
@@ -33,7 +33,7 @@ export function leastTime(builtAt: number | undefined, toldAt: number | undefine
   return builtAt === undefined ? undefined : { at: builtAt, by: "build" };
 }
 
-/** Whether a wall clock is behind what is known. Pure. */
+/** Reports whether a wall clock is behind the known time. Pure. */
 export function judgeClock(clockAt: number, least: LeastTime | undefined): ClockBehind | undefined {
   if (least === undefined || clockAt >= least.at - CLOCK_LIMITS_S.fail * 1000) return undefined;
   const inRange = (ms: number): number => Math.max(0, Math.round(ms));

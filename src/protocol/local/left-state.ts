@@ -1,10 +1,10 @@
 import type { DocumentName, NodeIdentity } from "../documents/claims.ts";
 import type { JsonObject } from "../values/values.ts";
 
-/** What reading a file of the state came to; `unreadable` is for whoever asks, and the others for everybody. */
+/** Result of reading a state file. `unreadable` depends on the caller's permissions. */
 export type FileStanding = "absent" | "good" | "recovered" | "lost" | "unreadable";
 
-/** What the local settings say that matters to who looks from outside, or why they cannot be used. */
+/** Local settings relevant to an outside check, or the reason why they are invalid. */
 export type SettingsStanding =
   | {
       readonly isGood: true;
@@ -20,13 +20,13 @@ export type SettingsStanding =
     }
   | { readonly isGood: false; readonly code: string; readonly message: string };
 
-/** What an agent left on disk, read without it and without changing anything. */
+/** State that an agent left on disk, read without an agent and without changes. */
 export interface LeftState {
   readonly settings: SettingsStanding;
   readonly files: readonly { readonly file: string; readonly is: FileStanding }[];
   readonly node: NodeIdentity | undefined;
   readonly documents: readonly LeftDocument[];
-  /** Whether a change of the network is neither proven nor taken back; undefined where that cannot be seen. */
+  /** Whether a network change is pending; undefined if that cannot be read. */
   readonly hasPendingChange: boolean | undefined;
 }
 

@@ -54,7 +54,7 @@ export const GatewayServerView = ServerState.extend({
 });
 export type GatewayServerView = z.infer<typeof GatewayServerView>;
 
-/** What carries the traffic that has no path of its own to keep to, since when, and why. */
+/** Path that carries traffic without a path of its own, with the time of the change and the reason. */
 export const Carrier = z.object({
   gateway: NodeName,
   path: PathId,
@@ -71,7 +71,7 @@ export const GatewaysReport = z.object({
   domain: Fqdn.optional(),
   dataPlane: DataPlaneState,
   carrier: Carrier.optional(),
-  /** What is wrong with the section, or with what the domain's document says for it. */
+  /** Issues of the section, or of its part of the domain document. */
   issues: z.array(Issue).max(100),
   gateways: z.array(GatewayView).max(1024),
   server: GatewayServerView.optional(),
@@ -96,12 +96,12 @@ export const PeerView = z.object({
   since: UnixMilliseconds.optional(),
   /** This node dials it. */
   isGateway: z.boolean(),
-  /** It may dial this node. */
+  /** Whether it may dial this node. */
   mayDial: z.boolean(),
-  /** How it dialled this node's gateway, if it ever did. */
+  /** Its last connection to this node's gateway, if any. */
   client: ClientState.omit({ peer: true }).optional(),
   sessions: z.array(PeerSessionView).max(64),
-  /** What it may use here; `more` counts what is left out. */
+  /** Services it may use on this node; `more` counts omitted ones. */
   grants: z.array(z.object({ service: Text253, protocol: z.enum(["tcp", "udp"]) })).max(64),
   moreGrants: Version.optional(),
 });

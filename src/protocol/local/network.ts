@@ -59,7 +59,7 @@ export type RuleView = z.infer<typeof RuleView>;
 
 const NeighbourView = z.object({ link: Name, address: Address, mac: Name.optional(), states: z.array(Name).max(8) });
 
-/** What there is on this machine: IPv4, and of this network namespace alone. */
+/** Network of this machine: IPv4, in this network namespace only. */
 export const NetworkReport = z.object({
   schema: z.literal(1),
   links: z.array(LinkView).max(NETWORK_REPORT_LIMITS.links),
@@ -67,7 +67,7 @@ export const NetworkReport = z.object({
   routes: z.array(RouteView).max(NETWORK_REPORT_LIMITS.routes),
   rules: z.array(RuleView).max(NETWORK_REPORT_LIMITS.rules),
   neighbours: z.array(NeighbourView).max(NETWORK_REPORT_LIMITS.neighbours),
-  /** How many there are of what is not listed whole. */
+  /** Total of each list that is truncated. */
   truncated: z.record(z.string().max(16), Version),
 });
 export type NetworkReport = z.infer<typeof NetworkReport>;
@@ -82,7 +82,7 @@ export const RouteAnswer = z.object({
   link: Name.optional(),
   source: Address.optional(),
   table: Version.optional(),
-  /** Of the route that was chosen, where the kernel says which. */
+  /** The chosen route, if the kernel reports it. */
   matched: z.object({ destination: Address, protocol: Version, metric: Version, isOurs: z.boolean() }).optional(),
 });
 export type RouteAnswer = z.infer<typeof RouteAnswer>;

@@ -3,7 +3,10 @@ import { MAX_SERVICE_USERS } from "./api.ts";
 import { Issue } from "../documents/reconcile.ts";
 import { Port, Text64, Text253, Text1024, Text4096, UnixMilliseconds, Version } from "../values/values.ts";
 
-/** Whether the overlay program serves, since when in Unix milliseconds, and if not, why. `off` means that nothing asks for one. */
+/**
+ * State of the overlay program, with the time of the change in Unix milliseconds and the reason. `off` means that no service or connector
+ * is configured.
+ */
 export const OverlayState = z.object({
   state: z.enum(["up", "down", "off"]),
   since: UnixMilliseconds,
@@ -33,7 +36,7 @@ const Listener = z.object({
   bound: z.array(Text64).max(256),
 });
 
-/** What a connector has counted since its listener came to be; a refused flow never reached its target. */
+/** Counters of a connector since its listener started. A refused flow never reached its target. */
 export const ConnectorCounters = z.object({
   flowsActive: Version,
   flowsTotal: Version,
@@ -56,7 +59,7 @@ export const ConnectorView = z.object({
   description: Description.optional(),
   state: z.enum(["listening", "failed", "waiting", "off", "rejected"]),
   reason: ItemReason.optional(),
-  /** What is written and not in force, however the connector stands. */
+  /** Configured values that are not applied, whatever the connector's state. */
   ignored: z.array(ItemReason).max(16).optional(),
   /** As it is written; `transport` is what is on the wire. */
   protocol: z.string().max(16).optional(),
@@ -83,7 +86,7 @@ export const ConnectorView = z.object({
 });
 export type ConnectorView = z.infer<typeof ConnectorView>;
 
-/** Every connector of the configuration in force; `issues` are those of the section as a whole. */
+/** Every connector of the applied configuration; `issues` concern the section as a whole. */
 export const ConnectorsReport = z.object({
   schema: z.literal(1),
   overlay: OverlayState,
@@ -114,7 +117,7 @@ export const ServiceView = z.object({
 });
 export type ServiceView = z.infer<typeof ServiceView>;
 
-/** Every service of the configuration in force; `issues` are those of the section as a whole. */
+/** Every service of the applied configuration; `issues` concern the section as a whole. */
 export const ServicesReport = z.object({
   schema: z.literal(1),
   overlay: OverlayState,

@@ -14,7 +14,7 @@ const Proxy = z
 /** Members that have a field of their own beside `settings`. */
 const OWN = ["network", "proxy", "noProxy"] as const;
 
-/** What `holdfast setup --file` puts in force on a machine; everything is optional, and null takes a setting back. */
+/** Input of `holdfast setup --file`. Every member is optional; null removes a setting. */
 export const SetupFile = z
   .strictObject({
     network: NetworkSection.nullable()
@@ -52,7 +52,7 @@ export const SetupFile = z
   });
 export type SetupFile = z.infer<typeof SetupFile>;
 
-/** What became of each part. */
+/** Result of each part. */
 export const SetupStep = z.object({
   step: z.enum(["settings", "network", "register", "erase", "online"]),
   state: z.enum(["done", "unchanged", "would-do", "skipped", "failed"]),
@@ -60,7 +60,7 @@ export const SetupStep = z.object({
 });
 export type SetupStep = z.infer<typeof SetupStep>;
 
-/** What `holdfast setup --file --json` prints. */
+/** Output of `holdfast setup --file --json`. */
 export const SetupReport = z.object({
   schema: z.literal(1),
   steps: z.array(SetupStep).max(16),

@@ -26,7 +26,7 @@ export const MeshPeer = z.object({
   uid: Uid,
   fqdn: Fqdn,
   key: Base64Url32,
-  /** It may dial this node's gateway. */
+  /** Whether it may dial this node's gateway. */
   mayDial: z.literal(true).optional(),
   /** A gateway that relays for other gateways too. */
   isHub: z.literal(true).optional(),
@@ -35,7 +35,7 @@ export const MeshPeer = z.object({
 });
 export type MeshPeer = z.infer<typeof MeshPeer>;
 
-/** One way to a gateway, held up at all times. `local` is the address it leaves from. */
+/** A path to a gateway, kept up at all times. `local` is the source address. */
 export const MeshPath = z.object({
   gateway: Uid,
   id: PathId,
@@ -47,7 +47,7 @@ export const MeshPath = z.object({
 });
 export type MeshPath = z.infer<typeof MeshPath>;
 
-/** What a peer may use here: a service by its name, or a literal `IP:port`. */
+/** A grant to a peer: a service by name, or a literal `IP:port`. */
 export const MeshGrant = z.object({ source: Uid, service: Name, protocol: z.enum(["tcp", "udp"]) });
 export type MeshGrant = z.infer<typeof MeshGrant>;
 
@@ -105,17 +105,17 @@ const Moved = { bytesIn: Version, bytesOut: Version };
 const Remote = z.object({ ip: IpAddress, port: Port });
 const Ms = z.number().min(0);
 
-/** How a path stands, since when, and why. One `carries` the traffic that has no path of its own to keep to. */
+/** State of a path, with the time of the change and the reason. One path `carries` the traffic without a path of its own. */
 export const PathState = z.object({
   gateway: Uid,
   id: PathId,
   state: z.enum(["connecting", "up", "down"]),
   since: UnixMilliseconds,
-  /** What led to this state, in words for people: which probe, close or document. */
+  /** Cause of the state, for people: the probe, close or document. */
   reason: Text512.optional(),
   carries: z.boolean(),
   remote: Remote.optional(),
-  /** Of the last answered probe. */
+  /** Round-trip time of the last answered probe. */
   rttMs: Ms.optional(),
   /** Share of the last 20 probes that went unanswered, 0 to 1. */
   loss: z.number().min(0).max(1),
@@ -130,7 +130,7 @@ export const ClientState = z.object({
   state: z.enum(["up", "down"]),
   since: UnixMilliseconds,
   reason: Text512.optional(),
-  /** How many hop sessions it has; it has one or two per path. */
+  /** Number of hop sessions; one or two per path. */
   sessions: Version,
   remote: Remote.optional(),
   rttMs: Ms.optional(),
@@ -151,7 +151,7 @@ export const PeerSessionState = z.object({
 });
 export type PeerSessionState = z.infer<typeof PeerSessionState>;
 
-/** How the node's own gateway stands. */
+/** State of the node's own gateway. */
 export const ServerState = z.object({
   state: z.enum(["listening", "failed", "off"]),
   reason: Text64.optional(),
@@ -163,7 +163,7 @@ export const ServerState = z.object({
 });
 export type ServerState = z.infer<typeof ServerState>;
 
-/** Everything that can be said of the mesh at a moment. */
+/** Snapshot of the mesh. */
 export const MeshState = z.object({
   paths: z.array(PathState).max(1024),
   clients: z.array(ClientState).max(10_000),
@@ -207,7 +207,7 @@ export const MeshEvent = z.object({
   gateway: Uid.optional(),
   path: PathId.optional(),
   peer: Uid.optional(),
-  /** Where traffic went before, for `moved`. */
+  /** Previous path of the traffic, for `moved`. */
   from: z.object({ gateway: Uid, path: PathId }).optional(),
   cause: Text512,
   /** From the first sign of trouble to traffic flowing again. */

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { MeshPath } from "./mesh.ts";
 import { Base64Url32, IpAddress, Text253, Text256, Text512 } from "../values/values.ts";
 
-/** Whom a node must reach, for somebody who finds out whether it can. */
+/** Targets that a node must reach, for connectivity checks. */
 export const NetworkTargets = z.object({
   schema: z.literal(1),
   /** Absent until the node is registered. `pins` are the key hashes trusted whatever the certificate says (RFC 7469 §2.4). */

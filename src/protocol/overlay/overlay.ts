@@ -25,7 +25,7 @@ export const OVERLAY_FORMAT = 2;
 /** The socket below the overlay's run directory, for the agent alone. */
 export const OVERLAY_SOCKET = "overlay.sock";
 
-/** Where the overlay of a managed install keeps its state and has that socket: its own unit runs it as its own user. */
+/** Directories of the overlay of a managed install, which runs in a unit and as a user of its own. */
 export const MANAGED_OVERLAY = { stateDir: "/var/lib/holdfast-overlay", runDir: "/run/holdfast-overlay" };
 
 /** The exit status of an overlay that has given way to a successor, and so is not to be started again. */
@@ -34,12 +34,12 @@ export const GAVE_WAY_STATUS = 80;
 /** The longest line on that socket: a full table. */
 export const OVERLAY_LIMITS: JsonLimits = { maxBytes: 64 * 1024 * 1024, maxDepth: 16 };
 
-/** How long a drain may take at most. */
+/** Maximum duration of a drain, in milliseconds. */
 export const MAX_DRAIN_MS = 600_000;
 
 const Text = z.string().min(1).max(253);
 const Transport = z.enum(["tcp", "udp"]);
-/** What is spoken over the transport, where that names further connections (RFC 959, RFC 1350). */
+/** Application protocol that opens further connections (RFC 959, RFC 1350). */
 const Application = z.enum(["ftp", "tftp"]);
 export type Application = z.infer<typeof Application>;
 
@@ -61,7 +61,7 @@ export const OverlayService = z.object({
 });
 export type OverlayService = z.infer<typeof OverlayService>;
 
-/** What a listener leads to: a service by name, or an address taken literally; with `peer` there, else on this node. */
+/** Target of a listener: a service by name, or a literal address, on `peer` or on this node. */
 export const OverlayTarget = z.union([
   z.object({ peer: Uid, service: Text }),
   z.object({ peer: Uid, host: IpAddress, port: Port }),
@@ -92,7 +92,7 @@ export const OverlayListener = z.object({
 });
 export type OverlayListener = z.infer<typeof OverlayListener>;
 
-/** Everything the overlay serves, sent whole; an empty table serves nothing. */
+/** The overlay's complete table; an empty table serves nothing. */
 export const OverlayTable = z.object({
   format: z.int().min(1).max(OVERLAY_FORMAT),
   version: Version.min(1),
@@ -118,7 +118,7 @@ export const ReceivedTable = z
 /** A table of a form that only a newer version knows. */
 export const NewerTable = z.looseObject({ format: z.int().min(OVERLAY_FORMAT + 1) });
 
-/** What tells two tables apart: SHA-256 over their JSON, in hex. */
+/** Returns the digest of a table: SHA-256 of its JSON, in hex. */
 export function tableHash(table: OverlayTable): string {
   return createHash("sha256").update(JSON.stringify(table)).digest("hex");
 }
@@ -146,7 +146,7 @@ export const OverlayReason = z.enum([
   "no-path",
   /** The gateways that are up do not have the other node. */
   "peer-absent",
-  /** Whoever answered did not prove the key meant. */
+  /** The peer did not prove the expected key. */
   "peer-unproven",
   /** The other node's document does not grant it. */
   "not-granted",
@@ -160,7 +160,7 @@ export const OverlayReason = z.enum([
 ]);
 export type OverlayReason = z.infer<typeof OverlayReason>;
 
-/** How a listener stands: failed when it lacks one of its addresses, or when no flow could succeed (`loop`, `unknown-service`, …). */
+/** State of a listener: failed if it lacks an address, or if no flow can succeed (`loop`, `unknown-service`, …). */
 export const ListenerState = z.object({
   key: Text512,
   connector: Text,
@@ -225,14 +225,14 @@ export const OverlayFlow = z.object({
   startedAt: UnixMilliseconds,
   endedAt: UnixMilliseconds,
   reason: OverlayReason.optional(),
-  /** It goes on; its bytes are those so far. */
+  /** The flow is open; bytes are those so far. */
   interim: z.literal(true).optional(),
   /** The bytes since its last record by the minute, in Unix seconds; absent when all are of the minute in which it ended. */
   usage: FlowUsage.optional(),
 });
 export type OverlayFlow = z.infer<typeof OverlayFlow>;
 
-/** Which of the flows that run; what is absent is any. */
+/** Filter for open flows; an absent member matches any. */
 export const OverlayFlowFilter = z.object({
   protocol: Transport.optional(),
   source: AddressBlock.optional(),
@@ -263,9 +263,9 @@ export type OverlayFault = z.infer<typeof OverlayFault>;
 
 const Nothing = z.object({});
 
-/** What the agent calls on the overlay. Frames are lines of JSON-RPC 2.0. */
+/** Methods that the agent calls on the overlay. Frames are lines of JSON-RPC 2.0. */
 export const overlayMethods = {
-  /** Whole; answered when it is in force and kept on disk. Failed listeners are tried again even if nothing changed. */
+  /** Replaces the table; answered when it is applied and stored. Failed listeners are retried even if nothing changed. */
   "table.set": {
     kind: "request",
     params: z.object({ table: ReceivedTable }),
@@ -357,7 +357,7 @@ export const overlayMethods = {
   },
 } as const satisfies Record<string, MethodSpec>;
 
-/** What the overlay tells the agent. */
+/** Notifications of the overlay to the agent. */
 export const overlayNotices = {
   "listeners.changed": {
     kind: "notification",
@@ -369,7 +369,7 @@ export const overlayNotices = {
     params: z.object({ services: z.array(ServiceHealth).max(20_000) }),
     result: Nothing,
   },
-  /** How paths and clients stand, whenever one of them stands otherwise; at most once in 100 ms. */
+  /** State of paths and clients, on each change; at most once in 100 ms. */
   "mesh.changed": { kind: "notification", params: MeshState.omit({ sessions: true }), result: Nothing },
   "mesh.events": { kind: "notification", params: z.object({ events: z.array(MeshEvent).max(500) }), result: Nothing },
   "rtt.closed": { kind: "notification", params: z.object({ buckets: z.array(RttBucket).max(1024) }), result: Nothing },
@@ -393,7 +393,7 @@ export const overlayNotices = {
     params: OverlayFault.extend({ details: JsonObject.optional() }),
     result: Nothing,
   },
-  /** What was wrong with a file of its state is over: it was written anew. */
+  /** A damaged state file was rewritten. */
   "fault.mended": { kind: "notification", params: z.object({ file: z.string().max(255) }), result: Nothing },
 } as const satisfies Record<string, MethodSpec>;
 

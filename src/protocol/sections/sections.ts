@@ -26,7 +26,7 @@ export const sectionNames = [
 export const SectionName = z.enum(sectionNames);
 export type SectionName = z.infer<typeof SectionName>;
 
-/** What each section may exist on: `config.md` §1.2. */
+/** Node types that support each section: `config.md` §1.2. */
 export const sectionOwners: Readonly<Record<SectionName, { readonly agents: boolean; readonly clusters: boolean }>> = {
   connectors: { agents: true, clusters: true },
   services: { agents: true, clusters: true },
@@ -44,7 +44,7 @@ export const sectionOwners: Readonly<Record<SectionName, { readonly agents: bool
   jvm: { agents: true, clusters: false },
 };
 
-/** Whether a node of this type runs the section at all. */
+/** Reports whether a node of this type supports the section. */
 export function sectionSuits(section: SectionName, type: NodeType): boolean {
   return type === "Node" || sectionOwners[section].agents;
 }

@@ -206,7 +206,7 @@ export const ContainerLogs = z
   .meta({ id: "ContainerLogs", description: "Body of `container-logs`" });
 export type ContainerLogs = z.infer<typeof ContainerLogs>;
 
-/** Of the event that is called as a container is. */
+/** Body of the event with the name of a container. */
 export const ContainerCommand = z
   .strictObject({
     cmd_action: z.enum(["start", "stop", "restart"]),

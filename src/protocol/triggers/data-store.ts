@@ -111,13 +111,13 @@ export function judgeHash({ hash, algo = "SHA-256" }: Hashed, context: z.Refinem
   context.addIssue({ code: "custom", path: ["hash"], message: `must be ${HASH_DIGITS[algo]} digits for ${algo}` });
 }
 
-/** One file or directory. A directory that was not looked into, since there is too much, has a last entry of the type `truncated`. */
+/** A file or directory. A directory that was not listed whole has a last entry of the type `truncated`. */
 export interface DataStoreEntry {
   readonly name: string;
   /** Relative to the root, without a leading slash. */
   readonly path: string;
   readonly type: "file" | "directory" | "other" | "truncated";
-  /** For people: `9.4 GB`. */
+  /** Human-readable size: `9.4 GB`. */
   readonly size: string;
   readonly bytes: number;
   readonly files?: readonly DataStoreEntry[] | undefined;
@@ -171,7 +171,7 @@ export type DataStoreTasks = z.infer<typeof DataStoreTasks>;
 export const TaskStarted = z.object({ id: z.string() }).meta({ id: "DataStoreTaskStarted" });
 export type TaskStarted = z.infer<typeof TaskStarted>;
 
-/** What a virtual machine's image is: sizes in bytes; without `qemu-img` only its size. */
+/** Format of a virtual machine image; sizes in bytes. Without `qemu-img` only its size. */
 export const ImageInfo = z
   .object({ bytes: z.number(), format: z.string().optional(), virtualBytes: z.number().optional() })
   .meta({ id: "DataStoreImageInfo" });

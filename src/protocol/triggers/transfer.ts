@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { HashAlgorithm } from "./data-store.ts";
 
-/** Where a transfer may connect to. */
+/** Addresses that a transfer may connect to. */
 export const AddressPolicy = z.object({
   /** CIDRs whose loopback addresses, and addresses of this machine, are allowed. */
   allow: z.array(z.string()),
@@ -15,7 +15,7 @@ export const TransferLimits = z.object({
   maxBytes: z.number(),
   /** Share of the file system that stays free: nothing is begun that would take of it, and what goes on ends at half of it. */
   reserveRatio: z.number(),
-  /** What the whole data store may hold; undefined without a quota. Counted by the agent: bytes that are left for this transfer. */
+  /** Bytes left of the data store's quota for this transfer, counted by the agent; undefined without a quota. */
   quotaBytes: z.number().optional(),
   maxBytesPerSecond: z.number().optional(),
   /** Slower than this on average over a minute is given up. */
@@ -29,7 +29,7 @@ export const TransferLimits = z.object({
 });
 export type TransferLimits = z.infer<typeof TransferLimits>;
 
-/** What an earlier attempt left that a new one may go on from. */
+/** State of an earlier attempt that a new one may resume. */
 export const Resume = z.object({
   /** Bytes of the part file that are known to be on the disk. */
   bytes: z.number(),
@@ -37,14 +37,14 @@ export const Resume = z.object({
   etag: z.string().optional(),
   lastModified: z.string().optional(),
   total: z.number().optional(),
-  /** Of a multipart upload; without it nothing of one is left on the server. */
+  /** Upload id of a multipart upload; absent if the server holds no part of one. */
   uploadId: z.string().optional(),
   /** The part file is all of it and was verified: what it is known by, also under its final name, and its hash when one is told. */
   whole: z.object({ mark: z.string(), hash: z.string().optional() }).optional(),
 });
 export type Resume = z.infer<typeof Resume>;
 
-/** How a bucket is reached. `credentials` is a file; without it the SDK's sources for a cloud machine's role are asked. */
+/** Access to a bucket. `credentials` is a file; without it the SDK uses the role of the cloud machine. */
 export const S3Access = z.object({
   endpoint: z.string().optional(),
   region: z.string().optional(),
@@ -64,7 +64,7 @@ const Common = {
   resume: Resume.optional(),
 } as const;
 
-/** What the agent hands to a transfer: the first line of its input. */
+/** Job of a transfer: the first line of its input. */
 export const TransferJob = z.discriminatedUnion("kind", [
   z.object({
     kind: z.literal("http-download"),
@@ -85,7 +85,7 @@ export type TransferJob = z.infer<typeof TransferJob>;
 export const TransferEvent = z.discriminatedUnion("is", [
   /** About twice a second while bytes move. */
   z.object({ is: z.literal("progress"), bytes: z.number(), total: z.number().optional(), rate: z.number() }),
-  /** What a resumed attempt needs; `bytes` are synced. */
+  /** State for a resumed attempt; `bytes` are synced to disk. */
   z.object({ is: z.literal("resumable"), resume: Resume }),
   /** Everything is on the disk and verified, and waits for the order that it may have its name; `resume.whole` says what it is. */
   z.object({ is: z.literal("whole"), resume: Resume }),
@@ -96,7 +96,7 @@ export const TransferEvent = z.discriminatedUnion("is", [
 ]);
 export type TransferEvent = z.infer<typeof TransferEvent>;
 
-/** What the agent may say after the job: to end, or that what is whole may be published since that is written down. */
+/** Orders of the agent after the job: stop, or publish the complete file, since its task is recorded. */
 export const TransferOrder = z.object({ is: z.enum(["cancel", "publish"]) });
 export type TransferOrder = z.infer<typeof TransferOrder>;
 
@@ -105,5 +105,5 @@ export const partName = (id: string): string => `.holdfast-${id}.part`;
 
 const OWN = /^\.holdfast-/;
 
-/** Whether a name in the data store is one that only Holdfast makes. */
+/** Reports whether a name in the data store is reserved for Holdfast. */
 export const isOwnName = (name: string): boolean => OWN.test(name);

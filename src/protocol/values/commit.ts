@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { Text64, Text512, UnixMilliseconds } from "./values.ts";
 
-/** How long a change has to prove itself unless it is asked otherwise, and the least and most that may be asked, in seconds. */
+/** Default, minimum and maximum time for a change to prove itself, in seconds. */
 export const CONFIRM_SECONDS = { usual: 120, min: 30, max: 3600 } as const;
-/** How long a trial may last, in minutes. */
+/** Durations of a trial, in minutes. */
 export const TRY_MINUTES = [10, 30, 60] as const;
 
 /**

@@ -1,4 +1,4 @@
-/** Every error code of the platform with its JSON-RPC number and its HTTP status; both faces answer from this one table. */
+/** Error codes of the platform, each with its JSON-RPC number and HTTP status. */
 export const errorCodes = {
   "unknown-event": { rpc: -32001, http: 404, meaning: "no trigger event of this name" },
   "not-supported": { rpc: -32002, http: 422, meaning: "this kind of node, or this machine, cannot do it" },

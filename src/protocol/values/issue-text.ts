@@ -37,7 +37,7 @@ const UNITS: ReadonlyMap<string, readonly [one: string, many: string]> = new Map
   ["record", ["field", "fields"]],
 ]);
 
-/** What is wrong with a field, to be read after its name; a schema's own message stays as it is. */
+/** Returns the problem with a field, to be read after its name; a schema's own message is kept. */
 export function issueText(issue: z.core.$ZodIssue): string {
   const { code, message } = issue;
   if (code === "too_small" && message.startsWith("Too small")) {
@@ -77,7 +77,7 @@ export function issueText(issue: z.core.$ZodIssue): string {
   return message;
 }
 
-/** What is wrong first, without the path. */
+/** Returns the first problem, without the path. */
 export function firstIssueText({ issues: [first] }: z.ZodError): string {
   return first === undefined ? "is wrong" : issueText(first);
 }

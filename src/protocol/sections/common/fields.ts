@@ -32,7 +32,7 @@ export const MAX_INDEX = 1_000_000_000;
 export const Index = whole(0, MAX_INDEX).optional();
 export const ItemPort = whole(1, 65_535, "must be 1..65535");
 
-/** What is wrong with an IPv4 address as one to listen on (RFC 6890, RFC 5771); undefined when nothing is. */
+/** Returns why an IPv4 address cannot be listened on (RFC 6890, RFC 5771), or undefined. */
 export function notListenable(address: string): string | undefined {
   if (!isIPv4(address)) return "must be an IPv4 address";
   if (address === "0.0.0.0") return undefined;
@@ -49,7 +49,7 @@ export const IdleTimeout = decimal(1, 2_592_000).optional();
 /** UDP flows expire after a minute; TCP keeps what is merely quiet, for a day. */
 export const DEFAULT_IDLE_TIMEOUT_MS = { tcp: 900_000, udp: 60_000 } as const;
 
-/** Whether text is an IPv4 address or a DNS name; what ends in a number can only be meant as an address. */
+/** Reports whether text is an IPv4 address or a DNS name. Text that ends in a number must be an address. */
 export function isIpv4OrName(text: string): boolean {
   if (isIPv4(text)) return true;
   return Host.safeParse(text).success && !text.includes(":") && !/(?:^|\.)\d+\.?$/.test(text);
@@ -68,7 +68,7 @@ export const L4Protocol = z.enum(PROTOCOLS, {
 });
 export type L4Protocol = z.infer<typeof L4Protocol>;
 
-/** Whether a protocol is one of an application type that the platform no longer has. */
+/** Reports whether a protocol belongs to an application type that the platform has withdrawn. */
 export const isWithdrawn = (protocol: unknown): protocol is string =>
   typeof protocol === "string" && WITHDRAWN.has(protocol);
 
@@ -76,6 +76,6 @@ export const isWithdrawn = (protocol: unknown): protocol is string =>
 export const transportOf = (protocol: L4Protocol): "tcp" | "udp" =>
   protocol === "udp" || protocol === "tftp" ? "udp" : "tcp";
 
-/** What is spoken over that, where it names further connections and both ends must mean the same. */
+/** Application protocol that opens further connections, and on which both ends must agree. */
 export const applicationOf = (protocol: L4Protocol): "ftp" | "tftp" | undefined =>
   protocol === "ftp" || protocol === "tftp" ? protocol : undefined;

@@ -4,7 +4,6 @@ import { configIssue, type ConfigIssue } from "./issue.ts";
 /** The sections that hold items, in a legacy list or, as V2, by id. */
 export type ItemSection = "connectors" | "services";
 
-/** Whether a section is one of them. */
 export function isItemSection(name: string): name is ItemSection {
   return name === "connectors" || name === "services";
 }
@@ -35,7 +34,7 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Whether a stored section is in V2 form. */
+/** Reports whether a stored section is in V2 form. */
 export function isV2(section: JsonObject): boolean {
   return isPresent(section["items"]) || toNumber(section["version"]) === 2;
 }
@@ -134,7 +133,7 @@ function ofList(name: ItemSection, list: readonly unknown[], rejected: ConfigIss
   });
 }
 
-/** Whether a value is there at all: null counts as absent. */
+/** Reports whether a value is there at all: null counts as absent. */
 export const isPresent = (value: unknown): boolean => value !== undefined && value !== null;
 
 /** A number, also one that is written as text. */

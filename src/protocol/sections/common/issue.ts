@@ -1,4 +1,4 @@
-/** What can be wrong with desired configuration, by the name operators and programs know it. */
+/** Codes of problems with the desired configuration. */
 export type ConfigCode =
   | "E_ADDRESS_FORBIDDEN"
   | "E_BRIDGE_OVERLAP"

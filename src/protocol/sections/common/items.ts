@@ -6,9 +6,9 @@ import { isPresent, rawItems, toNumber, type ItemSection, type RawItem } from ".
 import { issueText } from "../../values/issue-text.ts";
 import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
 
-/** What a section comes to: `rejected` items are left out, `notices` say what of the others is not served as written. */
+/** A section after validation. `rejected` items are not applied; `notices` report values that are not applied as written. */
 export interface Normalised<Item> {
-  /** Whether the section as a whole is switched on. */
+  /** Whether the section is enabled. */
   readonly enabled: boolean;
   /** By `index`, then id. */
   readonly items: readonly Item[];
@@ -16,7 +16,7 @@ export interface Normalised<Item> {
   readonly notices: readonly ConfigIssue[];
 }
 
-/** What one item comes to: `item` is there unless something is rejected. */
+/** An item after validation; `item` is undefined if it was rejected. */
 export interface Reading<Item> {
   readonly item?: Item;
   readonly rejected: readonly ConfigIssue[];

@@ -58,7 +58,7 @@ function checkIds(items: JsonObject, add: (path: string[], message: string) => v
   }
 }
 
-/** No UUID is read differently for its capitals (RFC 9562, section 4). */
+/** UUIDs are case-insensitive (RFC 9562, section 4). */
 function checkListedIds(
   name: string,
   list: readonly unknown[],

@@ -88,7 +88,7 @@ export const ConnectorsSection: z.ZodType<JsonObject> = sectionSchema(
   (section) => normaliseConnectors(section, { nodeType: "Node" }).rejected.filter(({ other }) => other !== undefined),
 );
 
-/** Where a connector listens, as far as it is known without the machine. */
+/** Address a connector listens on, as far as the configuration tells. */
 export type ListenAt =
   | { readonly at: "any" }
   | { readonly at: "address"; readonly address: string }
@@ -141,7 +141,7 @@ export function normaliseConnectors(raw: unknown, { nodeType }: ConnectorContext
   );
 }
 
-/** Who listens where: all addresses of the machine collide with any of them, and the same place with itself. */
+/** Tracks listening addresses. The wildcard address collides with every address of the same port. */
 class TakenPorts {
   readonly #places = new Map<string, string>();
   readonly #ports = new Map<string, string>();
@@ -170,7 +170,7 @@ function placeOf(listen: ListenAt): string {
   }
 }
 
-/** What a connector is told whose place another connector has; `place` as in `tcp 80 on 10.0.0.1`. */
+/** Returns the message for a connector whose address another connector uses; `place` as in `tcp 80 on 10.0.0.1`. */
 export const takenBy = (place: string, connector: string): string => `${place} is taken by the connector ${connector}`;
 
 function placeText(listen: ListenAt): string {

@@ -34,7 +34,7 @@ export interface ContainerSpec {
   readonly stopTimeSeconds: number;
   readonly requireConnectivity: boolean;
   readonly saveOutput: boolean;
-  /** Of a recurring one. */
+  /** Only for a recurring container. */
   readonly schedule: Schedule | undefined;
   /** IPv4 address of a resolver instead of the node's. */
   readonly dns: string | undefined;
@@ -59,7 +59,7 @@ export interface ContainerSpec {
   readonly vrf: string | undefined;
 }
 
-/** When a recurring container runs: in equal intervals, or by five cron fields, in UTC. */
+/** Schedule of a recurring container: an interval, or five cron fields in UTC. */
 export type Schedule =
   | { readonly kind: "rate"; readonly everySeconds: number; readonly text: string }
   | { readonly kind: "cron"; readonly text: string };
@@ -73,12 +73,12 @@ export interface HealthCheck {
   readonly retries: number;
 }
 
-/** What is absent is not limited by the definition: the default holds. Rates in bytes or operations a second. */
+/** Limits of a container; the default applies to an absent one. Rates in bytes or operations per second. */
 export interface ResourceLimits {
   /** Percent; of what, says the place. */
   readonly cpuMax?: number;
   readonly memMaxBytes?: number;
-  /** Where the kernel begins to slow it down; never above `memMaxBytes`. */
+  /** Memory above which the kernel throttles it; never above `memMaxBytes`. */
   readonly memHighBytes?: number;
   readonly ioRbps?: number;
   readonly ioWbps?: number;

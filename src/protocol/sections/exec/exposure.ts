@@ -3,7 +3,7 @@ import { EXEC_LIMITS, InterfaceItem, PortMappingItem, VirtualNetworkItem, type P
 import { sortedBy, tidied, type ExecReader, type RawPart } from "./reader.ts";
 import type { RawItem } from "../common/forms.ts";
 
-/** What can be reached of a container, each with where it is written. */
+/** Exposed ports and networks of a container, each with its place in the section. */
 export interface Exposure {
   readonly portMappings: readonly Placed<PortMapping>[];
   readonly interfaces: readonly Placed<VirtualInterface>[];

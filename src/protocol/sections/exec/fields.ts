@@ -18,7 +18,7 @@ export const EXEC_LIMITS = {
 } as const;
 
 export const MEGABYTE = 1024 * 1024;
-/** No engine takes less memory than this, in megabytes. */
+/** Minimum memory that container engines accept, in megabytes. */
 export const MIN_MEMORY_MB = 6;
 const MAX_MEMORY_MB = 64 * MEGABYTE;
 const MAX_RATE = Number.MAX_SAFE_INTEGER;
@@ -62,14 +62,14 @@ function wholeOrText(min: number, max: number) {
   return z.union([z.int(told).min(min, told).max(max, told), written], told);
 }
 
-/** What containers, and volumes, are called: it becomes a name in DNS, in a path and of a trigger. */
+/** Name of a container or volume, used in DNS, in paths and as a trigger event. */
 export const ContainerName = text().regex(
   /^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$/,
   says("must be 1..63 letters, digits, dots, dashes and underscores, the first a letter or a digit"),
 );
 
 const COMPONENT = "[a-z0-9]+(?:(?:\\.|_{1,2}|-+)[a-z0-9]+)*";
-/** What is pulled, without the host of the registry. */
+/** Image reference without the host of the registry. */
 export const Image = z.looseObject(
   {
     repository: text()
@@ -88,7 +88,7 @@ export const Image = z.looseObject(
 
 const Line = (most: number) => text().max(most, says(`must have at most ${most} characters`));
 const MAX_LINE = 32_768;
-/** What is wrong with a command that cannot be split. */
+/** Returns why a command cannot be split. */
 export const NOT_WORDS = "has a quote that is never closed, or no word";
 
 /** The fields of the record of a container, but for its identity. */

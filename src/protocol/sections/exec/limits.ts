@@ -18,7 +18,7 @@ const RATES = ["ioRbps", "ioWbps", "ioRiops", "ioWiops"] as const;
 const FIELDS = ["cpuMax", "memMax", "memHigh", ...RATES] as const;
 const NUMERIC: ReadonlySet<string> = new Set([...FIELDS, "legacyMemMax", "legacyMemHigh"]);
 const SOFT: ReadonlySet<string> = new Set(FIELDS);
-/** What is less hardly lets a program start. */
+/** Minimum with which programs start reliably. */
 const TINY = { bytes: 64 * 1024, operations: 10 } as const;
 const MAX_CPU = 100;
 
@@ -62,7 +62,7 @@ export function readNodeLimits(reader: ExecReader, at: RawItem): ResourceLimits 
   return limitsOf(reader, at, judged, (size) => Math.round(size < MEGABYTE ? size * MEGABYTE : size));
 }
 
-/** How the output is kept: by size and number of files. */
+/** Returns the log limits: size and number of files. */
 export function readLogging(
   reader: ExecReader,
   at: RawItem,
@@ -80,7 +80,7 @@ export function readLogging(
   };
 }
 
-/** Nothing at all can be meant by no memory and no processor. */
+/** Ignores zero memory or processor limits, which would stop the container. */
 function dropZeros(reader: ExecReader, at: RawItem, tidy: Record<string, unknown>): void {
   for (const name of FIELDS) {
     const { [name]: value } = tidy;
@@ -152,7 +152,7 @@ function readUlimits(reader: ExecReader, at: RawItem, part: RawPart): readonly U
   );
 }
 
-/** No process may raise a limit above the hard one; −1 is above all. */
+/** Limits the soft limit to the hard one; −1 is unlimited. */
 function clamped(reader: ExecReader, at: RawItem, { type, soft, hard }: Ulimit): Ulimit {
   const isAbove = hard !== -1 && (soft === -1 || soft > hard);
   if (isAbove) reader.tolerate("E_RANGE", at, "soft", "must not be above hard", `taken as ${hard}`);

@@ -51,7 +51,7 @@ function names(reader: ExecReader, at: RawItem, field: string, mayBeAll: boolean
   return [...found].sort();
 }
 
-/** How its health is probed; undefined when it is not. One that is wrong is left out: nothing hangs on it. */
+/** Returns the health check; undefined if there is none or it is invalid. */
 export function readHealthCheck(reader: ExecReader, at: RawItem, parts: Parts): HealthCheck | undefined {
   const place = reader.object(at, parts, "healthCheck");
   if (place === undefined || place === "wrong") return undefined;
@@ -74,7 +74,7 @@ export function readHealthCheck(reader: ExecReader, at: RawItem, parts: Parts): 
   };
 }
 
-/** What is mounted where; undefined when the container must not run, since it would write beside its data. */
+/** Returns the mounts; undefined if the container must not run, since it would write outside its volume. */
 export function readMounts(reader: ExecReader, at: RawItem, parts: Parts): readonly Mount[] | undefined {
   const { items, isWhole } = reader.items(at, parts.get("mounts"), EXEC_LIMITS.mounts);
   const found = items.flatMap((item) => {

@@ -15,11 +15,11 @@ import type { Place } from "../common/section-reader.ts";
 
 export interface ReadExec {
   readonly config: ExecConfig;
-  /** What is left out, item by item. */
+  /** Items that are not applied. */
   readonly rejected: readonly ConfigIssue[];
-  /** What is served otherwise than it is written, and what is worth a warning. */
+  /** Values that are applied otherwise than written, and warnings. */
   readonly notices: readonly ConfigIssue[];
-  /** Nothing of the section can be used: what ran before goes on. */
+  /** The whole section is invalid: the previous state stays. */
   readonly isUnusable?: true;
 }
 

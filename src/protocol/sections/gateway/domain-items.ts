@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Requires } from "../../values/features.ts";
 import { Base64Url32, Fqdn, Host, NodeName, NodeType, Port, Uid } from "../../values/values.ts";
 
-/** Who may dial a gateway: everybody of the domain, those it lists, or everybody and other gateways too. */
+/** Nodes that may dial a gateway: all of the domain, listed ones, or all and other gateways. */
 export const GatewayType = z.enum(["public", "private", "hub"]);
 export type GatewayType = z.infer<typeof GatewayType>;
 
@@ -12,7 +12,7 @@ export const DomainGateway = z.object({
   host: Host,
   port: Port,
   udpPort: Port.optional(),
-  /** It asks whoever dials it to trace the way to it. */
+  /** Whether it asks nodes that dial it to trace the path to it. */
   requestsHops: z.literal(true).optional(),
 });
 export type DomainGateway = z.infer<typeof DomainGateway>;
@@ -26,7 +26,7 @@ export const DomainPeer = z.object({
   key: Base64Url32,
   /** Only where this node is to dial it. */
   gateway: DomainGateway.optional(),
-  /** It may dial this node's own gateway. */
+  /** Whether it may dial this node's own gateway. */
   mayDial: z.literal(true).optional(),
   /** It dials this node's gateway and is a hub, which leads to the nodes that it has; of a gateway to dial, the type tells. */
   isHub: z.literal(true).optional(),
@@ -36,7 +36,7 @@ export const DomainPeer = z.object({
 });
 export type DomainPeer = z.infer<typeof DomainPeer>;
 
-/** What `source` may use on this node: a service by its name, or a literal `IPv4:port`. */
+/** A grant to `source` on this node: a service by name, or a literal `IPv4:port`. */
 export const DomainGrant = z.object({
   source: Uid,
   service: z.string().min(1).max(253),

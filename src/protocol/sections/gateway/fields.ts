@@ -16,13 +16,13 @@ export const GATEWAY_LIMITS = {
   latencyMonitors: 1024,
 } as const;
 
-/** How a gateway's hops are traced: TCP SYN, ICMP echo, or a whole TCP session of small segments. */
+/** Trace method of a gateway's hops: TCP SYN, ICMP echo, or a TCP session of small segments. */
 export const HopProtocol = z.enum(["syn", "icmp", "sack"], says("must be one of syn, icmp, sack"));
 export type HopProtocol = z.infer<typeof HopProtocol>;
-/** When a node traces the way to its gateways. */
+/** Condition under which a node traces the path to its gateways. */
 export const HopMode = z.enum(["always", "peer-request", "never"], says("must be one of always, peer-request, never"));
 export type HopMode = z.infer<typeof HopMode>;
-/** When latency monitors make a member of a cluster unhealthy. */
+/** Condition under which latency monitors make a cluster member unhealthy. */
 export const LatencyMode = z.enum(["none", "any", "all"], says("must be one of none, any, all"));
 export type LatencyMode = z.infer<typeof LatencyMode>;
 
@@ -75,7 +75,7 @@ export const gatewayScalars = {
   mesh: z.string(says("must be text")).max(253).optional().meta({ description: "Kept and not used" }),
 } as const;
 
-/** Who may dial a private gateway: a node, or every member of a cluster. */
+/** Client of a private gateway: a node, or every member of a cluster. */
 export const GatewayClientItem = z.looseObject(
   { name: NodeRef, enabled: Flag, requires: Requires },
   says("must be an object"),
@@ -96,7 +96,7 @@ export const GatewayPathItem = z.looseObject(
   says("must be an object"),
 );
 
-/** Which gateway leads to a node or cluster that has no direct tunnel. */
+/** Route through a gateway to a node or cluster without a direct tunnel. */
 export const GatewayRouteItem = z.looseObject(
   {
     route: z
@@ -127,13 +127,13 @@ export const GatewayAclItem = z.looseObject(
   says("must be an object"),
 );
 
-/** How the hops to one gateway are traced, other than to the rest. */
+/** Override of hop tracing for one gateway. */
 export const HopOverrideItem = z.looseObject(
   { node: NodeRef, protocol: HopProtocol, requires: Requires },
   says("must be an object"),
 );
 
-/** What is said when the round trip to a gateway, or over one path, stays too long. */
+/** Latency monitor of a gateway or of one path. */
 export const LatencyMonitorItem = z.looseObject(
   {
     node: NodeRef,

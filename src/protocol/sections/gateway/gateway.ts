@@ -33,7 +33,7 @@ export const GatewaySection: z.ZodType<JsonObject> = z
     }
   });
 
-/** What a gateway's listener needs; UDP only when it is enabled. */
+/** Settings of a gateway's listener; UDP only if enabled. */
 export interface GatewayServer {
   readonly type: GatewayType;
   readonly host: string;
@@ -60,7 +60,7 @@ export interface GatewayPath {
   readonly enabled: boolean;
 }
 
-/** How the way to gateways is traced; payloads in bytes. */
+/** Settings for tracing the path to gateways; payloads in bytes. */
 export interface HopMonitoring {
   readonly mode: HopMode;
   readonly protocol: HopProtocol;
@@ -86,12 +86,12 @@ export interface LatencyMonitor {
 export interface Gateway {
   /** Absent when it is off or cannot be used. */
   readonly server?: GatewayServer;
-  /** It is switched on and cannot be used as it is written: what ran before goes on. */
+  /** The gateway is enabled and its settings are invalid: the previous one stays. */
   readonly isServerRejected: boolean;
   readonly clients: readonly GatewayClient[];
   readonly paths: readonly GatewayPath[];
   readonly connectToPublic: boolean;
-  /** All tunnels together, in and out; absent means unlimited. */
+  /** Limit of all tunnels together, in and out; absent means unlimited. */
   readonly ingressBitsPerSecond?: number;
   readonly egressBitsPerSecond?: number;
   readonly udpEnabled: boolean;
@@ -240,7 +240,7 @@ function monitorOf(item: z.output<typeof LatencyMonitorItem>): LatencyMonitor {
   };
 }
 
-/** What is left out must not come to mean everybody: a list of which nothing can be used allows nothing. */
+/** A list without a valid entry allows nothing; it does not mean that it is absent. */
 function aclsOf(reader: GatewayReader): Pick<Gateway, "acls"> {
   const list = reader.raw["acls"];
   if (!isPresent(list) || (Array.isArray(list) && list.length === 0)) return {};
@@ -253,7 +253,7 @@ function aclsOf(reader: GatewayReader): Pick<Gateway, "acls"> {
   return { acls };
 }
 
-/** Of two with one name the later loses. */
+/** Rejects the later of two items with one name. */
 function uniqueBy<T>(
   reader: GatewayReader,
   field: string,

@@ -33,15 +33,15 @@ const FIRST = "(?:22[0-3]|2[01]\\d|1[3-9]\\d|12[0-689]|1[01]\\d|[1-9]\\d|[1-9])"
 const REST = `(?:\\.${OCTET}){3}`;
 const LENGTH = "(?:3[0-2]|[12]?\\d)";
 
-/** What an IPv4 network looks like, without its anchors. */
+/** Pattern of an IPv4 network, without anchors. */
 export const NETWORK_PATTERN = `${OCTET}${REST}/${LENGTH}`;
 
-/** What the address of a machine looks like, without its anchors. */
+/** Pattern of a host address, without anchors. */
 export const ADDRESS_PATTERN = `${FIRST}${REST}`;
 
 const text = () => z.string(says("must be text"));
 
-/** Whether an address is neither the network's nor its broadcast address. */
+/** Reports whether an address is neither the network's nor its broadcast address. */
 function isHost(address: string): boolean {
   const [host = "", length = "32"] = address.split("/");
   if (Number(length) > 30) return true;

@@ -175,7 +175,7 @@ const addresses = (more: readonly string[] = [], first?: string): string[] =>
 
 type ReadRoute = z.output<typeof InterfaceRouteItem>;
 
-/** Of two with one destination the later loses. */
+/** Rejects the later of two with one destination. */
 function uniqueRoutes<T extends ReadRoute>(
   reader: NetworkReader,
   found: readonly { readonly item: T; readonly at: RawItem }[],
@@ -252,7 +252,7 @@ function readVlans(
 const VLAN_SOFT: ReadonlySet<string> = new Set(["description", "addIps", "clusterIPs"]);
 const isText = (text: string | undefined): text is string => text !== undefined;
 
-/** What a member has from its cluster. */
+/** Values that a member gets from its cluster. */
 function fromCluster(
   reader: NetworkReader,
   at: RawItem,
@@ -301,7 +301,7 @@ function ignoreCluster(reader: NetworkReader, at: RawItem): Record<string, never
   return {};
 }
 
-/** Whether an address is in the network of another. */
+/** Reports whether an address is in the network of another. */
 function holds(network: string, address: string): boolean {
   const [block, one] = [addressRange(network), addressRange(address)];
   if (block === undefined || one === undefined) return false;

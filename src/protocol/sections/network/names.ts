@@ -12,7 +12,7 @@ export class NetworkNames {
   /** The links of VLANs by the name they would have if there were room. */
   readonly #vlans = new Map<string, string>();
   readonly #nics: ReadonlySet<unknown>;
-  /** What no VLAN's link may be called. */
+  /** Pattern of names that VLAN links must not have. */
   readonly #taken: Set<unknown>;
 
   constructor(nics: ReadonlySet<unknown>) {
@@ -20,7 +20,7 @@ export class NetworkNames {
     this.#taken = new Set(nics);
   }
 
-  /** Whether an interface of the section has the name, used or not. */
+  /** Reports whether an interface of the section has the name, valid or not. */
   isNic(name: string): boolean {
     return this.#nics.has(name);
   }
@@ -41,7 +41,7 @@ export class NetworkNames {
     this.#vrfs.add(name);
   }
 
-  /** Whether there is such a VRF; none means the default context. */
+  /** Reports whether the VRF exists; undefined means the default context. */
   hasVrf(name: string | undefined): boolean {
     return name === undefined || this.#vrfs.has(name);
   }

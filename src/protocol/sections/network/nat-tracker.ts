@@ -8,7 +8,7 @@ export interface TrackedNat {
   readonly nat: Nat;
 }
 
-/** What nftables takes as a comment without a second thought. */
+/** Pattern of text that needs no quoting in an nftables comment. */
 const SAFE = /^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$/;
 const DEFAULT_CONTEXT = "default";
 

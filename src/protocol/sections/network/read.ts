@@ -20,11 +20,11 @@ export interface NetworkContext extends TunnelContext {
 
 export interface ReadNetwork {
   readonly config: NetworkConfig;
-  /** What is left out, item by item. */
+  /** Items that are not applied. */
   readonly rejected: readonly ConfigIssue[];
-  /** What is served otherwise than it is written, and what is worth a warning. */
+  /** Values that are applied otherwise than written, and warnings. */
   readonly notices: readonly ConfigIssue[];
-  /** Nothing of the section can be used: what ran before goes on. */
+  /** The whole section is invalid: the previous state stays. */
   readonly isUnusable?: true;
 }
 
@@ -146,7 +146,7 @@ function placesOf(nics: readonly RawItem[], interfaces: readonly NetworkInterfac
   return (link) => places.get(link) ?? SECTION;
 }
 
-/** Of two interfaces of one VRF with a default route the later loses it. */
+/** Ignores the later default route of two interfaces in one VRF. */
 function withOneDefault(
   reader: NetworkReader,
   interfaces: readonly NetworkInterface[],

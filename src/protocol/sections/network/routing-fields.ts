@@ -55,7 +55,7 @@ const Ports = text()
   }, PORTS);
 const Line = whole(LINE.min, LINE.max).optional().meta({ description: "The lowest is tried first; without one, last" });
 
-/** What may pass: the first that matches decides. */
+/** Filter rule; the first match decides. */
 export const AclItem = z.looseObject(
   {
     line: Line,
@@ -76,7 +76,7 @@ const RuleEnd = text().regex(
 const TARGET = says("must be an IPv4 address, or one with a port such as 192.0.2.1:8080");
 const ACTIONS = ["accept", "drop", "reject", "forward", "dnat", "mirror", "log"] as const;
 
-/** What is done with packets before they are routed: the first that matches decides. */
+/** Rule applied before routing; the first match decides. */
 export const RuleItem = z.looseObject(
   {
     line: Line,

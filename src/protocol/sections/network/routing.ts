@@ -52,7 +52,6 @@ export function readRouting(
   };
 }
 
-/** What was read, and where it stands. */
 interface Placed<T> {
   readonly value: T;
   readonly at: RawItem;
@@ -81,7 +80,7 @@ function routeOf(
   return { dest, ...optional({ dev, via, metric, uid: item.uid, description: item.description }) };
 }
 
-/** Of two that the kernel cannot tell apart, by destination and metric, the later loses. */
+/** Rejects the later of two routes with equal destination and metric, which the kernel cannot distinguish. */
 function uniqueRoutes(reader: NetworkReader, found: readonly Placed<VrfRoute>[]): VrfRoute[] {
   const first = new Map<string, string>();
   return found.flatMap(({ value, at }) => {

@@ -47,7 +47,7 @@ export const tunnelFields = {
 
 export const TunnelItem = z.looseObject(tunnelFields, says("must be an object"));
 
-/** What a tunnel of each type cannot do without; the secret of ipsec is looked at apart, since it may be the stored one. */
+/** Required fields of each tunnel type. The ipsec secret is checked apart, since it may be the stored one. */
 export const tunnelNeeds = {
   ipsec: ["destination", "ikeCipher", "ikeGroup", "ipsecCipher"],
   gre: ["destination"],

@@ -5,7 +5,7 @@ import type { NetworkNames } from "./names.ts";
 import type { NetworkReader, Place } from "./reader.ts";
 import { tunnelFields, tunnelNeeds } from "./tunnel-fields.ts";
 
-/** What tunnels need of other sections; absent where that cannot be known. */
+/** Values that tunnels need from other sections; absent if unknown. */
 export interface TunnelContext {
   /** The virtual networks that `vpn` attaches, by number. */
   readonly attached?: ReadonlySet<number>;

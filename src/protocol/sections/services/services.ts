@@ -25,7 +25,7 @@ import { defined } from "../../../lib/defined.ts";
 const DEFAULT_CONNECT_TIMEOUT = 5;
 const DEFAULT_HEALTH_CHECK = { interval: 10, failures: 3, successes: 1 };
 
-/** How the target is probed: seconds between two probes, and how many in a row change what is thought of it. */
+/** Health probe of the target: seconds between probes, and consecutive results that change its health. */
 const HealthCheck = z.looseObject(
   {
     interval: decimal(1, 3600).optional(),
