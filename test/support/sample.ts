@@ -3,6 +3,9 @@ import { createHash } from "node:crypto";
 /** Whether everything is asked for: every kill point, and what takes long. */
 export const TESTS_ALL = process.env["HOLDFAST_TEST_ALL"] === "1";
 
+/** How many runs a property has: a quarter by default, since each run of the tests draws others. */
+export const runs = (all: number): number => (TESTS_ALL ? all : Math.max(20, Math.ceil(all / 4)));
+
 /** What samples of this run are drawn by: HOLDFAST_TEST_SEED, or the date (UTC). */
 export const SEED = process.env["HOLDFAST_TEST_SEED"] ?? new Date().toISOString().slice(0, 10);
 

@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
+import { runs } from "../../../support/sample.ts";
 import { engineRig } from "./rig.ts";
 
 const state = fc.dictionary(fc.constantFrom("a", "b", "c", "d", "e", "f"), fc.constantFrom("1", "2", "3"));
@@ -27,7 +28,7 @@ test("whatever is desired and there: after applying the plan is empty, and the s
       expect(rig.standing()).toMatchObject({ outcome: { state: "converged" }, steps: 0 });
       await rig.engine.close();
     }),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 
@@ -62,7 +63,7 @@ test("versions that come in the middle of passes always end at the newest", asyn
       expect(rig.standing()).toMatchObject({ version: { node: version }, outcome: { state: "converged" } });
       await rig.engine.close();
     }),
-    { numRuns: 60 },
+    { numRuns: runs(60) },
   );
 });
 
@@ -103,6 +104,6 @@ test("faults at any step leave the other items right, say so, and are recovered 
         await rig.engine.close();
       },
     ),
-    { numRuns: 80 },
+    { numRuns: runs(80) },
   );
 });

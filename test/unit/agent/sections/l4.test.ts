@@ -11,6 +11,7 @@ import { modelOverlay, rawSections, sectionsOver } from "../../../support/l4-mod
 import { aClient, aServer, echo } from "../../../support/overlay-rig.ts";
 import { ownerRig } from "../../../support/owner-rig.ts";
 import { freePort } from "../../../support/programs.ts";
+import { runs } from "../../../support/sample.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { engineRig } from "../reconcile/rig.ts";
 
@@ -212,7 +213,7 @@ describe("whatever is desired", () => {
         }
         await rig.engine.close();
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -231,7 +232,7 @@ describe("whatever is desired", () => {
           expect(planConnectors(wantedConnectors, await connectors.observe(forever))).toEqual([]);
         }
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 
@@ -259,7 +260,7 @@ describe("whatever is desired", () => {
         await rig.engine.close();
         owner.close();
       }),
-      { numRuns: 40 },
+      { numRuns: runs(40) },
     );
   });
 });

@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { Spool, spoolMigration, streamBounds } from "../../../../src/agent/telemetry/spool.ts";
+import { runs } from "../../../support/sample.ts";
 
 const { maxRecords } = streamBounds.metrics;
 
@@ -89,6 +90,6 @@ test("whatever happens, records go out in order under numbers of their own, and 
         }
       }
     }),
-    { numRuns: 150 },
+    { numRuns: runs(150) },
   );
 });

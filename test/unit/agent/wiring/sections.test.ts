@@ -20,6 +20,7 @@ import { Ledger } from "../../../../src/agent/containers/model/ledger.ts";
 import { aGatewayActual, gatewayOver, rawGateways } from "../../../support/gateway-model.ts";
 import { modelOverlay, rawSections, sectionsOver } from "../../../support/l4-model.ts";
 import { aMachine, countOurs, networkOver, rawNetworks } from "../../../support/network-section.ts";
+import { runs } from "../../../support/sample.ts";
 import { contract, type Subject } from "../../../support/section-contract.ts";
 
 type RawSections = typeof l4.raws extends fc.Arbitrary<infer T> ? T : never;
@@ -112,11 +113,11 @@ const contracts: ReadonlyMap<string, () => void> = new Map([
   ),
   [
     "network",
-    () => contract("network", networkSubject, { raws: rawNetworks(), disturbances: rawNetworks(), numRuns: 300 }),
+    () => contract("network", networkSubject, { raws: rawNetworks(), disturbances: rawNetworks(), numRuns: runs(300) }),
   ],
   [
     "exec",
-    () => contract("exec", execSubject, { raws: rawExecs(), disturbances: execDisturbances, numRuns: 30 }),
+    () => contract("exec", execSubject, { raws: rawExecs(), disturbances: execDisturbances, numRuns: runs(30) }),
   ] as const,
   ["gateway", () => contract("gateway", gatewaySubject, { raws: rawGateways(), disturbances: rawGateways() })] as const,
 ]);

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { HostError, InternalError } from "../../../../src/errors.ts";
 import { ApiBench } from "../../../support/api-bench.ts";
 import { eventRecord } from "../../../support/fake-fleet.ts";
+import { runs } from "../../../support/sample.ts";
 
 const bench = await ApiBench.create();
 const node = bench.fleet.add({ name: "one" });
@@ -55,7 +56,7 @@ describe("hostile requests", () => {
         // A terminal is asked for by a WebSocket only.
         expect([200, 404, 413, 422, 426]).toContain(status);
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 
@@ -101,7 +102,7 @@ describe("hostile requests", () => {
         const { status } = await bench.call(route.method, path(route.path), { json });
         expect(status).toBeLessThan(500);
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 

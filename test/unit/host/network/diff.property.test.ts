@@ -5,6 +5,7 @@ import { loadTarget, restoreNetwork, storeTarget, undoTarget } from "../../../..
 import { OUR_PROTOCOL, type NetworkState, type NetworkTarget } from "../../../../src/host/network/state/state.ts";
 import { ModelNetwork } from "../../../support/model-network.ts";
 import { networkStates, networkTargets } from "../../../support/network-arbitraries.ts";
+import { runs } from "../../../support/sample.ts";
 
 const signal = new AbortController().signal;
 
@@ -16,7 +17,7 @@ test("whatever is there becomes what is wanted in one go, and strangers' things 
       expect(diffNetwork(model.state(), target)).toEqual([]);
       expect(strangers(model.state(), state, target)).toEqual(strangers(state, state, target));
     }),
-    { numRuns: 10_000 },
+    { numRuns: runs(10_000) },
   );
 });
 
@@ -42,7 +43,7 @@ test("a restore leads back to what was there from anywhere on the way, also from
       await restoreNetwork(model, before, signal);
       expect(ours(model.state(), state)).toEqual(ours(state, state));
     }),
-    { numRuns: 2_000 },
+    { numRuns: runs(2_000) },
   );
 });
 

@@ -52,11 +52,13 @@ describe("udp", () => {
     for (let sent = 1; sent <= 5; sent += 1) {
       client.socket.send("x", rig.port);
       await waitFor("the rest is dropped", () => rig.counters().datagramsDropped === 7 * sent);
+      await waitFor("the replies that are passed", () => client.received.length >= 3 * sent);
       expect(client.received).toHaveLength(3 * sent);
     }
     const other = await aPeer();
     other.socket.send("x", rig.port);
     await waitFor("another port of the same prefix", () => rig.counters().datagramsDropped === 42);
+    await waitFor("its replies", () => other.received.length >= 3);
     expect(other.received).toHaveLength(3);
   });
 

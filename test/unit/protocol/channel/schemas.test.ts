@@ -16,6 +16,7 @@ import { sectionNames, sectionOwners, sectionSuits } from "../../../../src/proto
 import { ShadowMap } from "../../../../src/protocol/values/shadow.ts";
 import { recordByStream } from "../../../../src/protocol/documents/telemetry.ts";
 import { nearValidValues, validValues, withUnknownFields } from "../../../support/arbitrary.ts";
+import { runs } from "../../../support/sample.ts";
 
 const methods = Object.entries({ ...nodeMethods, ...controlMethods });
 const schemas: readonly (readonly [string, z.ZodType])[] = [
@@ -33,7 +34,7 @@ const schemas: readonly (readonly [string, z.ZodType])[] = [
   ...Object.entries(recordByStream).map(([name, schema]) => [`${name} record`, schema] as const),
 ];
 
-const RUNS = { numRuns: 60 };
+const RUNS = { numRuns: runs(60) };
 
 describe.each(schemas)("%s", (_name, schema) => {
   test("takes every valid value, through a frame and back", () => {
@@ -75,7 +76,7 @@ describe.each(schemas)("%s", (_name, schema) => {
         const parent = path.slice(0, -1).join(".");
         expect(named.some((field) => field.startsWith(parent) || wrong.startsWith(field))).toBe(true);
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     );
   });
 });

@@ -18,6 +18,7 @@ import type { Exec } from "../../../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { errorCodes } from "../../../../../src/protocol/values/error-codes.ts";
 import { Host } from "../../../../../src/protocol/values/values.ts";
+import { runs } from "../../../../support/sample.ts";
 import { ScriptedTunnels } from "../../../../support/scripted-tunnels.ts";
 import { claims, NOW, oneShot, rig, stream } from "../rig.ts";
 
@@ -48,7 +49,7 @@ test("whatever the body, there is exactly one reply of a known form", async () =
     checkForm(reply);
     if ("body" in reply && !wait) expect(reply.body).toBe(true);
   });
-  await fc.assert(property, { numRuns: 300 });
+  await fc.assert(property, { numRuns: runs(300) });
   await dispatcher.close();
 });
 
@@ -146,6 +147,6 @@ test("hostile bodies reach no tool but as one host behind the options", async ()
       expect(args.slice(0, at).every((option) => /^(?:-[A-Za-z0-9]|[A-Za-z0-9_.@:-]+)$/.test(option))).toBe(true);
     }
   });
-  await fc.assert(property, { numRuns: 1000 });
+  await fc.assert(property, { numRuns: runs(1000) });
   await dispatcher.close();
 });

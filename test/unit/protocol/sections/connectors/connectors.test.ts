@@ -11,6 +11,7 @@ import {
 import { upgradeToV2 } from "../../../../../src/protocol/sections/common/forms.ts";
 import type { NodeType } from "../../../../../src/protocol/values/values.ts";
 import { nearValidValues, validValues, withUnknownFields } from "../../../../support/arbitrary.ts";
+import { runs } from "../../../../support/sample.ts";
 
 const A = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d01";
 const B = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d02";
@@ -274,7 +275,7 @@ describe("values derived from the schema", () => {
         const entry = { key: "k", connector: id, protocol: transport, addresses: ["::"], port, target, sources };
         expect(OverlayListener.safeParse({ ...entry, bitsPerSecond, maxFlows, idleTimeoutMs }).error).toBeUndefined();
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 
@@ -293,7 +294,7 @@ describe("values derived from the schema", () => {
         }
         expect(items.length === 2).toBe(rejected.length === 0);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -305,7 +306,7 @@ describe("values derived from the schema", () => {
         if (parsed.success) expect(rejected.filter(({ code }) => code !== "E_DEPENDENCY")).toEqual([]);
         else for (const line of describeIssues(parsed.error, "connectors")) expect(line).toMatch(/^connectors[.:]/);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 

@@ -6,6 +6,7 @@ import { ExecSection } from "../../../../../src/protocol/sections/exec/exec.ts";
 import type { ConfigIssue } from "../../../../../src/protocol/sections/common/issue.ts";
 import { readExec } from "../../../../../src/protocol/sections/exec/read.ts";
 import { nearValidValues, validValues } from "../../../../support/arbitrary.ts";
+import { runs } from "../../../../support/sample.ts";
 
 /** Sections of which each field is right, without features that nobody has. */
 const sections = validValues(ExecSection).map((value): unknown =>
@@ -115,7 +116,7 @@ describe("a section of which each field is right", () => {
         checkConfig(once.config);
         if (parsed.success) expect(once.rejected).toEqual([]);
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 
@@ -133,7 +134,7 @@ describe("a section of which each field is right", () => {
       fc.property(sections, (raw) => {
         expect(withoutPaths(readExec(shuffled(raw)).config)).toEqual(withoutPaths(readExec(raw).config));
       }),
-      { numRuns: 100 },
+      { numRuns: runs(100) },
     );
   });
 });
@@ -149,7 +150,7 @@ describe("a reader", () => {
         expect(fc.stringify(raw)).toBe(before);
         if (isUnusable === true) expect([config.containers, rejected.length > 0]).toEqual([[], true]);
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     );
   });
 

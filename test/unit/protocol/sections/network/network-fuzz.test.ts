@@ -7,6 +7,7 @@ import { readNetwork } from "../../../../../src/protocol/sections/network/read.t
 import type { JsonObject } from "../../../../../src/protocol/values/values.ts";
 import { nearValidValues, validValues } from "../../../../support/arbitrary.ts";
 import { AGENT, APPLIANCE, CLUSTER } from "../../../../support/example-documents.ts";
+import { runs } from "../../../../support/sample.ts";
 
 const ALONE = { nodeType: "Node", isMember: false } as const;
 const read = (raw: unknown, isMember = false) => readNetwork(raw, { nodeType: "Node", isMember });
@@ -52,7 +53,7 @@ describe("a section of which each field is right", () => {
         if (parsed.success && !isMember)
           expect([...codes].filter((code) => code !== "E_REF_UNKNOWN" && code !== "psk")).toEqual([]);
       }),
-      { numRuns: 80 },
+      { numRuns: runs(80) },
     );
   });
 
@@ -66,7 +67,7 @@ describe("a section of which each field is right", () => {
         const shown = hideSecrets({ network: stored })["network"] as JsonObject;
         expect(keepSecrets("network", shown, stored)).toEqual(stored);
       }),
-      { numRuns: 40 },
+      { numRuns: runs(40) },
     );
   });
 });
@@ -103,7 +104,7 @@ describe("a reader", () => {
         expect(new Set(links).size).toBe(links.length);
         expect(links.every((link) => link.length <= 15)).toBe(true);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -123,7 +124,7 @@ describe("a reader", () => {
           expect(vrf === "default" || vrfs.has(vrf)).toBe(true);
         }
       }),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     );
   });
 });

@@ -8,6 +8,7 @@ import {
   ServicesSection,
 } from "../../../../../src/protocol/sections/services/services.ts";
 import { nearValidValues, validValues, withUnknownFields } from "../../../../support/arbitrary.ts";
+import { runs } from "../../../../support/sample.ts";
 
 const A = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d01";
 const B = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d02";
@@ -283,7 +284,7 @@ describe("values derived from the schema", () => {
         const { items, rejected } = normaliseServices(v2(item));
         expect([items.length, rejected]).toEqual([1, []]);
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 
@@ -299,7 +300,7 @@ describe("values derived from the schema", () => {
         }
         expect(items.length === 2).toBe(rejected.length === 0);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 
@@ -311,7 +312,7 @@ describe("values derived from the schema", () => {
         if (parsed.success) expect(rejected.filter(({ code }) => code !== "E_DEPENDENCY")).toEqual([]);
         else for (const line of describeIssues(parsed.error, "services")) expect(line).toMatch(/^services[.:]/);
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     );
   });
 });
@@ -364,7 +365,7 @@ describe("the upgrade", () => {
         expect(content(after)).toEqual(content(before));
         expect(after.rejected.map(({ code }) => code)).toEqual(before.rejected.map(({ code }) => code));
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     );
   });
 });
