@@ -66,7 +66,7 @@ export async function checkRelease(
 
 /**
  * Fetches the version that a manifest names, unpacks and tests it; then `versions.place` switches to it. Whoever calls holds the lock.
- * Done again after it was cut short it goes on with what has been fetched.
+ * Done again after it was cut short it goes on with what has been fetched; a version that is staged already is only tested again.
  * @throws {InputError} the code of whatever is wrong with the release; {HostError} `disk-too-small`, `self-test-failed` (the version is
  *   then marked as failed) and what the machine refuses; {SessionError} what the network refuses.
  */
@@ -77,6 +77,13 @@ export async function fetchRelease(request: FetchRequest, deps: FetchDeps, signa
   await onStep("verifying", claims.version);
   if (verdict.is === "refused") throw new InputError(verdict.code, verdict.message);
   const { version, file } = verdict;
+  const staged = await versions.staged(version, file.sha256);
+  if (staged !== undefined) {
+    // The machine may have changed since.
+    await onStep("testing", version);
+    await testVersion(version, staged, `${await versions.staging()}/${version}.work`, deps, signal);
+    return { version, build: claims.build };
+  }
   const packing = packingOf(file.name);
   const archiveName = `${file.sha256}.tar.${packing}`;
   await onStep("fetching", version);
@@ -100,7 +107,7 @@ export async function fetchRelease(request: FetchRequest, deps: FetchDeps, signa
   }
   await onStep("testing", version);
   await testVersion(version, unpacked, `${staging}/${version}.work`, deps, signal);
-  await versions.stage(`${version}.unpacked`, version);
+  await versions.stage(`${version}.unpacked`, version, sha256);
   return { version, build: claims.build };
 }
 

@@ -90,13 +90,27 @@ async function prepare(
   };
   try {
     const to = await deps.prepare(request, onStep, signal);
-    if (!request.skipUnattended) current = { ...current, ...(await updateSystem(deps, signal)) };
-    await stand(deps, { ...current, step: "switching", to }, signal);
-    return undefined;
+    current = { ...current, to };
+    if (request.stageOnly !== true && !request.skipUnattended) current = { ...current, ...(await updateSystem(deps, signal)) };
+    if (request.stageOnly !== true) await stand(deps, { ...current, step: "switching" }, signal);
   } catch (error) {
     signal.throwIfAborted();
     return giveUp(deps, current, toError(error), signal);
   }
+  return request.stageOnly === true ? leaveStaged(deps, current, signal) : undefined;
+}
+
+/** The release waits for a later upgrade. A cut before the request is forgotten leads here again. */
+async function leaveStaged(
+  { requests, versions, agent, print }: UpgradeDeps,
+  { step: _step, ...standing }: UpgradeStanding,
+  signal: AbortSignal,
+): Promise<UpgradeEnd> {
+  await versions.setStanding({ ...standing, state: "STAGED" });
+  await requests.done();
+  await agent.poke(signal);
+  print(`${standing.to ?? "the release"} is staged`);
+  return "completed";
 }
 
 /** What the operating system lacks is no reason to go without the new version. */

@@ -129,6 +129,29 @@ test("a version is fetched, unpacked, and tests itself; nothing is switched", as
   expect(run.lines.map(({ step }) => step)).toEqual(steps);
 });
 
+test("a version that is staged is tested again, and not fetched, also after that was killed", async () => {
+  const own = await rig();
+  await expectFetched(own, own.fetch());
+  own.asked.length = 0;
+  const killed = own.fetch();
+  await waitFor("testing begins", () => killed.lines.some(({ step }) => step === "testing"));
+  killed.child.kill("SIGKILL");
+  await killed.code;
+  const again = own.fetch();
+  await expectFetched(own, again);
+  expect(again.lines.map(({ step }) => step)).toEqual(["fetching", "verifying", "testing", undefined]);
+  expect(own.asked).toEqual(["/manifest.jws", "/manifest.jws"]);
+});
+
+test("a version that was staged from another archive is fetched anew", async () => {
+  const own = await rig();
+  await expectFetched(own, own.fetch());
+  writeFileSync(join(own.versions, "part", `${VERSION}.sha256`), "0".repeat(64));
+  const again = own.fetch();
+  await expectFetched(own, again);
+  expect(again.lines.map(({ step }) => step)).toContain("unpacking");
+});
+
 test("killed while bytes come, it goes on with those that came", async () => {
   const own = await rig();
   own.pausesAfter = 1_500_000;

@@ -44,6 +44,7 @@ export function machine(fields: Partial<MachineReadings> = {}): MachineReadings 
 export function node(fields: Partial<NodeReadings> = {}): NodeReadings {
   return {
     packageVersion: undefined,
+    builtAt: undefined,
     build: "source",
     version: undefined,
     domainUpdatedAt: undefined,

@@ -71,7 +71,7 @@ try {
         mkdirSync(unpacked, { recursive: true });
         cpSync(from, unpacked, { recursive: true });
         await onStep("testing", version);
-        await versions.stage(`${version}.unpacked`, version);
+        await versions.stage(`${version}.unpacked`, version, version);
         return version;
       },
       services: {

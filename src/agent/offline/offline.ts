@@ -35,7 +35,7 @@ import { completeReset, type ResetDone } from "../wiring/reset.ts";
 import { orderReset, readResetOrder } from "../reset/order.ts";
 import { readSettings } from "../settings.ts";
 import { openState } from "../state.ts";
-import { knownManifest, refuseElsewhere } from "../upgrades/upgrades.ts";
+import { knownManifest, refuseElsewhere, upgradeRequest } from "../upgrades/upgrades.ts";
 
 /** Registers the node of a state directory while no agent runs, and prevents one from starting meanwhile. */
 export async function registerOffline(stateDir: string, license: string, signal: AbortSignal): Promise<NodeIdentity> {
@@ -109,7 +109,7 @@ export async function resetOffline(
 /** Requests an upgrade while no agent runs, with the checks of the agent. */
 export async function askUpgradeOffline(
   { stateDir, runDir }: { readonly stateDir: string; readonly runDir: string },
-  { from, ...order }: UpgradeOrder,
+  { from, stageOnly, ...order }: UpgradeOrder,
 ): Promise<UpgradeAnswer> {
   const files = hostFiles();
   const settings = await readSettings(["--state", stateDir, "--run", runDir], files);
@@ -120,7 +120,7 @@ export async function askUpgradeOffline(
   const requestPath = join(runDir, UPGRADE_REQUEST_NAME);
   const unit = upgradeUnit({ exec: hostExec(systemClock()), files, isManaged: true, requestPath });
   if (await unit.isAtWork()) return { output: { status: UPGRADE_ANSWERS.already } };
-  await unit.start({ from: address, by: "operator", ...order });
+  await unit.start(upgradeRequest({ from: address, by: "operator", ...order }, stageOnly));
   return { output: { status: UPGRADE_ANSWERS.begun } };
 }
 

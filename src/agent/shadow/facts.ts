@@ -29,6 +29,8 @@ export interface MachineReadings {
 /** The node's facts about itself. */
 export interface NodeReadings {
   readonly packageVersion: string | undefined;
+  /** Unix seconds at which the running package was built. */
+  readonly builtAt: number | undefined;
   readonly build: string;
   /** Unix seconds of the applied node and domain documents. */
   readonly version: number | undefined;
@@ -101,6 +103,7 @@ function machineFacts(machine: MachineReadings): Known {
 function nodeFacts(node: NodeReadings): Known {
   return {
     "package.version": node.packageVersion,
+    "package.built.tstamp": node.builtAt,
     "node-core.version": node.build,
     version: node.version,
     "domain.info.lastUpdate": node.domainUpdatedAt,

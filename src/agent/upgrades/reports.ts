@@ -10,16 +10,21 @@ const ABOUT = { eventType: UPGRADE_EVENT, object: "upgrade" } as const;
 const ABOUT_OS = { eventType: UPGRADE_EVENT, object: "os-update" } as const;
 const MAX_TEXT = 1024;
 
-/** How an upgrade stands once its version was given up after it had proven itself, which the launcher does by itself. Pure. */
+/**
+ * How an upgrade stands once its version was given up after it had proven itself, which the launcher does by itself. `own` is the version that
+ * runs. Of a staged release, it is the version that staged it that may have been given up. Pure.
+ */
 export function standingNow(
   standing: UpgradeStanding | undefined,
   versions: readonly Pick<InstalledVersion, "version" | "isBase" | "starts" | "failed">[],
+  own: string,
 ): UpgradeStanding | undefined {
-  if (standing?.state !== "COMPLETED") return standing;
-  const found = versions.find(({ version, isBase }) => version === standing.to && !isBase);
+  if (standing?.state !== "COMPLETED" && standing?.state !== "STAGED") return standing;
+  const way = standing.state === "COMPLETED" ? standing : { from: own, to: standing.from };
+  const found = versions.find(({ version, isBase }) => version === way.to && !isBase);
   if (found?.failed === undefined) return standing;
   const { code, message } = found.failed;
-  return { ...standing, state: "FAILED", reason: { code, message }, starts: found.starts };
+  return { ...standing, ...way, state: "FAILED", reason: { code, message }, starts: found.starts };
 }
 
 /** What the shadow says of upgrades. Pure. */

@@ -91,10 +91,10 @@ export class Upgrades {
    * Asks for an upgrade, unless one is in progress.
    * @throws {InputError} `not-supported` where upgrades are not ours, `busy`, `not-configured`; {HostError} `exec-failed`.
    */
-  async ask({ from, ...order }: UpgradeOrder & Pick<UpgradeRequest, "by">): Promise<UpgradeAnswer> {
+  async ask({ from, stageOnly, ...order }: UpgradeOrder & Pick<UpgradeRequest, "by">): Promise<UpgradeAnswer> {
     this.#refuse();
     const { manifest, controlPlane } = this.#options;
-    const request = { from: knownManifest(from, manifest, controlPlane()), ...order };
+    const request = upgradeRequest({ from: knownManifest(from, manifest, controlPlane()), ...order }, stageOnly);
     // Of two at once the second must find what the first has begun.
     return this.#inTurn(() => this.#begin(request));
   }
@@ -132,7 +132,7 @@ export class Upgrades {
     if (this.#isClosed || !this.#options.unit.isManaged) return;
     this.#cancelLook();
     const [written, list] = await Promise.all([versions.standing(), versions.list()]);
-    const standing = standingNow(written, list);
+    const standing = standingNow(written, list, version);
     const trial = list.find((found) => found.version === version && !found.isBase)?.trial;
     const { from, since } = trial === undefined || trial === "damaged" ? {} : trial;
     this.#status = {
@@ -153,6 +153,11 @@ export class Upgrades {
       this.#cancelLook = clock.after(LOOK_MS, () => void this.look());
     }
   }
+}
+
+/** Makes the request that the upgrade's program takes. */
+export function upgradeRequest(plain: Omit<UpgradeRequest, "stageOnly">, isStaging = false): UpgradeRequest {
+  return { ...plain, ...(isStaging ? { stageOnly: true } : {}) };
 }
 
 /** @throws {InputError} `not-configured`. */

@@ -3,7 +3,7 @@ import type { Clock } from "../../host/clock.ts";
 import { valueOf } from "../../host/files/state-file.ts";
 import { readAddresses, readAddresses4, type LinkAddress } from "../../host/network/ip/links.ts";
 import type { Reader } from "../../host/reader.ts";
-import { buildInfo, packageVersion } from "../../lib/build-info.ts";
+import { buildInfo, buildTime, packageVersion } from "../../lib/build-info.ts";
 import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import type { AcceptedDocuments } from "../applying/accepted-documents.ts";
 import type { Applying } from "../applying/applying.ts";
@@ -59,6 +59,7 @@ export async function openReports(options: OpenReportsOptions): Promise<ShadowRe
         { ...machine, managed: networkView.managedLinks() },
         {
           packageVersion: packageVersion(buildInfo),
+          builtAt: secondsOf(buildTime(buildInfo)),
           build: buildInfo.build,
           version: secondsOf(applied.get("node")?.at),
           domainUpdatedAt: secondsOf(applied.get("domain")?.at),

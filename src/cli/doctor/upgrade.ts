@@ -32,6 +32,8 @@ export function standingCheck(text: string | undefined, now: number): Check {
   const way = `${from} to ${to ?? "a version not known yet"}`;
   const age = now - begunAt * 1000;
   switch (state) {
+    case "STAGED":
+      return pass("standing", `${to ?? "a version"} is staged, and ${from} runs`);
     case "COMPLETED":
       return pass("standing", `${way} is done`);
     case "FAILED":

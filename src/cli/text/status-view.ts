@@ -77,7 +77,7 @@ function isOpen({ mendedAt }: Status["faults"][number]): boolean {
 function upgradeRow({ standing, trial }: NonNullable<Status["upgrade"]>, now: number, paint: Paint): string {
   const parts: string[] = [];
   if (standing !== undefined) {
-    const style = { IN_PROGRESS: "yellow", COMPLETED: "dim", FAILED: "red" } as const;
+    const style = { IN_PROGRESS: "yellow", STAGED: "dim", COMPLETED: "dim", FAILED: "red" } as const;
     const at =
       (standing.state === "IN_PROGRESS" ? standing.begunAt : (standing.completedAt ?? standing.begunAt)) * 1000;
     parts.push(`${paint(style[standing.state], standingText(standing))} (${formatMoment(at, now)})`);

@@ -6,6 +6,8 @@ export function standingText({ state, step, from, to, reason }: UpgradeStanding)
   switch (state) {
     case "IN_PROGRESS":
       return `upgrade ${way}: ${step ?? "in progress"}`;
+    case "STAGED":
+      return `${to ?? "a release"} is staged: 'holdfast upgrade' switches to it`;
     case "COMPLETED":
       return `upgraded ${way}`;
     case "FAILED":

@@ -43,6 +43,7 @@ export const upgradeVerb: Verb = {
   options: {
     check: { help: "only say what there is, and whether it would be taken" },
     force: { help: "insist: also on a version that failed here before, or an older one" },
+    stage: { help: "fetch, verify and unpack the release, and leave the switch to a later upgrade" },
     "skip-os": { help: "leave the packages of the operating system as they are" },
     ...COMMON,
   },
@@ -59,6 +60,7 @@ export const upgradeVerb: Verb = {
       ...defined({ from }),
       isForced,
       skipUnattended: call.values["skip-os"] === true,
+      ...(call.values["stage"] === true ? { stageOnly: true } : {}),
     };
     const before = await openInstalled(call.signal).standing();
     const { output } = await handOver(call, order);
@@ -136,7 +138,7 @@ export async function followUpgrade(call: Call, before: UpgradeStanding | undefi
       isHeard = true;
       if (settings.isJson) print(call, { schema: 1, standing });
       else progress.show(standing);
-      if (standing.state !== "IN_PROGRESS") return standing.state === "COMPLETED" ? "ok" : "failed";
+      if (standing.state !== "IN_PROGRESS") return standing.state === "FAILED" ? "failed" : "ok";
     }
     if (!isHeard && clock.elapsed() - startedAt > settings.timeoutMs) {
       throw new SessionError(

@@ -60,8 +60,13 @@ export interface Versions {
   readonly path: string;
   /** Where what is fetched and unpacked lies until it is placed: `part/`. Made when it is asked for. */
   staging(): Promise<string>;
-  /** Says that a version unpacked at `part/NAME` is whole and tested: renames it to where `place` finds it. */
-  stage(name: string, version: string): Promise<void>;
+  /**
+   * Says that a version unpacked at `part/NAME` is whole and tested: renames it to where `place` finds it. `sha256` is that of the archive it
+   * came from, by which `staged` knows it again.
+   */
+  stage(name: string, version: string, sha256: string): Promise<void>;
+  /** The directory of a version that was staged from this archive; undefined if there is none. */
+  staged(version: string, sha256: string): Promise<string | undefined>;
   /** Removes what is in `part/`, apart from the names given. */
   sweep(keep: readonly string[]): Promise<void>;
   /** Every version, newest first; names that are none are left out. */
@@ -125,6 +130,7 @@ export function hostVersions(options: VersionsOptions): Versions {
   const at = (version: string): string => join(path, nameOf(version));
   const markAt = (version: string, mark: Mark): string => `${at(version)}.${mark}`;
   const stagedAt = (version: string): string => join(staging, `${nameOf(version)}.ready`);
+  const sourceAt = (version: string): string => join(staging, `${nameOf(version)}.sha256`);
 
   const open = async (): Promise<void> => files.makeDirectory(path, 0o755);
   const write = async (version: string, mark: Mark, text: string): Promise<void> => {
@@ -179,10 +185,17 @@ export function hostVersions(options: VersionsOptions): Versions {
       await files.makeDirectory(staging, 0o700);
       return staging;
     },
-    async stage(name, version) {
+    async stage(name, version, sha256) {
       await remove(stagedAt(version));
+      await files.makeDirectory(staging, 0o700);
+      // Before the directory is: a cut in between leaves a mark of nothing.
+      await files.writeAtomic(sourceAt(version), sha256, 0o600);
       if (await directories.move(join(staging, name), stagedAt(version))) return;
       throw new HostError("not-staged", `nothing was unpacked at ${join(staging, name)}`);
+    },
+    async staged(version, sha256) {
+      const isThere = await isWhole(files, stagedAt(version), version);
+      return isThere && (await readMark(files, sourceAt(version))) === sha256 ? stagedAt(version) : undefined;
     },
     async sweep(keep) {
       for (const name of await files.list(staging)) {

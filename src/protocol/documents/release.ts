@@ -70,6 +70,8 @@ export const UpgradeRequest = z.strictObject({
   skipUnattended: z.boolean(),
   /** An operator insists: on a version that failed before, or on one that is not newer. */
   isForced: z.boolean().default(false),
+  /** Whether to prepare the release without switching to it. Absent for a plain upgrade, since older versions do not know it. */
+  stageOnly: z.literal(true).optional(),
 });
 export type UpgradeRequest = z.infer<typeof UpgradeRequest>;
 
@@ -85,6 +87,7 @@ export const UpgradeOrder = z.strictObject({
   from: ManifestAddress.optional(),
   skipUnattended: z.boolean().default(false),
   isForced: z.boolean().default(false),
+  stageOnly: z.boolean().optional(),
 });
 export type UpgradeOrder = z.infer<typeof UpgradeOrder>;
 
@@ -116,7 +119,8 @@ export function manifestAddress(
 
 /** State of the last upgrade (`upgrade.json`). Older versions read it too, so unknown members are ignored. */
 export const UpgradeStanding = z.object({
-  state: z.enum(["IN_PROGRESS", "COMPLETED", "FAILED"]),
+  /** `STAGED`: `to` is fetched, verified and unpacked, and nothing is switched. */
+  state: z.enum(["IN_PROGRESS", "STAGED", "COMPLETED", "FAILED"]),
   /** Current step while the upgrade is in progress. */
   step: z
     .enum(["fetching", "verifying", "unpacking", "testing", "switching", "judging", "comparing", "going-back"])

@@ -95,6 +95,10 @@ export const NodeUpgrade = z
       .boolean()
       .default(false)
       .meta({ description: "Leave the packages of the operating system as they are" }),
+    stageOnly: z
+      .boolean()
+      .optional()
+      .meta({ description: "Fetch, verify and unpack the release, and leave the switch to a later upgrade" }),
   })
   .meta({ id: "NodeUpgrade", description: "Body of `node-upgrade`" });
 export type NodeUpgrade = z.infer<typeof NodeUpgrade>;

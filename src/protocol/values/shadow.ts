@@ -69,7 +69,7 @@ export const containerShadowKeys: readonly (readonly [key: string, type: string,
 
 /** The keys that say how the last upgrade stands; all absent before the first. */
 export const upgradeShadowKeys: readonly (readonly [key: string, type: string, meaning: string])[] = [
-  ["node.upgrade.state", "text", "`IN_PROGRESS`, `COMPLETED` or `FAILED`"],
+  ["node.upgrade.state", "text", "`IN_PROGRESS`, `STAGED`, `COMPLETED` or `FAILED`"],
   [
     "node.upgrade.completed.tstamp",
     "number",

@@ -77,7 +77,7 @@ function rig(): Rig {
     async prepare(_request, onStep) {
       await onStep("fetching");
       lay(join(await versions.staging(), "new"), NEW);
-      await versions.stage("new", NEW);
+      await versions.stage("new", NEW, "sha");
       return NEW;
     },
     services: {
@@ -153,6 +153,34 @@ test("when the operating system was brought up to date is told, and only where i
     expect(standing).not.toHaveProperty("osUpdatedAt");
     expect(standing?.osReason).toEqual(updates === failing ? { code: "exec-failed", message: "no" } : undefined);
   }
+});
+
+test("a release that is only staged waits for a later upgrade, with the system left as it is", async () => {
+  const rigged = rig();
+  rigged.updates = () => Promise.reject(new Error("it must not be updated"));
+  rigged.request({ stageOnly: true });
+  expect(await run(rigged)).toBe("completed");
+  expect(await rigged.deps.versions.standing()).toEqual({ state: "STAGED", from: OLD, to: NEW, begunAt: now(rigged) });
+  expect(await rigged.deps.versions.staged(NEW, "sha")).toBe(join(rigged.path, "part", `${NEW}.ready`));
+  expect(existsSync(join(rigged.path, NEW))).toBe(false);
+  expect(existsSync(join(rigged.path, "request.json"))).toBe(false);
+  // Started again, it has nothing to do.
+  expect(await run(rigged)).toBe("idle");
+  rigged.request({ skipUnattended: true });
+  expect(await run(rigged)).toBe("completed");
+  expect(await rigged.deps.versions.standing()).toMatchObject({ state: "COMPLETED", to: NEW });
+  expect(existsSync(join(rigged.path, NEW))).toBe(true);
+});
+
+test("a staging that was cut before its request was forgotten ends staged again", async () => {
+  const rigged = rig();
+  rigged.request({ stageOnly: true });
+  const cut = { ...rigged.deps.requests, done: () => Promise.reject(new Error("the power is gone")) };
+  await expect(upgrade({ ...rigged.deps, requests: cut }, new AbortController().signal)).rejects.toThrow("power");
+  expect(await rigged.deps.versions.standing()).toMatchObject({ state: "STAGED" });
+  expect(await run(rigged)).toBe("completed");
+  expect(await rigged.deps.versions.standing()).toMatchObject({ state: "STAGED", to: NEW });
+  expect(existsSync(join(rigged.path, NEW))).toBe(false);
 });
 
 test("a change of the network that lies on disk is waited for where the agent does not answer", async () => {

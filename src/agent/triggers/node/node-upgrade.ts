@@ -7,7 +7,7 @@ export const UPGRADE_TRIGGER = "node-upgrade";
 /** Asks for an upgrade. */
 export type AskUpgrade = (order: UpgradeOrder & Pick<UpgradeRequest, "by">) => Promise<UpgradeAnswer>;
 
-/** Begins an upgrade of this node, and answers as soon as that is under way. */
+/** Begins an upgrade of this node or the staging of one, and answers as soon as that is under way. */
 export function nodeUpgrade(ask: AskUpgrade): OneShotTrigger<NodeUpgrade> {
   return {
     event: UPGRADE_TRIGGER,

@@ -31,6 +31,7 @@ test("quantities and times are numbers, everything else is text", () => {
     }),
     node({
       packageVersion: "1.5.20260101-0001",
+      builtAt: 1_794_000_000,
       version: 1_795_000_000,
       domainUpdatedAt: 1_795_000_001,
       publishTime: 1_795_000_002_000,
@@ -53,6 +54,7 @@ test("quantities and times are numbers, everything else is text", () => {
     "os.dns2": "fd00::53",
     "tpm.enabled": "true",
     "package.version": "1.5.20260101-0001",
+    "package.built.tstamp": 1_794_000_000,
     version: 1_795_000_000,
     "domain.info.lastUpdate": 1_795_000_001,
     publishTime: 1_795_000_002_000,

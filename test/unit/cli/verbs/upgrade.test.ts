@@ -77,6 +77,16 @@ describe.skipIf(!isRoot)("holdfast upgrade", () => {
     ]);
   });
 
+  test("asks for the release to be staged, and shows that it is", async () => {
+    await using agent = await startLocalAgent();
+    const { stand } = versionsHere();
+    const { call, shown } = someCall(agent, { values: { stage: true } });
+    const staged = { state: "STAGED", from: OLD, to: NEW, begunAt: 5 } as const;
+    expect(await upgradeVerb.run(happening(call, [() => stand(step("fetching")), () => stand(staged)]))).toBe("ok");
+    expect(agent.provider.asked).toEqual([{ order: { isForced: false, skipUnattended: false, stageOnly: true } }]);
+    expect(shown.at(-1)).toBe(`${NEW} is staged: 'holdfast upgrade' switches to it\n`);
+  });
+
   test("ends with the reason when it failed", async () => {
     const { stand } = versionsHere();
     const { call, shown } = someCall({ stateDir: "/s", runDir: "/r" }, {});

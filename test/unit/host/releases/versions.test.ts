@@ -93,7 +93,7 @@ test("damaged marks and versions count as what they are", async () => {
 async function stage({ versions, lay }: Rig, version: string): Promise<void> {
   await versions.staging();
   lay(`part/${version}.unpacked`, version);
-  await versions.stage(`${version}.unpacked`, version);
+  await versions.stage(`${version}.unpacked`, version, "sha");
 }
 
 test("a version that is placed is on trial, and no mark of an earlier try is left", async () => {
@@ -113,6 +113,16 @@ test("a version that is placed is on trial, and no mark of an earlier try is lef
   await versions.place(NEW, TRIAL);
   await stage(own, NEW);
   await expect(versions.place(NEW, TRIAL)).rejects.toMatchObject({ code: "version-exists" });
+});
+
+test("a staged version is known again by the archive that it came from", async () => {
+  const own = rig();
+  await stage(own, NEW);
+  expect(await own.versions.staged(NEW, "sha")).toBe(join(own.path, `part/${NEW}.ready`));
+  expect(await own.versions.staged(NEW, "another")).toBeUndefined();
+  expect(await own.versions.staged(OLD, "sha")).toBeUndefined();
+  await own.versions.place(NEW, TRIAL);
+  expect(await own.versions.staged(NEW, "sha")).toBeUndefined();
 });
 
 test("the trial mark is there before the version is", async () => {
@@ -150,7 +160,7 @@ test("what was given up is replaced when it is placed again", async () => {
 test("what was not staged cannot be placed", async () => {
   const { versions } = rig();
   await expect(versions.place(NEW, TRIAL)).rejects.toMatchObject({ code: "not-staged" });
-  await expect(versions.stage("nothing", NEW)).rejects.toMatchObject({ code: "not-staged" });
+  await expect(versions.stage("nothing", NEW, "sha")).rejects.toMatchObject({ code: "not-staged" });
   await expect(versions.fail("../../etc/passwd", { code: "a", message: "b" })).rejects.toThrow("no version");
 });
 

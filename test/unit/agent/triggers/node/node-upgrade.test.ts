@@ -18,13 +18,15 @@ test("asks in the name of the control plane, never insists, and answers in the p
   const { orders, trigger } = asked();
   expect(await rig([trigger]).run("node-upgrade")).toEqual({ body: { output: { status: "Upgrade in progress" } } });
   expect(await rig([trigger]).run("node-upgrade", { body: { skipUnattended: true } })).toHaveProperty("body");
+  expect(await rig([trigger]).run("node-upgrade", { body: { stageOnly: true } })).toHaveProperty("body");
   expect(orders).toEqual([
     { skipUnattended: false, isForced: false, by: "control-plane" },
     { skipUnattended: true, isForced: false, by: "control-plane" },
+    { skipUnattended: false, stageOnly: true, isForced: false, by: "control-plane" },
   ]);
 });
 
-test.each([{ skipUnattended: "yes" }, { force: true }, { isForced: true }, { from: "/tmp/x" }])(
+test.each([{ skipUnattended: "yes" }, { stageOnly: "yes" }, { force: true }, { isForced: true }, { from: "/tmp/x" }])(
   "takes nothing else: %j",
   async (body) => {
     const { orders, trigger } = asked();
