@@ -35,7 +35,7 @@ export interface Guesser {
 interface Entry {
   readonly key: string;
   readonly source: Source;
-  readonly group: string;
+  readonly network: string;
   readonly expiresAt: number;
   code: string;
   device: Device;
@@ -47,8 +47,9 @@ interface Entry {
 
 const LIFETIME_MS = 15 * 60_000;
 const POLL_SECONDS = 5;
-/** Machines that show a code: in all, and of one prefix. */
+/** Machines that show a code: in all, of one network (/24, or /48 of IPv6), and of one prefix (an address, or /64 of IPv6). */
 export const MAX_SHOWN = 1024;
+export const MAX_SHOWN_PER_NETWORK = 64;
 export const MAX_SHOWN_PER_PREFIX = 16;
 /** Wrong codes in a minute: of one user from one prefix, and of one user from everywhere. */
 export const MAX_WRONG = 10;
@@ -56,7 +57,8 @@ const MAX_WRONG_PER_USER = 60;
 
 /**
  * Machines without a license that show a code for an operator to enter. A code belongs to the key that asked for it: only that key gets
- * the license, and the license registers no other key. All of it is in memory; a machine that was dropped from it shows another code.
+ * the license, and the license registers no other key. All of it is in memory. A code that is shown stays until it expires: when there is no room, new machines
+ * are refused.
  */
 export class Activations {
   readonly #deps: ActivationsDeps;
@@ -151,16 +153,11 @@ export class Activations {
   }
 
   #admit(key: string, { device }: ActivationClaims, source: Source): Entry {
-    const { prefix } = source;
-    const ofPrefix = [...this.#byKey.values()].filter((entry) => entry.source.prefix === prefix).length;
-    if (prefix !== undefined && ofPrefix >= MAX_SHOWN_PER_PREFIX) {
-      throw new InputError("too-many", `${MAX_SHOWN_PER_PREFIX} machines of this address show a code already`);
-    }
-    if (this.#byKey.size >= MAX_SHOWN) this.#forgetOne();
+    this.#refuseCrowded(source);
     const entry: Entry = {
       key,
       source,
-      group: groupOf(source),
+      network: networkOf(source),
       code: this.#freshCode(),
       device,
       seq: -1,
@@ -173,13 +170,19 @@ export class Activations {
     return entry;
   }
 
-  /** Drops a code of the network that shows the most, so that a flood displaces its own codes. */
-  #forgetOne(): void {
-    const groups = new Map<string, Entry[]>();
-    for (const entry of this.#byKey.values()) groups.set(entry.group, [...(groups.get(entry.group) ?? []), entry]);
-    const [largest = []] = [...groups.values()].toSorted((a, b) => b.length - a.length);
-    const victim = largest.find(({ license }) => license === undefined) ?? largest[0];
-    if (victim !== undefined) this.#forget(victim);
+  /** @throws {InputError} `too-many` when no other machine of this source may show a code. */
+  #refuseCrowded(source: Source): void {
+    const later = "have a code entered, or try again in 15 minutes";
+    const refuse = (count: number, whose: string): InputError =>
+      new InputError("too-many", `${count} machines${whose} show a code already: ${later}`);
+    if (this.#byKey.size >= MAX_SHOWN) throw refuse(MAX_SHOWN, "");
+    // The address of a front end that hides its clients says nothing of them.
+    if (source.prefix === undefined) return;
+    const network = networkOf(source);
+    const near = [...this.#byKey.values()].filter((entry) => entry.network === network);
+    const ofPrefix = near.filter((entry) => entry.source.prefix === source.prefix).length;
+    if (ofPrefix >= MAX_SHOWN_PER_PREFIX) throw refuse(MAX_SHOWN_PER_PREFIX, " of this address");
+    if (near.length >= MAX_SHOWN_PER_NETWORK) throw refuse(MAX_SHOWN_PER_NETWORK, ` of the network ${network}`);
   }
 
   #forgetOld(): void {
@@ -211,7 +214,7 @@ export class Activations {
 const pairOf = ({ user, source }: Guesser): string => `${user} ${source.prefix ?? source.address}`;
 
 /** The network that an address is likely to share with others of one owner: a /24, or a /48 of IPv6. */
-function groupOf({ address }: Source): string {
+function networkOf({ address }: Source): string {
   const bits = address.includes(":") ? 48 : 24;
   return parseCidr(`${address}/${bits}`)?.text ?? address;
 }

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import {
   Activations,
   MAX_SHOWN,
+  MAX_SHOWN_PER_NETWORK,
   MAX_SHOWN_PER_PREFIX,
   MAX_WRONG,
   type Guesser,
@@ -147,22 +148,33 @@ test("a user cannot go on guessing from one address after another", () => {
   expect(codes.at(-1)).toBe("too-many-failures");
 });
 
-test("one prefix shows so many codes, and who floods from many takes its own places", async () => {
+test("one prefix and one network show so many codes", async () => {
   const { activations, ask, codeOf } = bench();
-  const identities = await Promise.all(Array.from({ length: MAX_SHOWN_PER_PREFIX + 1 }, () => makeIdentity()));
-  const last = identities.pop() ?? (await makeIdentity());
-  for (const [at, identity] of identities.entries()) await ask(identity, 1, `2001:db8:0:1::${at + 1}`);
-  await expect(ask(last, 1, "2001:db8:0:1::ffff")).rejects.toMatchObject({ code: "too-many" });
-  const rightful = await codeOf(last, 2, "192.0.2.9");
-  // Enough /64s of one /48 to fill every place there is.
-  const flood = await makeIdentity();
-  const shown: string[] = [];
-  for (let at = 0; at < MAX_SHOWN + 50; at += 1) {
-    const identity = at === 0 ? flood : await makeAuth();
-    shown.push(await codeOf(identity, 1, `2001:db8:1:${at.toString(16)}::1`));
+  for (let at = 0; at < MAX_SHOWN_PER_PREFIX; at += 1) await ask(await makeAuth(), 1, `2001:db8:0:1::${at + 1}`);
+  const last = await makeAuth();
+  const refused = { code: "too-many", message: expect.stringContaining("of this address") as unknown };
+  await expect(ask(last, 1, "2001:db8:0:1::ffff")).rejects.toMatchObject(refused);
+  for (let at = MAX_SHOWN_PER_PREFIX; at < MAX_SHOWN_PER_NETWORK; at += 1) {
+    await ask(await makeAuth(), 1, `2001:db8:0:${at.toString(16)}00::1`);
   }
-  expect(activations.find(rightful, guesser()).address).toBe("192.0.2.9");
-  expect(activations.find(shown.at(-1) ?? "", guesser()).address).toMatch(/^2001:db8:1:/);
+  await expect(ask(last, 2, "2001:db8:0:ffff::1")).rejects.toMatchObject({
+    code: "too-many",
+    message: expect.stringContaining("of the network 2001:db8::/48") as unknown,
+  });
+  expect(activations.find(await codeOf(last, 3, "192.0.2.9"), guesser()).address).toBe("192.0.2.9");
+});
+
+test("a flood from many networks displaces no code that is shown, and ends with the codes it took", async () => {
+  const { clock, activations, ask, codeOf } = bench();
+  const machine = await makeAuth();
+  const code = await codeOf(machine, 1, "192.0.2.9");
+  for (let at = 1; at < MAX_SHOWN; at += 1) await ask(await makeAuth(), 1, `2001:${at.toString(16)}:1::1`);
+  const late = await makeAuth();
+  await expect(ask(late, 1, "198.51.100.1")).rejects.toMatchObject({ code: "too-many" });
+  expect(await codeOf(machine, 2, "192.0.2.9")).toBe(code);
+  expect(activations.find(code, guesser()).address).toBe("192.0.2.9");
+  await clock.advance(15 * 60_000);
+  expect(await ask(late, 2, "198.51.100.1")).toMatchObject({ state: "pending" });
 });
 
 const template = makeIdentity();
