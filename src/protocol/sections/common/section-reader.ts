@@ -21,6 +21,7 @@ export class SectionReader {
   readonly notices: ConfigIssue[] = [];
   /** Combinations that the API rejects although each field is valid by itself. */
   readonly conflicts: ConfigIssue[] = [];
+  readonly #unreadable = new Set<string>();
 
   note(code: ConfigCode, at: Place, field: string, text: string): void {
     this.notices.push(configIssue(code, at, field, text));
@@ -44,9 +45,17 @@ export class SectionReader {
     this.conflicts.push(issue);
   }
 
-  /** Rejects a reference to something that does not exist. The API accepts it, since a cluster may define the target. */
-  unknown(at: Place, field: string, text: string): void {
-    this.reject("E_REF_UNKNOWN", at, field, text);
+  /**
+   * Rejects a reference to something that does not exist. The API accepts it, since a cluster may define the target. `list` is the path of
+   * the list that would define it; if that list is unreadable, which is reported already, its entries are unknown.
+   */
+  unknown(at: Place, field: string, text: string, list: string): void {
+    if (!this.isUnreadable(list)) this.reject("E_REF_UNKNOWN", at, field, text);
+  }
+
+  /** Reports whether the value at the path of a list is no array. */
+  isUnreadable(path: string): boolean {
+    return this.#unreadable.has(path);
   }
 
   /** Returns the entries of a list that are objects, in order; `isWhole` tells whether the list is no longer than `most`. */
@@ -61,6 +70,7 @@ export class SectionReader {
     if (!isPresent(list)) return { entries: [], isWhole: true };
     if (!Array.isArray(list)) {
       this.reject("E_ENUM", at, name, "must be an array");
+      this.#unreadable.add(`${at.path}.${name}`);
       return { entries: [], isWhole: false };
     }
     if (list.length > most) {

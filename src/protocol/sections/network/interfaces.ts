@@ -71,7 +71,7 @@ export function readInterfaces(
     const isVrf = vrf === "" || !isPresent(vrf) || (typeof vrf === "string" && names.hasVrf(vrf));
     if (!isVrf) {
       const called = typeof vrf === "string" ? vrf.slice(0, 64) : "of this form";
-      reader.unknown(at, "vrf", `there is no VRF ${called}; the interface is held down`);
+      reader.unknown(at, "vrf", `there is no VRF ${called}; the interface is held down`, "network.vrfs");
       held.push(named.nic);
       continue;
     }
@@ -226,7 +226,7 @@ function readVlans(
     }
     if (!names.claim(reader, at, "vlanID", link)) return [];
     if (!names.hasVrf(item.vrf)) {
-      reader.unknown(at, "vrf", `there is no VRF ${item.vrf}; the VLAN is held down`);
+      reader.unknown(at, "vrf", `there is no VRF ${item.vrf}; the VLAN is held down`, "network.vrfs");
       return [];
     }
     const routes = reader.entries(at, at.fields, "routes", NETWORK_LIMITS.routes).entries.flatMap((place) => {

@@ -188,7 +188,12 @@ function ruleOf(
     return undefined;
   }
   if (!names.hasVrf(vrf)) {
-    reader.unknown(at, "vrf", `there is no VRF ${vrf}; what the rule matches is dropped until there is one`);
+    reader.unknown(
+      at,
+      "vrf",
+      `there is no VRF ${vrf}; what the rule matches is dropped until there is one`,
+      "network.vrfs",
+    );
     return undefined;
   }
   const [address = "", port] = item.dnat?.split(":") ?? [];
@@ -267,7 +272,8 @@ function linkOf(
 ): string | undefined {
   if (name === undefined) return undefined;
   const link = names.link(name);
-  if (!names.has(link)) reader.note("E_REF_UNKNOWN", at, field, `no entry of this section is ${name}`);
+  const isKnown = names.has(link) || reader.isUnreadable("network.tunnels");
+  if (!isKnown) reader.note("E_REF_UNKNOWN", at, field, `no entry of this section is ${name}`);
   return link;
 }
 

@@ -65,7 +65,7 @@ function isServed(
   { attached, hasWireguard }: TunnelContext,
 ): boolean {
   if (!names.hasVrf(tunnel.vrf)) {
-    reader.unknown(at, "vrf", `there is no VRF ${tunnel.vrf}; the tunnel is held down`);
+    reader.unknown(at, "vrf", `there is no VRF ${tunnel.vrf}; the tunnel is held down`, "network.vrfs");
     return false;
   }
   const { type, networkId } = tunnel;

@@ -359,3 +359,9 @@ describe("a section as the API takes it", () => {
     lines.forEach((line, at) => expect(found[at]).toContain(line));
   });
 });
+
+it("paths that are no list are one issue, also with a monitor of a path", () => {
+  const latencyMonitors = [{ node: "n", path: "p", maxLatency: 10 }];
+  const { rejected } = normaliseGateway({ paths: "x", latencyMonitors }, { nodeType: "Node" });
+  expect(rejected.map(({ message }) => message)).toEqual(["gateway.paths: must be an array"]);
+});

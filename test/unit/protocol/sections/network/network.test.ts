@@ -397,3 +397,11 @@ describe("warnings", () => {
     expect([config.interfaces.length, notices.length]).toEqual([200, 128]);
   });
 });
+
+it.each([
+  ["vrfs", { interfaces: [{ nic: "eth0", mode: "auto", ip: "192.0.2.1/24", vrf: "v1" }], vrfs: "x" }],
+  ["tunnels", { tunnels: {}, routes: [{ dest: "10.7.0.0/16", dev: "gre1" }] }],
+])("%s that are no list are one issue, also where an entry names one of them", (name, section) => {
+  const { rejected, notices } = readNetwork(section, { nodeType: "Node", isMember: false });
+  expect([...rejected, ...notices].map(({ message }) => message)).toEqual([`network.${name}: must be an array`]);
+});
