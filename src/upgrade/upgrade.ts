@@ -91,7 +91,8 @@ async function prepare(
   try {
     const to = await deps.prepare(request, onStep, signal);
     current = { ...current, to };
-    if (request.stageOnly !== true && !request.skipUnattended) current = { ...current, ...(await updateSystem(deps, signal)) };
+    if (request.stageOnly !== true && !request.skipUnattended)
+      current = { ...current, ...(await updateSystem(deps, signal)) };
     if (request.stageOnly !== true) await stand(deps, { ...current, step: "switching" }, signal);
   } catch (error) {
     signal.throwIfAborted();

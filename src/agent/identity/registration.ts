@@ -146,6 +146,20 @@ export async function keysFor(files: IdentityFiles): Promise<PrivateKeys> {
   return keys;
 }
 
+const ANSWER_TIMEOUT_MS = 15_000;
+
+/** Adds what to do to the failure of a request that the control plane left unanswered. */
+function withNextStep(error: SessionError, url: string): SessionError {
+  if (!["http-failed", "connect-failed", "tls-failed"].includes(error.code)) return error;
+  const { host } = new URL(url);
+  const step = error.code === "http-failed" ? "the control plane's log" : "firewalls and the network between";
+  return new SessionError(
+    error.code,
+    `${error.message}; check that the control plane runs at ${host} and look at ${step}, then run the command again; it can be repeated`,
+    { ...(error.details && { details: error.details }), cause: error },
+  );
+}
+
 /** Posts one JSON body to a control plane and reads its answer. @throws {InputError} for a permanent refusal; {SessionError} otherwise. */
 export async function postTo<T>(
   http: HttpClient,
@@ -154,7 +168,7 @@ export async function postTo<T>(
   schema: z.ZodType<T>,
   signal: AbortSignal,
 ): Promise<T> {
-  const response = await http.send(
+  const request = http.send(
     {
       url,
       method: "POST",
@@ -162,10 +176,13 @@ export async function postTo<T>(
       body: JSON.stringify(body),
       pins,
       maxBytes: ANSWER_LIMITS.maxBytes,
-      timeoutMs: 15_000,
+      timeoutMs: ANSWER_TIMEOUT_MS,
     },
     signal,
   );
+  const response = await request.catch((error: unknown) => {
+    throw error instanceof SessionError ? withNextStep(error, url) : error;
+  });
   if (response.status !== 200) throw refusal(response);
   const parsed = schema.safeParse(parseAnswer(response));
   if (parsed.success) return parsed.data;

@@ -27,6 +27,8 @@ const ResetOutput = z.object({
   by: z.enum(["agent", "command"]),
   /** Whether the control plane has acknowledged it. */
   isReported: z.boolean(),
+  /** Whether this machine was registered when the reset began, as far as that can be read. */
+  wasRegistered: z.boolean(),
   /** Names below the state directory, and whole paths of files elsewhere; absent if the agent did it. */
   removed: z.array(z.string()).optional(),
   /** Whether a running overlay was stopped; absent if the agent did it. */
@@ -53,7 +55,7 @@ export const resetVerb: Verb = {
     yes: { short: "y", help: "do not ask" },
     ...COMMON,
   },
-  exits: ["ok", "failed", "usage", "unregistered", "timeout"],
+  exits: ["ok", "failed", "usage", "timeout"],
   example: "holdfast reset --yes",
   timeoutSeconds: 120,
   output: ResetOutput,
@@ -77,7 +79,7 @@ async function resetByAgent(call: Call): Promise<ResetOutput> {
   const late = `the reset is not done after ${seconds} s: ${goesOn}`;
   const { faults } = await untilAnew(call, startedAt, late);
   const left = faults.flatMap(({ code, message }) => (code === "reset-incomplete" ? [message] : []));
-  return { schema: 1, stateDir, factory, by: "agent", isReported, left };
+  return { schema: 1, stateDir, factory, by: "agent", isReported, wasRegistered: status.node !== null, left };
 }
 
 /** Resets the node without an agent. */
@@ -86,7 +88,8 @@ async function resetHere(call: Call): Promise<ResetOutput> {
   const factory = call.values["factory"] === true;
   requireOwner(stateDir);
   if (!(await isAnythingLeft(call, factory))) {
-    throw new InputError("not-registered", `there is nothing to reset in ${stateDir}`);
+    const nothing = { removed: [], overlayEnded: false, left: [] };
+    return { schema: 1, stateDir, factory, by: "command", isReported: false, wasRegistered: false, ...nothing };
   }
   requireUnused(stateDir);
   await requireSettled(hostFiles(), stateDir);
@@ -105,6 +108,7 @@ async function resetHere(call: Call): Promise<ResetOutput> {
     factory,
     by: "command",
     isReported: false,
+    wasRegistered: name !== undefined,
     removed: [...removed],
     overlayEnded,
     left: [...left],
@@ -145,10 +149,15 @@ async function confirm({ terminal, signal, values }: Call, { stateDir, name, fac
   throw new InputError("not-confirmed", `'${word}' was not typed: nothing was changed`);
 }
 
-function summary({ stateDir, factory, by, isReported, removed, overlayEnded, left }: ResetOutput, call: Call): string {
+function summary(output: ResetOutput, call: Call): string {
+  const { stateDir, factory, by, isReported, wasRegistered, removed, overlayEnded, left } = output;
   const again = holdfastCommand("register <license>", call.settings.given);
+  if (!wasRegistered && removed?.length === 0 && overlayEnded !== true && left.length === 0) {
+    return `this node is not registered, and there is nothing to reset in ${stateDir}: register it with a license, by '${again}'\n`;
+  }
   const end = overlayEnded === true ? ", and stopped the overlay" : "";
-  const reported = isReported ? "the control plane knows" : "nothing was reported to the control plane";
+  const unreported = wasRegistered ? "nothing was reported to the control plane" : "it was not registered";
+  const reported = isReported ? "the control plane knows" : unreported;
   const what =
     by === "agent"
       ? `the agent has ${factory ? "reset this node to factory settings" : "reset this node"} (${reported})`

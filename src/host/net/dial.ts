@@ -58,12 +58,20 @@ const RESOLVE_DEADLINE_MS = 3000;
 export function hostDialler(clock: Clock, proxies: ProxySettings, resolve: Resolve = systemResolve()): Dialler {
   return {
     dial(request, signal) {
-      const deadline = AbortSignal.any([signal, AbortSignal.timeout(request.timeoutMs)]);
+      const deadline = AbortSignal.any([signal, within(request.timeoutMs)]);
       const proxy = proxyFor(proxies, request.host, request.port, request.tls !== undefined);
       const tools = { clock, resolve, signal: deadline };
       return proxy === undefined ? dialDirect(request, tools) : dialThrough(proxy, request, tools);
     },
   };
+}
+
+/** A signal that aborts after a time, with an error that names the step and the seconds. */
+function within(ms: number): AbortSignal {
+  const late = new AbortController();
+  const elapsed = (): void => late.abort(new Error(`no connection within ${ms / 1000} s`));
+  AbortSignal.timeout(ms).addEventListener("abort", elapsed, { once: true });
+  return late.signal;
 }
 
 interface Tools {

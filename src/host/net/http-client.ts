@@ -41,7 +41,8 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
         throw new SessionError("insecure", `${url.origin}: plain HTTP is allowed to loopback only; use https`);
       }
       const stalled = new AbortController();
-      const limit = AbortSignal.any([signal, stalled.signal, AbortSignal.timeout(request.timeoutMs)]);
+      const timeout = AbortSignal.timeout(request.timeoutMs);
+      const limit = AbortSignal.any([signal, stalled.signal, timeout]);
       const { knownAddresses } = request;
       const { socket } = await dialler.dial(
         {
@@ -49,7 +50,7 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
           plainOnlyLoopback: true,
           ...defined({ knownAddresses }),
         },
-        limit,
+        AbortSignal.any([signal, stalled.signal]),
       );
       const stopWatching = watchProgress(socket, request.stallMs, stalled);
       try {
@@ -57,6 +58,11 @@ export function hostHttpClient(dialler: Dialler, now: () => number): HttpClient 
       } catch (error) {
         if (error instanceof SessionError) throw error;
         if (stalled.signal.aborted) throw toError(stalled.signal.reason);
+        if (timeout.aborted && !signal.aborted) {
+          const where = `${request.method} ${url.origin}${url.pathname}`;
+          const late = `connected, and no complete answer came within ${request.timeoutMs / 1000} s`;
+          throw new SessionError("http-failed", `${where}: ${late}`, { cause: error });
+        }
         throw new SessionError(
           "http-failed",
           `${request.method} ${url.origin}${url.pathname}: ${toError(error).message}`,

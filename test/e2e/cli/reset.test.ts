@@ -64,6 +64,7 @@ describe("holdfast reset", () => {
     expect(resetVerb.output?.parse(JSON.parse(stdout))).toEqual({
       schema: 1,
       stateDir: dirs.stateDir,
+      wasRegistered: false,
       factory: false,
       by: "command",
       isReported: false,
@@ -107,14 +108,16 @@ describe("holdfast reset", () => {
     expect(readdirSync(dirs.stateDir).includes("identity")).toBe(outcome !== "ok");
   });
 
-  it("exits 4 when there is nothing to reset", async () => {
+  it("says that a node is not registered, and exits 0, when there is nothing to reset", async () => {
     await using dirs = await someDirectories();
     mkdirSync(dirs.stateDir);
     const args = ["reset", "--yes", "--state", dirs.stateDir, "--run", dirs.runDir];
     expect(await holdfast(args)).toMatchObject({
-      code: 4,
-      stderr: `holdfast: there is nothing to reset in ${dirs.stateDir}\n`,
+      code: 0,
+      stdout: expect.stringContaining(`not registered, and there is nothing to reset in ${dirs.stateDir}`) as unknown,
+      stderr: "",
     });
+    expect(readdirSync(dirs.stateDir)).toEqual([]);
   });
 
   it("ends the overlay with its flows, and leaves nothing that another would serve", async () => {
@@ -128,7 +131,7 @@ describe("holdfast reset", () => {
     await waitFor("the flow is cut", () => client.destroyed);
     await waitFor("the overlay is gone", () => overlay.program.process.exitCode === 0);
     expect(readdirSync(dirs.stateDir)).toEqual(["data-store"]);
-    expect((await holdfast([...args, "--yes"])).code).toBe(4);
+    expect((await holdfast([...args, "--yes"])).stdout).toContain("there is nothing to reset");
   });
 
   it("ends an overlay that outlived its state, and says so", async () => {

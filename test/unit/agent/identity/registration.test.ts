@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { identityFiles, SessionCounter } from "../../../../src/agent/identity/identity.ts";
 import { readLicense, register } from "../../../../src/agent/identity/registration.ts";
-import { HostError } from "../../../../src/errors.ts";
+import { HostError, SessionError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { HttpRequest, HttpResponse } from "../../../../src/host/net/http-client.ts";
 import type { RegisteredClaims } from "../../../../src/protocol/documents/claims.ts";
@@ -102,6 +102,14 @@ describe("registering", () => {
     const refused = run(files, () => Promise.resolve({ status: 409, body }));
     await expect(refused).rejects.toMatchObject({ code: "key-in-use", details: { status: 409 } });
     await expect(refused).rejects.toThrow(/the license that it was registered with.*run 'holdfast reset' first/);
+  });
+
+  test("with a control plane that is silent says what to do", async () => {
+    const { files } = setUp();
+    const silent = new SessionError("http-failed", "POST x: connected, and no complete answer came within 15 s");
+    const failed = run(files, () => Promise.reject(silent));
+    await expect(failed).rejects.toMatchObject({ code: "http-failed" });
+    await expect(failed).rejects.toThrow(/within 15 s; check that the control plane runs at .*run the command again/);
   });
 
   test("that fails lets the one that waits have its turn", async () => {

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { resetVerb } from "../../../../src/cli/verbs/reset.ts";
@@ -14,4 +14,13 @@ test("nothing is wiped while a change of the network is pending, whose way back 
   const { call } = someCall(dirs, { values: { yes: true } });
   await expect(resetVerb.run(call)).rejects.toMatchObject({ code: "busy" });
   expect(existsSync(pending)).toBe(true);
+});
+
+test("a machine that is not registered is told so, and nothing is changed", async () => {
+  const dir = tempDir();
+  const dirs = { root: dir, stateDir: dir, runDir: join(dir, "run"), [Symbol.asyncDispose]: () => Promise.resolve() };
+  const { call, shown } = someCall(dirs, {});
+  expect(await resetVerb.run(call)).toBe("ok");
+  expect(shown.join("")).toContain(`this node is not registered, and there is nothing to reset in ${dir}`);
+  expect(readdirSync(dir)).toEqual([]);
 });

@@ -50,6 +50,17 @@ describe("an answer", () => {
     await expect(failed).rejects.toMatchObject({ code: "http-stalled" });
   });
 
+  test("that does not come in time is named with the step and the seconds", async () => {
+    const url = await serve(() => undefined);
+    const message = `GET ${url}/: connected, and no complete answer came within 0.2 s`;
+    await expect(send(url, { timeoutMs: 200 })).rejects.toMatchObject({ code: "http-failed", message });
+  });
+
+  test("that ends in the handshake of TLS is named with the seconds", async () => {
+    const url = (await serve(() => undefined)).replace("http:", "https:");
+    await expect(send(url, { timeoutMs: 200 })).rejects.toThrow("no connection within 0.2 s");
+  });
+
   test("comes with its status, type and body, and the request is what was asked", async () => {
     let seen = "";
     const url = await serve((socket, asked) => {
