@@ -13,7 +13,11 @@ import { verifyJws } from "../../../../src/protocol/channel/jws.ts";
 import { releaseKey, smallRelease, STAND_IN_SYSTEMD } from "../../../support/small-release.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
-const SYSTEM = { releaseKeys: "{}", guide: new Map([["README.md", Buffer.from("")]]), completions: new Map<string, Buffer>() };
+const SYSTEM = {
+  releaseKeys: "{}",
+  guide: new Map([["README.md", Buffer.from("")]]),
+  completions: new Map<string, Buffer>(),
+};
 const BUILD = "20261121-183000.0123456789ab";
 
 describe("a release", () => {
