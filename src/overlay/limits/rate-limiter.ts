@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import { TokenBucket } from "./token-bucket.ts";
+import { TokenBucket, type TokenRate } from "../../lib/async/token-bucket.ts";
 
 /** Reads through a rate limiter, which resumes it. */
 export interface LimitedReader {
@@ -11,6 +11,8 @@ const FIRST_READ_BYTES = 64 * 1024;
 /** Weight of the last read in the expected size. */
 const LAST_READ_SHARE = 0.25;
 const MIN_WAIT_MS = 20;
+const MIN_BURST_BYTES = 64 * 1024;
+const BURST_SECONDS = 0.1;
 /** Maximum delay of a timer; Node would fire it immediately beyond that. */
 const MAX_WAIT_MS = 3_600_000;
 
@@ -36,7 +38,8 @@ export class RateLimiter {
 
   /** Sets another rate, also for waiting flows. */
   setRate(bitsPerSecond: number | undefined): void {
-    this.#bucket = bitsPerSecond === undefined ? undefined : new TokenBucket(bitsPerSecond, this.#clock.elapsed());
+    this.#bucket =
+      bitsPerSecond === undefined ? undefined : new TokenBucket(byteRate(bitsPerSecond), this.#clock.elapsed());
     this.#cancel?.();
     this.#cancel = undefined;
     this.#resumed.clear();
@@ -109,4 +112,10 @@ export class RateLimiter {
     }
     if (this.#waiting.size > 0) this.#arm();
   }
+}
+
+/** Returns the rate in bytes. A burst is 100 ms of the rate, at least 64 KiB. */
+export function byteRate(bitsPerSecond: number): TokenRate {
+  const perSecond = bitsPerSecond / 8;
+  return { perSecond, burst: Math.max(MIN_BURST_BYTES, perSecond * BURST_SECONDS) };
 }

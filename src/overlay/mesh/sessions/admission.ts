@@ -3,7 +3,7 @@ import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../host/clock.ts";
 import { errnoOf } from "../../../errors.ts";
 import { sharedPrefix } from "../../../lib/net/plain-address.ts";
-import { Allowance } from "../../limits/allowance.ts";
+import { TokenBucket } from "../../../lib/async/token-bucket.ts";
 import { acceptTls, whenProved, type MeshIdentity, type MeshProtocol } from "../transport/tls.ts";
 
 /** Why an unauthenticated connection was rejected. */
@@ -56,7 +56,7 @@ export class Admission {
   readonly #waiting = new Set<Waiting>();
   readonly #bySource = new Map<string, number>();
   /** Remaining failures of sources that have failed; a handshake is the most expensive operation open to strangers. */
-  readonly #failing = new Map<string, Allowance>();
+  readonly #failing = new Map<string, TokenBucket>();
 
   constructor(options: AdmissionOptions) {
     this.#options = options;
@@ -72,12 +72,13 @@ export class Admission {
     const identity = this.#options.identity();
     const source = raw.remoteAddress === undefined ? undefined : sharedPrefix(raw.remoteAddress);
     if (identity === undefined || source === undefined) return reject(raw);
-    const isLimited = this.#failing.get(source)?.isUsedUp === true;
+    const now = this.#options.clock.elapsed();
+    const isLimited = (this.#failing.get(source)?.available(now) ?? 1) < 1;
     if (isLimited || (this.#bySource.get(source) ?? 0) >= this.#limits.perSource || !this.#hasPlace()) {
       this.#count("too-many");
       return reject(raw);
     }
-    const waiting = { raw, source, since: this.#options.clock.elapsed(), abort: new AbortController() };
+    const waiting = { raw, source, since: now, abort: new AbortController() };
     this.#waiting.add(waiting);
     this.#bySource.set(source, (this.#bySource.get(source) ?? 0) + 1);
     void this.#prove(waiting, identity);
@@ -141,9 +142,10 @@ export class Admission {
 
   #failed(why: Refusal, source: string): void {
     this.#count(why);
-    const { failures, failuresPerSecond } = this.#limits;
-    const left = this.#failing.get(source) ?? new Allowance(this.#options.clock, failures, failuresPerSecond);
-    left.take(why === "closed" ? CLOSED_COST : 1);
+    const { failures: burst, failuresPerSecond: perSecond } = this.#limits;
+    const now = this.#options.clock.elapsed();
+    const left = this.#failing.get(source) ?? new TokenBucket({ perSecond, burst }, now);
+    left.takeIfAvailable(why === "closed" ? CLOSED_COST : 1, now);
     this.#failing.delete(source);
     this.#failing.set(source, left);
     const [longest] = this.#failing.keys();

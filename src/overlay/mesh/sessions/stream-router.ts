@@ -3,7 +3,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import { Uid } from "../../../protocol/values/values.ts";
-import { Allowance } from "../../limits/allowance.ts";
+import { TokenBucket } from "../../../lib/async/token-bucket.ts";
 import { refuse, type RelayRequest, type Relay } from "./relay.ts";
 import { NO_ERROR, REFUSED_STREAM } from "../transport/stream-codes.ts";
 import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
@@ -26,14 +26,13 @@ export type Purpose =
   | { readonly is: "refused"; readonly reason: OverlayReason };
 
 /** Streams that a peer may open and reset before they are answered, as burst and per second (CVE-2023-44487). */
-const RESET_BURST = 200;
-const RESETS_PER_SECOND = 20;
+const RESET_RATE = { perSecond: 20, burst: 200 };
 
 /** Routes every stream of a hop session: requests to this node, tunnels, and streams to relay. */
 export class StreamRouter {
   readonly #options: StreamRouterOptions;
   /** By peer; only peers that have reset a stream. */
-  readonly #resets = new Map<string, Allowance>();
+  readonly #resets = new Map<string, TokenBucket>();
   #self: string | undefined;
   #gateways: ReadonlySet<string> = new Set();
 
@@ -56,7 +55,7 @@ export class StreamRouter {
     headers: IncomingHttpHeaders,
     from: { readonly peer: string; readonly pathId: PathId },
   ): boolean {
-    if (this.#resets.get(from.peer)?.isUsedUp === true) {
+    if ((this.#resets.get(from.peer)?.available(this.#options.clock.elapsed()) ?? 1) < 1) {
       stream.close(REFUSED_STREAM);
       return false;
     }
@@ -96,9 +95,10 @@ export class StreamRouter {
   /** Counts streams that were reset before they were opened: they cause work in vain and are limited. */
   #closed(peer: string, stream: ServerHttp2Stream): void {
     if (stream.rstCode === NO_ERROR || stream.sentHeaders?.[":status"] === 200) return;
-    const resets = this.#resets.get(peer) ?? new Allowance(this.#options.clock, RESET_BURST, RESETS_PER_SECOND);
+    const now = this.#options.clock.elapsed();
+    const resets = this.#resets.get(peer) ?? new TokenBucket(RESET_RATE, now);
     this.#resets.set(peer, resets);
-    resets.take();
+    resets.takeIfAvailable(1, now);
   }
 }
 

@@ -8,7 +8,7 @@ import {
 } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../host/clock.ts";
-import { Allowance } from "../../limits/allowance.ts";
+import { TokenBucket } from "../../../lib/async/token-bucket.ts";
 import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
 import { STREAM_WINDOW_BYTES } from "./receive-buffer.ts";
 
@@ -34,8 +34,7 @@ const SESSION_MEMORY_MB = 1024;
 const NO_RESET_GUARD = { streamResetBurst: 2 ** 32 - 1, streamResetRate: 2 ** 32 - 1 };
 /** Documented, but missing from the types. */
 const UNTYPED = { maxOutstandingSettings: 4 };
-const CONTROL_BURST = 64;
-const CONTROL_PER_SECOND = 16;
+const CONTROL_RATE = { perSecond: 16, burst: 64 };
 
 /** Creates an HTTP/2 session in the server role on an authenticated socket. */
 export function serverSession(socket: TLSSocket, limits: SessionLimits): ServerHttp2Session {
@@ -78,9 +77,10 @@ function optionsOf({ maxStreams = HOP_STREAMS }: SessionLimits): ServerSessionOp
 
 /** Ends a session that sends too many control frames: each one must be answered. */
 function guard<S extends Http2Session>(session: S, { clock }: SessionLimits): S {
-  const control = new Allowance(clock, CONTROL_BURST, CONTROL_PER_SECOND);
+  const control = new TokenBucket(CONTROL_RATE, clock.elapsed());
   const spend = (): void => {
-    if (!control.take() && !session.destroyed) session.destroy(undefined, ENHANCE_YOUR_CALM);
+    if (!control.takeIfAvailable(1, clock.elapsed()) && !session.destroyed)
+      session.destroy(undefined, ENHANCE_YOUR_CALM);
   };
   session.on("error", ignore).on("ping", spend).on("remoteSettings", spend);
   const widen = (): void => session.setLocalWindowSize(SESSION_WINDOW_BYTES);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { RateLimiter } from "../../../../src/overlay/limits/rate-limiter.ts";
+import { byteRate, RateLimiter } from "../../../../src/overlay/limits/rate-limiter.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 /** A flow that always has more to read. */
@@ -98,4 +98,9 @@ describe("Gate", () => {
     await clock.advance(3_600_000);
     expect(clock.pendingTimers).toBe(0);
   });
+});
+
+it("allows a burst of 100 ms of the rate, at least 64 KiB", () => {
+  expect(byteRate(8_000_000_000)).toEqual({ perSecond: 1_000_000_000, burst: 100_000_000 });
+  expect(byteRate(8000)).toEqual({ perSecond: 1000, burst: 65_536 });
 });
