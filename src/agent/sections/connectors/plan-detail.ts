@@ -2,19 +2,19 @@ import type { OverlayListener } from "../../../protocol/overlay/overlay.ts";
 import { droppedBy, type Dropped } from "../../../protocol/overlay/change.ts";
 import type { ConnectorsActual, ConnectorStep, Nodes } from "./plan.ts";
 
-/** What a step says of flows; of those that stay nothing. */
+/** Texts about flows that end. */
 const ENDS: Readonly<Record<Dropped, string>> = {
   all: ", ends its flows",
   forbidden: ", ends flows from sources that it no longer admits",
   none: "",
 };
 
-/** How much of an id tells it apart for a person. */
+/** Characters of an id that are shown. */
 const SHORT_ID = 8;
-/** How many source blocks or addresses are shown. */
+/** Limit of source blocks or addresses that are shown. */
 const MAX_LISTED = 8;
 
-/** A step for people: where the listener is and leads, what changes, and whether flows end. Pure. */
+/** Describes a step to an operator: the listener, its target, what changes, and whether flows end. Pure. */
 export function describeConnectorStep(step: ConnectorStep, { listeners, nodes }: ConnectorsActual): string {
   const targetOf = targetText(nodes);
   switch (step.kind) {
@@ -75,7 +75,7 @@ function changes(
   });
 }
 
-/** A link is shown by its name, whatever addresses it has. */
+/** Shows a link by its name, whatever its addresses. */
 function placeOf({ key, protocol, application, addresses, port }: OverlayListener): string {
   const nic = /^(?:tcp|udp)\/nic:([^/]+)\//.exec(key)?.[1];
   return `${application ?? protocol} ${nic ?? listed(addresses)}:${port}`;
@@ -83,7 +83,7 @@ function placeOf({ key, protocol, application, addresses, port }: OverlayListene
 
 type TargetText = (listener: OverlayListener) => string;
 
-/** A target on another node is led by that node's name. */
+/** Puts the name of another node before its target. */
 function targetText(nodes: Nodes): TargetText {
   return ({ target }) => {
     const at = "peer" in target ? `${nodes.nameOf(target.peer)}/` : "";

@@ -10,35 +10,35 @@ import { applicationOf } from "../../../protocol/sections/common/fields.ts";
 import { sourceFilter } from "./source-filter.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */
+/** The overlay's listeners, and this machine's IPv4 addresses by link, its primary one first. */
 export interface ConnectorsActual {
   readonly listeners: ReadonlyMap<string, OverlayListener>;
   readonly states: ReadonlyMap<string, ListenerState>;
   readonly addresses: ReadonlyMap<string, readonly string[]>;
-  /** Where each destination is, as it is written: this node, a peer by its uid, or nowhere that is known. */
+  /** The node of each destination, as written: this node, a peer's uid, or undefined if unknown. */
   readonly nodes: Nodes;
-  /** The nftables table that drops other sources before they connect; absent without a driver for it. */
+  /** nftables table that drops other sources before they connect; absent if unsupported. */
   readonly filter?: SourceFilterState;
 }
 
-/** The nodes that connectors may lead to. */
+/** Nodes that connectors may lead to. */
 export interface Nodes {
   /** Finds one by its name, FQDN or uid. */
   find(node: string): "here" | { readonly peer: string } | undefined;
-  /** What people call the peer of this uid. */
+  /** Returns the display name of a peer. */
   nameOf(uid: string): string;
-  /** Reports whether a name is that of a cluster, which cannot be a destination yet. */
+  /** Reports whether a name is that of a cluster, which is unsupported as a destination. */
   isCluster(node: string): boolean;
 }
 
-/** The peers of a domain, as far as they are needed here. */
+/** Peers of a domain, with the fields used here. */
 export interface Peers {
   readonly peers: ReadonlyMap<string, { readonly name: string }>;
   readonly clusters: ReadonlySet<string>;
   find(name: string): { readonly uid: string } | undefined;
 }
 
-/** This node before any other, and then the peers of the domain. */
+/** Finds this node first, then peers of the domain. */
 export function nodesOf(isHere: (node: string) => boolean, domain: Peers | undefined): Nodes {
   return {
     find(node) {
@@ -57,7 +57,7 @@ interface Listens {
   readonly listener: OverlayListener;
 }
 
-/** At how many addresses one connector may listen. */
+/** Limit of addresses per connector. */
 const MAX_ADDRESSES = 256;
 
 const OF_TARGET: ReadonlySet<OverlayReason> = new Set([
@@ -79,7 +79,7 @@ export interface FilterStep {
   readonly kind: "filter";
   readonly subject: "source-filter";
   readonly guarded: false;
-  /** Absent: the table is deleted. */
+  /** Undefined deletes the table. */
   readonly text?: string;
 }
 
@@ -96,8 +96,8 @@ export type ConnectorStep =
     };
 
 /**
- * Lists the listeners to be closed, moved, changed and opened; one that stays the same keeps its socket and its flows. Of two
- * connectors at one address of the machine the earlier has it.
+ * Plans the listeners to close, move, change and open; an unchanged one keeps its socket and flows. Of two connectors at one address of the
+ * machine the earlier one gets it.
  */
 export function planConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly ConnectorStep[] {
   const wanted = listenersOf(desired, actual);
@@ -113,7 +113,7 @@ export function planConnectors(desired: readonly Connector[], actual: Connectors
       const isRenamed = isDeepStrictEqual({ ...before, connector: subject }, listener);
       return [{ kind: isRenamed ? "rename" : "change", subject, guarded: false, listener }];
     }
-    // Where only the place changes, both are one step: flows outlive it.
+    // A listener that only moves is one step, so that its flows survive.
     const from = left.get(originOf(listener))?.key;
     left.delete(originOf(listener));
     if (from !== undefined) moved.add(from);
@@ -129,7 +129,7 @@ export function planConnectors(desired: readonly Connector[], actual: Connectors
   return [...gone, ...steps, ...filterSteps(wanted, actual)];
 }
 
-/** The overlay's entries for the connectors that listen somewhere. */
+/** Returns the overlay's entries for connectors that have an address. */
 export function listenersOf(
   desired: readonly Connector[],
   actual: Pick<ConnectorsActual, "addresses" | "nodes">,
@@ -145,7 +145,7 @@ function filterSteps(wanted: readonly OverlayListener[], { filter }: ConnectorsA
   return [{ kind: "filter", subject: "source-filter", guarded: false, ...defined({ text }) }];
 }
 
-/** Names the connectors whose other sources are refused only once they have connected. */
+/** Lists connectors whose other sources are closed only after they connect. */
 export function lateFilters(desired: readonly Connector[], { filter }: ConnectorsActual): readonly Issue[] {
   const reason = filter?.unusable;
   if (reason === undefined) return [];
@@ -162,15 +162,15 @@ function originOf({ connector, protocol, port }: OverlayListener): string {
   return `${protocol} ${port} ${connector}`;
 }
 
-/** Where a connector listens, and which of its addresses an earlier one has. */
+/** Addresses of a connector, and those that an earlier connector has. */
 interface Place {
   readonly connector: Connector;
   readonly at: readonly string[];
-  /** The addresses that are lost, by the connector that has them. */
+  /** Lost addresses by the connector that has them. */
   readonly lost: ReadonlyMap<string, readonly string[]>;
 }
 
-/** Gives every address of the machine to the first connector that asks for it with this port and transport. */
+/** Assigns each address to the first connector that asks for it with the same port and transport. */
 function placesOf(
   desired: readonly Connector[],
   { addresses, nodes }: Pick<ConnectorsActual, "addresses" | "nodes">,
@@ -193,7 +193,9 @@ function placesOf(
   });
 }
 
-/** The overlay's entry for a connector, known by what it listens on, so that a new id does not close it; none without an address. */
+/**
+ * Returns the overlay's entry for a connector, keyed by its listening address, so that a new id does not close it; none without an address.
+ */
 function compileConnector(connector: Connector, at: readonly string[], nodes: Nodes): OverlayListener[] {
   const { id, transport, port, sources, bitsPerSecond, maxFlows, idleTimeoutMs } = connector;
   const application = applicationOf(connector.protocol);
@@ -215,14 +217,14 @@ function compileConnector(connector: Connector, at: readonly string[], nodes: No
   return [entry];
 }
 
-/** Where a connector's flows go; undefined where nobody knows its node. */
+/** Returns the target of a connector's flows; undefined if its node is unknown. */
 export function leadsTo({ node, target }: Connector, nodes: Nodes): OverlayListener["target"] | undefined {
   const found = nodes.find(node);
   if (found === undefined) return undefined;
   return found === "here" ? target : { peer: found.peer, ...target };
 }
 
-/** What the overlay knows a connector's listener by. */
+/** Returns the overlay's key of a connector's listener. */
 export function keyOf({ transport, port, listen }: Connector): string {
   switch (listen.at) {
     case "any":
@@ -234,7 +236,7 @@ export function keyOf({ transport, port, listen }: Connector): string {
   }
 }
 
-/** Names the connectors that do not listen though they should, or that no flow can pass. */
+/** Lists connectors that should listen but do not, or that no flow can pass. */
 export function waitingConnectors(desired: readonly Connector[], actual: ConnectorsActual): readonly Issue[] {
   const enabled = desired.filter((connector) => connector.enabled);
   const forbidden = forbiddenTargets(enabled, (node) => actual.nodes.find(node) === "here");
@@ -249,7 +251,7 @@ export function waitingConnectors(desired: readonly Connector[], actual: Connect
   ];
 }
 
-/** Names the enabled connectors that lead to a node that is not this one and not among its peers. */
+/** Lists enabled connectors whose node is neither this one nor a peer. */
 export function unknownNodes(desired: readonly Connector[], nodes: Nodes): readonly Issue[] {
   return desired
     .filter((connector) => connector.enabled && nodes.find(connector.node) === undefined)
@@ -278,12 +280,12 @@ function waitingAt({ connector, at: bound, lost }: Place, actual: ConnectorsActu
   const { reason = "other" } = state;
   const target = actual.listeners.get(state.key)?.target;
   const wanted = leadsTo(connector, actual.nodes);
-  // What came of another target says nothing of this one.
+  // Results of an earlier target do not apply to this one.
   if (OF_TARGET.has(reason) && target !== undefined && !isDeepStrictEqual(target, wanted)) return collisions;
   return collisions.concat({ path, code: reason, message: `${path}: ${explain(connector, reason, state.message)}` });
 }
 
-/** How many addresses a message names. */
+/** Limit of addresses named in a message. */
 const NAMED_ADDRESSES = 4;
 
 function collisionsOf({ path, transport, port }: Connector, lost: Place["lost"]): Issue[] {
@@ -302,7 +304,7 @@ function addressesOf(listen: Connector["listen"], byLink: ConnectorsActual["addr
     case "address":
       return [listen.address];
     case "nic":
-      // In an order of their own, lest a carrier that comes and goes look like a change.
+      // Sorted, so that a link that flaps does not look like a change.
       return (byLink.get(listen.nic) ?? []).toSorted();
   }
 }

@@ -22,15 +22,15 @@ export interface ConnectorsOptions {
   /** This machine's IPv4 addresses by link. */
   readonly addresses: () => ReadonlyMap<string, readonly string[]>;
   readonly nodeType: () => NodeType;
-  /** Whether a destination, as it is written, is this node. */
+  /** Reports whether a destination, as written, is this node. */
   readonly isHere: (node: string) => boolean;
-  /** The domain's nodes; undefined while there is no document of it. */
+  /** Nodes of the domain; undefined without a domain document. */
   readonly peers: () => Peers | undefined;
-  /** Drops other sources before they connect, if the machine allows it. */
+  /** Drops packets from other sources, if the machine supports it. */
   readonly filter?: SourceFilterDriver;
 }
 
-/** `connectors`: the listeners of this node, each leading to a service. */
+/** `connectors`: listeners of this node, each with a service as its target. */
 export function connectorsSection(
   options: ConnectorsOptions,
 ): Section<readonly Connector[], ConnectorsActual, ConnectorStep> {
@@ -51,7 +51,7 @@ export function connectorsSection(
     parse(raw) {
       const normalised = normaliseConnectors(raw, { nodeType: nodeType() });
       const { items, rejected } = normalised;
-      // Whether the section itself, rather than each of its items, is wrong: then what is there stays.
+      // If the section itself is unusable, the applied listeners stay.
       const isUnusable = items.length === 0 && rejected.some(({ id }) => id === "");
       return { desired: items, rejected, notices: relevantNotices(normalised), isUnusable };
     },

@@ -1,12 +1,12 @@
 import { addressRange } from "../../../lib/net/cidr.ts";
 import type { OverlayListener } from "../../../protocol/overlay/overlay.ts";
 
-/** The table of nftables for connectors; the section `network` and containers have tables of their own. */
+/** nftables table of connectors, separate from those of the section `network` and of containers. */
 export const CONNECTORS_TABLE = "holdfast_connectors";
 
 /**
- * The table that drops packets from sources outside a connector's `sourceBlock`, before a TCP handshake; undefined when no connector has
- * one. It does not filter programs of this machine: the overlay checks every source itself. Pure.
+ * Writes the table that drops packets from sources outside a connector's `sourceBlock` before a TCP handshake; undefined if no connector
+ * has one. It does not filter local programs: the overlay checks every source itself. Pure.
  */
 export function sourceFilter(listeners: readonly OverlayListener[]): string | undefined {
   const lines = listeners.flatMap(filterLines);
@@ -33,8 +33,8 @@ function filterLines({ protocol, addresses, port, sources }: OverlayListener): r
 }
 
 /**
- * The blocks that no other contains: a set of nftables takes none that overlap. Of two blocks that overlap one contains the other, so in the
- * order of their first addresses, the wider one first, each is compared with one other only.
+ * Returns the blocks that no other block contains, since nftables sets refuse overlaps. Two blocks overlap only if one contains the other.
+ * Sorted by first address, wider first, each block is compared with one other only.
  */
 function apart(blocks: readonly string[]): readonly string[] {
   const known = blocks.flatMap((text) => {

@@ -7,40 +7,40 @@ import type { ExposureSeen } from "./exposure.ts";
 
 export interface ExecDesired {
   readonly config: ExecConfig;
-  /** Definitions that cannot be read; what there is of them stays as it is. */
+  /** Ids of unreadable definitions; their containers stay unchanged. */
   readonly unreadable: ReadonlySet<string>;
-  /** Definitions that cannot be read either, and say that nothing of them shall run. */
+  /** Ids of unreadable definitions that are disabled; their containers must not run. */
   readonly disabled: ReadonlySet<string>;
 }
 
-/** Volumes as far as they are known. */
+/** Known state of the volumes. */
 export interface VolumesSeen {
-  /** On record and in use, by name. */
+  /** Names of volumes that are recorded or in use. */
   readonly kept: ReadonlySet<string>;
-  /** Whether they were looked after since the agent began, and nothing is due. */
+  /** True if volumes were checked since the agent started and nothing is due. */
   readonly isSettled: boolean;
-  /** What keeps one from being used. */
+  /** Volumes that cannot be used, with the reason. */
   readonly troubles: readonly { readonly name: string; readonly reason: string }[];
 }
 
-/** What is there, and everything else that decides what a definition becomes. */
+/** Observed containers, and all other inputs that decide how a definition is run. */
 export interface ExecActual {
   readonly seen: Seen;
   readonly isActive: boolean;
-  /** Of the documents in force. */
+  /** Version of the applied documents. */
   readonly version: string;
-  /** Undefined while the engine has not said what the machine has. */
+  /** Undefined until the engine has reported the machine's resources. */
   readonly placement: Omit<Placement, "nonce" | "address"> | undefined;
   readonly addresses: AddressPlan;
   readonly volumes: VolumesSeen;
-  /** Why a definition must not be started as the machine is now. */
+  /** Returns why a definition must not be started on this machine, if so. */
   readonly check: (spec: ContainerSpec) => Promise<string | undefined>;
-  /** By definition, why the machine as it is forbids it: it neither starts nor goes on. */
+  /** Reasons by definition why the machine's state forbids it: it neither starts nor continues. */
   readonly forbidden?: ReadonlyMap<string, string>;
-  /** By definition, why local policy forbids what runs of it, by what that was given when it was made: it does not go on. */
+  /** Reasons by definition why local policy forbids the running container with the settings it was created with: it is stopped. */
   readonly outlawed?: ReadonlyMap<string, string>;
-  /** The limits of all containers together; left out, nobody sees to them. */
+  /** Limits of all containers together; absent if they are not managed. */
   readonly caps?: CapsSeen | undefined;
-  /** How containers are reached; left out, nobody sees to that. */
+  /** How containers are reached; absent if that is not managed. */
   readonly exposure?: ExposureSeen;
 }

@@ -1,18 +1,18 @@
 import { addressRange } from "../../../lib/net/cidr.ts";
 
-/** How the addresses of the container network are shared out; all of them are IPv4. */
+/** Allocation of the container network's IPv4 addresses. */
 export interface AddressPlan {
   readonly subnet: string;
-  /** Those that no container gets: the bridge's own, the resolver's. */
+  /** Reserved addresses: the bridge's and the resolver's. */
   readonly reserved: ReadonlySet<string>;
 }
 
-/** Below this the subnet is for the machine and the resolver. */
+/** Addresses below this one are for the machine and the resolver. */
 const FIRST = 16;
 
 /**
- * An address for each definition that has none of its own: what it was given before if that is still of the subnet, else the lowest that is
- * free, in the order of the ids. What is pinned is nobody else's. Pure.
+ * Assigns an address to each definition without a pinned one: its previous address if still in the subnet, else the lowest free one, in the
+ * order of ids. A pinned address is never assigned to another definition. Pure.
  */
 export function allotAddresses(
   definitions: readonly { readonly id: string; readonly ip: string | undefined }[],
@@ -44,13 +44,13 @@ export function allotAddresses(
   return allotted;
 }
 
-/** The first address that a machine has in a subnet. */
+/** Returns the first host address of a subnet. */
 export function firstAddress(subnet: string): string | undefined {
   const range = addressRange(subnet);
   return range === undefined ? undefined : textOf(numberOf(range.low.subarray(1)) + 1);
 }
 
-/** The address of the node's resolver: as 172.18.1.2 in 172.18.0.0/16, and the second one of a small subnet. */
+/** Returns the address of the node's resolver: 172.18.1.2 in 172.18.0.0/16, and the second host address of a small subnet. */
 export function resolverAddress(subnet: string): string | undefined {
   const range = addressRange(subnet);
   if (range === undefined) return undefined;
@@ -59,7 +59,7 @@ export function resolverAddress(subnet: string): string | undefined {
   return textOf(low + 258 < high ? low + 258 : low + 2);
 }
 
-/** Whether an address is one that a machine may have in a subnet: neither the first nor the last of it. */
+/** Reports whether an address is a host address of a subnet: neither its first nor its last. */
 export function isHostOf(subnet: string, address: string): boolean {
   const [range, one] = [addressRange(subnet), addressRange(address)];
   if (range === undefined || one === undefined) return false;

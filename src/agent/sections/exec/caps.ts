@@ -2,17 +2,17 @@ import { isSameLimits } from "../../../host/process/cgroup-texts.ts";
 import type { ResourceLimits } from "../../../protocol/sections/exec/config.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
 
-/** The limits of all containers together as the machine has them. */
+/** Observed limits of all containers together. */
 export interface CapsSeen {
-  /** Undefined while there is no group for them. */
+  /** Undefined if the control group does not exist. */
   readonly actual: ResourceLimits | undefined;
-  /** What was set last since the agent began, what the machine made of it, and what of it cannot be had here. */
+  /** Limits last set since the agent started, the result, and the unsupported ones. */
   readonly last:
     | {
         readonly wanted: ResourceLimits;
         readonly actual: ResourceLimits | undefined;
         readonly warnings: readonly string[];
-        /** Why the machine refused them, where it may take them another time. */
+        /** Why the machine refused the limits; a later attempt may succeed. */
         readonly failure?: string;
       }
     | undefined;
@@ -20,25 +20,25 @@ export interface CapsSeen {
 
 export type CapsStep = Step & { readonly kind: "limit containers"; readonly limits: ResourceLimits };
 
-/** The step from the limits that all containers have together to those they are to have. Pure; none when they are the same. */
+/** Plans the step that sets the common limits; empty if they are equal. Pure. */
 export function planCaps(limits: ResourceLimits, caps: CapsSeen | undefined): readonly CapsStep[] {
   if (caps === undefined) return [];
   const { actual = {}, last } = caps;
   if (isSameLimits(actual, limits)) return [];
-  // What this machine cannot limit is not tried again until something else is wanted, or changed.
+  // Unsupported limits are retried only after the desired limits or the machine changed.
   const isTried = last !== undefined && isSameLimits(last.wanted, limits);
   if (isTried && isSameLimits(last.actual ?? {}, actual)) return [];
   return [{ kind: "limit containers", subject: "limits", guarded: false, limits }];
 }
 
-/** Why the limits are not in force; the containers run all the same. Pure. */
+/** Returns why the limits are not applied; the containers run without them. Pure. */
 export function capsWaits(limits: ResourceLimits, caps: CapsSeen | undefined): readonly Issue[] {
   const last = caps?.last;
   if (last?.failure === undefined || !isSameLimits(last.wanted, limits)) return [];
   return [{ path: "exec.limits", code: "limits-refused", message: `exec.limits: ${last.failure}`.slice(0, 1024) }];
 }
 
-/** What of the limits cannot be had on this machine; the containers run without. Pure. */
+/** Lists limits that this machine does not support; the containers run without them. Pure. */
 export function capsNotices(limits: ResourceLimits, caps: CapsSeen | undefined): readonly Issue[] {
   const last = caps?.last;
   if (last === undefined || !isSameLimits(last.wanted, limits)) return [];

@@ -1,31 +1,31 @@
 import type { ContainerSpec, ResourceLimits } from "../../../protocol/sections/exec/config.ts";
 
-/** What the machine has to give. */
+/** Resources of the machine. */
 export interface HostFacts {
-  /** As the engine counts them. */
+  /** Processors, as the engine counts them. */
   readonly cpus: number;
   readonly memoryBytes: number;
-  /** The whole disk behind the engine's images and the volumes, `/dev/vda`; undefined when nobody can tell. */
+  /** Disk that holds the engine's images and the volumes, such as `/dev/vda`; undefined if unknown. */
   readonly diskDevice?: string;
 }
 
 export interface CompiledLimits {
-  /** Fields of `HostConfig` that a running container can be given as well. */
+  /** Fields of `HostConfig` that can be changed on a running container. */
   readonly update: { readonly NanoCpus: number; readonly Memory: number; readonly MemorySwap: number };
   /** Fields of `HostConfig` that need a new container. */
   readonly fixed: Readonly<Record<string, unknown>>;
-  /** For `memory.high` of the control group, which the Engine API cannot set. */
+  /** `memory.high` of the control group; the Engine API cannot set it. */
   readonly memoryHighBytes: number;
   readonly warnings: readonly string[];
 }
 
-/** The engine refuses less. */
+/** Minimum that the engine accepts. */
 const MIN_MEMORY_BYTES = 6 * 1024 * 1024;
 const MIN_NANO_CPUS = 10_000_000;
 const DEFAULT_PERCENT = { cpu: 50, memory: 50, memoryHigh: 45 };
 const SLOW = { bytesPerSecond: 64 * 1024, operationsPerSecond: 10 };
 
-/** The limits of a container: half of the machine where it says nothing. */
+/** Compiles the limits of a container; the default is half of the machine. */
 export function compileLimits(spec: Pick<ContainerSpec, "limits" | "ulimits">, host: HostFacts): CompiledLimits {
   const cpu = nanoCpusOf(spec.limits.cpuMax ?? DEFAULT_PERCENT.cpu, host.cpus);
   const memory = memoryOf(spec.limits, host.memoryBytes);
@@ -41,7 +41,7 @@ export function compileLimits(spec: Pick<ContainerSpec, "limits" | "ulimits">, h
   };
 }
 
-/** Percent of the whole machine as the engine counts processor time, within what it takes. */
+/** Converts percent of the whole machine to the engine's processor time, within its bounds. */
 export function nanoCpusOf(percent: number, cpus: number): { nanoCpus: number; warnings: readonly string[] } {
   const most = Math.max(cpus, 1) * 1_000_000_000;
   const wanted = Math.floor((percent / 100) * most);

@@ -1,24 +1,24 @@
 import type { Mount } from "../../../protocol/sections/exec/config.ts";
 
-/** What a volume of a definition is in the engine, or why it cannot be had now. */
+/** The engine's form of a volume, or why it is unavailable. */
 export type VolumeLookup =
   | {
       readonly engineName: string;
       readonly isEncrypted: boolean;
-      /** What it binds. With it the engine makes the same volume again when somebody has removed it, and not an empty one. */
+      /** Directory of the volume. With it the engine recreates the same volume instead of an empty one after somebody deleted it. */
       readonly directory?: string;
     }
   | { readonly missing: string };
 
 export interface CompiledMounts {
-  /** `HostConfig.Mounts`, in the order of their places. */
+  /** `HostConfig.Mounts`, sorted by destination. */
   readonly mounts: readonly Readonly<Record<string, unknown>>[];
   readonly hasEncryptedVolume: boolean;
 }
 
 export const OWNER_LABEL = "io.holdfast.owner";
 
-/** Mounts as the engine takes them: of the kind that fails on a missing source instead of making it. */
+/** Returns mounts in the engine's form; a missing source is an error and is not created. */
 export function compileMounts(
   mounts: readonly Mount[],
   volumes: (name: string) => VolumeLookup,

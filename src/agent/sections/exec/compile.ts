@@ -8,48 +8,48 @@ import { imageReference, type ImageReference, type Registry } from "./image-refe
 import { checkPrivileges, type ContainerPolicy } from "./policy.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** Everything but the definition that decides what a container is. */
+/** All inputs other than the definition. */
 export interface Placement {
   /** Uid of the node. */
   readonly owner: string;
   readonly host: HostFacts;
-  /** Name of the engine's network, and the resolver of containers that name none: the engine's own when undefined. */
+  /** Name of the engine's network, and the default resolver; undefined for the engine's own. */
   readonly network: { readonly name: string; readonly resolver?: string };
-  /** Kept for this container; one that the definition pins comes first. The engine chooses when there is neither. */
+  /** Address reserved for this container; a pinned address takes precedence. Without either the engine chooses. */
   readonly address?: string;
   readonly registry?: Registry;
   readonly volumes: (name: string) => VolumeLookup;
   readonly policy: ContainerPolicy;
   readonly hashKey: Buffer;
   readonly nonce: string;
-  /** Parent of the control groups of all containers. Always given or never: a change of it replaces them. */
+  /** Parent control group of all containers. Always set or never: a change replaces all containers. */
   readonly cgroupParent?: string;
-  /** Says the address of a link. Given only where the firewall may not be touched, and the engine has to publish ports itself. */
+  /** Returns the address of a link. Set only if the firewall must not be changed and the engine publishes ports. */
   readonly publishes?: (iface: string) => string | undefined;
   readonly product?: EngineVersion["product"];
 }
 
-/** What the engine is asked for. */
+/** Request to the engine. */
 export interface Compiled {
   readonly image: ImageReference;
   readonly body: CreateBody;
-  /** Changes with everything that needs a new container; also the label `io.holdfast.hash`. */
+  /** Changes with everything that requires a new container; also the label `io.holdfast.hash`. */
   readonly hash: string;
-  /** Changes with `update` and `memoryHighBytes` alone. No label, since those cannot be changed. */
+  /** Changes with `update` and `memoryHighBytes` only. Not a label, since labels cannot be changed. */
   readonly limitsHash: string;
-  /** For a container whose limits alone have changed. */
+  /** Body of an update if only the limits changed. */
   readonly update: UpdateBody;
-  /** Undefined for an engine other than Docker, which reports values that were not asked for. */
+  /** Undefined unless the engine is Docker; others report values that were not requested. */
   readonly upheld: Upheld | undefined;
-  /** To be set as `memory.high` after each start. */
+  /** Value for `memory.high`, set after each start. */
   readonly memoryHighBytes: number;
-  /** JSON path first, without the item's own. */
+  /** Each starts with a JSON path relative to the item. */
   readonly warnings: readonly string[];
 }
 
 export interface Refusal {
   readonly refused: string;
-  /** Whether it may pass without a new definition: a volume that is not there yet. */
+  /** True if the refusal can end without a new definition, as for a volume that does not exist yet. */
   readonly isPassing: boolean;
 }
 
@@ -62,15 +62,15 @@ export const LABELS = {
 } as const;
 
 const PIDS_LIMIT = 4096;
-/** The kernel should end a container before the agent. */
+/** Makes the kernel kill a container before the agent. */
 const OOM_SCORE_ADJ = 500;
 const NS_PER_S = 1_000_000_000;
 const MAX_SECONDS = 366 * 86_400;
 
-/** The name of a definition's container in the engine. */
+/** Name of a definition's container in the engine. */
 export const engineNameOf = (id: string): string => `holdfast-${id}`;
 
-/** Turns a definition into a request for `POST /containers/create`, or says why it must not be run. Binds are checked by `checkBinds`. */
+/** Compiles a definition to a `POST /containers/create` request, or returns why it must not run. `checkBinds` checks binds. */
 export function compileContainer(spec: ContainerSpec, where: Placement): Compiled | Refusal {
   const forbidden = checkPrivileges(spec, where.policy);
   if (forbidden !== undefined) return { refused: forbidden, isPassing: false };
@@ -101,7 +101,7 @@ export function compileContainer(spec: ContainerSpec, where: Placement): Compile
     body: {
       Image: image.reference,
       ...defined({ Cmd: spec.command }),
-      // The engine makes it a DNS name of the container, so without one it must be a name that the container has already.
+      // The engine makes the hostname a DNS name of the container; the default is a name that the container has already.
       Hostname: spec.hostname ?? spec.name,
       ...defined({ User: spec.user }),
       Env: spec.variables.map(({ name, value }) => `${name}=${value}`),
@@ -157,7 +157,7 @@ function upheldOf(
   };
 }
 
-/** The engine restarts plain services itself. It must not start one at boot whose volume is still locked. */
+/** Returns the engine's restart policy. The engine must not start a service at boot whose volume is locked. */
 export function restartPolicyOf(
   spec: Pick<ContainerSpec, "execType">,
   hasEncryptedVolume: boolean,
@@ -168,7 +168,7 @@ export function restartPolicyOf(
 const hasIoLimit = ({ limits }: ContainerSpec): boolean =>
   [limits.ioRbps, limits.ioWbps, limits.ioRiops, limits.ioWiops].some((rate) => rate !== undefined);
 
-/** 0 means "as the image has it" to the engine. */
+/** The engine takes 0 for the image's own value. */
 function healthCheck(check: HealthCheck): Record<string, unknown> {
   const ns = (seconds: number, least: number): number =>
     Math.round(Math.min(Math.max(seconds, least), MAX_SECONDS) * NS_PER_S);
@@ -181,7 +181,7 @@ function healthCheck(check: HealthCheck): Record<string, unknown> {
   };
 }
 
-/** Docker keeps output in its own form unless others are to read it. Podman has neither of its two, and turns one file over by size. */
+/** Log settings: Docker uses its own format unless other programs read the output. Podman supports neither format and rotates by size. */
 function logConfig(spec: ContainerSpec, product: Placement["product"]): Record<string, unknown> {
   const { maxFileSizeMb, numFiles } = spec.logging;
   const size = { "max-size": `${maxFileSizeMb}m` };
@@ -191,7 +191,7 @@ function logConfig(spec: ContainerSpec, product: Placement["product"]): Record<s
     Config: {
       ...size,
       "max-file": String(numFiles),
-      // The engine compresses old files, and refuses to when there are none.
+      // The engine compresses rotated files and rejects compression if there are none.
       ...(!spec.saveOutput && numFiles < 2 ? { compress: "false" } : {}),
     },
   };

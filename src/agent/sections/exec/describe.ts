@@ -1,7 +1,7 @@
 import type { ExecActual } from "./actual.ts";
 import type { ExecStep } from "./plan.ts";
 
-/** A step for people: which container, what becomes of it, and whether it stops for it. Pure. */
+/** Describes a step to an operator: the container, what changes, and whether it stops. Pure. */
 export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
   if ("detail" in step) return step.detail;
   if ("limits" in step) return "limits all containers together";

@@ -4,7 +4,7 @@ import { firewallDigest } from "../../../host/network/firewall/firewall.ts";
 import type { Step } from "../../reconcile/section.ts";
 import { mappingName, type ExposureSeen, type ExposureTarget } from "./exposure.ts";
 
-/** What is done to how containers are reached, and to the network they are on. */
+/** A step that changes how containers are reached, or their network. */
 export type ExposureStep = Step &
   (
     | {
@@ -13,7 +13,7 @@ export type ExposureStep = Step &
         readonly detail: string;
       }
     | { readonly kind: "remove network"; readonly detail: string }
-    /** With what has its end on it. */
+    /** With the containers attached to the link. */
     | { readonly kind: "restore link"; readonly detail: string; readonly containers: readonly string[] }
   );
 
@@ -27,10 +27,10 @@ export const NOTHING_EXPOSED: ExposureTarget = {
   waits: [],
 };
 
-/** Ending flows takes a process each; what is beyond ends in its own time. */
+/** Limit of flows ended in a step, since each needs a process; the others time out. */
 const MAX_ENDED = 64;
 
-/** The steps from how containers are reached to how they are to be. Pure; empty when it is the same. */
+/** Plans the steps from the observed to the desired exposure; empty if both are equal. Pure. */
 export function planExposure(target: ExposureTarget, seen: ExposureSeen): readonly ExposureStep[] {
   return [...routingSteps(target, seen.state), ...portSteps(target, seen), ...linkSteps(target, seen.state)];
 }
@@ -44,7 +44,7 @@ function portSteps(target: ExposureTarget, { state, addresses }: ExposureSeen): 
   const mapped = ports.map(mappingName);
   const going = state.mapped.filter((name) => !mapped.includes(name));
   const coming = mapped.filter((name) => !state.mapped.includes(name));
-  // A sender that never pauses keeps the way its packets had when there was no mapping.
+  // Flows of a sender that never pauses keep the translation of their first packet.
   const ended = [...going, ...coming.filter((name) => name.includes(" udp "))]
     .flatMap((name) => flowsOf(name, addresses))
     .slice(0, MAX_ENDED);

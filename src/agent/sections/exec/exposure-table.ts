@@ -1,16 +1,16 @@
 import type { PortMapping } from "../../../protocol/sections/exec/config.ts";
 
-/** A port of an interface, and the container it leads to. */
+/** A port of an interface and the container that it maps to. */
 export interface MappedPort extends PortMapping {
   readonly address: string;
 }
 
-/** Before the engine's own translations, and those of the table `inet holdfast`. */
+/** Runs before the engine's own translations and those of the table `inet holdfast`. */
 const PRIORITY = -102;
 
 /**
- * The table `inet holdfast_containers`; undefined when no port is mapped. What comes in on an interface for this machine is sent to the
- * container, whatever the address; what this machine itself sends to an address of that interface, too.
+ * Writes the table `inet holdfast_containers`; undefined if no port is mapped. Packets to this machine are redirected by interface, for any
+ * of its addresses; packets that the machine itself sends, by the interface's addresses.
  */
 export function exposureTable(
   ports: readonly MappedPort[],

@@ -5,41 +5,41 @@ import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import type { ContainerSpec, PortMapping, VirtualInterface } from "../../../protocol/sections/exec/config.ts";
 import { exposureTable, type MappedPort } from "./exposure-table.ts";
 
-/** A definition whose container may be reached, or may send, from where it is. */
+/** A definition whose container has mapped ports or routes of its own. */
 export interface Placed {
   readonly spec: ContainerSpec;
-  /** On the container network. */
+  /** Address on the container network. */
   readonly address: string;
-  /** Of the container that runs. */
+  /** The engine's id of the running container. */
   readonly engineId: string | undefined;
 }
 
-/** Everything else that decides how containers are reached. */
+/** The other inputs that decide how containers are reached. */
 export interface ExposureSeen {
   readonly state: ExposureState;
-  /** The bridge of the containers. */
+  /** Name of the container bridge. */
   readonly bridge: string;
-  /** It was there, and somebody took it away. */
+  /** True if another program deleted the bridge. */
   readonly isBridgeGone?: boolean;
   readonly subnet: string;
   /** This machine's IPv4 addresses by link. */
   readonly addresses: ReadonlyMap<string, readonly string[]>;
-  /** Who else takes packets here; read only when there is a new mapping to ask for. */
+  /** Lists other programs' listeners; read only for a new mapping. */
   readonly listeners: () => readonly Listener[];
-  /** The tables of the VRFs that are set up. */
+  /** Routing tables of the existing VRFs. */
   readonly vrfs: ReadonlyMap<string, number>;
 }
 
 export interface ExposureTarget {
-  /** The text of the table; undefined: none. */
+  /** Text of the nftables table; undefined for none. */
   readonly table: string | undefined;
-  /** What the engine's filter has to let through. */
+  /** Rules that the engine's own filter must accept. */
   readonly userRules: readonly string[];
   readonly ports: readonly MappedPort[];
   readonly rules: readonly string[];
   readonly routes: readonly string[];
   readonly links: readonly VirtualLink[];
-  /** What cannot be had as it is written. */
+  /** Settings that cannot be applied as written. */
   readonly waits: readonly Issue[];
 }
 
@@ -51,7 +51,7 @@ const IN_LINK = 5150;
 const FIRST_TABLE = 0x0db0_0000;
 const VIRTUAL_RULE = "-o hfc+";
 
-/** How containers are to be reached, and where what they send is looked up. Pure. */
+/** Computes how containers are reached and which table routes what they send. Pure. */
 export function compileExposure(placed: readonly Placed[], seen: ExposureSeen): ExposureTarget {
   const inOrder = placed.toSorted((one, other) => (one.spec.id < other.spec.id ? -1 : 1));
   const { ports, waits } = mappedPorts(inOrder, seen);
@@ -82,7 +82,7 @@ export function compileExposure(placed: readonly Placed[], seen: ExposureSeen): 
   };
 }
 
-/** Why a container must not start: where it would send must not be guessed, and its address must be its own. Pure. */
+/** Returns why a container must not start: its VRF is missing, or its address is invalid or in use. Pure. */
 export function placeObstacle(
   spec: ContainerSpec,
   others: readonly Pick<ContainerSpec, "id" | "name" | "ip">[],
@@ -100,7 +100,7 @@ export function placeObstacle(
   return `the VRF ${vrf} is not set up on this node`;
 }
 
-/** What a mapping is called while it is in force. */
+/** Identifies an applied mapping. */
 export function mappingName({ protocol, iface, hostPort, address, containerPort }: MappedPort): string {
   return `${keyOf({ protocol, iface, hostPort })} ${address}:${containerPort}`;
 }
@@ -108,17 +108,17 @@ export function mappingName({ protocol, iface, hostPort, address, containerPort 
 const keyOf = ({ protocol, iface, hostPort }: Pick<PortMapping, "protocol" | "iface" | "hostPort">): string =>
   `${iface} ${protocol} ${hostPort}`;
 
-/** Of those that want the same port, the first by its id has it. */
+/** Assigns each port to the first container, by id, that asks for it. */
 function mappedPorts(
   placed: readonly Placed[],
   seen: ExposureSeen,
 ): { readonly ports: readonly MappedPort[]; readonly waits: readonly Issue[] } {
   const taken = new Map<string, string>();
-  // One that is in force stays: whoever came to listen later has been without its packets from the start.
+  // An applied mapping stays: a program that started to listen later has never received packets at this port.
   const inForce = new Set(seen.state.mapped.map((name) => name.split(" ").slice(0, 3).join(" ")));
   const ports: MappedPort[] = [];
   const waits: Issue[] = [];
-  // The engine publishes them.
+  // The engine publishes ports itself.
   if (seen.state.unusable !== undefined) return { ports, waits };
   for (const { spec, address } of placed) {
     const wait = (code: string, text: string): number => waits.push(issueOf(spec, "portMappings", code, text));
@@ -153,7 +153,7 @@ function isTaking({ protocol, address, port }: Listener, mapping: PortMapping, o
   return address === undefined || own.includes(address);
 }
 
-/** What comes from the container is looked up there, and nowhere else. */
+/** Rules that look packets from the container up in its table, and in no other. */
 function vrfRules(address: string, table: number | undefined): readonly string[] {
   const end = `priority ${END} from ${address} unreachable`;
   return table === undefined ? [end] : [`priority ${FROM} from ${address} lookup ${table}`, end];
@@ -173,7 +173,7 @@ function handedOver({ spec, address, engineId }: Placed, { state, addresses }: E
 }
 
 function handed(id: string, engineId: string, own: string, { name, dest }: VirtualInterface, at: number): Handed {
-  // Another container has a link of another name, so that none is taken for the one before.
+  // Each container gets its own link name, so that an old link is not taken for a new one.
   const digest = createHash("sha256")
     .update(JSON.stringify([id, engineId, name, dest]))
     .digest("hex");

@@ -1,21 +1,21 @@
 import { createHmac } from "node:crypto";
 import type { ContainerSpec } from "../../../protocol/sections/exec/config.ts";
 
-/** What of a container is not its definition's own but needs a new container all the same when it changes. */
+/** Inputs outside the definition whose change requires a new container. */
 export interface Circumstances {
   readonly address: string | undefined;
   readonly cgroupParent: string | undefined;
-  /** The disk, where the definition limits its use. */
+  /** The disk, if the definition limits its use. */
   readonly diskDevice: string | undefined;
   readonly hasEncryptedVolume: boolean;
-  /** Ports that the engine itself publishes. */
+  /** Ports that the engine publishes. */
   readonly published: readonly string[];
 }
 
 /**
- * HMAC-SHA-256, in hex, of what a container is made of: short secrets in variables cannot be guessed from it. Left out is what changes
- * without a new container: processor and memory limits, ports, addresses and routes outside of it, schedule, whether it is enabled.
- * A release that hashes other fields replaces every container of every node.
+ * Returns an HMAC-SHA-256, in hex, of everything that requires a new container; keyed, so that short secrets in variables cannot be
+ * guessed. Excludes processor and memory limits, ports, addresses and routes outside the container, schedule, and `enabled`. A release that
+ * hashes other fields replaces every container of every node.
  */
 export function definitionHash(key: Buffer, spec: ContainerSpec, around: Circumstances): string {
   const { ioRbps, ioWbps, ioRiops, ioWiops } = spec.limits;
@@ -43,7 +43,7 @@ export function definitionHash(key: Buffer, spec: ContainerSpec, around: Circums
   });
 }
 
-/** The same of the limits that a running container can be given. */
+/** Hashes the limits that can be changed on a running container. */
 export function limitsHash(key: Buffer, limits: Readonly<Record<string, number>>): string {
   return hmac(key, limits);
 }
@@ -53,7 +53,7 @@ const hmac = (key: Buffer, value: unknown): string =>
 
 const sorted = (values: readonly string[]): readonly string[] => values.toSorted();
 
-/** One text for one value: keys in order, what is undefined left out. */
+/** Serializes a value with sorted keys and without undefined members. */
 function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_, part: unknown) =>
     typeof part === "object" && part !== null && !Array.isArray(part)

@@ -1,17 +1,17 @@
-/** Where the node's own organization keeps its images. */
+/** The image registry of the node's organization. */
 export interface Registry {
-  /** With its port, where it has one. */
+  /** Host, with its port if it has one. */
   readonly host: string;
-  /** The organization's domain, which leads its repositories' names. */
+  /** Domain of the organization, the first element of its repository names. */
   readonly namespace: string;
 }
 
 export interface ImageReference {
-  /** As the engine takes it and as it lists it. */
+  /** Reference in the engine's form. */
   readonly reference: string;
-  /** Whether it comes from the node's own registry, which wants a credential. */
+  /** True for an image of the organization's registry, which requires a credential. */
   readonly isFromRegistry: boolean;
-  /** Whether it is named by digest: one that is there is the right one. */
+  /** True if pinned by digest: a local copy is always current. */
   readonly isPinned: boolean;
 }
 
@@ -24,8 +24,8 @@ const DIGEST = /^sha256:[0-9a-f]{64}$/;
 const MAX_NAME = 255;
 
 /**
- * The full reference of an image: what begins with the organization's namespace is in its registry, anything else is public.
- * The engine would take a namespace, which has dots, for the name of a registry; `docker.io` names get their short form.
+ * Returns the full reference of an image: a repository in the organization's namespace is in its registry, any other is public. Adds the
+ * registry since the engine would take a namespace with dots for a registry. `docker.io` names are shortened.
  */
 export function imageReference(
   image: { readonly repository: string; readonly tag: string },
@@ -43,7 +43,7 @@ export function imageReference(
   return { reference: name + suffix, isFromRegistry, isPinned: suffix.startsWith("@") };
 }
 
-/** A digest may stand in the place of the tag, alone or behind one; then it alone decides. */
+/** Returns the suffix of the reference; a digest in or after the tag takes precedence. */
 function suffixOf(tag: string): string | undefined {
   const at = tag.lastIndexOf("@");
   const digest = tag.slice(at + 1);
@@ -65,7 +65,7 @@ function locate(repository: string, registry: Registry | undefined): Located {
     const { host } = registry;
     const namespace = registry.namespace.toLowerCase();
     const isHost = first.toLowerCase() === host.toLowerCase() && parts.length > 1;
-    // Host and namespace may be the same domain: then the second element tells which one was meant.
+    // Host and namespace may be the same domain; the second element then tells which one is meant.
     if (isHost && (second?.toLowerCase() === namespace || host.toLowerCase() !== namespace)) {
       return { host, path: parts.slice(1), isFromRegistry: true };
     }
@@ -79,9 +79,9 @@ function locate(repository: string, registry: Registry | undefined): Located {
   return { host: undefined, path: shortened(parts), isFromRegistry: false };
 }
 
-/** The engine lists official images without their folder. */
+/** The engine lists official images without `library/`. */
 const shortened = (path: readonly string[]): readonly string[] =>
   path.length === 2 && path[0] === "library" ? path.slice(1) : path;
 
-/** How the engine tells a host from the first part of a path. */
+/** Tells a registry host from the first element of a path, as the engine does. */
 const isRegistryHost = (first: string): boolean => /[.:]/.test(first) || first === "localhost";

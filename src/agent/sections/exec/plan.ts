@@ -12,7 +12,7 @@ import { compileExposure, type ExposureTarget, type Placed } from "./exposure.ts
 import { NOTHING_EXPOSED, planExposure, type ExposureStep } from "./exposure-plan.ts";
 import { wantedOf } from "./wanted-of.ts";
 
-/** What is done to the container of one definition, of which `subject` is the id, to volumes, all of which go together, or beside them. */
+/** A step for the container of one definition (`subject` is its id), for all volumes, or for exposure and limits. */
 export type ExecStep = ExposureStep | CapsStep | ContainerStep;
 
 type ContainerStep = Step &
@@ -33,15 +33,15 @@ type ContainerStep = Step &
 
 const MAX_ISSUES = 1000;
 
-/** The steps from what there is to what is desired. Pure. */
+/** Plans the steps from the observed to the desired state. Pure. */
 export function planExec(desired: ExecDesired, actual: ExecActual): readonly ExecStep[] {
   const { exposure } = actual;
   const target = exposureOf(desired, actual);
   return [
-    // No container starts before all of them are held back.
+    // The common limits apply before the first container starts.
     ...planCaps(desired.config.limits, actual.caps),
     ...linkSteps(actual),
-    // Where a container sends is settled before it starts.
+    // The routes of a container are set before it starts.
     ...(exposure === undefined || target === undefined ? [] : planExposure(target, exposure)),
     ...containerSteps(desired, actual),
     ...(exposure?.state.hasNetwork === true && isEmpty(desired, actual) ? [NETWORK_STEP] : []),
@@ -55,7 +55,7 @@ const NETWORK_STEP: ExecStep = {
   detail: "takes away the network of the containers, which nothing uses",
 };
 
-/** The link of the containers is made again when somebody has deleted it. An engine other than Docker takes it along with the last container. */
+/** Restores a deleted container bridge. Engines other than Docker delete it with the last container. */
 function linkSteps({ seen, isActive, placement, exposure }: ExecActual): readonly ExecStep[] {
   if (exposure?.isBridgeGone !== true || !isActive || seen.engine.state !== "well") return [];
   const containers = [...seen.works.values()].flatMap(({ standing: { found } }) =>
@@ -66,7 +66,7 @@ function linkSteps({ seen, isActive, placement, exposure }: ExecActual): readonl
   return [{ kind: "restore link", subject: exposure.bridge, guarded: false, detail, containers }];
 }
 
-/** How containers are to be reached; undefined while that cannot be known, and everything stays as it is. Pure. */
+/** Computes how containers are reached; undefined if unknown, and nothing changes then. Pure. */
 function exposureOf(desired: ExecDesired, actual: ExecActual): ExposureTarget | undefined {
   const { seen, isActive, placement, exposure } = actual;
   const left = leftOf(desired, seen);
@@ -82,7 +82,7 @@ function exposureOf(desired: ExecDesired, actual: ExecActual): ExposureTarget | 
   );
 }
 
-/** Compiling definitions only to find that none is reached from elsewhere takes its time. */
+/** Avoids compiling definitions if none has ports or routes. */
 function isExposed({ portMappings, interfaces, virtualNetworks, vrf }: ContainerSpec): boolean {
   return portMappings.length + interfaces.length + virtualNetworks.length > 0 || vrf !== undefined;
 }
@@ -91,14 +91,14 @@ function isEmpty({ config, unreadable }: ExecDesired, { seen }: ExecActual): boo
   return config.containers.length === 0 && unreadable.size === 0 && seen.works.size === 0;
 }
 
-/** Those of which nobody can say what is wanted: as far as they are there they stay as they are. */
+/** Ids of definitions without a known desired state; their containers stay unchanged. */
 function leftOf({ config, unreadable, disabled }: ExecDesired, { works }: Seen): readonly WorkView[] {
   const ids = new Set(config.containers.map(({ id }) => id));
   const isLeft = (id: string): boolean => unreadable.has(id) || (config.isPartial === true && !disabled.has(id));
   return [...works.values()].filter(({ id, standing }) => !ids.has(id) && standing.goal.is !== "gone" && isLeft(id));
 }
 
-/** A service that is to run is reached also while it restarts; anything else while it runs. */
+/** Reports whether a container is reachable: a service also while it restarts, any other only while it runs. */
 function placedOf({ spec, goal, blueprint }: Wanted, view: WorkView | undefined, network: string): readonly Placed[] {
   const found = view?.standing.found;
   const isUp = found !== undefined && found.is !== "stopped";
@@ -126,14 +126,14 @@ function containerSteps(desired: ExecDesired, actual: ExecActual): readonly Exec
     });
   return [
     ...removals,
-    // What of it is wanted nobody can say; that it must not go on is known.
+    // The definition is unreadable, but known to be disabled.
     ...leftOf(desired, seen).flatMap((work) => (actual.outlawed?.has(work.id) === true ? suspension(work) : [])),
     ...volumeSteps(desired, actual),
     ...wantedOf(desired, actual).flatMap((wanted) => stepOf(wanted, seen.works.get(wanted.spec.id))),
   ];
 }
 
-/** What keeps definitions from being as they are wanted. Pure. */
+/** Lists why definitions are not in their desired state. Pure. */
 export function waitingExec(desired: ExecDesired, actual: ExecActual): readonly Issue[] {
   const { seen } = actual;
   if (seen.engine.state === "unwell") {
@@ -162,7 +162,7 @@ export function waitingExec(desired: ExecDesired, actual: ExecActual): readonly 
   ].slice(0, MAX_ISSUES);
 }
 
-/** Issues of the link of running containers. That it is missing is reported if it could not be made again. */
+/** Reports issues of the bridge of running containers, such as one that could not be restored. */
 function bridgeWaits({ seen, isActive, exposure }: ExecActual): readonly Issue[] {
   if (exposure === undefined || !isActive) return [];
   if (![...seen.works.values()].some(({ standing: { found } }) => found !== undefined && found.is !== "stopped"))
@@ -174,7 +174,7 @@ function bridgeWaits({ seen, isActive, exposure }: ExecActual): readonly Issue[]
   return [{ path: "exec", code: "link-gone", message }];
 }
 
-/** What is served otherwise than it is written, as this machine is. Pure. */
+/** Lists settings that this machine applies differently from how they are written. Pure. */
 export function noticesExec({ config }: ExecDesired, { seen, caps }: ExecActual): readonly Issue[] {
   const warnings = [...seen.works.values()].flatMap(({ wanted, unaskedImage, unsetFields = [] }): readonly Issue[] => {
     if (wanted === undefined) return [];
@@ -196,12 +196,12 @@ export function noticesExec({ config }: ExecDesired, { seen, caps }: ExecActual)
   return [...capsNotices(config.limits, caps), ...warnings].slice(0, MAX_ISSUES);
 }
 
-/** Volumes are made before what mounts them, and put away when neither a definition nor a container has them. */
+/** Plans volume steps: volumes are created before their containers, and quarantined once no definition or container uses them. */
 function volumeSteps(desired: ExecDesired, { seen, volumes: { kept, isSettled } }: ExecActual): readonly ExecStep[] {
   const { config, unreadable, disabled } = desired;
   const { volumes } = config;
   const specs = [...config.containers, ...[...seen.works.values()].flatMap(({ wanted }) => wanted?.spec ?? [])];
-  // What a definition mounts that cannot be read, nobody knows.
+  // The mounts of unreadable definitions are unknown.
   const isWhole = config.isPartial !== true && unreadable.size + disabled.size === 0;
   const used = new Set([
     ...specs.flatMap(({ mounts }) => mounts.flatMap(({ kind, source }) => (kind === "volume" ? [source] : []))),
@@ -265,7 +265,7 @@ function kindOf(wanted: Wanted, view: WorkView | undefined): Kind | undefined {
   return isDue && !isHeld ? "start" : "define";
 }
 
-/** Whether the keeper has been told just this. */
+/** Reports whether the supervisor already has this desired state. */
 function isTold({ spec, goal, blueprint }: Wanted, { wanted, standing }: WorkView): boolean {
   const told = standing.goal;
   if (wanted === undefined || told.is !== "kept" || goal.is !== "kept") return false;
@@ -283,7 +283,7 @@ function suspension({ id, row, standing }: WorkView): readonly ExecStep[] {
   return [{ kind: "suspend", subject: id, guarded: false, removes: true, name: row?.name ?? id }];
 }
 
-/** It runs with those it had. */
+/** Reports limits that could not be changed; the container runs with its previous ones. */
 function limitsWait({ wanted, refusedLimits, standing }: WorkView, path: string | undefined): readonly Issue[] {
   if (wanted?.blueprint === undefined || refusedLimits?.limits !== wanted.blueprint.limitsHash) return [];
   if (standing.found === undefined || standing.found.is === "stopped") return [];
@@ -299,7 +299,7 @@ function waitOf(work: WorkView, path: string | undefined, now: number): readonly
   const { state, reason } = standsAt(standing, now);
   const at = path ?? wanted?.spec.path ?? "exec";
   const name = row?.name ?? id;
-  // What runs may have an obstacle too: it would not start again.
+  // A running container may have an obstacle too: it could not start again.
   const why = reason ?? obstacle ?? (standing.goal.is === "gone" ? "is being removed" : state);
   const code = why === standing.lastFailure ? (standing.failureCode ?? state) : state;
   return [{ path: at.slice(0, 512), code, message: `${at}: ${name}: ${why}`.slice(0, 1024) }];

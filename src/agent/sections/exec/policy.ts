@@ -2,32 +2,32 @@ import { normalize } from "node:path";
 import { HostError } from "../../../errors.ts";
 import type { ContainerSpec, Mount } from "../../../protocol/sections/exec/config.ts";
 
-/** What the owner of the machine lets containers have beyond the ordinary: `containers` in agent.json. */
+/** Privileges that the machine's owner grants to containers: `containers` in agent.json. */
 export interface ContainerPolicy {
   readonly allowPrivileged: boolean;
-  /** Absolute paths; what is below one is allowed with it. No bind is allowed without an entry. */
+  /** Absolute paths; each entry includes its subtree. A bind needs an entry. */
   readonly allowBinds: readonly string[];
-  /** Names without `CAP_`, in addition to those that stay within a container. */
+  /** Names without `CAP_`, in addition to those that act within a container. */
   readonly allowCapabilities: readonly string[];
 }
 
-/** What no bind may show; none of it needs to exist. */
+/** Paths that no bind may expose; they need not exist. */
 export interface ProtectedPaths {
-  /** Holdfast's own directories: state, run, overlay, data store, settings. Never allowed. */
+  /** Holdfast's own directories: state, run, overlay, data store, settings. No setting allows them. */
   readonly own: readonly string[];
-  /** Sockets of container engines, and of others through which the machine is managed. */
+  /** Sockets of container engines and of other services that manage the machine. */
   readonly sockets: readonly string[];
-  /** Where engines keep images and containers. */
+  /** Directories in which engines keep images and containers. */
   readonly engineDirectories: readonly string[];
 }
 
 export type BindVerdict =
   | { readonly verdict: "allowed" }
   | { readonly verdict: "refused"; readonly reason: string }
-  /** Nothing is there, for now. */
+  /** The source does not exist yet. */
   | { readonly verdict: "missing"; readonly reason: string };
 
-/** Capabilities that act on what belongs to the container alone; all others reach the machine. */
+/** Capabilities that act within the container only; all others affect the machine. */
 const CONTAINED: ReadonlySet<string> = new Set(
   (
     "AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE NET_RAW SETFCAP SETGID SETPCAP SETUID SYS_CHROOT " +
@@ -37,7 +37,7 @@ const CONTAINED: ReadonlySet<string> = new Set(
 const KERNEL = ["/proc", "/sys", "/dev"];
 const SETTINGS = "of the node's agent.json";
 
-/** Why local policy forbids what a definition asks for; undefined when it does not. */
+/** Returns why local policy forbids a definition, or undefined. */
 export function checkPrivileges(
   spec: Pick<ContainerSpec, "privileged" | "capabilities">,
   policy: ContainerPolicy,
@@ -55,9 +55,8 @@ export function checkPrivileges(
 const plainCapability = (name: string): string => name.toUpperCase().replace(/^CAP_/, "");
 
 /**
- * Decides on the bind mounts of a definition by where their sources really are, symbolic links followed.
- * `realpath` says undefined when there is nothing at a path; what it cannot tell, by a {HostError}, is not allowed.
- * `others` are the sources of binds that other containers have.
+ * Checks the bind mounts of a definition by their real paths, with symbolic links resolved. `realpath` resolves to undefined if a path does
+ * not exist; a path that it rejects with a {HostError} is not allowed. `others` are the bind sources of other containers.
  */
 export async function checkBinds(
   mounts: readonly Pick<Mount, "kind" | "source">[],
@@ -86,7 +85,7 @@ export async function checkBinds(
   const located = await Promise.all(binds.map(({ source }) => place(source)));
   const around = [...located, ...(await Promise.all(others.map(place)))];
   for (const { source, where } of located) {
-    // Refused first: whether a forbidden path exists is nobody's business.
+    // Checked first: an error must not reveal whether a forbidden path exists.
     for (const path of new Set(placesOf(source, where))) {
       const touched = touchedBy(path, { paths: own, isTree: true, what: "" });
       if (touched !== undefined) {
@@ -102,7 +101,7 @@ export async function checkBinds(
       }
       return refusal(source, path, `\`containers.allowBinds\` ${SETTINGS} has no entry for it; one would allow it`);
     }
-    // What runs could put a link in the place of the inner one, and the engine would follow it the next time it starts the container.
+    // A running container could replace the inner path by a link; the engine would follow it at the next start.
     const outer = around.find((one) =>
       placesOf(source, where).some((path) => isBelow(path, placesOf(one.source, one.where))),
     );
@@ -130,12 +129,12 @@ async function locate(
 
 interface Rule {
   readonly paths: readonly string[];
-  /** Whether what is below is meant as well. */
+  /** True if the rule includes the subtree. */
   readonly isTree: boolean;
   readonly what: string;
 }
 
-/** The path of a rule that a bind would show: it itself, what it contains, and, of a tree, what is in it. */
+/** Returns the path of a rule that a bind would expose: the path itself, a path inside it, or, for a tree, the tree that contains it. */
 function touchedBy(path: string, rule: Rule): string | undefined {
   return rule.paths.find((guarded) => isWithin(guarded, path) || (rule.isTree && isWithin(path, guarded)));
 }
@@ -144,15 +143,15 @@ function isWithin(path: string, root: string): boolean {
   return path === root || path.startsWith(root.endsWith("/") ? root : `${root}/`);
 }
 
-/** Where it is, and as it is written. */
+/** The real path, and the path as written. */
 const placesOf = (source: string, { path }: { readonly path: string | undefined }): readonly string[] => [
   path ?? normalize(source),
   normalize(source),
 ];
 
 /**
- * The places that each need an entry: where it is, and as it is written below the kernel's file systems, since what a link of /proc
- * leads to depends on who follows it.
+ * Returns the paths that need an entry each: the real path, and the path as written if it is below a kernel file system, since a link in
+ * /proc resolves differently for each process.
  */
 function decisivePlacesOf(source: string, where: { readonly path: string | undefined }): readonly string[] {
   const [found = "", written = ""] = placesOf(source, where);

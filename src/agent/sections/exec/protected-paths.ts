@@ -1,11 +1,11 @@
 import type { ProtectedPaths } from "./policy.ts";
 
-/** Where this agent keeps its things. */
+/** Directories of this agent. */
 export interface OwnPlaces {
   readonly stateDir: string;
   readonly runDir: string;
   readonly overlay: { readonly stateDir: string; readonly runDir: string };
-  /** The files of this program. */
+  /** The program's own files. */
   readonly programs?: readonly string[];
 }
 
@@ -30,7 +30,7 @@ const UNITS = ["agent", "overlay", "overlay@", "restore", "upgrade", "os-update"
     return [unit, `${unit}.d`];
   }),
 );
-/** Whoever may speak there is root on the machine. */
+/** Sockets that give root access to the machine. */
 const SOCKETS = [
   "/run/docker.sock",
   "/run/podman/podman.sock",
@@ -50,7 +50,7 @@ const ENGINE_DIRECTORIES = [
   "/run/libpod",
 ];
 
-/** What no bind may show on this machine: of the engine in use, and of those that may be there besides. */
+/** Returns the paths that no bind may expose on this machine: of the engine in use and of other engines that may be installed. */
 export function protectedPaths(
   own: OwnPlaces,
   engine: { readonly socketPath: string; readonly rootDirectory: string | undefined },

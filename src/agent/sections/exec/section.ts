@@ -18,40 +18,40 @@ export interface ExecOptions {
     Keeper,
     "isUsed" | "look" | "want" | "update" | "putBack" | "suspend" | "drop" | "settled" | "workers"
   >;
-  /** Everything but the engine's own that decides what a definition becomes. */
+  /** Reads the inputs, other than the engine's state, that decide how a definition is run. */
   readonly surroundings: (
     seen: Seen,
     desired: ExecDesired | undefined,
     signal: AbortSignal,
   ) => Promise<Omit<ExecActual, "seen">>;
-  /** Makes the volumes that are wanted, and puts away what neither is nor is in use. */
+  /** Creates the desired volumes and quarantines volumes that are neither desired nor in use. */
   readonly settleVolumes: (
     volumes: readonly VolumeSpec[],
     used: ReadonlySet<string>,
     signal: AbortSignal,
   ) => Promise<void>;
-  /** Limits all containers together; what is not given is lifted. */
+  /** Limits all containers together; an absent limit is lifted. */
   readonly limit?: (limits: ResourceLimits, signal: AbortSignal) => Promise<void>;
-  /** Carries out a step of how containers are reached. */
+  /** Applies a step that changes how containers are reached. */
   readonly expose?: (step: ExposureStep, signal: AbortSignal) => Promise<void>;
   readonly unsupported: () => string | undefined;
 }
 
 const DEADLINE_MS = 60_000;
-/** How long a pass waits for what ends by itself; what takes longer goes on without it. */
+/** Maximum wait for work that ends by itself; longer work continues after the pass. */
 const SETTLE_MS = 3000;
 /** Steps that wait for the engine's answer. */
 const ASKING: ReadonlySet<string> = new Set(["update", "restore settings", "restore network"]);
-/** What an engine gets for limits that are changed. */
+/** Deadline of the engine for changed limits. */
 const UPDATE_MS = 15_000;
-/** Above what it takes to find out that an engine hangs. */
+/** Longer than it takes to detect an engine that hangs. */
 const LOOK_MS = 10_000;
 
 /** `exec`: the containers of this node, each by its definition. */
 export function execSection(options: ExecOptions): Section<ExecDesired, ExecActual, ExecStep> {
   const { keeper, surroundings, settleVolumes, unsupported, expose, limit } = options;
 
-  /** What fails for one holds up no other; of several failures the first one is told. */
+  /** Applies all steps; a failed step does not block the others. Throws the first of several failures. */
   async function applyAll(steps: readonly ExecStep[], signal: AbortSignal): Promise<void> {
     const failures: unknown[] = [];
     const attempt = async (work: () => Promise<void> | undefined): Promise<void> => {
@@ -65,13 +65,13 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     };
     for (const step of steps) if ("limits" in step) await attempt(() => limit?.(step.limits, signal));
     for (const step of steps) if ("detail" in step) await attempt(() => expose?.(step, signal));
-    // One look after them sees to all volumes.
+    // One check after the volume steps covers all volumes.
     const volumes = steps.find((step) => "volumes" in step);
     if (volumes !== undefined) await attempt(() => settleVolumes(volumes.volumes, volumes.used, signal));
     const containers = steps.flatMap((step) =>
       "volumes" in step || "detail" in step || "limits" in step ? [] : [step],
     );
-    // Whoever is to stop does not wait for what is asked of the engine here and now.
+    // Steps that stop containers do not wait for the engine's answers to other steps.
     for (const step of containers) if (!ASKING.has(step.kind)) await attempt(() => hand(step, signal));
     const within = AbortSignal.any([signal, AbortSignal.timeout(UPDATE_MS)]);
     await Promise.all(containers.flatMap((step) => (ASKING.has(step.kind) ? [attempt(() => hand(step, within))] : [])));
@@ -141,14 +141,13 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
   }
 }
 
-/** Limits are in force before the first container is. */
 function isAnyWanted({ config: { containers, volumes, limits } }: ExecDesired): boolean {
   return containers.length + volumes.length > 0 || Object.values(limits).some((limit) => limit !== undefined);
 }
 
 const NOTHING: Seen = { engine: { state: "unused" }, info: undefined, now: 0, works: new Map(), foreign: [] };
 
-/** Counts by state; names are the business of whoever asks for them. */
+/** Counts containers by state. Names are left to the local API. */
 function reportOf({ engine, works, foreign, now }: Seen): Readonly<Record<string, unknown>> {
   const counts = { RUNNING: 0, INITIALIZING: 0, STOPPED: 0 };
   let unhealthy = 0;
@@ -168,10 +167,10 @@ function reportOf({ engine, works, foreign, now }: Seen): Readonly<Record<string
 }
 
 const ITEM = /^exec\.(commands|volumes)\.(\d{1,5})(?=[.:]|$)/;
-/** As names of containers and volumes are written. */
+/** Characters of container and volume names. */
 const NAME = /^[A-Za-z0-9][\w.-]{0,62}$/;
 
-/** Paths with the names of containers and volumes in place of their positions in the section, which say nothing to a person. Pure. */
+/** Replaces positions of containers and volumes in paths by their names, so that operators can read them. Pure. */
 function byName(raw: unknown, read: ReadExec): ReadExec {
   const rename = (text: string): string =>
     text.replace(ITEM, (path, list: string, index: string) => {
@@ -194,7 +193,7 @@ function byName(raw: unknown, read: ReadExec): ReadExec {
   };
 }
 
-/** The definitions that the section names by an id, whatever else is wrong with them. */
+/** Returns the definitions with an id, valid or not. */
 function identifiedOf(raw: unknown): readonly { readonly id: string; readonly isDisabled: boolean }[] {
   const list = isObject(raw) ? raw["commands"] : undefined;
   if (!Array.isArray(list)) return [];

@@ -9,7 +9,7 @@ import { compileContainer, restartPolicyOf, type Compiled, type Placement } from
 import { placeObstacle } from "./exposure.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** What is wanted of each definition, in their order. Pure. */
+/** Returns the desired state of each definition, in the same order. Pure. */
 export function wantedOf({ config }: ExecDesired, actual: ExecActual): readonly Wanted[] {
   const { seen, placement, addresses } = actual;
   if (placement === undefined) return [];
@@ -34,7 +34,7 @@ function oneWanted(
   const { version, check } = actual;
   const view = actual.seen.works.get(spec.id);
   const compiled = compileContainer(spec, { ...placement, nonce: "" });
-  // It is stopped first, whatever comes of its successor: that may never be had.
+  // The running container is stopped first, even if its successor can never start.
   const outlawed = actual.outlawed?.get(spec.id);
   if ("refused" in compiled) {
     const hash = view?.wanted?.blueprint?.hash ?? view?.row?.byHand ?? view?.standing.found?.hash ?? "";
@@ -46,7 +46,7 @@ function oneWanted(
   const forbidden = actual.forbidden?.get(spec.id);
   const former = outlawed === undefined ? undefined : `what runs is stopped: ${outlawed}`;
   const goal = goalOf(spec, compiled.hash, placement, { obstacle: forbidden ?? former ?? obstacle, heldUntil });
-  // What ran before by another definition, and may, stays until this one can be had.
+  // An allowed container of an earlier definition keeps running until the new one can start.
   const isEnding = outlawed !== undefined || (forbidden !== undefined && view?.standing.found?.hash === compiled.hash);
   return {
     spec,
@@ -56,7 +56,7 @@ function oneWanted(
   };
 }
 
-/** Whether the very thing that is forbidden is what runs. */
+/** Reports whether the forbidden definition is the one that runs. */
 function isRunningNow(spec: ContainerSpec, placement: Omit<Placement, "nonce">, view: WorkView | undefined): boolean {
   const policy = { ...placement.policy, allowPrivileged: true };
   const compiled = compileContainer(spec, { ...placement, policy, nonce: "" });
@@ -102,7 +102,7 @@ function blueprintOf(
   };
 }
 
-/** A new service that is not whole may get the rest with the next document. */
+/** Returns until when an incomplete new service is held, since the next document may complete it. */
 function heldOf(spec: ContainerSpec, { seen, version }: ExecActual, view: WorkView | undefined): number | undefined {
   if (spec.execType !== "service" || spec.isExtended || view?.standing.found !== undefined) return undefined;
   const row = view?.row;

@@ -11,29 +11,29 @@ import type { Gateway, GatewayPath } from "../../../protocol/sections/gateway/ga
 import type { DomainView } from "../../../protocol/documents/domain-view.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** What the way to other nodes depends on besides the section: who this node is, whom it may meet, and where it is. */
+/** Inputs of the mesh other than the section: this node, its peers, and its addresses. */
 export interface MeshSurroundings {
   readonly isActive: boolean;
   readonly self: { readonly uid: string; readonly name: string; readonly fqdn: string } | undefined;
-  /** Absent while the node has no document of its domain. */
+  /** Absent without a domain document. */
   readonly domain: DomainView | undefined;
   /** This machine's addresses. */
   readonly local: ReadonlySet<string>;
-  /** Whether this machine speaks IPv6 at all. */
+  /** True if the machine has IPv6. */
   readonly hasIpv6: boolean;
-  /** The literal addresses that the local policy permits to other nodes. */
+  /** Literal addresses that local policy allows to other nodes. */
   readonly literals?: MeshLiterals | undefined;
 }
 
-/** The most that the table takes of each. */
+/** Limit of paths in the table. */
 const MAX_PATHS = 1024;
 
-/** Where this node's own gateway listens; `before` is what it does now. */
+/** The gateway server that the overlay has. */
 type ServerBefore = MeshServer | undefined;
 
 /**
- * The part of the table that leads to other nodes; none where the node is off, has no domain, or is alone in it without a gateway of its
- * own. Pure; the same comes out in the same order.
+ * Compiles the mesh part of the overlay's table; undefined if the node is inactive, has no domain, or has neither peers nor a gateway of
+ * its own. Pure; the order is stable.
  */
 export function compileMesh(
   gateway: Gateway,
@@ -61,7 +61,7 @@ export function compileMesh(
   };
 }
 
-/** Compiles anew only when something that it depends on is another; a domain may be large, and is looked at every minute. */
+/** Caches the last result, since a domain may be large and is re-evaluated every minute. */
 export function meshCompiler(): typeof compileMesh {
   let last: { readonly of: readonly unknown[]; readonly mesh: OverlayMesh | undefined } | undefined;
   return (gateway, surroundings, before) => {
@@ -79,12 +79,12 @@ export function isSelf(self: NonNullable<MeshSurroundings["self"]>, name: string
   return [self.uid, self.name, self.fqdn].includes(name);
 }
 
-/** Whether this node is to dial a peer. */
+/** Reports whether this node dials a peer. */
 export function isDialled({ connectToPublic }: Pick<Gateway, "connectToPublic">, { gateway }: DomainPeer): boolean {
   return gateway !== undefined && (connectToPublic || gateway.type !== "public");
 }
 
-/** The path that goes before the built-in one to a gateway: the first that says so. */
+/** Returns the first enabled default path to a gateway; it precedes the built-in one. */
 export function defaultPath(gateway: Gateway, domain: DomainView, uid: string): GatewayPath | undefined {
   return gateway.paths.find(({ enabled, isDefault, node }) => enabled && isDefault && domain.find(node)?.uid === uid);
 }

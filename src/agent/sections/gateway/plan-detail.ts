@@ -1,10 +1,10 @@
 import type { MeshPath, OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import type { GatewayActual, GatewayStep } from "./plan.ts";
 
-/** How many services of a node are named. */
+/** Limit of services named per node. */
 const MAX_LISTED = 8;
 
-/** A step for people: the gateway, path, peer or grant by name, what changes, and whether flows end. Pure. */
+/** Describes a step to an operator: the gateway, path, peer or grant, what changes, and whether flows end. Pure. */
 export function describeGatewayStep({ part, mesh }: GatewayStep, actual: GatewayActual): string {
   const before = actual.mesh;
   const nameOf = names(actual, mesh);
@@ -32,7 +32,7 @@ export function describeGatewayStep({ part, mesh }: GatewayStep, actual: Gateway
 
 type NameOf = (uid: string) => string;
 
-/** A node that the domain has no more goes by what it was called in the table. */
+/** A node that left the domain keeps its name from the table. */
 function names({ domain, mesh: before }: GatewayActual, after: OverlayMesh | undefined): NameOf {
   return (uid) => {
     const known = [before, after].flatMap((mesh) => mesh?.peers.find((peer) => peer.uid === uid)?.fqdn ?? []);

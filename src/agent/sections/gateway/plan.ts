@@ -4,13 +4,13 @@ import type { MeshGrant, OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import type { Gateway } from "../../../protocol/sections/gateway/gateway.ts";
 import { compileMesh, type MeshSurroundings } from "./mesh.ts";
 
-/** What the overlay has of the section, how that stands, and what else it depends on. */
+/** The overlay's mesh, its state, and the section's other inputs. */
 export interface GatewayActual extends MeshSurroundings {
   readonly mesh: OverlayMesh | undefined;
   readonly standing: MeshStanding | undefined;
 }
 
-/** What of the mesh a step is about. */
+/** Part of the mesh that a step changes. */
 export type Part =
   | { readonly of: "mesh" }
   | { readonly of: "server" }
@@ -22,7 +22,7 @@ export type Part =
   | { readonly of: "grants"; readonly source: string }
   | { readonly of: "all-grants" };
 
-/** One thing that changes. The table takes the mesh as a whole, so each step brings all of it. */
+/** One change. The table takes the mesh as a whole, so each step carries all of it. */
 export interface GatewayStep {
   readonly kind: "add" | "change" | "remove";
   readonly subject: string;
@@ -31,10 +31,10 @@ export interface GatewayStep {
   readonly mesh: OverlayMesh | undefined;
 }
 
-/** More peers or sources of grants than this are one step. */
+/** More peers or sources of grants than this become one step. */
 const MAX_EACH = 64;
 
-/** Lists what changes on the way to other nodes: what goes, then what comes. Pure. */
+/** Plans the changes of the mesh: removals, then additions. Pure. */
 export function planGateway(
   desired: Gateway,
   actual: GatewayActual,
@@ -51,7 +51,7 @@ export function planGateway(
     ...entries(pathsOf(before), pathsOf(after)),
     ...fewOrOne(entries(grantsOf(before), grantsOf(after)), "all-grants"),
   ];
-  // Whose the mesh is, or that it is there at all, is seen in nothing else where there is nothing else.
+  // Without other changes, only `self` shows that the mesh was created, removed or is another node's.
   const isWhole = changes.length === 0 || (before !== undefined && after !== undefined && before.self !== after.self);
   const whole = isWhole ? changesOf("mesh", before?.self, after?.self, true) : [];
   return [...whole, ...changes]

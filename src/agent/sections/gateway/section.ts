@@ -10,11 +10,11 @@ import { waitingGateway } from "./waits.ts";
 export interface GatewayOptions {
   readonly overlay: Pick<Overlay, "observe" | "change">;
   readonly nodeType: () => NodeType;
-  /** What the documents and the machine say besides the section. */
+  /** Returns the inputs other than the section: of the documents and the machine. */
   readonly surroundings: () => MeshSurroundings;
 }
 
-/** `gateway`: this node's ways to others, and its own gateway. */
+/** `gateway`: paths to other nodes, and this node's own gateway. */
 export function gatewaySection(options: GatewayOptions): Section<Gateway, GatewayActual, GatewayStep> {
   const { overlay, nodeType, surroundings } = options;
   const compile = meshCompiler();
@@ -25,7 +25,7 @@ export function gatewaySection(options: GatewayOptions): Section<Gateway, Gatewa
     needsDataPlane: true,
     parse(raw) {
       const { gateway, rejected, notices } = normaliseGateway(raw, { nodeType: nodeType() });
-      // The section itself, rather than a part of it, is wrong: then what is there stays.
+      // If the section itself is unusable, the applied configuration stays.
       const isUnusable = rejected.some(({ path }) => path === "gateway");
       return { desired: gateway, rejected, notices, isUnusable };
     },
@@ -34,7 +34,7 @@ export function gatewaySection(options: GatewayOptions): Section<Gateway, Gatewa
       return { mesh, standing, ...surroundings() };
     },
     plan: (desired, actual) => planGateway(desired, actual, compile),
-    // Peers, grants and addresses change by documents and by the machine, and nobody tampered with the table then.
+    // Changes of peers, grants and addresses come from documents and the machine, not from tampering with the table.
     asSurrounded: (actual, { isActive, self, domain, local, hasIpv6, literals }) => ({
       ...actual,
       isActive,
@@ -54,7 +54,7 @@ export function gatewaySection(options: GatewayOptions): Section<Gateway, Gatewa
       paths: mesh?.paths.length ?? 0,
       grants: mesh?.grants.length ?? 0,
       server: mesh?.server === undefined ? "off" : (standing?.server.state ?? "unknown"),
-      // The carrier over UDP is not there yet, whatever is switched on.
+      // The UDP carrier is not implemented, whatever the section enables.
       "gateway.udp.enabled": false,
     }),
   };

@@ -5,7 +5,7 @@ import type { DomainView } from "../../../protocol/documents/domain-view.ts";
 import { isDialled, isSelf } from "./mesh.ts";
 import type { GatewayActual } from "./plan.ts";
 
-/** Names what of the section cannot work as it is: nodes that nobody knows, addresses that are not here, a port that is taken. Pure. */
+/** Lists parts of the section that cannot work: unknown nodes, absent addresses, a port in use. Pure. */
 export function waitingGateway(desired: Gateway, actual: GatewayActual): readonly Issue[] {
   const { isActive, self, domain } = actual;
   if (!isActive || self === undefined || domain === undefined) return [];
@@ -42,7 +42,7 @@ function cluster(path: string, name: string): Issue {
   return { path, code: "unsupported", message: `${path}: ${clusterText(name)}` };
 }
 
-/** That a name is of no node of the domain, and what to do. */
+/** Explains that no node of the domain has this name, and what to do. */
 export function unknownNode(path: string, name: string): Issue {
   const text = unknownNodeText(name);
   return { path, code: "unknown-node", message: `${path}: ${text}` };
@@ -66,7 +66,7 @@ function pathIssues(
   return [{ path: `${at}.local`, code: "address-absent", message: `${at}.local: ${text}` }];
 }
 
-/** A monitor sees samples only of a gateway that this node dials, and only of a path to that gateway that is switched on. */
+/** A monitor has samples only if this node dials the gateway over an enabled path. */
 function monitorIssues({ node, path }: LatencyMonitor, desired: Gateway, domain: DomainView): readonly Issue[] {
   const peer = domain.find(node);
   if (peer === undefined) return [];

@@ -5,7 +5,7 @@ import type { ServicesActual, ServiceStep } from "./plan.ts";
 
 const ENDS = ", ends its flows";
 
-/** A step for people: the service by its name, where it leads, what changes, and whether flows end. Pure. */
+/** Describes a step to an operator: the service, its target, what changes, and whether flows end. Pure. */
 export function describeServiceStep(step: ServiceStep, { services }: ServicesActual): string {
   if (step.kind === "withdraw") {
     const before = services.get(step.name);

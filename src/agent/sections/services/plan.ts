@@ -5,7 +5,7 @@ import { applicationOf } from "../../../protocol/sections/common/fields.ts";
 import type { Service } from "../../../protocol/sections/services/services.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** What the overlay has of the section, and this machine's IPv4 addresses by link, the link's own first. */
+/** The overlay's services, and this machine's IPv4 addresses by link, its primary one first. */
 export interface ServicesActual {
   readonly services: ReadonlyMap<string, OverlayService>;
   readonly health: ReadonlyMap<string, ServiceHealth>;
@@ -27,7 +27,7 @@ export type ServiceStep =
       readonly name: string;
     };
 
-/** Lists the services to be withdrawn, changed and offered; of one that stays the same nothing. */
+/** Plans the services to withdraw, change and offer. */
 export function planServices(desired: readonly Service[], actual: ServicesActual): readonly ServiceStep[] {
   const offered = desired.filter(isOffered);
   const names = new Set(offered.map(({ name }) => name));
@@ -43,7 +43,7 @@ export function planServices(desired: readonly Service[], actual: ServicesActual
   ];
 }
 
-/** The overlay's entry for a service. */
+/** Returns the overlay's entry for a service. */
 export function compileService(service: Service, addresses: ServicesActual["addresses"]): OverlayService {
   const { name, transport, host, port, sourceInterface, connectTimeoutMs, idleTimeoutMs, healthCheck } = service;
   const sourceAddress = sourceInterface === undefined ? undefined : addresses.get(sourceInterface)?.[0];
@@ -63,7 +63,7 @@ export function compileService(service: Service, addresses: ServicesActual["addr
   };
 }
 
-/** Names the services that no flow can reach: their target is down, or the link they are to leave by has no address. */
+/** Lists services that no flow can reach: the target is down, or the source interface has no address. */
 export function waitingServices(
   desired: readonly Service[],
   { services, health, addresses }: ServicesActual,
@@ -74,14 +74,14 @@ export function waitingServices(
       return [{ path: at, code: "address-absent", message: `${at}: ${sourceInterface} has no IPv4 address` }];
     }
     const judged = services.get(name);
-    // What was judged at another target says nothing of this one.
+    // Health of an earlier target does not apply to this one.
     const isOfAnother = judged !== undefined && (judged.host !== host || judged.port !== port);
     if (isOfAnother || health.get(name)?.state !== "down") return [];
     return [{ path, code: "service-down", message: `${path}: ${host}:${port} does not answer` }];
   });
 }
 
-/** The paths of the services whose health is to be judged and is not yet, as after the overlay was replaced. */
+/** Returns the paths of services whose health is not known yet, as after a restart of the overlay. */
 export function unjudgedServices(desired: readonly Service[], { health }: ServicesActual): readonly string[] {
   const judged = desired.filter((service) => isOffered(service) && service.healthCheck !== undefined);
   return judged.filter(({ name }) => (health.get(name)?.state ?? "unknown") === "unknown").map(({ path }) => path);

@@ -9,11 +9,11 @@ export interface ServicesOptions {
   readonly overlay: Pick<Overlay, "observe" | "change">;
   /** This machine's IPv4 addresses by link. */
   readonly addresses: () => ReadonlyMap<string, readonly string[]>;
-  /** Whether the node is a member of a cluster. */
+  /** True if the node is a member of a cluster. */
   readonly isMember: () => boolean;
 }
 
-/** `services`: what connectors and port forwards can reach from this node, by name. */
+/** `services`: named targets that connectors and port forwards reach from this node. */
 export function servicesSection(options: ServicesOptions): Section<readonly Service[], ServicesActual, ServiceStep> {
   const { overlay, addresses, isMember } = options;
   const applyAll = (steps: readonly ServiceStep[], signal: AbortSignal): Promise<void> => {
@@ -49,7 +49,7 @@ export function servicesSection(options: ServicesOptions): Section<readonly Serv
   };
 }
 
-/** Whether the section itself, rather than each of its items, is wrong: then what is there stays. */
+/** Reports whether the section itself is unusable; the applied services stay then. */
 function isNothingUsable(items: readonly Service[], rejected: readonly { readonly id: string }[]): boolean {
   return items.length === 0 && rejected.some(({ id }) => id === "");
 }
