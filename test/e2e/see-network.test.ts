@@ -205,7 +205,7 @@ test("routes: which are ours, and the way to an address", async () => {
 
 test("hits of translations, as the kernel counts them", async () => {
   const { here, cli, run, network } = await stage();
-  expect(await cli("nats")).toMatchObject({ code: 0, stdout: "no translation in the configuration in force\n" });
+  expect(await cli("nats")).toMatchObject({ code: 0, stdout: "the applied configuration has no translation\n" });
   expect(await cli("nats", "n-1")).toMatchObject({ code: 1 });
   expect(await run("nat-hits", {})).toMatchObject({ status: 422, body: { details: { field: "action" } } });
   expect(await run("nat-hits", { action: "RESET_ALL" })).toEqual({ status: 200, body: { reset: 0 } });

@@ -32,7 +32,7 @@ async function makePart(spec: PartSpec, tools: PartTools, scrub: Scrub, partMs: 
     return { name, about, isLog: spec.isLog === true, text, cutBytes: 0 };
   } catch (thrown) {
     const error = toError(thrown);
-    const reason = error.name === "TimeoutError" ? `no end within ${partMs / 1000} s` : error.message;
+    const reason = error.name === "TimeoutError" ? `timed out after ${partMs / 1000} s` : error.message;
     return { name, reason: scrub(reason) };
   }
 }

@@ -32,7 +32,7 @@ export async function bundleInStore(call: Call, file: string, maxBytes: number |
     terminal.out(
       settings.isJson
         ? `${safeJson(made)}\n`
-        : `${gone}store:${plainLine(made.file ?? file)}: ${sizeText(made.bytes)}; look through it before you pass it on\n`,
+        : `${gone}store:${plainLine(made.file ?? file)}: ${sizeText(made.bytes)}; review it before you share it\n`,
     );
     return "ok";
   }

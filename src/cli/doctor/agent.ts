@@ -33,7 +33,7 @@ export const healthChecks: CheckFamily = {
   name: "health",
   async run({ agent }) {
     const { health, status } = await agent();
-    if (health === undefined) return [skip("agent", "no-agent", "no agent tells of it")];
+    if (health === undefined) return [skip("agent", "no-agent", "no agent reports it")];
     // A node that was never registered is not ill.
     const isNew = status?.node === null;
     return health.items.map((item) =>

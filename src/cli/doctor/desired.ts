@@ -16,7 +16,7 @@ export const desiredChecks: CheckFamily = {
       status === undefined ? leftDocumentChecks(onDisk.documents, clock.now()) : documentChecks(status, clock.now());
     return [
       ...documents,
-      ...(status === undefined ? [skip("sections", "no-agent", "no agent tells of them")] : sectionChecks(status, why)),
+      ...(status === undefined ? [skip("sections", "no-agent", "no agent reports them")] : sectionChecks(status, why)),
       pendingCheck(onDisk.hasPendingChange, status),
     ];
   },
@@ -33,7 +33,7 @@ export function documentChecks({ documents, node }: Pick<Status, "documents" | "
     const at = `document.${name}`;
     const came = receivedAt === undefined ? "" : `, received ${formatMoment(receivedAt, now)}`;
     if (refused !== undefined) {
-      const fix = "mend it at the control plane: the next version ends this";
+      const fix = "correct it at the control plane: the next version ends this";
       return warn(at, "refused-version", `version ${refused} was taken back, ${version} is in force${came}`, fix);
     }
     if (name !== "keys" && appliedAt === undefined) {
@@ -67,7 +67,7 @@ export function sectionChecks({ sections }: Pick<Status, "sections">, why: WhyRe
       name,
       code,
       message.slice(0, 4096),
-      "'holdfast why' shows when it is tried again; mend it at the control plane or here",
+      "'holdfast why' shows when it is tried again; correct it at the control plane or here",
     );
   });
   const silent = open.filter(([section]) => !reasons.some((reason) => reason.section === section));
@@ -77,26 +77,21 @@ export function sectionChecks({ sections }: Pick<Status, "sections">, why: WhyRe
   const more = reasons.length - named.length;
   const rest = more > 0 ? [warn("sections", "more", `and ${more} more`, "'holdfast why' shows all")] : [];
   const wrong = [...named, ...unexplained, ...rest];
-  return wrong.length > 0 ? wrong : [pass("sections", "every section is as it is desired")];
+  return wrong.length > 0 ? wrong : [pass("sections", "every section is applied as desired")];
 }
 
 /** Judges a pending network change. Pure. */
 export function pendingCheck(isOnDisk: boolean | undefined, status: Pick<Status, "pendingChange"> | undefined): Check {
   const name = "pending-change";
   if (status?.pendingChange !== undefined || (isOnDisk === true && status !== undefined)) {
-    return warn(
-      name,
-      "change-pending",
-      "a change of the network waits for its proof",
-      "'holdfast network' shows how it stands",
-    );
+    return warn(name, "change-pending", "a network change is pending", "'holdfast network' shows its state");
   }
   if (isOnDisk === undefined && status === undefined) return skip(name, "access-denied", "only root can see it");
   if (isOnDisk !== true) return pass(name, "no change of the network is pending");
   return warn(
     name,
     "change-pending",
-    "a change of the network is neither proven nor taken back",
-    "'holdfast guard restore' takes it back",
+    "a network change is neither proven nor reverted",
+    "'holdfast guard restore' reverts it",
   );
 }

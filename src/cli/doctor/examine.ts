@@ -54,13 +54,13 @@ function brokenCheck(error: Error, familyMs: number): Check {
     return fail(
       "check",
       "check-hangs",
-      `no end within ${familyMs / 1000} s`,
+      `timed out after ${familyMs / 1000} s`,
       "see what of the machine hangs: 'dmesg', 'ps -eo pid,stat,wchan:32,comm'",
     );
   }
   const code = error instanceof AgentError ? error.code : "check-failed";
   if (code === "access-denied" || code === "agent-unreachable") return skip("check", code, error.message);
-  return fail("check", code, `it could not be made: ${error.message}`, "'holdfast bundle', and report it");
+  return fail("check", code, `the check failed: ${error.message}`, "'holdfast bundle', and report it");
 }
 
 /** Returns the tools for this machine; shared values are read once. */

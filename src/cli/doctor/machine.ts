@@ -118,7 +118,7 @@ export const spoolChecks: CheckFamily = {
   name: "spool",
   async run({ agent }) {
     const { status } = await agent();
-    return status === undefined ? [skip("records", "no-agent", "no agent tells of it")] : spoolCheck(status.telemetry);
+    return status === undefined ? [skip("records", "no-agent", "no agent reports it")] : spoolCheck(status.telemetry);
   },
 };
 

@@ -23,9 +23,9 @@ export const overlayChecks: CheckFamily = {
       processCheck(status?.engines.overlay, socket),
       ...(pid === undefined ? [] : [programCheck(reader.linkTarget(`/proc/${pid}/exe`), pid)]),
       ...(connectors === undefined
-        ? [skip("connectors", "no-agent", "no agent tells of them")]
+        ? [skip("connectors", "no-agent", "no agent reports them")]
         : connectorChecks(connectors)),
-      ...(gateways === undefined ? [skip("gateways", "no-agent", "no agent tells of them")] : gatewayChecks(gateways)),
+      ...(gateways === undefined ? [skip("gateways", "no-agent", "no agent reports them")] : gatewayChecks(gateways)),
     ];
   },
 };
@@ -34,9 +34,7 @@ export const engineChecks: CheckFamily = {
   name: "containers",
   async run({ agent }) {
     const { containers } = await agent();
-    return containers === undefined
-      ? [skip("engine", "no-agent", "no agent tells of it")]
-      : containerChecks(containers);
+    return containers === undefined ? [skip("engine", "no-agent", "no agent reports it")] : containerChecks(containers);
   },
 };
 
@@ -83,7 +81,7 @@ export function connectorChecks({ connectors }: Pick<ConnectorsReport, "connecto
         `connector.${id}`.slice(0, 300),
         reason?.code ?? state,
         `${state}: ${reason?.message ?? "no reason is known"}`,
-        "'holdfast connectors' shows all; mend it at the control plane, or what it listens on here",
+        "'holdfast connectors' shows all; correct it at the control plane, or what it listens on here",
       ),
     );
 }

@@ -25,7 +25,7 @@ export function standingCheck(text: string | undefined, now: number): Check {
     return warn(
       "standing",
       "damaged-file",
-      "what the last upgrade left cannot be read",
+      "the state of the last upgrade cannot be read",
       "the next upgrade writes it anew",
     );
   const { state, step, from, to, begunAt, reason, starts } = parsed.data;
@@ -65,7 +65,7 @@ export function versionChecks(names: readonly string[]): readonly Check[] {
       warn(
         `version.${version}`,
         "version-failed",
-        "it was given up, and is not picked again",
+        "it failed, and is not started again",
         "upgrade to a later one; the next that proves itself clears it away",
       ),
     ),
@@ -88,7 +88,7 @@ export function releaseKeysCheck(text: string | undefined): Check {
     "release-keys",
     "bad-keys",
     "the keys of releases cannot be read: no upgrade is accepted",
-    "mend /etc/holdfast/release-keys.json, or remove it to use the package's",
+    "correct /etc/holdfast/release-keys.json, or remove it to use the package's",
   );
 }
 

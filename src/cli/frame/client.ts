@@ -195,13 +195,13 @@ function connectionError(socket: string, error: Error, given: GivenDirectories):
   if (error instanceof SessionError || error instanceof HostError) return error;
   if (error instanceof InputError) {
     if (error.code === "path-too-long") return error;
-    return new SessionError("invalid-reply", `the agent behind ${socket} sent what cannot be read: ${error.message}`, {
+    return new SessionError("invalid-reply", `the agent behind ${socket} sent an invalid answer: ${error.message}`, {
       cause: error,
     });
   }
   const code = errnoOf(error) ?? "";
   if (code.startsWith("HPE_")) {
-    return new SessionError("invalid-reply", `what answers on ${socket} does not speak HTTP: ${error.message}`, {
+    return new SessionError("invalid-reply", `the program on ${socket} does not speak HTTP: ${error.message}`, {
       cause: error,
     });
   }
@@ -218,15 +218,15 @@ function connectionError(socket: string, error: Error, given: GivenDirectories):
 function reasonFor(code: string, given: GivenDirectories): string | undefined {
   const start = `start one with '${holdfastCommand("agent", given)}', or name its run directory with --run`;
   if (code === "ENOENT" || code === "ENOTDIR") return start;
-  if (code === "ECONNREFUSED") return `the one that made it is gone: ${start}`;
+  if (code === "ECONNREFUSED") return `its agent has ended: ${start}`;
   return Object.hasOwn(REASONS, code) ? REASONS[code] : undefined;
 }
 
 const REASONS: Readonly<Record<string, string>> = {
-  EACCES: "you may not open it: run as root or as a member of the agent's group",
-  EPERM: "you may not open it: run as root or as a member of the agent's group",
-  ECONNRESET: "it closed the connection: it is stopping, or serves as many callers as it can",
-  EPIPE: "it closed the connection: it is stopping, or serves as many callers as it can",
+  EACCES: "permission denied: run as root or as a member of the agent's group",
+  EPERM: "permission denied: run as root or as a member of the agent's group",
+  ECONNRESET: "it closed the connection: it is stopping, or has reached its limit of callers",
+  EPIPE: "it closed the connection: it is stopping, or has reached its limit of callers",
 };
 
 /** Reports whether no agent listens, as opposed to one that refuses, hangs or denies access. */

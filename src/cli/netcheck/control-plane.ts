@@ -140,7 +140,7 @@ function proxyFinding(
 }
 
 function clockFinding({ date }: HttpHead, now: number): Finding {
-  if (date === undefined) return skipped("clock", "the control plane does not tell the time");
+  if (date === undefined) return skipped("clock", "the control plane sends no time");
   const ahead = now - date;
   // The header has whole seconds.
   if (Math.abs(ahead) < 2000) return passed("clock", "within two seconds of the control plane");
@@ -158,7 +158,7 @@ async function checkPortal(url: URL, addresses: readonly string[], tools: CheckT
     head = await tried(tools, async (signal) => httpHead(await openTcp({ address, port: 80 }, signal), plain, signal));
   } catch {
     tools.signal.throwIfAborted();
-    return passed("captive-portal", "nobody answers plain HTTP in its place");
+    return passed("captive-portal", "no captive portal answers plain HTTP");
   }
   return portalFinding(url, head);
 }

@@ -43,8 +43,8 @@ async function checkKey({ key, host, port, local }: PathTarget, address: string,
   }
   if (key === undefined)
     return skipped("tls", "it answers; by which key it is to be known, this node has not been told");
-  if (shown === key) return passed("tls", "it proves the gateway's key");
-  const message = "it shows another key than the gateway's";
+  if (shown === key) return passed("tls", "it has the gateway's key");
+  const message = "it has another key than the gateway's";
   return failed(
     "tls",
     message,

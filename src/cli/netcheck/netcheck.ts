@@ -133,7 +133,7 @@ function about(what: Pick<NetworkCheck, "target" | "name" | "path">, findings: r
 function tunnelFinding({ gateway, id }: PathTarget, report: GatewaysReport | undefined, now: number): Finding {
   if (report === undefined) return skipped("tunnel", "no agent runs");
   const path = report.gateways.find(({ uid }) => uid === gateway)?.paths.find((one) => one.id === id);
-  if (path === undefined) return skipped("tunnel", "the agent does not tell of it");
+  if (path === undefined) return skipped("tunnel", "the agent does not report it");
   const since = path.since === undefined ? "" : ` ${formatSpan(now - path.since)}`;
   const why = path.reason === undefined ? "" : `: ${path.reason}`;
   if (path.state === "up") return passed("tunnel", `up${since}${path.carries ? ", carries" : ""}`);

@@ -26,7 +26,7 @@ const STYLES: Readonly<Record<string, Style>> = {
 /** The engine where it is not well, and a line for each container; `now` in Unix milliseconds. */
 export function containersText({ engine, containers }: ContainersReport, now: number, paint: Paint): string {
   const head = engineText(engine, now, paint);
-  if (containers.length === 0) return `${head}no container in the configuration in force\n`;
+  if (containers.length === 0) return `${head}the applied configuration has no container\n`;
   const rows = containers.map((one) => [
     one.name,
     one.type,
@@ -42,7 +42,7 @@ export function containersText({ engine, containers }: ContainersReport, now: nu
 
 /** A line for each volume. */
 export function volumesText({ volumes }: VolumesReport, paint: Paint): string {
-  if (volumes.length === 0) return "no volume in the configuration in force\n";
+  if (volumes.length === 0) return "the applied configuration has no volume\n";
   const rows = volumes.map(({ name, state, encrypted, usedBy, path = "", reason = "" }) => [
     name,
     stateOf(state, paint),

@@ -32,10 +32,10 @@ const STANDARD_OUTPUT = "-";
 
 export const bundleVerb: Verb = {
   name: "bundle",
-  summary: "collect state, logs and checks of this node into one archive, secrets left out",
+  summary: "collect state, logs and checks of this node into one archive, without secrets",
   about:
-    "A gzipped tar with a README that says what each file is and what is not in it. Works while the agent hangs or does not run, and as far " +
-    "as it may without root. One is made at a time; it is for its owner alone (0600).",
+    "A gzipped tar with a README that lists each file and what is missing. Works while the agent hangs or does not run and, to the extent " +
+    "possible, without root. One bundle is made at a time; only its owner can read it (0600).",
   arguments: [],
   options: {
     to: {
@@ -43,7 +43,7 @@ export const bundleVerb: Verb = {
       help: "where to write it (holdfast-<node>-<time>.tar.gz here); - is standard output, store:PATH the node's data store",
       complete: "file",
     },
-    max: { value: "SIZE", help: "bytes of its content, such as 50M (200M); the largest logs are cut first" },
+    max: { value: "SIZE", help: "maximum content, such as 50M (200M); the largest logs are cut first" },
     ...CONFIG,
     ...COMMON,
   },
@@ -65,7 +65,7 @@ export const bundleVerb: Verb = {
     });
     if (!(await owner.claim())) {
       owner.close();
-      throw new HostError("busy", "another bundle of this node is just being made");
+      throw new HostError("busy", "another bundle of this node is in progress; wait for its end");
     }
     try {
       return await make(call, max);
@@ -132,7 +132,7 @@ const doctorPart: PartSpec = {
 function reportText({ path, bytes, parts, missing }: BundleReport): string {
   const cut = parts.filter(({ cutBytes }) => cutBytes > 0).map(({ name }) => `${name} was cut for want of room\n`);
   const gone = byReason(missing).map(({ names, reason }) => `without ${names.join(", ")}: ${plainLine(reason)}\n`);
-  return `${[...gone, ...cut].join("")}${path}: ${parts.length} files, ${sizeText(bytes)}; look through it before you pass it on\n`;
+  return `${[...gone, ...cut].join("")}${path}: ${parts.length} files, ${sizeText(bytes)}; review it before you share it\n`;
 }
 
 const UNITS: Readonly<Record<string, number>> = { "": 1, K: 1e3, M: 1e6, G: 1e9 };

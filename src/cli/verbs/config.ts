@@ -10,13 +10,13 @@ import { COMMON } from "../frame/verb-options.ts";
 
 export const configVerb: Verb = {
   name: "config",
-  summary: "show the configuration in force, or one section of it",
-  about: "It is what the documents of the node and its cluster come to together; what is secret in it is shown as ***.",
+  summary: "show the applied configuration, or one section of it",
+  about: "Merges the documents of the node and its cluster. Secrets are shown as ***.",
   arguments: [
     { name: "action", isRequired: true, help: "show", complete: ["show"] },
     { name: "section", isRequired: false, help: "one section", complete: sectionNames },
   ],
-  options: { secrets: { help: "show secrets as they are" }, ...COMMON },
+  options: { secrets: { help: "show secrets in clear text" }, ...COMMON },
   exits: ["ok", "failed", "usage", "unreachable", "timeout"],
   example: "holdfast config show connectors",
   output: Config,

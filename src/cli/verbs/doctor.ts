@@ -24,10 +24,10 @@ const MAX_NAMED = 8;
 
 export const doctorVerb: Verb = {
   name: "doctor",
-  summary: "run every check there is, and say what to do",
+  summary: "run all checks, and show what to do",
   about:
     "Settings, state, units, agent, overlay, containers, network, resolver, time, firewall, kernel, limits and upgrade; with and without a " +
-    "running agent, also where the node is not registered. What cannot be seen without root is skipped and named.",
+    "running agent, also if the node is not registered. Checks that need root are skipped and named.",
   arguments: [],
   options: {
     ...CONFIG,

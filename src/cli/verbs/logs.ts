@@ -23,14 +23,14 @@ const DebugText = z.object({ debug: z.string() });
 
 export const logsVerb: Verb = {
   name: "logs",
-  summary: "show what the agent logged lately",
+  summary: "show recent log lines of the agent",
   arguments: [],
   options: {
     lines: { short: "n", value: "N", help: "how many lines back (100)" },
-    follow: { short: "f", help: "go on with new lines until Ctrl-C" },
+    follow: { short: "f", help: "follow new lines until Ctrl-C" },
     debug: {
       value: "PLUGIN",
-      help: "follow debug lines too, of a component or a section, or of 'any'; needs root",
+      help: "also follow debug lines of a component or a section, or 'any'; needs root",
       complete: "none",
     },
     ...COMMON,

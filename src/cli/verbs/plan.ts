@@ -18,8 +18,9 @@ import { COMMON } from "../frame/verb-options.ts";
 
 export const planVerb: Verb = {
   name: "plan",
-  summary: "show what a configuration would do on this machine, without doing it",
-  about: "Without a document it is the configuration in force: what is left to do, or what drift would be put back.",
+  summary: "show what a configuration would change on this machine, without applying it",
+  about:
+    "Without a document, shows the remaining steps of the applied configuration, and the drift that would be corrected.",
   arguments: [],
   options: {
     document: { value: "FILE", help: "a node's configuration as JSON, or - for standard input", complete: "file" },

@@ -19,7 +19,7 @@ const Announced = z.object({ output: z.object({ message: z.string() }) });
 /** Restarts the agent as the trigger `node-restart-service` does, and waits for the one that comes after it. */
 export const restartVerb: Verb = {
   name: "restart",
-  summary: "restart the agent, and wait until it is back",
+  summary: "restart the agent, and wait until it answers",
   about:
     "Like the trigger node-restart-service: reported to the control plane; traffic and containers are not affected. Needs a managed install; " +
     "refused during an upgrade. If the agent hangs, use 'systemctl restart holdfast-agent'.",

@@ -10,14 +10,14 @@ import { COMMON } from "../frame/verb-options.ts";
 
 export const rollbackVerb: Verb = {
   name: "rollback",
-  summary: "go back to the document before, until the control plane has a newer one",
+  summary: "roll back to the previous document, until the control plane sends a newer one",
   about:
-    "The version that is taken back is not applied again, also after a restart. The node's state, peers and grants are part of " +
-    "their document: a revoked grant comes back with the domain's.",
+    "The version that was rolled back is not applied again, also after a restart. The node's state, peers and grants are part of " +
+    "their document: rolling back the domain document restores revoked grants.",
   arguments: [],
   options: {
     document: { value: "NAME", help: "node (default), cluster or domain", complete: ["node", "cluster", "domain"] },
-    plan: { help: "only show the steps it would take" },
+    plan: { help: "only show the steps" },
     ...COMMON,
   },
   exits: ["ok", "failed", "usage", "unreachable", "timeout"],

@@ -20,7 +20,7 @@ export const setupVerb: Verb = {
       help: "take everything from this file and ask nothing; - for standard input",
       complete: "file",
     },
-    "dry-run": { help: "with --file: only say what would be done" },
+    "dry-run": { help: "with --file: only show what would be done" },
     wait: { help: "with --file: until the node has a session, or the timeout is over" },
     once: { help: "with --file: nothing when the node is registered; a used license is erased from the file" },
     config: { value: "FILE", help: "local settings (/etc/holdfast/agent.json)", complete: "file" },

@@ -33,7 +33,7 @@ const LOOK_MS = 500;
 
 export const upgradeVerb: Verb = {
   name: "upgrade",
-  summary: "upgrade this node, and see it through",
+  summary: "upgrade this node, and show the progress",
   about:
     "Asks for the upgrade as the control plane would, and shows each step until it is over; Ctrl-C only ends the showing. Without an argument the " +
     "manifest is where the local settings say, else at the control plane. The new version has to prove itself, or the old one comes back.",
@@ -41,8 +41,8 @@ export const upgradeVerb: Verb = {
     { name: "manifest", isRequired: false, help: "a file or an address of a manifest.jws", complete: "file" },
   ],
   options: {
-    check: { help: "only say what there is, and whether it would be taken" },
-    force: { help: "insist: also on a version that failed here before, or an older one" },
+    check: { help: "only show what is available, and whether it would be installed" },
+    force: { help: "also install a version that failed here before, or an older one" },
     stage: { help: "fetch, verify and unpack the release, and leave the switch to a later upgrade" },
     "skip-os": { help: "leave the packages of the operating system as they are" },
     ...COMMON,

@@ -34,7 +34,7 @@ const VersionOutput = z.object({
 
 export const versionVerb: Verb = {
   name: "version",
-  summary: "print the version of this program, and those that are installed",
+  summary: "print the version of this program, and the installed versions",
   arguments: [],
   options: { ...JSON_OPTION, ...DIRECTORIES },
   exits: ["ok", "usage"],

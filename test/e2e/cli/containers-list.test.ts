@@ -76,7 +76,7 @@ test("one that is stopped by hand, disabled or not due is as it should be", asyn
   expect(stdout).toMatch(/^off .*disabled$/m);
   expect(stdout).toMatch(/^job .*next run in [0-9].*; ended with 3$/m);
   agent.provider.currentContainers = { schema: 1, engine: well, containers: [] };
-  expect((await run(agent.runDir, "containers")).stdout).toBe("no container in the configuration in force\n");
+  expect((await run(agent.runDir, "containers")).stdout).toBe("the applied configuration has no container\n");
 });
 
 test("start, stop and restart go by the container's own name, and tell what came of it", async () => {
@@ -129,7 +129,7 @@ test("--watch shows it again, until it is ended", async () => {
 
 test("volumes, where they are and who uses them", async () => {
   await using agent = await startLocalAgent();
-  expect((await run(agent.runDir, "volumes")).stdout).toBe("no volume in the configuration in force\n");
+  expect((await run(agent.runDir, "volumes")).stdout).toBe("the applied configuration has no volume\n");
   const data = { name: "data", state: "ready", encrypted: false, path: "/store/data", usedBy: ["web", "db"] } as const;
   agent.provider.currentVolumes = {
     schema: 1,

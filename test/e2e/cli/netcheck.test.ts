@@ -54,7 +54,7 @@ describe("holdfast netcheck", () => {
     expect(stdout).toMatch(/^this node\n {2}PASS agent +it has a session with its control plane, for \d+ s\n/);
     expect(stdout).toMatch(/\ncontrol plane http:\/\/127\.0\.0\.1:\d+\n {2}PASS dns +127\.0\.0\.1 is an address\n/);
     expect(stdout).toMatch(/\ngateway gw-1\.example\.net \(default path\)\n/);
-    expect(stdout).toMatch(/ {2}PASS tls +it proves the gateway's key\n {2}SKIP udp /);
+    expect(stdout).toMatch(/ {2}PASS tls +it has the gateway's key\n {2}SKIP udp /);
     expect(stdout).toMatch(/ {2}PASS tunnel +up for 2 h, carries\nno check failed\n$/);
   });
 
@@ -74,7 +74,7 @@ describe("holdfast netcheck", () => {
     expect(code).toBe(5);
     expect(stdout).toMatch(/FAIL agent +it has no session \(waiting for 2 h\): nobody answers\n +fix: /);
     expect(stdout).toMatch(
-      /FAIL tls +it shows another key than the gateway's\n +fix: exempt 127\.0\.0\.1:\d+ from TLS/,
+      /FAIL tls +it has another key than the gateway's\n +fix: exempt 127\.0\.0\.1:\d+ from TLS/,
     );
     expect(stdout).toMatch(/FAIL tunnel +down for 2 h: another key\n +fix: .*\n3 of \d+ checks failed\n$/);
     const json = await holdfast(["netcheck", "--json", "--run", agent.runDir]);
@@ -98,7 +98,7 @@ describe("holdfast netcheck", () => {
     expect(await netcheckVerb.run(call)).toBe("ok");
     const text = shown.join("");
     expect(text.replaceAll(/\s+/g, " ")).toContain(`SKIP agent none runs: this is what it left in ${dirs.stateDir}`);
-    expect(text).toMatch(/PASS tls +it proves the gateway's key\n/);
+    expect(text).toMatch(/PASS tls +it has the gateway's key\n/);
     expect(text).toMatch(/SKIP tunnel +no agent runs\n/);
   });
 

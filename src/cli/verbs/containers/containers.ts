@@ -20,9 +20,9 @@ const OPTIONS: readonly (readonly [option: string, actions: readonly string[]])[
 
 export const containersVerb: Verb = {
   name: "containers",
-  summary: "show the containers of this node, start and stop them, see what they write, run a command in one",
+  summary: "show the containers of this node, start and stop them, show their output, run a command in one",
   about:
-    "Without an action it lists every container of the configuration in force, which needs no root; with --watch every second. 'stop' holds until the " +
+    "Without an action it lists every container of the applied configuration, which needs no root; with --watch every second. 'stop' lasts until the " +
     "container is started or its definition changes. 'start' of one on demand shows the pull and then what it writes, and ends it with " +
     "this command. 'logs' shows the current run, with --json an object for each piece. 'exec' opens a shell in a running container, or runs the " +
     "command after --, on a terminal that dies with this command; it exits with the command's own exit code.",
@@ -39,7 +39,7 @@ export const containersVerb: Verb = {
   options: {
     lines: { short: "n", value: "N", help: "for logs: how many lines back (100)" },
     detach: { help: "for start: only start it, and show nothing" },
-    follow: { short: "f", help: "for logs: go on with new output until Ctrl-C" },
+    follow: { short: "f", help: "for logs: follow new output until Ctrl-C" },
     watch: { short: "w", help: "for list: show it again every second until Ctrl-C" },
     ...COMMON,
   },

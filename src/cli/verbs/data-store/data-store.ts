@@ -36,7 +36,7 @@ export const dataStoreVerb: Verb = {
   summary: "show the files of this node's data store, move them in and out, and follow the transfers",
   about:
     "Paths are below the root of the data store, with or without a leading slash. 'ls [PATH]' shows a tree, 'rm PATH' removes a file or a " +
-    "directory with all that is in it, 'mkdir PATH' makes directories. 'get URI [PATH]' and 'put PATH URI' take http, https and s3 " +
+    "directory with its content, 'mkdir PATH' creates directories. 'get URI [PATH]' and 'put PATH URI' take http, https and s3 " +
     "addresses; a PATH or s3 URI that ends in a slash is a directory. They wait for the end of the transfer, which Ctrl-C cancels; a " +
     "second Ctrl-C leaves at once. 'tasks' lists transfers, 'tasks cancel ID' ends one that runs, 'tasks clear ID' forgets one that has " +
     "ended; the first characters of an ID are enough. With --json each line is one object.",

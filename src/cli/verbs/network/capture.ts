@@ -15,9 +15,9 @@ const CaptureLine = z.union([z.object({ packet: z.string() }), z.object({ note: 
 
 export const captureVerb: Verb = {
   name: "capture",
-  summary: "show the packets of an interface, a line of headers each",
+  summary: "show the packet headers of an interface, one line each",
   about:
-    "Never their content, and at most 500 lines a second. Ctrl-C ends it. With --json each line is one object. Needs root.",
+    "Shows no content, and at most 500 lines per second, until Ctrl-C. With --json each line is one object. Needs root.",
   arguments: [
     { name: "interface", isRequired: true, help: "the interface", complete: "none" },
     { name: "filter", isRequired: false, help: "which packets, as one argument in pcap-filter(7)", complete: "none" },
@@ -26,7 +26,7 @@ export const captureVerb: Verb = {
     count: { short: "c", value: "N", help: "how many packets (until Ctrl-C)" },
     to: {
       value: "PATH",
-      help: "a file of the data store that gets the lines too, once it has ended",
+      help: "a file of the data store that gets the lines too, after the end",
       complete: "none",
     },
     ...COMMON,

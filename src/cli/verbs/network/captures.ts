@@ -14,7 +14,7 @@ export const capturesVerb: Verb = {
   summary: "capture whole packets into files of the data store",
   about:
     "'start' begins a capture that continues without this command, 'stop' ends it and gives its files their names in captures/, and without an " +
-    "action it says how the capture stands and which files there are. The files contain whole packets, passwords included.",
+    "action it shows the state of the capture and its files. The files contain whole packets, passwords included.",
   arguments: [
     {
       name: "action",
@@ -27,8 +27,8 @@ export const capturesVerb: Verb = {
   ],
   options: {
     megabytes: { short: "m", value: "N", help: "for start: of all files, 1 to 1000 (100); the oldest is removed" },
-    seconds: { short: "s", value: "N", help: "for start: end after so long, at most a day" },
-    count: { short: "c", value: "N", help: "for start: end after so many packets" },
+    seconds: { short: "s", value: "N", help: "for start: end after N seconds, at most a day" },
+    count: { short: "c", value: "N", help: "for start: end after N packets" },
     delete: { help: "for start: remove the files of earlier captures first" },
     ...COMMON,
   },

@@ -44,9 +44,9 @@ const FlowsDeleted = z.object({ result: z.literal("success"), deleted: Version }
 
 export const flowsVerb: Verb = {
   name: "flows",
-  summary: "show the flows that the kernel tracks, or make it forget them",
+  summary: "show the flows that the kernel tracks, or delete them",
   about:
-    "Addresses and ports are those that a flow began with. Bytes and age are known of flows that began after the first look. " +
+    "Addresses and ports are those of the first packet. Bytes and age are known of flows that began after the first read. " +
     "--delete needs a filter, or --all. Needs root.",
   arguments: [],
   options: {
@@ -55,7 +55,7 @@ export const flowsVerb: Verb = {
     dest: { short: "d", value: "CIDR", help: "to these addresses" },
     sport: { value: "PORT", help: "from this port" },
     dport: { value: "PORT", help: "to this port" },
-    delete: { help: "make the kernel forget them" },
+    delete: { help: "delete them from the kernel" },
     all: { help: "with --delete: every flow" },
     ...COMMON,
   },

@@ -25,8 +25,10 @@ export const natsVerb: Verb = {
   name: "nats",
   summary: "show the address translations of this node and how often each was hit",
   about: "Hits are flows, counted since the agent started or --reset. Needs root.",
-  arguments: [{ name: "tracker", isRequired: false, help: "only the one of this tracker id", complete: "none" }],
-  options: { reset: { help: "count anew: the one, or without a tracker all of them" }, ...COMMON },
+  arguments: [
+    { name: "tracker", isRequired: false, help: "only the translation with this tracker id", complete: "none" },
+  ],
+  options: { reset: { help: "reset the counter of the tracker, or of all" }, ...COMMON },
   exits: ["ok", "failed", "usage", "unreachable", "timeout"],
   example: "holdfast nats",
   output: z.union([NatList, NatReset]),
@@ -53,7 +55,7 @@ export const natsVerb: Verb = {
 function listText({ terminal, clock, positionals }: Call, { nats, total, truncated }: z.infer<typeof NatList>): string {
   if (nats.length === 0) {
     return positionals[0] === undefined
-      ? "no translation in the configuration in force\n"
+      ? "the applied configuration has no translation\n"
       : "no translation of this tracker id\n";
   }
   const now = clock.now();

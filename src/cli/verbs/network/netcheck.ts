@@ -8,10 +8,10 @@ import { pathName } from "../../text/mesh-text.ts";
 
 export const netcheckVerb: Verb = {
   name: "netcheck",
-  summary: "check the way to the control plane and to each gateway, and say what to do",
+  summary: "check the path to the control plane and to each gateway, and show what to do",
   about:
-    "Names, TCP, TLS with the key that is meant, proxy, captive portal, clock and MTU; each passes, fails or is skipped. Needs root. " +
-    "Without an agent it checks what that left on disk.",
+    "Checks names, TCP, TLS with the expected key, proxy, captive portal, clock and MTU; each passes, fails or is skipped. Needs root. " +
+    "Without an agent, checks by its state on disk.",
   arguments: [],
   options: COMMON,
   exits: ["ok", "failed", "usage", "unreachable", "unregistered", "degraded", "timeout", "interrupted"],

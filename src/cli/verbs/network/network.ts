@@ -15,7 +15,7 @@ import { COMMON } from "../../frame/verb-options.ts";
 
 export const networkVerb: Verb = {
   name: "network",
-  summary: "show how a change of the network stands; try, keep or take one back",
+  summary: "show the state of a network change; try, keep or revert one",
   about:
     "A change that could cut this node off must prove within its time that the control plane and a gateway are reached, or it is taken " +
     "back. 'try' puts the network of a file in the place of the control plane's for so many minutes, unless 'keep' comes before they are " +

@@ -42,13 +42,13 @@ export const pingVerb: Verb = {
   name: "ping",
   summary: "ping another node through the tunnel, and show which gateway and path answer",
   about:
-    "Ctrl-C ends it with a summary. It exits with 0 when anything was answered. With --json each line is one object, the last the summary.",
+    "Ctrl-C ends it with a summary. Exits with 0 if a probe was answered. With --json each line is one object, the last the summary.",
   arguments: [{ name: "node", isRequired: true, help: "its name, FQDN or uid", complete: "none" }],
   options: {
-    count: { short: "c", value: "N", help: "how many times (until Ctrl-C, 600 at most)" },
-    interval: { short: "i", value: "SECONDS", help: "time between two (1)" },
-    size: { short: "s", value: "BYTES", help: "bytes to send each time (64)" },
-    path: { value: "ID", help: "by this path of the gateway section, and no other" },
+    count: { short: "c", value: "N", help: "number of probes (until Ctrl-C, 600 at most)" },
+    interval: { short: "i", value: "SECONDS", help: "time between probes (1)" },
+    size: { short: "s", value: "BYTES", help: "bytes of a probe (64)" },
+    path: { value: "ID", help: "only by this path of the gateway section" },
     ...COMMON,
   },
   exits: ["ok", "failed", "usage", "unreachable", "timeout", "interrupted"],

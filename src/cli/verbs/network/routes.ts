@@ -33,12 +33,12 @@ const MAKERS: Readonly<Record<number, string>> = {
 
 export const routesVerb: Verb = {
   name: "routes",
-  summary: "show the IPv4 routes and rules of this machine, and which are of Holdfast; or the way to an address",
-  about: "A star marks what this agent made. With an address it exits with 1 when no route leads there.",
-  arguments: [{ name: "address", isRequired: false, help: "the IPv4 address to find the way to", complete: "none" }],
+  summary: "show the IPv4 routes and rules of this machine, and which Holdfast added; or the route to an address",
+  about: "A star marks what this agent added. With an address, exits with 1 if there is no route.",
+  arguments: [{ name: "address", isRequired: false, help: "the IPv4 address to find the route to", complete: "none" }],
   options: {
     table: { value: "NUMBER", help: "only this routing table (254 is main)" },
-    ours: { help: "only what this agent made" },
+    ours: { help: "only those that this agent added" },
     ...COMMON,
   },
   exits: ["ok", "failed", "usage", "unreachable", "timeout"],

@@ -22,8 +22,8 @@ const CLEAR_LINE = "\r\u001b[K";
 
 export const speedtestVerb: Verb = {
   name: "speedtest",
-  summary: "measure the way to the control plane's speed-test server",
-  about: "With --json each line is one object, the last one done.",
+  summary: "measure the speed to the control plane's speed-test server",
+  about: "With --json each line is one object; the last has done.",
   arguments: [
     {
       name: "direction",

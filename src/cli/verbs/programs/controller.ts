@@ -10,7 +10,7 @@ export const controllerVerb: VerbSpec = {
     data: { value: "DIR", help: "where its state lives (/var/lib/holdfast-controller)", complete: "directory" },
     "tls-cert": { value: "FILE", help: "certificate chain in PEM (self-made, except on loopback)", complete: "file" },
     "tls-key": { value: "FILE", help: "its private key in PEM", complete: "file" },
-    tls: { help: "make a certificate and serve TLS on loopback too" },
+    tls: { help: "create a certificate and serve TLS on loopback too" },
     url: { value: "ORIGIN", help: "the address nodes dial (the one listened on)" },
     "front-pin": {
       value: "SHA256[,...]",
@@ -27,11 +27,11 @@ export const controllerVerb: VerbSpec = {
     },
     releases: {
       value: "DIR",
-      help: "offer the files of this directory to everybody below /releases/",
+      help: "serve the files of this directory to anyone below /releases/",
       complete: "directory",
     },
     domain: { value: "FQDN", help: "the domain of the nodes, fixed at the first start (holdfast.example)" },
-    state: { value: "DIR", help: "taken as every verb takes it, and not used: see --data", complete: "directory" },
+    state: { value: "DIR", help: "accepted as by every verb, and not used: see --data", complete: "directory" },
     run: { value: "DIR", help: "where its pid file goes (the directory of --data)", complete: "directory" },
     help: DIRECTORIES.help,
   },

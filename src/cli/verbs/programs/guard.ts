@@ -3,7 +3,7 @@ import type { VerbSpec } from "../../frame/verb.ts";
 
 export const guardVerb: VerbSpec = {
   name: "guard",
-  summary: "take back a change that the agent could not confirm",
+  summary: "revert a change that the agent could not confirm",
   about:
     "'restore' takes back a pending change at once unless a living agent has it and its time is not over; 'watch' waits for the end of its " +
     "time first. The agent starts a watch of its own with every change that could cut the node off.",

@@ -11,7 +11,7 @@ export const overlayVerb: VerbSpec = {
   options: {
     state: { value: "DIR", help: "its own state directory (/var/lib/holdfast-overlay)", complete: "directory" },
     run: { value: "DIR", help: "its own run directory (/run/holdfast-overlay)", complete: "directory" },
-    successor: { help: "take over from the overlay that runs there, without refusing or cutting anything" },
+    successor: { help: "take over from the running overlay, without refusing or closing connections" },
     help: DIRECTORIES.help,
   },
   exits: ["ok", "failed", "usage"],
