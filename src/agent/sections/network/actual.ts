@@ -6,32 +6,32 @@ import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network/config.ts";
 import type { NatMemo } from "./firewall-nats.ts";
 
-/** The ends of the socket that carries the control session, or carried the last one. */
+/** Endpoints of the control session's socket, or of the last one's. */
 export interface Carrier {
   readonly local: string;
   readonly remote: string;
 }
 
-/** What of the kernel and the tools of this machine the section depends on. */
+/** Kernel and tool features that the section depends on. */
 export type NetworkFeatures = Pick<Features, "vlan" | "vrf" | "nft" | "dhcp" | "reasons">;
 
-/** A speed and duplex that the driver of a link cannot fix, and why. */
+/** A speed and duplex that the link's driver rejected, with the reason. */
 export interface Unfixable {
   readonly speedMbps: number;
   readonly duplex: "full" | "half";
   readonly reason: string;
 }
 
-/** The section after reading, and where in the document its parts stand. */
+/** The parsed section, and the JSON paths of its parts. */
 export interface NetworkDesired {
   readonly config: NetworkConfig;
   /** JSON paths by the names of interfaces, VLANs and VRFs. */
   readonly paths: ReadonlyMap<string, string>;
-  /** Only saves time. */
+  /** Cache of compiled translations. */
   readonly memo?: NatMemo;
 }
 
-/** What the machine has, and what else a plan depends on. */
+/** Observed state of the machine, and the plan's other inputs. */
 export interface NetworkActual {
   readonly state: NetworkState;
   readonly features: NetworkFeatures;
@@ -41,22 +41,22 @@ export interface NetworkActual {
   readonly gateways: readonly string[];
   /** The `local` addresses of paths to gateways. */
   readonly pathSources: readonly string[];
-  /** What the drivers of links have refused, by link. */
+  /** Rejected speeds by link. */
   readonly unfixable: ReadonlyMap<string, Unfixable>;
-  /** The MTU of an interface whose entry gives none. */
+  /** MTU of interfaces whose entry sets none. */
   readonly defaultMtu: number;
-  /** Chains of others that refuse what this machine forwards. */
+  /** Chains of other programs that drop forwarded packets. */
   readonly forwardDrops: readonly ForwardDrop[];
-  /** This node holds what the active member of its cluster holds. */
+  /** True if this node holds the addresses of the cluster's active member. */
   readonly isActiveMember: boolean;
 }
 
-/** The path of something in the document, or of the section when it is not in it. */
+/** Returns the JSON path of a named part, or of the section if it has none. */
 export function pathOf({ paths }: NetworkDesired, name: string): string {
   return paths.get(name) ?? "network";
 }
 
-/** What keeps a part of the section from being put to work. */
+/** Builds an issue of a part that cannot be applied. */
 export function networkIssue(path: string, code: string, text: string): Issue {
   return { path: path.slice(0, 512), code, message: `${path}: ${text}`.slice(0, 1024) };
 }

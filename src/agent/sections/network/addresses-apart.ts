@@ -2,16 +2,16 @@ import type { NetworkState } from "../../../host/network/state/state.ts";
 import { addressesOf, vrfOf } from "./contexts.ts";
 import type { Member } from "./context.ts";
 
-/** An address that a member cannot have, and the member of another context that has it. */
+/** An address that a member cannot have, since a member of another context has it. */
 export interface HeldElsewhere {
   readonly address: string;
   readonly by: Member;
 }
 
 /**
- * Members that would have an address of another context, by link. Without VRF devices a rule finds the table of what this machine says by
- * its address alone, so that the later one would get no answer. The default context goes before the VRFs: it may be the way to the control
- * plane. Pure.
+ * Returns the members, by link, whose address belongs to another context. Without VRF devices a rule finds the table of this machine's
+ * packets by address alone, so the second member would get no replies. The default context takes precedence, since it may lead to the
+ * control plane. Pure.
  */
 export function heldElsewhere(members: readonly Member[], state: NetworkState): ReadonlyMap<string, HeldElsewhere> {
   const isDefault = (member: Member): boolean => vrfOf(member) === undefined;
@@ -30,7 +30,7 @@ export function heldElsewhere(members: readonly Member[], state: NetworkState): 
   return refused;
 }
 
-/** What it has, or will have, as the active member of a cluster: a role that changes must find its address free. */
+/** Returns the addresses that a member has, or gets as the active member of a cluster: they must be free when the role changes. */
 function ofRole({ nic, vlan }: Member): readonly string[] {
   if (vlan !== undefined) return vlan.roleBound ?? [];
   return nic.clusterIp === undefined ? [] : [nic.clusterIp];

@@ -6,7 +6,7 @@ import { networkIssue, type NetworkActual } from "./actual.ts";
 import { isWithin, MAIN_TABLE } from "./contexts.ts";
 import { defaultRoute, wanLinkOf } from "./wan.ts";
 
-/** A route that is applied, and its path in the document. */
+/** An applied route and its path in the document. */
 interface Taken {
   readonly route: NetworkTarget["routes"][number];
   readonly path?: string;
@@ -22,8 +22,8 @@ const MAX_GATEWAYS = 16;
 const ANYWHERE = "0.0.0.0/0";
 
 /**
- * Reports routes through other interfaces than the WAN that also match the control plane, a name server or a gateway of the overlay. A
- * session through such an interface proves that the control plane is reachable there. Pure.
+ * Lists routes through other interfaces than the WAN that also match the control plane, a name server or a gateway. A session through such
+ * an interface proves that the control plane is reachable there. Pure.
  */
 export function captureNotices(
   taken: readonly Taken[],
@@ -74,7 +74,7 @@ function neededOf({ carrier, gateways, state }: NetworkActual, wan: NetworkInter
   );
 }
 
-/** The route of the document that a packet to an address takes; undefined if it takes another one, or is for a subnet of this machine. */
+/** Returns the document's route of packets to an address; undefined if they take another route or stay in a connected subnet. */
 function capturing(
   address: string,
   taken: readonly Taken[],

@@ -11,7 +11,7 @@ import { compilePolicy } from "./firewall-rules.ts";
 import { tableText } from "./firewall-text.ts";
 import type { Context } from "./context.ts";
 
-/** What of the section nftables carries out, and what that needs besides. */
+/** The nftables part of the section, and the sysctls that it needs. */
 export interface CompiledFirewall {
   readonly text?: string;
   readonly digest: string;
@@ -22,9 +22,9 @@ export interface CompiledFirewall {
 }
 
 /**
- * Writes the table `inet holdfast`: what may pass between interfaces, where rules send it, what is translated, and what this machine
- * answers. Packets are forwarded as soon as anything of that is asked for, and the table decides which. Where nothing is asked for and
- * another program has the machine forward, the table drops packets to and from the section's interfaces.
+ * Writes the table `inet holdfast`: forwarding between interfaces, policy routing, translations, and input to this machine. If any of these
+ * is configured, the machine forwards packets and the table filters them. If none is and another program enabled forwarding, the table
+ * drops packets to and from the section's interfaces.
  */
 export function compileFirewall(
   desired: NetworkDesired,
@@ -51,7 +51,7 @@ export function compileFirewall(
   if (text === undefined) return { ...nothing, waits: policy.waits };
   if (!actual.features.nft) {
     const reason = actual.features.reasons.get("nft") ?? "this machine has no nftables";
-    // What cannot be held back is not forwarded.
+    // Without a filter nothing is forwarded.
     return { ...nothing, waits: [networkIssue("network", "unsupported", `no firewall: ${reason}`)] };
   }
   const passes = contexts.some(

@@ -12,12 +12,12 @@ import { tablesOf, vrfOf } from "./contexts.ts";
 import type { Member } from "./context.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** RTPROT_KERNEL: routes that come and go with addresses. */
+/** RTPROT_KERNEL: routes that the kernel adds with addresses. */
 const KERNEL_PROTOCOL = 2;
 /** RTPROT_DHCP: routes of a lease. */
 const DHCP_PROTOCOL = 16;
 
-/** The links of the section, and what cannot be. */
+/** Links of the section, and the issues that keep some from being applied. */
 export interface CompiledLinks {
   readonly links: readonly LinkTarget[];
   readonly addresses: readonly AddressTarget[];
@@ -26,7 +26,7 @@ export interface CompiledLinks {
   readonly waits: readonly Issue[];
 }
 
-/** Interfaces, their VLANs and the devices of VRFs, with the addresses that each shall have. */
+/** Compiles interfaces, VLANs and VRF devices with their addresses. */
 export function compileLinks(desired: NetworkDesired, actual: NetworkActual): CompiledLinks {
   const { config } = desired;
   const { state, features } = actual;
@@ -83,7 +83,7 @@ export function compileLinks(desired: NetworkDesired, actual: NetworkActual): Co
   return { ...compiled, addresses, dhcp, waits };
 }
 
-/** Holds down what would have an address of another context, with its VLANs. */
+/** Disables members, with their VLANs, whose address belongs to another context. */
 function withoutDoubles(
   desired: NetworkDesired,
   { state }: NetworkActual,
@@ -108,8 +108,8 @@ function withoutDoubles(
 }
 
 /**
- * A link that is switched off loses all its routes. One on which strangers have addresses or routes stays on, since nobody could give
- * those back to them; a lease of our own client is no stranger's.
+ * Returns a link to be set down, which loses all its routes. A link with addresses or routes of other programs stays up, since Holdfast
+ * could not restore them; those of our own DHCP client do not count.
  */
 export function switchedOff(name: string, mtu: number | undefined, state: NetworkState): readonly LinkTarget[] {
   if (!state.links.some((link) => link.name === name && !link.isOurs)) return [];
@@ -122,19 +122,19 @@ export function switchedOff(name: string, mtu: number | undefined, state: Networ
   return [{ name, ...defined({ mtu }), isUp }];
 }
 
-/** Where the kernel has VRFs, each is a device that its members belong to. */
+/** VRF devices, if the kernel supports them. */
 function vrfDevices(desired: NetworkDesired, actual: NetworkActual): LinkTarget[] {
   if (!actual.features.vrf) return [];
   return [...tablesOf(desired, actual)].map(([name, table]) => ({ name, kind: "vrf", table, isUp: true }));
 }
 
-/** Its own, those added to it, and the cluster's while this member is the active one. */
+/** Returns the interface's own and additional addresses, and the cluster's while this member is active. */
 function ownAddresses(nic: NetworkInterface, { isActiveMember }: NetworkActual): readonly string[] {
   const shared = nic.clusterIp === undefined || !isActiveMember ? [] : [`${nic.clusterIp}/32`];
   return [...(nic.ip === undefined ? [] : [nic.ip]), ...nic.addIps, ...shared];
 }
 
-/** Why its speed cannot be fixed: the driver has said so. Another speed is tried. */
+/** Returns why the speed stays: the driver rejected it. Another speed is attempted. */
 function refusalOf({ nic, fixed }: NetworkInterface, { unfixable }: NetworkActual): string | undefined {
   const refused = unfixable.get(nic);
   const isSame = refused?.speedMbps === fixed?.speedMbps && refused?.duplex === fixed?.duplex;
@@ -142,7 +142,7 @@ function refusalOf({ nic, fixed }: NetworkInterface, { unfixable }: NetworkActua
   return `its speed stays as it is: the driver cannot fix ${refused.speedMbps} Mbit/s ${refused.duplex} duplex (${refused.reason})`;
 }
 
-/** Of those that come from the cluster a member has none while another one is active. */
+/** Returns a VLAN's addresses; the cluster's only while this member is active. */
 function vlanAddresses(
   { ip, addIps, roleBound = [] }: SubInterface,
   { isActiveMember }: NetworkActual,
@@ -150,7 +150,7 @@ function vlanAddresses(
   return [ip, ...addIps].filter((address) => isActiveMember || !roleBound.includes(address));
 }
 
-/** The next hop that it names, or that its lease has brought. */
+/** Returns the configured next hop, or that of the lease. */
 function gatewayOf({ nic, dhcp, gateway }: NetworkInterface, state: NetworkState): { gateway?: string } {
   if (gateway !== undefined) return { gateway };
   if (!dhcp) return {};
@@ -163,7 +163,7 @@ function gatewayOf({ nic, dhcp, gateway }: NetworkInterface, state: NetworkState
   return leased?.via === undefined ? {} : { gateway: leased.via };
 }
 
-/** Without VRF devices the route that the kernel makes for an address would be in everybody's way. */
+/** Without VRF devices, addresses of VRFs get no kernel route in the table main. */
 function addressTargets(member: Member, { features }: NetworkActual): readonly AddressTarget[] {
   const isApart = vrfOf(member) !== undefined && !features.vrf;
   const seen = [...new Set(member.addresses)];

@@ -10,24 +10,24 @@ import type { Context, Member } from "./context.ts";
 
 type RouteTarget = NetworkTarget["routes"][number];
 
-/** Behind every other route of a table, so that a lookup ends there. */
+/** Lowest priority of a table, so that a lookup ends here. */
 const LAST_METRIC = 4_278_198_272;
 const ANYWHERE = "0.0.0.0/0";
 
 export interface CompiledRoutes {
   readonly routes: readonly RouteTarget[];
   readonly waits: readonly Issue[];
-  /** Routes that others take the place of. */
+  /** Routes that others replace. */
   readonly notices: readonly Issue[];
 }
 
-/** A route that is taken, and where in the document it stands. */
+/** An applied route and its path in the document. */
 interface Taken {
   readonly route: RouteTarget;
   readonly path?: string;
 }
 
-/** The routes of all contexts: of their interfaces, their own, and what keeps a VRF apart. */
+/** Compiles the routes of all contexts: connected, configured, and those that isolate VRFs. */
 export function compileRoutes(
   desired: NetworkDesired,
   actual: NetworkActual,
@@ -42,8 +42,8 @@ export function compileRoutes(
     actual,
   );
   /**
-   * Takes a route. One to a destination that has a route already goes behind that by its metric: the first of the document carries the
-   * packets, and the other one when that is gone.
+   * Adds a route. A further route to the same destination gets a higher metric: the first in the document carries the packets, the other
+   * one only if that is gone.
    */
   const add = (asked: RouteTarget, path?: string): void => {
     const route = withSource(asked, sources);
@@ -66,7 +66,7 @@ export function compileRoutes(
     notices.push(networkIssue(path, "same-destination", `${text}; this one is used when that is gone`));
   };
   const hasWanDefault = wan !== undefined && (wan.dhcp || wan.gateway !== undefined);
-  /** Whether a route would take the place of the WAN's default route, which is then reported. */
+  /** Reports whether a route competes with the WAN's default route, and adds a notice. */
   const isAgainstWan = (destination: string, context: Context, link: string, path: string): boolean => {
     if (destination !== ANYWHERE || context.vrf !== undefined || !hasWanDefault || link === wan.nic) return false;
     const text = `not used: the default route is that of the WAN ${wan.nic} (E_DEFAULT_ROUTE_BOTH)`;
@@ -101,7 +101,7 @@ export function compileRoutes(
         if (isAgainstWan(route, context, link, path)) continue;
         if (via !== undefined) add(routeVia(route, via, member, { table, metric: 0 }, actual), path);
         else if (member.addresses.some((address) => isWithin(route, address.split("/", 1)[0] ?? ""))) {
-          // A cloud may give an address without its subnet.
+          // A cloud may assign an address without its subnet.
           add(routeOnLink(route, link, { table, metric: 0 }), path);
         } else {
           wait(`${path}.next`, "no-next-hop", `${link} has no gateway that could stand in for it`);
@@ -142,13 +142,13 @@ export function compileRoutes(
   return { routes: all.map(({ route }) => route), waits, notices };
 }
 
-/** Names the source of a route through a link if the kernel would choose another address than the link's `ip`. */
+/** Sets a route's source if the kernel would choose another address than the link's `ip`. */
 function withSource(route: RouteTarget, sources: ReadonlyMap<string, PreferredSource>): RouteTarget {
   const source = sources.get(route.link ?? "")?.source;
   return source === undefined || route.source !== undefined ? route : { ...route, source };
 }
 
-/** Reports that another program's address is the primary one. */
+/** Reports another program's address that is the primary one. */
 function secondaryNotice({ source, primary }: PreferredSource, path: string): readonly Issue[] {
   if (primary.isOurs) return [];
   const text = `${primary.address} of another program is the primary address of the subnet; routes of the section use ${source} as their source, routes of other programs do not`;
@@ -159,7 +159,7 @@ function secondaryNotice({ source, primary }: PreferredSource, path: string): re
 
 type At = Pick<RouteTarget, "table" | "metric">;
 
-/** A gateway that no address of the link reaches is taken to be on it all the same. */
+/** Marks a gateway outside the link's subnets as on-link. */
 export function routeVia(
   destination: string,
   via: string,
@@ -170,7 +170,7 @@ export function routeVia(
   return routeThrough(destination, via, member.link, at, reaches(member, via, state));
 }
 
-/** Of thousands of routes most have the same gateway. */
+/** Caches by gateway: most of thousands of routes share one. */
 function onceEach(tell: (member: Member, via: string) => boolean): (member: Member, via: string) => boolean {
   const told = new Map<Member, Map<string, boolean>>();
   return (member, via) => {
@@ -188,17 +188,17 @@ function reaches(member: Member, via: string, state: NetworkActual["state"]): bo
 
 function routeThrough(destination: string, via: string, link: string, at: At, isReached: boolean): RouteTarget {
   const isDefault = destination === ANYWHERE && at.table === MAIN_TABLE;
-  // Of default routes with one metric and one scope the kernel takes that whose gateway seems alive, and not the first.
+  // Of default routes with equal metric and scope the kernel uses the one whose gateway seems alive instead of the first.
   const scope = isDefault ? "site" : "global";
   return { ...at, kind: "unicast", destination, via, link, scope, isOnLink: !isReached };
 }
 
-/** A route to what is on the link itself. */
+/** Returns a route to destinations on the link. */
 export function routeOnLink(destination: string, link: string, at: At): RouteTarget {
   return { ...at, kind: "unicast", destination, link, scope: "link", isOnLink: false };
 }
 
-/** What is not found in the table is not looked for elsewhere. */
+/** Ends the lookup: packets without a route in the table are unreachable. */
 export function endOf(table: number): RouteTarget {
   return {
     table,
@@ -210,7 +210,7 @@ export function endOf(table: number): RouteTarget {
   };
 }
 
-/** The routes to the subnets of an interface, as the kernel would make them in the table main. */
+/** Returns an interface's connected routes, as the kernel would add them to the table main. */
 function connectedRoutes({ link, addresses }: Member, table: number): readonly RouteTarget[] {
   return addresses.flatMap((address) => {
     const destination = parseCidr(address)?.text;
@@ -220,7 +220,7 @@ function connectedRoutes({ link, addresses }: Member, table: number): readonly R
   });
 }
 
-/** The interface that a route goes through, or why there is none. */
+/** Returns the member that a route leaves by, or why there is none. */
 function placeOf({ dev, via }: VrfRoute, { vrf, members }: Context, { state }: NetworkActual): Member | string {
   const context = vrf === undefined ? "the default context" : `the VRF ${vrf}`;
   if (dev !== undefined) {
@@ -230,7 +230,7 @@ function placeOf({ dev, via }: VrfRoute, { vrf, members }: Context, { state }: N
   return found ?? `no interface of ${context} reaches ${via ?? "it"}`;
 }
 
-/** Members of VRFs, with the table of each. */
+/** Returns the members of VRFs with their tables. */
 export function membersApart(
   contexts: readonly Context[],
 ): readonly { readonly member: Member; readonly table: number }[] {

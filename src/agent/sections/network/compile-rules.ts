@@ -5,10 +5,10 @@ import type { Context } from "./context.ts";
 
 type RuleTarget = NetworkTarget["rules"][number];
 
-/** Ours are 5180–5999. Rules of one priority look at the same thing, so that none is taken for another when it goes. */
+/** Priorities 5180–5999 are ours. Rules of one priority match the same field, so that deleting one cannot hit another. */
 const PRIORITY = { mark: 5200, inLink: 5500, outLink: 5501, from: 5502 };
 
-/** A packet with this mark is looked up in that table. */
+/** Looks packets with this mark up in that table. */
 export interface MarkedTable {
   readonly mark: number;
   readonly mask: number;
@@ -16,8 +16,8 @@ export interface MarkedTable {
 }
 
 /**
- * Without VRF devices, what comes in on a member of a VRF, goes out on it by name, or has its address is looked up in the VRF's table,
- * and there alone.
+ * Emulates VRFs without VRF devices: packets that enter by a member, leave by its name, or have its address are looked up in the VRF's
+ * table only.
  */
 export function compileRules(
   contexts: readonly Context[],

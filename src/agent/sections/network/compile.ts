@@ -21,21 +21,21 @@ import { wanConflicts, wanLinkOf, wanOf } from "./wan.ts";
 import type { Context } from "./context.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** What may be set of each link. */
+/** Settings of a link. */
 const LINK_SYSCTLS = ["rp_filter", "arp_ignore", "promote_secondaries"] as const;
 
-/** What the section comes to on this machine. */
+/** The compiled section. */
 export interface CompiledNetwork {
   readonly target: NetworkTarget;
-  /** What of it cannot be put to work as the machine is. */
+  /** Issues: parts that cannot be applied on this machine. */
   readonly waits: readonly Issue[];
-  /** The items that are applied otherwise than written. */
+  /** Items that are applied differently from how they are written. */
   readonly notices: readonly Issue[];
-  /** What has to be known of the machine as it was. */
+  /** Original state of the machine that must be recorded. */
   readonly record: NetworkRecord;
 }
 
-/** Says what the machine shall be. Pure. */
+/** Compiles the section to the target state of the machine. Pure. */
 export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): CompiledNetwork {
   const { config } = desired;
   const { state, record } = actual;
@@ -48,7 +48,7 @@ export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): 
   const kept = keptThings(desired, actual, wan !== undefined);
   const named = new Set([...compiled.links.map(({ name }) => name), ...kept.links]);
   const sysctls = new Map([...apartSysctls(contexts, actual), ...firewall.sysctls]);
-  // What nobody wants any more goes back to what it was.
+  // Settings that are no longer desired get their original value.
   const former = Object.entries(record.sysctls).filter(([name]) => !sysctls.has(name));
   const dhcp = new Set([...compiled.dhcp, ...kept.dhcp]);
   const target: NetworkTarget = {
@@ -81,7 +81,7 @@ export function compileNetwork(desired: NetworkDesired, actual: NetworkActual): 
   };
 }
 
-/** The sysctls that the section may set, whatever the machine is like. */
+/** Sysctls that the section may set, on any machine. */
 export function sysctlNames(config: NetworkConfig | undefined, record: NetworkRecord): readonly string[] {
   const nics = config?.interfaces ?? [];
   const vlans = nics.flatMap(({ subInterfaces }) => subInterfaces);
@@ -97,8 +97,8 @@ export function sysctlNames(config: NetworkConfig | undefined, record: NetworkRe
 }
 
 /**
- * The check of sources knows nothing of rules by interface, and would drop what comes from within a VRF; and who has an address is answered
- * on every link, where within another VRF it may be somebody else's.
+ * Disables reverse path filtering, which ignores rules by interface and would drop packets of a VRF; limits ARP replies to the addresses of
+ * the link, since another VRF may have the same address elsewhere.
  */
 function apartSysctls(
   contexts: readonly Context[],
@@ -111,9 +111,7 @@ function apartSysctls(
   ]);
 }
 
-/**
- * Links whose DHCP client ignores the default route of its lease. Only the WAN uses it, and an interface whose entry names a gateway.
- */
+/** Returns links whose DHCP client ignores the lease's default route. Only the WAN and interfaces with a configured gateway use it. */
 function withoutGateway(
   wanted: ReadonlySet<string>,
   kept: ReadonlySet<string>,
@@ -126,7 +124,10 @@ function withoutGateway(
   return links.length === 0 ? {} : { dhcpWithoutGateway: [...new Set(links)] };
 }
 
-/** The name servers of the WAN's entry, else those of its lease, else, until the lease comes, those that were set before. Undefined: not set. */
+/**
+ * Returns the name servers of the WAN's entry, else of its lease, else, until there is a lease, the current ones. Undefined leaves the
+ * system's.
+ */
 function nameServersOf(
   wan: NetworkInterface | undefined,
   { state }: NetworkActual,
@@ -147,8 +148,7 @@ interface Kept extends Pick<NetworkTarget, "addresses" | "routes" | "rules" | "d
 }
 
 /**
- * What stays although it is not in the document: on an interface whose entry cannot be used, and on the WAN when the document names no
- * other.
+ * Returns objects that stay without being in the document: on interfaces whose entry is invalid, and on the WAN if the document names none.
  */
 function keptThings({ config }: NetworkDesired, actual: NetworkActual, hasWan: boolean): Kept {
   const { state } = actual;
@@ -188,7 +188,7 @@ function madeAgain({ name, parent, vlanId, mtu, isUp, master }: NetworkState["li
   };
 }
 
-/** An interface that went from the document is switched off, and has its MTU back. */
+/** Sets interfaces down that left the document, and restores their MTU. */
 function releasedLinks(named: ReadonlySet<string>, { state, record }: NetworkActual): readonly LinkTarget[] {
   return Object.entries(record.links).flatMap(([name, { mtu }]) =>
     named.has(name) ? [] : switchedOff(name, mtu, state),
@@ -197,7 +197,7 @@ function releasedLinks(named: ReadonlySet<string>, { state, record }: NetworkAct
 
 const wanRecord = (wan: string | undefined): Pick<NetworkRecord, "wan"> => (wan === undefined ? {} : { wan });
 
-/** How the links were that are adjusted; of one that is only left as it is, what is known of it. */
+/** Returns the original state of adjusted links; of kept ones only what is recorded already. */
 function formerLinks(
   named: ReadonlySet<string>,
   kept: readonly string[],

@@ -1,11 +1,11 @@
 import type { NetworkInterface, Routing, SubInterface } from "../../../protocol/sections/network/config.ts";
 
-/** An interface or a VLAN that is put to work. */
+/** An interface or VLAN that is in use. */
 export interface Member {
   readonly link: string;
-  /** With their prefix lengths; those of a lease are found on the machine. */
+  /** With prefix lengths; addresses of a lease are read from the machine. */
   readonly addresses: readonly string[];
-  /** The next hop of routes that name none. */
+  /** Next hop of routes that name none. */
   readonly gateway?: string;
   readonly nic: NetworkInterface;
   readonly vlan?: SubInterface;
@@ -13,7 +13,7 @@ export interface Member {
 
 /** A routing context: the default one, or a VRF. */
 export interface Context {
-  /** Absent: the default one. */
+  /** Absent for the default context. */
   readonly vrf?: string;
   readonly table: number;
   readonly routing: Routing;

@@ -3,11 +3,11 @@ import { isInBlock } from "../../../lib/net/cidr.ts";
 import type { NetworkActual, NetworkDesired } from "./actual.ts";
 import type { Member, Context } from "./context.ts";
 
-/** The table of the default context. */
+/** Number of the table main. */
 export const MAIN_TABLE = 254;
 const FIRST_VRF_TABLE = 1000;
 
-/** The default context, then the VRFs, with the interfaces that belong to each. */
+/** Returns the default context, then the VRFs, with their members. */
 export function contextsOf(
   desired: NetworkDesired,
   actual: NetworkActual,
@@ -28,12 +28,12 @@ export function contextsOf(
   ];
 }
 
-/** The VRF of an interface or VLAN; none is the default context. */
+/** Returns the VRF of an interface or VLAN; undefined for the default context. */
 export function vrfOf({ nic, vlan }: Member): string | undefined {
   return vlan === undefined ? nic.vrf : vlan.vrf;
 }
 
-/** A table for each VRF. One that had a table keeps it, whatever comes and goes beside it. */
+/** Assigns a table to each VRF; an existing VRF keeps its table. */
 export function tablesOf({ config }: NetworkDesired, { record }: NetworkActual): ReadonlyMap<string, number> {
   const names = config.vrfs.map(({ name }) => name);
   const tables = new Map(
@@ -53,13 +53,13 @@ export function tablesOf({ config }: NetworkDesired, { record }: NetworkActual):
   return tables;
 }
 
-/** The addresses that a member has or gets, those of its lease among them. */
+/** Returns the configured addresses of a member and those of its lease. */
 export function addressesOf(member: Member, state: NetworkState): readonly string[] {
   const leased = state.addresses.filter(({ link, isDynamic }) => isDynamic && link === member.link);
   return [...member.addresses, ...leased.map(({ address }) => address)];
 }
 
-/** Whether an address is in the network of another, written with its prefix length. */
+/** Reports whether an address is in the network of another address with a prefix length. */
 export function isWithin(network: string, address: string): boolean {
   return isInBlock(address, network);
 }

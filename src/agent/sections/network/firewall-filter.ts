@@ -7,13 +7,13 @@ import type { Context } from "./context.ts";
 const ESTABLISHED = "ct state established,related accept";
 const FORWARD_HOOK = "filter hook forward priority filter";
 
-/** Prefixes of the bridges that Docker, Podman and the node's own containers have. */
+/** Prefixes of bridges of Docker, Podman and the node's own containers. */
 const ENGINE_PREFIXES = ["docker", "br-", "podman", "cni-podman", "holdfast"] as const;
 const ENGINE_LINK = /^(?:docker(?:\d+|_gwbridge)|br-[0-9a-f]{12}|(?:cni-)?podman\d+|holdfast\d+)$/;
 
 /**
- * Decides what is forwarded: within a context what its ACLs allow, between contexts only what a rule hands over. An interface that is not
- * in the section belongs to the default context. Only a container engine's bridges are spared, since the engine filters them itself.
+ * Filters forwarded packets: within a context its ACLs allow them, between contexts only rules. Interfaces outside the section belong to
+ * the default context. Only bridges of container engines are exempt, since the engine filters them itself.
  */
 export function forwardChains(contexts: readonly Context[], actual: NetworkActual): readonly Chain[] {
   const managed = contexts.flatMap((context) => context.members.map(({ link }) => link));
@@ -36,20 +36,20 @@ export function forwardChains(contexts: readonly Context[], actual: NetworkActua
         ESTABLISHED,
         ...(managed.length === 0 ? [] : [`iifname ${linkSet(entering)} oifname ${linkSet(managed)} goto between`]),
         ...engineLines([...entering, ...actual.state.links.map(({ name }) => name)], new Set(entering)),
-        // Only IPv4 is forwarded on behalf of the section.
+        // The section forwards IPv4 only.
         "meta nfproto ipv4 goto between",
       ],
     },
   ];
 }
 
-/** Kinds of links that programs make to forward through: bridges of virtual machines and tunnels. */
+/** Kinds of links that other programs forward through: bridges of virtual machines and tunnels. */
 const FOREIGN_KINDS = ["bridge", "tun", "wireguard", "gre", "ipip", "sit", "vti", "xfrm", "vxlan", "geneve", "ppp"];
 
 /**
- * Drops packets between interfaces of the section if the section asks for no routing and another program has enabled forwarding. Packets
- * between two links that are not in the section pass, and so do those of a container engine's bridge or of another program's bridge or
- * tunnel. The chain uses no connection tracking, which the whole machine would have to pay for.
+ * Drops packets between the section's interfaces if the section needs no routing and another program has enabled forwarding. Packets
+ * between two links outside the section pass, as do those of container engines' bridges and other programs' bridges or tunnels. The chain
+ * avoids connection tracking, since it would slow the whole machine down.
  */
 export function heldChains(
   contexts: readonly Context[],
@@ -76,16 +76,14 @@ export function heldChains(
   ];
 }
 
-/**
- * Clamps the MSS of forwarded TCP connections to the smaller MTU of both directions, so that they do not depend on ICMP.
- */
+/** Clamps the MSS of forwarded TCP connections to the smaller MTU of both directions, so that they do not depend on ICMP. */
 export const clampChain: Chain = {
   name: "clamp",
   hook: "filter hook forward priority mangle",
   lines: ["tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu"],
 };
 
-/** Accepts what comes from or goes to a container; links that only look like an engine's are judged like all others. */
+/** Accepts packets from or to a container; links that only look like an engine's are filtered like all others. */
 function engineLines(links: readonly string[], managed: ReadonlySet<string>): readonly string[] {
   return ENGINE_PREFIXES.flatMap((prefix) => {
     const others = links.filter((name) => name.startsWith(prefix) && (managed.has(name) || !ENGINE_LINK.test(name)));
@@ -94,7 +92,7 @@ function engineLines(links: readonly string[], managed: ReadonlySet<string>): re
   });
 }
 
-/** What the kernel calls the interface that a packet came in on: with VRF devices, that device. */
+/** Returns the interfaces by which packets enter a context: its members and the VRF device. */
 function entriesOf({ vrf, members }: Context, { features }: NetworkActual): readonly string[] {
   const links = members.map(({ link }) => link);
   return vrf !== undefined && features.vrf ? [...links, vrf] : links;
@@ -109,7 +107,7 @@ function fromLines(context: Context, contexts: readonly Context[], actual: Netwo
   return [...(leaving === undefined ? [] : [`${unmarked} ${leaving}drop`]), ...acls, isOpen ? "accept" : "drop"];
 }
 
-/** Matches the links that are outside of a context; undefined when there are none, and empty when all are. */
+/** Matches the links outside a context; undefined if there are none, empty if all are. */
 function leavingMatch(
   { vrf, members }: Context,
   contexts: readonly Context[],
@@ -128,13 +126,13 @@ function aclLines(acl: Acl): readonly string[] {
   return [`${match} ${acl.action === "allow" ? "accept" : "drop"}`.trim()];
 }
 
-/** What may come to this machine itself. Loopback and what is established always may. */
+/** Filters input to this machine. Loopback and established flows always pass. */
 export function localChains(contexts: readonly Context[], actual: NetworkActual, isDark: boolean): readonly Chain[] {
   const apart = actual.features.vrf ? [] : apartLines(contexts, actual);
   const dark = ["icmp type echo-request drop", "icmpv6 type echo-request drop"];
   const input = [...apart, ...(isDark ? dark : [])];
-  // What is closed here answers with nothing. A refusal of what passes through has the other end's address, and without "fragmentation
-  // needed" (RFC 1191) large packets would vanish.
+  // Closed ports send no reply. Rejections of forwarded packets have the other end's address and pass; large packets would vanish without
+  // "fragmentation needed" (RFC 1191).
   const output = [
     "ct direction reply tcp flags & rst == rst fib saddr type local drop",
     "icmp type destination-unreachable icmp code != { frag-needed, admin-prohibited } drop",
@@ -153,7 +151,7 @@ export function localChains(contexts: readonly Context[], actual: NetworkActual,
   ];
 }
 
-/** Without VRF devices an address of one context would answer on the interfaces of all. */
+/** Without VRF devices, addresses of one context would answer on the interfaces of all others. */
 function apartLines(contexts: readonly Context[], { state }: NetworkActual): readonly string[] {
   if (!contexts.some(({ vrf, members }) => vrf !== undefined && members.length > 0)) return [];
   const own = contexts.map((context) => {

@@ -3,18 +3,18 @@ import type { Nat } from "../../../protocol/sections/network/config.ts";
 import { byContext, nameIn, type Chain, type NamedSet } from "./firewall-text.ts";
 import type { Context } from "./context.ts";
 
-/** From so many on, translations of one block have a map of their own: kernels are slow at joined keys that share a part. */
+/** From this number on, translations of one block get their own map: kernels are slow at concatenated keys that share a part. */
 const MANY = 8;
-/** From so many blocks of one length on, their networks are a hash of their own: nft and the kernel make it in two thirds of the time. */
+/** From this number on, blocks of one prefix length get a hash set: nft and the kernel load it in two thirds of the time. */
 const MANY_ALIKE = 64;
 const ANY = "0.0.0.0/0";
 
 interface Entry {
   readonly source: string;
   readonly dest: string;
-  /** What the address becomes; absent: that of the interface. */
+  /** Translated address; absent for masquerading. */
   readonly to?: string;
-  /** What its hits are found by. */
+  /** Key under which hits are counted. */
   readonly tracker: string;
 }
 
@@ -23,12 +23,12 @@ export interface CompiledNats {
   readonly chains: readonly Chain[];
 }
 
-/** What was made of a list of translations before: thousands of them take their time, and a pass asks several times. */
+/** Cache of compiled translations: thousands take time, and a pass compiles several times. */
 export type NatMemo = WeakMap<readonly Nat[], { readonly table: number; readonly compiled: CompiledNats }>;
 
 /**
- * The translations of all contexts: of destinations when a packet comes in, of sources when it leaves. Of those that overlap the first in
- * the document is taken; the others are in maps of their own that are asked in turn. Each counts its flows.
+ * Compiles the translations of all contexts: of destinations on input, of sources on output. Of overlapping ones the first in the document
+ * applies; the others are in maps that are consulted later. Each counts its flows.
  */
 export function compileNats(contexts: readonly Context[], memo: NatMemo = new WeakMap()): CompiledNats {
   const own = contexts.filter(({ routing }) => routing.nats.length > 0).map((context) => natsOf(context, memo));
@@ -54,7 +54,7 @@ export function compileNats(contexts: readonly Context[], memo: NatMemo = new We
   return { sets, chains: [...chains, ...base] };
 }
 
-/** The translations of one context, which are the same as long as its list and its table are. */
+/** Compiles the translations of one context, cached by list and table. */
 function natsOf(context: Context, memo: NatMemo): CompiledNats {
   const { table, vrf, routing } = context;
   const { nats } = routing;
@@ -81,10 +81,10 @@ function entryOf({ source = ANY, dest = ANY }: Nat, to: string | undefined, trac
   return to === undefined ? { source, dest, tracker } : { source, dest, to, tracker };
 }
 
-/** A line for each map or set, those of earlier entries first. */
+/** Adds a map or set for each group of entries, and returns its lines in the order of the entries. */
 function linesOf(entries: readonly Entry[], what: "dnat" | "snat", name: string, sets: NamedSet[]): readonly string[] {
   const lines: string[] = [];
-  // The packet that leaves has its new destination already; the old one is what the document means.
+  // A leaving packet has its translated destination; the document means the original one.
   const dest = what === "dnat" ? "ip daddr" : "ct original ip daddr";
   const add = (keys: Keys, match: string, group: readonly Entry[]): void => {
     const { type, isInterval, expression, keyOf } = keys;
@@ -112,7 +112,7 @@ function linesOf(entries: readonly Entry[], what: "dnat" | "snat", name: string,
       for (const [block, same] of grouped(rest, field)) {
         const isAny = block === ANY;
         if (!isAny && same.length < MANY) continue;
-        // A map whose keys are all addresses has none: the line itself says it.
+        // Entries that match any address on both sides need no map; each has its own line.
         const whole = isAny ? same.filter((entry) => entry[other] !== ANY) : same;
         if (whole.length === 0) continue;
         for (const entry of whole) rest.delete(entry);
@@ -136,7 +136,7 @@ function linesOf(entries: readonly Entry[], what: "dnat" | "snat", name: string,
   return lines;
 }
 
-/** What entries are looked up by. */
+/** Key of a map or set. */
 interface Keys {
   readonly type: string;
   readonly isInterval: boolean;
@@ -144,7 +144,7 @@ interface Keys {
   readonly keyOf: (entry: Entry) => string;
 }
 
-/** By the blocks of a field; with a length by their networks, which all have it. */
+/** Builds keys of a field: blocks, or networks if all have the same prefix length. */
 function keysOf(expression: string, field: "source" | "dest", length: number | undefined): Keys {
   const type = "ipv4_addr";
   if (length === undefined) return { type, isInterval: true, expression, keyOf: (entry) => entry[field] };
@@ -156,7 +156,7 @@ function keysOf(expression: string, field: "source" | "dest", length: number | u
   };
 }
 
-/** Entries that do not overlap: those of a length that many have, each length by itself, and the others. */
+/** Groups entries without overlaps by prefix length, if many share one, and puts the others in one group. */
 function byLength(
   entries: readonly Entry[],
   field: "source" | "dest",
@@ -188,7 +188,7 @@ function maskOf(length: number): string {
   return [24, 16, 8, 0].map((shift) => (mask >>> shift) & 255).join(".");
 }
 
-/** A tracker has no sign in it that nft would take for anything. */
+/** Trackers contain no characters that are special to nft. */
 const comment = ({ tracker }: Entry): string => `comment "${tracker}"`;
 
 function grouped(entries: Iterable<Entry>, field: "source" | "dest"): ReadonlyMap<string, readonly Entry[]> {
@@ -201,11 +201,11 @@ function grouped(entries: Iterable<Entry>, field: "source" | "dest"): ReadonlyMa
   return groups;
 }
 
-/** Entries whose matches do not overlap, each group of them later than what it overlaps with. */
+/** Groups entries so that none overlaps within a group, and each comes after those it overlaps with. */
 function groupsOf(entries: readonly Entry[]): readonly (readonly Entry[])[] {
-  // Seldom does anything overlap, and comparing each with each is slow.
+  // Overlaps are rare, and comparing all pairs is slow.
   if (areApart(entries, "dest") || areApart(entries, "source")) return [entries];
-  // First and last source, first and last destination, group. With thousands of entries this is where the time goes.
+  // First and last source, first and last destination, group. Fast code: with thousands of entries the time is spent here.
   const seen = new Float64Array(entries.length * FIELDS);
   const groups: Entry[][] = [];
   for (const [index, entry] of entries.entries()) {
@@ -226,9 +226,9 @@ function groupsOf(entries: readonly Entry[]): readonly (readonly Entry[])[] {
 
 const FIELDS = 5;
 
-/** Whether no two blocks of the field have an address in common. */
+/** Reports whether no two blocks of the field overlap. */
 function areApart(entries: readonly Entry[], field: "source" | "dest"): boolean {
-  // A number for each, the first address before the size: numbers are sorted without asking, where pairs are compared one by one.
+  // One number per block, first address before size: numbers sort without a comparison callback.
   const blocks = new Float64Array(entries.length);
   for (const [index, entry] of entries.entries()) {
     blocks[index] = firstOf(entry[field]) * SIZES + 32 - lengthOf(entry[field]);
@@ -242,10 +242,10 @@ function areApart(entries: readonly Entry[], field: "source" | "dest"): boolean 
   return true;
 }
 
-/** More than there are sizes of a block. */
+/** More than the number of prefix lengths. */
 const SIZES = 64;
 
-/** The first and the last address of an IPv4 block, as numbers. */
+/** Returns the first and last address of an IPv4 block as numbers. */
 function rangeOf(block: string): readonly [number, number] {
   const first = firstOf(block);
   return [first, first + 2 ** (32 - lengthOf(block)) - 1];

@@ -10,7 +10,7 @@ import type { Context } from "./context.ts";
 const MASK = Number(MARK_MASK);
 const SHIFT = 20;
 const MAX_MARKS = 255;
-/** Tables of one interface each, beyond those of VRFs. */
+/** First number of tables for single interfaces, above those of VRFs. */
 const FIRST_TABLE = 100_000;
 
 export interface CompiledRules {
@@ -20,7 +20,7 @@ export interface CompiledRules {
   readonly waits: readonly Issue[];
 }
 
-/** Policy rules: the first that matches decides where a packet goes, or that it goes nowhere. */
+/** Compiles the policy rules: the first match decides where a packet is routed, or that it is dropped. */
 export function compilePolicy(
   desired: NetworkDesired,
   actual: NetworkActual,
@@ -65,7 +65,7 @@ export function compilePolicy(
   };
 }
 
-/** Links by which packets enter a context: its own; for the default one also others that its rules name. */
+/** Returns the links from which packets enter a context: its members, and for the default context also other links that its rules name. */
 function entriesOf({ vrf, members, routing }: Context, contexts: readonly Context[]): readonly string[] {
   const own = members.map(({ link }) => link);
   if (vrf !== undefined) return own;
@@ -77,13 +77,13 @@ function entriesOf({ vrf, members, routing }: Context, contexts: readonly Contex
 const entryMatch = (rule: PolicyRule): string =>
   [...(rule.in === undefined ? [] : [`iifname "${rule.in}"`]), matchText(rule)].join(" ").trim();
 
-/** Drops what a rule matches, but never the answers to what this machine asks itself. */
+/** Drops what a rule matches, except replies to this machine's own requests. */
 function heldLines(rule: PolicyRule): readonly string[] {
   const match = entryMatch(rule);
   return [`${match} ct direction reply fib daddr type local return`.trim(), `${match} drop`.trim()];
 }
 
-/** The lines of a rule, or why it cannot be. */
+/** Returns the lines of a rule, or why it is unsupported. */
 function ruleLines(rule: PolicyRule, marks: Marks): readonly string[] | string {
   if (rule.dmac !== undefined) return "the destination MAC of what is routed cannot be set";
   const match = entryMatch(rule);
@@ -111,7 +111,7 @@ function ruleLines(rule: PolicyRule, marks: Marks): readonly string[] | string {
   }
 }
 
-/** One mark for each place that packets are sent to. A text that begins with `!` says why there is none. */
+/** Assigns one mark to each destination. A text that begins with `!` says why there is none. */
 class Marks {
   readonly tables: MarkedTable[] = [];
   readonly routes: NetworkTarget["routes"][number][] = [];

@@ -1,10 +1,10 @@
 import type { Acl, L4Protocol, PolicyRule } from "../../../protocol/sections/network/config.ts";
 import type { Context } from "./context.ts";
 
-/** A chain of the table: with `hook` one that packets enter by themselves. */
+/** A chain of the table; `hook` makes it a base chain. */
 export interface Chain {
   readonly name: string;
-  /** As `filter hook input priority filter`. */
+  /** For example `filter hook input priority filter`. */
   readonly hook?: string;
   readonly lines: readonly string[];
 }
@@ -14,12 +14,12 @@ export interface NamedSet {
   readonly kind: "map" | "set";
   readonly name: string;
   readonly type: string;
-  /** Its keys are blocks, and not single addresses. */
+  /** True if the keys are blocks instead of single addresses. */
   readonly isInterval: boolean;
   readonly elements: readonly string[];
 }
 
-/** The table in the form that nft takes; undefined when there is nothing in it. Base chains accept what they do not refuse. */
+/** Writes the table as input of nft; undefined if it is empty. Base chains accept by default. */
 export function tableText(sets: readonly NamedSet[], chains: readonly Chain[]): string | undefined {
   const used = chains.filter(({ lines }) => lines.length > 0);
   if (used.length === 0) return undefined;
@@ -28,7 +28,7 @@ export function tableText(sets: readonly NamedSet[], chains: readonly Chain[]): 
 }
 
 function setText({ kind, name, type, isInterval, elements }: NamedSet): string {
-  // A hash that knows its size beforehand does not grow while it is filled: a tenth of the time.
+  // A hash with a preset size does not grow while it is loaded, which takes a tenth of the time.
   const shape = isInterval ? "flags interval" : `size ${elements.length}`;
   return `${kind} ${name} {\ntype ${type}\n${shape}\ncounter\nelements = {\n${elements.join(",\n")}\n}\n}`;
 }
@@ -38,12 +38,12 @@ function chainText({ name, hook, lines }: Chain): string {
   return [`chain ${name} {`, ...head, ...lines, "}"].join("\n");
 }
 
-/** Names of links, as one of which something is matched. */
+/** Writes a set of link names. */
 export function linkSet(links: readonly string[]): string {
   return `{ ${links.map((link) => `"${link}"`).join(", ")} }`;
 }
 
-/** Sends what comes in, or goes out, on the links of each context to a chain of it. */
+/** Jumps to the chain of a context for packets that enter or leave through its links. */
 export function byContext(
   key: "iifname" | "oifname",
   contexts: readonly Context[],
@@ -58,17 +58,17 @@ export function byContext(
   return elements.length === 0 ? [] : [`${key} vmap { ${elements.join(", ")} }`];
 }
 
-/** What a chain or map of a context is called: contexts have one table each. */
+/** Returns the name of a chain or map of a context, derived from its table. */
 export function nameIn({ table }: Context, what: string): string {
   return `${what}_${table}`;
 }
 
-/** The bits of a packet's mark that are ours; what others keep in the rest stays. */
+/** Mask of our bits of the packet mark; other programs' bits stay. */
 export const MARK_MASK = "0x0ff00000";
 
 const PRIVATE = "{ 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 }";
 
-/** The matches of an ACL or rule, in front of its verdict; nothing for what matches anything. */
+/** Writes the matches of an ACL or rule; empty if it matches everything. */
 export function matchText({
   protocol,
   source,
@@ -94,7 +94,7 @@ function protocolMatch(protocol: L4Protocol, ports: Acl["ports"]): readonly stri
   return [`${protocol} dport ${first === last ? first : `${first}-${last}`}`];
 }
 
-/** A line that refuses as the sender's protocol does. */
+/** Writes lines that reject in the way of the packet's protocol. */
 export function rejectLines(match: string, protocol: L4Protocol): readonly string[] {
   const tcp = [match, ...(protocol === "any" ? ["meta l4proto tcp"] : []), "reject with tcp reset"].join(" ").trim();
   const other = `${match} reject with icmpx admin-prohibited`.trim();

@@ -1,4 +1,4 @@
-/** nf_conntrack-sysctl of the kernel: what is wanted, and what the kernel starts with, in seconds. */
+/** nf_conntrack-sysctl of the kernel: desired values and the kernel's defaults, in seconds. */
 const TIMES: readonly (readonly [name: string, wanted: string, initial: string])[] = [
   ["tcp_timeout_syn_sent", "15", "120"],
   ["tcp_timeout_syn_recv", "15", "60"],
@@ -15,13 +15,13 @@ const TIMES: readonly (readonly [name: string, wanted: string, initial: string])
 
 const sysctl = (name: string): string => `net.netfilter.nf_conntrack_${name}`;
 
-/** How long the kernel remembers a flow. */
+/** Sysctls of the kernel's flow timeouts. */
 export const FLOW_SYSCTLS: readonly (readonly [name: string, value: string])[] = TIMES.map(([name, wanted]) => [
   sysctl(name),
   wanted,
 ]);
 
-/** The same before anybody changed it: connection tracking may not be there yet to be asked. */
+/** The kernel's defaults, for when connection tracking is not loaded and its values cannot be read. */
 export const INITIAL_FLOW_SYSCTLS: ReadonlyMap<string, string> = new Map(
   TIMES.map(([name, , initial]) => [sysctl(name), initial]),
 );

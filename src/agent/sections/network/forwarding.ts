@@ -4,26 +4,26 @@ import type { Issue } from "../../../protocol/documents/reconcile.ts";
 import type { NetworkConfig } from "../../../protocol/sections/network/config.ts";
 import { networkIssue, type NetworkActual } from "./actual.ts";
 
-/** The switch for the whole machine. */
+/** Sysctl of the whole machine. */
 export const IP_FORWARD = "net.ipv4.ip_forward";
 
-/** Whether the machine forwards under a table of ours. */
+/** Reports whether the machine forwards packets under our table. */
 export function isForwarding({ firewall, sysctls }: NetworkState): boolean {
   return firewall !== undefined && sysctls.get(IP_FORWARD) === "1";
 }
 
-/** Reports whether the machine forwards although the section does not ask for it. Pure. */
+/** Reports whether the machine forwards packets although the section does not need it. Pure. */
 export function isForwardingAnyway({ state, record }: Pick<NetworkActual, "state" | "record">): boolean {
   return (record.sysctls[IP_FORWARD] ?? state.sysctls.get(IP_FORWARD)) === "1";
 }
 
-/** Whether the section has anything forwarded. Pure. */
+/** Reports whether the section needs forwarding. Pure. */
 export function passesOn({ forwarding, routing, vrfs }: NetworkConfig): boolean {
   const contexts = [{ ...routing, forwarding }, ...vrfs];
   return contexts.some((one) => one.forwarding || one.nats.length > 0 || one.rules.length > 0);
 }
 
-/** Says who refuses what is forwarded: a packet needs the consent of every chain of its hook, and that one is not ours. Pure. */
+/** Builds the notice about another program's chain that drops forwarded packets: every chain of a hook must accept a packet. Pure. */
 export function dropNotice({ table, chain, by }: ForwardDrop): Issue {
   const how = by === "policy drop" ? "by its policy drop" : `by a rule that ends in ${by}`;
   const text = `the chain ${chain} of the table ${table}, another program's, refuses what it does not accept itself, ${how}`;

@@ -5,14 +5,14 @@ import { endOf, routeVia } from "./compile-routes.ts";
 import type { Context } from "./context.ts";
 import { addressesOf, MAIN_TABLE } from "./contexts.ts";
 
-/** Both in the range of `compile-rules.ts`, before the rules of VRFs. */
+/** Priorities in the range of `compile-rules.ts`, before the rules of VRFs. */
 const PRIORITY = { specific: 5300, next: 5301 };
-/** Tables of one interface each, by its index, beyond those of policy rules. */
+/** First number of tables by interface index, above those of policy rules. */
 const FIRST_TABLE = 200_000;
 
 /**
- * Has packets from the `local` address of a path leave by the interface that has the address and a gateway of its own, rather than by the
- * WAN. Routes of the table main that are more specific than the default route go first; if the interface is down nothing leaves. Pure.
+ * Routes packets from the `local` address of a path through the interface that has this address and its own gateway, instead of the WAN.
+ * More specific routes of the table main than the default route take precedence; if the interface is down nothing is sent. Pure.
  */
 export function compilePathSources(
   contexts: readonly Context[],

@@ -1,11 +1,11 @@
 import type { NetworkActual } from "./actual.ts";
 import type { NetworkStep } from "./plan.ts";
 
-/** How many things of one sort are named. */
+/** Limit of names per kind. */
 const MAX_NAMED = 4;
 const MAIN_TABLE = "254";
 
-/** A step for people: what comes, what goes, and whether flows end. Pure. */
+/** Describes a step to an operator: additions, removals, and whether flows end. Pure. */
 export function describeNetworkStep(step: NetworkStep, { state }: NetworkActual): string {
   switch (step.kind) {
     case "restore":
@@ -37,13 +37,13 @@ export function describeNetworkStep(step: NetworkStep, { state }: NetworkActual)
   }
 }
 
-/** What a setting has now; the step that puts it back comes when it has something else. */
+/** Returns the current value of a setting if it differs from the new one. */
 function formerOf(name: string, value: string, { sysctls }: NetworkActual["state"]): string {
   const former = sysctls.get(name) ?? "?";
   return former === value ? "" : `${former} `;
 }
 
-/** Lines of ip(8) in words; those of one sort are counted when they are many. */
+/** Describes ip(8) lines; more than a few of one kind are counted. */
 function describeLines(lines: readonly string[]): string {
   const sorts = new Map<string, string[]>();
   for (const line of lines) {
@@ -76,7 +76,7 @@ function wordsOf(line: string): readonly [string, string] | undefined {
     case "address delete":
       return ["removes address", `${rest[0]}${on}`];
     case "route append":
-      // Routes that the kernel makes along with an address are not the section's.
+      // Routes that the kernel adds with an address are not part of the section.
       return after("proto") === "kernel" ? undefined : ["adds route", routeText(rest, `${via}${on}`, after("table"))];
     case "route prepend":
       return ["adds route", routeText(rest, `${via}${on}`, after("table"))];
@@ -91,13 +91,13 @@ function wordsOf(line: string): readonly [string, string] | undefined {
   }
 }
 
-/** A default route of another table moves nothing by itself, and one that leads nowhere is a wall. */
+/** Writes the table unless it is main, and the kind unless it is unicast. */
 function routeText([kind = "", destination = ""]: readonly string[], way: string, table: string): string {
   const what = kind === "unicast" ? destination : `${kind} ${destination}`;
   return `${what}${way}${table === MAIN_TABLE ? "" : ` in table ${table}`}`;
 }
 
-/** Its priority, whom it takes, and where they go, as ip-rule(8) says it. */
+/** Writes the priority and the selector of a rule, as ip-rule(8) does. */
 function ruleText(words: readonly string[]): string {
   const [, priority, ...rest] = words.slice(0, words.indexOf("protocol"));
   return `${priority} (${rest.join(" ")})`;

@@ -11,7 +11,7 @@ import { compileNetwork, type CompiledNetwork } from "./compile.ts";
 import { cutsOff } from "./reach.ts";
 import { wanLinkOf, wanOf } from "./wan.ts";
 
-/** One change of the machine, of what it leads to; with the first goes the way back, and what has to be noted before it. */
+/** One change of the machine, with the target. The first step also carries the record to store before it, the last one the final record. */
 export interface ChangeStep {
   readonly kind: Change["kind"];
   readonly subject: string;
@@ -22,7 +22,7 @@ export interface ChangeStep {
   readonly after?: NetworkRecord;
 }
 
-/** Forgets how things were that are as they were again. */
+/** Removes records of settings that have their original value again. */
 export interface ForgetStep {
   readonly kind: "forget";
   readonly subject: "record";
@@ -32,19 +32,19 @@ export interface ForgetStep {
 
 export type NetworkStep = ChangeStep | ForgetStep | NetworkUndo;
 
-/** What is to be done, and what keeps something from being done. */
+/** Steps, and issues that keep parts from being applied. */
 export interface NetworkPlan {
   readonly steps: readonly NetworkStep[];
   readonly waits: readonly Issue[];
-  /** The items that are applied otherwise than written. */
+  /** Items that are applied differently from how they are written. */
   readonly notices: readonly Issue[];
-  /** What keeps the change from proving itself: on the way to the control plane something goes only when a lease has come. */
+  /** Issues that keep the change from being confirmed: on the path to the control plane something is removed only once there is a lease. */
   readonly unproven: readonly Issue[];
-  /** Paths of what cannot be judged yet. */
+  /** Paths of values that cannot be evaluated yet. */
   readonly untold: readonly string[];
 }
 
-/** Plans the way to what is desired; nothing at all where that would cut the machine off from its control plane. Pure. */
+/** Plans the steps to the desired state; none if they would cut the machine off from its control plane. Pure. */
 export function planNetwork(desired: NetworkDesired, actual: NetworkActual): NetworkPlan {
   const compiled = compileNetwork(desired, actual);
   const { target, waits, notices } = compiled;
@@ -67,7 +67,7 @@ export function planNetwork(desired: NetworkDesired, actual: NetworkActual): Net
   };
 }
 
-/** Whether anything of ours is left on a link that waits for its lease, and goes when that comes. */
+/** Reports whether a link that waits for its lease still has objects of ours, which are removed with the lease. */
 function isHeld(waiting: string, { state: { addresses, routes } }: NetworkActual): boolean {
   return (
     addresses.some(({ link, isOurs }) => isOurs && link === waiting) ||
@@ -103,7 +103,7 @@ function stepsOf(
   });
 }
 
-/** The step that is stored to take the plan back whose first step this is; the others have none of their own. Pure. */
+/** Returns the step that reverts the whole plan, stored with the plan's first step; undefined for other steps. Pure. */
 export function undoOf(step: NetworkStep, { state, record }: NetworkActual): NetworkUndo | undefined {
   if (!("before" in step)) return undefined;
   const text = record.firewalls.find(({ digest }) => digest === state.firewall?.digest)?.text;
@@ -127,7 +127,7 @@ function subjectOf(change: Change): string {
   }
 }
 
-/** What is known and what is needed, of the firewalls the last and the next. */
+/** Merges the known record with the required one, and keeps the firewalls of both. */
 function unionOf(known: NetworkRecord, needed: NetworkRecord): NetworkRecord {
   const firewalls = new Map([...known.firewalls, ...needed.firewalls].map((one) => [one.digest, one]));
   return {
@@ -139,7 +139,7 @@ function unionOf(known: NetworkRecord, needed: NetworkRecord): NetworkRecord {
   };
 }
 
-/** What is known and needed. */
+/** Returns the known record without entries that are not required. */
 function commonOf(known: NetworkRecord, needed: NetworkRecord): NetworkRecord {
   const common = <T>(one: Readonly<Record<string, T>>, other: object): Record<string, T> =>
     Object.fromEntries(Object.entries(one).filter(([name]) => Object.hasOwn(other, name)));

@@ -6,19 +6,19 @@ import type { Member } from "./context.ts";
 
 type PrimaryAddress = Pick<AddressState, "address" | "isOurs">;
 
-/** The source that the routes through a link name, since the kernel would take another address of the same subnet. */
+/** Source address for the routes of a link, since the kernel would choose another address of the subnet. */
 export interface PreferredSource {
   /** Without its prefix length. */
   readonly source: string;
-  /** The subnet that both are in. */
+  /** Subnet of both addresses. */
   readonly subnet: string;
-  /** The address that the kernel has as the primary one. */
+  /** The kernel's primary address. */
   readonly primary: PrimaryAddress;
 }
 
 /**
- * Links whose `ip` is not the primary address of its subnet, because another address was there first and stays: one of another program,
- * which Holdfast does not remove, or an additional one. Pure.
+ * Returns links whose `ip` is not the primary address of its subnet, because an earlier address stays: one of another program, which
+ * Holdfast does not remove, or an additional one. Pure.
  */
 export function preferredSources(
   members: readonly Member[],
@@ -37,15 +37,15 @@ export function preferredSources(
   return found;
 
   /**
-   * The addresses of a link once all is applied, in the order of the kernel, whose first of a subnet is the primary one: those that stay,
-   * then new ones, then those that are made again because they get or lose the kernel's route.
+   * Returns a link's addresses after the plan, in the kernel's order, where the first of a subnet is the primary one: kept ones, new ones,
+   * then those that are recreated because they get or lose the kernel's route.
    */
   function inOrder(member: Member): readonly PrimaryAddress[] {
     const { link, addresses } = member;
     const there = state.addresses.filter((one) => one.link === link);
     const isApart = vrfOf(member) !== undefined && !features.vrf;
     const isMadeAgain = ({ isOurs, hasNoRoute = false }: AddressState): boolean => isOurs && hasNoRoute !== isApart;
-    // An address of a lease goes with our own client.
+    // Addresses of our own DHCP client are removed with it.
     const isStaying = (one: AddressState): boolean =>
       addresses.includes(one.address) || (!one.isOurs && !(one.isDynamic && state.dhcp.has(link)));
     const remade = new Set(there.filter(isMadeAgain).map(({ address }) => address));
@@ -60,7 +60,7 @@ export function preferredSources(
   }
 }
 
-/** The address that the document gives the link, if this member of a cluster holds it; none with DHCP. */
+/** Returns the configured address of a link, if this cluster member holds it; none with DHCP. */
 function primaryOf({ nic, vlan, addresses }: Member): string | undefined {
   const ip = vlan === undefined ? nic.ip : vlan.ip;
   return ip !== undefined && addresses.includes(ip) ? ip : undefined;

@@ -4,7 +4,7 @@ import { parseCidr } from "../../../lib/net/cidr.ts";
 import type { Carrier } from "./actual.ts";
 import { isWithin, MAIN_TABLE } from "./contexts.ts";
 
-/** What decides on which way a packet of this machine takes. */
+/** State that decides which route a packet of this machine takes. */
 interface Ways {
   readonly up: ReadonlySet<string>;
   readonly addresses: NetworkTarget["addresses"];
@@ -12,8 +12,8 @@ interface Ways {
 }
 
 /**
- * Whether the machine has a way to the other end of its control session, and would have none in the target. A way is a route in the table
- * main whose interface is on and has an address. Whether anybody answers on it is another matter.
+ * Reports whether the target would remove the machine's only route to the peer of its control session. A route counts if it is in the table
+ * main and its interface is up and has an address; whether anything answers there is not tested.
  */
 export function cutsOff(state: NetworkState, target: NetworkTarget, carrier: Carrier | undefined): boolean {
   if (carrier === undefined || parseCidr(`${carrier.remote}/32`) === undefined) return false;
@@ -40,7 +40,7 @@ function hasWay({ up, addresses, routes }: Ways, remote: string): boolean {
 
 const lengthOf = (destination: string): number => Number(destination.split("/")[1] ?? 32);
 
-/** The ways that are left to strangers' things, to what is wanted, and to what waits for a lease. */
+/** Returns the routes after the plan: other programs' ones, the target's, and those that wait for a lease. */
 function waysAfter(state: NetworkState, target: NetworkTarget): Ways {
   const wanted = new Map(target.links.map((link) => [link.name, link]));
   const there = state.links.filter(({ name, isOurs }) => !isOurs || wanted.has(name));

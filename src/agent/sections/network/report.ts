@@ -2,10 +2,10 @@ import type { NetworkState } from "../../../host/network/state/state.ts";
 import type { NetworkFeatures } from "./actual.ts";
 import { defaultRoute } from "./wan.ts";
 
-/** Interfaces and addresses beyond this many are only counted. */
+/** Limit of listed interfaces and addresses; more are only counted. */
 const MAX_LINKS = 16;
 
-/** What is reported of the network that is there: addresses, the default route, the state of interfaces. Pure. */
+/** Reports the network: addresses, the default route, and states of interfaces. Pure. */
 export function reportNetwork(state: NetworkState, features: NetworkFeatures): Readonly<Record<string, unknown>> {
   if (state.links.length === 0) return {};
   const links = state.links.filter(({ name }) => name !== "lo");

@@ -21,14 +21,14 @@ export interface NetworkOptions {
     features(signal: AbortSignal): Promise<NetworkFeatures>;
     observe(wanted: { readonly sysctls: Iterable<string> }, signal: AbortSignal): Promise<NetworkState>;
     apply(change: Change, signal: AbortSignal): Promise<void>;
-    /** Whether anything on the machine may be ours. */
+    /** Resolves to whether Holdfast may own anything on the machine. */
     mayOwn(): Promise<boolean>;
-    /** Notes that nothing is. */
+    /** Records that Holdfast owns nothing. */
     disown(): Promise<void>;
   };
-  /** What was noted of the machine; it outlives the agent. */
+  /** Record of the machine's original state; it outlives the agent. */
   readonly record: RecordStore;
-  /** The socket of the control session, or of the last one. */
+  /** Socket of the control session, or of the last one. */
   readonly carrier: () => Carrier | undefined;
   /** IPv4 addresses of the gateways that this node dials. */
   readonly gateways?: () => readonly string[];
@@ -36,25 +36,25 @@ export interface NetworkOptions {
   readonly pathSources?: () => readonly string[];
   readonly context: () => NetworkContext;
   readonly isActiveMember: () => boolean;
-  /** The vendor of the machine, as in the shadow's `device`: clouds have an MTU of their own. */
+  /** Vendor of the machine, as in the shadow's `device`; it decides the default MTU. */
   readonly vendor?: () => string;
-  /** Chains of others that refuse what is forwarded, as far as they are known; told whether anything of ours is. */
+  /** Returns known chains of other programs that drop forwarded packets. `isForwarding`: the section forwards packets. */
   readonly forwardDrops?: (isForwarding: boolean) => readonly ForwardDrop[];
-  /** Told whether anything of ours may be in the firewall, just before it is read. */
+  /** Called just before the firewall is read. `isOurs`: it may contain our table. */
   readonly readingTable?: (isOurs: boolean) => void;
-  /** Why another has to do it. */
+  /** Returns why the section is unsupported here, if so. */
   readonly unsupported: () => string | undefined;
 }
 
 const DEFAULT_MTU = 1500;
-/** The MTU of each cloud's network. */
+/** Default MTU by cloud. */
 const CLOUD_MTUS: ReadonlyMap<string, number> = new Map([
   ["aws", 9000],
   ["azure", 9000],
   ["gcp", 1460],
 ]);
 
-/** A machine may have thousands of routes, and a DHCP client its time. */
+/** Generous, since a machine may have thousands of routes and DHCP takes time. */
 const DEADLINE_MS = 180_000;
 
 const NO_FEATURES: NetworkFeatures = { vlan: false, vrf: false, nft: false, dhcp: false, reasons: new Map() };
@@ -92,7 +92,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
   };
   const defaultMtu = CLOUD_MTUS.get(options.vendor?.() ?? "") ?? DEFAULT_MTU;
   let known: NetworkFeatures | undefined;
-  // Whether a driver can fix a speed is known only from trying.
+  // Only an attempt shows whether a driver can fix a speed.
   let unfixable: ReadonlyMap<string, Unfixable> = new Map();
   return {
     name: "network",
@@ -108,7 +108,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
       const mayOwn = await driver.mayOwn();
       const reached = { carrier: carrier(), gateways: gateways(), pathSources: pathSources() };
       const about = { record: noted, ...reached, isActiveMember: isActiveMember(), unfixable, defaultMtu };
-      // Nothing is wanted and nothing was ever done: an idle agent starts no process.
+      // An idle agent starts no process: nothing is desired and nothing was ever applied.
       if (desired?.config.isPresent === false && !mayOwn && isEmptyRecord(noted)) {
         readingTable?.(false);
         return { state: NOTHING, features: NO_FEATURES, forwardDrops: forwardDrops(false), ...about };
@@ -120,7 +120,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
       return { state, features: known, forwardDrops: forwardDrops(isForwarding(state)), ...about };
     },
     plan: (desired, actual) => planOf(desired, actual).steps,
-    // Leases, sessions and a forwarding switch that others set change by themselves and are no drift of the section.
+    // Leases, sessions and a forwarding switch of other programs change by themselves and are not drift.
     asSurrounded: (actual, before) => ({
       ...actual,
       carrier: before.carrier,
@@ -161,7 +161,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
     untold: (desired, actual) => planOf(desired, actual).untold,
   };
 
-  /** Of lines that are cut short, or repeated after a crash, some are in force already: what is left is done once more, as it is then. */
+  /** After an interrupted or repeated batch some lines are applied already: plan the rest once more. */
   async function carryOut({ change, target }: ChangeStep, signal: AbortSignal): Promise<void> {
     try {
       await driver.apply(change, signal);
@@ -185,7 +185,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
   }
 }
 
-/** The sysctls with the forwarding of before, as long as the section has not switched it. */
+/** Returns the sysctls with the previous forwarding value unless the section has set it. */
 function forwardingAsBefore({ state, record }: NetworkActual, before: NetworkActual): NetworkState["sysctls"] {
   const former = before.state.sysctls.get(IP_FORWARD);
   if (former === undefined || Object.hasOwn(record.sysctls, IP_FORWARD)) return state.sysctls;
@@ -196,14 +196,14 @@ function isUnsupported(error: unknown): error is HostError {
   return error instanceof HostError && error.code === "unsupported";
 }
 
-/** Whether nothing on the machine is ours. */
+/** Reports whether Holdfast owns nothing on the machine. */
 function isBare({ links, addresses, routes, rules, firewall, dhcp, nameServers }: NetworkState): boolean {
   const isOurs = links.some((link) => link.isOurs) || addresses.some((address) => address.isOurs);
   const isMarked = [...routes, ...rules].some(({ protocol }) => protocol === OUR_PROTOCOL);
   return !isOurs && !isMarked && firewall === undefined && dhcp.size === 0 && nameServers === undefined;
 }
 
-/** Where in the document the interfaces, VLANs and VRFs stand, by their names. */
+/** Maps names of interfaces, VLANs and VRFs to their JSON paths. */
 function pathsOf(raw: unknown): ReadonlyMap<string, string> {
   const paths = new Map<string, string>();
   const note = (name: unknown, path: string): void => {

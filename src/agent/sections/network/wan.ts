@@ -5,10 +5,10 @@ import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from ".
 import { MAIN_TABLE } from "./contexts.ts";
 
 /**
- * The interface that has the default route. The WAN that is known stays the WAN as long as its entry has a gateway or DHCP. Another one
- * takes its place only if the document names it unmistakably: the only one with name servers, which only a WAN has; or, when the entry of
- * the known one lost its gateway, the only one with a gateway or DHCP. Without a known WAN, of those with name servers, with DHCP, or
- * with a gateway the first is taken. Only interfaces of the default context count.
+ * Returns the interface of the default route. The known WAN stays while its entry has a gateway or DHCP. Another interface replaces it only
+ * if the document identifies it: the only one with name servers, which only a WAN has; or, if the known one lost its gateway, the only one
+ * with a gateway or DHCP. Without a known WAN the first one with name servers, with DHCP, or with a gateway is used. Only interfaces of the
+ * default context count.
  */
 export function wanOf(interfaces: readonly NetworkInterface[], actual: Surroundings): NetworkInterface | undefined {
   const able = interfaces.filter(({ vrf, dhcp, gateway }) => vrf === undefined && (dhcp || gateway !== undefined));
@@ -21,7 +21,7 @@ export function wanOf(interfaces: readonly NetworkInterface[], actual: Surroundi
 
 const onlyOf = <T>(list: readonly T[]): T | undefined => (list.length === 1 ? list[0] : undefined);
 
-/** Names the interfaces whose name servers are not used, since another one is the WAN. */
+/** Lists interfaces whose name servers are ignored, since another one is the WAN. */
 export function wanConflicts(desired: NetworkDesired, actual: Surroundings): readonly Issue[] {
   const { interfaces } = desired.config;
   const wan = wanOf(interfaces, actual)?.nic ?? wanLinkOf(actual);
@@ -38,8 +38,8 @@ export function wanConflicts(desired: NetworkDesired, actual: Surroundings): rea
 type Surroundings = Pick<NetworkActual, "state" | "carrier" | "record">;
 
 /**
- * The WAN as it is known without the document: the recorded one, else that which carries the session, else that with the default route; of
- * a VLAN its parent.
+ * Returns the WAN without the document: the recorded one, else the one that carries the session, else the one with the default route; the
+ * parent if it is a VLAN.
  */
 export function wanLinkOf({ state, carrier, record }: Surroundings): string | undefined {
   const own = state.addresses.find(({ address }) => address.split("/", 1)[0] === carrier?.local);
@@ -52,7 +52,7 @@ function formerWan(state: NetworkState, { wan }: Surroundings["record"]): string
   return state.links.find(({ name }) => name === wan)?.name;
 }
 
-/** The default route that is taken: the first of those with the lowest metric. */
+/** Returns the applicable default route: the first with the lowest metric. */
 export function defaultRoute(state: NetworkState): RouteState | undefined {
   return state.routes
     .filter(({ table, destination, kind }) => table === MAIN_TABLE && destination === "0.0.0.0/0" && kind === "unicast")
