@@ -3,19 +3,19 @@ import type { Heartbeat } from "../../protocol/channel/methods.ts";
 import type { Random } from "../session/backoff.ts";
 import type { Connection } from "../session/attempt.ts";
 
-/** What of a session a heartbeat needs. */
+/** The parts of a session that heartbeats use. */
 export type BeatConnection = Pick<Connection, "rpc" | "heartbeatMs" | "isCongested" | "rttMs" | "beaten">;
 
 export interface BeatingOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** `leftOut` is how many heartbeats were not sent so far. */
+  /** `leftOut` is the number of heartbeats that were not sent. */
   readonly heartbeat: (seq: number, connection: BeatConnection, leftOut: number) => Heartbeat;
 }
 
 const FIRST_WITHIN_MS = 2000;
 
-/** Sends heartbeats while there is a session, jittered so that no fleet beats in step; one that would queue is left out and counted. */
+/** Sends heartbeats during a session, with jitter, so that a fleet does not send in step; one that would queue is skipped and counted. */
 export class Beating {
   readonly #options: BeatingOptions;
   #seq = 0;
@@ -37,7 +37,7 @@ export class Beating {
   #after(ms: number, connection: BeatConnection): void {
     this.#cancel = this.#options.clock.after(ms, () => {
       this.#after(connection.heartbeatMs * (0.9 + 0.2 * this.#options.random()), connection);
-      // A number that is missing tells the control plane that a heartbeat was left out.
+      // A gap in the numbers tells the control plane that a heartbeat was skipped.
       this.#seq += 1;
       if (connection.isCongested()) this.#leftOut += 1;
       else {

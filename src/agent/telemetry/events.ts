@@ -5,33 +5,33 @@ import { EventLevel } from "../../protocol/documents/telemetry.ts";
 import type { NodeEvent } from "../../protocol/documents/telemetry.ts";
 import { JsonObject, Text256, Text1024 } from "../../protocol/values/values.ts";
 
-/** A condition that holds on the machine; at most one is open per type and object. */
+/** A condition of the machine; at most one is open per type and object. */
 export const OpenEvent = z.object({
   eventType: z.string().min(1).max(64),
   object: Text256,
   level: EventLevel,
   message: Text1024,
   details: JsonObject,
-  /** False while the rate cap has kept it back. */
+  /** False while the rate limit holds it back. */
   isAnnounced: z.boolean(),
 });
 export type OpenEvent = z.infer<typeof OpenEvent>;
 
 const MAX_OPEN = 1000;
 
-/** The open conditions as the caller keeps them on disk, so that a restart can clear what it raised. */
+/** Open conditions in stored form, so that the next run can clear them. */
 export const OpenEvents = z.array(OpenEvent).max(MAX_OPEN);
 
 export interface EventInput {
   readonly eventType: string;
-  /** What it is about: a link, a peer, an address. */
+  /** Subject of the condition: a link, a peer, an address. */
   readonly object: string;
   readonly level: EventLevel;
   readonly message: string;
   readonly details?: Readonly<Record<string, unknown>>;
 }
 
-/** How a condition ends; `level` is INFO unless given. */
+/** End of a condition; `level` is INFO by default. */
 export type Clearing = Omit<EventInput, "level"> & { readonly level?: EventLevel };
 
 export interface EventLogState {
@@ -39,7 +39,7 @@ export interface EventLogState {
   /** Monotonic milliseconds. */
   readonly windowStart: number;
   readonly sent: number;
-  /** What the cap kept back in this window, by type. */
+  /** Number of events held back in this window, by type. */
   readonly suppressed: ReadonlyMap<string, number>;
 }
 
@@ -56,7 +56,7 @@ export function initialEvents(open: readonly OpenEvent[], now: number): EventLog
   return { open: new Map(entries), windowStart: now, sent: 0, suppressed: new Map() };
 }
 
-/** A condition began: one event, unless it is open already. Beyond the cap it is kept back until the minute is over. */
+/** Raises a condition: one event, unless it is open. Beyond the limit it is held back until the minute ends. */
 export function raiseEvent(before: EventLogState, input: EventInput, now: number): Outcome {
   const [state, drafts] = nextWindow(before, now);
   const key = keyOf(input);
@@ -71,7 +71,7 @@ export function raiseEvent(before: EventLogState, input: EventInput, now: number
   return [{ ...state, open, sent: state.sent + 1 }, [...drafts, draftOf(opened, "EXCEEDED")]];
 }
 
-/** A condition ended: one event if its beginning was announced. Clearings pass the cap, or an alert would stay for ever. */
+/** Clears a condition: one event, if the condition was announced. Exempt from the limit, so that no alert stays open. */
 export function clearEvent(before: EventLogState, clearing: Clearing, now: number): Outcome {
   const [state, drafts] = nextWindow(before, now);
   const key = keyOf(clearing);
@@ -84,14 +84,14 @@ export function clearEvent(before: EventLogState, clearing: Clearing, now: numbe
   return [{ ...state, open, sent: state.sent + 1 }, [...drafts, draftOf({ ...rest, level, details }, "CLEARED")]];
 }
 
-/** Something happened that has no end. */
+/** Adds an event without an end. */
 export function noticeEvent(before: EventLogState, input: EventInput, now: number): Outcome {
   const [state, drafts] = nextWindow(before, now);
   if (state.sent >= RATE_CAP) return [suppress(state, input.eventType), drafts];
   return [{ ...state, sent: state.sent + 1 }, [...drafts, draftOf({ details: {}, ...input }, "UNKNOWN")]];
 }
 
-/** When the minute is over: says how many events were kept back, and announces those conditions that still hold. */
+/** Ends the minute: reports how many events were held back, and announces conditions that still hold. */
 export function nextWindow(state: EventLogState, now: number): Outcome {
   if (now < state.windowStart + WINDOW_MS) return [state, []];
   const fresh = { ...state, windowStart: now, sent: 0, suppressed: new Map<string, number>() };
@@ -107,11 +107,11 @@ export function nextWindow(state: EventLogState, now: number): Outcome {
 }
 
 export interface EventLog {
-  /** A condition began. */
+  /** Raises a condition. */
   raise(input: EventInput): void;
-  /** A condition ended; nothing happens when it was not open. */
+  /** Clears a condition; no effect if it is not open. */
   clear(clearing: Clearing): void;
-  /** Something happened that has no end. */
+  /** Adds an event without an end. */
   notice(input: EventInput): void;
   isOpen(eventType: string, object: string): boolean;
   openEvents(): readonly OpenEvent[];
@@ -121,13 +121,13 @@ export interface EventLog {
 export interface EventLogOptions {
   readonly clock: Clock;
   readonly sink: (event: NodeEvent) => void;
-  /** What was open when the agent stopped. */
+  /** Conditions that were open when the agent stopped. */
   readonly open?: readonly OpenEvent[];
-  /** Called after the set of open conditions changed, to keep it. */
+  /** Stores the open conditions; called after each change. */
   readonly onOpenChanged?: (open: readonly OpenEvent[]) => void;
 }
 
-/** Keeps the state, gives each event its time and its identifier, and wakes up only while something is kept back. */
+/** Stores the state, assigns time and identifier to each event, and sets a timer only while events are held back. */
 export function createEventLog({ clock, sink, open = [], onOpenChanged }: EventLogOptions): EventLog {
   let state = initialEvents(open, clock.elapsed());
   let cancel: (() => void) | undefined;
@@ -163,7 +163,7 @@ export function createEventLog({ clock, sink, open = [], onOpenChanged }: EventL
   };
 }
 
-/** Something waits for the end of the minute. */
+/** True if events wait for the end of the minute. */
 function isHolding(state: EventLogState): boolean {
   return state.suppressed.size > 0 || [...state.open.values()].some(({ isAnnounced }) => !isAnnounced);
 }

@@ -5,18 +5,18 @@ import { flowFlags, type FlowRecord } from "../../protocol/documents/telemetry.t
 import type { Spool } from "./spool.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Takes the overlay's ended flows on their way to the control plane. */
+/** Takes the overlay's ended flows for the control plane. */
 export interface FlowRecorder {
-  /** Spools a batch and has it sent when 500 wait or the oldest is ten seconds old. */
+  /** Spools a batch, and sends at 500 waiting records or when the oldest is ten seconds old. */
   take(flows: readonly OverlayFlow[]): void;
   close(): void;
 }
 
-/** What people call nodes. */
+/** Display names of nodes. */
 export interface FlowNames {
-  /** This node. */
+  /** Name of this node. */
   readonly own: () => string;
-  /** Another, by its uid. */
+  /** Returns the name of another node by uid. */
   readonly nameOf: (uid: string) => string;
 }
 
@@ -24,12 +24,12 @@ export interface FlowRecorderOptions {
   readonly clock: Clock;
   readonly spool: Spool;
   readonly names: FlowNames;
-  /** Called when there is something worth a message. */
+  /** Called when there is enough for a message. */
   readonly look: () => void;
 }
 
 const SEND = { records: 500, afterMs: 10_000 };
-/** The last millisecond that ISO 8601 writes with four digits of a year. */
+/** The last millisecond with a four-digit year in ISO 8601. */
 const MAX_TIME = 253_402_300_799_999;
 
 export function flowRecorder({ clock, spool, names, look }: FlowRecorderOptions): FlowRecorder {
@@ -57,8 +57,8 @@ export function flowRecorder({ clock, spool, names, look }: FlowRecorderOptions)
 }
 
 /**
- * The platform's record of a flow: one with another node names both, of which the connector's is the source; any other is `local` at
- * both ends. What is not known is empty or 0, as the backend of a flow that was refused at the service's end. Pure.
+ * Builds the platform's record of a flow. A flow with another node names both, the connector's as the source; any other is `local` at both
+ * ends. Unknown values are empty or 0, such as the backend of a flow that the service's node refused. Pure.
  */
 export function flowRecordOf(flow: OverlayFlow, names: FlowNames): FlowRecord {
   const { reason, usage } = flow;
@@ -92,8 +92,8 @@ function nodesOf(
 }
 
 /**
- * The bits that say why a flow was denied; 0 for one that was not. A target that answered badly, a limit that was reached and a flow
- * that broke are no denial: for them there is only the reason.
+ * Returns the bits that say why a flow was denied, or 0. A target that failed, a limit, and a broken flow are no denial: they have only a
+ * reason.
  */
 function deniedFlags(reason: OverlayReason | undefined): number {
   switch (reason) {
@@ -102,10 +102,10 @@ function deniedFlags(reason: OverlayReason | undefined): number {
     case "literal-not-permitted":
     case "relay-refused":
       return flowFlags["no-acl-match"];
-    // The connector is of another protocol than the service it names: there is a way, but no rule lets this flow take it.
+    // The connector's protocol differs from the service's: a route exists, but no rule admits the flow.
     case "protocol-mismatch":
       return flowFlags["no-rule-match"];
-    // Nowhere to send it.
+    // No destination.
     case "unknown-service":
     case "service-down":
     case "resolve-failed":

@@ -13,11 +13,11 @@ export interface HeartbeatReadings {
   readonly disk: DiskSpace;
 }
 
-/** What the rest of the agent adds. `at` in Unix milliseconds. */
+/** Values of other parts of the agent. `at` in Unix milliseconds. */
 export interface HeartbeatContext {
   readonly seq: number;
   readonly at: number;
-  /** The round trip of the last ping; undefined before the first pong. */
+  /** Round trip of the last ping; undefined before the first pong. */
   readonly sessionRttMs: number | undefined;
   readonly overlay: Heartbeat["overlay"] | undefined;
   readonly queue: Heartbeat["queue"];
@@ -25,7 +25,7 @@ export interface HeartbeatContext {
 
 const NO_DISK: DiskSpace = { totalBytes: 0, freeBytes: 0, usedBytes: 0 };
 
-/** Reads each of its sources once; what cannot be read counts as 0, since a heartbeat without it is better than none. */
+/** Reads each source once; an unreadable value is 0, so that the heartbeat is still sent. */
 export function readHeartbeat(reader: Reader): HeartbeatReadings {
   return {
     uptimeSeconds: parseUptime(reader.read("/proc/uptime") ?? "") ?? 0,
@@ -49,8 +49,8 @@ export function buildHeartbeat(readings: HeartbeatReadings, context: HeartbeatCo
 }
 
 /**
- * Describes the overlay in a heartbeat: down without its process, else by its paths to other nodes. Undefined if nothing needs it,
- * and while its state is unknown.
+ * Describes the overlay in a heartbeat: down without its process, else by its paths. Undefined if nothing needs it, and while its state is
+ * unknown.
  */
 export function overlayBeat(
   { state }: { readonly state: "up" | "down" | "off" },
@@ -71,7 +71,7 @@ export function overlayBeat(
   }
 }
 
-/** As df(1) has it: of what an unprivileged process could use in all. */
+/** Percent of the space usable by an unprivileged process, like df(1). */
 export function usedRatio({ usedBytes, freeBytes }: DiskSpace): number {
   const usable = usedBytes + freeBytes;
   return usable === 0 ? 0 : usedBytes / usable;

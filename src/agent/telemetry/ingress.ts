@@ -1,9 +1,9 @@
 import type { MeshStanding } from "../../host/overlay/client.ts";
 
-/** How full a limit is for how long. Times are monotonic milliseconds. */
+/** State of the ingress limit. Times are monotonic milliseconds. */
 export interface IngressState {
   readonly isReached: boolean;
-  /** Since when it is above, or, once it is told, below the mark of the other. */
+  /** Time since which it is above the upper mark, or, once reported, below the lower one. */
   readonly since?: number;
 }
 
@@ -11,17 +11,17 @@ const ABOVE = 0.95;
 const BELOW = 0.9;
 const FOR_MS = 120_000;
 
-/** Judges the share of the limit that came in lately: above 95 % for two minutes it is reached, below 90 % for two it is not. Pure. */
+/** Evaluates the recent share of the limit: above 95 % for two minutes it is reached, below 90 % for two minutes it ends. Pure. */
 export function nextIngress(state: IngressState, share: number, from: number, now: number): IngressState {
   const { isReached } = state;
   const isOther = isReached ? share < BELOW : share > ABOVE;
   if (!isOther) return { isReached };
-  // The rate is of the time from the sample before, all of which counts.
+  // The rate covers the whole time since the previous sample.
   const since = state.since ?? from;
   return now - since >= FOR_MS ? { isReached: !isReached } : { isReached, since };
 }
 
-/** Bytes that came in over each tunnel, by what it is known by. Pure. */
+/** Returns the bytes of one direction of each tunnel, by its key. Pure. */
 export function bytesOf(
   { paths, clients }: Pick<MeshStanding, "paths" | "clients">,
   way: "bytesIn" | "bytesOut",
@@ -32,7 +32,7 @@ export function bytesOf(
   ]);
 }
 
-/** How many bytes more there are; what began anew counts from nothing, and what was not there before not at all. Pure. */
+/** Returns the increase in bytes; a counter that was reset counts from 0, a new one is ignored. Pure. */
 export function risesOf(before: ReadonlyMap<string, number>, after: ReadonlyMap<string, number>): number {
   return [...after].reduce((sum, [key, bytes]) => {
     const earlier = before.get(key);

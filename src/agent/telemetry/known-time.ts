@@ -19,27 +19,27 @@ export interface KnownTimeOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly file: Pick<StateFile<KnownTimeRecord>, "save">;
-  /** What was kept by the last run. */
+  /** Time stored by the previous run. */
   readonly kept: KnownTimeRecord | undefined;
-  /** When this program was built, in Unix milliseconds. */
+  /** Build time of this program, in Unix milliseconds. */
   readonly builtAt: number | undefined;
   readonly onFault: (error: unknown) => void;
 }
 
-/** A moment that somebody told, and when in the machine's own time. */
+/** A time received from a source, and the monotonic time of its receipt. */
 interface Told {
   readonly at: number;
   readonly sinceBoot: number;
 }
 
-/** What time it is at least: what the wall clock is judged by, and what stands in for it while it is behind. */
+/** Lower bound of the current time, used to check the wall clock and to replace it while it is behind. */
 export class KnownTime {
   readonly #options: KnownTimeOptions;
   readonly #startedAt: number;
   #told: Told | undefined;
   #savedAt: number | undefined;
   #behindSince: number | undefined;
-  /** As the machine's clock, and never less than what is known: for whatever leaves this machine. */
+  /** Returns the machine's clock, but never less than the known time; used for everything that leaves this machine. */
   readonly stamps: Clock;
 
   constructor(options: KnownTimeOptions) {
@@ -57,7 +57,7 @@ export class KnownTime {
     this.look();
   }
 
-  /** The wall clock, or while that is behind the least that it can be; Unix milliseconds. */
+  /** Returns the wall clock, or the lower bound while the clock is behind; Unix milliseconds. */
   best(): number {
     return this.behind()?.knownAt ?? this.#options.clock.now();
   }
@@ -65,23 +65,23 @@ export class KnownTime {
   behind(): ClockBehind | undefined {
     const { clock, builtAt, kept } = this.#options;
     const elapsed = clock.sinceBoot() - this.#startedAt;
-    // A control plane corrects what was kept, also downwards.
+    // A control plane corrects the stored time, also downwards.
     const toldAt = this.#toldNow() ?? (kept === undefined ? undefined : kept.at + elapsed);
     return judgeClock(clock.now(), leastTime(builtAt === undefined ? undefined : builtAt + elapsed, toldAt));
   }
 
-  /** By how many seconds the wall clock is ahead of what the control plane told last; undefined before the first session. */
+  /** Seconds by which the wall clock is ahead of the control plane's last time; undefined before the first session. */
   offsetSeconds(): number | undefined {
     const told = this.#toldNow();
     return told === undefined ? undefined : (this.#options.clock.now() - told) / 1000;
   }
 
-  /** Since when the clock is behind, by the clock itself. */
+  /** Time since which the clock is behind, by the clock itself. */
   get behindSince(): number | undefined {
     return this.look() === undefined ? undefined : this.#behindSince;
   }
 
-  /** A session gave the time, in Unix milliseconds. It is kept when what is on disk is a day older, or later. */
+  /** Takes the time of a session, in Unix milliseconds. Stores it if the stored time is a day older, or later. */
   told(at: number): void {
     this.#told = { at, sinceBoot: this.#options.clock.sinceBoot() };
     this.look();
@@ -89,13 +89,13 @@ export class KnownTime {
     if (ahead < 0 || ahead >= SAVE_EVERY_MS) void this.#save(at);
   }
 
-  /** The agent ends: what a control plane told is kept as far as it has come. */
+  /** Stores the current lower bound at the end, if a control plane gave the time. */
   async stopped(): Promise<void> {
     const told = this.#toldNow();
     if (told !== undefined) await this.#save(told);
   }
 
-  /** Looks whether the clock has become right or wrong, and says so once. */
+  /** Checks whether the clock became right or wrong, and logs a change once. */
   look(): ClockBehind | undefined {
     const { clock, log } = this.#options;
     const behind = this.behind();
@@ -122,7 +122,7 @@ export class KnownTime {
   }
 }
 
-/** As this program and its state directory know it. */
+/** Lower bound from the build time and the state directory. */
 export function openKnownTime(parts: {
   readonly clock: Clock;
   readonly log: Logger;
@@ -134,7 +134,7 @@ export function openKnownTime(parts: {
   return new KnownTime({ ...rest, file: state.knownTime, kept: lastGood.knownTime, builtAt: buildTime(buildInfo) });
 }
 
-/** Why things may be stamped otherwise than by the clock of the machine. */
+/** Explains timestamps that differ from the machine's clock. */
 export function clockReasons(time: Pick<KnownTime, "look" | "behindSince">): Reason[] {
   const behind = time.look();
   if (behind === undefined) return [];
@@ -143,7 +143,7 @@ export function clockReasons(time: Pick<KnownTime, "look" | "behindSince">): Rea
   return [{ section: "clock", code: behind.state, message: `${message}: ${fix}`, since, lastAttempt: behind.clockAt }];
 }
 
-/** Raises the event about a clock that differs from the control plane's by more than the limit, and clears it once that is over. */
+/** Raises the event for a clock that differs from the control plane's by more than the limit, and clears it. */
 export function reportClock(time: Pick<KnownTime, "offsetSeconds">, events: Pick<EventLog, "raise" | "clear">): void {
   const offset = time.offsetSeconds();
   if (offset === undefined) return;

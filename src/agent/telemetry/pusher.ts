@@ -13,14 +13,14 @@ export interface PusherOptions {
 }
 
 const FLUSH_MS = 60_000;
-/** A full spool would hold up everything else for too long if it were written at once. */
+/** Written in parts, since writing a full spool at once would block everything else. */
 const FLUSH_PIECE = { records: 1000, pauseMs: 50 };
 const RETRY_MS = 5000;
 const SENT_LOOK_MS = 50;
-/** Flow records come last: there may be so many that nothing behind them would ever be sent. */
+/** Flow records come last: their number could starve other streams. */
 const STREAMS: readonly StreamName[] = [...StreamName.options.filter((name) => name !== "flows"), "flows"];
 
-/** Sends what the spool holds, one batch in flight, whenever there is a session; what waits a minute goes to disk. */
+/** Sends the spool during a session, one batch in flight; records that wait a minute are written to disk. */
 export class Pusher {
   readonly #options: PusherOptions;
   #connection: Connection | undefined;
@@ -42,15 +42,15 @@ export class Pusher {
     this.#connection = undefined;
   }
 
-  /** Something was appended. */
+  /** Handles an append to the spool. */
   look(): void {
     this.#cancelFlush ??= this.#options.clock.after(FLUSH_MS, this.#flush);
-    // A run under way may have passed the stream that this is about.
+    // A running pass may have finished this stream already.
     if (this.#isRunning) this.#isDueAgain = true;
     else if (this.#connection !== undefined) void this.#run(this.#connection);
   }
 
-  /** Reports whether the control plane acknowledges all events within `ms`; false as soon as there is no session. */
+  /** Resolves to whether the control plane acknowledges all events within `ms`; false as soon as there is no session. */
   async sent(ms: number): Promise<boolean> {
     const { clock, spool } = this.#options;
     const until = clock.elapsed() + ms;

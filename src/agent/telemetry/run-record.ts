@@ -4,7 +4,7 @@ import { Text64 } from "../../protocol/values/values.ts";
 import type { Clearing, EventInput } from "./events.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** What one run leaves behind for the next; written at start, and again with `isStopped` at a clean end. */
+/** Record of one run for the next; written at the start, and again with `isStopped` at a clean stop. */
 export const RunRecord = z.object({
   bootId: Text64.optional(),
   packageVersion: Text64.optional(),
@@ -12,7 +12,7 @@ export const RunRecord = z.object({
 });
 export type RunRecord = z.infer<typeof RunRecord>;
 
-/** This start. */
+/** Facts of this start. */
 export interface Run {
   readonly bootId: string | undefined;
   readonly packageVersion: string | undefined;
@@ -32,7 +32,7 @@ export interface RunAssessment {
 const STARTUP = { eventType: "Node Startup Error", object: "startup" } as const;
 const MAX_LISTED = 20;
 
-/** What this start says about the last one: a reboot, an unclean stop, an update; and about itself. Pure. */
+/** Returns the events of this start: a reboot, an unclean stop, an update, and the start itself. Pure. */
 export function assessRun(previous: RunRecord | undefined, run: Run): RunAssessment {
   const notices: EventInput[] = [];
   if (previous?.bootId !== undefined && run.bootId !== undefined && previous.bootId !== run.bootId) {
@@ -71,7 +71,7 @@ export function assessRun(previous: RunRecord | undefined, run: Run): RunAssessm
   };
 }
 
-/** The record to leave behind at a clean end. */
+/** Returns the record of a clean stop. */
 export function stoppedRun(record: RunRecord): RunRecord {
   return { ...record, isStopped: true };
 }

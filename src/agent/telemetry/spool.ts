@@ -4,7 +4,7 @@ import { Fifo } from "../../lib/async/fifo.ts";
 import type { StreamName } from "../../protocol/documents/telemetry.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 
-/** SQL of the spool's tables, run once by whoever opens the state database. */
+/** SQL of the spool's tables, run once when the state database is opened. */
 export const spoolMigration = `
   CREATE TABLE spool_stream (
     name TEXT PRIMARY KEY, reserved INTEGER NOT NULL, dropped INTEGER NOT NULL
@@ -14,11 +14,11 @@ export const spoolMigration = `
   ) STRICT, WITHOUT ROWID;
 `;
 
-/** How much of a stream is kept while nobody takes it. */
+/** Limit of a stream's unsent records. */
 export interface StreamBounds {
   readonly maxRecords: number;
   readonly maxBytes: number;
-  /** Written when it is appended; otherwise kept in memory and written when flushed: after a minute, or at shutdown. */
+  /** True if written when appended; otherwise written after a minute, or at shutdown. */
   readonly isUrgent: boolean;
 }
 
@@ -31,7 +31,7 @@ export const streamBounds: Readonly<Record<StreamName, StreamBounds>> = {
   output: { maxRecords: 5000, maxBytes: 16 * 1024 * 1024, isUrgent: true },
 };
 
-/** A run of records as `telemetry.push` carries them. */
+/** Consecutive records in the form of `telemetry.push`. */
 export interface Batch {
   readonly stream: StreamName;
   readonly first: number;
@@ -58,19 +58,19 @@ interface Stream {
   reserved: number;
   dropped: number;
   droppedReported: number;
-  /** Numbers up to this one are on the disk, as far as they are still wanted. */
+  /** Numbers up to this one are on disk, if still unacknowledged. */
   written: number;
-  /** Whether the disk lags behind in something else than entries: in what was dropped. */
+  /** True if the disk lacks the number of dropped records. */
   isStale: boolean;
 }
 
-/** Numbers are set aside in blocks, so that one used only in memory is never used again after a crash. */
+/** Numbers are reserved in blocks, so that a number used only in memory is not reused after a crash. */
 const RESERVE = 65_536;
 const BATCH = { maxRecords: 500, maxBytes: 256 * 1024 };
 
 /**
- * Telemetry that waits for the control plane: numbered per stream, kept until acknowledged, bounded, drops counted. A disk
- * that refuses a write costs durability, never a record.
+ * Queue of telemetry for the control plane: numbered per stream, kept until acknowledged, limited, with drops counted. A failed write costs
+ * durability, but no record.
  */
 export class Spool {
   readonly #sql: DatabaseSync;
@@ -89,7 +89,7 @@ export class Spool {
     for (const [name, bounds] of Object.entries(streamBounds) as [StreamName, StreamBounds][]) {
       this.#streams.set(name, this.#load(name, bounds));
     }
-    // At the start, when there is writing anyway: the first record of an idle node must not be a reason to write.
+    // Reserved at the start, which writes anyway, so that the first record of an idle node causes no write.
     this.#try(() => {
       transaction(sql, () => {
         for (const stream of this.#streams.values()) this.#saveReserved(stream);
@@ -97,17 +97,17 @@ export class Spool {
     });
   }
 
-  /** Takes one record. When the stream is full the oldest goes, and is counted. */
+  /** Appends one record. A full stream drops and counts its oldest record. */
   append(name: StreamName, record: JsonObject): void {
     this.appendAll(name, [record]);
   }
 
-  /** Takes many records at the price of one write at most. */
+  /** Appends many records with at most one write. */
   appendAll(name: StreamName, records: readonly JsonObject[]): void {
     const stream = this.#stream(name);
     for (const record of records) {
       const text = JSON.stringify(record);
-      // No message could carry it, and everything behind it would wait for ever.
+      // No message could carry it, and it would block all later records.
       if (text.length > BATCH.maxBytes) this.#drop(stream);
       else {
         stream.entries.push({ seq: this.#number(stream), text });
@@ -121,7 +121,7 @@ export class Spool {
     if (stream.bounds.isUrgent) this.#write(stream);
   }
 
-  /** The oldest unacknowledged records of a stream, at most one message full; undefined when there are none. */
+  /** Returns the oldest unacknowledged records of a stream, at most one full message; undefined without any. */
   batch(name: StreamName): Batch | undefined {
     const stream = this.#stream(name);
     const head = stream.entries.at(0);
@@ -131,14 +131,14 @@ export class Spool {
     for (const { seq, text } of stream.entries) {
       bytes += text.length;
       const isFull = records.length >= BATCH.maxRecords || (records.length > 0 && bytes > BATCH.maxBytes);
-      // A gap in the numbers ends the message, since they are counted from the first.
+      // A gap in the numbers ends the message, since the first number implies the others.
       if (isFull || seq !== head.seq + records.length) break;
       records.push(JSON.parse(text) as JsonObject);
     }
     return { stream: name, first: head.seq, records, dropped: stream.dropped - stream.droppedReported };
   }
 
-  /** Forgets what the control plane has: everything up to `last`. */
+  /** Deletes acknowledged records: all up to `last`. */
   acknowledge(batch: Batch, last: number): void {
     const stream = this.#stream(batch.stream);
     if (last < batch.first) return;
@@ -153,8 +153,8 @@ export class Spool {
   }
 
   /**
-   * Writes what waits only in memory, of each stream at most so many records: at shutdown all, and when it has waited long enough
-   * piece by piece. Tells whether anything is left that a further call would write.
+   * Writes records that are only in memory, at most `most` per stream: all at shutdown, in parts after a minute. Returns whether a further
+   * call would write more.
    */
   flush(most = Infinity): boolean {
     const wasTaken = [...this.#streams.values()].map((stream) => this.#write(stream, most));
@@ -210,7 +210,7 @@ export class Spool {
     this.#saveStream.run(stream.name, stream.reserved, stream.dropped);
   }
 
-  /** The control plane knows numbers that a lost disk does not: what waits here was taken for old, and goes again above them. */
+  /** Renumbers waiting records above the control plane's last number: after a lost disk they would be taken for old ones. */
   #renumber(stream: Stream, first: number): void {
     const texts = [...stream.entries].map(({ text }) => text);
     stream.entries = new Fifo(texts.map((text, index) => ({ seq: first + index, text })));
@@ -226,7 +226,7 @@ export class Spool {
     stream.isStale = true;
   }
 
-  /** Brings the disk up to date in one transaction; false when it refused. */
+  /** Updates the disk in one transaction; false if it failed. */
   #write(stream: Stream, most = Infinity): boolean {
     const waiting = Math.min(unwritten(stream), most);
     if (waiting === 0 && !stream.isStale) return true;
@@ -257,7 +257,7 @@ export class Spool {
   }
 }
 
-/** How many of a stream's entries are only in memory: the newest ones, since they are written in order. */
+/** Number of a stream's newest entries that are only in memory, since they are written in order. */
 function unwritten({ entries, written }: Stream): number {
   const [first, last] = [entries.at(0)?.seq ?? 0, entries.last()?.seq ?? 0];
   if (last <= written) return 0;
@@ -271,7 +271,7 @@ function unwritten({ entries, written }: Stream): number {
   return entries.length - low;
 }
 
-/** Everything that waits and everything that was dropped, over all streams and the heartbeats that were left out. */
+/** Returns the numbers of waiting and of dropped records over all streams; skipped heartbeats count as dropped. */
 export function queueOf(status: ReturnType<Spool["status"]>, leftOut: number): { records: number; dropped: number } {
   const streams = Object.values(status);
   return {

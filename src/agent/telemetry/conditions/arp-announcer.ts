@@ -4,29 +4,26 @@ import type { Announce } from "../../../host/network/ip/announce.ts";
 import type { HeldAddress } from "./arp-watch.ts";
 import type { Condition } from "./condition-watch.ts";
 
-/** An address of the cluster that this member has, and the link that it is on. */
+/** A cluster address that this member holds, and its link. */
 type ClusterAddress = Pick<HeldAddress, "link" | "address">;
 
 export interface ArpAnnouncerOptions {
   readonly clock: Clock;
   readonly announce: Announce;
-  /** Those of the cluster's addresses that this member has at the moment. */
+  /** Returns the cluster addresses that this member holds. */
   readonly held: () => readonly ClusterAddress[];
-  /** The conditions may have changed. */
+  /** Re-evaluates the held addresses. */
   readonly onChange: () => void;
 }
 
-/** The platform's interval of gratuitous ARP. */
+/** Interval of gratuitous ARP on the platform. */
 const EVERY_MS = 60_000;
 const MAX_HELD = 64;
 
-/** What is said when neighbours are told again. */
+/** Message when announcements succeed again. */
 export const ANNOUNCED_OVER = "The cluster address is announced again";
 
-/**
- * Announces an address of the cluster as soon as this member has it, and once a minute as long as it does; starts no process while it has
- * none.
- */
+/** Announces a cluster address as soon as this member holds it, and once a minute while it does. Starts no process without an address. */
 export function startArpAnnouncer({ clock, announce, held, onChange }: ArpAnnouncerOptions): {
   look(): void;
   conditions(): readonly Condition[];
@@ -34,7 +31,7 @@ export function startArpAnnouncer({ clock, announce, held, onChange }: ArpAnnoun
 } {
   const stop = new AbortController();
   const failures = new Map<string, Condition>();
-  /** When each that is held was told last. */
+  /** Time of the last announcement by address. */
   const told = new Map<string, number>();
   let cancel: (() => void) | undefined;
   let isTelling = false;
@@ -52,7 +49,7 @@ export function startArpAnnouncer({ clock, announce, held, onChange }: ArpAnnoun
     }
   }
 
-  /** One after the other, and those first that came meanwhile. */
+  /** Announces one address after the other, new ones first. */
   async function tellDue(): Promise<void> {
     for (let next = dueOf(bounded()); next !== undefined; next = dueOf(bounded())) await tell(next);
   }

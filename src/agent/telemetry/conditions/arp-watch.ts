@@ -3,7 +3,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { Exec } from "../../../host/process/exec.ts";
 import type { Condition } from "./condition-watch.ts";
 
-/** An address that only this node may have at the moment, and the link that has it. */
+/** An address that only this node may hold, and its link. */
 export interface HeldAddress {
   readonly address: string;
   readonly link: string;
@@ -14,7 +14,7 @@ export interface ArpProbeOptions {
   readonly clock: Clock;
   readonly exec: Pick<Exec, "run">;
   readonly held: () => readonly HeldAddress[];
-  /** The conditions may have changed. */
+  /** Re-evaluates the held addresses. */
   readonly onChange: () => void;
   readonly onError: (error: Error) => void;
 }
@@ -22,7 +22,7 @@ export interface ArpProbeOptions {
 const PROBE_MS = 60_000;
 const MAX_HELD = 64;
 
-/** Asks once a minute whether somebody else answers for an address of this node; starts no process while it holds none. */
+/** Probes once a minute whether another machine answers for an address of this node; starts no process while it holds none. */
 export function startArpProbe({ clock, exec, held, onChange, onError }: ArpProbeOptions): {
   look(): void;
   conditions(): readonly Condition[];
@@ -77,33 +77,33 @@ export function startArpProbe({ clock, exec, held, onChange, onError }: ArpProbe
   };
 }
 
-/** Whether another machine answers for an address of ours, and since how many probes nobody else has. */
+/** Whether another machine answers for our address, and the number of consecutive probes without such an answer. */
 export interface ArpWatch {
   readonly isStale: boolean;
   readonly clean: number;
 }
 
-/** Probes without a stranger's answer after which it is over. */
+/** Probes without a foreign answer after which the condition ends. */
 const CLEAN_PROBES = 3;
 
-/** The state after one probe of arping(8) for an address that only this node may have; `own` is its link's MAC. Pure. */
+/** Returns the state after one probe of arping(8) for an address that only this node may hold; `own` is its link's MAC. Pure. */
 export function nextArpWatch(before: ArpWatch, answers: ReadonlySet<string>, own: string): ArpWatch {
   if ([...answers].some((mac) => mac !== own.toLowerCase())) return { isStale: true, clean: 0 };
   const clean = Math.min(before.clean + 1, CLEAN_PROBES);
   return { isStale: before.isStale && clean < CLEAN_PROBES, clean };
 }
 
-/** The MACs that answered, from the output of arping(8). */
+/** Parses the MACs that answered from the output of arping(8). */
 export function arpAnswers(text: string): ReadonlySet<string> {
   return new Set(
     [...text.matchAll(/ from ([0-9a-f]{2}(?::[0-9a-f]{2}){5}) /giu)].map(([, mac = ""]) => mac.toLowerCase()),
   );
 }
 
-/** What is said when nobody else answers any longer. */
+/** Message when no other machine answers any more. */
 export const STALE_OVER = "No other machine answers for the cluster address any longer";
 
-/** The condition of an address for which somebody else answers. */
+/** Builds the condition of an address for which another machine answers. */
 export function staleArp(address: string, link: string, answers: ReadonlySet<string>): Condition {
   return {
     eventType: "Network Error",

@@ -2,14 +2,14 @@ import type { Clock } from "../../../host/clock.ts";
 import type { EventInput, EventLog, OpenEvent } from "../events.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** Something that holds on the machine for as long as it is named, and what is said when it is over. */
+/** A condition that holds while it is listed, and the message at its end. */
 export interface Condition extends EventInput {
   readonly over: string;
 }
 
 interface Seen {
   readonly condition: Condition;
-  /** Monotonic milliseconds since when it is there, or gone. */
+  /** Monotonic milliseconds since which it is present, or absent. */
   readonly since: number;
   readonly isThere: boolean;
   readonly isRaised: boolean;
@@ -21,7 +21,7 @@ export interface ConditionStep {
   readonly conditions: Conditions;
   readonly raised: readonly Condition[];
   readonly cleared: readonly Condition[];
-  /** When to look again without any change, in milliseconds. */
+  /** Milliseconds until the next evaluation without a change. */
   readonly waitMs: number | undefined;
 }
 
@@ -29,7 +29,7 @@ const STABLE_MS = 5000;
 const QUIET_AFTER_START_MS = 60_000;
 
 /**
- * Decides what began and what ended: each counts when it held for 5 s, and begins only after `quietUntil`. Pure; times are monotonic
+ * Decides which conditions began and ended: after 5 s without change, and never before `quietUntil`. Pure; times are monotonic
  * milliseconds.
  */
 export function nextConditions(
@@ -67,13 +67,13 @@ export function nextConditions(
 export interface ConditionWatchOptions {
   readonly clock: Clock;
   readonly events: EventLog;
-  /** What holds at this moment. */
+  /** Returns the current conditions. */
   readonly read: () => readonly Condition[];
-  /** Those open from before the start that are this watch's to clear, with what is then said; undefined for others. */
+  /** Returns the message that clears an event open from before the start, if this watch owns it; else undefined. */
   readonly adopt: (open: OpenEvent) => string | undefined;
 }
 
-/** Raises and clears the events of conditions, looking when told that they may have changed. */
+/** Raises and clears the events of conditions, re-evaluated on each change. */
 export function watchConditions({ clock, events, read, adopt }: ConditionWatchOptions): {
   look(): void;
   close(): void;

@@ -2,15 +2,15 @@ import { GatewayDetails, type HopDetails } from "../../../protocol/documents/tel
 import type { RttBucket } from "../../../protocol/overlay/mesh.ts";
 import type { Hop } from "./hops.ts";
 
-/** The hops that were found, and what names them: an address without a name is its own. */
+/** Hops of a path and their names; an address without a name stands for itself. */
 export interface NamedHops {
   readonly found: readonly Hop[];
   readonly nameOf: (ip: string) => string;
 }
 
 /**
- * The platform's record of one minute of round trips to a gateway; `node` is what people call it, and the default path is not named.
- * None where nothing was answered, or where no control plane would take it. Pure.
+ * Builds the platform's record of one minute of round trips to a gateway; `node` is the display name, and the default path is not named.
+ * Undefined without answers, or if no control plane would accept it. Pure.
  */
 export function gatewayDetails(
   { path, time, numRtt, answered, minRtt, maxRtt, meanRtt, stdRtt }: RttBucket,
@@ -34,7 +34,7 @@ function hopRecord({ hop, ip, minRtt, maxRtt, meanRtt, numRtt }: Hop, fqdn: stri
   return { hop, ip, fqdn, minRtt: ms(minRtt), maxRtt: ms(maxRtt), meanRtt: ms(meanRtt), numRtt };
 }
 
-/** Microseconds are fine enough. */
+/** Rounds to microseconds. */
 function ms(value: number): number {
   return Math.round(value * 1000) / 1000;
 }

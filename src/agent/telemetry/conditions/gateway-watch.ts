@@ -7,11 +7,11 @@ import { bytesOf, nextIngress, risesOf, type IngressState } from "../ingress.ts"
 import { INITIAL_LATENCY, nextLatency, type LatencyState } from "./latency.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** What the section asks to be watched, and where it is. */
+/** The section's monitors, and the nodes that they name. */
 export interface GatewayWish {
   readonly gateway: Gateway;
   readonly mesh: OverlayMesh | undefined;
-  /** The uid of a node by its name, FQDN or uid. */
+  /** Returns a node's uid by name, FQDN or uid. */
   readonly uidOf: (name: string) => string | undefined;
 }
 
@@ -19,13 +19,13 @@ export interface GatewayWatchOptions {
   readonly clock: Clock;
   readonly events: Pick<EventLog, "raise" | "clear" | "openEvents">;
   readonly wish: () => GatewayWish;
-  /** Asks the overlay; undefined when nobody answers. */
+  /** Reads the overlay's state; undefined if it does not answer. */
   readonly ask: () => Promise<MeshStanding | undefined>;
 }
 
-/** Watches round trips and what comes in against their limits, a look every 20 s, from the first look on and while anything asks for it. */
+/** Compares round trips and ingress with their limits every 20 s, from the first refresh on while anything is monitored. */
 export interface GatewayWatch {
-  /** What is to be watched may have changed. */
+  /** Re-evaluates the monitors. */
   look(): void;
   close(): void;
 }
@@ -55,7 +55,7 @@ export function gatewayWatch({ clock, events, wish, ask }: GatewayWatchOptions):
     if (isClosed || takeBack !== undefined || !isNeeded(wish())) return;
     takeBack = clock.after(EVERY_MS, () => {
       takeBack = undefined;
-      // An overlay that cannot be asked has nothing to judge by.
+      // An overlay that does not answer gives no samples.
       ask()
         .then(sample, () => sample(undefined))
         .finally(arm);
@@ -134,7 +134,7 @@ export function gatewayWatch({ clock, events, wish, ask }: GatewayWatchOptions):
   };
 }
 
-/** The limit of what comes in, where this node is a gateway. */
+/** Returns the ingress limit, if this node is a gateway. */
 function limitOf(mesh: OverlayMesh | undefined): number | undefined {
   return mesh?.server === undefined ? undefined : mesh.ingressBitsPerSecond;
 }
@@ -143,7 +143,7 @@ function objectOf({ node, path, maxLatencyMs }: LatencyMonitor): string {
   return `${node}${path === undefined ? "" : `/${path}`} above ${maxLatencyMs} ms`;
 }
 
-/** Whether a monitor is about a path: the one that it names, else the preferred one to its gateway. */
+/** Reports whether a monitor applies to a path: the named one, or the preferred one to its gateway. */
 function isMeant(
   { gateway, id }: PathState,
   { path }: LatencyMonitor,

@@ -4,7 +4,7 @@ import type { AskServer, ServerAnswer } from "../../../host/net/resolver.ts";
 import type { EventLog } from "../events.ts";
 import type { RepositoryAnswer } from "./repository-check.ts";
 
-/** The last result of each check; undefined is unknown and not reported. */
+/** Last result of each check; undefined if unknown, and not reported. */
 export interface HealthResults {
   readonly dns: DnsHealth | undefined;
   readonly repository: RepositoryAnswer | undefined;
@@ -12,9 +12,9 @@ export interface HealthResults {
 }
 
 export interface DnsHealth {
-  /** At least one server resolves the name. */
+  /** True if at least one server resolves the name. */
   readonly isHealthy: boolean;
-  /** In the order of the configuration; empty when none is configured. */
+  /** In the order of the configuration; empty without any. */
   readonly servers: readonly { readonly server: string; readonly answer: ServerAnswer }[];
 }
 
@@ -28,12 +28,12 @@ export interface DnsCheck {
 export interface HealthCheckOptions {
   readonly clock: Clock;
   readonly events: EventLog;
-  /** The control plane's host. */
+  /** Host of the control plane. */
   readonly name: string;
   readonly servers: () => readonly string[];
   readonly ask: AskServer;
   readonly isSshLocal: () => boolean | undefined;
-  /** Undefined when no repository is configured. */
+  /** Undefined without a configured repository. */
   readonly repository: ((signal: AbortSignal) => Promise<RepositoryAnswer>) | undefined;
   readonly onResults: (results: HealthResults) => void;
   readonly onError: (error: unknown) => void;
@@ -41,7 +41,7 @@ export interface HealthCheckOptions {
 
 export interface HealthChecks {
   results(): HealthResults;
-  /** Runs a check now, for an operator; joins the one that is running. */
+  /** Runs a check now, or joins a running one. */
   checkDns(): Promise<void>;
   checkRepository(): Promise<void>;
   checkSsh(): void;
@@ -50,13 +50,13 @@ export interface HealthChecks {
 
 const TRIES = 3;
 const BETWEEN_TRIES_MS = 10_000;
-/** Not at once, since links and leases come up after a boot. */
+/** Delay after the start, since links and leases come up after a boot. */
 const FIRST_CHECK_MS = 60_000;
 const HOUR_MS = 3_600_000;
-/** A failure is looked at again sooner, so that its end is seen soon. */
+/** A failed check is repeated sooner, so that its end is noticed soon. */
 const RECHECK_MS = 300_000;
 
-/** Asks every server for the name, three times 10 s apart until one resolves it; undefined where no DNS is involved. */
+/** Queries all servers for the name, up to three times 10 s apart until one resolves it; undefined if DNS is not used. */
 export async function checkDns(check: DnsCheck, signal: AbortSignal): Promise<DnsHealth | undefined> {
   if (isIP(check.name) !== 0 || check.name === "localhost" || check.name.endsWith(".localhost")) return undefined;
   for (let attempt = 1; ; attempt += 1) {
@@ -114,7 +114,7 @@ export function startHealthChecks(options: HealthCheckOptions): HealthChecks {
   };
 }
 
-/** Runs `check` a minute after the start and then on its period; the returned function runs it at once. */
+/** Runs `check` a minute after the start and then periodically; the returned function runs it at once. */
 function repeating(
   { clock, onError }: Pick<HealthCheckOptions, "clock" | "onError">,
   signal: AbortSignal,

@@ -5,7 +5,7 @@ import type { Exec } from "../../../host/process/exec.ts";
 import type { HopProtocol } from "../../../protocol/sections/gateway/fields.ts";
 import { mergeHops, parseHops, type Hop } from "./hops.ts";
 
-/** A path to a gateway whose hops are to be traced. */
+/** A path to a gateway whose hops are traced. */
 export interface HopTarget {
   readonly gateway: string;
   readonly path: string;
@@ -13,11 +13,11 @@ export interface HopTarget {
   readonly port: number;
   readonly local?: string;
   readonly protocol: HopProtocol;
-  /** Bytes of a probe beyond its headers. */
+  /** Payload of a probe in bytes. */
   readonly payload: number;
 }
 
-/** What is to be traced, and how often. */
+/** Paths to trace, and the interval. */
 export interface HopWish {
   readonly intervalMs: number;
   readonly targets: readonly HopTarget[];
@@ -28,24 +28,24 @@ export interface HopWatchOptions {
   readonly log: Logger;
   readonly exec: Pick<Exec, "run">;
   readonly wish: () => HopWish;
-  /** Whether this process may send probes at all. */
+  /** True if this process may send probes. */
   readonly isPermitted: () => boolean;
-  /** Reports once why there are no hops although they are wanted; a missing mtr again after it was there. */
+  /** Reports once why hops are wanted but unavailable, and again if mtr disappears. */
   readonly onUnable: (why: string) => void;
 }
 
-/** Traces the way to gateways with mtr(8), one after the other, from the first look on and while somebody asks for it. */
+/** Traces paths to gateways with mtr(8), one after the other, from the first refresh on while any is wanted. */
 export interface HopWatch {
-  /** What is to be traced may have changed. */
+  /** Re-evaluates the paths to trace. */
   look(): void;
-  /** What was found of a path since it was last asked. */
+  /** Returns and removes the results of a path. */
   take(gateway: string, path: string): readonly Hop[];
   close(): void;
 }
 
 const DEADLINE_MS = 60_000;
 const MAX_OUTPUT = 64 * 1024;
-/** Runs that are kept of a path until its minute is over. */
+/** Limit of stored runs per path and minute. */
 const MAX_RUNS = 16;
 
 export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopWatchOptions): HopWatch {
@@ -54,7 +54,7 @@ export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopW
   let takeBack: (() => void) | undefined;
   let isRunning = false;
   let isUnable = false;
-  /** The last run found no mtr. The next one tries again: it may have been installed. */
+  /** True if the last run found no mtr. The next run retries, since it may have been installed. */
   let isMissing = false;
 
   function unable(why: string): void {
@@ -127,11 +127,13 @@ export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopW
   };
 }
 
-/** Three probes of each hop, a second apart, as the tunnel's own packets go: to the gateway's port, unless it is ICMP. Pure. */
+/**
+ * Builds the arguments: three probes per hop, one second apart, sent like the tunnel's packets to the gateway's port, unless ICMP. Pure.
+ */
 export function mtrArguments({ ip, port, local, protocol, payload }: HopTarget): readonly string[] {
   return [
     "--json",
-    // Segments of a session of its own are what mtr(8) has in the place of SACK.
+    // mtr(8) cannot probe within a TCP session (SACK); it sends TCP segments of its own.
     ...(protocol === "icmp" ? [] : ["--tcp", "-P", String(port)]),
     "-n",
     "-c",
@@ -145,7 +147,7 @@ export function mtrArguments({ ip, port, local, protocol, payload }: HopTarget):
   ];
 }
 
-/** Bytes of the IP and transport headers, which mtr(8) counts in. */
+/** Bytes of the IP and transport headers, which mtr(8) includes in the size. */
 const HEADERS: Readonly<Record<HopProtocol, number>> = { icmp: 28, syn: 40, sack: 40 };
 
 function keyOf({ gateway, path }: Pick<HopTarget, "gateway" | "path">): string {

@@ -2,14 +2,14 @@ import { isIP } from "node:net";
 import { z } from "zod";
 import { Text253 } from "../../../protocol/values/values.ts";
 
-/** What one hop answered, or several runs of one minute together. Milliseconds. */
+/** Answers of one hop, in one run or all runs of a minute. Milliseconds. */
 export interface Hop {
   readonly hop: number;
   readonly ip: string;
   readonly minRtt: number;
   readonly maxRtt: number;
   readonly meanRtt: number;
-  /** How many probes it answered. */
+  /** Number of answered probes. */
   readonly numRtt: number;
 }
 
@@ -27,7 +27,7 @@ const Report = z.looseObject({ report: z.looseObject({ hubs: z.array(z.unknown()
 
 const MAX_HOPS = 64;
 
-/** The hops of a report of mtr(8) with --json; those that stay silent are left out. Undefined when it is none. Pure. */
+/** Parses a report of mtr(8) with --json without silent hops; undefined if it is none. Pure. */
 export function parseHops(text: string): readonly Hop[] | undefined {
   let raw: unknown;
   try {
@@ -47,7 +47,7 @@ export function parseHops(text: string): readonly Hop[] | undefined {
   });
 }
 
-/** Several runs as one: per hop the address that answered most, with its probes of all runs. Pure. */
+/** Merges several runs: per hop the most frequent address, with the probes of all runs. Pure. */
 export function mergeHops(runs: readonly (readonly Hop[])[]): readonly Hop[] {
   const byPlace = new Map<string, Hop>();
   for (const hop of runs.flat()) {

@@ -1,11 +1,11 @@
-/** When round trips are too long: samples in a row decide. Milliseconds. */
+/** Limits of round trips: consecutive samples decide. Milliseconds. */
 export interface LatencyLimit {
   readonly maxLatencyMs: number;
   readonly triggerCount: number;
   readonly recoverCount: number;
 }
 
-/** How many samples in a row were above, or no longer above, and whether that is told. */
+/** Number of consecutive samples above, or no longer above, the limit, and whether that is reported. */
 export interface LatencyState {
   readonly isTriggered: boolean;
   readonly inARow: number;
@@ -13,7 +13,7 @@ export interface LatencyState {
 
 export const INITIAL_LATENCY: LatencyState = { isTriggered: false, inARow: 0 };
 
-/** Counts one sample: what is not told yet needs so many above in a row, what is told so many that are not. Pure. */
+/** Counts one sample; a number of consecutive samples above the limit raises the condition, and of samples below clears it. Pure. */
 export function nextLatency(state: LatencyState, limit: LatencyLimit, rttMs: number): LatencyState {
   const { isTriggered } = state;
   const isAbove = rttMs > limit.maxLatencyMs;

@@ -3,14 +3,14 @@ import type { Link, LinkAddress } from "../../../host/network/ip/links.ts";
 import type { EventLog } from "../events.ts";
 
 export interface LinkReadings {
-  /** Links worth watching. */
+  /** Links to watch. */
   readonly links: readonly Link[];
   readonly addresses: readonly LinkAddress[];
 }
 
 type Fault = "down" | "half-duplex";
 
-/** One fault of one link: what was last announced, and what has been seen since when. */
+/** One fault of one link: the last announced state, and the current one with its start. */
 interface Watch {
   readonly isRaised: boolean;
   readonly isSeen: boolean;
@@ -19,7 +19,7 @@ interface Watch {
 }
 
 interface LinkWatch {
-  /** It was up with an address of its own choosing, so that its going down matters. */
+  /** True if the link was up with an address that it did not assign itself, so that its loss matters. */
   readonly isInUse: boolean;
   readonly faults: Readonly<Record<Fault, Watch>>;
 }
@@ -35,7 +35,7 @@ export interface LinkTransition {
 export interface LinkStep {
   readonly health: LinkHealth;
   readonly transitions: readonly LinkTransition[];
-  /** When to look again without any change, in milliseconds. */
+  /** Milliseconds until the next evaluation without a change. */
   readonly waitMs: number | undefined;
 }
 
@@ -43,7 +43,7 @@ const FAULTS: readonly Fault[] = ["down", "half-duplex"];
 const STABLE_MS = 5000;
 const QUIET_AFTER_START_MS = 60_000;
 
-/** Decides what began and ended: a fault counts when it held for 5 s, and begins only after `quietUntil`. Pure. */
+/** Decides which faults began and ended: after 5 s without change, and never before `quietUntil`. Pure. */
 export function nextLinkHealth(
   health: LinkHealth,
   readings: LinkReadings,
@@ -85,7 +85,7 @@ export interface LinkMonitorOptions {
   readonly events: EventLog;
 }
 
-/** Looks at the links when told that they may have changed, and once more when a fault has become stable. */
+/** Evaluates the links on each change, and again when a fault has become stable. */
 export function startLinkMonitor({ clock, read, events }: LinkMonitorOptions): { check(): void; close(): void } {
   const quietUntil = clock.elapsed() + QUIET_AFTER_START_MS;
   const wasRaised = (link: string, fault: Fault): boolean => events.isOpen(EVENT_TYPES[fault], objectOf(link, fault));
@@ -132,7 +132,7 @@ function isDown(link: Link): boolean {
   return link.hasCarrier === false || link.operState === "down" || link.operState === "lowerlayerdown";
 }
 
-/** A link that only gave itself an address (169.254.0.0/16, RFC 3927) never got one from anybody. */
+/** Reports whether a link has only a self-assigned address (169.254.0.0/16, RFC 3927). */
 function isUsed(link: Link, addresses: readonly LinkAddress[]): boolean {
   if (!link.isEnabled || isDown(link)) return false;
   const own = addresses.filter(({ link: name, family }) => name === link.name && family === 4);

@@ -2,29 +2,29 @@ import type { ClientState, PathState } from "../../../protocol/overlay/mesh.ts";
 import type { EventInput } from "../events.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** What the conditions of the way to other nodes are judged by, at one moment. */
+/** Inputs of the mesh's conditions at one moment. */
 export interface MeshPicture {
   readonly paths: readonly PathPicture[];
   readonly clients: readonly Pick<ClientState, "state">[];
-  /** Whether there is a session with the control plane. */
+  /** True if there is a session with the control plane. */
   readonly isOnline: boolean;
 }
 
-/** A path that this node is to keep up; `isLost` when it was up, or has had its time to come up. */
+/** A path that this node must keep up; `isLost` if it was up, or has had its time to come up. */
 export interface PathPicture extends Pick<PathState, "gateway" | "id" | "state" | "reason" | "remote"> {
-  /** What people call the gateway. */
+  /** Display name of the gateway. */
   readonly name: string;
   readonly hasBeenUp: boolean;
   readonly isLost: boolean;
 }
 
-/** Something that is wrong, and how its end is told. */
+/** A fault, and the message at its end. */
 export interface MeshCondition extends EventInput {
   readonly end: Pick<EventInput, "level" | "message">;
 }
 
 export const DISRUPTION = "Data Plane Disruption";
-/** The types that are raised and cleared here, so that what an earlier run left open is known. */
+/** Event types raised here, so that conditions of an earlier run are recognized. */
 export const MESH_EVENTS = {
   disruption: DISRUPTION,
   gateways: "All Gateways Disconnected",
@@ -35,7 +35,7 @@ const GATEWAYS = "gateways";
 const PEERS = "peers";
 const PLANES = "planes";
 
-/** Everything that is wrong with the ways that this node initiates, and with who dials it. Pure. */
+/** Lists all faults of the paths that this node initiates, and of its clients. Pure. */
 export function meshConditions({ paths, clients, isOnline }: MeshPicture): readonly MeshCondition[] {
   const isAlone = paths.length > 0 && paths.every(({ isLost }) => isLost);
   const isForsaken = clients.length > 0 && clients.every(({ state }) => state === "down");
@@ -68,12 +68,12 @@ export function meshConditions({ paths, clients, isOnline }: MeshPicture): reado
   ];
 }
 
-/** What a path's condition is known by. */
+/** Returns the object of a path's condition. */
 export function pathObject({ name, id }: Pick<PathPicture, "name" | "id">): string {
   return id === "" ? name : `${name}/${id}`;
 }
 
-/** A path in words: the built-in one leads over the internet. */
+/** Names a path; the built-in one leads over the internet. */
 export function viaText(id: string): string {
   return id === "" ? "Internet path" : `path ${id}`;
 }

@@ -14,41 +14,41 @@ import {
 } from "./mesh-conditions.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** Makes events of the way to other nodes: what is wrong with it, and how traffic came to flow again. */
+/** Raises events of the mesh: faults, and recoveries of traffic. */
 export interface MeshEvents {
-  /** How paths and clients stand; undefined when no overlay tells, or there is no way to be told of. */
+  /** Evaluates the states of paths and clients; undefined if the overlay is unknown or there are no paths. */
   stands(standing: MeshStanding | undefined): void;
-  /** What happened, with its cause and how long it took. */
+  /** Takes recoveries, with cause and duration. */
   happened(events: readonly MeshEvent[]): void;
-  /** The session with the control plane began or ended. */
+  /** Handles the start or end of a session with the control plane. */
   look(): void;
-  /** Nothing is raised from now on: what ends now was ended on purpose. */
+  /** Raises nothing from now on: the end of this run is intended. */
   close(): void;
 }
 
 export interface MeshEventsOptions {
   readonly clock: Clock;
   readonly events: Pick<EventLog, "raise" | "clear" | "notice" | "openEvents">;
-  /** What people call a node; undefined when nobody knows it. */
+  /** Returns the display name of a node; undefined if unknown. */
   readonly nameOf: (uid: string) => string | undefined;
-  /** Whether a node still is a gateway for others to dial. */
+  /** Reports whether a node is still a gateway. */
   readonly isGateway: (uid: string) => boolean;
-  /** Whether this node still has other nodes to reach, as far as its documents go. */
+  /** Reports whether the documents still give this node peers to reach. */
   readonly isWanted: () => boolean;
-  /** Whether there is a session with the control plane. */
+  /** Reports whether there is a session with the control plane. */
   readonly isOnline: () => boolean;
 }
 
-/** Nothing is raised for so long after the start: links, names and tunnels come up one after the other. */
+/** Time after the start without events: links, names and tunnels come up one after the other. */
 const QUIET_MS = 60_000;
-/** How long a path has to come up for the first time, or an overlay to come back. */
+/** Time for a path to come up first, or for an overlay to return. */
 const FIRST_UP_MS = 60_000;
 const OVERLAY_BACK_MS = 10_000;
-/** How long it must be well before it is told so. */
+/** Time without fault after which a condition is cleared. */
 const STABLE_MS = 10_000;
 const MAX_NAMES = 10_000;
 
-/** A condition that was seen: since when, since when no more, and whether it was told. Times are monotonic. */
+/** A condition with the times at which it began and ended, and whether it is reported. Times are monotonic. */
 interface Seen {
   readonly condition: MeshCondition;
   readonly since: number;
@@ -59,11 +59,11 @@ interface Seen {
 interface KnownPath {
   readonly firstSeen: number;
   readonly hasBeenUp: boolean;
-  /** Where it led when it last led anywhere. */
+  /** Remote address of its last connection. */
   readonly remote: PathState["remote"];
 }
 
-/** Recoveries as the overlay measured them, by the object of the path's condition. */
+/** Recoveries that the overlay measured, by the object of the path's condition. */
 type Recoveries = Map<string, { readonly cause: string; readonly durationMs: number }>;
 
 export function meshEvents(options: MeshEventsOptions): MeshEvents {
@@ -102,7 +102,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
   function pathPicture(path: PathState, isGone: boolean, now: number): PathPicture {
     const { gateway, id } = path;
     const key = `${gateway} ${id}`;
-    // One that an earlier run told of as lost was up then.
+    // A path that an earlier run reported lost was up then.
     const disruption = { eventType: DISRUPTION, object: pathObject({ name: name(gateway), id }) };
     const unknown = { firstSeen: now, hasBeenUp: seen.has(keyOf(disruption)), remote: undefined };
     const { firstSeen, hasBeenUp: wasUp, remote: led } = known.get(key) ?? unknown;
@@ -134,7 +134,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
       const before = seen.get(key);
       const isNew = before?.isRaised !== true && !isQuiet;
       if (isNew) events.raise(condition);
-      // One that comes back before it was told to be over is still the same.
+      // A condition that returns before its end is reported continues.
       seen.set(key, {
         condition,
         since: before?.since ?? now,
@@ -145,7 +145,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
       if (current.has(key)) continue;
       const { condition, isRaised, endedAt = now } = one;
       const isGone = condition.eventType === DISRUPTION && !objects.has(condition.object);
-      // What was left open by an earlier run is not over before paths had their time to be seen.
+      // A condition of an earlier run ends only after paths had time to appear.
       if (isRaised && isQuiet && (standing === undefined || isGone)) continue;
       if (!isRaised || isGone || now >= endedAt + STABLE_MS) end(key, one, endedAt, isGone);
       else seen.set(key, { ...one, endedAt });
@@ -167,7 +167,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
     events.clear({ eventType, object, ...told, details: { ...about, ...took } });
   }
 
-  /** One timer for whatever comes next without any news. */
+  /** One timer for the next deadline. */
   function wait(now: number): void {
     takeBack();
     const times = [
@@ -203,7 +203,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
         });
       }
       case "gateway-removed": {
-        // One that this node merely does not dial any more is still one.
+        // A gateway that this node merely stopped dialling still counts.
         if (gateway === undefined || isGateway(gateway)) return;
         return events.notice({
           eventType: DISRUPTION,
@@ -225,7 +225,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
           details: { peer: name(peer), cause, ...took },
         });
       }
-      // The states say these, and a session that is lost is told of when it is back.
+      // States cover these; a lost session is reported when it returns.
       case "path-lost":
       case "client-lost":
       case "client-back":
@@ -246,7 +246,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
     happened(list) {
       if (hasClosed) return;
       const isQuiet = clock.elapsed() < quietUntil;
-      // What ended a loss of traffic that had flowed is no part of coming up, and nor is what the domain's document says.
+      // Recoveries of lost traffic and changes of the domain document are reported also during the quiet time.
       const isTold = ({ kind, durationMs }: MeshEvent): boolean =>
         !isQuiet || durationMs !== undefined || kind === "gateway-removed";
       for (const event of list.filter(isTold)) happen(event);

@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { errnoOf, SessionError, toError } from "../../../errors.ts";
 import { dialRequestFor, type Dialler } from "../../../host/net/dial.ts";
 
-/** Whether the repository answers, or what stood in the way. */
+/** Result of the check: the repository answers, or the reason why not. */
 export type RepositoryAnswer =
   | "ok"
   | "name-not-resolved"
@@ -12,18 +12,18 @@ export type RepositoryAnswer =
   | "client-unknown"
   | "unavailable";
 
-/** The repository, and how it is reached. */
+/** The repository and the means to reach it. */
 export interface Repository {
   readonly url: URL;
-  /** Keys that are trusted besides those of a valid chain. */
+  /** Keys trusted in addition to a valid certificate chain. */
   readonly pins: readonly string[];
-  /** Goes through the proxy where one is set. */
+  /** Uses the proxy if one is configured. */
   readonly dialler: Dialler;
 }
 
 const TIMEOUT_MS = 10_000;
 
-/** Asks for the headers of the URL; every answer except a refusal or a fault of the server is `ok`. */
+/** Sends a HEAD request; every answer except a refusal or a server error is `ok`. */
 export async function checkRepository(
   { url, pins, dialler }: Repository,
   signal: AbortSignal,
@@ -43,7 +43,7 @@ export async function checkRepository(
 
 function statusOf(url: URL, socket: Socket, signal: AbortSignal): Promise<number> {
   return new Promise((resolve, reject) => {
-    // TLS is done already, so the library is given a plain protocol and the finished socket.
+    // TLS is complete already, so the library gets a plain protocol and the finished socket.
     const options = { method: "HEAD", protocol: "http:", headers: { host: url.host, connection: "close" } };
     const call = requestHttp(url, { ...options, createConnection: () => socket, signal }, (response) => {
       response.resume();

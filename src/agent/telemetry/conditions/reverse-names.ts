@@ -1,9 +1,9 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { ReverseLookup } from "../../../host/net/reverse-lookup.ts";
 
-/** Names of addresses, as far as they are known already; nobody waits for one. */
+/** Known names of addresses; lookups do not block. */
 export interface ReverseNames {
-  /** The name, or the address itself until there is one. */
+  /** Returns the name, or the address until its name is known. */
   readonly nameOf: (ip: string) => string;
 }
 
@@ -12,7 +12,7 @@ const MAX_KEPT = 4096;
 const MAX_ASKED = 4;
 const MAX_NAME = 253;
 
-/** Looks names up behind the back of whoever asks, and keeps them for an hour. */
+/** Looks names up in the background and caches them for an hour. */
 export function reverseNames(clock: Pick<Clock, "elapsed">, lookUp: ReverseLookup): ReverseNames {
   const kept = new Map<string, { readonly name: string | undefined; readonly until: number }>();
   const asked = new Set<string>();

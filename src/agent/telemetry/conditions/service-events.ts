@@ -1,21 +1,21 @@
 import type { ServiceHealth } from "../../../protocol/overlay/overlay.ts";
 import type { EventLog } from "../events.ts";
 
-/** Makes events of services that their health checks withdraw and return. */
+/** Raises events of services that health checks withdraw and offer again. */
 export interface ServiceEvents {
-  /** Looks at how services stand; what is not among them stays as it was. */
+  /** Takes the states of services; services that are not listed stay unchanged. */
   look(services: readonly ServiceHealth[]): void;
-  /** The same of all services whose health is judged: any other is no longer withdrawn. */
+  /** Takes the states of all services with health checks; a service that is not listed is no longer withdrawn. */
   lookAtAll(services: readonly ServiceHealth[]): void;
 }
 
 const EVENT_TYPE = "Network Error";
 const SERVICE = "service ";
-/** All open events together have a bound. */
+/** All open events together are limited. */
 const MAX_OPEN = 100;
 
 export function serviceEvents(events: Pick<EventLog, "raise" | "clear" | "openEvents">): ServiceEvents {
-  // What an earlier run of the agent raised is cleared by this one.
+  // Events of an earlier run are cleared by this one.
   const withdrawn = new Set(
     events
       .openEvents()

@@ -21,7 +21,7 @@ export interface MetricsEndpointOptions {
 }
 
 export interface MetricsEndpoint {
-  /** Where it is served; undefined when the address could not be had. */
+  /** Listening address; undefined if it is unavailable. */
   readonly port: number | undefined;
   close(): void;
 }
@@ -29,16 +29,16 @@ export interface MetricsEndpoint {
 const MAX_CONNECTIONS = 8;
 const TIMEOUT_MS = 10_000;
 const READ_MS = 3000;
-/** A timer rings so often while the endpoint is on. */
+/** Interval of the timer that measures the event loop's delay while the endpoint is enabled. */
 const DELAY_RESOLUTION_MS = 100;
 
-/** Serves `GET /metrics` to Prometheus. An address that cannot be had is logged and keeps nothing else from working. */
+/** Serves `GET /metrics` to Prometheus. An unavailable address is logged and affects nothing else. */
 export async function serveMetrics(options: MetricsEndpointOptions): Promise<MetricsEndpoint> {
   const { listen, log } = options;
   const delays = monitorEventLoopDelay({ resolution: DELAY_RESOLUTION_MS });
   delays.enable();
   const eventLoop = (): ScrapeReading["eventLoop"] => {
-    // What is measured are whole intervals of the timer; without a single one there is nothing to tell.
+    // The histogram measures whole intervals; without one there is no value.
     const late = (nanoseconds: number): number =>
       delays.count === 0 ? 0 : Math.max(0, nanoseconds / 1e9 - DELAY_RESOLUTION_MS / 1000);
     const found = {
@@ -52,7 +52,7 @@ export async function serveMetrics(options: MetricsEndpointOptions): Promise<Met
   let running: Promise<string> | undefined;
   let contentType = "text/plain";
   const scrape = (): Promise<string> => {
-    // Several that ask at once are given the same.
+    // Concurrent scrapes share one answer.
     running ??= read(options, eventLoop())
       .then(async (reading) => {
         const made = await exposition(familiesOf(reading));
@@ -115,7 +115,7 @@ async function read(
   };
 }
 
-/** The status of a request that is not answered with metrics. A page that a name leads here is no caller of ours. */
+/** Returns the status of a refused request. A web page whose name resolves to this address is no valid caller. */
 function refusalOf({ method, url, headers }: IncomingMessage): number | undefined {
   const host = URL.parse(`http://${headers.host ?? "localhost"}`)?.hostname.replace(/^\[|\]$/g, "");
   if (host === undefined || (isIP(host) === 0 && host !== "localhost")) return 421;

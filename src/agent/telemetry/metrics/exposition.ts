@@ -6,10 +6,10 @@ export interface Exposition {
   readonly text: string;
 }
 
-/** Writes metrics in the text format of Prometheus; the library is loaded by the first that does. */
+/** Writes metrics in Prometheus text format; the library is loaded on first use. */
 export async function exposition(families: readonly Family[]): Promise<Exposition> {
   const { Counter, Gauge, Registry } = await import("prom-client");
-  // A registry for each scrape: a series that is gone must not linger.
+  // One registry per scrape, so that series that ended do not linger.
   const registry = new Registry();
   for (const { name, help, type, samples } of families) {
     const labelNames = Object.keys(samples[0]?.labels ?? {});

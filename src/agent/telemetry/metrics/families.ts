@@ -4,7 +4,7 @@ import type { ConnectorCounters, ConnectorsReport, ServicesReport } from "../../
 import type { Status } from "../../../protocol/local/answers.ts";
 import type { WhyReport } from "../../../protocol/documents/reconcile.ts";
 
-/** One metric as Prometheus knows it: a counter's name ends in `_total`, and units are seconds and bytes. */
+/** One Prometheus metric: a counter's name ends in `_total`, and units are seconds and bytes. */
 export interface Family {
   readonly name: string;
   readonly help: string;
@@ -17,7 +17,7 @@ export interface Sample {
   readonly value: number;
 }
 
-/** All that is read for one scrape; what could not be read is absent, and its metrics with it. */
+/** All readings of one scrape; metrics of absent readings are skipped. */
 export interface ScrapeReading {
   readonly status: Status;
   readonly why: WhyReport;
@@ -30,9 +30,9 @@ export interface ScrapeReading {
   readonly eventLoop: { readonly meanSeconds: number; readonly p99Seconds: number; readonly maxSeconds: number };
 }
 
-/** So many items of a kind have a series of their own, the first by their names; the others share one. */
+/** Number of items of a kind with a series of their own, first by name; the others share one. */
 export const MAX_ITEMS = 100;
-/** The label's value for all the others; no id of ours starts with an underscore. */
+/** Label value of the others; no id starts with an underscore. */
 export const OTHERS = "_others";
 
 type Family0 = readonly [name: string, help: string];
@@ -56,7 +56,7 @@ const one = (labels: Readonly<Record<string, string>>, value: number | boolean):
 });
 const seconds = (ms: number): number => ms / 1000;
 
-/** What the readings come to as metrics. Pure. */
+/** Converts the readings to metrics. Pure. */
 export function familiesOf(reading: ScrapeReading): readonly Family[] {
   return [
     ...agentFamilies(reading),
@@ -259,7 +259,7 @@ function containerFamilies({ engine, containers }: ContainersReport): readonly F
   ];
 }
 
-/** The counters of each connector, by its id; of those beyond the bound together. */
+/** Returns the counters of each connector by id; those beyond the limit are summed. */
 function totals(report: ConnectorsReport | undefined): readonly (readonly [string, ConnectorCounters])[] {
   const counted = (report?.connectors ?? [])
     .flatMap(({ id, counters }) => (counters === undefined ? [] : [[id, counters] as const]))

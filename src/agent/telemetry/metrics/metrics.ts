@@ -17,7 +17,7 @@ import { countHalfOpen } from "../../../host/network/ip/sockets.ts";
 import type { MetricSample } from "../../../protocol/documents/telemetry.ts";
 import { usedRatio } from "../heartbeat.ts";
 
-/** Counters and gauges at one moment; whatever is undefined could not be read. */
+/** Counters and gauges at one moment; undefined ones could not be read. */
 export interface MetricReadings {
   /** Monotonic milliseconds. */
   readonly elapsed: number;
@@ -27,7 +27,7 @@ export interface MetricReadings {
   readonly load: number | undefined;
   readonly tcp: TcpCounters | undefined;
   readonly halfOpen: number | undefined;
-  /** By name; `index` tells a link that was made anew under an old name. */
+  /** By name; `index` identifies a link that was recreated under its old name. */
   readonly links: ReadonlyMap<string, LinkCounters & { readonly index: string | undefined }>;
   readonly heapUsedRatio: number;
   readonly processTicks: number | undefined;
@@ -36,7 +36,7 @@ export interface MetricReadings {
 }
 
 export interface Sampler {
-  /** Reads the machine and answers the sample of the time since the last call; `minute` in Unix seconds. */
+  /** Reads the machine and returns the sample since the last call; `minute` in Unix seconds. */
   sample(minute: number): Promise<MetricSample>;
 }
 
@@ -44,7 +44,7 @@ export interface SamplerSources {
   readonly reader: Reader;
   readonly clock: Clock;
   readonly countHalfOpen?: () => Promise<number | undefined>;
-  /** Figures of other parts of the agent: `event.dropped`, `gw.connected`, … */
+  /** Returns values of other parts of the agent: `event.dropped`, `gw.connected`, … */
   readonly extra?: () => Promise<Readonly<Record<string, number>>> | Readonly<Record<string, number>>;
 }
 
@@ -52,7 +52,7 @@ type Metrics = Record<string, number | undefined>;
 
 const MINUTE_MS = 60_000;
 
-/** Keeps the previous readings; the first sample after a start has gauges only. */
+/** Stores the previous readings; the first sample after a start has gauges only. */
 export function createSampler(sources: SamplerSources): Sampler {
   let previous: MetricReadings | undefined;
   return {
@@ -80,7 +80,7 @@ export function startSampling(
   };
   const tick = (): void => {
     const minute = minuteOf(clock.now());
-    // A timer may fire a moment early; the same minute is not sampled twice.
+    // A timer may fire early; the same minute is not sampled twice.
     if (minute === lastMinute) return schedule();
     lastMinute = minute;
     sampler
@@ -98,7 +98,7 @@ export function startSampling(
   };
 }
 
-/** The metrics of the time between two readings; pure. Counters that went backwards are left out. */
+/** Computes the metrics between two readings. Counters that decreased are skipped. Pure. */
 export function sampleBetween(
   previous: MetricReadings | undefined,
   current: MetricReadings,
@@ -178,7 +178,7 @@ function deltas(previous: MetricReadings, current: MetricReadings): Metrics {
 
 type Rate = (before: number, after: number) => number | undefined;
 
-/** Links that are new, gone or made anew have no delta. */
+/** New, removed and recreated links have no delta. */
 function linkDeltas(previous: MetricReadings, current: MetricReadings, perSecond: Rate, perMinute: Rate): Metrics {
   const metrics: Metrics = {};
   for (const [name, after] of current.links) {
@@ -199,7 +199,7 @@ function resets(tcp: TcpCounters | undefined): number | undefined {
   return tcp === undefined ? undefined : tcp.resetsSent + tcp.establishedResets;
 }
 
-/** How far a counter rose; undefined when it was reset or wrapped. */
+/** Returns the increase of a counter; undefined if it was reset or wrapped. */
 function rise(before: number | undefined, after: number | undefined): number | undefined {
   return before === undefined || after === undefined || after < before ? undefined : after - before;
 }

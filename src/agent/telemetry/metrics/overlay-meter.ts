@@ -6,29 +6,29 @@ import type { EventInput, EventLog } from "../events.ts";
 import { isSameProcess, overlayFacts, overlayMetrics, risesBetween, totalsBy } from "./overlay-metrics.ts";
 import type { OverlayReading } from "./overlay-metrics.ts";
 
-/** What the overlay answers to `counters.get`. */
+/** The overlay's answer to `counters.get`. */
 export type OverlayCounters = z.infer<(typeof overlayMethods)["counters.get"]["result"]>;
 
-/** Makes metrics, shadow facts and events of the overlay's counters. */
+/** Derives metrics, shadow facts and events from the overlay's counters. */
 export interface OverlayMeter {
-  /** The metrics since the sample before; undefined stands for an overlay that cannot be asked. */
+  /** Returns the metrics since the previous sample; undefined for an overlay that does not answer. */
   sample(counters: OverlayCounters | undefined): Readonly<Record<string, number>>;
-  /** What the newest sample says of connectors, for the shadow. */
+  /** Returns the newest sample's facts of connectors, for the shadow. */
   facts(): ShadowMap;
 }
 
 const EVENT_TYPE = "Network Error";
 const CONNECTOR = "connector ";
 const RESOURCES = "overlay resources";
-/** How long it must be quiet before a condition is over: a crowded connector would else raise and clear all day. */
+/** Quiet time until a condition ends, so that a crowded connector does not raise and clear repeatedly. */
 const QUIET_MS = 5 * 60_000;
-/** More connectors at their limits than this raise nothing more, since all open events together have a bound. */
+/** Limit of connectors that raise an event, since all open events together are limited. */
 const MAX_CONDITIONS = 100;
 
 export function overlayMeter({ clock, events }: { readonly clock: Clock; readonly events: EventLog }): OverlayMeter {
   let previous: OverlayReading | undefined;
   let facts: ShadowMap = {};
-  // What an earlier run of the agent raised is over some time after this one sees nothing of it.
+  // Conditions of an earlier run end if this run does not observe them for a while.
   const lastSeen = new Map(
     events
       .openEvents()
@@ -66,7 +66,7 @@ export function overlayMeter({ clock, events }: { readonly clock: Clock; readonl
   };
 }
 
-/** What went wrong between two readings that somebody must hear of: connectors at their limit, and resources that ran out. Pure. */
+/** Lists events between two readings: connectors at their limits, and exhausted resources. Pure. */
 export function overlayConditions(
   previous: OverlayReading | undefined,
   current: OverlayReading,
@@ -87,7 +87,7 @@ function condition(object: string, message: string): EventInput {
   return { eventType: EVENT_TYPE, object: object.slice(0, 256), level: "WARNING", message };
 }
 
-/** No link, which is what other network errors are about, has a space in its name. */
+/** Contains a space, unlike link names, the object of other network errors. */
 function isOurs(object: string): boolean {
   return object === RESOURCES || object.startsWith(CONNECTOR);
 }

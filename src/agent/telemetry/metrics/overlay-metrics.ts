@@ -1,7 +1,7 @@
 import type { ListenerCounters } from "../../../protocol/overlay/overlay.ts";
 import type { ShadowMap } from "../../../protocol/values/shadow.ts";
 
-/** What the overlay had counted at one moment. `pid` and `startedAt` tell one process of it from the next, which counts from 0. */
+/** Counters of the overlay at one moment. `pid` and `startedAt` identify its process; each counts from 0. */
 export interface OverlayReading {
   /** Monotonic milliseconds. */
   readonly elapsed: number;
@@ -22,16 +22,16 @@ export interface ConnectorTotals {
   readonly errors: ListenerCounters["errors"];
 }
 
-/** How many connectors a sample names, and how much of it they may take as JSON: the control plane takes 32 KiB. */
+/** Limit of connectors in a sample, and of their JSON: the control plane accepts 32 KiB. */
 const METRICS = { maxConnectors: 32, maxBytes: 8 * 1024 };
-/** Of the 64 KiB of a shadow. */
+/** Part of the 64 KiB of a shadow. */
 const FACTS_MAX_BYTES = 16 * 1024;
 const MAX_NAME = 128;
 
 /**
- * The metrics of the time between two readings: `l4.*` over all connectors, and `connector.<id>.*` of the busiest ones, so many that
- * a sample stays small. Rates in bit/s as clients see them from the node (`rx` is what they sent), the others per minute; gauges
- * alone when the overlay was started anew in between. Pure.
+ * Computes the metrics between two readings: `l4.*` over all connectors, and `connector.<id>.*` of the busiest ones within the size limit.
+ * Rates are in bit/s as clients see them (`rx` is what they sent), others per minute. Only gauges if the overlay was restarted in between.
+ * Pure.
  */
 export function overlayMetrics(
   previous: OverlayReading | undefined,
@@ -49,8 +49,8 @@ export function overlayMetrics(
 }
 
 /**
- * What the shadow says of connectors that had a flow or refused one: `connector.<id>.counters`, without the members that are 0. First those with
- * refusals or errors, then by bytes, until 16 KiB are full; `connectors.others` sums up what is left out. Pure.
+ * Returns the shadow's facts of connectors with flows or refusals: `connector.<id>.counters`, without members that are 0. Those with
+ * refusals or errors come first, then by bytes, up to 16 KiB; `connectors.others` is the sum of the rest. Pure.
  */
 export function overlayFacts(current: OverlayReading): ShadowMap {
   const used = totalsBy(current.counters).filter(({ flows, refusals }) => flows + sum(refusals) > 0);
@@ -64,7 +64,7 @@ export function overlayFacts(current: OverlayReading): ShadowMap {
   for (const totals of ranked) {
     const key = `connector.${totals.connector}.counters`;
     const value = left > 0 && key.length <= MAX_NAME ? factOf(totals) : undefined;
-    // Once something did not fit nothing behind it is looked at: there may be thousands.
+    // After the first that does not fit the rest is not tried: there may be thousands.
     if (value !== undefined) left -= jsonBytes(key) + jsonBytes(value) + 2;
     if (value === undefined || left < 0) others.push(totals);
     else facts[key] = value;
@@ -73,12 +73,12 @@ export function overlayFacts(current: OverlayReading): ShadowMap {
   return facts;
 }
 
-/** Whether both readings are of one process of the overlay, so that the second counted on from the first. */
+/** Reports whether both readings are of one process of the overlay. */
 export function isSameProcess(previous: OverlayReading, current: OverlayReading): boolean {
   return previous.pid === current.pid && previous.startedAt === current.startedAt;
 }
 
-/** How far each listener's counters rose; a listener that is new, or was away meanwhile, began at 0. Pure. */
+/** Returns the increase of each listener's counters; a new or returned listener started at 0. Pure. */
 export function risesBetween(
   before: readonly ListenerCounters[],
   after: readonly ListenerCounters[],
@@ -99,7 +99,7 @@ export function risesBetween(
   });
 }
 
-/** Sums listeners up by connector, in the order in which they first come. Pure. */
+/** Sums the listeners of each connector, in order of first appearance. Pure. */
 export function totalsBy(counters: readonly ListenerCounters[]): readonly ConnectorTotals[] {
   const groups = new Map<string, ListenerCounters[]>();
   for (const one of counters) {

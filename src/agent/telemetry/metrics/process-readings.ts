@@ -2,7 +2,7 @@ import { parseMemoryMaps } from "../../../host/proc.ts";
 import type { Reader } from "../../../host/reader.ts";
 import type { Status } from "../../../protocol/local/answers.ts";
 
-/** What this process costs the machine. */
+/** Resources that this process uses. */
 export function readProcess(reader: Reader): Status["process"] {
   const { user, system } = process.cpuUsage();
   const maps = parseMemoryMaps(reader.read("/proc/self/smaps_rollup") ?? "");

@@ -2,7 +2,7 @@ import type { Clock } from "../../../host/clock.ts";
 import { parseMemoryMaps } from "../../../host/proc.ts";
 import type { Reader } from "../../../host/reader.ts";
 
-/** Private memory of this process, and the processor time that it has used. */
+/** Private memory of this process, and its processor time. */
 export interface Usage {
   readonly privateBytes: number;
   readonly cpuMs: number;
@@ -15,17 +15,17 @@ export interface RestingMemoryOptions {
   readonly giveBack: () => void;
 }
 
-/** The first session has done its work by then. */
+/** The first session has finished its work by then. */
 const FIRST_MS = 10_000;
 const EVERY_MS = 60_000;
-/** A process that uses less than this part of a core is idle. */
+/** A process that uses less than this share of a core is idle. */
 const RESTING = 0.02;
 /** Growth that is worth a collection. */
 const GROWN_BYTES = 2_000_000;
 
 /**
- * Returns memory once after the start, and after each minute in which the process was idle and has grown: a burst of work leaves tens of
- * megabytes that V8 would keep, since it collects an old heap only once that has doubled. The returned function stops it.
+ * Returns memory once after the start, and after each minute in which the process was idle and grew. A burst of work leaves tens of
+ * megabytes, since V8 collects an old heap only once it has doubled. The returned function stops it.
  */
 export function keepMemoryLow({ clock, usage, giveBack }: RestingMemoryOptions): () => void {
   let before = { at: clock.elapsed(), cpuMs: usage().cpuMs };
@@ -45,7 +45,7 @@ export function keepMemoryLow({ clock, usage, giveBack }: RestingMemoryOptions):
   return () => cancel();
 }
 
-/** Private memory of this process; pages of files do not count, since the kernel drops them itself. */
+/** Returns the private memory of this process; file pages do not count, since the kernel drops them itself. */
 export function ownUsage(reader: Pick<Reader, "read">): Usage {
   const { user, system } = process.cpuUsage();
   const maps = parseMemoryMaps(reader.read("/proc/self/smaps_rollup") ?? "");
