@@ -10,7 +10,7 @@ const EXIT_CODE_MS = 5000;
 const RESIZE_MS = 5000;
 const END_OF_TRANSMISSION = "\u0004"; // what termios(3) calls VEOF
 
-/** A terminal in a container: a shell or, from this machine, a command. It dies with its stream. */
+/** A terminal in a container: a shell or, for a local caller, a command. It ends with its stream. */
 export function containerExec(compute: () => Pick<Compute, "terminal"> | undefined): StreamKind {
   return {
     kind: "container-exec",
@@ -38,7 +38,7 @@ class OpenTerminal implements OpenedStream {
   constructor(subject: string, terminal: Terminal) {
     this.subject = subject;
     this.#terminal = terminal;
-    // It may break before anybody carries it.
+    // It may fail before it is joined.
     terminal.stream.on("error", () => undefined);
   }
 
@@ -62,7 +62,7 @@ class OpenTerminal implements OpenedStream {
     });
     link.unpipe(stream);
     const code = await this.#terminal.exitCode(withinTime(signal, EXIT_CODE_MS)).catch(() => undefined);
-    // One of which nobody knows whether it has ended is ended.
+    // A process whose end is unknown is killed.
     this.#hasEnded = code !== undefined;
     return { type: "exit", code: code ?? null };
   }
@@ -74,7 +74,7 @@ class OpenTerminal implements OpenedStream {
         void this.#resize();
         return;
       case "close":
-        // In its place behind what was typed before; whoever says it without end is not listened to without end.
+        // Queued behind earlier input; repeated requests beyond the limit are ignored.
         if (link.readableLength < link.readableHighWaterMark) link.push(END_OF_TRANSMISSION);
     }
   }
@@ -87,12 +87,12 @@ class OpenTerminal implements OpenedStream {
   async #end(): Promise<void> {
     this.#over.abort(new InputError("cancelled", "the terminal is closed"));
     const killed = this.#hasEnded ? undefined : this.#terminal.kill();
-    // What it still writes is wanted by nobody, and must not keep it from ending.
+    // Discards late output, which would keep the process from ending.
     this.#terminal.stream.destroy();
     await killed;
   }
 
-  /** One call at a time; of the sizes that come meanwhile only the last counts. */
+  /** One call at a time; of the sizes that arrive meanwhile only the last is set. */
   async #resize(): Promise<void> {
     if (this.#isResizing) return;
     this.#isResizing = true;
@@ -100,7 +100,7 @@ class OpenTerminal implements OpenedStream {
       while (this.#wanted !== undefined && !this.#over.signal.aborted) {
         const { columns, rows } = this.#wanted;
         this.#wanted = undefined;
-        // A window that stays as it was is no reason to lose the terminal.
+        // A failed resize does not end the terminal.
         await this.#terminal.resize(columns, rows, withinTime(this.#over.signal, RESIZE_MS)).catch(() => undefined);
       }
     } finally {

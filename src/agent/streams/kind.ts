@@ -4,29 +4,29 @@ import { describeIssues } from "../../protocol/channel/envelope.ts";
 import type { StreamCommand, StreamEnd } from "../../protocol/channel/streams.ts";
 import type { StreamLink } from "./stream-link.ts";
 
-/** One kind of stream: what it takes and what it joins its other end to. */
+/** One kind of stream: its parameters and its target. */
 export interface StreamKind {
   readonly kind: string;
-  /** Whether it is refused while the node is INACTIVE. */
+  /** True if refused while the node is INACTIVE. */
   readonly needsDataPlane: boolean;
-  /** Whether an agent has it, or only an appliance. */
+  /** True if agents support it; false if only appliances do. */
   readonly agents: boolean;
-  /** Opens what the stream leads to; its errors, `invalid-body` among them, are the answer to whoever asked. */
+  /** Opens the stream's target; its errors, `invalid-body` among them, go to the caller. */
   open(params: unknown, signal: AbortSignal): Promise<OpenedStream>;
 }
 
-/** What a stream leads to, before and while it is joined. */
+/** Target of a stream, before and while it is joined. */
 export interface OpenedStream {
-  /** What people call it, for the log. */
+  /** Name for the log. */
   readonly subject: string;
-  /** Carries bytes until its own side has ended; rejects when it fails, and with the signal's reason. */
+  /** Copies bytes until the target ends; rejects when it fails, and with the signal's reason. */
   carry(link: StreamLink, signal: AbortSignal): Promise<StreamEnd>;
   command(command: StreamCommand, link: StreamLink): void;
-  /** Lets go of it, whether it was joined or not; may be called more than once. */
+  /** Releases the target, joined or not; may be called more than once. */
   close(): Promise<void>;
 }
 
-/** Reads what a kind is opened with. @throws {InputError} `invalid-body`, whose details name the field. */
+/** Parses the parameters of a stream. @throws {InputError} `invalid-body`, whose details name the field. */
 export function readParams<T>(schema: z.ZodType<T>, params: unknown): T {
   const parsed = schema.safeParse(params);
   if (parsed.success) return parsed.data;

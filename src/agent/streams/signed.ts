@@ -5,16 +5,16 @@ import { judgeStream } from "./judge.ts";
 import type { Streams } from "./streams.ts";
 
 export interface SignedStreamsOptions {
-  /** The control plane whose streams are opened, this node, and the keys that may sign. */
+  /** The control plane, this node, and the keys that may sign. */
   readonly trust: () => Promise<{ readonly iss: string; readonly uid: string; readonly keys: KeySet }>;
-  /** The address of the control plane's session, where streams connect as well. */
+  /** Address of the control plane's session, to which streams connect too. */
   readonly target: () => Omit<TransportRequest, "timeoutMs">;
   readonly streams: Pick<Streams, "obey">;
-  /** Judges each stream that is not opened. */
+  /** Called for each stream that is not opened. */
   readonly onRefused: (error: unknown) => void;
 }
 
-/** An order to open a stream, and the ticket that the connection presents. */
+/** An order to open a stream, and the ticket for its connection. */
 export interface SignedStream {
   readonly jws: string;
   readonly ticket: string;

@@ -12,21 +12,21 @@ import {
 export interface StreamLinkOptions {
   readonly socket: FrameSocket;
   readonly clock: Clock;
-  /** Told what the other side says beside its bytes. */
+  /** Receives the other side's control messages. */
   readonly onCommand: (command: StreamCommand) => void;
 }
 
-/** How long a goodbye may take before the connection is cut. */
+/** Time for a closing handshake before the connection is cut. */
 const CLOSE_GRACE_MS = 2000;
 
-/** The node's end of a stream: its bytes both ways, with back-pressure. It is destroyed when the other side leaves. */
+/** The node's end of a stream: bytes both ways, with back-pressure. Destroyed when the other side disconnects. */
 export class StreamLink extends Duplex {
   readonly #options: StreamLinkOptions;
-  /** Monotonic ms of the last sign of life from the other side. */
+  /** Monotonic ms of the last frame or pong from the other side. */
   heardAt: number;
   /** Bytes both ways so far. */
   carried = 0;
-  /** True while nothing is read because nobody takes it. */
+  /** True while reading is paused because the receiver is slow. */
   isHeldBack = false;
   #isGone = false;
 
@@ -37,7 +37,7 @@ export class StreamLink extends Duplex {
     this.on("error", () => undefined);
   }
 
-  /** Begins to listen: what has come by now is told at once. */
+  /** Starts to listen; messages that arrived before are delivered at once. */
   begin(): void {
     const options = this.#options;
     options.socket.listen({
@@ -58,12 +58,12 @@ export class StreamLink extends Duplex {
     });
   }
 
-  /** Says, after all that was written, how it ended, and closes; resolves once that is done or the other side is gone. */
+  /** Sends the result after all output, and closes; resolves once that is done or the other side has disconnected. */
   async finish(end: StreamEnd): Promise<void> {
     if (this.destroyed) return;
     const { socket, clock } = this.#options;
     const isGood = end.type === "exit";
-    // What still comes in has nowhere to go.
+    // Further input is discarded.
     this.unpipe();
     this.resume();
     await new Promise<void>((resolve) => {

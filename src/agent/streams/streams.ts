@@ -26,31 +26,31 @@ export interface StreamsOptions {
   readonly node: () => { readonly type: NodeType; readonly state: NodeState };
 }
 
-/** An order of the control plane that was verified and judged (`judgeStream`). */
+/** A verified and judged order of the control plane (`judgeStream`). */
 export interface StreamOrder {
   readonly claims: StreamClaims;
   readonly ticket: string;
-  /** How the session is dialled: the stream goes to the same place. */
+  /** Dial options of the session: the stream connects to the same host. */
   readonly target: TransportRequest;
-  /** Aborted when the session ends, and the stream with it. */
+  /** Aborted when the session ends; the stream ends with it. */
   readonly session: AbortSignal;
 }
 
-/** Something that is open and waits for its other side. */
+/** An opened target that waits to be joined. */
 export interface PreparedStream {
-  /** Joins it to the other side, which is given up when it gives no sign of life for `silentMs`; resolves once it is over. Never rejects. */
+  /** Joins it to the other side until either ends; closes a side that is silent for `silentMs`. Never rejects. */
   join(socket: FrameSocket, signal: AbortSignal, silentMs?: number): Promise<void>;
   discard(): Promise<void>;
 }
 
 const LOOK_MS = 15_000;
 const LAST_WORDS_MS = 2000;
-/** The control plane pings four times in this. */
+/** The control plane pings four times within this time. */
 const SILENT_MS = 60_000;
-/** Orders that are remembered until they have expired, so that none is obeyed twice. */
+/** Limit of remembered orders; each is kept until it expires, so that none is executed twice. */
 const MAX_ORDERS = 1024;
 
-/** The streams of this node: at most eight, each joined to one program and ended with its other side. */
+/** Streams of this node: at most eight, each joined to one program that ends with its other side. */
 export class Streams {
   readonly #options: StreamsOptions;
   readonly #kinds: ReadonlyMap<string, StreamKind>;
@@ -65,8 +65,8 @@ export class Streams {
   }
 
   /**
-   * Obeys an order: resolves once that which the stream leads to is open, and dials then.
-   * @throws {InputError} `replayed`, `busy`, `not-supported`, `inactive`; what the kind throws.
+   * Executes an order: resolves once the target is open, then dials.
+   * @throws {InputError} `replayed`, `busy`, `not-supported`, `inactive`; errors of the kind.
    */
   async obey({ claims, ticket, target, session }: StreamOrder): Promise<void> {
     this.#remember(claims);
@@ -85,7 +85,7 @@ export class Streams {
     });
   }
 
-  /** Opens what a stream leads to. Whoever asked joins or discards it. @throws as `obey`. */
+  /** Opens the target of a stream. The caller joins or discards it. @throws as `obey`. */
   async prepare(kind: string, params: unknown, user: string, signal: AbortSignal): Promise<PreparedStream> {
     const found = this.#admit(kind);
     this.#open += 1;
@@ -99,7 +99,7 @@ export class Streams {
     );
     let opened: OpenedStream;
     try {
-      // What is open stays bound to the signal: the deadline must not outlive the opening.
+      // An open target stays bound to the signal, but not to the deadline of its opening.
       opened = await found.open(params, AbortSignal.any([signal, closing, late.signal]));
     } catch (error) {
       free();
@@ -127,7 +127,7 @@ export class Streams {
     };
   }
 
-  /** Ends every stream; resolves once their programs are gone. */
+  /** Ends every stream; resolves once their programs have ended. */
   async close(): Promise<void> {
     this.#closing.abort(new HostError("interrupted", "the node is stopping"));
     await Promise.all(this.#work);
@@ -149,7 +149,7 @@ export class Streams {
     for (const [id, until] of this.#obeyed) if (until < now) this.#obeyed.delete(id);
     if (this.#obeyed.has(jti)) throw new InputError("replayed", `stream ${jti} was opened before`);
     if (this.#obeyed.size >= MAX_ORDERS) throw new InputError("busy", "too many streams were asked for");
-    // Session time may differ from the signer's by the leeway that the judge grants.
+    // Session time may differ from the signer's by the leeway that the judge allows.
     this.#obeyed.set(jti, now + (exp - iat + 120) * 1000);
   }
 
@@ -170,7 +170,7 @@ export class Streams {
     try {
       const end = await opened.carry(link, over.signal).catch((error: unknown) => endOf(error));
       await opened.close();
-      // Who reads slowly gets all that was written, but is not waited for once it was cut short.
+      // A slow reader gets all that was written, but no wait once the stream was cut short.
       const limit = over.signal.aborted ? clock.sleep(LAST_WORDS_MS) : aborted(over.signal);
       await Promise.race([link.finish(end), limit]);
       return end;
@@ -181,7 +181,7 @@ export class Streams {
     }
   }
 
-  /** Ends what nothing passes through, and what the other side has left without a word. */
+  /** Ends streams without traffic, and those whose other side is silent. */
   #watch(link: StreamLink, silentMs: number, end: (reason: Error) => void): () => void {
     const { clock } = this.#options;
     let { carried } = link;
@@ -227,7 +227,7 @@ function aborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** What is told of a failure: its own words when it was thrown on purpose, nothing of a bug's inside. */
+/** Returns the failure for the caller: code and message of an expected error, no internals of a bug. */
 function endOf(thrown: unknown): StreamEnd {
   if (thrown instanceof AgentError) {
     const code = thrown instanceof SessionError ? "offline" : "internal";
