@@ -28,31 +28,31 @@ export interface UpgradesOptions {
   readonly log: Logger;
   readonly versions: Pick<Versions, "list" | "standing">;
   readonly unit: UpgradeUnit;
-  /** The version of this program. */
+  /** Version of this program. */
   readonly version: string;
-  /** Where the local settings say the manifest is. */
+  /** URL of the manifest in the local settings. */
   readonly manifest: string | undefined;
   /** Origin of the control plane this node is registered with. */
   readonly controlPlane: () => string | undefined;
   readonly node: () => NodeFacts;
-  /** Whether a change of the network waits for its proof. */
+  /** Reports whether a network change is pending. */
   readonly isNetworkPending: () => boolean;
-  /** The trigger that has the node to itself: one that restarts this program or the machine, or the one that asks. */
+  /** Returns the trigger that must run alone: one that restarts this program or the machine. */
   readonly ending: () => string | undefined;
   readonly events: Pick<EventLog, "raise" | "clear" | "openEvents">;
   readonly audit: (audit: NodeAudit) => void;
-  /** Unix seconds of the update of the operating system that was told last. */
+  /** Unix seconds of the last reported update of the operating system. */
   readonly told: { load(): Promise<number | undefined>; save(at: number): Promise<void> };
   readonly onChanged: () => void;
 }
 
-/** While an upgrade is in progress it is looked at so often, in case nobody says that it has gone on. */
+/** Poll interval during an upgrade, in case its progress is not reported. */
 const LOOK_MS = 10_000;
 
-/** Asks for upgrades, and knows how the last one stands. It is another program that carries them out. */
+/** Requests upgrades and reports their state. A separate program performs them. */
 export class Upgrades {
   readonly #options: UpgradesOptions;
-  /** Reads anew how things stand, and tells what is new. Never rejects. */
+  /** Reads the state again and reports changes. Never rejects. */
   readonly look: () => Promise<void>;
   readonly #inTurn = serialQueue();
   #status: UpgradeStatus = {};
@@ -66,36 +66,36 @@ export class Upgrades {
     this.look = oneAtATime(() => this.#look().catch(notRead));
   }
 
-  /** As it was last read. */
+  /** Last state read. */
   get status(): UpgradeStatus {
     return this.#status;
   }
 
-  /** What the shadow says of it. */
+  /** Returns the shadow's facts of upgrades. */
   facts(): ShadowMap {
     return upgradeFacts(this.#status);
   }
 
-  /** Whatever speaks against a node that is as it should be, and how the upgrade stands. */
+  /** Returns issues and the progress of an upgrade. */
   why(report: WhyReport): WhyReport {
     return { ...report, reasons: [...report.reasons, ...upgradeReasons(this.#status)] };
   }
 
-  /** Whether the program that upgrades is at work; where it cannot be asked, it is not. */
+  /** Resolves to whether the upgrader is running; false if it cannot be asked. */
   async isAtWork(): Promise<boolean> {
     const { unit } = this.#options;
     return unit.isManaged && (await unit.isAtWork().catch(() => false));
   }
 
   /**
-   * Asks for an upgrade, unless one is in progress.
-   * @throws {InputError} `not-supported` where upgrades are not ours, `busy`, `not-configured`; {HostError} `exec-failed`.
+   * Requests an upgrade, unless one is in progress.
+   * @throws {InputError} `not-supported` if upgrades are managed elsewhere, `busy`, `not-configured`; {HostError} `exec-failed`.
    */
   async ask({ from, stageOnly, ...order }: UpgradeOrder & Pick<UpgradeRequest, "by">): Promise<UpgradeAnswer> {
     this.#refuse();
     const { manifest, controlPlane } = this.#options;
     const request = upgradeRequest({ from: knownManifest(from, manifest, controlPlane()), ...order }, stageOnly);
-    // Of two at once the second must find what the first has begun.
+    // One at a time: the second of two requests must observe the first's upgrade.
     return this.#inTurn(() => this.#begin(request));
   }
 
@@ -128,7 +128,7 @@ export class Upgrades {
 
   async #look(): Promise<void> {
     const { clock, versions, version, events, audit, told, onChanged } = this.#options;
-    // Where nobody manages this program, versions on this machine are another's.
+    // Without a managed install, the versions on this machine belong to another installation.
     if (this.#isClosed || !this.#options.unit.isManaged) return;
     this.#cancelLook();
     const [written, list] = await Promise.all([versions.standing(), versions.list()]);
@@ -155,7 +155,7 @@ export class Upgrades {
   }
 }
 
-/** Makes the request that the upgrade's program takes. */
+/** Builds the request for the upgrader. */
 export function upgradeRequest(plain: Omit<UpgradeRequest, "stageOnly">, isStaging = false): UpgradeRequest {
   return { ...plain, ...(isStaging ? { stageOnly: true } : {}) };
 }
@@ -170,7 +170,7 @@ export function knownManifest(...sources: Parameters<typeof manifestAddress>): s
   );
 }
 
-/** An upgrade is not ours to make on an agent, or where nobody manages this program. @throws {InputError} `not-supported`. */
+/** Checks that upgrades are supported: not on an agent or an unmanaged install. @throws {InputError} `not-supported`. */
 export function refuseElsewhere({ isManaged, type }: { readonly isManaged: boolean; readonly type: NodeType }): void {
   if (type === "Agent") {
     throw new InputError("not-supported", "this node is an agent: the package manager of its system upgrades it");
