@@ -117,14 +117,11 @@ test("files and rooms that are named exist", () => {
     .flatMap(({ path, text }) =>
       [...text.matchAll(/(?<![\w/.-])((?:src|test|scripts|systemd)\/[\w./-]*[\w/])/g)]
         .map(([, to = ""]) => to)
-        .filter((to) => !FUTURE.has(to) && !existsSync(to))
+        .filter((to) => !existsSync(to))
         .map((to) => `${path}: ${to}`),
     );
   expect(wrong).toEqual([]);
 });
-
-/** A layer of tests that stands in the table of layers, also in a checkout where no test has moved there. */
-const FUTURE = new Set(["test/integration/"]);
 
 test("the architecture's rooms are the folders", () => {
   const { text = "" } = pages.find(({ path }) => path === "docs/architecture.md") ?? {};
