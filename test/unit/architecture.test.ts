@@ -117,7 +117,7 @@ const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
     mesh: ["dial", "listeners", "mesh/paths", "mesh/peers", "mesh/sessions", "mesh/transport"],
     "mesh/paths": ["dial", "flow", "mesh/transport"],
     "mesh/peers": ["dial", "flow", "ftp", "limits", "listeners", "mesh/paths", "mesh/transport", "udp"],
-    "mesh/sessions": ["bindings", "limits", "mesh/paths", "mesh/transport"],
+    "mesh/sessions": ["bindings", "mesh/paths", "mesh/transport"],
     "mesh/transport": ["dial", "flow", "limits"],
     tcp: ["bindings", "dial", "flow", "ftp", "limits", "listeners", "mesh/transport"],
     udp: ["bindings", "dial", "flow", "limits", "listeners", "mesh/transport"],
