@@ -135,7 +135,7 @@ export async function firstOf<C>(
   try {
     return await staggered(attempts, { clock, staggerMs: STAGGER_MS, signal, discard });
   } catch (error) {
-    // A refusal says more than addresses without an answer.
+    // A refusal explains more than a timeout.
     if (refusal !== undefined) throw refusal;
     throw new SessionError(code, `${what} (${addresses.join(", ")}): ${toError(error).message}`, { cause: error });
   }

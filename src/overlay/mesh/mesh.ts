@@ -170,7 +170,7 @@ export class Mesh {
     };
   }
 
-  /** Reacts to a change of the network: redials waiting paths, probes open ones, and ends sessions whose local address is gone. */
+  /** Reacts to a change of the network: redials waiting paths, probes open ones, and ends sessions whose local address was removed. */
   wake(): void {
     const here = new Set(this.#options.localAddresses());
     // An empty list means that the addresses are unknown.

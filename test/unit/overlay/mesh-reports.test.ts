@@ -91,7 +91,7 @@ describe("what is told of the mesh", () => {
     reports.close();
   });
 
-  it("events and round trips are kept for whoever comes, the newest of them", () => {
+  it("events and round trips are buffered for the next subscriber, the newest of them", () => {
     const clock = new FakeClock();
     const reports = new MeshReports(clock, () => STATE);
     for (let i = 0; i < 1200; i += 1) reports.events([event(i)]);

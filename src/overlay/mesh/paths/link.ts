@@ -58,7 +58,7 @@ export class Link {
   /** Interrupts the delay before a dial, or the wait for a change. */
   #interrupt = (_isAnew: boolean): void => undefined;
   #triedAt = -Infinity;
-  /** The network changed during a dial, so its failure says little. */
+  /** The network changed during a dial, so its failure may have another cause. */
   #isWoken = false;
   #attempt: { readonly startedAt: number; readonly controller: AbortController } | undefined;
 
@@ -146,7 +146,7 @@ export class Link {
     this.#interrupt(true);
   }
 
-  /** Reacts to a change of the network: redials if down, probes if up, and ends sessions whose local address is gone. */
+  /** Reacts to a change of the network: redials if down, probes if up, and ends sessions whose local address was removed. */
   wake(isHere: (address: string) => boolean): void {
     for (const hop of this.#hops) {
       if (hop.local !== undefined && !isHere(hop.local))

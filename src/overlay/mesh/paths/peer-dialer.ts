@@ -32,7 +32,7 @@ export interface PeerDialer {
     peer: string,
     options: PeerDialOptions,
   ): Promise<{ readonly session: ClientHttp2Session; readonly pathId: PathId }> | undefined;
-  /** Opens a byte stream to a peer behind a gateway, which splices it unread. Tries the best path first, then the others. */
+  /** Opens a byte stream to a peer behind a gateway, which splices it without reading it. Tries the best path first, then the others. */
   splice(peer: string, options: PeerDialOptions): Promise<{ readonly stream: Duplex; readonly pathId: PathId }>;
 }
 

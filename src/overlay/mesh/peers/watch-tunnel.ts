@@ -2,7 +2,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { Connected } from "./tunnel.ts";
 
 const CHECK_MS = 5000;
-/** Consecutive checks without a byte, despite pings, after which the session ends. */
+/** Consecutive checks without received bytes, despite pings, after which the session ends. */
 const MAX_SILENT = 3;
 
 /**

@@ -189,7 +189,7 @@ export class Relay {
 /** Answers with a status and the reason, unless the other side has closed the stream. */
 export function refuse(stream: ServerHttp2Stream, reason: OverlayReason, hops = 0): void {
   if (stream.destroyed || stream.closed || stream.headersSent) return;
-  // The runtime closes an unread stream itself; closing it here would overtake the answer.
+  // The runtime itself closes a stream that was not read; closing it here would overtake the answer.
   stream.respond({ ":status": statusOf(reason, hops), "holdfast-reason": reason }, { endStream: true });
 }
 

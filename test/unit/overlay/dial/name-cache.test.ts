@@ -32,7 +32,7 @@ describe("nameCache", () => {
     expect(await cache.resolve("a")).toEqual(["192.0.2.2"]);
   });
 
-  it("asks once for everybody who waits", async () => {
+  it("asks once for all waiting requests", async () => {
     const { asked, cache } = rig([{ addresses: ["192.0.2.1"] }]);
     await Promise.all([cache.resolve("a"), cache.resolve("a"), cache.resolve("a")]);
     expect(asked).toEqual(["a"]);

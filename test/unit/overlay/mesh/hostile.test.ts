@@ -29,7 +29,7 @@ async function works(session: ClientHttp2Session, uid: string): Promise<void> {
 const CLOSES = TESTS_ALL ? 10_000 : 1000;
 
 describe("whoever has proved nothing", () => {
-  it("is turned away for its key before it hears any HTTP/2", async () => {
+  it("is rejected for its key before any HTTP/2", async () => {
     const rig = await gatewayRig([a]);
     const socket = await dialHop(rig.port, stranger, "h2");
     let received = 0;

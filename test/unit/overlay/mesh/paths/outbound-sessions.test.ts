@@ -64,7 +64,7 @@ describe("the sessions on which streams are opened", () => {
     expect(hops.filter(({ isDestroyed }) => !isDestroyed)).toHaveLength(1);
   });
 
-  it("are not dialled for whoever has left", async () => {
+  it("are not dialled for a cancelled request", async () => {
     const { outbound, hops } = anOutbound();
     await expect(outbound.take(AbortSignal.abort(new Error("left")))).rejects.toThrow("left");
     expect(hops).toHaveLength(0);

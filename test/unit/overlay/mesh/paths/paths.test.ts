@@ -120,7 +120,7 @@ async function twoGateways(): Promise<Rig & { one: TestGateway; two: TestGateway
 }
 
 describe("paths to gateways", () => {
-  it("are held by one inward session, and an outward one comes with the first need", async () => {
+  it("are kept up by one inbound session; an outbound one is dialled on demand", async () => {
     const { paths, until, state, splice } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
@@ -182,7 +182,7 @@ describe("paths to gateways", () => {
     await expect(paths.direct(G1, { signal: AbortSignal.timeout(1000) })).rejects.toMatchObject({ code: "no-path" });
   });
 
-  it("whoever asks before anything is known of them waits for the first verdict, and no longer", async () => {
+  it("a request before the first dial has ended waits for its result, and no longer", async () => {
     const { paths, until, state, splice } = await rig();
     const gateway = await testGateway();
     const proxy = await FaultProxy.start(await freePort(), gateway.port);
@@ -203,7 +203,7 @@ describe("paths to gateways", () => {
     await expect(removed).rejects.toMatchObject({ code: "no-path" });
   });
 
-  it("the wrong key at the right address is not spoken to, for ever", async () => {
+  it("a gateway with the wrong key is refused at every attempt", async () => {
     const { paths, until, state } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: "A".repeat(43) }));
@@ -472,7 +472,7 @@ describe("paths to gateways", () => {
     expect(state(G1)?.remote?.ip).toBe("127.0.0.42");
   });
 
-  it("waking dials what waits at once, and ends what left from an address that is gone", async () => {
+  it("waking redials waiting paths, and ends sessions whose local address was removed", async () => {
     const { paths, until, state, events } = await rig();
     const port = await freePort();
     const own = await testCertificate({ hosts: [] });
@@ -504,7 +504,7 @@ describe("paths to gateways", () => {
     await waitFor("and so is the one, although no time passes", () => isUp(state(G1)));
   });
 
-  it("round trips are told by the minute, and what is left when a path goes", async () => {
+  it("round trips are reported per minute, and the rest when a path is removed", async () => {
     const { paths, until, state, buckets } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port, { id: "wan" })], { [G1]: gateway.key }));
@@ -534,7 +534,7 @@ describe("paths to gateways", () => {
     expect(stream?.destroyed).toBe(false);
   });
 
-  it("more outward sessions come under load, also for many flows at once", async () => {
+  it("more outbound sessions are dialled under load, also for many flows at the same time", async () => {
     const { paths, until, state, splice } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));

@@ -58,7 +58,7 @@ describe("flows to this node's own gateway, or from it", () => {
     await waitFor("nothing is left there", () => destination.plane.activeFlows === 0);
   });
 
-  it("are refused beyond what the hop takes at a time, and none waits for ever", async () => {
+  it("are refused beyond what the hop takes at a time, and none waits indefinitely", async () => {
     const { rig, source, destination, port } = await remoteService(echo);
     await rig.direct(source, destination);
     const clients = Array.from({ length: 300 }, () => aClient(port));

@@ -113,7 +113,7 @@ describe("a gateway", () => {
     expect(await textOf(own.stream)).toBe("own");
   });
 
-  it("refuses with a reason: whoever is absent, what makes no sense, and what is not its to carry", async () => {
+  it("refuses with a reason: an absent node, an invalid request, and a stream that it may not relay", async () => {
     const rig = await gatewayRig([a, b]);
     const session = await outbound(rig.port, a);
     const absent = await connectTo(session, b.uid);
@@ -292,7 +292,7 @@ describe("where a gateway listens", () => {
     await outbound(port, a);
   });
 
-  it("is off without a server in the document, and everybody is sent away", async () => {
+  it("is off without a server in the document, and disconnects every node", async () => {
     const rig = await gatewayRig([a]);
     const session = await outbound(rig.port, a);
     await rig.apply([a], { server: undefined });

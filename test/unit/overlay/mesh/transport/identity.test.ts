@@ -43,7 +43,7 @@ describe("the identity of a node", () => {
     expect((await identities.set(given)).identity.uid).toBe(given.uid);
   });
 
-  it("is in force even if it cannot be kept", async () => {
+  it("is applied even if it cannot be saved", async () => {
     const { directory, identities } = store();
     rmSync(directory, { recursive: true });
     writeFileSync(directory, "");

@@ -18,7 +18,7 @@ function bound(memoryBytes: number) {
 }
 
 describe("what arrived and is not read", () => {
-  it("is bounded per peer: whoever holds most is reset, and only of that peer", () => {
+  it("is limited per peer: the stream that holds most is reset, and only of that peer", () => {
     const { cut, receiveBuffers } = bound(64 * MIB);
     const greedy = [2, 1, 1, 2, 1, 2].map((size) => stalled(size * MIB));
     const other = stalled(2 * MIB);

@@ -78,7 +78,7 @@ describe("mutual TLS between nodes", () => {
     expect(sockets[0]?.destroyed).toBe(true);
   });
 
-  it("refuses what is no TLS at all, and whoever leaves", async () => {
+  it("refuses a connection that is not TLS, and one that closes early", async () => {
     const { port, outcomes } = await listener(gateway);
     const talker = connect(port, "127.0.0.1").on("error", () => undefined);
     talker.write("GET / HTTP/1.1\r\n\r\n");
