@@ -17,7 +17,7 @@ import { keyOf, nodesOf, waitingConnectors } from "../sections/connectors/plan.t
 import { downServices } from "./services-report.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Every connector in force, with how its listener stands and what it has counted. Pure. */
+/** Lists all connectors with the state of their listeners and their counters. Pure. */
 export function connectorsReport(reading: OverlayReading): ConnectorsReport {
   const { config, node, view, counters, addresses } = reading;
   const states =
@@ -49,7 +49,7 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
   const viewOf = (item: Connector): ConnectorView => {
     const standsHow = standing(item);
     const key = keyOf(item);
-    // Of two items for one place only the one that is switched on has the listener.
+    // Of two items at one address only the enabled one has the listener.
     const isThere = standsHow.state === "listening" || standsHow.state === "failed";
     const own = isThere ? counted.get(key) : undefined;
     const dropped = ignored.get(item.path);
@@ -71,7 +71,7 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
   };
 }
 
-/** Why no flow gets to another node, as far as that is known without trying. */
+/** Returns why no flow reaches another node, as far as known without a try. */
 function whyUnreached({ mesh, standing }: OverlayReading["view"]): ItemReason | undefined {
   if (mesh === undefined) return { code: "no-path", message: "this node has no way to any other" };
   if (standing === undefined) return undefined;

@@ -1,7 +1,7 @@
 import type { HealthItem, Status } from "../../protocol/local/answers.ts";
 import type { Carrier } from "../../protocol/local/mesh.ts";
 
-/** What health says of the ways to other nodes, and of this node's own gateway; nothing where there are none. Pure. */
+/** Returns health items of paths to other nodes and of this node's gateway; empty without any. Pure. */
 export function dataPlaneItems({ engines }: Pick<Status, "engines">): readonly HealthItem[] {
   const { dataPlane } = engines;
   if (dataPlane === undefined) return [];
@@ -17,7 +17,7 @@ export function dataPlaneItems({ engines }: Pick<Status, "engines">): readonly H
   return items;
 }
 
-/** What carries the traffic, and why, in words. */
+/** Describes the path that carries the traffic, and why. */
 export function carrierText({ gateway, path, reason }: Carrier): string {
   const by = `${gateway}${path === "" ? "" : ` by path ${path}`} carries the traffic`;
   return reason === undefined ? by : `${by} (${reason})`;

@@ -17,22 +17,22 @@ import type { Issue, Reason } from "../../protocol/documents/reconcile.ts";
 import type { DomainView } from "../../protocol/documents/domain-view.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** What the documents say of other nodes and what the overlay says, at one moment. */
+/** Documents and overlay state about other nodes, at one moment. */
 export interface MeshReading {
   readonly overlay: OverlayState;
   readonly domain: DomainView | undefined;
-  /** What the overlay has in its table. */
+  /** The overlay's table. */
   readonly mesh: OverlayMesh | undefined;
-  /** Undefined while no overlay tells; without sessions when it was not asked for them. */
+  /** Undefined without an answering overlay; without sessions if not requested. */
   readonly state: MeshStanding | MeshState | undefined;
-  /** All that is not as it should be. */
+  /** All reasons. */
   readonly why: readonly Reason[];
 }
 
 const MAX_SESSIONS = 64;
 const MAX_GRANTS = 64;
 
-/** How the ways that this node initiates stand; those of its clients do not count. Pure. */
+/** Summarizes the paths that this node initiates, without those of its clients. Pure. */
 export function dataPlaneState(
   mesh: OverlayMesh | undefined,
   standing: Pick<MeshStanding, "paths"> | undefined,
@@ -44,7 +44,7 @@ export function dataPlaneState(
   return up === 0 ? "down" : up < wanted ? "degraded" : "up";
 }
 
-/** The path that carries what has no path of its own to keep to. Pure. */
+/** Returns the path that carries traffic without a path of its own. Pure. */
 export function carrierOf(standing: Pick<MeshStanding, "paths"> | undefined, nameOf: NameOf): Carrier | undefined {
   const path = standing?.paths.find(({ carries, state }) => carries && state === "up");
   if (path === undefined) return undefined;
@@ -52,15 +52,15 @@ export function carrierOf(standing: Pick<MeshStanding, "paths"> | undefined, nam
   return { gateway: nameOf(gateway), path: id, since, ...defined({ reason }) };
 }
 
-/** What people call a node, by its uid. */
+/** Returns a node's display name by uid. */
 export type NameOf = (uid: string) => string;
 
-/** The names of a domain's peers; one that it does not have keeps its uid. */
+/** Returns the names of a domain's peers; an unknown one keeps its uid. */
 export function namesOf(domain: Pick<DomainView, "peers"> | undefined): NameOf {
   return (uid) => domain?.peers.get(uid)?.name ?? uid;
 }
 
-/** Every gateway that this node dials, and its own. Pure. */
+/** Lists gateways that this node dials, and its own. Pure. */
 export function gatewaysReport(reading: MeshReading): GatewaysReport {
   const { domain, mesh, state } = reading;
   const states = new Map(state?.paths.map((path) => [`${path.gateway} ${path.id}`, path]));
@@ -85,7 +85,7 @@ export function gatewaysReport(reading: MeshReading): GatewaysReport {
   };
 }
 
-/** Every node that this one may meet. Pure. */
+/** Lists all peers of this node. Pure. */
 export function peersReport(reading: MeshReading): PeersReport {
   const { domain, mesh, state } = reading;
   const known = new Set(mesh?.peers.map(({ uid }) => uid));
@@ -187,8 +187,8 @@ function peerView({ uid, name, fqdn, type, gateway, mayDial }: DomainPeer, parts
 }
 
 /**
- * Whether one of the gateways that are up may lead to a peer. Of another gateway only a hub, or a private one of a public one and the
- * other way round, has a tunnel, unless a route says so.
+ * Reports whether a connected gateway may lead to a peer. Without a route, another gateway has a tunnel only if either is a hub, or one is
+ * private and the other public.
  */
 function mayBeReached(
   { uid, gateway }: DomainPeer,

@@ -8,24 +8,24 @@ import type { DomainView } from "../../protocol/documents/domain-view.ts";
 import type { ParsedSections } from "../applying/parsed-sections.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** What is asked for and what is there, at one moment. */
+/** Desired and observed state of the overlay at one moment. */
 export interface OverlayReading {
-  /** The effective configuration, and the node it is for. */
+  /** The effective configuration and its node. */
   readonly config: Config;
   readonly node: NodeDocument | undefined;
   readonly domain: DomainView | undefined;
   readonly parsed: ParsedSections;
   readonly status: OverlayStatus;
   readonly view: OverlayView;
-  /** Undefined while no overlay answers. */
+  /** Undefined without an answering overlay. */
   readonly counters: OverlayCounters | undefined;
   /** This machine's IPv4 addresses by link. */
   readonly addresses: ReadonlyMap<string, readonly string[]>;
-  /** All that is not as it should be. */
+  /** All reasons. */
   readonly why: readonly Reason[];
 }
 
-/** The overlay's state in the words of the local API. */
+/** The overlay's state in the local API's form. */
 export function overlayStateOf({ state, since, pid, reason }: OverlayStatus): OverlayState {
   return {
     state,
@@ -35,13 +35,13 @@ export function overlayStateOf({ state, since, pid, reason }: OverlayStatus): Ov
   };
 }
 
-/** The overlay's state, and whether it answers. */
+/** Returns the overlay's state, and whether it answers. */
 export function overlayState({ status, counters }: OverlayReading): OverlayState {
   const state = overlayStateOf(status);
   return state.state === "up" && counters === undefined ? { ...state, reason: "it does not answer" } : state;
 }
 
-/** Where a connector is to listen, in the words of the local API. */
+/** Writes a connector's listen address in the local API's form. */
 export function placeOf({ transport, port, listen }: Connector): Omit<NonNullable<ConnectorView["listen"]>, "bound"> {
   return {
     transport,
@@ -51,7 +51,7 @@ export function placeOf({ transport, port, listen }: Connector): Omit<NonNullabl
   };
 }
 
-/** Whether an item is off, by itself or with the node. */
+/** Returns why an item is off: by itself or with the node. */
 export function switchedOff(
   { node }: OverlayReading,
   isEnabled: boolean,
@@ -61,7 +61,7 @@ export function switchedOff(
   return { state: "off", reason: { code: "inactive", message: "the node is INACTIVE" } };
 }
 
-/** Why something that is in order is not there: the overlay, its section, or that the pass has not come to it. */
+/** Returns why a valid item is not applied yet: the overlay, its section, or a pending pass. */
 export function whyNotYet({ status, why }: OverlayReading, section: "connectors" | "services"): ItemReason {
   if (status.state === "down") {
     return { code: "overlay-down", message: (status.reason ?? "the overlay is not running").slice(0, 2048) };
@@ -71,12 +71,12 @@ export function whyNotYet({ status, why }: OverlayReading, section: "connectors"
   return { code: "pending", message: "it is about to be put into force" };
 }
 
-/** Whether a notice says that a field of the item is not in force. */
+/** Reports whether a notice concerns a field that is not applied. */
 export const isIgnored = ({ code }: ConfigIssue): boolean => code === "E_UNSUPPORTED_ON_AGENT";
-/** Whether the target of a service does not answer. */
+/** Reports whether a service's target does not answer. */
 export const isDown = ({ code }: ItemReason): boolean => code === "service-down";
 
-/** The first reason of each item, by the item's path; an issue has the path of the item or of one of its fields. */
+/** Returns the first reason of each item by path; an issue has the item's path or that of a field. */
 export function reasonsByItem(
   issues: readonly Issue[],
   items: readonly { readonly path: string }[],
@@ -90,7 +90,7 @@ export function reasonsByItem(
   return reasons;
 }
 
-/** What is wrong with each item that was refused, by its id: the code of the first, and the text of all. */
+/** Returns the issues of each rejected item by id: the first code, and all texts. */
 export function rejectedItems(rejected: readonly ConfigIssue[]): ReadonlyMap<string, ItemReason> {
   const reasons = new Map<string, ItemReason>();
   for (const issue of rejected.filter(({ id }) => id !== "")) {
@@ -102,7 +102,7 @@ export function rejectedItems(rejected: readonly ConfigIssue[]): ReadonlyMap<str
   return reasons;
 }
 
-/** What is wrong with the section as a whole. */
+/** Returns the issue of the section as a whole. */
 export function issuesOfSection(issues: readonly ConfigIssue[]): Issue[] {
   return issues
     .filter(({ id }) => id === "")
@@ -110,7 +110,7 @@ export function issuesOfSection(issues: readonly ConfigIssue[]): Issue[] {
     .map(({ path, code, message }) => ({ path, code, message }));
 }
 
-/** What an issue says, without the path of its item: beside the item that is noise. */
+/** Returns the text of an issue without the path of its item, which stands beside it. */
 function textOf({ path, message }: Issue, itemPath: string): string {
   const text = message.startsWith(`${path}: `) ? message.slice(path.length + 2) : message;
   return path.length > itemPath.length ? `${path.slice(itemPath.length + 1)}: ${text}` : text;

@@ -16,7 +16,7 @@ import {
 import { isOwnName } from "../../protocol/documents/own-name.ts";
 import { waitingServices } from "../sections/services/plan.ts";
 
-/** Every service in force, with its health and the connectors that lead to it. Pure. */
+/** Lists all services with their health and connectors. Pure. */
 export function servicesReport(reading: OverlayReading): ServicesReport {
   const { config, node, view, counters, addresses, status } = reading;
   const isMember = node?.cluster !== undefined;
@@ -31,7 +31,7 @@ export function servicesReport(reading: OverlayReading): ServicesReport {
     const wait = waits.get(item.path);
     const isOffered = status.state === "up" && view.services.has(item.name);
     if (!isOffered) return { state: "waiting", reason: wait ?? whyNotYet(reading, "services") };
-    // A target that is down is withdrawn, not waited for.
+    // A service with a failed target is withdrawn, not waiting.
     return wait === undefined ? { state: "offered" } : { state: isDown(wait) ? "offered" : "waiting", reason: wait };
   };
   const viewOf = (item: Service): ServiceView => {
@@ -62,7 +62,7 @@ export function servicesReport(reading: OverlayReading): ServicesReport {
   };
 }
 
-/** Why flows to a service do not get through, by its name: of those whose target does not answer. */
+/** Returns why flows to a service fail, by name, for services whose target does not answer. */
 export function downServices(reading: OverlayReading): ReadonlyMap<string, ItemReason> {
   const health = reading.counters?.services ?? [...reading.view.health.values()];
   if (!health.some(({ state }) => state === "down")) return new Map();

@@ -10,15 +10,15 @@ export interface TunnelSources {
   readonly registration: () => Registration | undefined;
   readonly documents: Pick<DesiredDocuments, "current">;
   readonly domain: ReadDomain;
-  /** Whoever speaks with the overlay program. */
+  /** Client of the overlay program. */
   readonly overlay: Pick<Overlay, "status" | "view" | "mesh" | "echo" | "perf">;
-  /** What the overlay may take longer than it was given. */
+  /** Additional time for the overlay beyond the given deadline. */
   readonly graceMs?: number;
 }
 
 const GRACE_MS = 3000;
 
-/** What trigger events know of other nodes: names from the domain document, all else from the overlay, which is not waited for when it hangs. */
+/** Provides trigger events with tunnels: names from the domain document, all else from the overlay, with a deadline. */
 export function agentTunnels(sources: TunnelSources): Tunnels {
   const { registration, documents, domain, overlay, graceMs = GRACE_MS } = sources;
   return {
@@ -40,7 +40,7 @@ export function agentTunnels(sources: TunnelSources): Tunnels {
   };
 }
 
-/** Codes that say something of the way; any other is the overlay's own trouble. */
+/** Codes of the path; any other is a fault of the overlay itself. */
 const OF_THE_WAY: ReadonlySet<string> = new Set([
   "timeout",
   "not-found",
@@ -50,7 +50,7 @@ const OF_THE_WAY: ReadonlySet<string> = new Set([
   "cancelled",
 ]);
 
-/** Asks the overlay. @throws what says something of the way; {HostError} `timeout` or `exec-failed` for an overlay that hangs or fails. */
+/** Calls the overlay. @throws errors of the path; {HostError} `timeout` or `exec-failed` for an overlay that hangs or fails. */
 async function told<T>(
   signal: AbortSignal,
   limitMs: number | undefined,

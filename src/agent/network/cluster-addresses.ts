@@ -1,12 +1,12 @@
 import type { NetworkConfig } from "../../protocol/sections/network/config.ts";
 
-/** An address without its prefix length, and the link that it belongs on. */
+/** An address without prefix length, and its link. */
 export interface ClusterAddress {
   readonly link: string;
   readonly address: string;
 }
 
-/** The addresses that only the active member of a cluster holds. Pure. */
+/** Returns the addresses that only a cluster's active member holds. Pure. */
 export function clusterAddresses({ interfaces }: Pick<NetworkConfig, "interfaces">): readonly ClusterAddress[] {
   const of = (link: string, addresses: readonly string[]): readonly ClusterAddress[] =>
     addresses.map((address) => ({ link, address: address.split("/", 1)[0] ?? "" }));

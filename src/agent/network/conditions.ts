@@ -18,10 +18,10 @@ const CLUSTER_OVER = "The cluster's entry for the interface is applied or gone";
 const MAX_CLUSTER_ENTRIES = 16;
 const LEASE = "lease:";
 const LEASE_OVER = "A DHCP lease was obtained";
-/** Lines of ip-route(8) as they are given to ip(8). */
+/** Route lines as passed to ip(8). */
 const ROUTE_LINE = /^route\s/u;
 
-/** What of the section `network` is worth an event: a route that is not in force, a lease that does not come. Pure. */
+/** Lists conditions of the section `network` that raise events: a route that is not applied, a missing lease. Pure. */
 export function networkConditions(standing: Standing | undefined): readonly Condition[] {
   if (standing === undefined) return [];
   return [...routeConditions(standing), ...leaseConditions(standing)];
@@ -37,7 +37,7 @@ function routeConditions({ outcome }: Standing): readonly Condition[] {
     return [{ ...about, message: `A route could not be put into force: ${line}`.slice(0, 512), details }];
   }
   if (outcome.state !== "diverged") return [];
-  // What was put into force and is gone again when it is looked at.
+  // Applied steps that are needed again at the next observation.
   const left = outcome.remaining.filter(({ kind }) => kind === "ip");
   if (left.length === 0) return [];
   const details = { steps: left.slice(0, 16).map(({ kind, subject }) => `${kind} ${subject}`) };
@@ -57,7 +57,7 @@ function leaseConditions({ issues }: Standing): readonly Condition[] {
     }));
 }
 
-/** The entries of the cluster for interfaces that this member does not have. Pure. */
+/** Lists the cluster's entries for interfaces that this member does not have. Pure. */
 export function clusterConditions(issues: readonly Issue[]): readonly Condition[] {
   return issues
     .filter(({ code }) => code === "unknown-interface")
@@ -72,12 +72,12 @@ export function clusterConditions(issues: readonly Issue[]): readonly Condition[
     }));
 }
 
-/** Where the section stands. */
+/** State of the section. */
 export function networkStanding(standings: readonly Standing[]): Standing | undefined {
   return standings.find(({ section }) => section === SECTION);
 }
 
-/** Raises and clears the events of the section `network`. */
+/** Raises and clears events of the section `network`. */
 export function watchNetworkSection({
   clock,
   events,
@@ -88,9 +88,9 @@ export function watchNetworkSection({
   readonly clock: Clock;
   readonly events: EventLog;
   readonly standings: () => readonly Standing[];
-  /** The parts of the cluster's configuration that this member cannot use. */
+  /** Issues of the cluster's configuration on this member. */
   readonly clusterIssues: () => readonly Issue[];
-  /** What is found by other means: addresses for which somebody else answers. */
+  /** Conditions from other sources: another machine answers for an address. */
   readonly others: () => readonly Condition[];
 }): { look(): void; close(): void } {
   return watchConditions({
@@ -113,8 +113,8 @@ export function watchNetworkSection({
 }
 
 /**
- * Whether the machine's network is what is configured, for the shadow; without a section in the configuration it is not, so that what
- * runs can be taken over. Nothing for an agent, which has no such section, and before the section was looked at. Pure.
+ * Returns for the shadow whether the configured network is applied; false without a section, so that the running network can be adopted.
+ * Empty for an agent, which has no such section, and before the first pass. Pure.
  */
 export function networkFacts(
   nodeType: NodeType | undefined,

@@ -3,9 +3,9 @@ import type { Clock } from "../../host/clock.ts";
 import type { ForwardDrop, ReadForwardDrops } from "../../host/network/firewall/forward-drops.ts";
 import type { RulesetWatch, WatchRuleset } from "../../host/network/firewall/ruleset-watch.ts";
 
-/** Knows which chains of other programs refuse what this machine forwards. */
+/** Finds chains of other programs that drop forwarded packets. */
 export interface ForwardWatch {
-  /** Those that were found last; as long as the machine forwards for us they are looked for now and then. */
+  /** Returns the last findings; while the machine forwards for us they are refreshed. */
   drops(isForwarding: boolean): readonly ForwardDrop[];
   close(): void;
 }
@@ -14,17 +14,17 @@ export interface ForwardWatchOptions {
   readonly clock: Clock;
   readonly read: ReadForwardDrops;
   readonly watchRuleset: WatchRuleset;
-  /** Others were found than before. */
+  /** Called when the findings changed. */
   readonly onChange: () => void;
 }
 
-/** Also without a reason: the kernel may not tell of changes. */
+/** Interval without a reported change, since the kernel may not report all. */
 const EVERY_MS = 60_000;
-/** How long the steps of one change may take, and at most so often are rules looked at that change all the time. */
+/** Time for the steps of one change, and the minimum interval while rules change all the time. */
 const SETTLE_MS = 500;
 const SPACING_MS = 10_000;
 
-/** Looks once a minute and soon after a change of the rules, in one process, and never while nothing is forwarded. */
+/** Reads the rules once a minute and soon after a change, in one process, and never while nothing is forwarded. */
 export function startForwardWatch(options: ForwardWatchOptions): ForwardWatch {
   const { clock, read, watchRuleset, onChange } = options;
   const ending = new AbortController();
@@ -44,10 +44,10 @@ export function startForwardWatch(options: ForwardWatchOptions): ForwardWatch {
     cancel = undefined;
     isReading = true;
     hasChanged = false;
-    // Before reading: what changes meanwhile must be told.
+    // Before reading, so that a change during it is reported.
     ruleset ??= watchRuleset(onRuleset);
     ruleset.renew();
-    // What cannot be read is as it was, until it can.
+    // On a read error the last findings stay.
     read(ending.signal)
       .then(take, () => undefined)
       .finally(() => {

@@ -11,14 +11,14 @@ import {
 import { NETWORK_REPORT_LIMITS } from "../../protocol/local/api.ts";
 import type { NetworkReport } from "../../protocol/local/network.ts";
 
-/** What is looked at for people. */
+/** Observed state shown to operators. */
 export interface ObservedNetwork extends Pick<NetworkState, "links" | "addresses" | "routes" | "rules"> {
   readonly neighbours: readonly NeighbourState[];
 }
 
 type Kind = keyof typeof NETWORK_REPORT_LIMITS;
 
-/** What is observed, for people: bounded, and with the number of what is left out. Pure. */
+/** Reports the observed network to operators: limited, with the number of skipped entries. Pure. */
 export function networkReport({ links, addresses, routes, rules, neighbours }: ObservedNetwork): NetworkReport {
   const truncated: Record<string, number> = {};
   const bounded = <T>(kind: Kind, all: readonly T[]): T[] => {
@@ -48,7 +48,7 @@ function addressView({ link, address, isOurs, isDynamic }: AddressState): View<"
   return { link, address, isOurs, isDynamic };
 }
 
-/** In the kernel's order, in which the first of a table and destination is taken. */
+/** In the kernel's order: the first of a table and destination applies. */
 function routeViews(routes: readonly RouteState[]): View<"routes">[] {
   const first = new Map<string, RouteState>();
   return routes.map((route) => {
@@ -59,7 +59,7 @@ function routeViews(routes: readonly RouteState[]): View<"routes">[] {
   });
 }
 
-/** Whether the kernel takes now one and now the other, as it does with default routes. */
+/** Reports whether the kernel may use either, as with default routes. */
 function isEqual(one: RouteState, other: RouteState): boolean {
   return one.destination === "0.0.0.0/0" && one.metric === other.metric && one.scope === other.scope;
 }
@@ -95,8 +95,8 @@ function neighbourView({ link, address, mac, states }: NeighbourState): View<"ne
 
 type Known<Fields> = { readonly [Key in keyof Fields]?: Exclude<Fields[Key], undefined> };
 
-/** Those fields that there are. */
+/** Drops undefined fields. */
 function optional<Fields extends Readonly<Record<string, unknown>>>(fields: Fields): Known<Fields> {
-  // TypeScript cannot see that a filtered object lacks exactly what was undefined.
+  // TypeScript does not infer that the filtered object lacks exactly the undefined fields.
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Known<Fields>;
 }

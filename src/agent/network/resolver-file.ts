@@ -7,7 +7,7 @@ import {
 import { RESOLVER_FILES } from "../../host/net/resolver.ts";
 import { readTextInput } from "../../host/process/text-input.ts";
 
-/** Makes the change of /etc/resolv.conf that standard input gives, in a helper process of the agent. */
+/** Applies a change of /etc/resolv.conf from standard input, in a helper process of the agent. */
 export async function run(): Promise<number> {
   try {
     const text = await readTextInput("-", MAX_CHANGE_BYTES, new AbortController().signal);

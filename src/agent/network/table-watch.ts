@@ -1,9 +1,9 @@
 import type { Clock } from "../../host/clock.ts";
 import type { RulesetWatch, WatchRuleset } from "../../host/network/firewall/ruleset-watch.ts";
 
-/** Knows when somebody else changes the table that holds our firewall, or flushes it with all others. */
+/** Detects changes of our nftables table by other programs, such as a flush. */
 export interface TableWatch {
-  /** The table is about to be read; what changes from now on is told, unless nothing in it is ours. */
+  /** Called before the table is read; later changes are reported, unless it contains nothing of ours. */
   reading(isOurs: boolean): void;
   close(): void;
 }
@@ -15,10 +15,10 @@ export interface TableWatchOptions {
 }
 
 const TABLE = "holdfast";
-/** What we change ourselves is read again within it. */
+/** Time within which our own changes are read again. */
 const SETTLE_MS = 500;
 
-/** Listens while there is something of ours, and costs nothing else. */
+/** Listens only while there is a table of ours. */
 export function startTableWatch({ clock, watchRuleset, onChange }: TableWatchOptions): TableWatch {
   let ruleset: RulesetWatch | undefined;
   let cancel: (() => void) | undefined;

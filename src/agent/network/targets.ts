@@ -3,7 +3,7 @@ import type { MeshPath, MeshPeer, OverlayMesh } from "../../protocol/overlay/mes
 import type { Registration } from "../identity/identity.ts";
 import type { AgentSettings } from "../settings.ts";
 
-/** Whom a node must reach: its control plane, through which proxy, and every path to a gateway. Pure. */
+/** Returns the targets a node must reach: its control plane with the proxy, and every path to a gateway. Pure. */
 export function networkTargets(
   registration: Registration | undefined,
   { proxies, hosts }: Pick<AgentSettings, "proxies" | "hosts">,

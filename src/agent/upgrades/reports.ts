@@ -11,8 +11,8 @@ const ABOUT_OS = { eventType: UPGRADE_EVENT, object: "os-update" } as const;
 const MAX_TEXT = 1024;
 
 /**
- * How an upgrade stands once its version was given up after it had proven itself, which the launcher does by itself. `own` is the version that
- * runs. Of a staged release, it is the version that staged it that may have been given up. Pure.
+ * Returns the state of an upgrade whose version failed after it was confirmed, which the launcher reverts by itself. `own` is the running
+ * version. The version that failed may be the one that staged the release. Pure.
  */
 export function standingNow(
   standing: UpgradeStanding | undefined,
@@ -27,7 +27,7 @@ export function standingNow(
   return { ...standing, ...way, state: "FAILED", reason: { code, message }, starts: found.starts };
 }
 
-/** What the shadow says of upgrades. Pure. */
+/** Returns the shadow's facts of upgrades. Pure. */
 export function upgradeFacts({ standing, trial }: UpgradeStatus): ShadowMap {
   const facts: Record<string, ShadowValue | undefined> = {
     "node.upgrade.state": standing?.state,
@@ -47,7 +47,7 @@ export function upgradeFacts({ standing, trial }: UpgradeStatus): ShadowMap {
   return known;
 }
 
-/** The condition that the packages of the operating system were not updated, told once for each upgrade; success alone ends it. Pure. */
+/** Returns the event that the operating system's packages were not updated, once per upgrade; only a success clears it. Pure. */
 export function osEventsOf(
   standing: UpgradeStanding | undefined,
   open: readonly OpenEvent[],
@@ -66,7 +66,9 @@ export function osEventsOf(
   };
 }
 
-/** The condition that the last upgrade failed, as far as it is not told yet. A later failure is told anew; success alone ends it. Pure. */
+/**
+ * Returns the event that the last upgrade failed, unless it is reported. A later failure is reported again; only a success clears it. Pure.
+ */
 export function eventsOf(
   standing: UpgradeStanding | undefined,
   open: readonly OpenEvent[],
@@ -94,7 +96,7 @@ export function eventsOf(
   };
 }
 
-/** The audit line of an update of the operating system that was not told yet. Pure. */
+/** Returns the audit line of an unreported update of the operating system. Pure. */
 export function osAuditOf(standing: UpgradeStanding | undefined, told: number | undefined): NodeAudit | undefined {
   const at = standing?.osUpdatedAt;
   if (at === undefined || (told !== undefined && told >= at)) return undefined;
@@ -102,7 +104,7 @@ export function osAuditOf(standing: UpgradeStanding | undefined, told: number | 
   return { category: "OS Update", value, timestamp: at };
 }
 
-/** What is not as it should be, or what one might not expect. Pure. */
+/** Returns issues and notices of upgrades. Pure. */
 export function upgradeReasons({ standing, trial }: UpgradeStatus): Reason[] {
   const reasons: Reason[] = [];
   if (standing?.state === "FAILED") {
@@ -137,7 +139,7 @@ export function upgradeReasons({ standing, trial }: UpgradeStatus): Reason[] {
   return reasons;
 }
 
-/** Why it failed, as code and message. */
+/** Returns code and message of a failure. */
 export function reasonText({ reason }: UpgradeStanding): string {
   return reason === undefined ? "unknown: no reason was left" : `${reason.code}: ${reason.message}`;
 }

@@ -2,7 +2,7 @@ import { InputError } from "../../../errors.ts";
 import { JsonObject } from "../../../protocol/values/values.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
-/** A terminal has no single answer: whoever sends it as an event is told where it is. */
+/** Refuses the event: a terminal has no single reply. The error says how to open one. */
 export function containerExecHint(): OneShotTrigger<JsonObject> {
   return {
     event: "container-exec",

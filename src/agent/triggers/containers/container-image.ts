@@ -5,12 +5,12 @@ import type { OneShotTrigger } from "../execution/trigger.ts";
 
 export interface ContainerImageOptions {
   readonly compute: () => Pick<Compute, "images" | "removeImage"> | undefined;
-  /** The registry of the platform, which images are named without. */
+  /** Registry of the platform; its images are named without it. */
   readonly registryHost: () => string | undefined;
   readonly audit: (what: string) => void;
 }
 
-/** Images that the engine has: shows them, or deletes one that nothing uses. What cannot be deleted is an answer too, not a failure. */
+/** Lists the engine's images, or deletes an unused one. A refused deletion is a result, not a failure. */
 export function containerImage({
   compute,
   registryHost,
@@ -21,7 +21,7 @@ export function containerImage({
     kind: "one-shot",
     request: ContainerImageRequest,
     deadlineMs: 60_000,
-    // An INACTIVE node keeps what it has as it is.
+    // An INACTIVE node keeps its images.
     needsDataPlane: true,
     readOnly: false,
     isReadOnly: ({ action }) => action === "list",
@@ -52,7 +52,7 @@ export function containerImage({
   };
 }
 
-/** Repository and tag of a reference, as definitions name them. */
+/** Returns repository and tag of a reference, as definitions name them. */
 function nameOf(reference: string, host: string | undefined): { readonly name: string; readonly tag: string } {
   const isOurs = host !== undefined && reference.startsWith(`${host}/`);
   const short = isOurs ? reference.slice(host.length + 1) : reference;

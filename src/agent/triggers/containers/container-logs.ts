@@ -4,7 +4,7 @@ import type { Compute } from "../../containers/model/compute.ts";
 import { decodeOutput } from "../../containers/output/decode-output.ts";
 import type { StreamTrigger } from "../execution/trigger.ts";
 
-/** What the current run of a container has said and says; who waits for the whole answer gets what is there. */
+/** Streams the output of a container's current run; a caller that waits gets the output so far. */
 export function containerLogs(compute: () => Pick<Compute, "logs"> | undefined): StreamTrigger<ContainerLogs> {
   return {
     event: "container-logs",

@@ -8,17 +8,17 @@ import type { OneShotTrigger, StreamTrigger, Trigger, TriggerCall, TriggerContex
 
 export interface ContainerRunOptions {
   readonly compute: () => Pick<Compute, "containers" | "start" | "stop" | "restart"> | undefined;
-  /** Leaves a line in the audit trail. */
+  /** Adds a line to the audit log. */
   readonly audit: (what: string) => void;
 }
 
-/** A pull of a large image and a long stop fit in; the caller's own deadline is the shorter one. */
+/** Long enough for a pull of a large image and a slow stop; the caller's own deadline is shorter. */
 const LONGEST_MS = 3_600_000;
 const DONE = { start: "started", stop: "stopped", restart: "restarted" } as const;
 
 /**
- * Finds the event that is called as a container is: it starts, stops or restarts it. A watched start of one that runs on demand gives the
- * progress of the pull and then the output, and ends the run with the stream.
+ * Returns the trigger whose event is a container's name: it starts, stops or restarts the container. A watched start of an on-demand
+ * container streams the progress of the pull, then the output, and stops the run when the stream ends.
  */
 export function containerRun(
   options: ContainerRunOptions,
@@ -46,7 +46,7 @@ function command(
     ...shared,
     event,
     kind: "one-shot",
-    // An INACTIVE node runs nothing; stopping is never wrong.
+    // An INACTIVE node runs no container, but may stop one.
     needsDataPlane: action !== "stop",
     isRemedy: () => action === "stop",
     async handle({ cmd_action: what }, { signal, user }) {
@@ -90,7 +90,7 @@ function attached(event: string, { compute, audit }: ContainerRunOptions): Strea
   };
 }
 
-/** Lines of the pull, in order and without holding it up, and one separator after them. */
+/** Writes the lines of a pull in order without delaying it, then one separator. */
 function progressOf(emit: TriggerContext["emit"]) {
   const lineOf = pullLines();
   let tail = Promise.resolve();
@@ -111,7 +111,7 @@ function progressOf(emit: TriggerContext["emit"]) {
   };
 }
 
-/** Hands on frames as text, one after the other. */
+/** Forwards frames as text, one after the other. */
 class OutputText {
   readonly #emit: TriggerContext["emit"];
   readonly #frames = new TransformStream<OutputFrame, OutputFrame>();
@@ -121,7 +121,7 @@ class OutputText {
   constructor(emit: TriggerContext["emit"]) {
     this.#emit = emit;
     this.#done = this.#pump();
-    // Whoever ends it hears of it.
+    // The caller of `end` receives the error.
     this.#done.catch(() => undefined);
   }
 

@@ -3,10 +3,10 @@ import { WIRE_STATES, type Compute, type ContainerStatus } from "../../container
 import type { OneShotTrigger } from "../execution/trigger.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** Short ids as the engine's own tools show them. */
+/** Characters of short ids in the engine's own tools. */
 const SHORT_ID = 12;
 
-/** How each container stands, or one of them, by name. */
+/** Returns the state of each container, or of one, by name. */
 export function containerStatus(
   compute: () => Pick<Compute, "containers"> | undefined,
 ): OneShotTrigger<ContainerStatusRequest> {

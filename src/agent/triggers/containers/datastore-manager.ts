@@ -1,16 +1,16 @@
 import { DataStoreRequest } from "../../../protocol/triggers/data-store.ts";
 import { LOCAL_USER, type OneShotTrigger } from "../execution/trigger.ts";
 
-/** Answers one request of a data store. */
+/** Executes one request of a data store. */
 export type AnswerDataStore = (request: DataStoreRequest, signal: AbortSignal) => Promise<unknown>;
 
-/** What changes nothing; screens ask for it again and again. */
+/** Actions that change nothing; viewers poll them. */
 const READING: ReadonlySet<DataStoreRequest["action"]> = new Set(["LIST", "TASKS", "IMAGE_INFO"]);
 
-/** The actions that free space, or end work that takes it. */
+/** Actions that free space, or cancel work that uses it. */
 const FREEING: ReadonlySet<DataStoreRequest["action"]> = new Set(["DELETE", "CANCEL", "CLEAR"]);
 
-/** Files and transfers of the node's data store: every operation of the HTTP API, by the name of its action. */
+/** Manages files and transfers of the node's data store: all operations of the HTTP API, by action name. */
 export function datastoreManager(
   answer: AnswerDataStore,
   audit: (what: string) => void,
@@ -20,7 +20,7 @@ export function datastoreManager(
     kind: "one-shot",
     request: DataStoreRequest,
     deadlineMs: 600_000,
-    // An INACTIVE node keeps what it has as it is.
+    // An INACTIVE node keeps its files.
     needsDataPlane: true,
     readOnly: false,
     isReadOnly: ({ action }) => READING.has(action),
@@ -29,7 +29,7 @@ export function datastoreManager(
     atOnce: 4,
     async handle(request, { signal, user }) {
       const answered = await answer(request, signal);
-      // The control plane keeps its own record of what it asks for.
+      // The control plane keeps its own record of its requests.
       if (request.action === "DELETE" && user === LOCAL_USER)
         audit(`${user} deleted ${request.filename} from the data store`);
       return answered;

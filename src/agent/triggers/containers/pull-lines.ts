@@ -1,12 +1,12 @@
 import type { PullProgress } from "../../../host/engine/engine.ts";
 import { formatBytes } from "../../../lib/text/durations.ts";
 
-/** What comes between the lines of a pull and the output of the program. */
+/** Separates the lines of a pull from the output of the program. */
 export const SEPARATOR = "----------\n";
 
 const MAX_LAYERS = 1000;
 
-/** Makes lines of the progress of a pull: one when a layer begins, with its size where that is known, and one when it is there. */
+/** Formats the progress of a pull: a line when a layer starts, with its size if known, and one when it is complete. */
 export function pullLines(): (progress: PullProgress) => string | undefined {
   const layers = new Map<string, "begun" | "there">();
   return ({ layer, status, total }) => {

@@ -8,17 +8,17 @@ export interface ProbePlan {
   readonly intervalMs: number;
 }
 
-/** What became of one probe, numbered from 0. */
+/** Result of one probe, numbered from 0. */
 export type Probe =
   | ({ readonly seq: number } & EchoAnswer)
   | { readonly seq: number; readonly silence: "timeout" | "not-connected"; readonly error: Error };
 
-/** An answer later than this, or than the interval where that is longer, is a lost one. */
+/** Timeout of an answer, unless the interval is longer. */
 const ANSWER_MS = 5000;
-/** No run lasts longer, however slow its probes. */
+/** Maximum duration of a run. */
 const RUN_MS = 600_000;
 
-/** Sends probes to a peer one after the other, each at its time or when the one before is over; a lost one is a result. */
+/** Sends probes to a peer one after the other, each at its time or after the previous one; a lost probe is a result. */
 export async function* probes(
   tunnels: Pick<Tunnels, "echo">,
   clock: Clock,
@@ -49,7 +49,7 @@ async function probe(
   }
 }
 
-/** Counts probes and sums them up as ping(8) does. */
+/** Counts probes and sums them up like ping(8). */
 export class ProbeTally {
   sent = 0;
   readonly #rtts: { count: number; min: number; max: number; sum: number } = {
@@ -73,7 +73,7 @@ export class ProbeTally {
     this.#rtts.max = Math.max(this.#rtts.max, rttMs);
   }
 
-  /** Two lines for people; one while nothing came back. */
+  /** Summary of two lines; one without any answer. */
   summary(peer: string): string {
     const { count, min, max, sum } = this.#rtts;
     const lost = this.sent === 0 ? 0 : Math.round(((this.sent - count) / this.sent) * 1000) / 10;

@@ -11,27 +11,27 @@ import type { ContainerStatus } from "../../containers/model/compute.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** A flow as the platform names its parts; what the kernel does not count is absent. */
+/** A flow with the platform's field names; values that the kernel does not count are absent. */
 export interface FlowRow {
   readonly sip: string;
   readonly dip: string;
   readonly p: "tcp" | "udp" | "icmp";
   readonly sport?: number;
   readonly dport?: number;
-  /** ICMP: the id here, and the one after translation. */
+  /** ICMP: the original id, and the one after translation. */
   readonly lid?: number;
   readonly nid?: number;
   readonly state: string;
   /** Bytes received and sent. */
   readonly br?: number;
   readonly bw?: number;
-  /** Seconds since it began. */
+  /** Seconds since the flow started. */
   readonly con?: number;
   readonly def: boolean;
   readonly meta?: Readonly<Record<string, string | Readonly<Record<string, string | number>>>>;
 }
 
-/** The flows that the overlay carries. */
+/** Flows that the overlay carries. */
 export interface CarriedFlows {
   flows(filter: OverlayFlowFilter, limit: number, signal: AbortSignal): Promise<LiveFlowList>;
   cutFlows(filter: OverlayFlowFilter, limit: number, signal: AbortSignal): Promise<LiveFlowList>;
@@ -46,10 +46,10 @@ export interface FlowsParts {
 
 const MAX_FLOWS = 50_000;
 const NONE: LiveFlowList = { flows: [], total: 0 };
-/** The answer must fit one message with what surrounds it. */
+/** Maximum size of a reply with its envelope. */
 const MAX_BYTES = 1_000_000;
 
-/** Shows the flows that the kernel tracks and those through connectors, or ends them; those of a container by its address. */
+/** Lists or ends flows that the kernel tracks and flows of connectors; those of a container by its address. */
 export function flows(
   { conntrack, carried, clock, log }: FlowsParts,
   containers: () => readonly Pick<ContainerStatus, "id" | "name" | "address">[] = () => [],
@@ -67,7 +67,7 @@ export function flows(
       const filter = filterOf(request, containers);
       if (request.action === "delete") {
         if (Object.keys(filter).length === 0 && !request.confirm) throw unconfirmed();
-        // What the kernel tracks of a connector's flow is the same flow.
+        // The kernel's entry for a connector's flow is the same flow.
         const before = await conntrack.list(filter, MAX_FLOWS, signal);
         const cut = filter.protocol === "icmp" ? NONE : await carried.cutFlows(wanted(filter), MAX_FLOWS, signal);
         const removed = await conntrack.remove(filter, signal);
@@ -91,7 +91,7 @@ export function flows(
   };
 }
 
-/** What the event answers: as many flows as one message holds, and how many were found. Pure. */
+/** Builds the reply: as many flows as fit one message, and the total. Pure. */
 export function flowsAnswer(
   { flows: found, isTruncated }: FlowList,
   { flows: live, total: alive }: LiveFlowList,
@@ -125,7 +125,7 @@ export function flowsAnswer(
   return { result, total, ...(isCut ? { truncated: true } : {}) };
 }
 
-/** A flow in the platform's words; undefined for protocols that it has none for. */
+/** Converts a flow to the platform's form; undefined for unknown protocols. */
 export function rowOf(flow: TrackedFlow): FlowRow | undefined {
   const p = flow.protocol === "icmpv6" ? "icmp" : flow.protocol;
   if (p !== "tcp" && p !== "udp" && p !== "icmp") return undefined;
@@ -142,7 +142,7 @@ export function rowOf(flow: TrackedFlow): FlowRow | undefined {
   };
 }
 
-/** A flow through a connector, with the bytes that it carries. */
+/** Converts a connector's flow with its bytes. */
 function carriedRow(flow: OverlayFlow, now: number): FlowRow {
   const { protocol, sourceIp, sourcePort, destIp = "", destPort, sourceBytes, destBytes, startedAt, peer } = flow;
   return {
@@ -168,7 +168,7 @@ function tupleOfTracked({ protocol, original }: TrackedFlow): string {
   return `${protocol} ${original.source} ${original.sourcePort} ${original.dest} ${original.destPort}`;
 }
 
-/** The filter as the overlay takes it, which carries TCP and UDP alone. */
+/** Converts the filter to the overlay's, which supports only TCP and UDP. */
 function wanted({ protocol, ...filter }: FlowFilter): OverlayFlowFilter {
   return { ...filter, ...(protocol === undefined || protocol === "icmp" ? {} : { protocol }) };
 }
@@ -196,7 +196,10 @@ function replySide({ reply }: TrackedFlow): Readonly<Record<string, string | num
   };
 }
 
-/** @throws {InputError} `not-found` for a container that has no address, and for a virtual network, of which this node has none. */
+/**
+ * Resolves the container or virtual network of a filter. @throws {InputError} `not-found` for a container without an address, and for
+ * virtual networks, which are unsupported.
+ */
 function filterOf(
   { protocol, source, dest, sourcePort, destPort, containerId, networkId }: Flows,
   containers: () => readonly Pick<ContainerStatus, "id" | "name" | "address">[],

@@ -14,10 +14,10 @@ import {
 
 const RUN_MS = 300_000;
 const DOT_BYTES = 1_000_000;
-/** Losses shown for one message; more of them at once say nothing more. */
+/** Limit of losses shown per message. */
 const MAX_SHOWN_LOSSES = 50;
 
-/** Uploads to a peer inside the tunnel and tells the rate: a dot per megabyte that arrived, `!` for a loss. It fills the uplink. */
+/** Uploads to a peer inside the tunnel and reports the rate: a dot per megabyte that arrived, `!` for a loss. It saturates the uplink. */
 export function gatewayPerf(tunnels: Tunnels, clock: Clock, runMs = RUN_MS): StreamTrigger<GatewayPerf> {
   return {
     event: "gateway-perf",
@@ -63,13 +63,13 @@ export function gatewayPerf(tunnels: Tunnels, clock: Clock, runMs = RUN_MS): Str
   };
 }
 
-/** The last line: what arrived, in what time, and the rate in decimal megabits. */
+/** Formats the result: bytes that arrived, time, and rate in decimal megabits. */
 export function resultLine({ bytes, ms }: { readonly bytes: number; readonly ms: number }): string {
   const rate = ms <= 0 ? 0 : (bytes * 8) / ms / 1000;
   return `${bytes} bytes in ${(ms / 1000).toFixed(3)} seconds, rate=${rate.toFixed(2)} Mbps\n`;
 }
 
-/** Turns progress into what is new of it. */
+/** Returns the progress since the last call. */
 class Dots {
   isInLine = false;
   #dots = 0;

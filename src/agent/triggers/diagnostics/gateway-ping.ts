@@ -7,7 +7,7 @@ import { fqdnOf, neededPath, neededPeer, notConnected, roundedMs, wayText, type 
 const WAIT_COUNT = 4;
 const SESSION_COUNT = 600;
 
-/** Pings a peer inside the tunnel, as text or as one JSON object per probe; no answer to a probe is a result. */
+/** Pings a peer inside the tunnel, as text or one JSON object per probe; a lost probe is a result. */
 export function gatewayPing(tunnels: Tunnels, clock: Clock): StreamTrigger<GatewayPing> {
   return {
     event: "gateway-ping",
@@ -30,7 +30,7 @@ export function gatewayPing(tunnels: Tunnels, clock: Clock): StreamTrigger<Gatew
       };
       try {
         for await (const probe of probes(tunnels, clock, plan, signal)) {
-          // The first says whether there is a tunnel at all; later ones are there to see one come and go.
+          // A first probe without a tunnel is an error; later ones may show a tunnel come and go.
           if ("silence" in probe && probe.silence === "not-connected" && probe.seq === 0) {
             throw notConnected(peer, probe.error);
           }
@@ -70,7 +70,7 @@ export function gatewayPing(tunnels: Tunnels, clock: Clock): StreamTrigger<Gatew
   }
 }
 
-/** What became of a probe, in the words of the platform's viewer. */
+/** Returns the result of a probe in the platform's terms. */
 export function probeLine(peer: string, size: number, probe: Probe): string {
   const { seq } = probe;
   if (!("silence" in probe)) return `${size} bytes from ${peer}: seq=${seq}  time=${probe.rttMs.toFixed(2)}ms\n`;

@@ -5,7 +5,7 @@ import { GatewayRoutes } from "../../../protocol/triggers/bodies.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 import { fqdnOf, nameOf, roundedMs, type TunnelNodes, type Tunnels } from "./tunnels.ts";
 
-/** A way to another node, or of another node to this one. `client` says that this node dials; `rtt` is in milliseconds. */
+/** A path to another node, or from another node to this one. `client`: this node dials; `rtt` is in milliseconds. */
 export interface GatewayRoute {
   readonly name: string;
   readonly path: string;
@@ -23,7 +23,7 @@ export interface GatewayRoute {
 
 const MAX_ROUTES = 20_000;
 
-/** Lists every way to another node with how it stands; one that is down stays in the list. */
+/** Lists every path to other nodes with its state, including those that are down. */
 export function gatewayRoutes(tunnels: Tunnels, clock: Clock, log: Logger): OneShotTrigger<GatewayRoutes> {
   return {
     event: "gateway-routes",
@@ -42,7 +42,7 @@ export function gatewayRoutes(tunnels: Tunnels, clock: Clock, log: Logger): OneS
   };
 }
 
-/** What the event answers; bytes were counted for `countedMs`. Pure. */
+/** Builds the reply; bytes were counted for `countedMs`. Pure. */
 export function routesOutput(
   nodes: TunnelNodes | undefined,
   mesh: MeshState | undefined,
@@ -95,7 +95,7 @@ function shared(
 
 const NOTHING = { udp: false, receivedMbps: 0, sentMbps: 0, bytesReceived: 0, bytesSent: 0 };
 
-/** Whom the overlay does not tell of: it does not run, or they have not been here since it was started. */
+/** Returns paths that the overlay does not report: it is not running, or the nodes have not connected since it started. */
 function absent(nodes: TunnelNodes | undefined, mesh: MeshState | undefined): (readonly [string, GatewayRoute])[] {
   const dialled = new Set(mesh?.paths.map((path) => path.gateway));
   const dialling = new Set(mesh?.clients.map((client) => client.peer));
@@ -110,7 +110,7 @@ function absent(nodes: TunnelNodes | undefined, mesh: MeshState | undefined): (r
   return routes;
 }
 
-/** Decimal megabits per second over a time, three digits behind the point. */
+/** Returns decimal megabits per second with three decimals. */
 function megabits(bytes: number, ms: number): number {
   return ms <= 0 || !Number.isFinite(ms) ? 0 : Math.round((bytes * 8) / ms) / 1000;
 }

@@ -9,7 +9,7 @@ import { neededPeer, type Tunnels } from "./tunnels.ts";
 const ROUNDS = 3;
 const shared = { needsDataPlane: true, readOnly: true, agents: true } as const;
 
-/** The address at which this node dials a gateway, and its own source address, if the path has one. */
+/** Address at which this node dials a gateway, with the path's source address, if any. */
 interface Listening {
   readonly fqdn: string;
   readonly host: string;
@@ -17,7 +17,7 @@ interface Listening {
   readonly local?: string | undefined;
 }
 
-/** Traces the way to a gateway's TCP port with traceroute(8), below the tunnel. */
+/** Traces the route to a gateway's TCP port with traceroute(8), outside the tunnel. */
 export function gatewayTraceroute(exec: Exec, tunnels: Tunnels): StreamTrigger<GatewayTrace> {
   return {
     ...shared,
@@ -35,7 +35,7 @@ export function gatewayTraceroute(exec: Exec, tunnels: Tunnels): StreamTrigger<G
   };
 }
 
-/** The same with mtr(8): a report of ten rounds, as JSON for a caller that waits. */
+/** Traces the same route with mtr(8): a report of ten rounds, as JSON for a caller that waits. */
 export function gatewayMtr(exec: Exec, tunnels: Tunnels): StreamTrigger<GatewayTrace> {
   return {
     ...shared,
@@ -54,7 +54,7 @@ export function gatewayMtr(exec: Exec, tunnels: Tunnels): StreamTrigger<GatewayT
   };
 }
 
-/** Answers the round trip of each hop to a gateway's TCP port, as mtr(8) measures it in three rounds. */
+/** Returns the round trip of each hop to a gateway's TCP port, measured by mtr(8) in three rounds. */
 export function gatewayLatency(exec: Exec, tunnels: Tunnels): OneShotTrigger<GatewayLatency> {
   return {
     ...shared,
@@ -92,7 +92,7 @@ export function gatewayLatency(exec: Exec, tunnels: Tunnels): OneShotTrigger<Gat
 }
 
 /**
- * Finds the address of a gateway, on one path if named.
+ * Returns the address of a gateway, on one path if named.
  * @throws {InputError} `not-found`, `inactive`; `not-configured` for a node that does not listen, or that this one may not dial.
  */
 function listening(tunnels: Tunnels, dest: string, gwPath?: string): Listening {

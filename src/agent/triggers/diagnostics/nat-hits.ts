@@ -3,12 +3,12 @@ import { NatHits } from "../../../protocol/triggers/bodies.ts";
 import type { NatHits as Hits, NatWatch } from "./nat-watch.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
-/** A translation and its hits in the platform's words; times in Unix seconds, null when it was never hit. */
+/** A translation with its hits, with the platform's field names; times in Unix seconds, null without hits. */
 export interface NatRow {
   readonly trackerID: string;
-  /** Of the source, or of the destination. */
+  /** Source or destination translation. */
   readonly type: "inside" | "outside";
-  /** The VRF, empty for the default context. */
+  /** Name of the VRF; empty for the default context. */
   readonly networkName: string;
   readonly interfaceName: string;
   readonly insideCIDR: string;
@@ -20,11 +20,11 @@ export interface NatRow {
 }
 
 const ANY = "0.0.0.0/0";
-/** The answer must fit one message with what surrounds it. */
+/** Maximum size of a reply with its envelope. */
 const MAX_BYTES = 1_000_000;
 const FILTERS = ["trackerID", "networkName", "interfaceName", "insideCIDR", "outsideCIDR", "networkGroup"] as const;
 
-/** Shows how often each translation was hit, by flows and not packets, since the agent started; or begins to count anew. */
+/** Lists the hits of each translation, in flows instead of packets, since the agent started; or resets them. */
 export function natHits(nats: () => readonly TrackedNat[], watch: NatWatch): OneShotTrigger<NatHits> {
   return {
     event: "nat-hits",
@@ -44,7 +44,7 @@ export function natHits(nats: () => readonly TrackedNat[], watch: NatWatch): One
   };
 }
 
-/** As many rows as one message holds. Pure. */
+/** Returns as many rows as fit one message. Pure. */
 export function natsAnswer(rows: readonly NatRow[], maxBytes = MAX_BYTES): object {
   let left = maxBytes;
   const fitting = rows.filter((row) => {
@@ -54,7 +54,7 @@ export function natsAnswer(rows: readonly NatRow[], maxBytes = MAX_BYTES): objec
   return { nats: fitting, total: rows.length, ...(fitting.length < rows.length ? { truncated: true } : {}) };
 }
 
-/** A translation in the platform's words. Pure. */
+/** Converts a translation to the platform's form. Pure. */
 export function natRow({ tracker, vrf, nat }: TrackedNat, hits: Hits | undefined): NatRow {
   const isOutside = nat.toDest !== undefined;
   const [inside, outside] = isOutside ? [nat.toDest, nat.dest] : [nat.source, nat.toSource ?? ""];

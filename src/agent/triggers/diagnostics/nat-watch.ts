@@ -1,7 +1,7 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { ReadNatCounters } from "../../../host/network/firewall/nat-counters.ts";
 
-/** What is known of one translation; times in Unix seconds. */
+/** State of one translation; times in Unix seconds. */
 export interface NatHits {
   readonly hits: number;
   readonly initialHit: number | undefined;
@@ -9,20 +9,20 @@ export interface NatHits {
 }
 
 interface Entry extends NatHits {
-  /** The kernel's counter when it was last read. */
+  /** Last value of the kernel's counter. */
   readonly seen: number;
 }
 
 export type NatBook = ReadonlyMap<string, Entry>;
 
 const SAMPLE_MS = 10_000;
-/** Reading thousands takes a while, so they are read less often. */
+/** Longer interval for thousands of translations, since reading them takes time. */
 const SLOW_FROM = 500;
 const SLOW_SAMPLE_MS = 60_000;
 
 /**
- * The book after one reading: what a counter rose by was hit, and one that fell was begun anew. The first reading of all only says
- * where each stands. Pure; `now` in Unix seconds.
+ * Returns the hits after a reading: the increase of each counter; a counter that decreased was reset. The first reading only sets the
+ * baseline. Pure; `now` in Unix seconds.
  */
 export function nextNatBook(book: NatBook | undefined, counters: ReadonlyMap<string, number>, now: number): NatBook {
   const next = new Map<string, Entry>();
@@ -42,11 +42,11 @@ export function nextNatBook(book: NatBook | undefined, counters: ReadonlyMap<str
 const NEVER: Entry = { hits: 0, seen: 0, initialHit: undefined, latestHit: undefined };
 
 export interface NatWatch {
-  /** Begins or ends sampling, as there are translations or not. */
+  /** Starts or stops sampling, depending on whether there are translations. */
   look(): void;
-  /** The hits up to now, by tracker. @throws as the reading of counters. */
+  /** Returns the hits so far by tracker. @throws errors of reading the counters. */
   hits(signal: AbortSignal): Promise<ReadonlyMap<string, NatHits>>;
-  /** Begins these anew; answers how many there were. */
+  /** Resets trackers; returns their number. */
   reset(trackers: Iterable<string>): number;
   close(): void;
 }
@@ -54,12 +54,12 @@ export interface NatWatch {
 export interface NatWatchOptions {
   readonly clock: Clock;
   readonly read: ReadNatCounters;
-  /** How many translations there are. */
+  /** Returns the number of translations. */
   readonly size: () => number;
   readonly onError: (error: unknown) => void;
 }
 
-/** Counts hits since the start of the agent, and notes the first and the last; starts no process while there is nothing to count. */
+/** Counts hits since the agent started, with the first and last time; starts no process without translations. */
 export function startNatWatch({ clock, read, size, onError }: NatWatchOptions): NatWatch {
   const stop = new AbortController();
   let book: NatBook | undefined;
@@ -91,7 +91,7 @@ export function startNatWatch({ clock, read, size, onError }: NatWatchOptions): 
     if (count === 0) {
       cancel?.();
       cancel = undefined;
-      // Of translations that come later every hit is new.
+      // Later translations count from 0.
       book = book === undefined ? undefined : new Map();
     } else if (cancel === undefined) {
       schedule(!hasTried ? 0 : count >= SLOW_FROM ? SLOW_SAMPLE_MS : SAMPLE_MS);

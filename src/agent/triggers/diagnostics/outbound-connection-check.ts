@@ -11,7 +11,7 @@ import type { OneShotTrigger } from "../execution/trigger.ts";
 const CONNECT_MS = 5000;
 const MAX_ERROR = 512;
 
-/** Tries a TCP handshake with `host:port`; one that fails is an answer. */
+/** Tests a TCP handshake with `host:port`; a failed one is a result. */
 export function outboundConnectionCheck(clock: Pick<Clock, "elapsed">): OneShotTrigger<OutboundConnectionCheck> {
   return {
     event: "outbound-connection-check",

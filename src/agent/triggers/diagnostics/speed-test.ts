@@ -6,12 +6,12 @@ import type { StreamTrigger, TriggerContext } from "../execution/trigger.ts";
 
 export interface SpeedTestOptions {
   readonly clock: Clock;
-  /** An HTTP(S) address that answers `GET ?bytes=N` with N bytes and takes any POST; without it the event is `not-configured`. */
+  /** HTTP(S) URL that answers `GET ?bytes=N` with N bytes and accepts any POST; without it the event is `not-configured`. */
   readonly target: () => TransferTarget | undefined;
   readonly durationMs?: number;
   readonly reportMs?: number;
   readonly stallMs?: number;
-  /** Of one run, both directions together. */
+  /** Limit of bytes of one run, both directions together. */
   readonly maxBytes?: number;
 }
 
@@ -25,7 +25,7 @@ const STALL_BYTES_PER_SECOND = 1000;
 const MAX_BYTES = 500_000_000;
 const REQUEST_BYTES = 25_000_000;
 
-/** Measures the way to a server with four connections per direction: one JSON object per second, the last with `done`. */
+/** Measures the speed to a server with four connections per direction: one JSON object per second, the last with `done`. */
 export function speedTest(options: SpeedTestOptions): StreamTrigger<SpeedTest> {
   return {
     event: "speed-test",
@@ -55,7 +55,7 @@ export function speedTest(options: SpeedTestOptions): StreamTrigger<SpeedTest> {
   };
 }
 
-/** Decimal megabits per second, three digits behind the point. */
+/** Returns decimal megabits per second with three decimals. */
 export function megabitsPerSecond(bytes: number, elapsedMs: number): number {
   return elapsedMs <= 0 ? 0 : Math.round((bytes * 8) / elapsedMs) / 1000;
 }
@@ -63,7 +63,7 @@ export function megabitsPerSecond(bytes: number, elapsedMs: number): number {
 type MeasureOptions = Omit<SpeedTestOptions, "target"> & { readonly target: TransferTarget; readonly maxBytes: number };
 type Report = (average: number, peak: number) => Promise<void>;
 
-/** Moves data one way until time or volume is used up; reports the average and the peak once a second and at the end. */
+/** Transfers data in one direction until time or volume is used up; reports the average and the peak once a second and at the end. */
 async function measure(
   direction: Direction,
   options: MeasureOptions,
@@ -98,7 +98,7 @@ async function measure(
       const now = clock.elapsed();
       const moved = volume.bytes - lastBytes;
       if (moved >= (STALL_BYTES_PER_SECOND * (now - lastAt)) / 1000) aliveAt = now;
-      // A short last interval would make a peak of nothing but chance; the average of all it may still lift.
+      // A short last interval has no meaningful peak; the average may still raise it.
       const average = megabitsPerSecond(volume.bytes, now - startedAt);
       peak = Math.max(peak, average, isOver ? 0 : megabitsPerSecond(moved, now - lastAt));
       await report(average, peak);

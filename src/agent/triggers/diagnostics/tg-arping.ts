@@ -7,11 +7,11 @@ import type { StreamTrigger } from "../execution/trigger.ts";
 
 const COUNT = 5;
 const SECONDS = 10;
-/** The program of the same name that comes with ping has other options: `-i` is none, or takes a number. */
+/** iputils' arping has other options: `-i` is absent, or takes a number. */
 const WRONG_PROGRAM = /invalid option -- 'i'|^arping: invalid argument/mu;
 
 /**
- * Asks a link who has an IPv4 address, with arping(8) of Habets; more than one MAC is a conflict, and no answer a result (exit
+ * Asks on a link for the owner of an IPv4 address, with arping(8) by Habets; more than one MAC is a conflict, and no answer a result (exit
  * status 1).
  */
 export function tgArping(exec: Pick<Exec, "spawn">, files: Files): StreamTrigger<TgArping> {
@@ -28,7 +28,7 @@ export function tgArping(exec: Pick<Exec, "spawn">, files: Files): StreamTrigger
       const probe = exec.spawn("arping", arpingArguments(request), { signal });
       let complaint = "";
       for await (const chunk of probe.output) {
-        // It comes in pieces.
+        // Output arrives in pieces.
         if (chunk.kind === "stderr") complaint = (complaint + chunk.data).slice(-1024);
         if (WRONG_PROGRAM.test(complaint)) throw wrongProgram();
         await emit(chunk);
@@ -38,7 +38,7 @@ export function tgArping(exec: Pick<Exec, "spawn">, files: Files): StreamTrigger
   };
 }
 
-/** Five probes, and at most ten seconds. */
+/** Limits to five probes and ten seconds. */
 export function arpingArguments({ iface, host }: TgArping): string[] {
   return ["-i", iface, "-c", String(COUNT), "-w", String(SECONDS), "--", host];
 }

@@ -2,10 +2,10 @@ import { CAPTURE_EVENT, TgCapture, type CaptureAnswer } from "../../../protocol/
 import type { PacketCapture, PacketCaptureOptions } from "../tools/packet-capture.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
-/** Captures of this node; their code is loaded at the first request. */
+/** Captures of this node; their code is loaded on the first request. */
 export interface Captures {
   handle(request: TgCapture, user: string, signal: AbortSignal): Promise<CaptureAnswer>;
-  /** Ends the capture that runs and gives its files their names. */
+  /** Stops the running capture and publishes its files. */
   close(): Promise<void>;
 }
 
@@ -32,7 +32,7 @@ export function openCaptures(options: PacketCaptureOptions): Captures {
 }
 
 /**
- * Starts and stops a capture of whole packets into files of the data store, and answers with its state. It outlives its caller and the
+ * Starts and stops a capture of whole packets into data store files, and returns its state. The capture outlives its caller and the
  * session, and stops with the agent.
  */
 export function tgCapture(captures: Pick<Captures, "handle">): OneShotTrigger<TgCapture> {

@@ -17,7 +17,7 @@ const FLAGS: AllowedFlags = new Map([
   ["-I", { takes: "link" }],
 ]);
 
-/** The long spellings, mtr(8). */
+/** Long forms of the flags, mtr(8). */
 const ALIASES: ReadonlyMap<string, string> = new Map([
   ["--no-dns", "-n"],
   ["--show-ips", "-b"],
@@ -44,8 +44,8 @@ const INTERVAL_SECONDS = 1;
 const MARGIN_MS = 30_000;
 
 /**
- * Traces the way to a host with mtr(8) and the flags that cannot do harm. It always reports: there is no terminal here for its own
- * screen, and who asks for that is told so.
+ * Traces the route to a host with mtr(8) and its harmless flags. Always in report mode, since there is no terminal; a request for the
+ * interactive display gets a note first.
  */
 export function tgMtr(exec: Exec, files: Files): StreamTrigger<TgMtr> {
   return {
@@ -76,7 +76,7 @@ export function tgMtr(exec: Exec, files: Files): StreamTrigger<TgMtr> {
   };
 }
 
-/** The command line of mtr: JSON for somebody who waits and asked for no other report, else its wide report. */
+/** Builds mtr's arguments: JSON for a caller that waits without choosing a report, else a wide report. */
 export function mtrArguments({ hostname, options }: Pick<TgMtr, "hostname" | "options">, wait: boolean): string[] {
   const count = options.includes("-c") ? [] : ["-c", String(COUNT)];
   const form = isReport(options) ? [] : wait ? ["-j", ...(options.includes("-b") ? [] : ["-n"])] : ["-w"];

@@ -8,7 +8,7 @@ const CONNECT_SECONDS = 5;
 const DEADLINE_MS = 60_000;
 const MAX_OUTPUT_BYTES = 64 * 1024;
 
-/** Tries whether a TCP port answers, with nc(1) or, where that is not installed, by itself; a refused port is a result. */
+/** Tests a TCP port with nc(1) or, if not installed, without it; a refused port is a result. */
 export function tgNc(exec: Exec): OneShotTrigger<TgNc> {
   return {
     event: "tg-nc",
@@ -32,7 +32,7 @@ export function tgNc(exec: Exec): OneShotTrigger<TgNc> {
   };
 }
 
-/** Without a given source the kernel chooses: the documented default 127.0.0.1 reaches loopback only. */
+/** The kernel chooses the source by default: the documented 127.0.0.1 reaches loopback only. */
 export function netcatArguments({ host, port, source }: TgNc): string[] {
   const from = source === undefined ? [] : ["-s", source];
   return ["-v", "-z", ...from, "-w", String(CONNECT_SECONDS), "--", host, String(port)];

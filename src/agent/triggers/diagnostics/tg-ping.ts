@@ -11,13 +11,13 @@ import { findPeer, neededPeer, takenForHost, wayText, type TunnelPeer, type Tunn
 
 const WAIT_COUNT = 4;
 const SESSION_COUNT = 600;
-/** Seconds for a host that has not answered once; ping's own 10 would only make the caller wait. */
+/** Timeout in seconds for a host without any answer; ping's default of 10 is too long. */
 const SILENCE_SECONDS = 3;
 const PROBE_BYTES = 64;
 
 /**
- * Pings a host with ping(8) of iputils, or, where neither source nor interface is given, another node of the domain through the tunnel; no reply is a
- * result (exit status 1).
+ * Pings a host with ping(8) of iputils, or, without source and interface, another node through the tunnel; no reply is a result (exit
+ * status 1).
  */
 export function tgPing(exec: Exec, files: Files, tunnels: Tunnels, clock: Clock): StreamTrigger<TgPing> {
   return {
@@ -70,9 +70,9 @@ function packetsOf({ count }: TgPing, wait: boolean): number {
 }
 
 /**
- * Bounded always: ping does not end by itself. `-O` prints a line for each answer that is missing. There is no deadline (`-w`):
- * with one, ping ends with 1 when a single answer of all is missing, and it strikes before the last answer, since the pauses
- * between packets add up to more than their seconds.
+ * Builds ping's arguments, always with a count, since ping does not end by itself. `-O` prints a line per missing answer. No deadline
+ * (`-w`): with one, ping exits with 1 if a single answer is missing, and it ends before the last answer, since the intervals between
+ * packets add up to more.
  */
 export function pingArguments(request: TgPing, wait: boolean): string[] {
   const { host, source, iface } = request;
@@ -90,7 +90,7 @@ export function pingArguments(request: TgPing, wait: boolean): string[] {
   ];
 }
 
-/** The documented default source 127.0.0.1 reaches loopback only, so elsewhere the kernel chooses. */
+/** The kernel chooses the source by default: the documented 127.0.0.1 reaches loopback only. */
 function sourceArguments(host: string, source: string | undefined): string[] {
   if (source !== undefined) return ["-I", source];
   return isIPv4(host) && host.startsWith("127.") ? ["-I", "127.0.0.1"] : [];

@@ -7,13 +7,13 @@ import { needLink } from "../tools/known-link.ts";
 import { LineCap } from "../execution/line-cap.ts";
 import type { StreamTrigger } from "../execution/trigger.ts";
 
-/** A capture of the link that carries its own output would feed on itself. */
+/** Capturing the link that carries the output would capture the output. */
 const LINES_PER_SECOND = 500;
-/** Somebody who waits gets what these let through. */
+/** Limits for a caller that waits. */
 const WAIT_PACKETS = 1000;
 const WAIT_MS = 30_000;
 
-/** A file that gets the lines: there under its name once it is whole. */
+/** A file for the lines; it appears under its name when complete. */
 interface LinesFile {
   append(text: string): void;
   /** Resolves to its length in bytes. */
@@ -21,7 +21,7 @@ interface LinesFile {
   discard(): void;
 }
 
-/** Begins a file at a path of the data store. @throws {InputError} `not-supported` where there is none, and its refusals */
+/** Creates a file at a path of the data store. @throws {InputError} `not-supported` without a data store; errors of the store */
 export type BeginFile = (path: string, signal: AbortSignal) => Promise<LinesFile>;
 
 export interface TgTcpdumpOptions {
@@ -33,8 +33,8 @@ export interface TgTcpdumpOptions {
 }
 
 /**
- * Shows packets of a link, a line of headers each, with tcpdump(8); the filter is tried out first. Ends with its session; a file of what
- * was shown is kept however it ends, unless it fails.
+ * Streams packets of a link as header lines, with tcpdump(8), after a check of the filter. Ends with its session; the file of the shown
+ * lines is kept unless the capture fails.
  */
 export function tgTcpdump({ exec, files, clock, begin }: TgTcpdumpOptions): StreamTrigger<TgTcpdump> {
   return {
@@ -90,7 +90,7 @@ export function tgTcpdump({ exec, files, clock, begin }: TgTcpdumpOptions): Stre
   };
 }
 
-/** The command line of a capture: never the packets' content, neither as text nor into a file of its own. */
+/** Builds tcpdump's arguments: never packet contents, neither as text nor into a file of its own. */
 export function captureArguments(
   { iface, filter, packetCount, snaplen }: Omit<TgTcpdump, "maxBytes" | "file">,
   wait: boolean,

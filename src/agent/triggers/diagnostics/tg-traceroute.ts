@@ -23,7 +23,7 @@ const FLAGS: AllowedFlags = new Map([
 export const TgTraceroute = TgTracerouteBody.extend({ filter: flagList(FLAGS).prefault("-n") });
 export type TgTraceroute = z.infer<typeof TgTraceroute>;
 
-/** Traces the way to a host with traceroute(8) and the flags that cannot do harm; to a peer, without `iface`, through the tunnel. */
+/** Traces the route to a host with traceroute(8) and its harmless flags; to a peer, without `iface`, through the tunnel. */
 export function tgTraceroute(exec: Exec, files: Files, tunnels: Tunnels): StreamTrigger<TgTraceroute> {
   return {
     event: "tg-traceroute",
@@ -52,7 +52,7 @@ export function tgTraceroute(exec: Exec, files: Files, tunnels: Tunnels): Stream
   };
 }
 
-/** The number that follows a flag, when that is given. */
+/** Returns the number after a flag, if the flag is present. */
 function valueOf(flags: readonly string[], flag: string): number | undefined {
   const at = flags.indexOf(flag);
   return at < 0 ? undefined : Number(flags[at + 1]);

@@ -15,7 +15,7 @@ const PROBES = 3;
 const PROBE_BYTES = 64;
 const ANSWER_MS = 5000;
 
-/** Traces the way to a peer through the tunnel, a line per hop as traceroute(8) prints them: the gateway with its path, then the node. */
+/** Traces the route to a peer through the tunnel, one line per hop like traceroute(8): the gateway with its path, then the node. */
 export async function* traceTunnel(
   tunnels: Tunnels,
   peer: TunnelPeer,
@@ -37,7 +37,7 @@ export async function* traceTunnel(
   yield hopLine(hop, `${peer.fqdn}${direct}`, answers);
 }
 
-/** Where traffic would go. */
+/** Returns the path that traffic would take. */
 async function carrier(tunnels: Tunnels, signal: AbortSignal): Promise<Way | undefined> {
   const path = (await tunnels.mesh(signal))?.paths.find(({ carries }) => carries);
   return path === undefined ? undefined : { gateway: path.gateway, path: path.id };
@@ -58,7 +58,7 @@ async function probe(
     } catch (error) {
       signal.throwIfAborted();
       answers.push(undefined);
-      // Without a tunnel the others would come to the same.
+      // Without a tunnel further probes would fail too.
       if (silenceOf(error) === "not-connected") return [...answers, ...Array.from({ length: count - seq - 1 }, none)];
     }
   }
@@ -72,7 +72,7 @@ function hopLine(hop: number, who: string, answers: Answers): string {
   return `${String(hop).padStart(2)}  ${who}  ${times.join("  ")}\n`;
 }
 
-/** By which path, and where that leads: `(path wan2, 198.51.100.7:8443)`. */
+/** Formats path and remote address: `(path wan2, 198.51.100.7:8443)`. */
 function placeOf(nodes: TunnelNodes | undefined, mesh: MeshState | undefined, { gateway, path }: Way): string {
   const remote = mesh?.paths.find((one) => one.gateway === gateway && one.id === path)?.remote;
   const address =

@@ -3,7 +3,7 @@ import type { DomainGateway } from "../../../protocol/sections/gateway/domain-it
 import type { MeshPath, MeshState } from "../../../protocol/overlay/mesh.ts";
 import { Uid } from "../../../protocol/values/values.ts";
 
-/** Another node of the domain. `gateway` is how this node is to dial it; `mayDial` that it may dial this one's own. */
+/** Another node of the domain. `gateway`: how this node dials it; `mayDial`: it may dial this node's gateway. */
 export interface TunnelPeer {
   readonly uid: string;
   readonly fqdn: string;
@@ -11,13 +11,13 @@ export interface TunnelPeer {
   readonly mayDial?: true | undefined;
 }
 
-/** This node and whom its domain document names, in force or not. */
+/** This node and the peers of its domain document. */
 export interface TunnelNodes {
   readonly self: { readonly uid: string; readonly fqdn: string };
   readonly domain: string;
-  /** By uid. */
+  /** Peers by uid. */
   readonly peers: ReadonlyMap<string, TunnelPeer>;
-  /** False while the node is INACTIVE: then no tunnel leads anywhere. */
+  /** False while the node is INACTIVE: no tunnel is available then. */
   readonly isActive: boolean;
 }
 
@@ -27,7 +27,7 @@ export interface EchoRequest {
   readonly bytes: number;
   readonly timeoutMs: number;
 }
-/** Which way a peer was reached: by the path `path` to `gateway`, which may be the peer, or this node itself. */
+/** Path by which a peer was reached: `path` of `gateway`, which may be the peer, or this node itself. */
 export interface Way {
   readonly gateway: string;
   readonly path: string;
@@ -46,17 +46,17 @@ export interface UploadProgress {
 }
 export type UploadAnswer = Way & { readonly bytes: number; readonly ms: number };
 
-/** The ways to other nodes, as trigger events use them. Errors carry `timeout`, `not-found` or what keeps the tunnel away. */
+/** Paths to other nodes for trigger events. Errors have the code `timeout`, `not-found`, or that of the tunnel's failure. */
 export interface Tunnels {
   /** Undefined until the node is registered. */
   nodes(): TunnelNodes | undefined;
-  /** Since when the overlay counts bytes, in Unix milliseconds; undefined while there is none. */
+  /** Start of the overlay's byte counters, in Unix milliseconds; undefined without an overlay. */
   countedSince(): number | undefined;
-  /** The paths of the overlay's table, up or not; none while there is no overlay. */
+  /** Paths of the overlay's table in any state; empty without an overlay. */
   paths(): readonly MeshPath[];
-  /** How the ways stand; undefined while there is no overlay. */
+  /** States of the paths; undefined without an overlay. */
   mesh(signal: AbortSignal): Promise<MeshState | undefined>;
-  /** Has bytes go to a peer and back inside the tunnel. */
+  /** Sends bytes to a peer and back inside the tunnel. */
   echo(request: EchoRequest, signal: AbortSignal): Promise<EchoAnswer>;
   /** Uploads bytes to a peer inside the tunnel. */
   perf(
@@ -66,15 +66,14 @@ export interface Tunnels {
   ): Promise<UploadAnswer>;
 }
 
-/** The peer that a text names by uid, FQDN or node name; undefined for any other, this node included. */
+/** Finds a peer by uid, FQDN or node name; undefined for any other text and this node. */
 export function findPeer(nodes: TunnelNodes | undefined, text: string): TunnelPeer | undefined {
   const isMeant = ({ fqdn }: TunnelPeer): boolean => fqdn === text || nameOf(fqdn) === text;
   return nodes?.peers.get(text) ?? [...(nodes?.peers.values() ?? [])].find(isMeant);
 }
 
 /**
- * What a text is taken for that could have been meant as a node and is none that this one knows; undefined of any other text. A dot
- * at the end says that no node is meant.
+ * Returns a note if a text looks like a node's name but is no known peer; undefined otherwise. A dot at the end marks the name of a host.
  */
 export function takenForHost(nodes: TunnelNodes | undefined, text: string): string | undefined {
   const wanted = text.toLowerCase();
@@ -85,8 +84,8 @@ export function takenForHost(nodes: TunnelNodes | undefined, text: string): stri
 }
 
 /**
- * The peer that a request means.
- * @throws {InputError} `not-found` for a name that no peer has, or this node's own; `inactive`.
+ * Returns the peer of a request.
+ * @throws {InputError} `not-found` for an unknown name or this node's own; `inactive`.
  */
 export function neededPeer(nodes: TunnelNodes | undefined, dest: string): TunnelPeer {
   const peer = findPeer(nodes, dest);
@@ -100,7 +99,7 @@ export function neededPeer(nodes: TunnelNodes | undefined, dest: string): Tunnel
 }
 
 /**
- * The path that `gwPath` names, if any; the empty text is the built-in path where there is one, else whichever is the best.
+ * Returns the path that `gwPath` names; the empty string is the built-in path if there is one, else the best.
  * @throws {InputError} `not-found` for a path that this node does not have.
  */
 export function neededPath(mesh: MeshState | undefined, gwPath: string | undefined): { readonly path?: string } {
@@ -114,34 +113,34 @@ function isOwn({ self }: TunnelNodes, wanted: string): boolean {
   return [self.uid, self.fqdn, nameOf(self.fqdn)].includes(wanted);
 }
 
-/** A node's own name: the first label of its FQDN. */
+/** Returns a node's name: the first label of its FQDN. */
 export function nameOf(fqdn: string): string {
   return fqdn.split(".", 1)[0] ?? fqdn;
 }
 
-/** What to call a node of which only the uid is known. */
+/** Returns a node's display name, or its uid if unknown. */
 export function fqdnOf(nodes: TunnelNodes | undefined, uid: string): string {
   if (nodes?.self.uid === uid) return nodes.self.fqdn;
   return nodes?.peers.get(uid)?.fqdn ?? uid;
 }
 
-/** How a way is called: `gw-1.example.net, path wan2`, or for the built-in one `default path`. */
+/** Formats a path: `gw-1.example.net, path wan2`, or `default path` for the built-in one. */
 export function wayText(nodes: TunnelNodes | undefined, { gateway, path }: Way): string {
   if (gateway === nodes?.self.uid) return "this node's own gateway";
   return `${fqdnOf(nodes, gateway)}, ${pathText(path)}`;
 }
 
-/** What a path is called where people read it. */
+/** Returns the display name of a path. */
 export function pathText(id: string): string {
   return id === "" ? "default path" : `path ${id}`;
 }
 
-/** Milliseconds to the microsecond; what is behind that is noise. */
+/** Rounds milliseconds to microseconds. */
 export function roundedMs(ms: number): number {
   return Math.round(ms * 1000) / 1000;
 }
 
-/** Why a peer gave no answer: it took too long, or no tunnel leads there. Anything else is thrown on. */
+/** Returns why a peer gave no answer: a timeout, or no tunnel. Rethrows other errors. */
 export function silenceOf(error: unknown): "timeout" | "not-connected" {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   if (code === "timeout") return "timeout";
@@ -149,10 +148,10 @@ export function silenceOf(error: unknown): "timeout" | "not-connected" {
   throw error;
 }
 
-/** Codes of a tunnel that is not there, be it for the network, the overlay program or the connection to that. */
+/** Codes of an absent tunnel, overlay or connection to the overlay. */
 const AWAY: ReadonlySet<string> = new Set(["not-connected", "overlay-absent", "disconnected"]);
 
-/** What the caller is told when a peer cannot be reached at all. */
+/** Returns the error for an unreachable peer. */
 export function notConnected(peer: TunnelPeer, cause: unknown): HostError {
   return new HostError("exec-failed", "peer is not connected", { cause, details: { peer: peer.fqdn } });
 }

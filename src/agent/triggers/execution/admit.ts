@@ -2,24 +2,24 @@ import { InputError } from "../../../errors.ts";
 import type { NodeState, NodeType } from "../../../protocol/values/values.ts";
 import type { Trigger } from "./trigger.ts";
 
-/** What decides which events this node answers. */
+/** State that decides which events this node answers. */
 export interface NodeFacts {
   readonly type: NodeType;
   readonly state: NodeState;
 }
 
-/** A trigger at work, as far as the limits care. */
+/** A running trigger, with the fields that limits use. */
 export interface Running {
   readonly event: string;
   readonly exclusive: string | undefined;
-  /** Whether it may run for so long that it must not keep others waiting. */
+  /** True if it may run so long that it must not block others. */
   readonly isLasting: boolean;
 }
 
 export const MAX_RUNNING = 8;
 export const MAX_RUNNING_PER_EVENT = 2;
 
-/** Why a trigger cannot run now, or undefined: `not-supported`, `inactive` or `busy`. */
+/** Returns why a trigger cannot run, or undefined: `not-supported`, `inactive` or `busy`. */
 export function refusal(trigger: Trigger, node: NodeFacts, running: readonly Running[]): InputError | undefined {
   const { event, exclusive } = trigger;
   if (node.type === "Agent" && !trigger.agents) {

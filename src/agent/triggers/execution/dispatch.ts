@@ -20,14 +20,14 @@ import {
 } from "./trigger.ts";
 
 export interface DispatcherOptions {
-  /** The node as it is at the moment of the call. */
+  /** Returns the current state of the node. */
   readonly node: () => NodeFacts;
   readonly journal: Journal;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** What a local caller asks for. */
+/** Request of a local caller. */
 export interface LocalCall {
   readonly event: string;
   readonly body: unknown;
@@ -35,35 +35,35 @@ export interface LocalCall {
   readonly deadlineMs?: number;
 }
 
-/** Finds a trigger whose name is only known at the moment of the call. */
+/** Finds a trigger whose name is only known at the call. */
 export type FindTrigger = (call: Pick<TriggerCall, "event" | "body" | "isWatched">) => Trigger | undefined;
 
 interface Request {
   readonly call: TriggerCall;
   readonly channel: TriggerChannel;
-  /** When the signed request came and expires, in milliseconds of session time; undefined for a local one. */
+  /** Receipt and expiry of the signed request, in milliseconds of session time; undefined for a local one. */
   readonly signed: { readonly now: number; readonly expiresMs: number } | undefined;
 }
 
 interface Active extends Running {
   readonly digest: string;
   readonly job: Job;
-  /** What the handler came to; for an effect that follows the reply, the reply. */
+  /** Result of the handler; the reply, if an effect follows it. */
   readonly outcome: Promise<TriggerReply>;
 }
 
 const LOCAL_DEADLINE_MS = 3_600_000;
-/** The reply leaves the process before an effect begins that ends it. */
+/** Time for the reply to leave before an effect that ends the process. */
 const REPLY_HEAD_START_MS = 250;
-/** An effect that has not ended this process by then has failed. */
+/** Deadline of an effect that ends this process. */
 const EFFECT_MS = 120_000;
-/** Characters of a failure's message that the log takes. */
+/** Characters of a failure's message in the log. */
 const MAX_REASON = 512;
 const STARTED: TriggerReply = { body: true };
 
 /**
- * Runs triggers: finds them by event, parses, limits, journals, and turns whatever happens into exactly one reply each. Claims
- * are verified and judged (`judgeTrigger`) before they come here.
+ * Runs triggers: finds them by event, parses, limits, journals, and returns exactly one reply each. The caller has verified and judged the
+ * claims (`judgeTrigger`).
  */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
@@ -82,28 +82,28 @@ export class Dispatcher {
     this.#outbox = new Outbox(options.journal, options.clock, options.log);
   }
 
-  /** Adds triggers, and what finds those that are not listed. */
+  /** Adds triggers, and functions that find unlisted ones. */
   serve(triggers: readonly Trigger[], find: FindTrigger = () => undefined): void {
     for (const trigger of triggers) this.#triggers.set(trigger.event, trigger);
     this.#find = find;
   }
 
-  /** How many run, and how many have ended since the start. */
+  /** Numbers of running triggers, and of those that ended since the start. */
   tally(): { readonly running: number; readonly succeeded: number; readonly failed: number } {
     return { running: this.#active.size, ...this.#ended };
   }
 
-  /** The events this node knows, in order of their names. */
+  /** Known events, sorted by name. */
   get events(): readonly string[] {
     return [...this.#triggers.keys()].sort();
   }
 
-  /** The event that holds what only one trigger at a time may hold. */
+  /** Event of the running trigger that must run alone. */
   holderOf(exclusive: string): string | undefined {
     return [...this.#active.values()].find((active) => active.exclusive === exclusive)?.event;
   }
 
-  /** A session is established: results that nobody acknowledged are sent through it, and those to come. */
+  /** Attaches a new session, and sends unacknowledged results through it. */
   attach(channel: TriggerChannel): void {
     this.#outbox.attach(channel);
   }
@@ -118,7 +118,7 @@ export class Dispatcher {
     });
   }
 
-  /** Answers a caller on this machine the same way. Gives the id at once, for `cancel`. */
+  /** Answers a local caller in the same way. Returns the id at once, for `cancel`. */
   runLocal(call: LocalCall, channel: TriggerChannel): { readonly id: string; readonly reply: Promise<TriggerReply> } {
     const id = randomUUID();
     const reply = this.#answer({
@@ -129,12 +129,12 @@ export class Dispatcher {
     return { id, reply };
   }
 
-  /** Takes a trigger back: its process tree is gone within 2 s and it is answered `cancelled`. */
+  /** Cancels a trigger: its process tree ends within 2 s, and the reply is `cancelled`. */
   cancel(id: string): void {
     this.#active.get(id)?.job.abort(new InputError("cancelled", "it was cancelled"));
   }
 
-  /** Ends everything that runs; resolves when all is answered and journalled. */
+  /** Cancels all triggers; resolves when all are answered and journalled. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const { job } of this.#active.values()) {
@@ -158,13 +158,13 @@ export class Dispatcher {
     return reply;
   }
 
-  /** Answers a trigger that is not run. Logged as one line a minute for each known event and code, since a caller may repeat its mistake. */
+  /** Answers a trigger that is not run. Logs one line a minute per known event and code, since a caller may repeat its mistake. */
   #refuse({ id, event, user, wait }: Request["call"], error: Error): TriggerReply {
     const failure = failureOf(error);
     const { code: outcome, message } = failure;
     this.#ended.failed += 1;
     const reason = message.slice(0, MAX_REASON);
-    // The names of events that are unknown are the caller's, and without number.
+    // Unknown event names come from the caller and are unlimited.
     const kind = `${this.#triggers.has(event) ? event : "unknown event"}: ${outcome}`;
     this.#refusals.warn(kind, { id, event, user, wait, outcome, reason }, "trigger refused");
     if (outcome === "internal") this.#options.log.error({ id, event, err: error }, "trigger failed");
@@ -180,7 +180,7 @@ export class Dispatcher {
     this.#options.log.info({ id, event, user, wait, outcome, ...reason, durationMs }, what);
   }
 
-  /** Everything up to the start of the job happens in one tick, so that a repeated id cannot slip in between. */
+  /** Runs up to the start of the job in one tick, so that a repeated id cannot slip in between. */
   #accept(request: Request): Promise<TriggerReply> {
     const { call, channel, signed } = request;
     const digest = digestOf(call.body);
@@ -228,7 +228,7 @@ export class Dispatcher {
     return this.#try(() => this.#options.journal.find(id));
   }
 
-  /** Whether the journal has it on the disk. */
+  /** Returns whether the journal has stored it on disk. */
   #begin(
     { call, signed }: Request,
     digest: string,
@@ -270,7 +270,7 @@ export class Dispatcher {
     if (effect !== undefined && "body" in reply) {
       const answer = reply;
       this.#try(() => this.#options.journal.open(call.id, answer, effect.settledBy));
-      // The next start will know nothing of it.
+      // The next start does not know this trigger.
       if (!run.isJournalled && !isTold) await channel.result(call.id, answer).catch(() => undefined);
       const failed = await this.#act(effect, run.job, channel);
       if (failed === undefined) return; // The row stays open: this process is about to end.
@@ -285,7 +285,7 @@ export class Dispatcher {
     else if (!channel.signal.aborted) await channel.result(call.id, settled).catch(() => undefined);
   }
 
-  /** Carries out what ends this process; answers why it did not, or undefined when the process is ending. */
+  /** Applies the effect that ends this process; resolves to the failure, or undefined if the process is ending. */
   async #act(effect: AfterReply, job: Job, channel: TriggerChannel): Promise<TriggerReply | undefined> {
     const { clock, log } = this.#options;
     try {
@@ -303,7 +303,7 @@ export class Dispatcher {
     }
   }
 
-  /** Work on the journal whose failure must not keep the answer from the caller. */
+  /** Runs work on the journal; a failure must not prevent the reply. */
   #try<T>(work: () => T): T | undefined {
     try {
       return work();

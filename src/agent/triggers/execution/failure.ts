@@ -6,7 +6,7 @@ import { defined } from "../../../lib/defined.ts";
 
 const MAX_MESSAGE = 4096;
 
-/** Returns the failure that the caller is given: its own code and words when it was thrown on purpose, nothing of a bug's inside. */
+/** Returns the failure for the caller: code and message of an expected error, no internals of a bug. */
 export function failureOf(error: Error): TriggerFailure {
   if (!(error instanceof AgentError)) return { code: "internal", message: "internal error" };
   const { code, message, details } = error;

@@ -12,7 +12,7 @@ import { STREAM_DEADLINE_MS } from "../../../protocol/values/trigger-events.ts";
 import { BufferedOutput, StreamedOutput, type Output } from "./output.ts";
 import type { Chunk, Trigger, TriggerCall, TriggerChannel, TriggerContext, TriggerReply } from "./trigger.ts";
 
-/** Why a job's signal was aborted by itself: it gave more output than allowed, which is no error. */
+/** Abort reason of a job that exceeded its output limit, which is no error. */
 class TooMuchOutput extends Error {}
 
 export interface JobOptions {
@@ -21,20 +21,20 @@ export interface JobOptions {
   readonly call: TriggerCall;
   readonly channel: TriggerChannel;
   readonly clock: Clock;
-  /** Told of everything the handler threw that it was not made to throw. */
+  /** Receives unexpected errors of the handler. */
   readonly onFault: (error: Error) => void;
 }
 
-/** A handler that was aborted and has not come back after this long is answered for. */
+/** After this time an aborted handler is answered for. */
 const GRACE_MS = 3000;
-/** Answers must fit one message of the channel, 1 MiB and 32 levels with its envelope. */
+/** A reply must fit one message of the channel, 1 MiB and 32 levels with its envelope. */
 const MESSAGE_LIMITS: JsonLimits = { maxBytes: 1024 * 1024 - 1024, maxDepth: 30 };
-/** What a shell reports of a tool that SIGINT ended. */
+/** Exit status that a shell reports after SIGINT. */
 const ENDED_BY_SIGINT = 130;
 
 type Ended = { readonly value: unknown } | { readonly error: Error };
 
-/** One run of one trigger's handler, with its deadline and its output. */
+/** One run of a trigger's handler, with its deadline and output. */
 export class Job {
   readonly #options: JobOptions;
   readonly #control = new AbortController();
@@ -55,17 +55,17 @@ export class Job {
     }
   }
 
-  /** Aborted when the job is to end. */
+  /** Aborted when the job must end. */
   get signal(): AbortSignal {
     return this.#control.signal;
   }
 
-  /** Ends the job; an `AgentError` as the reason becomes its answer. */
+  /** Ends the job; an `AgentError` as the reason becomes its reply. */
   abort(reason: Error): void {
     this.#control.abort(reason);
   }
 
-  /** Runs the handler to the one reply. Never rejects. */
+  /** Runs the handler and returns the reply. Never rejects. */
   async run(): Promise<TriggerReply> {
     const { trigger, call, clock, channel } = this.#options;
     const watchedMs = trigger.watchedMs ?? STREAM_DEADLINE_MS;
@@ -92,7 +92,7 @@ export class Job {
     }
   }
 
-  /** Resolves when the handler itself is over, which may be after its answer was given without it. */
+  /** Resolves when the handler has ended, which may be after the reply. */
   async settled(): Promise<void> {
     await this.#work;
   }
@@ -120,7 +120,7 @@ export class Job {
     if (!this.#isAnswered) await this.#output?.write(chunk);
   }
 
-  /** Settles some time after the abort; the timer is let go with the job. */
+  /** Resolves some time after the abort; the timer is cancelled with the job. */
   #overdue(): Promise<Ended> {
     return new Promise((resolve) => {
       const onAbort = (): void => {
@@ -146,7 +146,7 @@ export class Job {
     return { body: this.#streamBody(exitCodeOf(ended), output) };
   }
 
-  /** The answer as it is, or in parts to whoever takes output when it is too large to be kept whole until it was taken. */
+  /** Returns the reply; for a watching caller one that is too large is sent in parts as output. */
   async #replyOf(body: unknown): Promise<TriggerReply> {
     const { call, channel, clock, trigger } = this.#options;
     const text = JSON.stringify(body);
@@ -183,14 +183,14 @@ function exitCodeOf(ended: Ended): number {
   return ENDED_BY_SIGINT;
 }
 
-/** What was printed before the end belongs to the answer, unless it has been sent already. */
+/** Adds output that has not been sent yet to the failure. */
 function withOutput(failure: ReturnType<typeof failureOf>, output: Output): ReturnType<typeof failureOf> {
   if (!(output instanceof BufferedOutput) || output.text === "") return failure;
   const partial = { message: output.text, truncated: output.isTruncated };
   return { ...failure, details: { ...failure.details, output: partial } };
 }
 
-/** How many arrays and objects are within each other. */
+/** Returns the nesting depth of arrays and objects. */
 function depthOf(value: unknown): number {
   if (typeof value !== "object" || value === null) return 0;
   return 1 + Object.values(value).reduce<number>((deepest, inner) => Math.max(deepest, depthOf(inner)), 0);

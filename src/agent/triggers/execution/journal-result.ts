@@ -1,13 +1,13 @@
 import type { TriggerReply } from "./trigger.ts";
 
-/** Largest result that is kept, in bytes of JSON. */
+/** Limit of a stored result, in bytes of JSON. */
 const MAX_STORED_BYTES = 64 * 1024;
-/** What is kept of a text that is too long: escaping can take six bytes for a character. */
+/** Characters that are kept of a text that is too long: escaping can take six bytes for a character. */
 const FIRST_PART_CHARACTERS = 10_000;
 const REDACTED = "[redacted]";
 const SECRET_NAME = /secret|password|passphrase|private|token|credential|psk|api_?key/i;
 
-/** A reply as the journal keeps it: without what looks like a secret by its name, and at most 64 KiB. */
+/** Returns the stored form of a reply: without values named like secrets, and at most 64 KiB. */
 export function storedForm(reply: TriggerReply): string {
   const text = JSON.stringify(reply, redact);
   if (Buffer.byteLength(text) <= MAX_STORED_BYTES) return text;
@@ -21,11 +21,11 @@ export function storedForm(reply: TriggerReply): string {
       ? { truncated: true, part: firstPart(JSON.stringify(reply.body, redact)) }
       : { output: { ...message.output, message: firstPart(message.text), truncated: true } };
   const shortened = JSON.stringify({ body }, redact);
-  // Whatever else was that large in the output cannot be kept either.
+  // Other parts of so large an output cannot be kept either.
   return Buffer.byteLength(shortened) <= MAX_STORED_BYTES ? shortened : JSON.stringify({ body: { truncated: true } });
 }
 
-/** Reads back what `storedForm` wrote. */
+/** Parses the form that `storedForm` wrote. */
 export function fromStored(text: string): TriggerReply {
   return JSON.parse(text) as TriggerReply;
 }

@@ -3,7 +3,7 @@ import { isDiskFull, transaction } from "../../../host/files/database.ts";
 import type { AfterReply, TriggerReply } from "./trigger.ts";
 import { fromStored, storedForm } from "./journal-result.ts";
 
-/** Schema of the journal, for the list of migrations of the state database. */
+/** Schema of the journal, one of the state database's migrations. */
 export const journalMigration = `
 CREATE TABLE trigger_journal (
   seq INTEGER PRIMARY KEY,
@@ -23,28 +23,28 @@ CREATE INDEX trigger_journal_keep ON trigger_journal (keep_until_ms) WHERE state
 CREATE INDEX trigger_journal_send ON trigger_journal (seq) WHERE to_send = 1;
 `;
 
-/** Says of each row whether it gives way when the journal is full. */
+/** Adds whether a row may be deleted when the journal is full. */
 export const journalYieldMigration = `
 ALTER TABLE trigger_journal ADD COLUMN is_read_only INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX trigger_journal_yield ON trigger_journal (seq) WHERE is_read_only = 1 AND state = 'done' AND to_send = 0;
 `;
 
-/** What is committed before a trigger does anything. */
+/** Committed before a trigger runs. */
 export interface JournalEntry {
   readonly id: string;
   readonly event: string;
   /** SHA-256 of the body, hex. */
   readonly digest: string;
   readonly deadlineMs: number;
-  /** Session time (a local call: wall clock) in milliseconds. */
+  /** Session time (for a local call: wall clock) in milliseconds. */
   readonly now: number;
-  /** When the signed request expires, in milliseconds; undefined for a local call, which nobody can repeat. */
+  /** Expiry of the signed request, in milliseconds; undefined for a local call, which cannot be replayed. */
   readonly expiresMs: number | undefined;
-  /** Whether it changes nothing: its row gives way to others once it is done, since a replay of it does no harm. */
+  /** True if it changes nothing: its finished row may be deleted for others, since a replay does no harm. */
   readonly isReadOnly: boolean;
 }
 
-/** What the journal knows of an id; a reply that is absent was cut off. */
+/** Journal entry of an id; without a reply it was interrupted. */
 export interface KnownTrigger {
   readonly event: string;
   readonly digest: string;
@@ -52,18 +52,18 @@ export interface KnownTrigger {
 }
 
 export interface UnsentResult {
-  /** Its place in the order of beginning. */
+  /** Position in the order of starts. */
   readonly seq: number;
   readonly id: string;
   readonly reply: TriggerReply;
 }
 
 export const MAX_JOURNAL_ROWS = 10_000;
-/** Limit of triggers that are known from memory alone. */
+/** Limit of triggers that are kept in memory only. */
 const MAX_REMEMBERED = 1000;
-/** Rows outlive the request's expiry and this long, whichever is later. */
+/** Rows are kept until the request expires, but at least for this time. */
 const KEEP_MS = 24 * 3_600_000;
-/** How long a result that nobody acknowledged is held beyond that. */
+/** Additional time for an unacknowledged result. */
 const KEEP_UNSENT_MS = 30 * 24 * 3_600_000;
 
 const interrupted: TriggerReply = {
@@ -73,18 +73,18 @@ const interrupted: TriggerReply = {
 export interface JournalOptions {
   /** Of the running kernel, /proc/sys/kernel/random/boot_id. */
   readonly bootId: string;
-  /** Whether what is written outlives this process; false makes `begin` answer `unavailable`. */
+  /** True if the database outlives this process; if false, `begin` returns `unavailable`. */
   readonly isPersistent: boolean;
   readonly maxRows?: number;
-  /** Told of a write that the disk refused. */
+  /** Called for each failed write. */
   readonly onFault?: (error: unknown) => void;
-  /** Frees room for a write that found the disk full; false when there is none to free. */
+  /** Frees space for a write that found the disk full; returns false if it cannot. */
   readonly makeRoom?: () => boolean;
 }
 
 /**
- * Remembers every trigger before its effect and its result after it, so that none runs twice. A failed SQLite call throws as it
- * is, except in `begin`.
+ * Stores every trigger before its effect and its result after it, so that none runs twice. Errors of SQLite are thrown as they are, except
+ * in `begin`.
  */
 export class Journal {
   readonly #sql: DatabaseSync;
@@ -97,7 +97,7 @@ export class Journal {
     this.#options = options;
   }
 
-  /** At start: whatever a crash cut off is answered `interrupted`. Returns how many there were. */
+  /** Run at start: answers triggers that a crash interrupted with `interrupted`. Returns their number. */
   reopen(): number {
     if (!this.#options.isPersistent) return 0;
     const done = this.#run(
@@ -107,7 +107,7 @@ export class Journal {
     return Number(done.changes);
   }
 
-  /** At start, with this boot's id and the program's start in milliseconds: answers what ended the previous run on purpose. */
+  /** Run at start, with this boot's id and the program's start in milliseconds: answers triggers whose effect ended the previous run. */
   settle(bootId: string, startedAt: number): number {
     if (!this.#options.isPersistent) return 0;
     const rows = this.#all("SELECT id, settled_by, boot_id FROM trigger_journal WHERE state='acting'");
@@ -118,7 +118,7 @@ export class Journal {
     return rows.length;
   }
 
-  /** What is known of an id. */
+  /** Returns the entry of an id. */
   find(id: string): KnownTrigger | undefined {
     const remembered = this.#remembered.get(id);
     if (remembered !== undefined) return remembered;
@@ -132,7 +132,7 @@ export class Journal {
     };
   }
 
-  /** Commits that a trigger is about to run: only `started` allows its effect. */
+  /** Commits that a trigger is about to run; only `started` allows its effect. */
   begin(entry: JournalEntry): "started" | "full" | "unavailable" {
     if (!this.#options.isPersistent) return "unavailable";
     try {
@@ -143,7 +143,7 @@ export class Journal {
     }
   }
 
-  /** Knows a trigger from memory, until its request has expired and this program at the latest. False when there are too many. */
+  /** Keeps a trigger in memory until its request expires or this program ends. Returns false at the limit. */
   remember({ id, event, digest, now, expiresMs = now }: JournalEntry): boolean {
     for (const [known, { keepUntilMs, reply }] of this.#remembered) {
       if (reply !== undefined && keepUntilMs < now) this.#remembered.delete(known);
@@ -153,14 +153,14 @@ export class Journal {
     return true;
   }
 
-  /** A repeated request expires later than the first: its row must too. */
+  /** Extends a row: a repeated request expires later than the first. */
   extend(id: string, expiresMs: number): void {
     const remembered = this.#remembered.get(id);
     if (remembered !== undefined) this.#remembered.set(id, { ...remembered, keepUntilMs: expiresMs });
     this.#run("UPDATE trigger_journal SET keep_until_ms=max(keep_until_ms, ?) WHERE id=?", expiresMs, id);
   }
 
-  /** Commits the reply of a trigger whose effect follows it and ends this process; `settle` answers for it at the next start. */
+  /** Commits the reply of a trigger whose effect ends this process; `settle` completes it at the next start. */
   open(id: string, reply: TriggerReply, settledBy: AfterReply["settledBy"]): void {
     this.#run(
       "UPDATE trigger_journal SET state='acting', result=?, settled_by=? WHERE id=?",
@@ -170,7 +170,7 @@ export class Journal {
     );
   }
 
-  /** Commits the result. `isToSend`: nobody has been told; a local caller's is never sent. */
+  /** Commits the result. `isToSend`: the caller has no reply yet; a local caller's result is never sent. */
   finish(id: string, reply: TriggerReply, isToSend: boolean): void {
     const remembered = this.#remembered.get(id);
     if (remembered !== undefined) {
@@ -185,7 +185,7 @@ export class Journal {
     );
   }
 
-  /** Results that the control plane has not acknowledged, oldest first, those up to `after` left out. */
+  /** Returns unacknowledged results after `after`, oldest first. */
   unacknowledged(limit: number, after = 0): readonly UnsentResult[] {
     const rows = this.#all(
       "SELECT seq, id, result FROM trigger_journal WHERE to_send=1 AND seq>? ORDER BY seq LIMIT ?",
@@ -199,19 +199,19 @@ export class Journal {
     }));
   }
 
-  /** The control plane has the result. */
+  /** Marks a result that the control plane acknowledged. */
   acknowledge(id: string): void {
     this.#run("UPDATE trigger_journal SET to_send=0 WHERE id=?", id);
   }
 
-  /** The control plane asked again for a result that was not part of the reply. */
+  /** Sends a result again that the control plane requested and that was not part of the reply. */
   sendAgain(id: string): void {
     this.#run("UPDATE trigger_journal SET to_send=1-is_local WHERE id=? AND state='done'", id);
   }
 
   #insert(entry: JournalEntry): "started" | "full" {
     const isLocal = entry.expiresMs === undefined;
-    // A local clock may be wrong by years, so only session time may decide that a request cannot come again.
+    // A local clock may be wrong by years, so only session time decides that a request has expired.
     if (!isLocal) {
       this.#run("DELETE FROM trigger_journal WHERE state='done' AND to_send=0 AND keep_until_ms<?", entry.now);
       this.#run("DELETE FROM trigger_journal WHERE state='done' AND keep_until_ms<?", entry.now - KEEP_UNSENT_MS);
@@ -234,7 +234,7 @@ export class Journal {
     return "started";
   }
 
-  /** Has room for one more row, the oldest that changed nothing forgotten for it: whoever polls must not keep others out. */
+  /** Makes room for one row by deleting the oldest one that changed nothing, so that polling cannot block other triggers. */
   #makeRoom(): boolean {
     const rows = Number(this.#get("SELECT count(*) AS n FROM trigger_journal")?.["n"]);
     if (rows < (this.#options.maxRows ?? MAX_JOURNAL_ROWS)) return true;
@@ -255,7 +255,7 @@ export class Journal {
     return this.#sql.isTransaction ? run() : this.#written(run);
   }
 
-  /** Repeats once what found the disk full, if room could be made. */
+  /** Retries a write once if it found the disk full and space could be freed. */
   #written<T>(write: () => T): T {
     try {
       return write();

@@ -1,21 +1,21 @@
 import { InputError } from "../../../errors.ts";
 import type { TriggerClaims } from "../../../protocol/documents/claims.ts";
 
-/** What verified claims must match to be obeyed here and now. */
+/** Values that verified claims must match. */
 export interface Expectation {
   readonly uid: string;
   /** Origin of the control plane this node is registered with. */
   readonly iss: string;
-  /** The session the claims came in by. */
+  /** The session that delivered the claims. */
   readonly sid: string;
-  /** Session time in milliseconds since 1970: never the wall clock. */
+  /** Session time in milliseconds since 1970; never the wall clock. */
   readonly sessionNow: number;
 }
 
-/** Clocks of several control-plane machines may differ by this much. */
+/** Allowed clock difference between control-plane machines. */
 const LEEWAY_SECONDS = 60;
 
-/** Why verified trigger claims must not be obeyed, or undefined when they may be: `bad-signature` or `replayed`. */
+/** Returns why verified trigger claims must not be executed, or undefined: `bad-signature` or `replayed`. */
 export function judgeTrigger(claims: TriggerClaims, expected: Expectation): InputError | undefined {
   const now = expected.sessionNow / 1000;
   const refuse = (field: string, message: string): InputError =>

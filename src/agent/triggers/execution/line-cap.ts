@@ -1,4 +1,4 @@
-/** How many lines of a tool are let through in a second, and how many characters in all. */
+/** Limits of a tool's output: lines per second, and bytes in all. */
 export interface LineLimits {
   readonly perSecond: number;
   readonly maxBytes: number;
@@ -7,11 +7,11 @@ export interface LineLimits {
 const MAX_LINE = 16 * 1024;
 
 /**
- * Cuts text into lines and lets so many of a second through; how many were left out is said when the second is over. Deciding only:
- * the caller gives the time in monotonic milliseconds.
+ * Splits text into lines, passes a limited number per second, and notes the number of dropped lines after each second. Pure: the caller
+ * gives the time in monotonic milliseconds.
  */
 export class LineCap {
-  /** True when more bytes came than are allowed; nothing is let through any longer. */
+  /** True after the byte limit; all further output is dropped. */
   isFull = false;
   readonly #limits: LineLimits;
   #rest = "";
@@ -24,7 +24,7 @@ export class LineCap {
     this.#limits = limits;
   }
 
-  /** The lines that may pass, and what is to be said of those that did not. */
+  /** Returns the lines within the limit, and a note about dropped ones. */
   take(text: string, now: number): { readonly lines: string; readonly note: string } {
     const note = now >= this.#windowStart + 1000 ? this.#nextWindow(now) : "";
     const parts = (this.#rest + text).split("\n");
@@ -32,7 +32,7 @@ export class LineCap {
     return { lines: parts.map((line) => this.#pass(line)).join(""), note };
   }
 
-  /** What is left when the tool has ended. */
+  /** Returns the rest after the tool has ended. */
   end(): { readonly lines: string; readonly note: string } {
     const lines = this.#rest === "" ? "" : this.#pass(this.#rest);
     this.#rest = "";

@@ -7,14 +7,14 @@ import type { TriggerChannel, TriggerReply } from "./trigger.ts";
 
 const BATCH = 50;
 const RETRY = { firstMs: 2000, capMs: 60_000 };
-/** How often in one session a result is sent that the control plane fails over. */
+/** Attempts per session for a result that the control plane fails to process. */
 const MAX_TRIES = 8;
-/** So many failures in a row are the control plane's and not the results': the rest waits. */
+/** After this many consecutive failures the fault is the control plane's: the round stops. */
 const MAX_FAILURES_IN_A_ROW = 3;
-/** Refusals that any other result would meet as well. */
+/** Refusals that apply to every result. */
 const FOR_ALL: ReadonlySet<string> = new Set(["busy", "storage-unavailable", "offline"]);
 
-/** A result that was not taken: how often, and the monotonic ms of its next turn; infinite when that is the next session's. */
+/** A refused result: its failures, and the monotonic ms of its next attempt; infinite until the next session. */
 interface Hold {
   readonly failures: number;
   readonly retryAt: number;
@@ -22,18 +22,18 @@ interface Hold {
 
 type Sent = "taken" | "held" | "stop";
 
-/** Sends the journal's unacknowledged results through the newest session, one at a time, oldest first, until each is taken. */
+/** Sends the journal's unacknowledged results through the newest session, one at a time, oldest first, until each is accepted. */
 export class Outbox {
   readonly #clock: Clock;
   readonly #journal: Journal;
   readonly #log: Logger;
-  /** By id; as many as the journal has rows at most. */
+  /** By id; at most as many as the journal's rows. */
   readonly #holds = new Map<string, Hold>();
   #channel: TriggerChannel | undefined;
   #isSending = false;
   #isAskedAgain = false;
   #failuresInARow = 0;
-  /** Rounds in a row that ended before everything had had its turn. */
+  /** Consecutive rounds that stopped early. */
   #brokenRounds = 0;
   #cancelRetry = (): void => undefined;
 
@@ -50,7 +50,7 @@ export class Outbox {
     this.flush();
   }
 
-  /** Sends what there is; what fails is tried again later and later while the session lasts. `asked` has its turn at once. */
+  /** Sends all results; retries failed ones with exponential backoff while the session lasts. `asked` is sent at once. */
   flush(asked?: string): void {
     this.#cancelRetry();
     if (asked !== undefined) this.#holds.delete(asked);
@@ -58,7 +58,7 @@ export class Outbox {
     if (!this.#isSending) void this.#sendAll();
   }
 
-  /** Nothing more is sent. */
+  /** Stops sending. */
   close(): void {
     this.#channel = undefined;
     this.#cancelRetry();
@@ -93,19 +93,22 @@ export class Outbox {
     return this.#channel === undefined || this.#channel.signal.aborted;
   }
 
-  /** What was never refused goes first, so that no result waits for one that nobody takes. Whether the round was cut short. */
+  /**
+   * Sends new results before refused ones, so that none waits for a result that is never accepted. Resolves to whether the round stopped
+   * early.
+   */
   async #isRoundBroken(): Promise<boolean> {
     this.#failuresInARow = 0;
     if (await this.#sweep(({ id }) => !this.#holds.has(id))) return true;
     const now = this.#clock.elapsed();
     const due = new Set([...this.#holds].filter(([, { retryAt }]) => retryAt <= now).map(([id]) => id));
     if (due.size > 0 && (await this.#sweep(({ id }) => due.has(id)))) return true;
-    // Whoever had a turn and is due all the same has left the journal.
+    // A result that is still due after its attempt has left the journal.
     for (const id of due) if ((this.#holds.get(id)?.retryAt ?? Infinity) <= now) this.#holds.delete(id);
     return false;
   }
 
-  /** Sends each result that has its turn; whether it stopped before the last. */
+  /** Sends each selected result; resolves to whether it stopped before the last. */
   async #sweep(hasTurn: (result: UnsentResult) => boolean): Promise<boolean> {
     let after = 0;
     for (;;) {
@@ -156,7 +159,7 @@ function delayAfter(failures: number): number {
   return Math.min(RETRY.capMs, RETRY.firstMs * 2 ** Math.min(failures - 1, 8));
 }
 
-/** A session that ended takes nothing more, whatever its channel still waits for. */
+/** Rejects when the session ends, even if the channel still waits. */
 function untilTaken(channel: TriggerChannel, id: string, reply: TriggerReply): Promise<void> {
   const { signal } = channel;
   return new Promise((resolve, reject) => {

@@ -1,28 +1,28 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { Chunk, TriggerChannel } from "./trigger.ts";
 
-/** Where the output of one stream goes. */
+/** Receives the output of one stream. */
 export interface Output {
-  /** True when more came than is allowed; the rest is dropped. */
+  /** True after the output limit; the rest is dropped. */
   readonly isTruncated: boolean;
   /** Takes one chunk; resolves when there is room for more. */
   write(chunk: Chunk): Promise<void>;
-  /** Hands over what is still held back. */
+  /** Flushes buffered output. */
   close(): Promise<void>;
 }
 
-/** As JSON text the buffered output must fit one message of the channel (1 MiB) with room for what surrounds it. */
+/** As JSON the buffered output must fit one message of the channel (1 MiB) with its envelope. */
 const MAX_BUFFERED_BYTES = 1024 * 1024 - 16 * 1024;
 const MAX_CHUNK_BYTES = 16 * 1024;
 const MAX_STREAM_BYTES = 50 * 1024 * 1024;
 const FLUSH_MS = 100;
-/** How long a piece of output may wait for room after the trigger was ended. */
+/** Time that output may wait for room after the trigger was cancelled. */
 const LAST_WORDS_MS = 200;
 
-/** Terminal sequences are the viewer's business, but a NUL ends the text in too many of them. */
+/** Terminal sequences are left to the viewer, but a NUL ends the text in many of them. */
 const clean = (text: string): string => text.replaceAll("\0", "");
 
-/** Collects the output for the one reply, all kinds as one text. */
+/** Collects the output of the reply, all kinds as one text. */
 export class BufferedOutput implements Output {
   isTruncated = false;
   readonly #onFull: () => void;
@@ -60,12 +60,12 @@ export interface StreamedOutputOptions {
   readonly id: string;
   readonly channel: TriggerChannel;
   readonly clock: Clock;
-  /** Aborted when the trigger is being ended: nothing waits for room any longer then. */
+  /** Aborted when the trigger ends; then output waits briefly for room. */
   readonly signal: AbortSignal;
   readonly onFull: () => void;
 }
 
-/** Sends the output as it comes: whole lines at once, the rest after 100 ms, in pieces of at most 16 KiB. */
+/** Sends output as it arrives: whole lines at once, the rest after 100 ms, in pieces of at most 16 KiB. */
 export class StreamedOutput implements Output {
   isTruncated = false;
   readonly #options: StreamedOutputOptions;
@@ -134,7 +134,7 @@ export class StreamedOutput implements Output {
     channel.progress({ id, seq, ...chunk });
   }
 
-  /** Waits for room in the channel; gives up soon after the trigger was ended, and when the channel ends. */
+  /** Waits for room in the channel; gives up shortly after the trigger was cancelled, or when the channel ends. */
   async #hasRoom(): Promise<boolean> {
     const { channel, clock, signal } = this.#options;
     const done = new AbortController();
@@ -160,7 +160,7 @@ export class StreamedOutput implements Output {
   }
 }
 
-/** Cuts a text into pieces of at most 16 KiB of UTF-8, never inside a character. */
+/** Splits a text into pieces of at most 16 KiB of UTF-8, never inside a character. */
 function* split(text: string): Generator<string> {
   const room = new Uint8Array(MAX_CHUNK_BYTES);
   const encoder = new TextEncoder();
@@ -171,7 +171,7 @@ function* split(text: string): Generator<string> {
   }
 }
 
-/** The longest beginning of a text that takes at most `room` bytes within a JSON string, and how many it takes. */
+/** Returns the longest prefix of a text that takes at most `room` bytes in a JSON string, and its size. */
 function fitAsJson(text: string, room: number): { readonly text: string; readonly bytes: number } {
   const bytes = jsonBytes(text);
   if (bytes <= room) return { text, bytes };
@@ -182,7 +182,7 @@ function fitAsJson(text: string, room: number): { readonly text: string; readonl
     if (jsonBytes(text.slice(0, middle)) <= room) low = middle;
     else high = middle - 1;
   }
-  // Half a pair takes more bytes, escaped, than the whole, so the longest fitting part never ends in one.
+  // Half a surrogate pair takes more bytes, escaped, than the pair, so the longest prefix never ends in one.
   const fitting = text.slice(0, low);
   return { text: fitting, bytes: jsonBytes(fitting) };
 }

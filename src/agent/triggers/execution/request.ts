@@ -6,7 +6,7 @@ import { describeIssues } from "../../../protocol/channel/envelope.ts";
 const MAX_ISSUES = 20;
 const MAX_ISSUE_LENGTH = 300;
 
-/** A body as every event takes it: none and null mean `{}`. */
+/** The body of an event: none and null mean `{}`. */
 export function normaliseBody(body: unknown): unknown {
   return body ?? {};
 }
@@ -19,7 +19,7 @@ export function digestOf(body: unknown): string {
 }
 
 /**
- * Reads the body of a trigger. Callers may repeat the event's name in it as `name`, which is dropped unless the event defines it.
+ * Parses the body of a trigger. A `name` that repeats the event is dropped unless the event defines it.
  * @throws {InputError} `invalid-body`; details name the first wrong field and list every violation.
  */
 export function parseRequest<Request>(event: string, schema: z.ZodType<Request>, body: unknown): Request {

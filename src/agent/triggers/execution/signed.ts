@@ -11,14 +11,14 @@ import type { TriggerChannel, TriggerReply } from "./trigger.ts";
 export interface SignedTriggersOptions {
   readonly clock: Clock;
   readonly log: Logger;
-  /** The control plane whose triggers are run, this node, and the keys that may sign. */
+  /** The control plane, this node, and the keys that may sign. */
   readonly trust: () => Promise<{ readonly iss: string; readonly uid: string; readonly keys: KeySet }>;
   readonly dispatcher: Pick<Dispatcher, "run" | "cancel" | "events">;
-  /** Judges each trigger that is not run. */
+  /** Called for each trigger that is not run. */
   readonly onRefused: (error: unknown) => void;
 }
 
-/** The session by which a trigger arrives. */
+/** The session that delivers a trigger. */
 export interface TriggerSession {
   readonly sid: string;
   /** Unix seconds by the control plane's clock. */
@@ -28,12 +28,12 @@ export interface TriggerSession {
 const MAX_CANCELLED = 1024;
 const MAX_REASON = 512;
 
-/** Verifies and admits the signed triggers of the control plane, and hands them to the dispatcher. */
+/** Verifies and admits the signed triggers of the control plane, and passes them to the dispatcher. */
 export class SignedTriggers {
   readonly #options: SignedTriggersOptions;
   readonly #refusals: AggregatedLog;
   #verifying = 0;
-  /** Triggers cancelled while some are being verified, which the dispatcher does not know yet. */
+  /** Ids of triggers cancelled during their verification, before the dispatcher knows them. */
   readonly #cancelled = new Set<string>();
 
   constructor(options: SignedTriggersOptions) {
@@ -41,7 +41,7 @@ export class SignedTriggers {
     this.#refusals = new AggregatedLog(options.log, options.clock);
   }
 
-  /** Returns the body of the reply. @throws {AnsweredFailure} the failure of the trigger; {InputError} why it is not run. */
+  /** Returns the body of the reply. @throws {AnsweredFailure} the failure of the trigger; {InputError} the reason why it is not run. */
   async run(jws: string, session: TriggerSession, channel: TriggerChannel): Promise<unknown> {
     try {
       return bodyOf(await this.#start(jws, session, channel));
@@ -80,7 +80,7 @@ export class SignedTriggers {
     return reply;
   }
 
-  /** Logs a trigger that the dispatcher did not get; `event` is undefined if its signature does not hold. */
+  /** Logs a trigger that is not dispatched; `event` is undefined if its signature is invalid. */
   #log(event: string | undefined, error: Error): void {
     const outcome = error instanceof AgentError ? error.code : "internal";
     const reason = error.message.slice(0, MAX_REASON);

@@ -2,52 +2,52 @@ import type { z } from "zod";
 import type { JsonLimits } from "../../../lib/formats/strict-json.ts";
 import type { TriggerFailure } from "../../../protocol/channel/methods.ts";
 
-/** A piece of output: text of a tool, one JSON object of a measurement, or how far the work is. */
+/** A piece of output: text of a tool, one JSON object of a measurement, or progress in percent. */
 export type Chunk =
   | { readonly kind: "stdout" | "stderr"; readonly data: string }
   | { readonly kind: "json"; readonly data: Readonly<Record<string, unknown>> }
   | { readonly kind: "percent"; readonly data: number };
 
-/** Who asks on the machine itself. */
+/** User of requests on the machine itself. */
 export const LOCAL_USER = "local";
 
-/** What a handler is told and may use besides its request. */
+/** Context of a handler besides its request. */
 export interface TriggerContext {
   readonly id: string;
-  /** Whether the caller waits for the whole answer; a stream then ends soon by itself. */
+  /** True if the caller waits for the whole reply; a stream then ends soon by itself. */
   readonly wait: boolean;
-  /** Who asked, for the audit trail. */
+  /** Caller, for the audit log. */
   readonly user: string;
   /** Aborted by a cancel, the deadline, too much output, or shutdown. */
   readonly signal: AbortSignal;
-  /** Hands over output; wait for it, since it resolves when there is room for more. */
+  /** Sends output; resolves when there is room for more, so await it. */
   readonly emit: (chunk: Chunk) => Promise<void>;
 }
 
 interface Contract<Request> {
-  /** As the control plane spells it. */
+  /** Name in the control plane's spelling. */
   readonly event: string;
   readonly request: z.ZodType<Request>;
-  /** Of one answer; a stream that nobody waits for has `STREAM_DEADLINE_MS`. */
+  /** Deadline of one reply; a stream without a waiting caller has `STREAM_DEADLINE_MS`. */
   readonly deadlineMs: number;
-  /** Whether it is refused while the node is INACTIVE. */
+  /** True if refused while the node is INACTIVE. */
   readonly needsDataPlane: boolean;
-  /** Whether it changes nothing, so that it may run when the journal cannot be written. */
+  /** True if it changes nothing, so that it may run when the journal cannot be written. */
   readonly readOnly: boolean;
-  /** The same of one request, where that depends on what is asked for; `readOnly` is then false. */
+  /** Reports the same of one request, if that depends on the request; `readOnly` is false then. */
   isReadOnly?(request: Request): boolean;
   /**
-   * Whether it helps a node whose disk takes no writes, as a deletion or a restart does, so that it runs then all the same. Until the
-   * program ends the journal knows it from memory.
+   * Reports whether it helps a node whose disk is full, as a deletion or restart does: it then runs without a stored row. The journal keeps
+   * it in memory until the program ends.
    */
   isRemedy?(request: Request): boolean;
-  /** Whether an agent answers it, or only an appliance. */
+  /** True if agents support it; false if only appliances do. */
   readonly agents: boolean;
-  /** What only one trigger at a time may hold. */
+  /** Resource that only one trigger at a time may hold. */
   readonly exclusive?: string;
-  /** How many may run at a time; two unless told. */
+  /** Limit of concurrent runs; 2 by default. */
   readonly atOnce?: number;
-  /** How long a watched one may run instead; such a one does not count among those that keep others waiting. */
+  /** Longer deadline of a watched run; such a run does not count among those that block others. */
   readonly watchedMs?: number;
 }
 
@@ -58,41 +58,41 @@ export interface OneShotTrigger<Request> extends Contract<Request> {
   readonly afterReply?: AfterReply;
 }
 
-/** Gives output until it ends. */
+/** Streams output until it ends. */
 export interface StreamTrigger<Request> extends Contract<Request> {
   readonly kind: "stream";
   handle(request: Request, context: TriggerContext): Promise<{ readonly exitCode: number }>;
 }
 
-/** An effect that ends this process, and so must follow the answer. */
+/** An effect that ends this process, and so must follow the reply. */
 export interface AfterReply {
-  /** What has to have happened by the next start for it to count as done: any restart of this program, or one of the machine. */
+  /** Event before the next start that completes the effect: a restart of this program, or of the machine. */
   readonly settledBy: "restart" | "reboot";
-  /** Does it. Aborted when the trigger is cancelled or this process stops for another reason. */
+  /** Applies the effect. Aborted when the trigger is cancelled or this process stops for another reason. */
   act(signal: AbortSignal): Promise<void>;
-  /** Takes back what `act` prepared, when it failed or this process has not ended in spite of it. */
+  /** Reverts the preparations of `act`, after a failure or if this process has not ended. */
   failed(): Promise<void>;
 }
 
-/** One trigger event: what it takes and how it is answered. `dispatch.ts` does everything that is the same for all. */
+/** One trigger event: its request and its handler. `dispatch.ts` does everything else. */
 export type Trigger<Request = unknown> = OneShotTrigger<Request> | StreamTrigger<Request>;
 
-/** The one answer that each trigger gets. */
+/** The only reply to a trigger. */
 export type TriggerReply = { readonly body: unknown } | { readonly error: TriggerFailure };
 
-/** What is asked for: the claims of a verified trigger, or the same from the local API. */
+/** A request: the claims of a verified trigger, or the same from the local API. */
 export interface TriggerCall {
   readonly id: string;
   readonly event: string;
   readonly body: unknown;
   readonly wait: boolean;
-  /** Whether somebody takes the output as it comes. */
+  /** True if the caller takes output as it arrives. */
   readonly isWatched: boolean;
   readonly user: string;
   readonly deadlineMs: number;
 }
 
-/** The way back to whoever asked: a session with the control plane, or one local connection. */
+/** Connection to the caller: a session with the control plane, or a local connection. */
 export interface TriggerChannel {
   /** Aborted when the channel ends. */
   readonly signal: AbortSignal;
@@ -100,8 +100,8 @@ export interface TriggerChannel {
   progress(part: { readonly id: string; readonly seq: number } & Chunk): void;
   /** Resolves when the channel can take more. */
   ready(): Promise<void>;
-  /** What one answer may be; without them as much as a message of the control channel holds. */
+  /** Limits of a reply; by default those of a control channel message. */
   readonly replyLimits?: JsonLimits;
-  /** Gives a result that the reply could not hold; resolves once it was taken. */
+  /** Sends a result after the reply; resolves once it was accepted. */
   result(id: string, reply: TriggerReply): Promise<void>;
 }

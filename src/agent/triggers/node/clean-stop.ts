@@ -1,4 +1,4 @@
-/** The marker whose absence at the next start tells that the last stop was not meant. */
+/** Marker of a clean stop; if absent at the next start, the last stop was unclean. */
 export interface CleanStop {
   mark(): Promise<void>;
   clear(): Promise<void>;

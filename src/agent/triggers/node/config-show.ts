@@ -3,7 +3,7 @@ import { ConfigShowRequest } from "../../../protocol/documents/reconcile.ts";
 import { hideSecrets } from "../../../protocol/documents/secrets.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
-/** Shows the configuration in force, or one section of it, with every secret as the empty text. */
+/** Returns the applied configuration, or one section, with every secret as the empty string. */
 export function configShow(config: () => Config): OneShotTrigger<ConfigShowRequest> {
   return {
     event: "config-show",

@@ -5,20 +5,23 @@ import { NoBody } from "../../../protocol/triggers/bodies.ts";
 import type { HealthChecks } from "../../telemetry/conditions/health-checks.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
-/** The checks of a registered node; undefined before it is. */
+/** Health checks of a registered node; undefined before registration. */
 export type RegisteredChecks = () => Pick<HealthChecks, "results" | "checkDns" | "checkRepository"> | undefined;
 
 const shared = {
   kind: "one-shot",
   request: NoBody,
-  // Three tries of each server, ten seconds apart.
+  // Three queries of each server, ten seconds apart.
   deadlineMs: 60_000,
   needsDataPlane: false,
   readOnly: true,
   agents: true,
 } as const;
 
-/** Asks each name server for the name that leads to the control plane, which may be the proxy's, and has the shadow and the event follow; a failure is an answer. */
+/**
+ * Queries each name server for the host that leads to the control plane, which may be the proxy's; updates the shadow and the event. A
+ * failed check is a result.
+ */
 export function dnsHealth(checks: RegisteredChecks, resolvedName: () => string | undefined): OneShotTrigger<NoBody> {
   return {
     ...shared,
@@ -41,7 +44,7 @@ export function dnsHealth(checks: RegisteredChecks, resolvedName: () => string |
   };
 }
 
-/** Asks the package repository, and has the shadow and the event follow; a failure is an answer. */
+/** Checks the package repository, and updates the shadow and the event. A failed check is a result. */
 export function repoConnectivity(
   checks: RegisteredChecks,
   repositoryUrl: () => string | undefined,

@@ -7,10 +7,10 @@ import { NoBody } from "../../../protocol/triggers/bodies.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** Limit of one answer. */
+/** Limit of one reply. */
 const MAX_LINKS = 1000;
 
-/** Answers the links of the machine as they are now, with their addresses and counters, and its name servers. */
+/** Returns the current links with their addresses and counters, and the name servers. */
 export function networkStatus(reader: Reader, addressesOf = readAddresses): OneShotTrigger<NoBody> {
   return {
     event: "network-status",

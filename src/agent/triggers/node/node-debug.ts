@@ -6,7 +6,7 @@ import { NodeDebug } from "../../../protocol/triggers/bodies.ts";
 import { LineCap } from "../execution/line-cap.ts";
 import type { Chunk, StreamTrigger } from "../execution/trigger.ts";
 
-/** The parts of the agent that name themselves in its log; `agent` stands for lines without a name. */
+/** Components that name themselves in the log; `agent` stands for lines without a name. */
 export const LOG_COMPONENTS = [
   "agent",
   "commit",
@@ -26,17 +26,17 @@ export const LOG_COMPONENTS = [
 
 const ANY = "any";
 const LIMITS = { perSecond: 200, maxBytes: 50_000_000 };
-/** Pieces that wait for a slow reader. */
+/** Limit of pieces that wait for a slow reader. */
 const MAX_WAITING = 500;
-/** Duration of the stream for a caller that waits for the whole answer. */
+/** Duration of the stream for a caller that waits for the whole reply. */
 const WAIT_MS = 10_000;
 const IDLE_MS = 900_000;
 const LONGEST_MS = 3_600_000;
 const MAX_VALUE = 1024;
 
 /**
- * Shows the lines of the agent's log as they come, those of level `debug` included, of one component or section or of all. The
- * written log is not affected. It stops with the stream, the session or the agent.
+ * Streams the agent's log lines, level `debug` included, of one component or section or of all. The written log is not affected. Ends with
+ * the stream, the session or the agent.
  */
 export function nodeDebug(memory: Pick<LogMemory, "tap">, clock: Clock): StreamTrigger<NodeDebug> {
   return {
@@ -77,7 +77,7 @@ export function nodeDebug(memory: Pick<LogMemory, "tap">, clock: Clock): StreamT
   };
 }
 
-/** Queue of lines for a viewer, limited in lines a second and lines that wait. */
+/** Queue of lines for a viewer, with limits on lines per second and waiting lines. */
 class WaitingLines {
   readonly #clock: Clock;
   readonly #cap = new LineCap(LIMITS);
@@ -133,7 +133,7 @@ function refuseUnknown(plugin: string): void {
   throw new InputError("not-found", `no plugin ${plugin}: the plugins are ${names}`, { details: { field: "plugin" } });
 }
 
-/** A line of the log as viewers show it, `HH:MM:SS.mmm: name=value, …: message`; undefined for one that the filter excludes. Pure. */
+/** Formats a log line for viewers, `HH:MM:SS.mmm: name=value, …: message`; undefined if the filter excludes it. Pure. */
 export function debugLine(text: string, wanted: NodeDebug): string | undefined {
   const { time, level, component = "agent", msg, ...fields } = JSON.parse(text) as Readonly<Record<string, unknown>>;
   // The overlay implements the section `gateway`.

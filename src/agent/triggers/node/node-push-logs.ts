@@ -8,12 +8,12 @@ import type { OneShotTrigger } from "../execution/trigger.ts";
 
 export const PUSH_LOGS_TRIGGER = "node-push-logs";
 
-/** Where bundles go in the data store unless another place is asked for, and how many of them are kept there. */
+/** Default directory of bundles in the data store, and the number kept there. */
 const DIRECTORY = "holdfast-bundles";
 const KEPT = 3;
 const OWN_NAME = /^holdfast-.{1,200}-(\d{8}T\d{6}Z)\.tar\.gz$/;
 
-/** The data store, as far as a bundle needs it. */
+/** The data store's operations for bundles. */
 export interface BundleStore {
   handle(request: DataStoreRequest, signal: AbortSignal): Promise<unknown>;
   create(path: string, signal: AbortSignal): Promise<BundleFile>;
@@ -25,7 +25,7 @@ interface BundleFile {
   discard(): void;
 }
 
-/** Makes what `holdfast bundle` makes, and puts it into the data store or into the answer. */
+/** Creates the bundle of `holdfast bundle`, and stores it in the data store or returns it. */
 export function nodePushLogs(make: MakeBundle, store: BundleStore): OneShotTrigger<NodePushLogs> {
   return {
     event: PUSH_LOGS_TRIGGER,
@@ -34,12 +34,12 @@ export function nodePushLogs(make: MakeBundle, store: BundleStore): OneShotTrigg
     deadlineMs: 180_000,
     needsDataPlane: false,
     readOnly: false,
-    // With a full disk it is wanted most.
+    // A bundle is needed most when the disk is full.
     isReadOnly: ({ inline }) => inline,
     agents: true,
     exclusive: PUSH_LOGS_TRIGGER,
     async handle({ inline, file, maxBytes }, { signal }): Promise<PushedLogs> {
-      // Refuses before the work is done, where there is no data store or nothing may be written to it.
+      // Refuses before the work, if there is no data store or it is not writable.
       if (!inline) (await store.create(file ?? `${DIRECTORY}/probe`, signal)).discard();
       const { archive, name, missing } = await make(maxBytes, signal);
       const content = Buffer.from(archive, "base64");
@@ -66,7 +66,7 @@ async function write(store: BundleStore, path: string, content: Uint8Array, sign
   }
 }
 
-/** Leaves room for one more; only what is called as bundles are is removed. One that is just being sent somewhere stays. */
+/** Deletes the oldest bundles to leave room for one more; other files, and a bundle in transfer, stay. */
 async function prune(store: BundleStore, signal: AbortSignal): Promise<void> {
   const listing = await store.handle({ action: "LIST", filename: DIRECTORY }, signal).catch((error: unknown) => {
     if (error instanceof InputError && error.code === "not-found") return { files: [] };
@@ -80,7 +80,7 @@ async function prune(store: BundleStore, signal: AbortSignal): Promise<void> {
   }
 }
 
-/** The oldest, until there is room for one more. Pure. */
+/** Returns the oldest bundles beyond the limit. Pure. */
 export function bundlesToRemove(files: DataStoreListing["files"]): readonly string[] {
   const stamped = files.flatMap(({ name, type }) => {
     const [, at] = type === "file" ? (OWN_NAME.exec(name) ?? []) : [];

@@ -13,10 +13,10 @@ export interface RebootOptions {
   readonly isUpgrading: IsUpgrading;
 }
 
-/** After the acknowledgement, as the platform promises. */
+/** Delay after the acknowledgement, as the platform documents. */
 const DELAY_MS = 5000;
 
-/** Restarts the machine five seconds after the answer. */
+/** Restarts the machine five seconds after the reply. */
 export function nodeReboot({ power, clock, cleanStop, isUpgrading }: RebootOptions): OneShotTrigger<object> {
   return {
     event: "node-reboot",
@@ -39,7 +39,7 @@ export function nodeReboot({ power, clock, cleanStop, isUpgrading }: RebootOptio
       settledBy: "reboot",
       async act(signal) {
         await clock.sleep(DELAY_MS, signal);
-        await cleanStop.mark().catch(() => undefined); // A disk that refuses it must not keep the machine from restarting.
+        await cleanStop.mark().catch(() => undefined); // A full disk must not prevent the restart.
         await power.reboot();
       },
       failed: () => cleanStop.clear(),

@@ -11,15 +11,15 @@ export interface RestartOptions {
   readonly clock: Clock;
   readonly cleanStop: CleanStop;
   readonly isUpgrading: IsUpgrading;
-  /** Records the event `Node Restart` and flushes what is spooled; given up when `signal` is aborted. */
+  /** Records the event `Node Restart` and flushes the spool; stops when `signal` is aborted. */
   readonly announce: (signal: AbortSignal) => Promise<void>;
-  /** Ends this process where somebody else starts it again; without it, only a managed install restarts. */
+  /** Ends this process if a supervisor starts it again; absent, only a managed install restarts. */
   readonly exit?: () => void;
 }
 
 const FLUSH_MS = 2000;
 
-/** Restarts this program: answers first, then acts. */
+/** Restarts this program after the reply. */
 export function nodeRestartService({
   power,
   clock,
@@ -49,7 +49,7 @@ export function nodeRestartService({
     afterReply: {
       settledBy: "restart",
       async act() {
-        await cleanStop.mark().catch(() => undefined); // A disk that refuses it must not keep the node from restarting.
+        await cleanStop.mark().catch(() => undefined); // A full disk must not prevent the restart.
         if (power.isManaged) await power.restartService();
         else exit?.();
       },
@@ -58,7 +58,7 @@ export function nodeRestartService({
   };
 }
 
-/** What cannot be flushed in time must not keep the node from restarting. */
+/** A flush that takes too long must not prevent the restart. */
 async function withinFlushTime(work: RestartOptions["announce"], clock: Clock, signal: AbortSignal): Promise<void> {
   const control = new AbortController();
   const stop = (): void => control.abort();
@@ -70,7 +70,7 @@ async function withinFlushTime(work: RestartOptions["announce"], clock: Clock, s
   try {
     await Promise.race([work(control.signal), ended]);
   } catch {
-    // The announcement is a courtesy; the restart is what was asked for.
+    // A failed announcement does not prevent the restart.
   } finally {
     cancelTimer();
     signal.removeEventListener("abort", stop);

@@ -10,7 +10,7 @@ import { defined } from "../../../lib/defined.ts";
 export interface NodeStatusOptions {
   readonly exec: Pick<Exec, "run">;
   readonly reader: Reader;
-  /** Whether systemd runs the agent. */
+  /** Reports whether systemd runs the agent. */
   readonly isManaged: boolean;
   readonly status: () => Status;
   readonly health: () => Health;
@@ -20,7 +20,7 @@ const UNITS = ["holdfast-agent.service", "holdfast-overlay.service", "holdfast-r
 const UNITS_ASK = { deadlineMs: 5000, maxOutputBytes: 16 * 1024 };
 const shared = { kind: "one-shot", deadlineMs: 15_000, needsDataPlane: false, readOnly: true, agents: true } as const;
 
-/** Answers what the machine and the agent do at the moment: units, load, memory, disk, and all of `holdfast status` and `health`. */
+/** Returns the state of machine and agent: units, load, memory, disk, and all of `holdfast status` and `health`. */
 export function nodeStatus({ exec, reader, isManaged, status, health }: NodeStatusOptions): OneShotTrigger<NoBody> {
   return {
     ...shared,
@@ -70,7 +70,7 @@ function percentOf(ratio: number): number {
 }
 
 export interface ErrorsOptions {
-  /** The newest lines of the log, oldest first. */
+  /** Newest lines of the log, oldest first. */
   readonly logs: (lines: number, signal: AbortSignal) => AsyncIterable<LogLine>;
   readonly status: () => Pick<Status, "faults" | "startedAt">;
 }
@@ -80,7 +80,7 @@ const LINES = 2000;
 /** Errors within this time after the start count as errors of the start. */
 const STARTUP_MS = 60_000;
 
-/** Answers the faults of this run and the errors in its log, the newest last. */
+/** Returns the faults of this run and the errors in its log, newest last. */
 export function nodeErrors({ logs, status }: ErrorsOptions): OneShotTrigger<ErrorsRequest> {
   return {
     ...shared,
@@ -111,7 +111,7 @@ export function nodeErrors({ logs, status }: ErrorsOptions): OneShotTrigger<Erro
   };
 }
 
-/** The message of a logged error, without its stack. */
+/** Returns the message of a logged error without its stack. */
 function messageOf(err: unknown): string {
   const isError = typeof err === "object" && err !== null && "message" in err && typeof err.message === "string";
   return isError ? String(err.message) : "";

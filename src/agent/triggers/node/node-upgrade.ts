@@ -4,10 +4,10 @@ import { LOCAL_USER, type OneShotTrigger } from "../execution/trigger.ts";
 
 export const UPGRADE_TRIGGER = "node-upgrade";
 
-/** Asks for an upgrade. */
+/** Requests an upgrade. */
 export type AskUpgrade = (order: UpgradeOrder & Pick<UpgradeRequest, "by">) => Promise<UpgradeAnswer>;
 
-/** Begins an upgrade of this node or the staging of one, and answers as soon as that is under way. */
+/** Starts an upgrade of this node, and replies as soon as it is running. */
 export function nodeUpgrade(ask: AskUpgrade): OneShotTrigger<NodeUpgrade> {
   return {
     event: UPGRADE_TRIGGER,
@@ -19,7 +19,7 @@ export function nodeUpgrade(ask: AskUpgrade): OneShotTrigger<NodeUpgrade> {
     agents: false,
     exclusive: "node",
     handle: (request, { user }) =>
-      // Nobody but an operator at the machine insists.
+      // Only an operator at the machine may force it.
       ask({ ...request, isForced: false, by: user === LOCAL_USER ? "operator" : "control-plane" }),
   };
 }

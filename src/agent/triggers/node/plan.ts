@@ -1,10 +1,10 @@
 import { PlanDocument, type PlanReport, type PlanRequest } from "../../../protocol/documents/reconcile.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
-/** What a configuration would do on this machine. */
+/** Plans a configuration on this machine. */
 export type PlanConfig = (config: PlanRequest["config"], signal: AbortSignal) => Promise<PlanReport>;
 
-/** Shows the steps that a configuration would take, or the one in force, and takes none. */
+/** Returns the steps of a given configuration, or of the applied one, and applies none. */
 export function plan(planConfig: PlanConfig): OneShotTrigger<PlanRequest> {
   return {
     event: "plan",

@@ -1,10 +1,10 @@
 import { RollbackRequest, type RollbackReport } from "../../../protocol/documents/reconcile.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
-/** Puts the document before into force, or plans it. */
+/** Applies or plans the previous document. */
 export type RollBack = (request: RollbackRequest, signal: AbortSignal) => Promise<RollbackReport>;
 
-/** Puts the document before the one in force to work until a newer version comes; answers before the steps are taken. */
+/** Applies the previous document until a newer version arrives; replies before the steps are applied. */
 export function rollback(rollBack: RollBack): OneShotTrigger<RollbackRequest> {
   return {
     event: "rollback",

@@ -5,7 +5,7 @@ import type { OneShotTrigger } from "../execution/trigger.ts";
 export const Why = z.strictObject({});
 export type Why = z.infer<typeof Why>;
 
-/** Names whatever is not as it should be, and why. */
+/** Lists everything that is not as desired, with reasons. */
 export function why(report: () => WhyReport): OneShotTrigger<Why> {
   return {
     event: "why",

@@ -3,13 +3,13 @@ import type { Exec } from "../../../host/process/exec.ts";
 
 const COMPILE = { deadlineMs: 10_000, maxOutputBytes: 256 * 1024 };
 
-/** A filter as tcpdump(8) takes it: one argument, so that no word of it can be an option. */
+/** A filter of tcpdump(8), passed as one argument so that no word is an option. */
 export function filterArguments(filter: string): string[] {
   return filter === "" ? [] : ["--", filter];
 }
 
 /**
- * Checks a filter before a capture.
+ * Compiles a filter to check it before a capture.
  * @throws {InputError} `invalid-body` with tcpdump's message about the filter; {HostError} `exec-failed`, if tcpdump fails otherwise.
  */
 export async function checkFilter(
@@ -23,7 +23,7 @@ export async function checkFilter(
     signal,
     ...COMPILE,
   });
-  // A filter is valid also if its compiled program is too long to show.
+  // A filter is valid even if its compiled program is too long to show.
   if (tried.exitCode === 0 || tried.truncated) return;
   const said = tried.stderr
     .trim()
@@ -33,7 +33,7 @@ export async function checkFilter(
   throw new InputError("invalid-body", `${event}: filter: ${said}`, { details: { field: "filter" } });
 }
 
-/** The failure of a tcpdump that lacks the right to become another user; undefined for any other message. */
+/** Returns the error of a tcpdump that cannot change its user; undefined for any other message. */
 export function cannotChangeUser(said: string): HostError | undefined {
   if (!said.includes("Couldn't change to")) return undefined;
   return new HostError(

@@ -2,7 +2,7 @@ import { InputError } from "../../../errors.ts";
 import type { Files } from "../../../host/files/files.ts";
 
 /**
- * Refuses a link that this machine has not.
+ * Checks that this machine has a link.
  * @throws {InputError} `not-found` naming the field.
  */
 export async function needLink(files: Pick<Files, "list">, link: string, field: string): Promise<void> {

@@ -12,7 +12,7 @@ import { needLink } from "./known-link.ts";
 import { LOCAL_USER } from "../execution/trigger.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** A file of the data store that is being written, there under its name once it is published. */
+/** A data store file under construction; it appears under its name when published. */
 interface CaptureFile {
   append(content: Uint8Array): void;
   publish(): Promise<number>;
@@ -30,7 +30,7 @@ export interface PacketCaptureOptions {
     /** @throws {HostError} `disk-full` when the disk's reserve or the quota leaves no room. */
     create(path: string, signal: AbortSignal): Promise<CaptureFile>;
   };
-  /** Leaves a line in the node's audit trail. */
+  /** Adds a line to the audit log. */
   readonly audit: (what: string) => void;
 }
 
@@ -40,7 +40,7 @@ type Reason = NonNullable<NonNullable<CaptureAnswer["capture"]>["reason"]>;
 const DIRECTORY = "captures";
 const OWN_NAME = /^capture-\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\.pcap\d+$/;
 const MAX_FILE_BYTES = 10_000_000;
-/** Bytes read from tcpdump in a second; the kernel drops and counts packets beyond that. */
+/** Bytes read from tcpdump per second; the kernel drops and counts packets beyond. */
 const MAX_BYTES_PER_SECOND = 16 * 1024 * 1024;
 const BEGIN_MS = 10_000;
 const MAX_SAID = 1024;
@@ -72,7 +72,7 @@ export class PacketCapture {
       const { files, exec, log, audit } = this.#options;
       await needLink(files, request.iface, "iface");
       await checkFilter(exec, CAPTURE_EVENT, request, signal);
-      // Where its files cannot go nothing is begun, lest it go on behind the error.
+      // Checked before the start, so that no capture runs after the error.
       const earlier = await this.#files(signal);
       if (request.deleteExisting) await this.#delete(earlier, signal);
       const run = new Run(this.#options, request, user, this.#ending.signal);
@@ -87,7 +87,7 @@ export class PacketCapture {
     return this.status(signal);
   }
 
-  /** Ends the capture that runs, if any; its files are there afterwards. */
+  /** Stops the running capture, if any, and publishes its files. */
   async stop(signal: AbortSignal): Promise<CaptureAnswer> {
     await this.#run?.end({ code: "stopped", message: "it was stopped" });
     return this.status(signal);
@@ -100,7 +100,7 @@ export class PacketCapture {
     return { state: run.isOver ? "STOPPED" : "RUNNING", capture: run.report(), files: [...files] };
   }
 
-  /** Ends the capture that runs and gives its files their names. */
+  /** Stops the running capture and publishes its files. */
   async close(): Promise<void> {
     await this.#run?.end({ code: "interrupted", message: "the agent was stopped" });
     this.#ending.abort(new InputError("cancelled", "the agent is stopping"));
@@ -135,12 +135,12 @@ class Run {
   readonly #startedAt: number;
   readonly #tool: Spawned;
   readonly #splitter: PcapSplitter;
-  /** Number of files at a time. */
+  /** Number of files that are kept. */
   readonly #ring: number;
-  /** The oldest first. */
+  /** Oldest first. */
   readonly #kept: { readonly file: CaptureFile; bytes: number }[] = [];
   readonly #done: Promise<void>;
-  /** Settles when the capture has begun or failed. */
+  /** Settles when the capture has started or failed. */
   readonly #listening: Promise<void>;
   #isListening: () => void = () => undefined;
   #listensNot: (error: Error) => void = () => undefined;
@@ -172,11 +172,11 @@ class Run {
       this.#isListening = resolve;
       this.#listensNot = reject;
     });
-    this.#listening.catch(() => undefined); // Nobody may be waiting for it any more.
+    this.#listening.catch(() => undefined); // The caller may have stopped waiting.
     this.#done = this.#carryOut();
   }
 
-  /** Resolves when the capture has begun. @throws the reason if it has not */
+  /** Resolves when the capture has started. @throws the reason if it has not */
   async begun(signal: AbortSignal): Promise<void> {
     const late = (): void =>
       this.#listensNot(new HostError("timeout", `tcpdump does not begin to capture within ${BEGIN_MS / 1000} s`));
@@ -194,7 +194,7 @@ class Run {
     }
   }
 
-  /** Ends it for a reason, if it is not ending already; resolves when its files have their names. */
+  /** Stops the capture with a reason, unless it is stopping; resolves when its files are published. */
   async end(reason: Reason): Promise<void> {
     this.#reason ??= reason;
     this.#tool.kill();
@@ -236,7 +236,7 @@ class Run {
       this.#reason ??= { code, message: error.message.slice(0, MAX_SAID) };
     }
     this.#cancelTime();
-    // A capture without a packet is not a failed one, and leaves no file.
+    // A capture without packets has not failed, and leaves no file.
     this.#listensNot(this.#failure(0));
     await this.#publish();
     this.#endedAt = clock.now();
@@ -273,7 +273,7 @@ class Run {
     this.#kept.push({ file: await this.#options.store.create(path, this.#signal), bytes: 0 });
   }
 
-  /** Pauses reading, so that the kernel drops packets instead of this program being busy with nothing else. */
+  /** Pauses reading, so that the kernel drops packets instead of keeping this program busy. */
   async #pace(bytes: number): Promise<void> {
     const { clock } = this.#options;
     const now = clock.elapsed();

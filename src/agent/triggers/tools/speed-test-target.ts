@@ -11,7 +11,7 @@ export interface SpeedTestSources {
   readonly dialler: Dialler;
 }
 
-/** The server that speed is measured to: the local settings' own, else the control plane's; undefined where neither names one. */
+/** Returns the speed-test server: of the local settings, else of the control plane; undefined without either. */
 export function speedTestTarget(sources: SpeedTestSources): TransferTarget | undefined {
   const { settings, documents, registration, dialler } = sources;
   const address = settings.speedTestUrl ?? documents.current.node?.body.settings.speedTestUrl;

@@ -2,7 +2,7 @@ import { request as httpRequest, type ClientRequest, type IncomingMessage } from
 import type { Socket } from "node:net";
 import { HostError, toError } from "../../../errors.ts";
 
-/** A speed-test server. `connect` opens a connection to it, with TLS done where its address says https. */
+/** A speed-test server. `connect` opens a connection, with TLS established for https. */
 export interface TransferTarget {
   readonly url: URL;
   readonly connect: (signal: AbortSignal) => Promise<Socket>;
@@ -11,8 +11,9 @@ export interface TransferTarget {
 const PIECE_BYTES = 64 * 1024;
 
 /**
- * One request on an own connection: a GET of `bytes` bytes, or a POST of as many. Tells of every piece that moved.
- * An abort ends it without an error. @throws {HostError} `exec-failed` when the server cannot be reached or refuses.
+ * Sends one request on its own connection: a GET of `bytes` bytes, or a POST of as many. Reports every piece. An abort ends it without an
+ * error.
+ * @throws {HostError} `exec-failed` if the server is unreachable or refuses.
  */
 export async function transferOnce(
   direction: "download" | "upload",
@@ -39,7 +40,7 @@ export async function transferOnce(
     for await (const piece of response) {
       if (!(piece instanceof Uint8Array)) continue;
       received += piece.length;
-      // A server that sends more than was asked for is not let go on for ever.
+      // Stops a server that sends more than requested.
       if (direction === "download") onMoved(piece.length);
       if (received >= bytes) break;
     }
@@ -66,7 +67,7 @@ function open(
   if (direction === "download") url.searchParams.set("bytes", String(bytes));
   return httpRequest(url, {
     method: direction === "download" ? "GET" : "POST",
-    // Whatever the address says, TLS is the socket's own business.
+    // TLS is part of the socket, so the request uses a plain protocol.
     protocol: "http:",
     createConnection: () => socket,
     signal,
@@ -87,7 +88,7 @@ function answerOf(request: ClientRequest): Promise<IncomingMessage> {
   });
 }
 
-/** Writes the body as fast as the socket takes it; ends early when the server answers or fails before. */
+/** Writes the body at the socket's speed; stops when the server replies or fails earlier. */
 async function send(request: ClientRequest, bytes: number, onMoved: (bytes: number) => void): Promise<void> {
   const whole = Buffer.alloc(PIECE_BYTES, 0x5a);
   const state = { isOver: false };

@@ -9,7 +9,7 @@ export interface ProbeTarget {
 }
 
 export interface ProbeResult {
-  /** What nc(1) of OpenBSD would print. */
+  /** Text in the format of OpenBSD's nc(1). */
   readonly message: string;
   readonly exitCode: 0 | 1;
 }
@@ -25,7 +25,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EADDRNOTAVAIL: "Cannot assign requested address",
 };
 
-/** Tries every address of a host in turn until one accepts; tells it in nc's words. Rejects only on abort. */
+/** Tries the addresses of a host in turn until one accepts; reports in nc's format. Rejects only on abort. */
 export async function probeTcp(target: ProbeTarget, timeoutMs: number, signal: AbortSignal): Promise<ProbeResult> {
   const { host, port } = target;
   let addresses: readonly string[];
@@ -57,7 +57,7 @@ async function resolve({ host, source }: ProbeTarget, signal: AbortSignal): Prom
   return [...new Set(found.map(({ address }) => address))];
 }
 
-/** getaddrinfo(3) cannot be called off; its answer is then no longer waited for. */
+/** getaddrinfo(3) cannot be cancelled; a late answer is ignored. */
 function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => reject(toError(signal.reason));

@@ -2,20 +2,20 @@ import { isIP } from "node:net";
 import { z } from "zod";
 import { LinkName } from "../../../protocol/values/values.ts";
 
-/** What may follow a flag: nothing, a number within bounds, an IP address, or the name of a link. */
+/** Argument of a flag: none, a number within limits, an IP address, or a link name. */
 export type FlagKind =
   | { readonly takes: "nothing" | "address" | "link" }
   | { readonly takes: "whole" | "number"; readonly low: number; readonly high: number };
 
-/** The flags of a tool that cannot do harm. Any other is refused. */
+/** The harmless flags of a tool. Any other is refused. */
 export type AllowedFlags = ReadonlyMap<string, FlagKind>;
 
-/** Entries for flags that take nothing. */
+/** Entries for flags without an argument. */
 export function plainFlags(...names: readonly string[]): readonly (readonly [string, FlagKind])[] {
   return names.map((name) => [name, { takes: "nothing" }]);
 }
 
-/** An entry for a flag that a number must follow. */
+/** Entry for a flag with a number. */
 export function numberFlag(
   name: string,
   low: number,
@@ -27,7 +27,7 @@ export function numberFlag(
 
 const MAX_SHOWN = 64;
 
-/** Free text of flags, divided by spaces, as a list; `aliases` are other spellings of the allowed ones. */
+/** Parses flags separated by spaces; `aliases` are other spellings of allowed flags. */
 export function flagList(allowed: AllowedFlags, aliases: ReadonlyMap<string, string> = new Map()) {
   return z
     .string()
@@ -43,7 +43,7 @@ export function flagList(allowed: AllowedFlags, aliases: ReadonlyMap<string, str
     });
 }
 
-/** What is wrong with the flags, or undefined. */
+/** Returns why flags are invalid, or undefined. */
 function findProblem(flags: readonly string[], allowed: AllowedFlags): string | undefined {
   const seen = new Set<string>();
   for (let at = 0; at < flags.length; at += 1) {
