@@ -13,8 +13,9 @@ export interface ArchiveFile {
 }
 
 /**
- * Writes a gzipped tar for its owner alone, 0600, which has its name once it is whole; tells its size. One that is there stays.
- * @throws {InputError} `exists`; {HostError} `disk-full`, `access-denied` or `file-failed`; what was begun is removed.
+ * Writes a gzipped tar with mode 0600 and returns its size in bytes. The file appears under its name once it is complete. An
+ * existing file stays.
+ * @throws {InputError} `exists`; {HostError} `disk-full`, `access-denied` or `file-failed`; the partial file is removed.
  */
 export async function writeArchive(
   path: string,
@@ -22,7 +23,7 @@ export async function writeArchive(
   at: number,
   signal: AbortSignal,
 ): Promise<number> {
-  if (existsSync(path)) throw new InputError("exists", `${path} is there: choose another name with --to`);
+  if (existsSync(path)) throw new InputError("exists", `${path} already exists; choose another name with --to`);
   const part = `${path}.${process.pid}.part`;
   const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
   try {
@@ -43,14 +44,14 @@ export async function writeArchive(
   }
 }
 
-/** The same in memory. */
+/** Returns a gzipped tar in memory. */
 export async function packArchive(files: readonly ArchiveFile[], at: number, signal: AbortSignal): Promise<Buffer> {
   const gzip = createGzip();
   const [packed] = await Promise.all([buffer(gzip), pipeline(Readable.from(blocksOf(files, at)), gzip, { signal })]);
   return packed;
 }
 
-/** Writes bytes to standard output, and waits until it has taken them. */
+/** Writes bytes to standard output and resolves once they are flushed. */
 export function writeOutput(bytes: Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {
     process.stdout.write(bytes, (error) => (error ? reject(error) : resolve()));

@@ -7,8 +7,8 @@ const ATTEMPTS = 10;
 const PAUSE_MS = 200;
 
 /**
- * Copies files and directories of plain files while another program may write to them: again until nothing has changed meanwhile. False
- * when that never happens. Names that are not there are left out.
+ * Copies files and directories of plain files that another program may be writing. Repeats the copy until nothing changed during
+ * it; returns false if that never happens. Skips names that do not exist.
  */
 export async function copySettled(
   from: string,
@@ -25,14 +25,14 @@ export async function copySettled(
       for (const path of Object.keys(before)) await copyOne(join(from, path), join(to, path));
       if (JSON.stringify(await stampsOf(from, names)) === JSON.stringify(before)) return true;
     } catch (error) {
-      // It was there a moment ago.
+      // The file disappeared after it was listed.
       if (errnoOf(error) !== "ENOENT") throw error;
     }
   }
   return false;
 }
 
-/** What changes whenever a file does, by path; directories end in a slash. */
+/** Returns a stamp for each path that changes whenever the file does. Directory paths end in a slash. */
 async function stampsOf(root: string, names: readonly string[]): Promise<Readonly<Record<string, string>>> {
   const stamps: Record<string, string> = {};
   const visit = async (name: string): Promise<void> => {

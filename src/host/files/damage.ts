@@ -1,19 +1,19 @@
 import { NEWER_SUFFIX, type Loaded, type StateFile } from "./state-file.ts";
 
-/** A file of the state directory that was found damaged and set aside. */
+/** A damaged file of the state directory that was set aside. */
 export interface Damage {
-  /** Relative to the state directory. */
+  /** Path relative to the state directory. */
   readonly file: string;
-  /** Whether the other copy of it is in force. */
+  /** Whether the previous copy is in use. */
   readonly isRecovered: boolean;
-  /** Nothing is wrong with it, but a newer version wrote it in a form that this one does not know. */
+  /** Whether the file is intact but of an unknown form that a newer version wrote. */
   readonly isNewer?: boolean;
 }
 
-/** Told of each damaged file that is found. */
+/** Receives each damaged file that is found. */
 export type OnDamage = (found: Damage) => void;
 
-/** The same file, whose damage is told when it is read; `name` is relative to the state directory. */
+/** Wraps a state file so that damage is reported when it is read. `name` is relative to the state directory. */
 export function tellingDamage<T>(file: StateFile<T>, name: string, onDamage: OnDamage | undefined): StateFile<T> {
   return {
     ...file,
@@ -26,15 +26,15 @@ export function tellingDamage<T>(file: StateFile<T>, name: string, onDamage: OnD
   };
 }
 
-/** Damage in words. */
+/** Describes damage for people. */
 export function describeDamage({ file, isRecovered, isNewer }: Damage): string {
-  const anew = "it was set aside and begun anew";
-  if (isNewer !== true) return `${file} was damaged; ${isRecovered ? "its other copy is in force" : anew}`;
-  const left = "it was set aside, and what this version understands is in force";
+  const anew = "it was set aside and a new one was started";
+  if (isNewer !== true) return `${file} was damaged; ${isRecovered ? "its other copy is in use" : anew}`;
+  const left = "it was set aside, and the parts that this version understands are in use";
   return `${file} was written by a newer version; ${isRecovered ? left : anew}`;
 }
 
-/** What reading a file says of damage to it or to its previous copy. */
+/** Returns the damage that reading a file found in it or in its previous copy. */
 export function damageOf(file: string, loaded: Loaded<unknown>): Damage | undefined {
   if (loaded.is === "absent" || loaded.damagedCopy === undefined) return undefined;
   const isNewer = loaded.damagedCopy.endsWith(NEWER_SUFFIX) ? { isNewer: true } : {};

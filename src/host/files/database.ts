@@ -22,30 +22,33 @@ import { readRegularFileSync } from "./regular-file.ts";
 import { isLogDamaged } from "./write-ahead-log.ts";
 
 export interface DatabaseOptions {
-  /** One step per schema version, in order; how many were taken is kept in `user_version`. */
+  /** One step per schema version, in order. `user_version` holds the number of steps applied. */
   readonly migrations: readonly Migration[];
-  /** Hold the file for this process alone, so that a second program on the same state is refused. */
+  /** Locks the file for this process, so that a second program on the same state is refused. */
   readonly exclusive: boolean;
-  /** What to do with a damaged file: begin anew beside it, or leave everything as it is and throw. */
+  /** Action on a damaged file: start a new one and set the damaged one aside, or throw and change nothing. */
   readonly onDamage?: "begin-anew" | "refuse";
-  /** The same of a file that a newer version wrote and no program of this one can use; refused unless told. */
+  /** Action on a file that a newer version wrote and this version cannot use; `refuse` by default. */
   readonly onNewer?: "begin-anew" | "refuse";
-  /** Whether there must be something in it, so that an empty file is a damaged one. */
+  /** Whether the file must have content, so that an empty one is damaged. */
   readonly isExpected?: boolean;
 }
 
-/** An open database and what had to be done to open it. */
+/** An open database and the repairs made while opening it. */
 export interface Database {
   readonly sql: DatabaseSync;
-  /** False when the disk refuses writes: the content was copied into memory and is lost at exit. */
+  /** False if the disk refuses writes: the content is a copy in memory and is lost at exit. */
   readonly isPersistent: boolean;
-  /** Where a damaged predecessor was set aside, if there was one. */
+  /** Path of the damaged file that was set aside. */
   readonly damagedCopy: string | undefined;
-  /** Where the file of a newer version was set aside; what fits this version's tables was carried over. */
+  /** Path of a newer version's file that was set aside; rows that fit this version's tables were copied. */
   readonly newerCopy: string | undefined;
-  /** Whether committed transactions are missing from the end, because its write-ahead log was damaged; a copy is at `<path>-wal.damaged`. */
+  /**
+   * Whether committed transactions at the end are lost because the write-ahead log was damaged. A copy of the log is at
+   * `<path>-wal.damaged`.
+   */
   readonly isLogDamaged: boolean;
-  /** Whether there was nothing in it. */
+  /** Whether the database was empty before it was opened. */
   readonly isNew: boolean;
 }
 
@@ -57,15 +60,15 @@ const SQLITE_CORRUPT = 11;
 const SQLITE_FULL = 13;
 const SQLITE_CANTOPEN = 14;
 const SQLITE_NOTADB = 26;
-/** Far above what is reached between two checkpoints. */
+/** Limit of a write-ahead log that is read; the log between two checkpoints is far smaller. */
 const MAX_LOG_BYTES = 64 * 1024 * 1024;
 
 /**
- * Opens a SQLite file durably (WAL, `synchronous=FULL`) and brings its schema up to date. A newer schema that says this version
- * may use it is used as it is. A damaged file is set aside as `<path>.damaged` and begun anew; a disk that cannot be written yields a copy in memory. One that is only full is no hindrance,
- * since a file whose schema is current is opened without a write.
- * @throws {HostError} `state-locked` when another process holds it, `state-too-new` when a newer version wrote it and `onNewer` says so,
- *   `state-damaged` when it is damaged and `onDamage` says so.
+ * Opens a SQLite file durably (WAL, `synchronous=FULL`) and brings its schema up to date. Uses a newer schema unchanged if the
+ * schema allows this version. Sets a damaged file aside as `<path>.damaged` and starts a new one. Copies the content into memory
+ * if the disk refuses writes. A full disk does not prevent opening: a file with a current schema is opened without a write.
+ * @throws {HostError} `state-locked` if another process holds it, `state-too-new` if a newer version wrote it and `onNewer` is
+ *   `refuse`, `state-damaged` if it is damaged and `onDamage` is `refuse`.
  */
 export function openDatabase(path: string, options: DatabaseOptions): Database {
   const damagedLog = options.exclusive ? readDamagedLog(`${path}-wal`) : undefined;
@@ -106,18 +109,18 @@ const NOTHING_AMISS = { damagedCopy: undefined, newerCopy: undefined, isLogDamag
 function stateDamaged(path: string, cause?: unknown): HostError {
   return new HostError(
     "state-damaged",
-    `${path} is damaged; nothing was changed: restore it from a backup, or move it away to begin anew`,
+    `${path} is damaged and was left unchanged; restore it from a backup, or move it away to start with an empty one`,
     { cause, details: { path } },
   );
 }
 
-/** The write-ahead log that a crash left, if it is damaged. SQLite writes over it once it is open. */
+/** Returns the write-ahead log that a crash left, if it is damaged. SQLite overwrites the log once it opens the database. */
 function readDamagedLog(path: string): Buffer | undefined {
   try {
     const log = readRegularFileSync(path, MAX_LOG_BYTES);
     return isLogDamaged(log) ? log : undefined;
   } catch {
-    return undefined; // What cannot be read at all shows when the database is opened.
+    return undefined; // Opening the database reports a read error.
   }
 }
 
@@ -125,11 +128,11 @@ function keepCopy(path: string, content: Buffer): void {
   try {
     writeFileSync(path, content, { mode: 0o600 });
   } catch {
-    // A disk that takes no more still has a database that works.
+    // The database works without the copy if the disk refuses the write.
   }
 }
 
-/** The primary result code of a failed SQLite call (https://sqlite.org/rescode.html), or undefined. */
+/** Returns the primary result code of a failed SQLite call (https://sqlite.org/rescode.html), or undefined. */
 export function sqliteCode(error: unknown): number | undefined {
   if (errnoOf(error) !== "ERR_SQLITE_ERROR" || !(error instanceof Error) || !("errcode" in error)) return undefined;
   return typeof error.errcode === "number" ? error.errcode & 0xff : undefined;
@@ -137,28 +140,28 @@ export function sqliteCode(error: unknown): number | undefined {
 
 const REFUSED: ReadonlySet<number | undefined> = new Set([SQLITE_FULL, SQLITE_READONLY, SQLITE_IOERR]);
 
-/** What SQLite throws when the disk takes no write, as an error that says so: `storage-unavailable`. Undefined for anything else. */
+/** Returns `storage-unavailable` for a SQLite error that says that the disk refuses writes; undefined for any other error. */
 export function storageError(error: unknown): HostError | undefined {
   if (!REFUSED.has(sqliteCode(error))) return undefined;
   const { message } = toError(error);
   return new HostError("storage-unavailable", `the database cannot be written: ${message}`, { cause: error });
 }
 
-/** Whether SQLite failed for want of disk space. */
+/** Reports whether SQLite failed for lack of disk space. */
 export function isDiskFull(error: unknown): boolean {
   return sqliteCode(error) === SQLITE_FULL;
 }
 
-/** Writes the write-ahead log into the database, so that its space is used again. Whether it could be is not of interest. */
+/** Checkpoints the write-ahead log into the database to reuse its space. Ignores failures. */
 export function recycleLog(sql: DatabaseSync): void {
   try {
     sql.exec("PRAGMA wal_checkpoint(RESTART)");
   } catch {
-    // A disk without room for it leaves the log as it is.
+    // The log stays as it is if the disk has no room.
   }
 }
 
-/** Runs `work` in one transaction: all of it or, when it throws, nothing. */
+/** Runs `work` in one transaction, which rolls back if `work` throws. */
 export function transaction<T>(sql: DatabaseSync, work: () => T): T {
   sql.exec("BEGIN IMMEDIATE");
   try {
@@ -166,20 +169,21 @@ export function transaction<T>(sql: DatabaseSync, work: () => T): T {
     sql.exec("COMMIT");
     return result;
   } catch (error) {
-    // After some failures (a full disk) SQLite has rolled back by itself, and a second time is an error.
+    // After some failures (a full disk) SQLite has already rolled back, and a second rollback is an error.
     if (sql.isTransaction) sql.exec("ROLLBACK");
     throw error;
   }
 }
 
-/** Runs `work` in one transaction, the one that is open if there is one. */
+/** Runs `work` in the open transaction, or in a new one if none is open. */
 export function atomic<T>(sql: DatabaseSync, work: () => T): T {
   return sql.isTransaction ? work() : transaction(sql, work);
 }
 
 /**
- * Runs `work`, whose commits do not wait for the disk: a power cut may lose them, but neither a crash of the program nor what was
- * committed before (`synchronous=NORMAL` beside a write-ahead log). For what is written again and again; not within a transaction.
+ * Runs `work` with commits that do not wait for the disk (`synchronous=NORMAL` with a write-ahead log). A power cut may lose
+ * these commits but not earlier ones; a crash of the program loses nothing. For data that is rewritten often; not within a
+ * transaction.
  */
 export function unsynced<T>(sql: DatabaseSync, work: () => T): T {
   sql.exec("PRAGMA synchronous=NORMAL");
@@ -205,7 +209,7 @@ function openFile(path: string, options: DatabaseOptions, carry?: (sql: Database
 }
 
 function openExisting(path: string, options: DatabaseOptions): Opened {
-  // SQLite would find out too, and remove the write-ahead log, which may be all that is left.
+  // SQLite would also detect this, but would remove the write-ahead log, which may be all that is left.
   if (!hasHeader(path, options.isExpected === true)) throw damaged("file is not a database", SQLITE_NOTADB);
   const sql = new DatabaseSync(path, { timeout: options.exclusive ? 0 : 5000 });
   try {
@@ -224,10 +228,10 @@ function openExisting(path: string, options: DatabaseOptions): Opened {
   }
 }
 
-/** Whether a file begins as a SQLite database, or is not there, or empty where it may be, or is a directory. */
+/** Reports whether a file starts with the SQLite header. Also true if the file is missing, is a directory, or is empty and may be. */
 function hasHeader(path: string, isExpected: boolean): boolean {
   const found = statSync(path, { throwIfNoEntry: false });
-  // SQLite says of a directory that it cannot be opened; of a pipe or a device it would be the other end.
+  // SQLite itself refuses a directory. It would block on a pipe or a device.
   if (found === undefined || found.isDirectory()) return true;
   if (!found.isFile()) return false;
   const file = openSync(path, "r");
@@ -243,9 +247,9 @@ function damaged(message: string, errcode: number): Error {
   return Object.assign(new Error(message), { code: "ERR_SQLITE_ERROR", errcode });
 }
 
-/** Brings the schema up to date and gives the version it had. */
+/** Brings the schema up to date and returns the earlier version. */
 function migrate(sql: DatabaseSync, path: string, migrations: readonly Migration[]): number {
-  // Taking the write lock first makes a second process fail here and not in the middle of its work.
+  // Taking the write lock first makes a second process fail here instead of midway.
   return transaction(sql, () => {
     const done = schemaVersion(sql);
     const newer = migrateSchema(sql, migrations);
@@ -260,7 +264,7 @@ function migrate(sql: DatabaseSync, path: string, migrations: readonly Migration
   });
 }
 
-/** Puts the file of a newer version away and begins a new one with whatever of its content fits. */
+/** Sets a newer version's file aside and starts a new one with the rows that fit. */
 function succeedNewer(path: string, options: DatabaseOptions): Database {
   const newerCopy = `${path}.newer`;
   try {
@@ -268,19 +272,19 @@ function succeedNewer(path: string, options: DatabaseOptions): Database {
     const opened = openFile(path, options, (sql) => copyContent(sql, pathToFileURL(newerCopy), { isLenient: true }));
     return { ...opened, isPersistent: true, ...NOTHING_AMISS, newerCopy };
   } catch {
-    // A disk that takes no writes keeps it where it is; in memory it is read the same way.
+    // If the disk refuses the rename, the file stays and a copy in memory is used.
     return { ...openInMemory(path, options), newerCopy: path };
   }
 }
 
-/** Puts a damaged file away, with its write-ahead log under the name that SQLite looks for, and begins a new one. */
+/** Sets a damaged file aside, with its write-ahead log under the name that SQLite expects, and starts a new one. */
 function beginAnew(path: string, options: DatabaseOptions): Database {
   const damagedCopy = `${path}.damaged`;
   try {
     setAside(path, damagedCopy);
     return { ...openFile(path, options), isPersistent: true, ...NOTHING_AMISS, damagedCopy };
   } catch {
-    // A disk that takes no writes keeps the damaged file where it is.
+    // If the disk refuses the rename, the damaged file stays.
     return { ...openInMemory(path, options), damagedCopy: path };
   }
 }
@@ -298,7 +302,7 @@ function openInMemory(path: string, options: DatabaseOptions): Database {
   migrate(sql, path, options.migrations);
   const database = { sql, isPersistent: false, ...NOTHING_AMISS, isNew: !existsSync(path) };
   if (database.isNew) return database;
-  // A copy is read with its write-ahead log, which a file opened as immutable is read without.
+  // SQLite ignores the write-ahead log of a file opened as immutable, so a copy is opened.
   let directory: string | undefined;
   try {
     directory = mkdtempSync(join(tmpdir(), "holdfast-"));
@@ -325,13 +329,13 @@ function copyImmutable(sql: DatabaseSync, path: string): void {
   try {
     copyContent(sql, address);
   } catch {
-    // What cannot be read is gone either way; an empty memory still lets the agent work and say so.
+    // Unreadable content is lost in any case. An empty database lets the agent work and report it.
   }
 }
 
 function copyContent(sql: DatabaseSync, address: URL, { isLenient = false } = {}): void {
   sql.prepare("ATTACH ? AS disk").run(address.href);
-  // A reference may come before what it refers to.
+  // Rows may be inserted before the rows that they reference.
   sql.exec("PRAGMA foreign_keys=OFF");
   try {
     const tables = sql.prepare("SELECT name FROM main.sqlite_schema WHERE type='table'").all();
@@ -342,7 +346,7 @@ function copyContent(sql: DatabaseSync, address: URL, { isLenient = false } = {}
       try {
         sql.exec(`INSERT OR IGNORE INTO main.${table} (${columns}) SELECT ${columns} FROM disk.${table}`);
       } catch (error) {
-        // One table that does not fit must not keep the others back.
+        // One table that does not fit must not block the others.
         if (!isLenient) throw error;
       }
     }
@@ -352,7 +356,7 @@ function copyContent(sql: DatabaseSync, address: URL, { isLenient = false } = {}
   }
 }
 
-/** The columns that a table has in both, as a list for SQL; the file may be of an older schema, or not have the table. */
+/** Returns the columns that a table has in both databases, as an SQL list. The file may have an older schema or lack the table. */
 function sharedColumns(sql: DatabaseSync, table: string): string {
   const query =
     "SELECT name FROM pragma_table_info(?1, 'main') INTERSECT SELECT name FROM pragma_table_info(?1, 'disk')";

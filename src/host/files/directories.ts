@@ -6,27 +6,27 @@ import { errnoOf, HostError, toError } from "../../errors.ts";
 
 export type EntryKind = "directory" | "file" | "link" | "other";
 
-/** Directories whose contents strangers write. @throws {HostError} `directory-failed`, with the path in its message. */
+/** File operations in directories that other users may write to. @throws {HostError} `directory-failed`, with the path in its message. */
 export interface Directories {
-  /** What is at a path itself, links not followed; undefined when nothing is. */
+  /** Returns the kind of the entry at a path without following links; undefined if there is none. */
   kind(path: string): Promise<EntryKind | undefined>;
-  /** Where a path really leads; undefined when to nothing. */
+  /** Returns the path with all links resolved; undefined if it leads to nothing. */
   realpath(path: string): Promise<string | undefined>;
   /**
-   * Makes a directory below `root`, and those on the way to it, whatever the umask says.
-   * @throws {HostError} `unsafe-path` when a link or a file is on the way.
+   * Makes a directory below `root` and its parents with `mode`, ignoring the umask.
+   * @throws {HostError} `unsafe-path` if a link or a file is on the path.
    */
   makeWithin(root: string, parts: readonly string[], mode: number): Promise<void>;
-  /** Renames a file or directory to where nothing is, and makes it durable in both places. False when there is nothing to rename. */
+  /** Renames a file or directory to an unused path and syncs both parents. Returns false if there is nothing to rename. */
   move(from: string, to: string): Promise<boolean>;
   /**
-   * Removes a tree, links as links, and stays on its file system. True when nothing is left of it; false when there was more in it than
-   * `maxEntries`, and the next call goes on.
+   * Removes a tree without following links or leaving its file system. Returns false if it held more than `maxEntries` entries;
+   * the next call continues.
    */
   removeTree(path: string, maxEntries: number, signal: AbortSignal): Promise<boolean>;
 }
 
-/** A path may be no longer than 4096 bytes (PATH_MAX), and names are up to 255 long. */
+/** Maximum depth that paths can address: a path has at most 4096 bytes (PATH_MAX), a name up to 255. */
 const MAX_DEPTH = 12;
 
 export function hostDirectories(): Directories {
@@ -58,7 +58,7 @@ async function makeWithin(root: string, parts: readonly string[], mode: number):
   let path = root;
   for (const part of parts) {
     if (part === "" || part === "." || part === ".." || part.includes("/") || part.includes("\0")) {
-      throw new HostError("unsafe-path", `${JSON.stringify(part)} is no name of a directory`);
+      throw new HostError("unsafe-path", `${JSON.stringify(part)} is not a valid directory name`);
     }
     const parent = path;
     path = join(parent, part);
@@ -77,7 +77,7 @@ async function makeWithin(root: string, parts: readonly string[], mode: number):
 
 async function move(from: string, to: string): Promise<boolean> {
   if ((await kind(from)) === undefined) return false;
-  if ((await kind(to)) !== undefined) throw new HostError("directory-failed", `${to} is there already`);
+  if ((await kind(to)) !== undefined) throw new HostError("directory-failed", `${to} already exists`);
   try {
     await renameOwned(from, to);
     await sync(dirname(to));
@@ -89,8 +89,8 @@ async function move(from: string, to: string): Promise<boolean> {
 }
 
 /**
- * A directory whose parent changes has to be writable itself, and the agent may give files away, not write those of others: for the
- * moment of it the directory is ours.
+ * Renames an entry that another user may own. Changing a directory's parent needs write permission on the directory itself. The
+ * agent may change owners but not write others' files, so it owns the directory for the duration of the rename.
  */
 async function renameOwned(from: string, to: string): Promise<void> {
   try {
@@ -113,7 +113,7 @@ async function renameOwned(from: string, to: string): Promise<void> {
   await giveBack(to);
 }
 
-/** Makes a directory ours, to do with it as we like. */
+/** Makes a directory writable for this process by taking ownership. */
 async function claim(
   path: string | Buffer,
   { uid, mode }: { readonly uid: number; readonly mode: number },
@@ -147,7 +147,7 @@ interface Removal {
   readonly signal: AbortSignal;
 }
 
-/** Removes what is in a directory and then itself; false when something is left for the next time. */
+/** Empties a directory and removes it; returns false if entries are left for the next call. */
 async function empty(path: string, removal: Removal, depth: number): Promise<boolean> {
   let isEmpty = true;
   for await (const entry of await opendir(path, AS_BYTES)) {
@@ -165,20 +165,20 @@ async function empty(path: string, removal: Removal, depth: number): Promise<boo
     if (depth < MAX_DEPTH && typeof child === "string") {
       isEmpty = (await empty(child, removal, depth + 1)) && isEmpty;
     } else {
-      // What is too deep for a path to reach, or has a name that is no text, is taken up first.
+      // Entries too deep for a path, or with a name that is not text, move to the top first.
       await rename(child, join(removal.top, `.${randomBytes(8).toString("hex")}`));
       isEmpty = false;
     }
   }
-  // Of one whose subdirectories were taken up nothing is left but itself.
+  // A directory whose subdirectories were moved to the top is empty by now.
   if (isEmpty || depth >= MAX_DEPTH) await rmdir(path);
   return isEmpty;
 }
 
-// The types know only texts; names may be any bytes, and a decoded one would be that of nothing.
+// Names may be any bytes, and decoding could yield a different name; the types know only texts.
 const AS_BYTES = { encoding: "buffer" as BufferEncoding };
 
-/** As text where it is one. */
+/** Returns the path as text, or as bytes if the name is not text. */
 function childOf(path: string, name: Buffer): string | Buffer {
   const text = join(path, name.toString());
   return name.equals(Buffer.from(name.toString())) ? text : Buffer.concat([Buffer.from(`${path}/`), name]);

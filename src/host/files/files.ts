@@ -7,32 +7,32 @@ import { readRegularFile } from "./regular-file.ts";
 
 export interface DiskSpace {
   readonly totalBytes: number;
-  /** What an unprivileged process may still use. */
+  /** Bytes available to an unprivileged process. */
   readonly freeBytes: number;
   readonly usedBytes: number;
 }
 
-/** Files below a root: `/` in production, a temporary directory in tests. Paths are absolute as production sees them. */
+/** Files below a root: `/` in production, a temporary directory in tests. Paths are absolute from that root. */
 export interface Files {
-  /** The text of a regular file of at most 128 MiB, or undefined when there is no such file. */
+  /** Returns the text of a regular file of at most 128 MiB, or undefined if there is none. */
   read(path: string): Promise<string | undefined>;
-  /** Replaces the file in one step that survives a power cut: temporary file, fsync, rename, fsync of the directory. */
+  /** Replaces a file atomically and durably: temporary file, fsync, rename, fsync of the directory. */
   writeAtomic(path: string, text: string, mode: number): Promise<void>;
-  /** Renames within one directory and makes it durable. */
+  /** Renames a file within a directory durably. */
   move(from: string, to: string): Promise<void>;
-  /** Removes a file; one that is not there is fine. */
+  /** Removes a file, if it exists. */
   remove(path: string): Promise<void>;
-  /** Makes a directory and its parents, and makes them survive a power cut. */
+  /** Makes a directory and its parents durably. */
   makeDirectory(path: string, mode: number): Promise<void>;
-  /** Names in a directory; empty when there is none. */
+  /** Returns the names in a directory; empty if the directory does not exist. */
   list(path: string): Promise<readonly string[]>;
-  /** Removes what writes that were cut short have left in a directory. Only for whoever is alone in it. */
+  /** Removes temporary files that interrupted writes left in a directory. The caller must be its only user. */
   sweep(path: string): Promise<void>;
   space(path: string): Promise<DiskSpace>;
 }
 
 const MAX_READ_BYTES = 128 * 1024 * 1024;
-/** The name of a write's temporary file ends so. */
+/** Matches the name of a temporary file. */
 const TEMPORARY = /\.[0-9a-f]{12}\.tmp$/;
 
 /**
@@ -40,7 +40,7 @@ const TEMPORARY = /\.[0-9a-f]{12}\.tmp$/;
  * @throws {HostError} `disk-full`, `read-only`, `access-denied` or `file-failed`, with the path in its message.
  */
 export function hostFiles(root = "/"): Files {
-  // In production a relative path is one from the working directory.
+  // If the root is `/`, relative paths start at the working directory.
   const at = (path: string): string => (root === "/" ? path : join(root, path));
   return {
     async read(path) {
@@ -129,7 +129,7 @@ async function writeSynced(path: string, text: string, mode: number): Promise<vo
   }
 }
 
-/** Makes a rename or an unlink survive a power cut (fsync(2) on the directory). */
+/** Makes a rename or an unlink durable (fsync(2) on the directory). */
 async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
   try {

@@ -1,7 +1,7 @@
 import { lstatSync } from "node:fs";
 import { errnoOf } from "../../errors.ts";
 
-/** What there is at a path; links are not followed. */
+/** The type, mode and size of the entry at a path; links are not followed. */
 export interface Looked {
   readonly kind: "file" | "directory" | "socket" | "other";
   readonly uid: number;
@@ -11,7 +11,7 @@ export interface Looked {
   readonly sizeBytes: number;
 }
 
-/** Looks at a path; `denied` where this user may not. */
+/** Reads the entry at a path; returns `denied` if this user lacks permission. */
 export function lookAt(path: string): Looked | "absent" | "denied" {
   try {
     const found = lstatSync(path);
@@ -22,7 +22,7 @@ export function lookAt(path: string): Looked | "absent" | "denied" {
   }
 }
 
-/** Whether this process may look at everything. */
+/** Reports whether this process runs as root. */
 export function isRoot(): boolean {
   return process.geteuid?.() === 0;
 }

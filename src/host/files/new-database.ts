@@ -5,9 +5,9 @@ import { DatabaseSync } from "node:sqlite";
 import { errnoOf } from "../../errors.ts";
 
 /**
- * Makes a SQLite file that is there whole or not at all, whenever the power is cut: filled under another name, synced, and then
- * named. When another process was faster, its file stays; where the file system cannot do it, nothing is made.
- * @throws what SQLite says of the disk.
+ * Creates a SQLite file atomically: fills it under another name, syncs it and links it to its path. Keeps a file that another
+ * process created first. Creates nothing if the file system does not support this.
+ * @throws SQLite's error if the disk fails.
  */
 export function createWhole(path: string, fill: (sql: DatabaseSync) => void): void {
   const fresh = `${path}.${randomBytes(6).toString("hex")}.tmp`;
@@ -23,14 +23,14 @@ export function createWhole(path: string, fill: (sql: DatabaseSync) => void): vo
     linkSync(fresh, path);
     sync(dirname(path));
   } catch (error) {
-    // A faster process swept ours away; of anything else that is no word of SQLite's, whoever opens the file next says what it is.
+    // Another process may have removed the temporary file. Only errors of SQLite count; opening the file later reports others.
     if (!existsSync(path) && errnoOf(error) === "ERR_SQLITE_ERROR") throw error;
   } finally {
     removeAttempts(path);
   }
 }
 
-/** Removes what attempts at a file that is made by now have left; a slower one that loses its own to this finds the file. */
+/** Removes temporary files of attempts at an existing file. A slower process that loses its attempt this way finds the file. */
 export function removeAttempts(path: string): void {
   const begin = `${basename(path)}.`;
   try {
@@ -39,7 +39,7 @@ export function removeAttempts(path: string): void {
       if (isAttempt) rmSync(join(dirname(path), name), { force: true });
     }
   } catch {
-    // What cannot be removed does no harm.
+    // A leftover file does no harm.
   }
 }
 

@@ -1,7 +1,7 @@
 import { fdatasync, fstatSync, ftruncateSync, readSync, writeSync } from "node:fs";
 import { errnoOf, HostError, toError } from "../../errors.ts";
 
-/** Writes all of `bytes` from `from` to `to` at a position of an open file (pwrite(2)). @throws {HostError} `disk-full`, `storage-failed` */
+/** Writes `bytes` from index `from` to `to` at a position of an open file (pwrite(2)). @throws {HostError} `disk-full`, `storage-failed` */
 export function writeAt(fd: number, bytes: Uint8Array, from: number, to: number, position: number): void {
   try {
     let at = from;
@@ -11,7 +11,10 @@ export function writeAt(fd: number, bytes: Uint8Array, from: number, to: number,
   }
 }
 
-/** Reads into `bytes` from `from` on, as much as there is and fits; 0 at the end of the file. @throws {HostError} `storage-failed` */
+/**
+ * Reads into `bytes` from index `from` and returns the number of bytes read; 0 at the end of the file. @throws {HostError}
+ * `storage-failed`
+ */
 export function readAt(fd: number, bytes: Uint8Array, from: number, position: number): number {
   try {
     return readSync(fd, bytes, from, bytes.length - from, position);
@@ -20,7 +23,7 @@ export function readAt(fd: number, bytes: Uint8Array, from: number, position: nu
   }
 }
 
-/** Cuts an open file to a length. @throws {HostError} `storage-failed` */
+/** Truncates an open file to a length in bytes. @throws {HostError} `storage-failed` */
 export function truncate(fd: number, bytes: number): void {
   try {
     ftruncateSync(fd, bytes);
@@ -29,7 +32,7 @@ export function truncate(fd: number, bytes: number): void {
   }
 }
 
-/** Length of an open file in bytes. @throws {HostError} `storage-failed` */
+/** Returns the length of an open file in bytes. @throws {HostError} `storage-failed` */
 export function lengthOf(fd: number): number {
   try {
     return fstatSync(fd).size;
@@ -38,7 +41,7 @@ export function lengthOf(fd: number): number {
   }
 }
 
-/** Waits until what was written is on the disk (fdatasync(2)). Rejects with {HostError} `disk-full`, `storage-failed`. */
+/** Flushes written data to the disk (fdatasync(2)). Rejects with {HostError} `disk-full`, `storage-failed`. */
 export function datasync(fd: number): Promise<void> {
   return new Promise((resolve, reject) =>
     fdatasync(fd, (error) => (error === null ? resolve() : reject(ioError("sync", error)))),

@@ -4,14 +4,14 @@ import { HostError, InputError, toError } from "../../errors.ts";
 const MAX_BYTES = 64 * 1024;
 
 /**
- * The text of a file that holds a secret: refused unless it is its reader's or root's, and nobody else's to read or write. What is
- * judged is what was opened, so that a link may lead to it.
+ * Reads a file that holds a secret. The reader or root must own it, and no other user may read or write it. Checks the opened
+ * file, so the path may be a link.
  * @throws {InputError} `bad-secret-file`; {HostError} `storage-failed`
  */
 export function readPrivateFile(path: string, uid = process.getuid?.()): string {
   let fd: number;
   try {
-    // A pipe would otherwise be waited for.
+    // Without O_NONBLOCK, opening a pipe would block.
     fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch (error) {
     throw new HostError("storage-failed", `cannot open ${path}: ${toError(error).message}`, { cause: error });

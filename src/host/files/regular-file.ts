@@ -1,12 +1,12 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from "node:fs";
 import { open } from "node:fs/promises";
 
-/** Nobody waits for the other end of a pipe, and a terminal does not become ours. */
+/** Opening does not block on a pipe, and a terminal does not become the controlling one. */
 const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
 
 /**
- * The bytes of a regular file; links are followed.
- * @throws what opening it threw, or an error with code `EISDIR`, `ENOTREG` (a pipe, a device) or `EFBIG`
+ * Returns the bytes of a regular file; follows links.
+ * @throws the error of open(2), or an error with code `EISDIR`, `ENOTREG` (a pipe, a device) or `EFBIG`
  */
 export async function readRegularFile(path: string, maxBytes: number): Promise<Buffer> {
   const file = await open(path, FLAGS);
@@ -18,7 +18,7 @@ export async function readRegularFile(path: string, maxBytes: number): Promise<B
   }
 }
 
-/** The same, at once. */
+/** Synchronous form of `readRegularFile`. */
 export function readRegularFileSync(path: string, maxBytes: number): Buffer {
   const fd = openSync(path, FLAGS);
   try {
@@ -39,8 +39,8 @@ function coded(code: string, message: string): Error {
   return Object.assign(new Error(message), { code });
 }
 
-/** Whether an error of `readRegularFile` says that something else than a readable file of its size is there. */
+/** Reports whether an error code of `readRegularFile` means that the entry is not a regular file or is too large. */
 export function isNoRegularFile(code: string | undefined): boolean {
-  // A socket, or a device without a driver, cannot even be opened.
+  // open(2) itself refuses a socket, or a device without a driver.
   return code !== undefined && ["EISDIR", "ENOTREG", "EFBIG", "ENXIO", "ENODEV"].includes(code);
 }

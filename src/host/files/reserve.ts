@@ -13,23 +13,24 @@ import { randomBytes } from "node:crypto";
 import { HostError, toError } from "../../errors.ts";
 import type { Files } from "./files.ts";
 
-/** Disk space that is set aside in a file, to be given up piece by piece when the disk is full. */
+/** Disk space held in a file, to be released piece by piece when the disk is full. */
 export interface Reserve {
-  /** Gives up at least so many bytes. False when that much is not left. */
+  /** Frees at least this many bytes; returns false if less is left. */
   release(bytes: number): boolean;
   /**
-   * Makes the reserve whole again, if as much again stays free beside it. Anything in its place that is no regular file is set aside.
-   * @throws {HostError} `disk-full` while there is no room; `read-only`, `file-failed`
+   * Restores the reserve to full size if at least that much stays free besides. Sets aside anything in its place that is not a
+   * regular file.
+   * @throws {HostError} `disk-full` if there is no room; `read-only`, `file-failed`
    */
   refill(): void;
 }
 
 const MAX_BYTES = 2 * 1024 * 1024;
-/** Largest share of a small disk that the reserve takes. */
+/** Largest share of a small disk that the reserve uses. */
 const MAX_SHARE = 1 / 16;
 const BLOCK = 4096;
 
-/** A reserve at `path`, on the file system of `directory`. It is made by the first `refill`. */
+/** Returns a reserve at `path`, on the file system of `directory`. The first `refill` creates the file. */
 export function diskReserve(directory: string, path = `${directory}/reserve`): Reserve {
   const withFile = <T>(flags: number, work: (fd: number, size: number) => T): T => {
     const fd = openSync(path, flags | constants.O_NOFOLLOW | constants.O_NONBLOCK, 0o600);
@@ -50,7 +51,7 @@ export function diskReserve(directory: string, path = `${directory}/reserve`): R
           return true;
         });
       } catch {
-        return false; // There is none.
+        return false; // no reserve
       }
     },
     refill() {
@@ -63,7 +64,7 @@ export function diskReserve(directory: string, path = `${directory}/reserve`): R
           if (missing <= 0) return;
           if (bavail * bsize < missing + whole) throw new HostError("disk-full", `${directory} is full`);
           try {
-            // Zeros would take no room on a file system that compresses.
+            // A compressing file system would store zeros without using space.
             for (let at = size; at < whole; at += writeSync(fd, randomBytes(whole - at), 0, whole - at, at));
           } catch (error) {
             ftruncateSync(fd, size);
@@ -85,7 +86,7 @@ function codeOf(error: unknown): string {
   return code === "ENOSPC" || code === "EDQUOT" ? "disk-full" : "file-failed";
 }
 
-/** The same files; a write below one of the directories that finds the disk full is repeated with space from the reserve. */
+/** Wraps `files`: a write below one of the directories that fails because the disk is full is retried with space from the reserve. */
 export function filesWithReserve(
   files: Files,
   reserve: Reserve,

@@ -1,15 +1,15 @@
 import type { DatabaseSync } from "node:sqlite";
 
 /**
- * One step of a schema. A script only adds: programs that know nothing of it go on reading and writing the database as they did. A
- * step that no older program could live with says so.
+ * One step of a schema. A plain script only adds, so older programs keep working with the database. A step that older programs
+ * cannot work with is marked as breaking.
  */
 export type Migration = string | { readonly sql: string; readonly isBreaking: true };
 
-/** What a newer program left: its schema version, and the oldest one that a reader may be of. */
+/** The schema version that a newer program left, and the oldest schema version whose programs may use it. */
 export interface NewerSchema {
   readonly version: number;
-  /** Undefined when it was not said. */
+  /** Undefined if the database does not state it. */
   readonly compatibleFrom: number | undefined;
 }
 
@@ -19,14 +19,14 @@ const COMPATIBILITY = `
   ) STRICT;
 `;
 
-/** The schema version of a database. */
+/** Returns the schema version of a database. */
 export function schemaVersion(sql: DatabaseSync): number {
   return Number(sql.prepare("PRAGMA user_version").get()?.["user_version"] ?? 0);
 }
 
 /**
- * Brings the schema up to date, in the transaction that is open. One that is newer is left as it is, and told when no program of this
- * version can use it.
+ * Brings the schema up to date within the open transaction. Leaves a newer schema unchanged and returns it if this version cannot
+ * use it.
  */
 export function migrateSchema(sql: DatabaseSync, migrations: readonly Migration[]): NewerSchema | undefined {
   const done = schemaVersion(sql);
@@ -45,7 +45,7 @@ export function migrateSchema(sql: DatabaseSync, migrations: readonly Migration[
   return undefined;
 }
 
-/** The version of the last step that breaks with what was before it. Pure. */
+/** Returns the version of the last breaking step. Pure. */
 export function oldestReader(migrations: readonly Migration[]): number {
   return migrations.findLastIndex((step) => typeof step !== "string") + 1 || 1;
 }

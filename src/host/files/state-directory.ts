@@ -9,7 +9,7 @@ import type { Files } from "./files.ts";
 
 const SQLITE_BUSY = 5;
 const DATABASE = "state.db";
-// Identity goes last: cut off half-way, the node still knows its name and the wipe can be repeated.
+// The identity goes last: an interrupted wipe leaves the node's name, and can be repeated.
 const WIPED = [
   "overlay",
   "desired",
@@ -25,19 +25,19 @@ const WIPED = [
   "identity",
 ];
 
-/** The order to reset a node, in its state directory: it is removed last. */
+/** The reset order in the state directory, removed last. */
 export const RESET_FILE = "reset.json";
-/** The data store, with the volumes of containers in it. */
+/** The data store, with the volumes of containers. */
 const DATA_STORE = "data-store";
 const NOT_OURS = new Set([RESET_FILE, "lost+found"]);
 const ENTRIES_AT_ONCE = 20_000;
 
-/** What a wipe would remove from a state directory; the data store is not part of it. */
+/** Returns the entries that a wipe would remove from a state directory; the data store is not among them. */
 export function wipeableState(stateDir: string): readonly string[] {
   return WIPED.filter((name) => lstatSync(join(stateDir, name), { throwIfNoEntry: false }) !== undefined);
 }
 
-/** Removes identity, desired state, journal and what the overlay serves, and tells what was removed. */
+/** Removes identity, desired state, journal and files that the overlay serves; returns the removed names. */
 export async function wipeState(stateDir: string): Promise<readonly string[]> {
   const names = wipeableState(stateDir);
   for (const name of names) {
@@ -50,8 +50,9 @@ export async function wipeState(stateDir: string): Promise<readonly string[]> {
 }
 
 /**
- * Removes everything in the state directory except the order to do so: the data store with all volumes, the records of the network,
- * and what `wipeState` removes, the identity last. Returns what was removed, and what of the data store could not be.
+ * Removes everything in the state directory except the reset order: the data store with all volumes, the network records, and
+ * last the entries that `wipeState` removes. Returns the removed names, and the parts of the data store that could not be
+ * removed.
  */
 export async function wipeEverything(
   stateDir: string,
@@ -67,7 +68,7 @@ export async function wipeEverything(
       while (!(await directories.removeTree(path, ENTRIES_AT_ONCE, signal))) signal.throwIfAborted();
       removed.push(name);
     } catch (error) {
-      // A disk mounted there, or a file that may not be removed, must not prevent the removal of the identity.
+      // A mounted disk or an undeletable file must not prevent removing the identity.
       if (name !== DATA_STORE || !(error instanceof HostError)) throw error;
       left.push(error.message);
     }
@@ -80,12 +81,12 @@ function notRemoved(path: string, error: unknown): HostError {
 }
 
 /**
- * Refuses whoever is neither root nor the owner of the state directory.
- * @throws {InputError} `access-denied`; `not-found` when there is no such directory.
+ * Refuses users other than root and the owner of the state directory.
+ * @throws {InputError} `access-denied`; `not-found` if the directory does not exist.
  */
 export function requireOwner(stateDir: string): void {
   const found = lstatSync(stateDir, { throwIfNoEntry: false });
-  if (found === undefined) throw new InputError("not-found", `there is no state directory ${stateDir}`);
+  if (found === undefined) throw new InputError("not-found", `state directory ${stateDir} does not exist`);
   const user = process.geteuid?.() ?? found.uid;
   if (user !== 0 && user !== found.uid) {
     throw new InputError("access-denied", `only root or its owner may change ${stateDir}: run the command with sudo`);
@@ -93,19 +94,19 @@ export function requireOwner(stateDir: string): void {
 }
 
 /**
- * Refuses a reset while a change of the network is pending: a reset removes the files that revert it.
+ * Refuses a reset while a network change is pending, because a reset removes the files needed to revert it.
  * @throws {InputError} `busy`.
  */
 export async function requireSettled(files: Files, stateDir: string): Promise<void> {
   if ((await files.read(join(stateDir, "desired/checkpoint.json"))) === undefined) return;
   throw new InputError(
     "busy",
-    "a change of the network is pending: run 'holdfast network keep' or 'holdfast network revert' first, or without an agent 'holdfast guard restore'",
+    "a network change is pending: run 'holdfast network keep' or 'holdfast network revert' first, or without an agent 'holdfast guard restore'",
   );
 }
 
 /**
- * Refuses while an agent works on the state directory, wherever its run directory is.
+ * Refuses while an agent uses the state directory, regardless of its run directory.
  * @throws {HostError} `state-locked`.
  */
 export function requireUnused(stateDir: string): void {
@@ -122,7 +123,7 @@ export function requireUnused(stateDir: string): void {
         details: { path },
       });
     }
-    // A file too damaged to be locked is one more reason to wipe.
+    // A file too damaged to lock does not block a wipe.
   } finally {
     sql?.close();
   }

@@ -7,8 +7,8 @@ import { isNoRegularFile } from "./regular-file.ts";
 import { serialQueue } from "../../lib/async/serial-queue.ts";
 
 /**
- * What reading a state file came to. `recovered` is the previous copy, and `lost` neither; a damaged file was set aside at
- * `damagedCopy`, as was a damaged previous copy beside a good newest one, which then takes its place too.
+ * The result of reading a state file: the newest copy, `recovered` with the previous copy, or `lost` with neither. A damaged file
+ * was set aside at `damagedCopy`, as was a damaged previous copy beside a good newest one.
  */
 export type Loaded<T> =
   | { readonly is: "absent" }
@@ -16,29 +16,29 @@ export type Loaded<T> =
   | { readonly is: "recovered"; readonly value: T; readonly damagedCopy: string }
   | { readonly is: "lost"; readonly damagedCopy: string };
 
-/** The ending of a file that was set aside because it is whole and of a form that this version does not know: a newer one wrote it. */
+/** Suffix of an intact file that was set aside because a newer version wrote it in an unknown form. */
 export const NEWER_SUFFIX = ".newer";
 const DAMAGED_SUFFIX = ".damaged";
 
 export interface StateFileOptions<T> {
   readonly path: string;
   readonly schema: z.ZodType<T>;
-  /** Keep the copy before the last as `<path>.previous`, to fall back on. */
+  /** Keep the preceding copy as `<path>.previous` for recovery. */
   readonly keepsPrevious: boolean;
 }
 
-/** One checksummed JSON file of state, readable by its owner alone. */
+/** One checksummed JSON file of state, readable only by its owner. */
 export interface StateFile<T> {
   load(): Promise<Loaded<T>>;
-  /** What loading would come to; nothing is set aside, so that whoever loads it hears the same. */
+  /** Returns the result of a load without setting anything aside, so that a later load returns the same. */
   inspect(): Promise<Loaded<T>>;
-  /** Replaces the content in one durable step; whatever cuts it short leaves the old or the new one. */
+  /** Replaces the content atomically and durably. */
   save(value: T): Promise<void>;
-  /** As `save`, and the copy before the last stays what it is: the last was no good one to fall back on. */
+  /** Saves like `save` but keeps the previous copy, because the current one is not a good fallback. */
   supersede(value: T): Promise<void>;
-  /** The previous copy; undefined when there is none that is good. */
+  /** Returns the previous copy; undefined if there is no good one. */
   previous(): Promise<T | undefined>;
-  /** Replaces both copies in durable steps, the newest first, so that nothing of what was there comes back. */
+  /** Replaces both copies durably, the newest first, so that no earlier content can return. */
   replace(value: T): Promise<void>;
   /** Removes every copy. */
   remove(): Promise<void>;
@@ -48,12 +48,12 @@ const MODE = 0o600;
 const FORMAT = 1;
 const LIMITS = { maxBytes: 128 * 1024 * 1024, maxDepth: 64 };
 
-/** The value of whichever copy was good. */
+/** Returns the value of the good copy, if there is one. */
 export function valueOf<T>(loaded: Loaded<T>): T | undefined {
   return loaded.is === "good" || loaded.is === "recovered" ? loaded.value : undefined;
 }
 
-/** A state file over real files. */
+/** Returns a state file over real files. */
 export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateFile<T> {
   const { path, schema } = options;
   const previous = `${path}.previous`;
@@ -67,7 +67,7 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
   };
   const readCopy = async (copy: string): Promise<Loaded<T>> => {
     const found = await inspectCopy(copy);
-    // On a disk that takes no writes the damaged file stays where it is; reading goes on all the same.
+    // If the disk refuses writes, the damaged file stays in place; reading continues.
     if (found.is === "lost") await files.move(copy, found.damagedCopy).catch(() => undefined);
     return found;
   };
@@ -77,7 +77,7 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     const older = await read(previous);
     if (newest.is === "good") return older.is === "lost" ? { ...newest, damagedCopy: older.damagedCopy } : newest;
     if (older.is !== "good") return newest.is === "absent" ? older : newest;
-    // A previous copy alone is what is left after the newest was set aside and nothing saved since.
+    // A previous copy alone remains after the newest was set aside and before the next save.
     const damagedCopy = newest.is === "lost" ? newest.damagedCopy : path + DAMAGED_SUFFIX;
     return { is: "recovered", value: older.value, damagedCopy };
   };
@@ -85,7 +85,7 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
   const save = async (value: T): Promise<void> => {
     if (options.keepsPrevious) {
       const current = await readText(files, path);
-      // What was damaged since it was read must not take the place of a good copy.
+      // A copy that was damaged after it was read must not replace a good one.
       if (current !== undefined && current !== UNREADABLE && bodyOf(unseal(current, schema)) !== undefined)
         await files.writeAtomic(previous, current, MODE);
     }
@@ -96,11 +96,11 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
     if (options.keepsPrevious) await files.writeAtomic(previous, seal(value), MODE);
   };
   const remove = async (): Promise<void> => {
-    // The newest goes last, lest a cut leave an older state in force.
+    // The newest goes last, so that an interruption does not leave an older state as the newest.
     await files.remove(previous);
     await files.remove(path);
   };
-  // One after the other, or of two at once the older might be the one that stays.
+  // Serialized: if two ran at once, the older one could win.
   const inTurn = serialQueue();
 
   return {
@@ -119,15 +119,15 @@ export function stateFile<T>(files: Files, options: StateFileOptions<T>): StateF
   };
 }
 
-/** A state file whose newest content is kept in memory while the disk refuses it. */
+/** A state file that keeps the newest content in memory while the disk refuses it. */
 export interface HeldStateFile<T> extends StateFile<T> {
-  /** Whether the newest content is in memory alone. */
+  /** Whether the newest content is only in memory. */
   readonly isUnsaved: boolean;
-  /** Writes what is in memory alone, if the disk takes it. */
+  /** Writes content that is only in memory, if the disk accepts it. */
   keep(): Promise<void>;
 }
 
-/** The same file; what the disk refuses counts until this program ends, and the disk keeps the copy before. */
+/** Wraps a state file: content that the disk refuses is used until this program ends, and the disk keeps the earlier copy. */
 export function heldStateFile<T>(file: StateFile<T>): HeldStateFile<T> {
   type Unsaved = { readonly value: T | undefined; readonly write: () => Promise<void> };
   let unsaved: Unsaved | undefined;
@@ -161,7 +161,7 @@ export function heldStateFile<T>(file: StateFile<T>): HeldStateFile<T> {
   };
 }
 
-/** What a sealed file holds, as it stands; undefined when it is damaged, not there, or of another form than the schema. */
+/** Returns the content of a sealed file; undefined if it is damaged, missing, or does not match the schema. */
 export async function readSealed<T>(
   files: Pick<Files, "read">,
   path: string,
@@ -179,10 +179,7 @@ function bodyOf<T>(unsealed: Unsealed<T>): { readonly body: T } | undefined {
   return unsealed === OTHER_FORM ? undefined : unsealed;
 }
 
-/**
- * The text of a file; a directory, a pipe, a device or a circle of links in its place, or a broken disk below it, is damage like any
- * other.
- */
+/** Returns the text of a file. A directory, a pipe, a device or a link loop in its place counts as damage, as does a failing disk. */
 async function readText(files: Pick<Files, "read">, path: string): Promise<string | typeof UNREADABLE | undefined> {
   try {
     return await files.read(path);

@@ -1,16 +1,16 @@
 const HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
-/** The lowest bit says in which order of bytes the checksums were made. */
+/** Magic number; its lowest bit gives the byte order of the checksums. */
 const MAGIC = 0x377f0682;
 const VERSION = 3_007_000;
 
 type Sums = readonly [number, number];
 
 /**
- * Whether a write-ahead log of SQLite (https://sqlite.org/fileformat2.html#walformat) lost transactions that were safely in it.
- * SQLite itself ends at the first wrong frame without a word. A power cut leaves wrong frames too, yet none of a later transaction
- * behind them, since each is synced before the next begins: that is the mark of damage. So damage to the last one or two
- * transactions cannot be told from a power cut, nor can a log that was cut short.
+ * Reports whether a SQLite write-ahead log (https://sqlite.org/fileformat2.html#walformat) lost synced transactions. SQLite
+ * itself silently stops at the first wrong frame. A power cut also leaves wrong frames, but no later transaction behind them,
+ * because each is synced before the next starts. A later transaction behind a wrong frame therefore proves damage. Damage to the
+ * last one or two transactions, or a truncated log, cannot be distinguished from a power cut.
  */
 export function isLogDamaged(log: Buffer): boolean {
   if (log.length < HEADER_BYTES + FRAME_HEADER_BYTES) return false;
@@ -20,7 +20,7 @@ export function isLogDamaged(log: Buffer): boolean {
   const header = sum(log, 0, 24, [0, 0], isBigEndian);
   const isPageSize = pageBytes >= 512 && pageBytes <= 65_536 && (pageBytes & (pageBytes - 1)) === 0;
   const isKnown = (magic & ~1) === MAGIC && log.readUInt32BE(4) === VERSION && isPageSize;
-  // The header is synced before the first frame, so there is none without it.
+  // The header is synced before the first frame, so no frame exists without it.
   if (!isKnown || !isSame(header, sumsAt(log, 24))) return !isZero(log.subarray(HEADER_BYTES));
 
   const frameBytes = FRAME_HEADER_BYTES + pageBytes;

@@ -43,7 +43,7 @@ test("a hint repeats the directories that are not the usual ones", () => {
 test("a fault that is mended is told as one that is over", () => {
   const fault = {
     code: "damaged-file",
-    message: "desired/node.json was damaged; it was set aside and begun anew",
+    message: "desired/node.json was damaged; it was set aside and a new one was started",
     since: 1,
   };
   expect(health(someStatus({ faults: [fault] }))).toMatchObject({ verdict: "degraded" });
@@ -52,7 +52,7 @@ test("a fault that is mended is told as one that is over", () => {
   expect(items.at(-1)).toEqual({
     name: "damaged-file",
     status: "pass",
-    message: "desired/node.json was damaged; it was set aside and begun anew; mended since",
+    message: "desired/node.json was damaged; it was set aside and a new one was started; mended since",
     since: 5,
   });
 });
