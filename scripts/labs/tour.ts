@@ -80,7 +80,7 @@ export const tour: readonly Stop[] = [
   {
     title: "what the control plane knows of it",
     command: `${LAB} api GET '/v2/event/{c}?eventTypes=Configuration%20Update%20Failure'`,
-    expect: /A change of the network was taken back: [^"]*control plane/,
+    expect: /A change of the network was reverted: [^"]*control plane/,
     isEventual: true,
   },
   {

@@ -60,13 +60,13 @@ export async function run(argv: readonly string[]): Promise<number> {
         trimMemory(reader);
       },
     });
-    const told = untilTold((signal) => {
+    const stopped = untilSignal((signal) => {
       if (signal === "SIGHUP") agent?.wake();
     });
-    while ((await Promise.race([told, again])) === "reset") {
-      const ending = agent;
+    while ((await Promise.race([stopped, again])) === "reset") {
+      const previous = agent;
       agent = undefined;
-      await ending?.close();
+      await previous?.close();
       again = ordered();
       agent = await begin(argv, all);
       log.info({ stateDir: settings.stateDir }, "agent started anew");
@@ -100,9 +100,9 @@ async function begin(
 }
 
 /** Resolves at SIGTERM or SIGINT; passes SIGHUP on. */
-function untilTold(onSignal: (signal: NodeJS.Signals) => void): Promise<"told"> {
+function untilSignal(onSignal: (signal: NodeJS.Signals) => void): Promise<"stopped"> {
   return new Promise((resolve) => {
-    const stop = (): void => resolve("told");
+    const stop = (): void => resolve("stopped");
     process.once("SIGTERM", stop).once("SIGINT", stop).on("SIGHUP", onSignal);
   });
 }

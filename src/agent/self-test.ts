@@ -21,33 +21,33 @@ import { Stored } from "./shadow/held-document.ts";
 import { openState } from "./state.ts";
 import { stateFile } from "../host/files/state-file.ts";
 
-/** Modules that are fetched only when they are asked for. */
+/** Modules that are loaded on demand. */
 export type Loaders = Readonly<Record<string, () => Promise<unknown>>>;
 
 export interface SelfTestOptions {
   readonly stateDir: string;
-  /** undefined for the usual one. */
+  /** The default file when undefined. */
   readonly configFile: string | undefined;
-  /** A directory that is made for the copy of the state, and removed. */
+  /** A directory that is created for the copy of the state, and removed. */
   readonly work: string;
   readonly loaders: Loaders;
 }
 
-/** What a check came to, when it did not throw: why it could not be made, which says nothing of this version. */
+/** Why a check was skipped, which is no fault of this version; undefined if it passed. */
 type Skipped = string | undefined;
 type Check = (signal: AbortSignal) => Promise<Skipped>;
 
 const DEADLINE_MS = 60_000;
 const OPTIONS = { state: { type: "string" }, config: { type: "string" }, work: { type: "string" } } as const;
 
-/** The program `holdfast self-test`: whether this version works on this machine, before it is switched to. */
+/** The program `holdfast self-test`, which checks that this version works on this machine before an upgrade switches to it. */
 export function selfTest(loaders: Loaders): { run(argv: readonly string[]): Promise<number> } {
   return {
     async run(argv) {
       process.umask(0o077);
       const print = (line: string): void => void process.stdout.write(`${line}\n`);
-      const ending = new AbortController();
-      process.once("SIGTERM", () => ending.abort(new HostError("cancelled", "told to stop")));
+      const stopping = new AbortController();
+      process.once("SIGTERM", () => stopping.abort(new HostError("cancelled", "stopped by SIGTERM")));
       const stop = systemClock().after(DEADLINE_MS, () => {
         print(`FAIL time: it took longer than ${DEADLINE_MS / 1000} s`);
         process.exit(1);
@@ -56,7 +56,7 @@ export function selfTest(loaders: Loaders): { run(argv: readonly string[]): Prom
         const { values } = parseArgs({ args: [...argv], options: OPTIONS, strict: true, allowPositionals: false });
         const { state: stateDir = DEFAULT_STATE_DIR, config: configFile, work } = values;
         const own = { stateDir, configFile, loaders, work: work ?? `/tmp/holdfast-self-test-${randomUUID()}` };
-        return (await testItself(own, print, ending.signal)) ? 0 : 1;
+        return (await testItself(own, print, stopping.signal)) ? 0 : 1;
       } catch (error) {
         process.stderr.write(`holdfast self-test: ${toError(error).message}\n`);
         return 2;
@@ -67,7 +67,7 @@ export function selfTest(loaders: Loaders): { run(argv: readonly string[]): Prom
   };
 }
 
-/** Makes every check, and prints a line for each. */
+/** Runs every check, and prints a line for each. */
 export async function testItself(
   options: SelfTestOptions,
   print: (line: string) => void,
@@ -81,7 +81,7 @@ export async function testItself(
       print(skipped === undefined ? `PASS ${name}` : `SKIP ${name}: ${plainLine(skipped)}`);
     } catch (error) {
       signal.throwIfAborted();
-      // A full disk is none of this version's doing.
+      // A full disk is no fault of this version.
       if (isOfTheMachine(error)) {
         print(`SKIP ${name}: ${plainLine(toError(error).message)}`);
         continue;
@@ -160,7 +160,7 @@ async function checkCrypto(): Promise<Skipped> {
   return undefined;
 }
 
-/** Opens a copy of the node's state as this version would: its schema is brought up to date, and its documents have to be understood. */
+/** Opens a copy of the node's state with this version: migrates its schema, and parses its documents. */
 async function checkState(stateDir: string, work: string, files: Files, signal: AbortSignal): Promise<Skipped> {
   const names = ["state.db", "state.db-wal", "desired", "reported"];
   const directories = hostDirectories();
@@ -175,7 +175,7 @@ async function checkState(stateDir: string, work: string, files: Files, signal: 
     } finally {
       await state.close();
     }
-    // What is there and good, before loading sets aside what it cannot use.
+    // Read first, since loading sets aside what it cannot use.
     const there = await Promise.all(DocumentName.options.map((name) => isStored(files, work, name)));
     const { current } = await DesiredDocuments.load(files, work);
     const lost = DocumentName.options.filter((name, index) => there[index] === true && current[name] === undefined);
@@ -186,7 +186,7 @@ async function checkState(stateDir: string, work: string, files: Files, signal: 
   }
 }
 
-/** Whether a document is there, and not damaged. */
+/** Reports whether a document exists and is not damaged. */
 async function isStored(files: Files, stateDir: string, name: DocumentName): Promise<boolean> {
   const path = join(stateDir, "desired", `${name}.json`);
   return valueOf(await stateFile(files, { path, schema: Stored, keepsPrevious: true }).inspect()) !== undefined;

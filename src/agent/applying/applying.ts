@@ -336,7 +336,7 @@ function rollbacks(desired: Desired): Reason[] {
     const { step, evidence } = refused.why ?? {};
     const at = step === undefined ? "" : ` at ${step.kind} ${step.subject}`;
     const why = evidence === undefined ? "" : `${at}: ${evidence}`;
-    const message = `version ${refused.version} was rolled back${why}; version ${version} is in force until a newer one comes`;
+    const message = `version ${refused.version} was rolled back${why}; version ${version} applies until a newer one arrives`;
     const times = { since: refused.at, lastAttempt: refused.at };
     return [{ section: "documents", item: name, code: "rolled-back", message, ...times }];
   });
@@ -350,7 +350,7 @@ function pendingReason(pending: PendingChange | undefined): Reason[] {
   const open = unreached.length === 0 ? "" : `; not reached: ${unreached.join("; ")}`;
   const message =
     state === "awaiting-keep"
-      ? `the network is on trial: ${until} kept, or it is taken back`
+      ? `the network is on trial: ${until} confirmed, or it is reverted`
       : `the network is changed${mode === "try" ? " on trial" : ""}: ${until} proven${open}`;
   // An unreachable target needs attention, whatever the result of the change.
   const notice = unreached.length === 0 ? ({ notice: true } as const) : {};
@@ -358,7 +358,7 @@ function pendingReason(pending: PendingChange | undefined): Reason[] {
 }
 
 function shadowNote({ path, by }: Effective["shadowed"][number]): PlanReport["notes"][number] {
-  return { path, code: "shadowed", message: `${path}: the cluster's ${by} is in force` };
+  return { path, code: "shadowed", message: `${path}: the cluster's ${by} applies` };
 }
 
 function versionsOf({ node, cluster, domain }: Desired): Versions {

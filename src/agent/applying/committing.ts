@@ -117,7 +117,7 @@ export class Committing {
     if (node !== undefined && node.body.type !== "Node")
       throw new InputError("not-supported", "agents have no section network");
     if (this.commit.window !== undefined || this.#trial !== undefined) {
-      throw new InputError("busy", "another change is pending: keep it or take it back first");
+      throw new InputError("busy", "another change is pending: confirm or revert it first");
     }
     await this.commit.heldChange.forget({ network });
     this.#trial = { network, minutes };
@@ -216,7 +216,7 @@ export class Committing {
       eventType: "Configuration Update Failure",
       object: "config.network",
       level: "ERROR",
-      message: `A change of the network was taken back${at}: ${evidence}`.slice(0, 1024),
+      message: `A change of the network was reverted${at}: ${evidence}`.slice(0, 1024),
       details: { code, mode, by, versions, ...defined({ step }) },
     });
     if (takenBack.isLocal) this.#options.onChange();

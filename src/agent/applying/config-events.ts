@@ -11,7 +11,7 @@ export interface ConfigEventsOptions {
 }
 
 /** The last report of a section's drift. */
-export interface ToldDrift {
+export interface ReportedDrift {
   readonly count: number;
   /** Monotonic milliseconds. */
   readonly at: number;
@@ -23,16 +23,16 @@ const OTHER_DRIFT_MS = 300_000;
 const MAX_NAMED = 10;
 
 /** Limits reports of drift: the same at most once an hour, another at most every five minutes; counts those between. Pure. */
-export function isDriftNews(told: ToldDrift | undefined, { count, what }: Drift, now: number): boolean {
-  if (count <= (told?.count ?? 0)) return false;
-  if (told === undefined) return true;
-  return now - told.at >= (told.what === what.join(", ") ? SAME_DRIFT_MS : OTHER_DRIFT_MS);
+export function isDriftNews(reported: ReportedDrift | undefined, { count, what }: Drift, now: number): boolean {
+  if (count <= (reported?.count ?? 0)) return false;
+  if (reported === undefined) return true;
+  return now - reported.at >= (reported.what === what.join(", ") ? SAME_DRIFT_MS : OTHER_DRIFT_MS);
 }
 
 /** Reports the results of the configuration as events. It compares states, so it may be called at any time. */
 export class ConfigEvents {
   readonly #options: ConfigEventsOptions;
-  readonly #told = new Map<string, ToldDrift>();
+  readonly #reported = new Map<string, ReportedDrift>();
 
   constructor(options: ConfigEventsOptions) {
     this.#options = options;
@@ -51,7 +51,7 @@ export class ConfigEvents {
     const about = { eventType: "Configuration Rollback", object: name };
     const { events } = this.#options;
     if (held?.refused === undefined) {
-      events.clear({ ...about, message: `A newer version of the ${name} document is in force` });
+      events.clear({ ...about, message: `A newer version of the ${name} document is applied` });
       return;
     }
     const { version, refused } = held;
@@ -67,7 +67,7 @@ export class ConfigEvents {
       return;
     }
     const named = issues.slice(0, Math.min(rejected, MAX_NAMED)).map(({ message }) => message.slice(0, 256));
-    const message = `${rejected} of ${section} cannot be used and left out: ${named[0] ?? ""}`;
+    const message = `${rejected} of ${section} cannot be used and ignored: ${named[0] ?? ""}`;
     const details = { section, rejected, issues: named, version };
     events.raise({ ...about, level: "ERROR", message, details });
   }
@@ -91,16 +91,16 @@ export class ConfigEvents {
 
   #drift({ section, drift }: Standing): void {
     const now = this.#options.clock.elapsed();
-    const told = this.#told.get(section);
-    if (!isDriftNews(told, drift, now)) return;
+    const reported = this.#reported.get(section);
+    if (!isDriftNews(reported, drift, now)) return;
     const what = drift.what.join(", ");
-    this.#told.set(section, { count: drift.count, at: now, what });
+    this.#reported.set(section, { count: drift.count, at: now, what });
     this.#options.events.notice({
       eventType: "Configuration Drift",
       object: `config.${section}`,
       level: "INFO",
-      message: `Something else changed ${section}, and it was put back: ${what}`,
-      details: { section, what: drift.what, times: drift.count - (told?.count ?? 0), total: drift.count },
+      message: `Something else changed ${section}, and it was restored: ${what}`,
+      details: { section, what: drift.what, times: drift.count - (reported?.count ?? 0), total: drift.count },
     });
   }
 }

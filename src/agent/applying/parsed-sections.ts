@@ -38,8 +38,8 @@ function once<Context, Result>(
   const known = new WeakMap<object, { readonly context: Context; readonly result: Result }>();
   return (raw, context) => {
     if (typeof raw !== "object" || raw === null) return parse(raw, context);
-    const before = known.get(raw);
-    if (before !== undefined && before.context === context) return before.result;
+    const cached = known.get(raw);
+    if (cached !== undefined && cached.context === context) return cached.result;
     const result = parse(raw, context);
     known.set(raw, { context, result });
     return result;

@@ -212,8 +212,8 @@ function refusal(response: HttpResponse): Error {
     });
   }
   const message = `the control plane refused: ${parsed.data.error}`;
-  const told = JsonObject.safeParse(parsed.data.details).data;
-  const details = { ...told, ...status };
+  const answered = JsonObject.safeParse(parsed.data.details).data;
+  const details = { ...answered, ...status };
   const isLater = response.status === 429 || response.status >= 500;
   return isLater
     ? new SessionError(parsed.data.code, `${message}; try again later`, { details })

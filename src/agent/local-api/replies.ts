@@ -16,7 +16,7 @@ export function sendJson(response: ServerResponse, status: number, body: unknown
 
 /** Returns the error for the caller: its own text if it was thrown on purpose, no internals of a bug. */
 export function failureOf(error: Error): Failure {
-  if (!(error instanceof AgentError)) return { code: "internal", message: "internal error; the agent's log says more" };
+  if (!(error instanceof AgentError)) return { code: "internal", message: "internal error; see the agent's log" };
   const { code, message, details } = error;
   return details === undefined ? { code, message } : { code, message, details };
 }
@@ -55,12 +55,12 @@ export async function sendLines(
   signal: AbortSignal,
 ): Promise<void> {
   startLines(response);
-  let takeBack = (): void => undefined;
+  let cancelBeat = (): void => undefined;
   const beat = (): void => {
     if (!response.writableNeedDrain) response.write("\n");
-    takeBack = clock.after(STREAM_BEAT_MS, beat);
+    cancelBeat = clock.after(STREAM_BEAT_MS, beat);
   };
-  takeBack = clock.after(STREAM_BEAT_MS, beat);
+  cancelBeat = clock.after(STREAM_BEAT_MS, beat);
   const iterator = lines[Symbol.asyncIterator]();
   try {
     for (;;) {
@@ -69,7 +69,7 @@ export async function sendLines(
       if (!response.write(`${JSON.stringify(next.value)}\n`)) await once(response, "drain", { signal });
     }
   } finally {
-    takeBack();
+    cancelBeat();
     // The return of a source that hangs would never settle.
     void Promise.resolve(iterator.return?.()).catch(() => undefined);
   }

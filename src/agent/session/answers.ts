@@ -47,6 +47,6 @@ export class AnswerWatch {
 
 /** Describes it for a person. */
 export function unansweredText({ method, how, count }: Pick<Unanswered, "method" | "how" | "count">): string {
-  const what = how === "unanswered" ? "does not answer" : "answers something else than its schema says to";
+  const what = how === "unanswered" ? "does not answer" : "answers in a form that does not match its schema to";
   return `the control plane ${what} ${method} (${count} ${count === 1 ? "request" : "requests"})`;
 }

@@ -24,7 +24,7 @@ export function judgeEnd(
   { closeCode, reason, ours }: TransportEnd,
   { isProven, isDeleted }: Evidence,
 ): { readonly ending: Ending; readonly error: SessionError } {
-  // The number is what the node goes by, whatever the other side says next to it.
+  // The node acts on the number, whatever the reason next to it.
   const words = reason === "" ? "" : `: ${reason}`;
   const message = closeCode === undefined ? reason : `closed with ${closeCode}${words}`;
   const named = (code: string, ending: Ending) => ({ ending, error: new SessionError(code, message) });
@@ -54,7 +54,7 @@ export function judgeEnd(
 }
 
 /**
- * What to call a hello that was refused. Whoever refuses has proved nothing; but under a TLS key that is not pinned, somebody in the
+ * Names the refusal of a hello. The peer has proved nothing; but under a TLS key that is not pinned, somebody in the
  * middle is the likely cause, and the control plane would refuse our proof for the same reason. Pure.
  */
 export function judgeRefusal(refusal: Error, tlsKey: string | undefined, pins: readonly string[]): SessionError {

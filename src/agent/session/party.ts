@@ -30,7 +30,7 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
   const signer = await authSigner(options.keys);
   const { addresses, counter } = options;
 
-  const told = async <T>(what: string, verified: () => Promise<T>): Promise<T> => {
+  const reportingForgery = async <T>(what: string, verified: () => Promise<T>): Promise<T> => {
     try {
       return await verified();
     } catch (error) {
@@ -69,7 +69,7 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
       });
     },
     verify: (proof, cnonce, tlsKey, { rpc, signal }) =>
-      told("a session's proof", async () => {
+      reportingForgery("a session's proof", async () => {
         try {
           return await verify(proof, cnonce, tlsKey);
         } catch (error) {
@@ -80,7 +80,7 @@ export async function nodeParty(options: PartyOptions): Promise<HandshakeParty> 
       }),
     reportedVersion: options.reportedVersion,
     isDeletion: (jws, cnonce) =>
-      told("a statement that this node was deleted", async () => {
+      reportingForgery("a statement that this node was deleted", async () => {
         const claims = await verifyJws("holdfast-deleted+jwt", jws, await keySetOf(controlPlane().keys.signing));
         const { node } = options.registration();
         if (claims.aud === node.uid && claims.nonce === cnonce && claims.iss === controlPlane().iss) return true;

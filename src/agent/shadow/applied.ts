@@ -37,8 +37,8 @@ export function judgeDocuments(
     const judged = known.map((name) => [name, sectionAnswer(name, type, answers, notes)] as const);
     const sections = Object.fromEntries(
       judged.map(([name, { state, issues, notices = [], steps }]) => {
-        const told = [...issues, ...notices].slice(0, MAX_ISSUES);
-        return [name, { state, issues: fitting(told, share), steps }];
+        const lines = [...issues, ...notices].slice(0, MAX_ISSUES);
+        return [name, { state, issues: fitting(lines, share), steps }];
       }),
     );
     if (refused !== undefined) {
@@ -49,7 +49,7 @@ export function judgeDocuments(
     const isWhole = isComplete && judged.every(([, { state, issues }]) => state === "converged" && issues.length === 0);
     return { outcome: isWhole ? "converged" : "partial", sections };
   };
-  const overridden = shadowed.map(({ path, by }) => ({ path, message: `${path}: the cluster's ${by} is in force` }));
+  const overridden = shadowed.map(({ path, by }) => ({ path, message: `${path}: the cluster's ${by} applies` }));
   return {
     ...(desired.node === undefined
       ? {}

@@ -157,7 +157,7 @@ export class DesiredDocuments {
    * @throws {InputError} `not-found` without a document or a previous version, `inactive` if the rollback would activate the node.
    */
   async rolledBack(name: DocumentName): Promise<RolledBack> {
-    const { from, to, stored } = await this.#before(name);
+    const { from, to, stored } = await this.#previous(name);
     return { desired: this.#asHeld(withDocument(this.#held, stored)), from, to };
   }
 
@@ -171,9 +171,9 @@ export class DesiredDocuments {
   }
 
   async #rollBack(name: DocumentName, now: number, why?: WhyTakenBack, version?: number): Promise<RolledBack> {
-    const { from, to, stored, newest } = await this.#before(name);
+    const { from, to, stored, newest } = await this.#previous(name);
     if (version !== undefined && from !== version) {
-      throw new InputError("superseded", `${name}: version ${from} is in force and not ${version}`);
+      throw new InputError("superseded", `${name}: version ${from} is applied, not ${version}`);
     }
     // Kept for diagnosis.
     await this.#refused[name].save(newest);
@@ -272,7 +272,7 @@ export class DesiredDocuments {
   }
 
   /** Returns the previous copy of a document, if it can replace the newest. */
-  async #before(name: DocumentName): Promise<{ from: number; to: number; stored: Stored; newest: Stored }> {
+  async #previous(name: DocumentName): Promise<{ from: number; to: number; stored: Stored; newest: Stored }> {
     const held = this.#held[name];
     const newest = valueOf(await this.#files[name].load());
     if (held === undefined || newest === undefined || this.version(name) === 0) {

@@ -50,8 +50,8 @@ export class RefusedDocument extends InputError {
   static override readonly name = "RefusedDocument";
   readonly version: number;
 
-  constructor(version: number, ...about: ConstructorParameters<typeof InputError>) {
-    super(...about);
+  constructor(version: number, ...args: ConstructorParameters<typeof InputError>) {
+    super(...args);
     this.version = version;
   }
 }

@@ -100,7 +100,7 @@ function storageFaults({ storageRefusal, unsavedDocuments = [], faults }: Status
   const unsaved =
     unsavedDocuments.length === 0
       ? ""
-      : `; in memory alone until it takes them: document ${unsavedDocuments.join(", ")}`;
+      : `; in memory only until it accepts them: document ${unsavedDocuments.join(", ")}`;
   return [{ code: "storage-unavailable", message: `the disk refuses writes: ${message}${unsaved}`, since }];
 }
 
@@ -162,8 +162,8 @@ export function buildHealth(input: HealthInput): Health {
     clockItem(input.clockOffsetSeconds, input.status.clock),
     stateItem(input.isStatePersistent, input.status.faults),
     diskItem(input.diskUsedRatio),
-    checkItem("dns", input.dns, "the name servers resolve the control plane", "look at /etc/resolv.conf"),
-    checkItem("repository", input.repository, "the repository answers", "check the way to the repository"),
+    checkItem("dns", input.dns, "the name servers resolve the control plane", "check /etc/resolv.conf"),
+    checkItem("repository", input.repository, "the repository answers", "check the path to the repository"),
     checkItem("ssh", input.ssh, "sshd listens on loopback only", "bind sshd to 127.0.0.1"),
     signatureItem(input.refusedSignatures),
     upgradeItem(input.status),
@@ -193,13 +193,12 @@ function sessionItem({ session, node, state, deletedAt }: Status): HealthItem {
   }
   if (session.state === "online" && session.unanswered !== undefined) {
     const { since, message } = session.unanswered;
-    const fix =
-      "look at the control plane's log; the node asks again, and opens another session if nothing is answered";
+    const fix = "read the control plane's log; the node retries, and reconnects if nothing is answered";
     return { name: "control-plane", status: "warn", message: `connected, but ${message}`, since, fix };
   }
   if (session.state === "online" && session.lost !== undefined) {
     const { since, message } = session.lost;
-    const fix = "look at the control plane's log and at the network between; this ends ten minutes after the losses do";
+    const fix = "check the control plane's log and the network between; this ends ten minutes after the losses";
     return { name: "control-plane", status: "warn", message: `connected, but ${message}`, since, fix };
   }
   if (session.state === "online") {
@@ -227,7 +226,7 @@ function sessionItem({ session, node, state, deletedAt }: Status): HealthItem {
     status: "warn",
     message: `not connected${why}${lost}`,
     since,
-    fix: "the node goes on with its last configuration and tries again by itself; holdfast status shows when",
+    fix: "the node continues with its last configuration and reconnects automatically; holdfast status shows when",
   };
 }
 
@@ -253,7 +252,7 @@ function documentsItem({ node, documents, sections }: Status): HealthItem | unde
   const refused = Object.entries(documents).find(([, document]) => document.refused !== undefined);
   if (refused !== undefined) {
     const [name, { version, refused: from }] = refused;
-    const fix = `mend it at the control plane: the next version of the ${name} document ends this`;
+    const fix = `correct it at the control plane: the next version of the ${name} document ends this`;
     return { name: "documents", status: "warn", message: `${name} document ${from} is rolled back to ${version}`, fix };
   }
   const open = Object.entries(sections).filter(([, { state }]) => state !== "converged");
@@ -277,7 +276,7 @@ function overlayItem({ engines }: Status): HealthItem | undefined {
     case "up":
       return { name: "overlay", status: "pass", message: `serves as process ${pid ?? "of unknown id"}`, since };
     case "down": {
-      const fix = "the agent tries again by itself; overlay.log in the overlay's state directory says why it ended";
+      const fix = "the agent retries automatically; overlay.log in the overlay's state directory has the reason";
       return { name: "overlay", status: "fail", message: `down: ${reason ?? "it is not running"}`, since, fix };
     }
   }
@@ -304,10 +303,10 @@ function stateItem(isPersistent: boolean, faults: Status["faults"]): HealthItem 
     return { name: "state", status: "fail", message: "the state directory cannot be written; working in memory", fix };
   }
   if (faults.some(({ code }) => code === "storage-unavailable")) {
-    const fix = "free space or make the disk writable; the agent tries again by itself";
-    return { name: "state", status: "fail", message: "the disk refuses writes; what is new is in memory only", fix };
+    const fix = "free space or make the disk writable; the agent retries automatically";
+    return { name: "state", status: "fail", message: "the disk refuses writes; new state is in memory only", fix };
   }
-  return { name: "state", status: "pass", message: "the state directory takes writes" };
+  return { name: "state", status: "pass", message: "the state directory accepts writes" };
 }
 
 function diskItem(usedRatio: number | undefined): HealthItem {

@@ -46,7 +46,7 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
   const { clock, settings, state, isInUse, onRefused } = options;
   const { sql } = state.database;
   const log = options.log.child({ component: "data-store" });
-  const ending = new AbortController();
+  const closing = new AbortController();
   const noted = unfinished(options.files, join(settings.stateDir, "data-store.unfinished"), (error) =>
     log.debug({ err: toError(error) }, "unfinished files of the data store were not noted"),
   );
@@ -60,7 +60,7 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
       import("../../host/data-store/image-info.ts"),
       import("../../host/process/transfer-process.ts"),
     ]);
-    ending.signal.throwIfAborted();
+    closing.signal.throwIfAborted();
     const store = openStore(join(settings.stateDir, "data-store"), { isInUse, clock, countEveryMs: 0 });
     const dataStore = new DataStore({
       clock,
@@ -92,7 +92,7 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
   };
 
   const running = (): Promise<DataStore> => {
-    if (ending.signal.aborted) throw new InputError("busy", "the node is stopping");
+    if (closing.signal.aborted) throw new InputError("busy", "the node is stopping");
     return open();
   };
 
@@ -110,7 +110,7 @@ export function openDataStore(options: OpenDataStoreOptions): OpenedDataStore {
       );
     },
     async close() {
-      ending.abort(new InputError("cancelled", "the agent is stopping"));
+      closing.abort(new InputError("cancelled", "the agent is stopping"));
       await (await opened?.catch(() => undefined))?.close();
     },
   };

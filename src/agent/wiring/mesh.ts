@@ -69,15 +69,15 @@ export interface OpenedMesh {
 }
 
 const ASK_WITHIN_MS = 3000;
-const TELL_AFTER_MS = 1000;
+const REPORT_AFTER_MS = 1000;
 
 export function openMesh(options: OpenMeshOptions): OpenedMesh {
   const { clock, log, reader, exec, events, spool, documents, config, isOnline, overlay, onRecords, onChanged } =
     options;
   const parsed = parsedSections();
   const names = reverseNames(clock, options.lookUp ?? reverseLookup);
-  const ending = new AbortController();
-  let takeBack: (() => void) | undefined;
+  const closing = new AbortController();
+  let cancelReport: (() => void) | undefined;
   let lastFacts = "";
   let before: { readonly standing: MeshStanding; readonly at: number } | undefined;
 
@@ -87,7 +87,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
   const ask = (signal: AbortSignal): Promise<MeshStanding | undefined> =>
     overlay().view.mesh === undefined ? Promise.resolve(undefined) : overlay().mesh(withinTime(signal, ASK_WITHIN_MS));
 
-  const told = meshEvents({
+  const pathEvents = meshEvents({
     clock,
     events,
     nameOf: (uid) => domain()?.peers.get(uid)?.name,
@@ -99,7 +99,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
     clock,
     events,
     wish: () => ({ gateway: gateway(), mesh: overlay().view.mesh, uidOf: (name) => domain()?.find(name)?.uid }),
-    ask: () => ask(ending.signal),
+    ask: () => ask(closing.signal),
   });
   const hops = hopWatch({
     clock,
@@ -129,9 +129,9 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
   }
 
   /** Reports changed facts after 1 s: paths may change faster than reports are useful. */
-  function tellSoon(): void {
-    takeBack ??= clock.after(TELL_AFTER_MS, () => {
-      takeBack = undefined;
+  function reportSoon(): void {
+    cancelReport ??= clock.after(REPORT_AFTER_MS, () => {
+      cancelReport = undefined;
       const facts = JSON.stringify(factsNow());
       if (facts === lastFacts) return;
       lastFacts = facts;
@@ -171,7 +171,7 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
   }
 
   function look(): void {
-    told.look();
+    pathEvents.look();
     watch.look();
     hops.look();
   }
@@ -179,19 +179,19 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
   return {
     notices: {
       onMesh(standing) {
-        told.stands(standing);
+        pathEvents.stands(standing);
         watch.look();
         hops.look();
-        tellSoon();
+        reportSoon();
       },
-      onMeshEvents: (list) => told.happened(list),
+      onMeshEvents: (list) => pathEvents.happened(list),
       onRtt: keep,
     },
     look,
     dataPlane,
     async sample(signal) {
       const standing = await ask(signal).catch((error: unknown) => {
-        log.debug({ err: toError(error) }, "the overlay does not tell of other nodes");
+        log.debug({ err: toError(error) }, "the overlay does not report on other nodes");
         return undefined;
       });
       const was = before;
@@ -200,9 +200,9 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
     },
     facts: factsNow,
     close() {
-      ending.abort();
-      takeBack?.();
-      told.close();
+      closing.abort();
+      cancelReport?.();
+      pathEvents.close();
       watch.close();
       hops.close();
     },

@@ -54,7 +54,7 @@ export function openCaps({ reader, groups, info, clock, onLook }: OpenCapsOption
     },
     async apply(limits, signal) {
       const known = info() ?? latest;
-      if (known === undefined) throw new HostError("engine-unwell", "the container engine has not said what it is");
+      if (known === undefined) throw new HostError("engine-unwell", "the container engine is not identified yet");
       const note = (warnings: readonly string[], failure?: string): CapsSeen["last"] => {
         const actual = groups(known)?.limits(diskOf(known));
         return { wanted: limits, actual, warnings, ...defined({ failure }) };

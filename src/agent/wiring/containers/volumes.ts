@@ -97,7 +97,7 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
   };
   /** Locked since the agent started, and not opened after that. */
   const locked = new Set<string>();
-  const ending = new AbortController();
+  const closing = new AbortController();
   const isDue = (): boolean => keeper?.nextDue !== undefined && keeper.nextDue <= clock.now();
   const troubles = () =>
     (last ?? []).flatMap(({ name, state, reason }) =>
@@ -162,14 +162,14 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
         if (locked.has(name) || isUsed(name)) continue;
         locked.add(name);
         opened()
-          .lock(name, ending.signal, () => isUsed(name))
+          .lock(name, closing.signal, () => isUsed(name))
           .catch((error: unknown) => {
             locked.delete(name);
             log.warn({ volume: name, err: toError(error) }, "the volume was not locked");
           });
       }
     },
-    close: () => ending.abort(new InputError("cancelled", "the agent is stopping")),
+    close: () => closing.abort(new InputError("cancelled", "the agent is stopping")),
   };
 }
 
