@@ -119,7 +119,11 @@ test.each<[string, unknown, string]>([
     { license: signed(someLicense({ exp: 4_000_000_000 })), profile: "appliance" },
     "it is for an agent",
   ],
-  ["names a license that is not there", { licenseFile: "/nowhere/license" }, "licenseFile: there is no file"],
+  [
+    "names a license that is not there",
+    { licenseFile: "/nowhere/license" },
+    "licenseFile: file /nowhere/license does not exist",
+  ],
   ["has two licenses", { license: SECRET, licenseFile: "/x" }, "licenseFile: has no place beside license"],
   ["has a third profile", { profile: "router" }, "profile"],
   [

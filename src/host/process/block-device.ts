@@ -8,13 +8,13 @@ export interface BlockDevice {
 }
 
 /**
- * The whole disk behind a path that has no symbolic link in it: of a partition its disk, a device-mapper device as it is. Undefined
- * where there is none (tmpfs, overlay, a network) or several (a pool).
+ * Returns the whole disk behind a path without symbolic links: the disk of a partition, or a device-mapper device itself.
+ * Undefined if there is no disk (tmpfs, overlay, network) or several (a pool).
  */
 export function wholeDiskOf(reader: Reader, path: string): BlockDevice | undefined {
   const mount = mountOf(reader.read("/proc/self/mountinfo") ?? "", path);
   if (mount === undefined) return undefined;
-  // Some file systems (btrfs) have a number of their own, and say their device in words only.
+  // Some file systems (btrfs) have a device number of their own and name the device only as text.
   const target =
     reader.linkTarget(`/sys/dev/block/${mount.number}`) ??
     (mount.source.startsWith("/dev/") ? reader.linkTarget(`/sys/class/block/${sysName(mount.source)}`) : undefined);
@@ -34,7 +34,7 @@ interface MountLine {
   readonly source: string;
 }
 
-/** The file system that a path is on: of those mounted on the way to it the deepest, of several in one place the last (proc(5)). */
+/** Returns the file system that holds a path: the deepest mount point on the path, and the last mount there (proc(5)). */
 function mountOf(text: string, path: string): MountLine | undefined {
   let found: MountLine | undefined;
   for (const line of text.split("\n")) {
@@ -48,9 +48,9 @@ function mountOf(text: string, path: string): MountLine | undefined {
   return found;
 }
 
-/** Blanks are written in octal: `\040`. */
+/** Decodes octal escapes: a blank is written as `\040`. */
 const unescaped = (text: string): string =>
   text.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 
-/** `/dev/cciss/c0d0p1` is `cciss!c0d0p1` below /sys. */
+/** Returns the name below /sys: `/dev/cciss/c0d0p1` is `cciss!c0d0p1`. */
 const sysName = (path: string): string => path.slice("/dev/".length).replaceAll("/", "!");

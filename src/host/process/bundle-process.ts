@@ -7,29 +7,29 @@ export interface BundleProcessOptions {
   readonly exec: Pick<Exec, "run">;
   readonly stateDir: string;
   readonly runDir: string;
-  /** The file of local settings that was named to this process. */
+  /** Path of the local settings file given to this process. */
   readonly config?: string | undefined;
-  /** What is started instead of this program. */
+  /** Replaces this program's own command line. */
   readonly command?: readonly [file: string, ...args: string[]];
 }
 
-/** Makes a bundle of at most so many bytes of content. @throws {HostError} as `holdfast bundle`, `bundle-failed`, `too-large`. */
+/** Makes a bundle of at most this many bytes. @throws {HostError} as `holdfast bundle`, `bundle-failed`, `too-large`. */
 export type MakeBundle = (
   maxBytes: number,
   signal: AbortSignal,
 ) => Promise<BundleReport & { readonly archive: string }>;
 
 const VERB = "bundle";
-/** The doctor has two minutes, and the rest half a minute. */
+/** Two minutes for the doctor, and 40 s for the rest. */
 const DEADLINE_MS = 160_000;
-/** Base64 of the largest archive, and what is told of its parts. */
+/** Base64 of the largest archive, and the description of its parts. */
 const MAX_OUTPUT_BYTES = Math.ceil((INLINE_BUNDLE_BYTES * 4) / 3) + 1024 * 1024;
-/** How the verb says why it failed, with `--json`. */
+/** The verb's failure with `--json`. */
 const Failed = z.object({ error: z.object({ code: z.string(), message: z.string() }) });
 
 /**
- * Runs `holdfast bundle` in a process of its own, so that what it reads leaves nothing in this one. The archive comes through a pipe: it
- * needs no room on a disk that may be full.
+ * Runs `holdfast bundle` in a process of its own, which frees all its memory on exit. The archive comes through a pipe, so it
+ * needs no disk space.
  */
 export function bundleProcess({ exec, stateDir, runDir, config, command }: BundleProcessOptions): MakeBundle {
   const [runtime = process.execPath, entry = ""] = process.argv;
@@ -42,7 +42,8 @@ export function bundleProcess({ exec, stateDir, runDir, config, command }: Bundl
     if (truncated) throw tooLarge();
     if (exitCode !== 0) throw failure(stdout, stderr, exitCode);
     const report = BundleReport.safeParse(jsonOf(stdout)).data;
-    if (report?.archive === undefined) throw new HostError("bundle-failed", "it said what is not understood");
+    if (report?.archive === undefined)
+      throw new HostError("bundle-failed", "the output of 'holdfast bundle' is not valid");
     if (report.bytes > INLINE_BUNDLE_BYTES) throw tooLarge();
     return { ...report, archive: report.archive };
   };
@@ -51,14 +52,17 @@ export function bundleProcess({ exec, stateDir, runDir, config, command }: Bundl
 function tooLarge(): HostError {
   return new HostError(
     "too-large",
-    `the archive has more than ${INLINE_BUNDLE_BYTES} bytes: ask for less with maxBytes`,
+    `the archive has more than ${INLINE_BUNDLE_BYTES} bytes; request less with maxBytes`,
   );
 }
 
 function failure(stdout: string, stderr: string, exitCode: number): AgentError {
-  const told = Failed.safeParse(jsonOf(stdout)).data;
-  if (told !== undefined) return new HostError(told.error.code, told.error.message);
-  return new HostError("bundle-failed", `it ended with status ${exitCode}: ${stderr.trim().slice(-300)}`);
+  const reported = Failed.safeParse(jsonOf(stdout)).data;
+  if (reported !== undefined) return new HostError(reported.error.code, reported.error.message);
+  return new HostError(
+    "bundle-failed",
+    `'holdfast bundle' exited with status ${exitCode}: ${stderr.trim().slice(-300)}`,
+  );
 }
 
 function jsonOf(text: string): unknown {

@@ -3,7 +3,7 @@ import type { BlockDevice } from "./block-device.ts";
 import { defined } from "../../lib/defined.ts";
 
 const PERIOD_US = 100_000;
-/** The kernel takes no shorter one. */
+/** The kernel's minimum of a CPU quota. */
 const MIN_QUOTA_US = 1000;
 const PAGE_BYTES = 4096;
 const RATES = [
@@ -13,22 +13,22 @@ const RATES = [
   ["wiops", "ioWiops", "IOWriteIOPSMax"],
 ] as const;
 
-/** Limits as the files of a control group take them (Documentation/admin-guide/cgroup-v2.rst); without a value, as they lift them. */
+/** Formats limits for the files of a control group (Documentation/admin-guide/cgroup-v2.rst); an undefined value removes the limit. */
 export const limitTexts = {
-  /** Of `cpu.max`; percent of one core. */
+  /** Formats `cpu.max`; percent of one core. */
   cpu: (percent: number | undefined): string =>
     percent === undefined ? `max ${PERIOD_US}` : `${quotaUs(percent)} ${PERIOD_US}`,
-  /** Of `memory.max` and `memory.high`; the kernel counts in pages. */
+  /** Formats `memory.max` and `memory.high`; the kernel counts in pages. */
   memory: (bytes: number | undefined): string => (bytes === undefined ? "max" : String(wholePages(bytes))),
 };
 
-/** A line of `io.max`. */
+/** Formats a line of `io.max`. */
 export function ioMaxText(limits: ResourceLimits, disk: BlockDevice): string {
   const rates = RATES.map(([key, field]) => `${key}=${rateOf(limits[field]) ?? "max"}`);
   return [disk.number, ...rates].join(" ");
 }
 
-/** The same as properties of a slice (systemd.resource-control(5)). */
+/** Formats limits as properties of a slice (systemd.resource-control(5)). */
 export function sliceProperties(limits: ResourceLimits, disk: BlockDevice | undefined): readonly string[] {
   const memory = (bytes: number | undefined): string => (bytes === undefined ? "infinity" : limitTexts.memory(bytes));
   return [
@@ -37,7 +37,7 @@ export function sliceProperties(limits: ResourceLimits, disk: BlockDevice | unde
     `MemoryHigh=${memory(limits.memHighBytes)}`,
     ...RATES.flatMap(([, field, property]) => {
       const rate = rateOf(limits[field]);
-      // Each assignment adds a device; an empty one forgets those before.
+      // Each assignment adds a device; an empty one clears the list.
       return [
         `${property}=`,
         ...(rate === undefined || disk === undefined ? [] : [`${property}=${disk.path} ${rate}`]),
@@ -46,7 +46,7 @@ export function sliceProperties(limits: ResourceLimits, disk: BlockDevice | unde
   ];
 }
 
-/** What the files of a group say; what is not limited is left out. */
+/** Parses the files of a group; omits resources without a limit. */
 export function limitsFrom(read: (file: string) => string | undefined, disk: BlockDevice | undefined): ResourceLimits {
   const [quota = "max", period = String(PERIOD_US)] = (read("cpu.max") ?? "max").trim().split(" ");
   const memMaxBytes = numberOf(read("memory.max"));
@@ -65,7 +65,7 @@ export function limitsFrom(read: (file: string) => string | undefined, disk: Blo
   };
 }
 
-/** Whether a group that says the one was given the other; the kernel rounds, and systemd counts whole percents. */
+/** Reports whether limits read from a group equal the limits set, allowing for the rounding of the kernel and of systemd. */
 export function isSameLimits(actual: ResourceLimits, wanted: ResourceLimits): boolean {
   const pages = (bytes: number | undefined): number | undefined =>
     bytes === undefined ? undefined : wholePages(bytes);
@@ -85,7 +85,7 @@ function isNear(actual: number | undefined, wanted: number | undefined): boolean
 const quotaUs = (percent: number): number => Math.max(Math.round((percent / 100) * PERIOD_US), MIN_QUOTA_US);
 const wholePages = (bytes: number): number => Math.floor(bytes / PAGE_BYTES) * PAGE_BYTES;
 
-/** A rate of nothing is refused by the kernel. */
+/** The kernel refuses a rate of 0. */
 const rateOf = (rate: number | undefined): number | undefined =>
   rate === undefined ? undefined : Math.max(Math.floor(rate), 1);
 

@@ -9,25 +9,29 @@ import type { Exec } from "./exec.ts";
 import type { Reader } from "../reader.ts";
 
 /**
- * Limits that the Engine API cannot set, on control groups of version 2 (cgroups(7)).
- * @throws {HostError} `unsupported` where there are none, `cgroup-failed` when the kernel or systemd refuses, as `Exec.run` does.
+ * Limits that the Engine API cannot set, on version 2 control groups (cgroups(7)).
+ * @throws {HostError} `unsupported` if the machine has none, `cgroup-failed` if the kernel or systemd refuses; errors of
+ *   `Exec.run`.
  */
 export interface ControlGroups {
-  /** What containers are created with as `CgroupParent`. */
+  /** The `CgroupParent` of new containers. */
   readonly parent: string;
-  /** `memory.high` of a running container in bytes; undefined takes it away. */
+  /** Sets `memory.high` of a running container in bytes; undefined removes the limit. */
   setMemoryHigh(container: RunningContainer, bytes: number | undefined, signal: AbortSignal): Promise<void>;
-  /** Undefined when it has none or cannot be read. */
+  /** Returns `memory.high` of a running container in bytes; undefined if it has no limit or cannot be read. */
   memoryHigh(container: RunningContainer): number | undefined;
-  /** Makes the parent group and sets its limits; what is not given is lifted. `cpuMax` in percent of one core. Returns what of it cannot be had. */
+  /**
+   * Makes the parent group and sets its limits; removes limits that are undefined. `cpuMax` is in percent of one core. Returns a
+   * warning for each limit that is unsupported.
+   */
   setLimits(limits: ResourceLimits, disk: BlockDevice | undefined, signal: AbortSignal): Promise<readonly string[]>;
-  /** The limits of the parent group; undefined while there is no such group. */
+  /** Returns the limits of the parent group; undefined if the group does not exist. */
   limits(disk: BlockDevice | undefined): ResourceLimits | undefined;
 }
 
 export interface RunningContainer {
   readonly pid: number;
-  /** As the engine has it; only a group that is named for it is touched. */
+  /** The engine's id of the container. Only a group with this name is changed. */
   readonly id: string;
 }
 
@@ -36,7 +40,7 @@ const GROUP = "holdfast-containers";
 const SLICE = `${GROUP}.slice`;
 const SYSTEMCTL = { deadlineMs: 20_000, maxOutputBytes: 16_384 };
 
-/** The groups as the engine's driver has them; `root` replaces `/` for what is written, as that of the reader does for what is read. */
+/** Returns the control groups of the engine's cgroup driver. `root` replaces `/` for writes, as the reader's root does for reads. */
 export function controlGroups(
   driver: "systemd" | "cgroupfs",
   { reader, exec, root = "/" }: { readonly reader: Reader; readonly exec: Exec; readonly root?: string },
@@ -46,7 +50,7 @@ export function controlGroups(
 
   const requireUnified = (): void => {
     if (reader.read(`${MOUNT}/cgroup.controllers`) !== undefined) return;
-    throw new HostError("unsupported", "this machine has no control groups of version 2 with controllers");
+    throw new HostError("unsupported", "this machine has no version 2 control groups with controllers");
   };
 
   async function systemctl(args: readonly string[], signal: AbortSignal): Promise<void> {
@@ -69,7 +73,7 @@ export function controlGroups(
     }
   }
 
-  /** Processes may sit in groups that the container has made below its own. */
+  /** Returns the container's own group. Processes may be in groups that the container made below it. */
   function groupOf({ pid, id }: RunningContainer): string | undefined {
     const [, path = ""] = /^0::(\/.*)$/m.exec(reader.read(`/proc/${pid}/cgroup`) ?? "") ?? [];
     const parts = path.split("/");
@@ -81,7 +85,7 @@ export function controlGroups(
     if (reader.list(parentPath) !== undefined) return;
     if (isSystemd) return systemctl(["start", SLICE], signal);
     for (const controller of ["cpu", "memory", "io", "pids"]) {
-      // One that this kernel does not have shows when its limit is written.
+      // A controller that this kernel lacks is reported when its limit is written.
       await write(`${MOUNT}/cgroup.subtree_control`, `+${controller}`).catch(() => undefined);
     }
     await mkdir(join(root, parentPath), { recursive: true, mode: 0o755 });
@@ -93,7 +97,10 @@ export function controlGroups(
       requireUnified();
       const group = groupOf(container);
       if (group === undefined) {
-        throw new HostError("cgroup-failed", `process ${container.pid} has no control group of its container`);
+        throw new HostError(
+          "cgroup-failed",
+          `process ${container.pid} is not in a control group of container ${container.id}`,
+        );
       }
       const value = limitTexts.memory(bytes);
       if (!isSystemd) return write(`${MOUNT}${group}/memory.high`, value);
@@ -128,12 +135,12 @@ export function controlGroups(
       ] as const;
       for (const [name, text] of files) {
         const path = `${parentPath}/${name}`;
-        // Where a controller is missing, there is nothing to lift.
+        // If a controller is missing, there is no limit to remove.
         if (reader.read(path) === undefined && /^max|=max wbps=max riops=max wiops=max$/.test(text)) continue;
         try {
           await write(path, text);
         } catch (error) {
-          // One controller that is missing takes none of the others away.
+          // One missing controller does not affect the others.
           if (!(error instanceof HostError && error.code === "unsupported")) throw error;
           warnings.push(`${name} is not limited: ${error.message}`);
         }

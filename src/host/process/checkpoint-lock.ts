@@ -4,8 +4,8 @@ import { lockRunDirectory, type RunLock } from "./run-lock.ts";
 const EVERY_MS = 100;
 
 /**
- * Does work while nobody else who asks here for the same directory does, waiting at most `waitMs` for them: whoever hangs must not keep a
- * machine cut off, and two restores lead to the same end.
+ * Runs `work` while holding the checkpoint lock of a directory. Waits for the lock at most `waitMs` milliseconds and then runs
+ * without it: a hung process must not leave a machine disconnected, and two restores have the same result.
  */
 export async function aloneIn<T>(
   dir: string,
@@ -29,6 +29,6 @@ function tryLock(dir: string): RunLock | undefined {
   try {
     return lockRunDirectory(dir, "checkpoint");
   } catch {
-    return undefined; // somebody else has it
+    return undefined; // another process holds it
   }
 }

@@ -6,9 +6,9 @@ import { UPGRADE_PATHS } from "../../protocol/documents/release.ts";
 import { SEARCH_PATH, type Exec } from "./exec.ts";
 import { signalGroup } from "./process-tree.ts";
 
-/** A guard that waits for the end of a confirm window and outlives whoever started it. */
+/** A guard that waits for the end of a confirm window and outlives the process that started it. */
 export interface DeadMan {
-  /** Ends it, since there is nothing left to watch; one that has ended is fine. */
+  /** Stops the guard, if it is still waiting. */
   end(): Promise<void>;
 }
 
@@ -17,21 +17,21 @@ export interface DeadManRequest {
   readonly stateDir: string;
   readonly runDir: string;
   readonly isManaged: boolean;
-  /** The pending change. */
+  /** Id of the pending change. */
   readonly id: string;
   readonly waitMs: number;
-  /** Where the launcher of a managed install is; the package's, by itself. */
+  /** Path of a managed install's launcher; the package's by default. */
   readonly launch?: string;
 }
 
-/** Starts the dead-man of a pending change. @throws {HostError} `guard-failed`. */
+/** Starts the dead-man guard of a pending change. @throws {HostError} `guard-failed`. */
 export type StartDeadMan = (request: DeadManRequest, signal: AbortSignal) => Promise<DeadMan>;
 
 const SYSTEMD_MS = 10_000;
 
 /**
- * The dead-man of this program: a timer of its own under systemd, which would otherwise end it along with the agent's unit; else a shell
- * that sleeps in a session of its own, since a runtime that only waits would hold 40 MB.
+ * Returns this program's dead-man guard. Under systemd it is a timer unit, because systemd would otherwise stop it with the
+ * agent's unit. Without systemd it is a sleeping shell in its own session, because a waiting runtime would hold 40 MB.
  */
 export function hostDeadMan(exec: Pick<Exec, "run">): StartDeadMan {
   return async (request, signal) => (request.isManaged ? timer(exec, request, signal) : sleeper(request));
@@ -39,13 +39,17 @@ export function hostDeadMan(exec: Pick<Exec, "run">): StartDeadMan {
 
 const SLEEP = 'sleep "$1"; shift';
 /**
- * Whoever made the change understands best what it left; where its program cannot run, fails or hangs, another one's takes back what it
- * can. Twice is as good as once. `$1` is the launcher, `$2` how many words the first program has before what both are told.
+ * Shell script that runs the version that made the change. If that cannot run, fails or hangs for 900 s, the proven version
+ * reverts what it can. Running both is harmless. `$1` is the launcher, `$2` the number of words of the first program before the
+ * common arguments.
  */
 const EITHER = `launch=$1 words=$2; shift 2; timeout -k 10 900 "$@" && exit; shift "$words"; exec "$launch" --proven "$@"`;
 const LAUNCH = join(UPGRADE_PATHS.package, "launch");
 
-/** The command line that waits and then runs `holdfast guard watch` of the same program, or of another where that cannot. */
+/**
+ * Returns the command line that waits and then runs `holdfast guard watch` of this program, or of the proven version if this one
+ * cannot run.
+ */
 export function watchCommand(request: DeadManRequest): readonly [file: string, ...args: string[]] {
   const seconds = String(Math.ceil(Math.max(0, request.waitMs) / 1000));
   if (!request.isManaged) {
@@ -55,7 +59,7 @@ export function watchCommand(request: DeadManRequest): readonly [file: string, .
 }
 
 /**
- * Becomes a shell that sleeps and then runs this program again. Returns only where the runtime cannot.
+ * Replaces this process with a shell that sleeps and then runs this program again. Returns only if the runtime has no execve.
  * @throws {HostError} `guard-failed`.
  */
 export function becomeSleeper(request: DeadManRequest): void {
@@ -77,7 +81,7 @@ function task({ stateDir, runDir, isManaged, id }: DeadManRequest): string[] {
   return ["guard", "watch", "--state", stateDir, "--run", runDir, ...(isManaged ? ["--managed"] : []), "--id", id];
 }
 
-/** What `EITHER` is given. */
+/** Returns the arguments of `EITHER`. */
 function either(request: DeadManRequest): string[] {
   const own = ownProgram();
   return [request.launch ?? LAUNCH, String(own.length), ...own, ...task(request)];
@@ -87,31 +91,31 @@ async function timer(exec: Pick<Exec, "run">, request: DeadManRequest, signal: A
   const unit = `holdfast-guard-${request.id}`;
   const options = { signal, deadlineMs: SYSTEMD_MS, maxOutputBytes: 16_384 };
   const seconds = Math.ceil(Math.max(1000, request.waitMs) / 1000);
-  const about = ["--quiet", "--collect", `--unit=${unit}`, `--on-active=${seconds}s`];
-  // Within a container /proc is another one for units that have this, as the agent's, and so is the boot they see.
-  const sees = "--property=ProtectControlGroups=yes";
-  // systemd puts variables of its own into a command line.
+  const timerOptions = ["--quiet", "--collect", `--unit=${unit}`, `--on-active=${seconds}s`];
+  // In a container, units with this property, such as the agent's, see another /proc and so another boot id.
+  const property = "--property=ProtectControlGroups=yes";
+  // systemd expands `$` in command lines.
   const command = ["/bin/sh", "-c", EITHER, "holdfast-guard", ...either(request)].map((word) =>
     word.replaceAll("$", "$$$$"),
   );
-  const args = [...about, "--timer-property=AccuracySec=1s", sees, "--", ...command];
+  const args = [...timerOptions, "--timer-property=AccuracySec=1s", property, "--", ...command];
   const { exitCode, stderr } = await exec.run("systemd-run", args, options);
   if (exitCode !== 0) throw new HostError("guard-failed", `systemd-run: ${stderr.trim() || `exit status ${exitCode}`}`);
   return {
     async end() {
       const stopping = { ...options, signal: new AbortController().signal };
-      // One that has fired is gone already; what is left ends by itself, since it finds nothing pending.
+      // A timer that fired is already gone. A running guard finds nothing pending and exits.
       await exec.run("systemctl", ["stop", "--no-block", "--", `${unit}.timer`], stopping).catch(() => undefined);
     },
   };
 }
 
-const BEGUN_ANEW = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND;
+const TRUNCATED = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND;
 
 function sleeper(request: DeadManRequest): DeadMan {
   let output: number | undefined;
   try {
-    output = openSync(join(request.stateDir, "guard.log"), BEGUN_ANEW, 0o600);
+    output = openSync(join(request.stateDir, "guard.log"), TRUNCATED, 0o600);
     const [file, ...args] = watchCommand(request);
     const env = { PATH: SEARCH_PATH };
     const child = spawn(file, args, { detached: true, stdio: ["ignore", output, output], cwd: "/", env });
@@ -122,7 +126,7 @@ function sleeper(request: DeadManRequest): DeadMan {
     if (pid === undefined) throw new HostError("guard-failed", `cannot start ${file}`);
     return {
       end() {
-        // While nobody has reaped it, its number is nobody else's.
+        // A pid is not reused before its process is reaped.
         if (!isOver) signalGroup(pid, "SIGTERM");
         return Promise.resolve();
       },

@@ -10,9 +10,9 @@ export interface CommandLine {
 const SETPRIV = "/usr/bin/setpriv";
 
 /**
- * Makes command lines whose process the kernel kills when the one that started it dies, be it by SIGKILL: prctl(2) PR_SET_PDEATHSIG,
- * set by setpriv(1) of util-linux, which then becomes the tool. Where that is missing, or the tool cannot be found in `searchPath`,
- * the command line stays as it is.
+ * Returns a function that wraps command lines so that the kernel kills the process when its parent dies, even by SIGKILL
+ * (prctl(2) PR_SET_PDEATHSIG). setpriv(1) of util-linux sets this and then executes the tool. If setpriv is missing, or the tool
+ * is not in `searchPath`, the command line stays unchanged.
  */
 export function deathTie(searchPath: string, setpriv = SETPRIV): (command: CommandLine) => CommandLine {
   const hasSetpriv = isUsable(setpriv);
@@ -22,7 +22,7 @@ export function deathTie(searchPath: string, setpriv = SETPRIV): (command: Comma
   };
 }
 
-/** One program that plays many parts, as busybox(1) does, knows the name but not the option. */
+/** A multi-call program such as busybox(1) has the name but not the option. */
 function isUsable(setpriv: string): boolean {
   try {
     return isExecutable(setpriv) && basename(realpathSync(setpriv)) === "setpriv";
@@ -31,7 +31,7 @@ function isUsable(setpriv: string): boolean {
   }
 }
 
-/** Reports whether a program can be found; one that cannot be started is left to fail by itself, and so under its own name. */
+/** Reports whether a program can be found in `searchPath`. A file that cannot be started then fails under its own name. */
 export function isFound(file: string, searchPath: string): boolean {
   if (file.includes("/")) return isExecutable(file);
   return searchPath.split(":").some((directory) => isExecutable(join(directory, file)));

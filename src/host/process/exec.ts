@@ -7,61 +7,61 @@ import { OutputQueue, type OutputChunk } from "./output-queue.ts";
 import { descendantsOf, signalGroup, signalProcess, type ProcessId } from "./process-tree.ts";
 
 export interface SpawnOptions {
-  /** Ends the whole process tree when aborted. */
+  /** Kills the whole process tree when aborted. */
   readonly signal: AbortSignal;
-  /** Ends the whole process tree after so many milliseconds. */
+  /** Kills the whole process tree after this many milliseconds. */
   readonly deadlineMs?: number;
-  /** Encoding of standard output, UTF-8 by default; `latin1` has a character for each byte. */
+  /** Encoding of standard output; UTF-8 by default. `latin1` maps each byte to one character. */
   readonly encoding?: "latin1";
-  /** Written to standard input, which is otherwise /dev/null. */
+  /** Written to standard input, which is /dev/null by default. */
   readonly input?: string;
 }
 
 export interface ExecOptions extends SpawnOptions {
   readonly deadlineMs: number;
-  /** Of both outputs together; a tool that writes more is ended. */
+  /** Limit of both outputs together; a tool that exceeds it is killed. */
   readonly maxOutputBytes: number;
 }
 
 export interface ExecResult {
-  /** The exit status; 128 + n when signal n ended the tool, as a shell says it. */
+  /** The exit status; 128 + n if signal n killed the tool, as in a shell. */
   readonly exitCode: number;
   readonly signal: string | undefined;
   readonly stdout: string;
   readonly stderr: string;
-  /** True when the tool wrote more than was allowed and was ended for it. */
+  /** Whether the tool was killed because it exceeded `maxOutputBytes`. */
   readonly truncated: boolean;
 }
 
-/** A tool at work. */
+/** A running tool. */
 export interface Spawned {
-  /** What it writes, as it comes; the tool waits while the consumer does. Throws what kept it from starting. */
+  /** The tool's output as it arrives; the tool blocks while the consumer is behind. Throws the error that prevented the start. */
   readonly output: AsyncIterable<OutputChunk>;
-  /** The exit status, once nothing of the tree is left; rejects with `exec-failed` when a foreign signal ended it. */
+  /** The exit status, once the whole tree has exited; rejects with `exec-failed` if a foreign signal killed the tool. */
   readonly exitCode: Promise<number>;
-  /** Ends the whole tree: SIGINT, and SIGKILL to what is left of it short of 2 s later. */
+  /** Kills the whole tree: SIGINT, then SIGKILL after 1.8 s. */
   kill(): void;
 }
 
 /**
- * Starts programs: arguments as a list and never a shell, a fixed search path and environment, niceness 10, an own process group; a
- * tool dies with this process, however that ends.
+ * Starts programs without a shell, with a fixed search path and environment, niceness 10 and a process group of their own. A tool
+ * dies with this process, even if that is killed.
  */
 export interface Exec {
   /**
-   * Runs a tool to its end. A non-zero exit is a result.
+   * Runs a tool until it exits. A non-zero exit status is a result.
    * @throws {HostError} `tool-missing`, `exec-failed` or `timeout`; when aborted, the signal's reason.
    */
   run(file: string, args: readonly string[], options: ExecOptions): Promise<ExecResult>;
-  /** Starts a tool and hands over its output as it comes. */
+  /** Starts a tool and streams its output. */
   spawn(file: string, args: readonly string[], options: SpawnOptions): Spawned;
 }
 
 export const SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin";
 const NICENESS = 10;
-/** The channel promises that a cancelled tool is gone within 2 s. */
+/** The channel promises that a cancelled tool has exited within 2 s. */
 const KILL_AFTER_MS = 1800;
-/** How long an exited tool's pipe may stay silent before whoever still holds it open is no longer waited for. */
+/** Time that an exited tool's pipe may stay silent, in milliseconds, before it is closed although another process holds it open. */
 const LINGER_MS = 500;
 
 interface Exit {
@@ -70,7 +70,7 @@ interface Exit {
   readonly isOurs: boolean;
 }
 
-/** Starts programs on this machine; `searchPath` replaces the fixed one. */
+/** Returns an `Exec` of this machine; `searchPath` replaces the fixed one. */
 export function hostExec(clock: Clock, searchPath = SEARCH_PATH): Exec {
   const tied = deathTie(searchPath);
   const start = (file: string, args: readonly string[], options: SpawnOptions): Child =>
@@ -84,7 +84,7 @@ export function hostExec(clock: Clock, searchPath = SEARCH_PATH): Exec {
       if (!isTruncated) {
         options.signal.throwIfAborted();
         if (child.isOverdue) {
-          throw new HostError("timeout", `${file} did not end within ${options.deadlineMs} ms`, {
+          throw new HostError("timeout", `${file} timed out after ${options.deadlineMs} ms`, {
             details: { tool: file },
           });
         }
@@ -95,9 +95,9 @@ export function hostExec(clock: Clock, searchPath = SEARCH_PATH): Exec {
       const child = start(file, args, options);
       const exitCode = child.exit.then(({ exitCode, signal, isOurs }) => {
         if (signal === undefined || isOurs) return exitCode;
-        throw new HostError("exec-failed", `${file} was ended by ${signal}`, { details: { tool: file, signal } });
+        throw new HostError("exec-failed", `${file} was killed by ${signal}`, { details: { tool: file, signal } });
       });
-      exitCode.catch(() => undefined); // Nobody may be waiting; whoever is still gets the rejection.
+      exitCode.catch(() => undefined); // A caller that awaits it still gets the rejection.
       return { output: child.output, exitCode, kill: () => child.kill() };
     },
   };
@@ -128,9 +128,9 @@ async function collect(
 
 class Child {
   readonly output: OutputQueue;
-  /** Settles when the leader has ended and what was left of its tree is killed. */
+  /** Settles once the leader has exited and the rest of its tree is killed. */
   readonly exit: Promise<Exit>;
-  /** Whether the deadline ended it. */
+  /** Whether the deadline killed it. */
   isOverdue = false;
   readonly #clock: Clock;
   readonly #process: Launched | undefined;
@@ -190,7 +190,7 @@ class Child {
     const pid = this.#process?.pid;
     if (this.#isKilled || this.#hasExited || pid === undefined) return;
     this.#isKilled = true;
-    // Whoever left the group can be found only while its parents live.
+    // Processes that left the group can be found only while their parents live.
     this.#strays = descendantsOf(pid);
     signalGroup(pid, "SIGINT");
     this.#timers.push(
@@ -204,11 +204,11 @@ class Child {
   #fail(reason: Error): Promise<Exit> {
     this.output.fail(reason);
     const failed = Promise.reject<Exit>(reason);
-    failed.catch(() => undefined); // Whoever waits for it still gets it.
+    failed.catch(() => undefined); // A caller that awaits it still gets the rejection.
     return failed;
   }
 
-  /** The leader has ended: ends what it left behind, and stops waiting for a pipe that a stranger keeps open. */
+  /** Handles the exit of the leader: kills the rest of its tree, and stops waiting for a pipe that a foreign process holds open. */
   #sweep(): void {
     this.#hasExited = true;
     const pid = this.#process?.pid;
@@ -249,11 +249,11 @@ function lowerPriority(pid: number): void {
   try {
     setPriority(pid, NICENESS);
   } catch {
-    // A tool that has ended already needs none, and the agent's unit forbids it.
+    // A tool that has already exited needs no lower priority, and the agent's unit forbids setting it.
   }
 }
 
-/** The Debian packages of the tools whose absence an operator can mend. */
+/** The Debian packages of tools that an operator can install. */
 const PACKAGES: Readonly<Record<string, string>> = {
   arping: "arping",
   conntrack: "conntrack",
@@ -265,7 +265,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   traceroute: "traceroute",
 };
 
-/** The failure of a tool that cannot be started. */
+/** Returns the error of a tool that cannot be started. */
 export function startError(file: string, cause: unknown): HostError {
   const details = { tool: file };
   if (errnoOf(cause) === "ENOENT") {

@@ -9,8 +9,8 @@ const SOCK_CLOEXEC = 0o2_000_000;
 const MSG_NOSIGNAL = 0x4000;
 
 /**
- * Tells the service manager a state such as `READY=1` (sd_notify(3)). `socketPath` is what NOTIFY_SOCKET says, a path or an
- * abstract name. False when it could not be sent: `systemd-notify` is the way then.
+ * Sends the service manager a state such as `READY=1` (sd_notify(3)). `socketPath` is the value of NOTIFY_SOCKET, a path or an
+ * abstract name. Returns false if sending failed; use `systemd-notify` then.
  */
 export function sdNotify(socketPath: string, state: string): boolean {
   const address = unixAddress(socketPath);
@@ -31,9 +31,9 @@ export function sdNotify(socketPath: string, state: string): boolean {
 const MADV_DONTNEED = 4;
 
 /**
- * Returns memory to the kernel: memory that the C library holds free (malloc_trim(3)), and the pages of the runtime's own file, of which a
- * start touches twice as many as are used later (madvise(2)); a page that is used again is mapped again from the page cache. False if the
- * C library cannot be called.
+ * Returns memory to the kernel: memory that the C library holds free (malloc_trim(3)), and pages of the runtime's own file
+ * (madvise(2)). A start touches twice as many of these pages as are used later; a page that is used again is mapped from the page
+ * cache. Returns false if the C library cannot be called.
  */
 export function trimMemory(reader: Pick<Reader, "read">): boolean {
   try {
@@ -52,7 +52,7 @@ export function trimMemory(reader: Pick<Reader, "read">): boolean {
   }
 }
 
-/** The few calls that Node does not offer; undefined where this Node cannot call the C library. */
+/** Returns the C library calls that Node does not offer; undefined if this Node cannot call the C library. */
 export function loadLibc() {
   try {
     const ffi = process.getBuiltinModule("node:ffi");
@@ -74,11 +74,11 @@ export function loadLibc() {
   }
 }
 
-/** struct sockaddr_un of unix(7) for a path or an abstract name (`@…`); undefined when it is too long or neither. */
+/** Returns the struct sockaddr_un (unix(7)) of a path or an abstract name (`@…`); undefined if the name is too long or neither. */
 export function unixAddress(name: string): Uint8Array | undefined {
   const bytes = Buffer.from(name);
   if (bytes.length < 2 || bytes.length > 107 || (name[0] !== "/" && name[0] !== "@")) return undefined;
   if (name[0] === "@") bytes[0] = 0;
-  // A path ends with a zero; an abstract name is as long as the address says.
+  // A path ends with a zero byte; the length of the address delimits an abstract name.
   return new Uint8Array([1, 0, ...bytes, ...(name[0] === "/" ? [0] : [])]);
 }

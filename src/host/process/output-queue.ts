@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 
-/** A piece of what a tool wrote; a character is never split between two. */
+/** A piece of a tool's output; never splits a character. */
 export interface OutputChunk {
   readonly kind: "stdout" | "stderr";
   readonly data: string;
@@ -10,8 +10,8 @@ export interface OutputChunk {
 const HIGH_WATER_BYTES = 64 * 1024;
 
 /**
- * Joins two pipes into one stream of chunks in the order they arrive. The pipes are paused while the consumer is behind by
- * more than 64 KiB. One consumer; what it has not read when it stops is dropped.
+ * Joins two pipes into one stream of chunks in order of arrival. Pauses the pipes while the consumer is behind by more than 64
+ * KiB. For one consumer; chunks left when it stops are dropped.
  */
 export class OutputQueue implements AsyncIterable<OutputChunk> {
   readonly #chunks: { readonly chunk: OutputChunk; readonly bytes: number }[] = [];
@@ -29,22 +29,22 @@ export class OutputQueue implements AsyncIterable<OutputChunk> {
     this.#onAbandoned = onAbandoned;
   }
 
-  /** True while the consumer is behind and the pipes wait for it. */
+  /** Whether the pipes are paused because the consumer is behind. */
   get isPaused(): boolean {
     return this.#bytes > HIGH_WATER_BYTES;
   }
 
-  /** True when every pipe has ended or was destroyed. */
+  /** Whether every pipe is closed. */
   get isClosed(): boolean {
     return this.#open === 0;
   }
 
-  /** Bytes taken from the pipes so far. */
+  /** Total bytes read from the pipes. */
   get receivedBytes(): number {
     return this.#received;
   }
 
-  /** Adds a pipe; must happen in the same tick as its process starts, or output could be missed. */
+  /** Adds a pipe. Must be called in the same tick as its process starts, or output may be lost. */
   add(kind: OutputChunk["kind"], pipe: Readable, encoding: "utf8" | "latin1" = "utf8"): void {
     const decoder = new StringDecoder(encoding);
     this.#pipes.push(pipe);
@@ -53,7 +53,7 @@ export class OutputQueue implements AsyncIterable<OutputChunk> {
       this.#received += bytes.length;
       this.#push(kind, decoder.write(bytes), bytes.length);
     });
-    // "close" follows every end, error and destruction, exactly once.
+    // "close" follows every end, error and destruction exactly once.
     pipe.on("error", () => undefined);
     pipe.once("close", () => {
       this.#push(kind, decoder.end(), 0);
@@ -75,7 +75,7 @@ export class OutputQueue implements AsyncIterable<OutputChunk> {
     else this.#onClosed.push(run);
   }
 
-  /** Stops reading; what is queued can still be consumed. */
+  /** Stops reading; queued chunks can still be consumed. */
   destroy(): void {
     for (const pipe of this.#pipes) pipe.destroy();
   }

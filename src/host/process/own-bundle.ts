@@ -2,16 +2,16 @@ import { closeSync, existsSync, fstatSync, openSync, readSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-/** Bytes read from the end of a bundle: more than its last line. */
+/** Bytes read from the end of a bundle; its last line is shorter. */
 const TAIL_BYTES = 256;
 
 interface OwnBundle {
   readonly path: string;
-  /** It ends as the build ended it. */
+  /** Whether the last line is the one that the build wrote. */
   readonly isWhole: boolean;
 }
 
-/** The program's own bundle, beside the one with everything; undefined if there is none, as when run from source. */
+/** Returns the program's own bundle beside the full one; undefined if there is none, as when run from source. */
 function bundleOf(program: string): OwnBundle | undefined {
   const [, entry = ""] = process.argv;
   const path = join(dirname(entry), `${program}.mjs`);
@@ -34,9 +34,9 @@ function tailOf(path: string): string {
 const truncated = (path: string): string => `${path} is truncated`;
 
 /**
- * Replaces this process by the program's own bundle: V8 keeps the memory that it needed to parse a source, and parsing all of Holdfast
- * takes an overlay 16 MB more than parsing its own part. Returns if there is no such bundle, it is truncated, which is reported, or the
- * runtime has no execve.
+ * Replaces this process by the program's own bundle, because V8 keeps the memory that parsing needed: parsing all of Holdfast
+ * takes an overlay 16 MB more than parsing its own part. Returns if there is no such bundle, if it is truncated (which is
+ * reported), or if the runtime has no execve.
  */
 export function becomeOwnBundle(program: string): void {
   try {
@@ -49,7 +49,7 @@ export function becomeOwnBundle(program: string): void {
     }
     process.execve(process.execPath, [process.execPath, ...process.execArgv, bundle.path, ...process.argv.slice(2)]);
   } catch {
-    // This bundle has the program too; it only takes more memory.
+    // This bundle contains the program too; it only takes more memory.
   }
 }
 

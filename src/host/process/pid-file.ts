@@ -6,14 +6,14 @@ import { readRegularFile, readRegularFileSync } from "../files/regular-file.ts";
 
 const MAX_BYTES = 64;
 
-/** A written pid file. */
+/** A pid file of this process. */
 export interface PidFile {
   readonly path: string;
   /** Removes the file if it still names this process; may be called from an `exit` handler and more than once. */
   remove(): void;
 }
 
-/** Writes this process's id to `RUN/<program>.pid`, over whatever an earlier process left there. */
+/** Writes this process's id to `RUN/<program>.pid`, replacing any earlier file. */
 export async function writePidFile(runDir: string, program: string): Promise<PidFile> {
   const path = pidPath(runDir, program);
   await hostFiles().writeAtomic(path, `${process.pid}\n`, 0o644);
@@ -29,13 +29,13 @@ export async function writePidFile(runDir: string, program: string): Promise<Pid
   };
 }
 
-/** The id that `RUN/<program>.pid` names, if a process of that id lives. */
+/** Returns the process id in `RUN/<program>.pid`, if a process with that id is alive. */
 export async function readPidFile(runDir: string, program: string): Promise<number | undefined> {
   let text: string;
   try {
     text = (await readRegularFile(pidPath(runDir, program), MAX_BYTES)).toString();
   } catch {
-    return undefined; // without the file, or the right to read it, nobody is named
+    return undefined; // missing or not readable by this user
   }
   const pid = /^[1-9]\d{0,9}\s*$/.test(text) ? Number(text) : undefined;
   return pid !== undefined && isAlive(pid) ? pid : undefined;

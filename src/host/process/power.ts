@@ -8,7 +8,7 @@ export interface PowerOptions {
   readonly unit: string;
 }
 
-/** Restarts of this program and of the machine. Both end this process soon after they resolve. */
+/** Restarts this program or the machine. Both end this process soon after they resolve. */
 export interface Power {
   readonly isManaged: boolean;
   /** @throws {HostError} `not-supported` outside a managed install, `exec-failed` when systemd refuses. */

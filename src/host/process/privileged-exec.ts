@@ -3,8 +3,9 @@ import { isFound, type CommandLine } from "./death-tie.ts";
 import { SEARCH_PATH, startError, type Exec, type Spawned } from "./exec.ts";
 
 /**
- * Runs tools that need more than the unit of this program may, such as those that enter or make namespaces and mount: in a managed
- * install as transient units of systemd's, else as `exec` does. Output, status and standard input are the tool's own.
+ * Runs tools that need more privileges than this program's unit has, such as those that mount, or enter or make namespaces. A
+ * managed install runs them as transient systemd units; otherwise `exec` runs them. Output, exit status and standard input are
+ * the tool's own.
  */
 export function privilegedExec(exec: Pick<Exec, "run">, isManaged: boolean): Pick<Exec, "run"> {
   if (!isManaged) return exec;
@@ -16,9 +17,12 @@ export function privilegedExec(exec: Pick<Exec, "run">, isManaged: boolean): Pic
   };
 }
 
-/** The command line by which a managed install runs a tool with all rights. Its three streams are those that systemd-run(1) is given. */
+/**
+ * Returns the command line that runs a tool with all privileges in a managed install. The tool gets the standard streams of
+ * systemd-run(1).
+ */
 export function privilegedCommand({ file, args }: CommandLine, deadlineMs: number): CommandLine {
-  // Left behind by a caller that was killed, it ends by itself.
+  // If the caller is killed, the unit stops at its deadline.
   const properties = [`RuntimeMaxSec=${Math.ceil(deadlineMs / 1000)}`];
   return { file: "systemd-run", args: transient(unitName(), properties, file, args) };
 }
@@ -39,8 +43,8 @@ const WRITING = [
 ];
 
 /**
- * The command line by which a managed install runs the program that changes the resolver's file, which can write below `directory` and
- * nowhere else.
+ * Returns the command line that runs the program that changes the resolver's file in a managed install. The program can write
+ * only below `directory`.
  */
 export function resolverFileCommand(directory: string, { file, args }: CommandLine): CommandLine {
   // If the unit has a root directory of its own, the path is within it.
@@ -48,7 +52,7 @@ export function resolverFileCommand(directory: string, { file, args }: CommandLi
   return { file: "systemd-run", args: transient(unitName(), properties, file, args) };
 }
 
-/** Of a user that is made for it and gone with it, which can do nothing but see packets. */
+/** Properties of a unit with a dynamic user, which may only capture packets. */
 const CAPTURING = [
   "DynamicUser=yes",
   "AmbientCapabilities=CAP_NET_RAW",
@@ -58,7 +62,7 @@ const CAPTURING = [
   "ProtectHome=yes",
   "RestrictNamespaces=yes",
   "MemoryMax=256M",
-  // Only errors and notices of the manager itself, since probes run every minute.
+  // Log only errors and notices of the manager, because probes run every minute.
   "LogLevelMax=notice",
   "KillSignal=SIGINT",
   "TimeoutStopSec=1s",
@@ -66,8 +70,9 @@ const CAPTURING = [
 const STOP = { deadlineMs: 10_000, maxOutputBytes: 16_384 };
 
 /**
- * Starts tools that capture packets or send raw ones. In a managed install, whose `unit` runs this program, they run as transient units with
- * a user of their own, since they drop root's rights otherwise and may not in that unit; they stop with it. Else as `exec` does.
+ * Starts tools that capture packets or send raw ones. In a managed install, whose `unit` runs this program, they run as transient
+ * units with a user of their own and stop with `unit`. Otherwise they would drop root's privileges, which that unit forbids.
+ * Without `unit`, `exec` starts them.
  */
 export function captureExec(exec: Exec, unit: string | undefined): Exec {
   if (unit === undefined) return exec;
@@ -82,7 +87,7 @@ export function captureExec(exec: Exec, unit: string | undefined): Exec {
       requireTool(file);
       const name = unitName();
       const command = transient(name, properties, file, args);
-      // What waits for the unit is not ended with it: it says how the tool has ended.
+      // systemd-run waits for the unit and reports the tool's exit status, so the signal stops the unit and not systemd-run.
       const signal = options.signal.aborted ? options.signal : new AbortController().signal;
       const tool = exec.spawn("systemd-run", command, { ...options, signal });
       let isOver = false;
@@ -95,7 +100,7 @@ export function captureExec(exec: Exec, unit: string | undefined): Exec {
         void isStopped.catch(() => false).then((hasUnit) => (hasUnit ? undefined : tool.kill()));
       };
       options.signal.addEventListener("abort", stop, { once: true });
-      // Whoever is told of the end finds it over.
+      // `isOver` is set before the caller sees the exit.
       const exitCode = tool.exitCode.finally(() => {
         isOver = true;
         options.signal.removeEventListener("abort", stop);
@@ -106,7 +111,7 @@ export function captureExec(exec: Exec, unit: string | undefined): Exec {
   };
 }
 
-/** Reports a missing tool by its own name, and not as a failure of systemd-run(1). @throws {HostError} `tool-missing`. */
+/** Reports a missing tool by its own name instead of as a failure of systemd-run(1). @throws {HostError} `tool-missing`. */
 function requireTool(file: string): void {
   if (!isFound(file, SEARCH_PATH)) throw startError(file, Object.assign(new Error("not found"), { code: "ENOENT" }));
 }

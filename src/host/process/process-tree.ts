@@ -1,22 +1,21 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { z } from "zod";
 
-/** A process named so that a later one with the same number is not taken for it. */
+/** Identifies a process, even if its pid is reused later. */
 export interface ProcessId {
   readonly pid: number;
   /** Field 22 of proc_pid_stat(5), in clock ticks since boot. */
   readonly startTicks: string;
 }
 
-/** A process as it is named on disk; it says nothing after a reboot. */
+/** A process id as stored on disk; invalid after a reboot. */
 export const ProcessName = z.object({ pid: z.int().min(1), startTicks: z.string().max(32) });
 
-/** This process. */
 export function ownProcess(): ProcessId {
   return { pid: process.pid, startTicks: readStat(process.pid)?.startTicks ?? "" };
 }
 
-/** Whether the very process still lives, be it stopped or hung; one that only waits to be reaped does not. */
+/** Reports whether this exact process is alive, including stopped or hung; a zombie is not. */
 export function isLiving({ pid, startTicks }: ProcessId): boolean {
   const stat = readStat(pid);
   return stat !== undefined && stat.startTicks === startTicks && stat.state !== "Z" && stat.state !== "X";
@@ -27,7 +26,7 @@ interface Stat extends ProcessId {
   readonly state: string;
 }
 
-/** Every living process below `root`, whatever session or group it moved to; empty where /proc cannot be read. */
+/** Returns every living process below `root`, in any session or group; empty if /proc cannot be read. */
 export function descendantsOf(root: number): readonly ProcessId[] {
   const children = new Map<number, Stat[]>();
   for (const stat of listProcesses()) {
@@ -46,19 +45,19 @@ export function descendantsOf(root: number): readonly ProcessId[] {
   return [...found.values()];
 }
 
-/** The process that a copy of its proc_pid_stat(5) names, while it lives; one that nobody has waited for is gone as well. */
+/** Returns the process of a copied proc_pid_stat(5) line, if it is alive; a zombie is not. */
 export function findProcess(stat: string): ProcessId | undefined {
   const { pid, startTicks } = parseStat(stat);
   const found = Number.isInteger(pid) ? readStat(pid) : undefined;
   return found?.startTicks === startTicks && isLiving(found) ? { pid, startTicks } : undefined;
 }
 
-/** Sends a signal to a whole process group (kill(2)); one that is gone is fine. */
+/** Sends a signal to a process group (kill(2)), if it exists. */
 export function signalGroup(leader: number, signal: NodeJS.Signals): void {
   send(-leader, signal);
 }
 
-/** Sends a signal to one process, unless its number has passed to another since. */
+/** Sends a signal to one process, unless its pid was reused. */
 export function signalProcess(process: ProcessId, signal: NodeJS.Signals): void {
   if (readStat(process.pid)?.startTicks === process.startTicks) send(process.pid, signal);
 }
@@ -67,7 +66,7 @@ function send(target: number, signal: NodeJS.Signals): void {
   try {
     process.kill(target, signal);
   } catch {
-    // It ended between the decision and the call, which is what was wanted.
+    // The process exited between the check and the call.
   }
 }
 
@@ -94,9 +93,9 @@ function readStat(pid: number): Stat | undefined {
   return parseStat(text);
 }
 
-/** A text of proc_pid_stat(5). */
+/** Parses a text of proc_pid_stat(5). */
 function parseStat(text: string): Stat {
-  // The command in parentheses may itself hold spaces and parentheses; the fields after the last one are plain.
+  // The command in parentheses may hold spaces and parentheses; the fields after the last one are plain.
   const [state = "", parent, ...rest] = text.slice(text.lastIndexOf(")") + 2).split(" ");
   return {
     pid: Number.parseInt(text, 10),

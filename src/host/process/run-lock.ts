@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { HostError } from "../../errors.ts";
 import { sqliteCode } from "../files/database.ts";
 
-/** A run directory held by this process; the kernel lets go of it when the process ends, however that happens. */
+/** A lock on a run directory; the kernel releases it when this process exits. */
 export interface RunLock {
   release(): void;
 }
@@ -11,10 +11,10 @@ export interface RunLock {
 const SQLITE_BUSY = 5;
 
 /**
- * Takes a run directory for one program by a lock on `RUN/<program>.lock`, an empty file that stays: whoever removed it could not
- * know who waits for it. A dead process's socket can be taken over without a race only under such a lock, and SQLite's is the one
- * that the runtime offers.
- * @throws {HostError} `socket-in-use` when another process has it.
+ * Locks a run directory for one program by `RUN/<program>.lock`, an empty file that is never removed, because others may be
+ * waiting for it. Only under such a lock can a dead process's socket be replaced without a race. SQLite's lock is the one that
+ * the runtime offers.
+ * @throws {HostError} `socket-in-use` if another process holds it.
  */
 export function lockRunDirectory(runDir: string, program: string): RunLock {
   const path = join(runDir, `${program}.lock`);
@@ -22,14 +22,15 @@ export function lockRunDirectory(runDir: string, program: string): RunLock {
     return lockFile(path);
   } catch (error) {
     if (isLocked(error)) {
-      throw new HostError("socket-in-use", `another process has ${path}`, { cause: error, details: { path } });
+      throw new HostError("socket-in-use", `another process holds ${path}`, { cause: error, details: { path } });
     }
-    // A directory that takes no file takes no socket either, and says so better; what is no such file locks nobody out.
+    // If the directory refuses files, it also refuses the socket, whose error is clearer. A path that is not a lock file locks
+    // nobody out.
     return { release: () => undefined };
   }
 }
 
-/** Takes a lock on an empty file, which is made where it is not there. @throws what SQLite throws; `isLocked` tells whether somebody has it */
+/** Locks an empty file, creating it if necessary. @throws SQLite's error; `isLocked` reports whether another process holds the lock */
 export function lockFile(path: string): RunLock {
   const sql = new DatabaseSync(path, { timeout: 0 });
   try {
@@ -41,5 +42,5 @@ export function lockFile(path: string): RunLock {
   return { release: () => sql.close() };
 }
 
-/** Whether it was another process that kept `lockFile` from its lock. */
+/** Reports whether `lockFile` failed because another process holds the lock. */
 export const isLocked = (error: unknown): boolean => sqliteCode(error) === SQLITE_BUSY;

@@ -1,14 +1,14 @@
 import { HostError } from "../../errors.ts";
 import type { Exec, ExecResult } from "./exec.ts";
 
-/** How a version's own test went; `check` is the first that failed. */
+/** The result of a version's own test; `check` is the first check that failed. */
 export type SelfTestResult =
   | { readonly is: "passed" }
   | { readonly is: "failed"; readonly check: string; readonly message: string };
 
 export interface SelfTester {
-  /** `path` holds the version, and what the test needs to write goes below `work`. */
-  /** @throws {HostError} `self-test-killed` when somebody else ended it, and what kept it from being started */
+  /** Tests the version at `path`; the test writes only below `work`. */
+  /** @throws {HostError} `self-test-killed` if another process killed it; errors of starting it */
   run(where: { readonly path: string; readonly work: string }, signal: AbortSignal): Promise<SelfTestResult>;
 }
 
@@ -24,11 +24,11 @@ export interface SelfTesterOptions {
 
 const KILLED = 128 + 9;
 const MAX_OUTPUT_BYTES = 64 * 1024;
-/** Without capabilities, and with no way to gain any. */
+/** Runs without capabilities and with no way to gain any. */
 const HARMLESS = ["setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"];
 const NO_NETWORK = ["unshare", "--net", "--"];
 
-/** Runs a version's own test by its own runtime: without privileges and, where the kernel allows it, without a network. */
+/** Runs a version's own test with its own runtime: without privileges and, if the kernel allows it, without network access. */
 export function hostSelfTester({ exec, stateDir, configFile, deadlineMs = 60_000 }: SelfTesterOptions): SelfTester {
   return {
     async run({ path, work }, signal) {
@@ -45,19 +45,19 @@ export function hostSelfTester({ exec, stateDir, configFile, deadlineMs = 60_000
         result = await exec.run(file, rest, { deadlineMs, maxOutputBytes: MAX_OUTPUT_BYTES, signal });
       } catch (error) {
         signal.throwIfAborted();
-        // Where the tools around it are missing, nothing is known of the version.
+        // A missing helper tool proves nothing about the version.
         const isItself = error instanceof HostError && (error.code === "timeout" || file === program[0]);
         if (!isItself) throw error;
-        const what = error.code === "timeout" ? `it did not end within ${deadlineMs / 1000} s` : error.message;
+        const what = error.code === "timeout" ? `it timed out after ${deadlineMs / 1000} s` : error.message;
         return { is: "failed", check: "start", message: what };
       }
-      // Whoever is short of memory picks any process.
+      // The kernel may kill any process when memory is short.
       if (result.exitCode === KILLED) throw new HostError("self-test-killed", `the test of ${path} was killed`);
       return judge(result);
     },
   };
 
-  /** What keeps the test from doing harm; only root has privileges to be rid of. */
+  /** Returns the command prefix that isolates the test; only root has privileges to drop. */
   async function cage(signal: AbortSignal): Promise<readonly string[]> {
     if (process.geteuid?.() !== 0) return [];
     const probe = await exec.run("unshare", ["--net", "--", "true"], {
@@ -69,7 +69,7 @@ export function hostSelfTester({ exec, stateDir, configFile, deadlineMs = 60_000
   }
 }
 
-/** Lines are `PASS name` or `FAIL name: why`; the exit status has the last word. Pure. */
+/** Judges a test's output: lines are `PASS name` or `FAIL name: why`. The exit status decides. Pure. */
 export function judge({
   exitCode,
   stdout,
@@ -77,7 +77,7 @@ export function judge({
 }: Pick<ExecResult, "exitCode" | "stdout" | "stderr">): SelfTestResult {
   const [, check, message] = /^FAIL ([a-z-]{1,32}): (.*)$/m.exec(stdout) ?? [];
   if (check !== undefined) return { is: "failed", check, message: message ?? "" };
-  // A program that does not know the verb, or does nothing, has tested nothing.
+  // A program that does not know the verb, or does nothing, prints no PASS.
   if (exitCode === 0 && /^PASS /m.test(stdout)) return { is: "passed" };
   const lines = stderr.trim().split("\n");
   const said = lines.find((line) => /^\w*Error\b/.test(line)) ?? lines.at(-1) ?? "";

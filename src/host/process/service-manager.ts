@@ -1,17 +1,17 @@
 import { fstatSync } from "node:fs";
 import { sdNotify } from "./libc.ts";
 
-/** What a service manager asked of this process, out of its environment. */
+/** Settings that a service manager passed to this process in its environment. */
 export interface Supervision {
-  /** Where `sd_notify(3)` messages go. */
+  /** Address of `sd_notify(3)` messages. */
   readonly notifySocket: string | undefined;
-  /** How long it waits for a sign of life; undefined when it waits for none. */
+  /** Watchdog interval in milliseconds; undefined without a watchdog. */
   readonly watchdogMs: number | undefined;
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Reads it as sd_notify(3) and sd_watchdog_enabled(3) do. A watchdog that is meant for another process is none. */
+/** Reads the settings as sd_notify(3) and sd_watchdog_enabled(3) do. Ignores a watchdog meant for another process. */
 export function supervisionOf(env: Environment, pid: number): Supervision {
   const notifySocket = env["NOTIFY_SOCKET"] === "" ? undefined : env["NOTIFY_SOCKET"];
   const text = env["WATCHDOG_USEC"] ?? "";
@@ -20,33 +20,36 @@ export function supervisionOf(env: Environment, pid: number): Supervision {
   return { notifySocket, watchdogMs: notifySocket !== undefined && isOurs && ms > 0 ? ms : undefined };
 }
 
-/** Whether what this process writes goes to the journal, as systemd.exec(5) says of JOURNAL_STREAM. */
+/** Reports whether standard output goes to the journal, by JOURNAL_STREAM of systemd.exec(5). */
 export function writesToJournal(env: Environment): boolean {
   const { dev, ino } = fstatSync(process.stdout.fd);
   return env["JOURNAL_STREAM"] === `${dev}:${ino}`;
 }
 
-/** The service manager that runs this process; without one nothing is told. What cannot be sent is lost: the next word says more. */
+/**
+ * Notifies the service manager that runs this process; does nothing without one. A message that cannot be sent is dropped; the
+ * next one replaces it.
+ */
 export interface ServiceManager {
-  /** It serves. */
+  /** Reports that the service is ready. */
   ready(status: string): void;
   stopping(): void;
-  /** It lives, and stands like this. */
+  /** Sends a watchdog keep-alive with a status line. */
   alive(status: string): void;
 }
 
 export function serviceManager({ notifySocket }: Pick<Supervision, "notifySocket">): ServiceManager {
-  const tell = (...lines: readonly string[]): void => {
+  const send = (...lines: readonly string[]): void => {
     if (notifySocket !== undefined) sdNotify(notifySocket, lines.join("\n"));
   };
   return {
-    ready: (status) => tell("READY=1", statusLine(status)),
-    stopping: () => tell("STOPPING=1", statusLine("Stopping")),
-    alive: (status) => tell("WATCHDOG=1", statusLine(status)),
+    ready: (status) => send("READY=1", statusLine(status)),
+    stopping: () => send("STOPPING=1", statusLine("Stopping")),
+    alive: (status) => send("WATCHDOG=1", statusLine(status)),
   };
 }
 
 const MAX_STATUS = 200;
 
-/** One line: what follows another would be an assignment of its own. */
+/** Formats a status as one line; a line break would start another assignment. */
 const statusLine = (text: string): string => `STATUS=${text.replaceAll(/\s+/g, " ").slice(0, MAX_STATUS)}`;

@@ -5,14 +5,15 @@ import { readRegularFile } from "../files/regular-file.ts";
 
 /**
  * Reads a small text from a file, or from standard input for `-`.
- * @throws {InputError} `usage` for a license in the place of a path, `too-large`, `invalid-utf8`, `not-found`; {HostError} `file-failed`.
+ * @throws {InputError} `usage` for a license instead of a path, `too-large`, `invalid-utf8`, `not-found`; {HostError}
+ *   `file-failed`.
  */
 export async function readTextInput(path: string, maxBytes: number, signal: AbortSignal): Promise<string> {
-  // A license would be shown in what is said of the file that does not exist.
+  // The error about a missing file would print the license.
   if (isCompactJws(path)) {
     throw new InputError(
       "usage",
-      "a license was given instead of a file: save it in a file, or pass it by standard input with -",
+      "a license was given instead of a file: save it in a file, or pass it on standard input with -",
     );
   }
   if (path !== "-") return readTextFile(path, maxBytes);
@@ -25,7 +26,7 @@ export async function readTextInput(path: string, maxBytes: number, signal: Abor
     let size = 0;
     for await (const chunk of stream as AsyncIterable<Buffer>) {
       size += chunk.byteLength;
-      if (size > maxBytes) throw new InputError("too-large", `${name} holds more than ${maxBytes} bytes`);
+      if (size > maxBytes) throw new InputError("too-large", `${name} is larger than ${maxBytes} bytes`);
       chunks.push(chunk);
     }
     return decode(Buffer.concat(chunks), name);
@@ -44,13 +45,13 @@ async function readTextFile(path: string, maxBytes: number): Promise<string> {
   } catch (error) {
     if (error instanceof InputError) throw error;
     const code = errnoOf(error);
-    if (code === "EFBIG") throw new InputError("too-large", `${path} holds more than ${maxBytes} bytes`);
-    if (code === "ENOENT") throw new InputError("not-found", `there is no file ${path}`, { cause: error });
+    if (code === "EFBIG") throw new InputError("too-large", `${path} is larger than ${maxBytes} bytes`);
+    if (code === "ENOENT") throw new InputError("not-found", `file ${path} does not exist`, { cause: error });
     throw new HostError("file-failed", `cannot read ${path}: ${toError(error).message}`, { cause: error });
   }
 }
 
-/** One line from standard input, without its newline; undefined when it ends first. */
+/** Reads one line from standard input, without its newline; undefined at the end of input. */
 export async function readAnswer(signal: AbortSignal): Promise<string | undefined> {
   const reader = createInterface({ input: process.stdin, terminal: false, signal });
   try {
@@ -63,9 +64,9 @@ export async function readAnswer(signal: AbortSignal): Promise<string | undefine
   }
 }
 
-/** Lines of standard input, one at a time; what is typed ahead is the answer to the next question. */
+/** Reads lines of standard input, one at a time; input typed ahead answers the next question. */
 export interface AnswerReader {
-  /** The next line; undefined when the input has ended. Rejects with the reason when aborted. */
+  /** Returns the next line; undefined at the end of input. Rejects with the signal's reason when aborted. */
   next(signal: AbortSignal): Promise<string | undefined>;
   close(): void;
 }

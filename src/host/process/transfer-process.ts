@@ -10,45 +10,45 @@ import { SEARCH_PATH } from "./exec.ts";
 import { signalGroup } from "./process-tree.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** A transfer at work in a process of its own. */
+/** A transfer that runs in a process of its own. */
 export interface TransferProcess {
   readonly pid: number;
-  /** Tells it to end and to leave nothing behind; killed when it has not within 5 s. */
+  /** Asks it to stop and remove its partial data; kills it after 5 s. */
   cancel(): void;
-  /** Lets it give what it has told to be whole its name. */
+  /** Lets it publish the data that it reported as complete. */
   publish(): void;
-  /** Ends it so that another can go on from where it was; killed when it has not within 2 s. */
+  /** Asks it to stop but keep its partial data, so that another transfer can continue; kills it after 2 s. */
   leave(): void;
-  /** How it ended, for people, and the end of what it wrote to its standard error. Never rejects. */
+  /** How it ended, for people, and the end of its standard error. Never rejects. */
   readonly ended: Promise<{ readonly how: string; readonly said: string }>;
 }
 
-/** Starts a transfer; what it tells comes in order and before `ended`. @throws {HostError} `transfer-failed`. */
+/** Starts a transfer; its events come in order and before `ended`. @throws {HostError} `transfer-failed`. */
 export type StartTransfer = (job: TransferJob, onEvent: (event: TransferEvent) => void) => TransferProcess;
 
 export interface TransferProcessOptions {
   readonly clock: Clock;
-  /** File of certificate authorities that are trusted besides the runtime's own. */
+  /** File of certificate authorities that are trusted in addition to the runtime's own. */
   readonly caFile?: string | undefined;
-  /** What is started instead of this program. */
+  /** Replaces this program's own command line. */
   readonly command?: readonly [file: string, ...args: string[]];
 }
 
-/** The verb that carries out one transfer. */
+/** The verb that runs one transfer. */
 export const TRANSFER_VERB = "transfer";
 const NICENESS = 10;
 const MAX_LINE_BYTES = 64 * 1024;
 const MAX_SAID = 4096;
 const CANCEL_MS = 5000;
 const LEAVE_MS = 2000;
-/** One that has told its result has nothing left to do. */
+/** Time for a transfer to exit after its result, in milliseconds. */
 const RESULT_MS = 5000;
 
 type Child = ChildProcessByStdio<Writable, Readable, Readable>;
 
 /**
- * Transfers as this program was started, in a process group of their own, with niceness 10, and tied to the life of this process. The job
- * goes through standard input, since arguments and environment of a process are there for others to read.
+ * Starts transfers as this program in process groups of their own, with niceness 10; they die with this process. The job goes
+ * through standard input, because other users can read a process's arguments and environment.
  */
 export function hostTransfers({ clock, caFile, command }: TransferProcessOptions): StartTransfer {
   const tied = deathTie(SEARCH_PATH);
@@ -83,7 +83,7 @@ function attend(child: Child, { clock, job, onEvent }: Attending): TransferProce
   const timers: (() => void)[] = [];
   const killAfter = (ms: number): void => void timers.push(clock.after(ms, () => signalGroup(pid, "SIGKILL")));
   if (pid !== 0) lowerPriority(pid);
-  // It may end before it has read everything; how it ended says more than that.
+  // It may exit before it has read everything; its exit status says more.
   child.stdin.on("error", () => undefined);
   child.stdin.write(`${JSON.stringify(job)}\n`);
   let said = "";
@@ -102,14 +102,14 @@ function attend(child: Child, { clock, job, onEvent }: Attending): TransferProce
       }
       return undefined;
     } catch {
-      // One that cannot be understood is not let go on.
+      // A process with invalid output is killed.
       if (pid !== 0) signalGroup(pid, "SIGKILL");
-      return "it said what is not understood";
+      return "the output of the transfer process is not valid";
     }
   };
   const ended = (async () => {
     const [wrong, how] = await Promise.all([pid === 0 ? undefined : listen(), exit]);
-    for (const takeBack of timers.splice(0)) takeBack();
+    for (const cancel of timers.splice(0)) cancel();
     child.stdin.destroy();
     return { how: wrong ?? how, said: said.trim() };
   })();
@@ -131,11 +131,11 @@ function attend(child: Child, { clock, job, onEvent }: Attending): TransferProce
   };
 }
 
-/** Before it has more threads than one, each of which has a niceness of its own: setpriority(2). */
+/** Lowers the priority before the process starts more threads, because each thread has its own niceness: setpriority(2). */
 function lowerPriority(pid: number): void {
   try {
     setPriority(pid, Math.min(NICENESS, constants.priority.PRIORITY_LOW));
   } catch {
-    // One that has ended already needs none.
+    // The process has already exited.
   }
 }

@@ -8,31 +8,34 @@ export interface UpgradeUnitOptions {
   readonly files: Pick<Files, "writeAtomic" | "remove">;
   /** Whether a package installed this program under systemd. */
   readonly isManaged: boolean;
-  /** Where the request is left. */
+  /** Path of the file that passes the request. */
   readonly requestPath: string;
 }
 
-/** The program that upgrades, in its unit. */
+/** The systemd unit of the upgrade program. */
 export interface UpgradeUnit {
   readonly isManaged: boolean;
-  /** Whether it is at work, or about to be. @throws {HostError} `exec-failed`, `tool-missing`. */
+  /** Reports whether the unit is running or queued. @throws {HostError} `exec-failed`, `tool-missing`. */
   isAtWork(): Promise<boolean>;
-  /** Leaves the request and starts it, without waiting for what becomes of it. @throws {HostError} `exec-failed`; nothing is left then. */
+  /**
+   * Writes the request and starts the unit without waiting for the result. Removes the request on failure. @throws {HostError}
+   * `exec-failed`.
+   */
   start(request: UpgradeRequest): Promise<void>;
 }
 
 const DEADLINE_MS = 30_000;
 const MODE = 0o600;
-/** Running, or with a job that waits to run it. */
+/** Matches a running unit, or one with a queued job. */
 const AT_WORK = /^(?:ActiveState=(?:active|activating|reloading|refreshing|deactivating)|Job=[1-9]\d*)$/m;
 
-/** Refuses whoever may not ask for it. @throws {InputError} `access-denied`. */
+/** Refuses users other than root. @throws {InputError} `access-denied`. */
 export function requireRoot(what: string): void {
   if (process.geteuid?.() !== 0)
     throw new InputError("access-denied", `only root may do this: run '${what}' with sudo`);
 }
 
-/** The upgrade's unit through systemctl(1). */
+/** Returns the upgrade's unit through systemctl(1). */
 export function upgradeUnit({ exec, files, isManaged, requestPath }: UpgradeUnitOptions): UpgradeUnit {
   const { unit } = UPGRADE_PATHS;
   const systemctl = async (...args: readonly string[]): Promise<string> => {
@@ -40,7 +43,7 @@ export function upgradeUnit({ exec, files, isManaged, requestPath }: UpgradeUnit
     const { exitCode, stdout, stderr } = await exec.run("systemctl", args, options);
     if (exitCode === 0) return stdout;
     const why = stderr.trim() || `exit status ${exitCode}`;
-    throw new HostError("exec-failed", `${unit} could not be started: ${why}`, {
+    throw new HostError("exec-failed", `systemctl ${args[0] ?? ""} failed for ${unit}: ${why}`, {
       details: { tool: "systemctl", exitCode },
     });
   };
@@ -52,7 +55,7 @@ export function upgradeUnit({ exec, files, isManaged, requestPath }: UpgradeUnit
       try {
         await systemctl("start", "--no-block", "--", unit);
       } catch (error) {
-        // Nobody takes it now; left behind it would be taken at a time when nobody asked.
+        // The unit did not start; a later start must not execute an old request.
         await files.remove(requestPath).catch(() => undefined);
         throw error;
       }

@@ -4,35 +4,35 @@ import type { Clock } from "../clock.ts";
 export interface WatchdogOptions {
   readonly clock: Clock;
   readonly log: Logger;
-  /** How long the service manager waits for a sign of life before it ends this process. */
+  /** Time without a sign of life after which the service manager kills this process, in milliseconds. */
   readonly limitMs: number;
-  /** Names what does not answer or goes on no more; undefined while all does. A check that throws has not answered. */
+  /** Returns the name of a component that does not respond; undefined if all do. A throw counts as no response. */
   readonly check: () => string | undefined;
   readonly feed: () => void;
 }
 
-/** What did not answer may have been late: it is asked again before the time is up. */
+/** After a failed check, the next one runs after 1/12 of the limit, so that a late response counts in time. */
 const AGAIN_PARTS = 12;
 
 /**
- * Gives signs of life, twice in the time allowed, as long as `check` finds nothing; a loop that does not turn gives none. The returned
- * function ends it.
+ * Sends a sign of life twice per limit while `check` reports nothing; a blocked event loop sends none. Returns a function that
+ * stops it.
  */
 export function startWatchdog({ clock, log, limitMs, check, feed }: WatchdogOptions): () => void {
-  let told: string | undefined;
+  let reported: string | undefined;
   let cancel = (): void => undefined;
-  const look = (): void => {
+  const poll = (): void => {
     const stuck = checked(check);
     if (stuck === undefined) {
       feed();
-      if (told !== undefined) log.info("what did not answer does again");
-    } else if (stuck !== told) {
-      log.error({ code: "stuck", reason: stuck }, "no sign of life is given");
+      if (reported !== undefined) log.info("the stuck component responds again");
+    } else if (stuck !== reported) {
+      log.error({ code: "stuck", reason: stuck }, "watchdog keep-alive withheld: a component does not respond");
     }
-    told = stuck;
-    cancel = clock.after(limitMs / (stuck === undefined ? 2 : AGAIN_PARTS), look);
+    reported = stuck;
+    cancel = clock.after(limitMs / (stuck === undefined ? 2 : AGAIN_PARTS), poll);
   };
-  look();
+  poll();
   return () => cancel();
 }
 

@@ -67,7 +67,7 @@ describe("holdfast register", () => {
   });
 
   it.each([
-    ["nowhere.jwt", "there is no file"],
+    ["nowhere.jwt", "nowhere.jwt does not exist"],
     [".", "cannot read"],
   ])("names the file it cannot read: %s", async (name, message) => {
     await using dirs = await someDirectories();

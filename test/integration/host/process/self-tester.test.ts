@@ -62,7 +62,7 @@ test("one that hangs has failed", async () => {
   expect(await tester("#!/bin/sh\nexec sleep 600\n", 300)).toEqual({
     is: "failed",
     check: "start",
-    message: "it did not end within 0.3 s",
+    message: "it timed out after 0.3 s",
   });
 });
 

@@ -78,7 +78,7 @@ test.each([
   ["a line without end", `process.stdout.write("x".repeat(100_000)); setInterval(() => 0, 1000);`],
 ])("one that says %s is ended", async (_, body) => {
   const { child, events } = start(body);
-  expect(await child.ended).toEqual({ how: "it said what is not understood", said: "" });
+  expect(await child.ended).toEqual({ how: "the output of the transfer process is not valid", said: "" });
   expect(events).toEqual([]);
 });
 

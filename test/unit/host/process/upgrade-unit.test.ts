@@ -35,7 +35,7 @@ test("says that the unit could not be started, and leaves no request behind", as
   const { requestPath, unit: it } = unit({ exitCode: 5, stderr: "Unit holdfast-upgrade.service not found.\n" });
   await expect(it.start(request)).rejects.toMatchObject({
     code: "exec-failed",
-    message: "holdfast-upgrade.service could not be started: Unit holdfast-upgrade.service not found.",
+    message: "systemctl start failed for holdfast-upgrade.service: Unit holdfast-upgrade.service not found.",
   });
   expect(existsSync(requestPath)).toBe(false);
 });

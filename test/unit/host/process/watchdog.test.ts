@@ -28,12 +28,12 @@ test("gives none while something is stuck, says so once, and goes on when it is 
   stuck = "the session is 40 s overdue";
   await clock.advance(40_000);
   expect(fed).toEqual([0]);
-  expect(lines).toMatchObject([{ msg: "no sign of life is given", reason: stuck }]);
+  expect(lines).toMatchObject([{ msg: "watchdog keep-alive withheld: a component does not respond", reason: stuck }]);
   stuck = undefined;
   await clock.advance(5000);
   // Late, and yet within the time.
   expect(fed).toEqual([0, 45_000]);
-  expect(lines).toMatchObject([{}, { msg: "what did not answer does again" }]);
+  expect(lines).toMatchObject([{}, { msg: "the stuck component responds again" }]);
 });
 
 test("takes a check that throws for one that has not answered", async () => {

@@ -29,7 +29,7 @@ test.each<[what: string, Case]>([
   ],
   ["minutes in other figures", { words: ["try", "FILE"], text: "{}", minutes: "1e1", says: "--minutes takes" }],
   ["no minutes", { words: ["try", "FILE"], text: "{}", minutes: "", says: "--minutes takes" }],
-  ["no such file", { words: ["try", "FILE"], code: "not-found", says: "there is no file" }],
+  ["no such file", { words: ["try", "FILE"], code: "not-found", says: "does not exist" }],
   ["no JSON", { words: ["try", "FILE"], text: "interfaces: []", says: "cannot be read" }],
   ["a list", { words: ["try", "FILE"], text: "[]", says: "holds no object" }],
   ["a network that is none", { words: ["try", "FILE"], text: '{"network":7}', says: "network is no object" }],
