@@ -1,8 +1,8 @@
 import type { Clock } from "./clock.ts";
 
-/** Time after the first line of a kind in which the others are only counted. */
+/** Time after the first line of a kind during which further lines are only counted, in milliseconds. */
 const WINDOW_MS = 60_000;
-/** Kinds counted at once; the lines of further kinds share one. */
+/** Maximum number of kinds counted at once; the lines of further kinds share one. */
 const MAX_KINDS = 256;
 const OTHER_KINDS = "other";
 
@@ -17,13 +17,13 @@ interface Counted {
 }
 
 /**
- * Limits log lines that another program can cause: the first line of a kind is logged at once, further ones are counted for a minute,
- * and the count is logged when the minute ends, as `repeated`. Share one among all connections, since each may bring the same mistake.
+ * Limits log lines that another program can cause. Logs the first line of a kind at once and counts further ones for 60 s; then
+ * logs the count as `repeated`. Share one instance among all connections, because each may repeat the same mistake.
  */
 export class AggregatedLog {
   readonly #log: Warnings;
   readonly #clock: Clock;
-  /** By kind, the oldest first. */
+  /** Counters by kind, the oldest first. */
   readonly #kinds = new Map<string, Counted>();
   #isTiming = false;
 
@@ -32,7 +32,7 @@ export class AggregatedLog {
     this.#clock = clock;
   }
 
-  /** Logs or counts one line. `kind` says which lines are alike: a method or a code, never text that the other side chose. */
+  /** Logs or counts one line. `kind` identifies similar lines: a method or a code, never text from the peer. */
   warn(kind: string, fields: Readonly<Record<string, unknown>>, message: string): void {
     this.#endWindows();
     const key = this.#kinds.has(kind) || this.#kinds.size < MAX_KINDS ? kind : OTHER_KINDS;

@@ -1,32 +1,32 @@
 import { uptime } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 
-/** Time, passed in so that tests and simulations can own it. */
+/** The time source, passed in so that tests and simulations can control it. */
 export interface Clock {
-  /** Wall-clock milliseconds since 1970, for the wire only: it may jump. */
+  /** Returns wall-clock milliseconds since 1970. For the wire only, because it may jump. */
   now(): number;
-  /** Monotonic milliseconds from an arbitrary origin, for measuring; stands still while the machine sleeps. */
+  /** Returns monotonic milliseconds from an arbitrary origin, for measuring; stops while the machine is suspended. */
   elapsed(): number;
-  /** Milliseconds since the machine started, sleep included: what signed times are judged by. */
+  /** Returns milliseconds since boot, including suspended time, for checking signed times. */
   sinceBoot(): number;
-  /** Resolves after `ms`; rejects with the reason when aborted. */
+  /** Resolves after `ms` milliseconds; rejects with the signal's reason when aborted. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
-  /** Calls `run` once after `ms`; the returned function takes it back. */
+  /** Calls `run` once after `ms` milliseconds; the returned function cancels it. */
   after(ms: number, run: () => void): () => void;
 }
 
-/** Converts moments of the monotonic clock to wall time, for showing. */
+/** Converts monotonic times to wall-clock times, for display. */
 export interface WallTimes {
-  /** Milliseconds by which the wall clock is ahead of the monotonic one; changes only when the clock is set. */
+  /** Milliseconds by which the wall clock is ahead of the monotonic clock; changes only when the clock is set. */
   readonly ahead: number;
-  /** Unix milliseconds of a moment of `elapsed()`, at least 0. */
+  /** Returns the Unix milliseconds of an `elapsed()` time, at least 0. */
   of(at: number): number;
 }
 
-/** Smaller differences are rounding: a moment must be shown the same each time. */
+/** Smaller differences are rounding errors: the same moment must always display the same. */
 const STEP_MS = 1000;
 
-/** Wall times that move together when the clock of the machine is set, so that ages stay what they are. */
+/** Returns wall times that shift together when the machine's clock is set, so that ages stay the same. */
 export function wallTimes(clock: Pick<Clock, "now" | "elapsed">): WallTimes {
   let ahead = clock.now() - clock.elapsed();
   const current = (): number => {
@@ -42,7 +42,7 @@ export function wallTimes(clock: Pick<Clock, "now" | "elapsed">): WallTimes {
   };
 }
 
-/** The machine's own clock. A timer keeps the process alive until it rings or is taken back. */
+/** Returns the machine's clock. A timer keeps the process alive until it fires or is cancelled. */
 export function systemClock(): Clock {
   return {
     now: () => Date.now(),

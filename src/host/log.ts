@@ -3,28 +3,28 @@ import { InputError, SessionError } from "../errors.ts";
 import { systemClock, type Clock } from "./clock.ts";
 import { RepeatedLines, type PassedLines } from "./repeated-lines.ts";
 
-/** One log line as JSON text, numbered. */
+/** One numbered log line as JSON text. */
 export interface LogLine {
   readonly seq: number;
   readonly text: string;
 }
 
-/** The newest log lines, for whoever asks the program itself. */
+/** The newest log lines, kept in memory. */
 export interface LogMemory {
-  /** The last `count` lines, oldest first. */
+  /** Returns the last `count` lines, oldest first. */
   last(count: number): readonly LogLine[];
-  /** Calls `listener` for each line from now on; the returned function stops that. */
+  /** Calls `listener` for each new line; the returned function unsubscribes. */
   follow(listener: (line: LogLine) => void): () => void;
   /**
-   * Calls `listener` with each line from now on, those of level `debug` included, also if they are not written or kept; the returned
-   * function stops that. The listener must not log.
+   * Calls `listener` with each new line, including `debug` lines and lines that are not written or kept. The returned function
+   * unsubscribes. The listener must not log.
    */
   tap(listener: (text: string) => void): () => void;
 }
 
 const MAX_LINES = 2000;
 const MAX_BYTES = 512 * 1024;
-/** Fields that hold secrets wherever they appear; the schemas keep them out of messages. */
+/** Fields that are removed wherever they appear, because they hold secrets; the schemas keep secrets out of messages. */
 const SECRETS = [
   "authorization",
   "password",
@@ -42,8 +42,8 @@ const MAX_CAUSES = 8;
 const MAX_MESSAGE = 4096;
 
 /**
- * As pino writes an error, but with the messages of its causes only where it does not repeat them itself. The mistakes of the other
- * side are without a stack: it would name our code, which is not at fault.
+ * Serializes an error like pino, but appends the message of a cause only if the error does not contain it. Errors of the peer
+ * have no stack, because our code is not at fault.
  */
 function serializeError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
@@ -60,7 +60,7 @@ function messageOf({ message, cause }: Error, depth: number): string {
   return message.includes(because) ? message : `${message}: ${because}`;
 }
 
-/** This process's standard output, which is the journal or not; what reads it may go away, which is no reason to end. */
+/** Returns this process's standard output. A reader that closes it does not stop the program. */
 export function standardOutput(isJournal: boolean): { write(line: string): void } {
   process.stdout.on("error", () => undefined);
   return { write: (line) => void process.stdout.write(isJournal ? withPriority(line) : line) };
@@ -68,14 +68,15 @@ export function standardOutput(isJournal: boolean): { write(line: string): void 
 
 const PRIORITIES: Readonly<Record<string, number>> = { fatal: 2, error: 3, warn: 4, info: 6, debug: 7, trace: 7 };
 
-/** With its level as journald knows it, in front (sd-daemon(3)); `journalctl -p` asks for it. */
+/** Prefixes a line with its journald priority (sd-daemon(3)), for `journalctl -p`. */
 export function withPriority(line: string): string {
   return `<${PRIORITIES[levelOf(line)] ?? 6}>${line}`;
 }
 
 /**
- * Makes the program's root logger: JSON lines to `destination`, in UTC, the newest kept in memory, secrets removed, and lines that repeat
- * limited. `debug` says why, `info` that state changed, `warn` unusual and handled, `error` that a person must act.
+ * Returns the program's root logger: JSON lines in UTC to `destination`, without secrets, with a limit on repeated lines; the
+ * newest lines stay in memory. `debug` gives reasons, `info` state changes, `warn` unusual but handled events, `error` events
+ * that need a person.
  */
 export function rootLogger({
   level,
@@ -111,7 +112,7 @@ export function rootLogger({
     if (passed.dueAt === undefined || cancelLook !== undefined) return;
     cancelLook = clock.after(Math.max(0, passed.dueAt - clock.elapsed()), () => {
       cancelLook = undefined;
-      pass(repeated.look(clock.elapsed()));
+      pass(repeated.due(clock.elapsed()));
     });
   };
   const stream: DestinationStream = {
@@ -129,7 +130,7 @@ export function rootLogger({
       formatters: { level: (label) => ({ level: label }) },
       redact: { paths: SECRETS.flatMap((name) => [name, `*.${name}`]), censor: "[removed]" },
       hooks: {
-        // The level of a child is fixed when it is made: all levels are open, and a line that nobody wants is not formatted.
+        // A child's level is fixed at creation, so all levels are enabled; a line without a reader is not formatted.
         logMethod(args, method, number) {
           if (number >= least || taps.size > 0) method.apply(this, args);
         },
@@ -155,5 +156,5 @@ export function rootLogger({
 
 const levelOf = (text: string): string => /^\{"level":"([a-z]+)"/.exec(text)?.[1] ?? "info";
 
-/** The number of a level in pino; `silent` is above all. */
+/** Returns pino's number of a level; `silent` is above all. */
 const valueOf = (level: string): number => pino.levels.values[level] ?? Infinity;

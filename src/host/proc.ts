@@ -1,22 +1,22 @@
 import { colonFields, fieldsOf, toCount, toDecimal } from "../lib/text/text-fields.ts";
 
-/** From /proc/meminfo (proc_meminfo(5)). */
+/** Memory by /proc/meminfo (proc_meminfo(5)). */
 export interface Memory {
   readonly totalBytes: number;
   readonly availableBytes: number;
 }
 
-/** From /proc/stat (proc_stat(5)): times in clock ticks over all cores. */
+/** CPU times by /proc/stat (proc_stat(5)), in clock ticks over all cores. */
 export interface CpuTimes {
   readonly totalTicks: number;
-  /** Idle and waiting for the disk. */
+  /** Idle time and I/O wait. */
   readonly idleTicks: number;
   readonly cores: number;
-  /** Unix seconds; the kernel derives it from the wall clock, so it can move by a second. */
+  /** Unix seconds; the kernel derives it from the wall clock, so it can shift by a second. */
   readonly bootedAt: number | undefined;
 }
 
-/** TCP counters of /proc/net/snmp (RFC 4022); all but `established` only rise. */
+/** TCP counters of /proc/net/snmp (RFC 4022); all except `established` only increase. */
 export interface TcpCounters {
   readonly activeOpens: number;
   readonly passiveOpens: number;
@@ -27,7 +27,7 @@ export interface TcpCounters {
   readonly resetsSent: number;
 }
 
-/** One line of /proc/net/dev. */
+/** Counters of one line of /proc/net/dev. */
 export interface LinkCounters {
   readonly rxBytes: number;
   readonly rxErrors: number;
@@ -37,7 +37,7 @@ export interface LinkCounters {
   readonly txDropped: number;
 }
 
-/** Bytes of one process by /proc/<pid>/smaps_rollup. */
+/** Memory of one process by /proc/<pid>/smaps_rollup, in bytes. */
 export interface MemoryMaps {
   readonly residentBytes: number;
   readonly privateDirtyBytes: number;
@@ -51,13 +51,13 @@ export function parseMemory(text: string): Memory | undefined {
   return { totalBytes, availableBytes: Math.min(availableBytes, totalBytes) };
 }
 
-/** The one-minute average of /proc/loadavg. */
+/** Parses the one-minute load average of /proc/loadavg. */
 export function parseLoad(text: string): number | undefined {
   const load = toDecimal(fieldsOf(text)[0]);
   return load === undefined || load < 0 ? undefined : load;
 }
 
-/** Seconds since boot, from /proc/uptime. */
+/** Parses the seconds since boot of /proc/uptime. */
 export function parseUptime(text: string): number | undefined {
   const seconds = toDecimal(fieldsOf(text)[0]);
   return seconds === undefined || seconds < 0 ? undefined : seconds;
@@ -65,7 +65,7 @@ export function parseUptime(text: string): number | undefined {
 
 export function parseCpuTimes(text: string): CpuTimes | undefined {
   const lines = text.split("\n");
-  // guest and guest_nice, the last two, are already part of user and nice.
+  // guest and guest_nice, the last two fields, are already included in user and nice.
   const ticks = fieldsOf(lines.find((line) => line.startsWith("cpu ")) ?? "")
     .slice(1, 9)
     .map(toCount);
@@ -99,7 +99,7 @@ export function parseTcp(text: string): TcpCounters | undefined {
 export function parseLinkCounters(text: string): ReadonlyMap<string, LinkCounters> {
   const links = new Map<string, LinkCounters>();
   for (const line of text.split("\n")) {
-    // The kernel forbids colons in names, so the first one ends it.
+    // The kernel forbids colons in interface names, so the first colon ends the name.
     const at = line.indexOf(":");
     if (at <= 0) continue;
     const values = fieldsOf(line.slice(at + 1)).map(toCount);
@@ -116,22 +116,22 @@ export function parseLinkCounters(text: string): ReadonlyMap<string, LinkCounter
   return links;
 }
 
-/** Clock ticks a process has used, user and system, from /proc/<pid>/stat. */
+/** Parses the user and system clock ticks of a process from /proc/<pid>/stat. */
 export function parseProcessTicks(text: string): number | undefined {
-  // The second field is the command in parentheses and may itself hold blanks and parentheses.
+  // The second field is the command in parentheses, which may contain blanks and parentheses.
   const fields = fieldsOf(text.slice(text.lastIndexOf(")") + 1));
   const [user, system] = [toCount(fields[11]), toCount(fields[12])];
   return user === undefined || system === undefined ? undefined : user + system;
 }
 
-/** Bytes a process caused to be read from and written to the disk, from /proc/<pid>/io. */
+/** Parses the disk bytes that a process read and wrote from /proc/<pid>/io. */
 export function parseProcessIo(text: string): { readonly readBytes: number; readonly writeBytes: number } | undefined {
   const fields = colonFields(text);
   const io = { readBytes: toCount(fields.get("read_bytes")), writeBytes: toCount(fields.get("write_bytes")) };
   return isComplete(io) ? io : undefined;
 }
 
-/** Resident bytes and context switches of a process, from /proc/<pid>/status. */
+/** Parses the resident bytes and context switches of a process from /proc/<pid>/status. */
 export function parseProcessStatus(
   text: string,
 ): { readonly residentBytes: number; readonly switches: number } | undefined {
@@ -158,7 +158,7 @@ export interface Mapping {
   readonly length: bigint;
 }
 
-/** Read-only mappings of a file in /proc/<pid>/smaps that have no private pages. */
+/** Returns a file's read-only mappings without private pages from /proc/<pid>/smaps. */
 export function cleanMappings(smaps: string, path: string): readonly Mapping[] {
   return smaps.split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m).flatMap((text): Mapping[] => {
     const [line = "", ...rest] = text.split("\n");
@@ -171,7 +171,7 @@ export function cleanMappings(smaps: string, path: string): readonly Mapping[] {
   });
 }
 
-/** The identifier the kernel draws at every boot, from /proc/sys/kernel/random/boot_id. */
+/** Parses the boot id of /proc/sys/kernel/random/boot_id. */
 export function parseBootId(text: string): string | undefined {
   const id = text.trim().toLowerCase();
   return /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id) ? id : undefined;
@@ -188,7 +188,7 @@ function isComplete<K extends string>(record: Record<K, number | undefined>): re
 
 const CAP_NET_RAW = 13n; // capabilities(7)
 
-/** Whether /proc/self/status says that this process may send raw packets. */
+/** Reports whether /proc/self/status grants this process CAP_NET_RAW. */
 export function hasNetRaw(status: string): boolean {
   const effective = /^CapEff:\s*([0-9a-f]{1,16})$/m.exec(status)?.[1];
   return effective !== undefined && ((BigInt(`0x${effective}`) >> CAP_NET_RAW) & 1n) === 1n;

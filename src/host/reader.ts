@@ -12,33 +12,33 @@ import {
 import { join } from "node:path";
 import type { DiskSpace } from "./files/files.ts";
 
-/** Small reads of the kernel's own files, which never block; anything that cannot be read, or is no file, is undefined. */
+/** Small non-blocking reads of kernel files; returns undefined for anything unreadable or not a file. */
 export interface Reader {
-  /** The text of a file, at most 1 MiB of it. */
+  /** Returns the text of a file, up to 1 MiB. */
   read(path: string): string | undefined;
-  /** Names in a directory, sorted; undefined when it cannot be read. */
+  /** Returns the sorted names in a directory; undefined if it cannot be read. */
   list(path: string): readonly string[] | undefined;
-  /** What a symbolic link says. */
+  /** Returns the target of a symbolic link. */
   linkTarget(path: string): string | undefined;
-  /** Changes whenever the file at the end of the path is replaced or rewritten. */
+  /** Returns a value that changes when the file at the path is replaced or rewritten. */
   fingerprint(path: string): string | undefined;
-  /** Capacity of the file system that holds the path (statfs(2)). */
+  /** Returns the capacity of the path's file system (statfs(2)). */
   space(path: string): DiskSpace | undefined;
 }
 
 const MAX_BYTES = 1024 * 1024;
 const BUFFER_BYTES = 16 * 1024;
-/** Opens without waiting for the other end of a pipe in place of a file. */
+/** Opening does not block on a pipe. */
 const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
 
-/** Reads below `root` through one buffer that is reused: `/` in production, a temporary directory in tests. */
+/** Returns a reader below `root` with one reused buffer; `root` is `/` in production, a temporary directory in tests. */
 export function hostReader(root = "/"): Reader {
   const at = root === "/" ? (path: string): string => path : (path: string): string => join(root, path);
   const reused = Buffer.allocUnsafeSlow(BUFFER_BYTES);
 
-  /** The kernel's files have no size to ask for, so they are read until they end. */
+  /** Reads until the end, because kernel files report no size. */
   function fill(fd: number): Buffer {
-    // A larger one is not kept: the table of sockets can need a megabyte, and hardly anything else does.
+    // A larger buffer is not kept: only the socket table can need a megabyte.
     let buffer = reused;
     let length = 0;
     for (;;) {

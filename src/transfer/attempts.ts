@@ -1,6 +1,6 @@
 import { AgentError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
-import { PASSING, retried } from "../host/releases/retried.ts";
+import { PASSING, withRetries } from "../host/releases/retries.ts";
 import type { TransferEvent } from "../protocol/triggers/transfer.ts";
 
 const LIMITS = { attempts: 4, firstPauseMs: 1000, maxPauseMs: 60_000 };
@@ -23,7 +23,7 @@ export function inAttempts<T>(
   signal: AbortSignal,
 ): Promise<T> {
   const onRetry = ({ message: reason }: Error, afterMs: number): void => emit({ is: "retry", reason, afterMs });
-  return retried(attempt, { clock, limits: LIMITS, passing: PASSING_OF_TRANSFERS, random, onRetry }, signal);
+  return withRetries(attempt, { clock, limits: LIMITS, passing: PASSING_OF_TRANSFERS, random, onRetry }, signal);
 }
 
 /** Converts an error to a transfer's final event; unexpected errors are reported without details. */

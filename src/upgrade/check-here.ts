@@ -1,5 +1,5 @@
 import { hostDirectories } from "../host/files/directories.ts";
-import { FETCH_LIMITS } from "../host/releases/retried.ts";
+import { FETCH_LIMITS } from "../host/releases/retries.ts";
 import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import type { ReleaseCheck } from "../protocol/documents/release.ts";
 import { checkRelease } from "./fetch.ts";

@@ -2,7 +2,7 @@ import { AgentError, HostError, InputError } from "../errors.ts";
 import { fetchedBytes, fetchFile } from "../host/releases/fetch-file.ts";
 import type { Files } from "../host/files/files.ts";
 import { besideOf, readWhole, type ReleaseSource } from "../host/releases/release-source.ts";
-import { retried, type FetchLimits, type Retrying } from "../host/releases/retried.ts";
+import { withRetries, type FetchLimits, type Retrying } from "../host/releases/retries.ts";
 import type { SelfTester } from "../host/process/self-tester.ts";
 import { packingOf, unpackVersion } from "../host/releases/unpack.ts";
 import type { InstalledVersion, Versions } from "../host/releases/versions.ts";
@@ -59,7 +59,7 @@ export async function checkRelease(
   // First of all, since nothing can be done without them.
   const keys = await keySetOf(await readReleaseKeys(deps.keyPaths, deps.files));
   const read = (): Promise<Uint8Array> => readWhole(deps, request.from, MAX_MANIFEST_BYTES, signal);
-  const bytes = await retried(read, deps, signal);
+  const bytes = await withRetries(read, deps, signal);
   const claims = await readManifest(bytes, keys);
   return { claims, verdict: judgeRelease(claims, situationOf(request, deps, await deps.versions.list())) };
 }

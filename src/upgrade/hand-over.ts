@@ -5,7 +5,7 @@ import type { Directories } from "../host/files/directories.ts";
 import { fetchFile } from "../host/releases/fetch-file.ts";
 import type { Files } from "../host/files/files.ts";
 import { besideOf, readWhole } from "../host/releases/release-source.ts";
-import { FETCH_LIMITS } from "../host/releases/retried.ts";
+import { FETCH_LIMITS } from "../host/releases/retries.ts";
 import { isLocked, lockFile } from "../host/process/run-lock.ts";
 import { MANIFEST_NAME } from "../protocol/documents/release.ts";
 import { checkRelease, judgeSpace } from "./fetch.ts";

@@ -1,14 +1,14 @@
 import { colonFields } from "../../lib/text/text-fields.ts";
 import type { Reader } from "../reader.ts";
 
-/** What the firmware says the machine is (SMBIOS), and whether it is a virtual one. */
+/** The machine's identity by its firmware (SMBIOS), and its hypervisor. */
 export interface Dmi {
   readonly systemVendor: string | undefined;
   readonly productName: string | undefined;
   readonly boardName: string | undefined;
-  /** Set by some clouds to tell their machines from others of the same maker. */
+  /** Set by some clouds to distinguish their machines from others of the same manufacturer. */
   readonly assetTag: string | undefined;
-  /** `xen` by /sys/hypervisor/type, `unknown` where the processor only says that there is one, else undefined. */
+  /** `xen` by /sys/hypervisor/type, `unknown` if the processor only reports that there is one, otherwise undefined. */
   readonly hypervisor: string | undefined;
 }
 
@@ -28,7 +28,7 @@ export function readDmi(reader: Reader): Dmi {
   };
 }
 
-/** A trusted platform module is there. */
+/** Reports whether the machine has a trusted platform module. */
 export function hasTpm(reader: Reader): boolean {
   return reader.fingerprint("/sys/class/tpm/tpm0") !== undefined;
 }

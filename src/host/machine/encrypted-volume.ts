@@ -4,43 +4,43 @@ import type { Directories } from "../files/directories.ts";
 import type { Exec } from "../process/exec.ts";
 import type { Reader } from "../reader.ts";
 
-/** Whether this machine can have encrypted volumes. */
+/** Reports whether this machine supports encrypted volumes, and if not, why. */
 export type EncryptionSupport =
   | { readonly isSupported: true }
   | { readonly isSupported: false; readonly reason: string };
 
-/** One encrypted volume on disk. */
+/** An encrypted volume on disk. */
 export interface EncryptedVolume {
-  /** Of the device mapper; letters, digits and `-_.` only, at most 127. */
+  /** Device mapper name: at most 127 letters, digits and `-_.`. */
   readonly mapping: string;
-  /** The file that holds it, in a directory that exists. */
+  /** The file that holds the volume; its directory exists. */
   readonly image: string;
-  /** Where it is mounted, an empty directory that exists. */
+  /** An existing, empty directory. */
   readonly mountPoint: string;
-  /** Of the file, which is sparse, when it is made. */
+  /** Size of the sparse file when it is created. */
   readonly sizeBytes: number;
 }
 
 /**
- * LUKS2 in files, through cryptsetup(8); the key goes to its standard input only.
- * @throws {HostError} `wrong-key`, `encryption-failed`, and as `Exec.run` does.
+ * LUKS2 volumes in files through cryptsetup(8). The key is passed only through its standard input.
+ * @throws {HostError} `wrong-key`, `encryption-failed`; errors of `Exec.run`.
  */
 export interface EncryptedVolumes {
   support(signal: AbortSignal): Promise<EncryptionSupport>;
   isOpen(volume: EncryptedVolume): boolean;
-  /** Makes it where there is none, opens and mounts it; safe to repeat after a crash anywhere. */
+  /** Opens and mounts a volume, creating it if necessary; can be repeated after a crash at any point. */
   open(volume: EncryptedVolume, key: string, signal: AbortSignal): Promise<void>;
-  /** Unmounts and locks it; done as well when it is. */
+  /** Unmounts and locks a volume, if it is open. */
   close(volume: EncryptedVolume, signal: AbortSignal): Promise<void>;
 }
 
-/** In the file system of an open volume: what a container is given is not there while the volume is locked. */
+/** Directory in an open volume that containers get. It does not exist while the volume is locked. */
 export const CONTENT = "content";
 
 const QUICK = { deadlineMs: 15_000, maxOutputBytes: 65_536 };
-/** Deriving the key and making a file system take their time on a small machine. */
+/** Deriving the key and making a file system take long on a small machine. */
 const SLOW = { deadlineMs: 180_000, maxOutputBytes: 65_536 };
-/** cryptsetup(8), RETURN CODES. */
+/** Exit status of cryptsetup(8), RETURN CODES. */
 const NO_PERMISSION = 2;
 const KEY_MEMORY_KIB = "65536";
 const BLOCK_DEVICES = "/sys/class/block";
@@ -48,7 +48,7 @@ const DEVICE_MAPPER = "/dev/mapper/control";
 
 export function encryptedVolumes(tools: {
   readonly exec: Exec;
-  /** For what maps and mounts; by default `exec`. */
+  /** Runs the tools that map and mount; `exec` by default. */
   readonly privileged?: Pick<Exec, "run">;
   readonly reader: Reader;
   readonly directories: Directories;
@@ -73,7 +73,7 @@ export function encryptedVolumes(tools: {
   }
 
   const device = (volume: EncryptedVolume): string => `/dev/mapper/${volume.mapping}`;
-  /** Read from sysfs, since a systemd unit may have a private /dev. */
+  /** Reads sysfs, because a systemd unit may have a private /dev. */
   const hasMapping = (name: string): boolean =>
     (reader.list(BLOCK_DEVICES) ?? []).some(
       (block) => block.startsWith("dm-") && reader.read(`${BLOCK_DEVICES}/${block}/dm/name`)?.trim() === name,
@@ -93,10 +93,10 @@ export function encryptedVolumes(tools: {
     mapping,
   ];
 
-  /** Under another name until it is whole, so that what has the name can be opened. */
+  /** Creates the volume under another name until it is complete, so that a volume under its own name can always be opened. */
   async function make(volume: EncryptedVolume, key: string, signal: AbortSignal): Promise<void> {
     const half = `${volume.image}.new`;
-    // In front, where it makes the name of no other volume: those may end in anything.
+    // The prefix avoids clashes with other volumes, whose names may have any suffix.
     const mapping = `new.${volume.mapping}`;
     if (hasMapping(mapping)) await run("cryptsetup", ["close", mapping], signal);
     await sparseFile(half, volume.sizeBytes);
@@ -116,7 +116,7 @@ export function encryptedVolumes(tools: {
     try {
       await run("mkfs.ext4", ["-q", "-m", "0", `/dev/mapper/${mapping}`], signal, SLOW);
     } finally {
-      // Also after an abort: what is mapped would keep the file.
+      // Runs after an abort too, because an open mapping would hold the file.
       await run("cryptsetup", ["close", mapping], AbortSignal.timeout(QUICK.deadlineMs));
     }
     await directories.move(half, volume.image);
@@ -148,7 +148,7 @@ export function encryptedVolumes(tools: {
           throw error;
         }
       }
-      // Only loaded targets are listed; the kernel loads others itself when it has them.
+      // dmsetup lists only loaded targets; the kernel loads others on demand.
       const hasCrypt =
         (await isThere("dmsetup", ["targets"], /^crypt\s/m)) ||
         (await isThere("modprobe", ["--dry-run", "--quiet", "dm-crypt"]));
@@ -174,7 +174,7 @@ export function encryptedVolumes(tools: {
 
 const no = (reason: string): EncryptionSupport => ({ isSupported: false, reason });
 
-/** As mountinfo writes a path (proc(5)). */
+/** Escapes a path like mountinfo (proc(5)). */
 const octal = (path: string): string =>
   path.replaceAll(/[\s\\]/g, (char) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`);
 

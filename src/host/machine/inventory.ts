@@ -4,11 +4,11 @@ import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { Text128 } from "../../protocol/values/values.ts";
 import type { Exec } from "../process/exec.ts";
 
-/** What a machine without readable firmware tables says of itself only to those who start programs to ask. */
+/** Machine data that only helper programs can read if the firmware tables are unreadable. */
 export const Inventory = z.object({
   manufacturer: Text128.optional(),
   model: Text128.optional(),
-  /** The hypervisor by its own name, such as `KVM`. */
+  /** The hypervisor's own name, such as `KVM`. */
   virtualHost: Text128.optional(),
 });
 export type Inventory = z.infer<typeof Inventory>;
@@ -17,7 +17,7 @@ export type Inventory = z.infer<typeof Inventory>;
 export const INVENTORY_VERB = "inventory";
 const DEADLINE_MS = 5000;
 
-/** Takes the inventory; it starts some short-lived processes. What does not answer within 5 s is left out. */
+/** Takes the inventory, which starts some short-lived processes. Omits values that take longer than 5 s. */
 export async function takeInventory(signal: AbortSignal, deadlineMs = DEADLINE_MS): Promise<Inventory> {
   const { default: information } = await import("systeminformation");
   const system = await withDeadline(() => information.system(), deadlineMs, signal);
@@ -26,8 +26,8 @@ export async function takeInventory(signal: AbortSignal, deadlineMs = DEADLINE_M
 }
 
 /**
- * Takes the inventory in a process of its own, so that the library behind it, which starts shells and fills memory, leaves
- * nothing in this one. Empty when that fails: it only makes a description better.
+ * Takes the inventory in a process of its own, because the library starts shells and fills memory. Returns an empty inventory on
+ * failure; it only improves a description.
  */
 export async function readInventory(exec: Exec, signal: AbortSignal): Promise<Inventory> {
   const [runtime, program] = process.argv;
@@ -41,7 +41,7 @@ export async function readInventory(exec: Exec, signal: AbortSignal): Promise<In
   }
 }
 
-/** The result, or undefined when the call fails, takes too long or is no longer wanted. */
+/** Returns the result, or undefined if the call fails, times out or is aborted. */
 export async function withDeadline<T>(
   call: () => Promise<T>,
   deadlineMs: number,

@@ -1,24 +1,24 @@
 import { createServer, type Server } from "node:net";
 import type { Clock } from "../clock.ts";
 
-/** The abstract socket (unix(7)) that the owner of a network namespace holds; it ends with its process. */
+/** The abstract socket (unix(7)) that the owner of a network namespace holds; the kernel releases it when the process exits. */
 export const OWNER_SOCKET = "\0holdfast-host";
 
 const RETRY_MS = 30_000;
 
 export interface MachineOwnerOptions {
   readonly clock: Clock;
-  /** Called when the machine became ours after it was another's. */
+  /** Called when this process becomes the owner after another process was. */
   readonly onOwned: () => void;
   readonly name?: string;
 }
 
-/** Who runs the network of this machine: of several agents in one network namespace the first, and after it another. */
+/** Elects one agent of a network namespace to manage the network: the first one, and another after it exits. */
 export class MachineOwner {
   readonly #options: MachineOwnerOptions;
   #server: Server | undefined;
   #isClosed = false;
-  #takeBack: () => void = () => undefined;
+  #cancelRetry: () => void = () => undefined;
 
   constructor(options: MachineOwnerOptions) {
     this.#options = options;
@@ -28,18 +28,19 @@ export class MachineOwner {
     return this.#server !== undefined;
   }
 
-  /** Tries to become the owner; goes on trying while another is, and tells when it worked. */
+  /** Tries to become the owner; keeps trying while another process is, and calls `onOwned` on success. */
   async claim(): Promise<boolean> {
     if (this.#isClosed || this.#server !== undefined) return this.isOwner;
     this.#server = await bound(this.#options.name ?? OWNER_SOCKET);
     if (this.#isClosed) this.close();
-    else if (this.#server === undefined) this.#takeBack = this.#options.clock.after(RETRY_MS, () => void this.#again());
+    else if (this.#server === undefined)
+      this.#cancelRetry = this.#options.clock.after(RETRY_MS, () => void this.#again());
     return this.isOwner;
   }
 
   close(): void {
     this.#isClosed = true;
-    this.#takeBack();
+    this.#cancelRetry();
     this.#server?.close();
     this.#server = undefined;
   }
@@ -49,7 +50,7 @@ export class MachineOwner {
   }
 }
 
-/** The listening socket; undefined when another has the name, or there are no abstract sockets. */
+/** Returns the listening socket; undefined if another process has the name, or abstract sockets are unsupported. */
 function bound(name: string): Promise<Server | undefined> {
   return new Promise((resolve) => {
     const server = createServer((socket) => socket.destroy());

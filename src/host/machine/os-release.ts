@@ -15,7 +15,7 @@ export function readOsRelease(reader: Reader): OsRelease {
 
 const DEBIAN_NAMES: Readonly<Record<string, string>> = { x64: "amd64", ia32: "i386", arm: "armhf", ppc64: "ppc64el" };
 
-/** The processor as dpkg calls it: `amd64`, `arm64`. */
+/** Returns dpkg's name of the processor architecture: `amd64`, `arm64`. */
 export function debianArchitecture(arch: string): string {
   return DEBIAN_NAMES[arch] ?? arch;
 }

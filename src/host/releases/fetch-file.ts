@@ -5,11 +5,11 @@ import { AgentError, errnoOf, HostError, InputError, SessionError, toError } fro
 import type { Clock } from "../clock.ts";
 import type { Files } from "../files/files.ts";
 import type { OpenedFile, ReleaseSource } from "./release-source.ts";
-import { FETCH_LIMITS, retried, type FetchLimits, type Retrying } from "./retried.ts";
+import { FETCH_LIMITS, withRetries, type FetchLimits, type Retrying } from "./retries.ts";
 
 export interface FileToFetch {
   readonly address: string;
-  /** Where it goes; `PATH.from` beside it says how to go on. */
+  /** Destination path; `PATH.from` beside it holds the validator to resume with. */
   readonly path: string;
   readonly size: number;
   readonly sha256: string;
@@ -22,10 +22,10 @@ export interface FetchFileDeps extends Retrying {
 }
 
 /**
- * Fetches a file of a known size and hash, going on where an earlier attempt ended, be it in another process. What came is hashed as it
- * comes, and what was there is hashed anew. Of what fails what came is kept for the next time, unless it cannot be right.
- * @throws {InputError} `size-mismatch`, `length-unknown`, `hash-mismatch` and the source's; {HostError} `disk-full`, `file-failed`;
- *   {SessionError} the source's, `too-slow`, `too-long`
+ * Fetches a file of known size and hash, resuming an earlier attempt, even of another process. Hashes bytes as they arrive and
+ * rehashes those from earlier. Keeps the bytes of a failed attempt unless they cannot be right.
+ * @throws {InputError} `size-mismatch`, `length-unknown`, `hash-mismatch` and errors of the source; {HostError} `disk-full`,
+ *   `file-failed`; {SessionError} errors of the source, `too-slow`, `too-long`
  */
 export async function fetchFile(wanted: FileToFetch, deps: FetchFileDeps, signal: AbortSignal): Promise<void> {
   const { clock, limits = FETCH_LIMITS } = deps;
@@ -50,7 +50,7 @@ async function inAttempts(part: Part, wanted: FileToFetch, deps: FetchFileDeps, 
   const { clock, limits = FETCH_LIMITS } = deps;
   let validator = (await deps.files.read(`${wanted.path}.from`))?.trim();
   await part.rehash(signal);
-  // Bytes of two files may have come together, of which nothing tells which are wrong.
+  // An earlier part may mix bytes of two files, and the hash does not show which are wrong.
   let isTrusted = part.bytes === 0;
   const attempt = async (): Promise<boolean> => {
     try {
@@ -63,11 +63,11 @@ async function inAttempts(part: Part, wanted: FileToFetch, deps: FetchFileDeps, 
     if (found === wanted.sha256) return true;
     await part.restart();
     if (!isTrusted) return false;
-    throw new InputError("hash-mismatch", `the package's SHA-256 is ${found} instead of ${wanted.sha256}`);
+    throw new InputError("hash-mismatch", `the package has SHA-256 ${found}, but the manifest says ${wanted.sha256}`);
   };
-  const isFetched = await retried(attempt, deps, signal);
-  // Once more from its beginning: nothing of it is older than this attempt.
-  if (!isFetched) await retried(attempt, deps, signal);
+  const isFetched = await withRetries(attempt, deps, signal);
+  // The part was discarded; fetch the whole file in this attempt.
+  if (!isFetched) await withRetries(attempt, deps, signal);
   await part.sync();
 
   async function fetchOnce(): Promise<void> {
@@ -78,13 +78,13 @@ async function inAttempts(part: Part, wanted: FileToFetch, deps: FetchFileDeps, 
       if (opened.total === undefined) {
         throw new InputError(
           "length-unknown",
-          `the server does not say how long the package is, which must be ${wanted.size} bytes`,
+          `the server does not report the package's length, which must be ${wanted.size} bytes`,
         );
       }
       if (opened.total !== wanted.size) {
         throw new InputError(
           "size-mismatch",
-          `the package has ${opened.total} bytes, and the manifest says ${wanted.size}`,
+          `the package has ${opened.total} bytes, but the manifest says ${wanted.size}`,
         );
       }
       if (opened.start !== part.bytes) await part.restart();
@@ -100,7 +100,7 @@ async function inAttempts(part: Part, wanted: FileToFetch, deps: FetchFileDeps, 
   }
 }
 
-/** Bytes of a file that have come; 0 when there are none. */
+/** Returns the number of bytes fetched into a file; 0 if it does not exist. */
 export async function fetchedBytes(path: string): Promise<number> {
   try {
     return (await lstat(path)).size;
@@ -109,7 +109,7 @@ export async function fetchedBytes(path: string): Promise<number> {
   }
 }
 
-/** Writes a body to the part until it ends. */
+/** Appends a body to the part until it ends. */
 async function receive(
   { body }: OpenedFile,
   part: Part,
@@ -127,7 +127,7 @@ async function receive(
       if (next.done === true) break;
       if (part.bytes + next.value.length > size) {
         await part.restart();
-        throw new InputError("size-mismatch", `more than the ${size} bytes came that the manifest says`);
+        throw new InputError("size-mismatch", `the server sent more than the ${size} bytes of the manifest`);
       }
       await part.append(next.value);
     }
@@ -143,7 +143,7 @@ async function receive(
   if (part.bytes < size) throw new SessionError("cut-off", `the connection ended after ${part.bytes} of ${size} bytes`);
 }
 
-/** Calls `fail` once when nothing comes, or too little. */
+/** Calls `fail` once if no data arrives, or too little. */
 function watch(
   part: Part,
   { clock, limits }: { readonly clock: Clock; readonly limits: FetchLimits },
@@ -156,12 +156,12 @@ function watch(
   const tick = (): void => {
     const now = clock.elapsed();
     if (part.bytes !== seen) [seen, seenAt] = [part.bytes, now];
-    if (now - seenAt >= stallMs) return fail(new SessionError("stalled", `nothing came for ${stallMs / 1000} s`));
+    if (now - seenAt >= stallMs) return fail(new SessionError("stalled", `no data received for ${stallMs / 1000} s`));
     if (now - window.at >= rateMs) {
       const rate = Math.floor(((part.bytes - window.bytes) * 1000) / (now - window.at));
       if (rate < minBytesPerSecond) {
         return fail(
-          new SessionError("too-slow", `${rate} bytes a second came, which is less than ${minBytesPerSecond}`),
+          new SessionError("too-slow", `received ${rate} bytes/s, below the minimum of ${minBytesPerSecond} bytes/s`),
         );
       }
       window = { bytes: part.bytes, at: now };
@@ -182,7 +182,7 @@ function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   });
 }
 
-/** The file as far as it has come. */
+/** The partly fetched file. */
 class Part {
   bytes = 0;
   readonly #file: FileHandle;
@@ -201,7 +201,7 @@ class Part {
     }
   }
 
-  /** Reads what is there. */
+  /** Hashes the bytes already on disk. */
   async rehash(signal: AbortSignal): Promise<void> {
     const piece = Buffer.allocUnsafe(1024 * 1024);
     while (true) {

@@ -5,23 +5,23 @@ import { errnoOf, HostError, InputError, toError } from "../../errors.ts";
 import { ReleaseFile } from "../../protocol/documents/release.ts";
 import type { Clock } from "../clock.ts";
 
-/** One file of a release, open. Whoever has it streams it or closes it. */
+/** An open file of a release. The caller streams it or closes it. */
 export interface OpenReleaseFile {
   readonly size: number;
-  /** Changes with the content: a strong validator (RFC 9110 §8.8.1), without quotes. */
+  /** A strong validator (RFC 9110 §8.8.1) without quotes; changes with the content. */
   readonly tag: string;
   /** Unix milliseconds. */
   readonly modifiedAt: number;
-  /** The bytes from `first` to `last`, read as they are taken; closes the file at the end, when it is cancelled, or when nobody takes any for long. */
+  /** Returns the bytes from `first` to `last`. Closes the file at the end, on cancel, or if the reader stalls. */
   stream(first: number, last: number): ReadableStream<Uint8Array>;
   close(): Promise<void>;
 }
 
-/** The plain files of one directory. */
+/** The regular files of one directory. */
 export interface ReleaseFiles {
   /**
-   * Opens a file by its plain name; undefined when there is no regular file of it, whatever else may be there.
-   * @throws {InputError} `busy` when as many are open as may be; {HostError} `file-failed`.
+   * Opens a file by its plain name; undefined if it is not a regular file.
+   * @throws {InputError} `busy` if the limit of open files is reached; {HostError} `file-failed`.
    */
   open(name: string): Promise<OpenReleaseFile | undefined>;
 }
@@ -32,17 +32,17 @@ const MAX_OPEN = 256;
 const NOT_THERE: ReadonlySet<string | undefined> = new Set(["ENOENT", "ELOOP", "EISDIR", "ENXIO", "ENOTDIR"]);
 
 /**
- * The files of a directory, which is looked at once: it is there, and is one.
+ * Returns the files of a directory, which must exist.
  * @throws {InputError} `invalid-settings`
  */
 export async function releaseFiles(directory: string, clock: Clock, maxOpen = MAX_OPEN): Promise<ReleaseFiles> {
   const root = await realpath(directory).catch((error: unknown) => refuse(directory, toError(error).message));
-  if (!(await stat(root)).isDirectory()) refuse(directory, "it is no directory");
+  if (!(await stat(root)).isDirectory()) refuse(directory, "it is not a directory");
   let opened = 0;
   return {
     async open(name) {
       if (!ReleaseFile.shape.name.safeParse(name).success) return undefined;
-      if (opened >= maxOpen) throw new InputError("busy", `${maxOpen} files of releases are being fetched`);
+      if (opened >= maxOpen) throw new InputError("busy", `${maxOpen} release files are already being fetched`);
       opened += 1;
       const isOver = (): void => void (opened -= 1);
       const handle = await openPlain(join(root, name)).catch((error: unknown) => {
@@ -59,7 +59,7 @@ function refuse(directory: string, why: string): never {
   throw new InputError("invalid-settings", `--releases: ${directory} cannot be used: ${why}`);
 }
 
-/** Neither a link, which might lead out, nor what would wait for a writer. */
+/** Opens a regular file. Follows no link, which might lead outside, and does not block on a pipe. */
 async function openPlain(path: string): Promise<FileHandle | undefined> {
   let handle: FileHandle | undefined;
   try {
@@ -119,10 +119,10 @@ function streamOf(handle: FileHandle, { first, last, clock, close }: Part): Read
           controller.close();
         } else if (bytesRead === 0) {
           await end();
-          controller.error(new HostError("file-failed", "the file became shorter while it was read"));
+          controller.error(new HostError("file-failed", "the file was truncated while it was read"));
         } else {
           cancelStall = clock.after(STALL_MS, () => {
-            controller.error(new HostError("timeout", "nobody takes the file"));
+            controller.error(new HostError("timeout", "timed out: the client does not read the file"));
             void close();
           });
         }

@@ -12,28 +12,28 @@ import { dialRequestFor, type Dialler } from "../net/dial.ts";
 import { parseRetryAfter } from "../net/http-client.ts";
 import { REDIRECTS, redirectTarget } from "../net/redirect-target.ts";
 
-/** From where on a file is wanted; with a start, also what says that it is still the same file. */
+/** The first byte to read, and for a resumed read a validator that detects a changed file. */
 export interface ReadFrom {
   readonly start: number;
   readonly validator?: string;
 }
 
-/** A file whose bytes are to come, from `start` on: it is 0 when the source gives all of it. */
+/** An opened file whose bytes start at `start`, which is 0 if the source sends the whole file. */
 export interface OpenedFile {
   readonly start: number;
-  /** Bytes of the whole file; undefined when the source does not say. */
+  /** Size of the whole file in bytes; undefined if the source does not report it. */
   readonly total: number | undefined;
-  /** What a later attempt names to go on where this one ended (RFC 9110 §13.1.5). */
+  /** Validator for a later attempt to resume (RFC 9110 §13.1.5). */
   readonly validator: string | undefined;
   readonly body: AsyncIterable<Uint8Array>;
   close(): void;
 }
 
-/** Where the files of a release are read: an absolute path, or an http or https address. */
+/** Reads release files from an absolute path, or an http or https URL. */
 export interface ReleaseSource {
   /**
-   * @throws {InputError} `bad-address`, `bad-redirect`, `bad-encoding`, `refused`; {HostError} `file-failed`; {SessionError} the dialler's
-   *   codes, `bad-answer`, `bad-range`, `busy`, `cut-off` or `stalled`.
+   * @throws {InputError} `bad-address`, `bad-redirect`, `bad-encoding`, `refused`; {HostError} `file-failed`; {SessionError}
+   *   codes of the dialler, `bad-answer`, `bad-range`, `busy`, `cut-off` or `stalled`.
    */
   open(address: string, from: ReadFrom, signal: AbortSignal): Promise<OpenedFile>;
 }
@@ -41,23 +41,24 @@ export interface ReleaseSource {
 export interface ReleaseSourceOptions {
   readonly dialler: Dialler;
   readonly clock: Clock;
-  /** A control plane's keys are trusted for its own origin, whatever else its certificate says. */
+  /** Key pins of the control plane, trusted for its own origin regardless of its certificate. */
   readonly controlPlane: { readonly origin: string; readonly pins: readonly string[] } | undefined;
   readonly connectMs?: number;
-  /** How long the head of an answer may take. */
+  /** Time limit of a response's head, in milliseconds. */
   readonly headMs?: number;
 }
 
 const MAX_REDIRECTS = 5;
 const PIECE_BYTES = 256 * 1024;
 
-/** The address of a file beside another one. @throws {InputError} `bad-address` */
+/** Returns the address of a file in the same directory. @throws {InputError} `bad-address` */
 export function besideOf(address: string, name: string): string {
-  if (name !== basename(name) || name.startsWith(".")) throw new InputError("bad-address", `${name} is no plain name`);
+  if (name !== basename(name) || name.startsWith("."))
+    throw new InputError("bad-address", `${name} is not a plain file name`);
   return isAbsolute(address) ? join(dirname(address), name) : new URL(name, urlOf(address)).href;
 }
 
-/** Files over HTTP, and of this machine. */
+/** Reads files over HTTP and of this machine. */
 export function hostReleaseSource(options: ReleaseSourceOptions): ReleaseSource {
   const { clock, controlPlane, connectMs = 20_000, headMs = 30_000 } = options;
   let authorities: SecureContext | undefined;
@@ -74,10 +75,7 @@ export function hostReleaseSource(options: ReleaseSourceOptions): ReleaseSource 
       if (!REDIRECTS.has(response.statusCode ?? 0)) return opened(response, url, from, clock.now());
       response.destroy();
       if (redirects >= MAX_REDIRECTS) {
-        throw new InputError(
-          "bad-redirect",
-          `there are more than ${MAX_REDIRECTS} redirects from ${shownUrl(first.href)}`,
-        );
+        throw new InputError("bad-redirect", `more than ${MAX_REDIRECTS} redirects from ${shownUrl(first.href)}`);
       }
       url = redirectTarget(url, response.headers.location);
     }
@@ -88,7 +86,7 @@ export function hostReleaseSource(options: ReleaseSourceOptions): ReleaseSource 
     const range = start > 0 && validator !== undefined ? { range: `bytes=${start}-`, "if-range": validator } : {};
     const late = new AbortController();
     const stop = clock.after(headMs, () =>
-      late.abort(new SessionError("stalled", `${shownUrl(url.href)} gave no answer in ${headMs / 1000} s`)),
+      late.abort(new SessionError("stalled", `${shownUrl(url.href)} did not respond within ${headMs / 1000} s`)),
     );
     const limit = AbortSignal.any([signal, late.signal]);
     try {
@@ -98,7 +96,7 @@ export function hostReleaseSource(options: ReleaseSourceOptions): ReleaseSource 
       if (limit.aborted) throw toError(limit.reason);
       if (error instanceof SessionError) throw error;
       const message = `${shownUrl(url.href)}: ${toError(error).message}`;
-      // What is no HTTP now will be none a moment later.
+      // A response that is not HTTP fails the same way on a retry.
       const isSpoken = errnoOf(error)?.startsWith("HPE_") === true;
       throw new SessionError(isSpoken ? "bad-answer" : "cut-off", message, { cause: error });
     } finally {
@@ -124,10 +122,10 @@ export function hostReleaseSource(options: ReleaseSourceOptions): ReleaseSource 
   }
 }
 
-/** What is read as a whole may take so long. */
+/** Time limit of reading a whole file, in milliseconds. */
 const WHOLE_MS = 60_000;
 
-/** All of a small file. @throws {InputError} `too-large`, and what opening it throws */
+/** Reads a whole small file. @throws {InputError} `too-large`, and errors of opening it */
 export async function readWhole(
   { source, clock }: { readonly source: ReleaseSource; readonly clock: Clock },
   address: string,
@@ -136,7 +134,7 @@ export async function readWhole(
 ): Promise<Uint8Array> {
   const late = new AbortController();
   const stop = clock.after(WHOLE_MS, () =>
-    late.abort(new SessionError("stalled", `${address} was not read in ${WHOLE_MS / 1000} s`)),
+    late.abort(new SessionError("stalled", `reading ${address} timed out after ${WHOLE_MS / 1000} s`)),
   );
   const limit = AbortSignal.any([signal, late.signal]);
   let opened: OpenedFile | undefined;
@@ -148,7 +146,7 @@ export async function readWhole(
     opened = await source.open(address, { start: 0 }, limit);
     for await (const piece of opened.body) {
       size += piece.length;
-      if (size > maxBytes) throw new InputError("too-large", `${address} has more than ${maxBytes} bytes`);
+      if (size > maxBytes) throw new InputError("too-large", `${address} is larger than ${maxBytes} bytes`);
       pieces.push(piece);
     }
     limit.throwIfAborted();
@@ -170,7 +168,7 @@ function urlOf(address: string): URL {
     throw new InputError("bad-address", `${address} is neither an absolute path nor an http or https address`);
   }
   if (url.username !== "" || url.password !== "") {
-    throw new InputError("bad-address", "the address of a release must have no user and no password");
+    throw new InputError("bad-address", "the address of a release must not contain a user or a password");
   }
   url.hash = "";
   return url;
@@ -204,11 +202,11 @@ function headOf(
         upgraded.destroy();
         reject(new SessionError("bad-answer", `${shownUrl(url.href)} switches protocols`));
       })
-      // An answer that neither comes nor fails.
-      .once("close", () => reject(new Error("the connection was closed without an answer")))
+      // The connection may close without a response or an error.
+      .once("close", () => reject(new Error("the connection closed without a response")))
       .once("response", (response) => {
         settle();
-        // Whoever reads hears of it; between reads nobody listens.
+        // The reader gets the error; between reads no handler is registered.
         response.on("error", () => undefined);
         resolve(response);
       })
@@ -224,10 +222,11 @@ function opened(response: IncomingMessage, url: URL, from: ReadFrom, now: number
   };
   const shown = shownUrl(url.href);
   const isRanged = from.start > 0 && from.validator !== undefined;
-  if (isRanged && status === 416) refuse(new SessionError("bad-range", `${shown} has no bytes from ${from.start} on`));
+  if (isRanged && status === 416)
+    refuse(new SessionError("bad-range", `${shown} has no bytes from offset ${from.start}`));
   if (status !== 200 && !(isRanged && status === 206)) refuse(statusError(status, headers["retry-after"], shown, now));
   if (!/^\s*(?:identity)?\s*$/i.test(headers["content-encoding"] ?? "")) {
-    refuse(new InputError("bad-encoding", `${shown} is sent compressed although that was not asked for`));
+    refuse(new InputError("bad-encoding", `${shown} is compressed, which was not requested`));
   }
   const length = lengthOf(response);
   const { etag, "last-modified": lastModified } = headers;
@@ -238,7 +237,7 @@ function opened(response: IncomingMessage, url: URL, from: ReadFrom, now: number
     /^bytes (\d{1,15})-(\d{1,15})\/(\d{1,15})$/i.exec(headers["content-range"] ?? "") ?? [];
   const isFit = Number(first) === from.start && Number(last) + 1 === Number(total);
   if (!isFit || (length !== undefined && length !== Number(total) - from.start)) {
-    refuse(new SessionError("bad-range", `${shown} gives other bytes than those from ${from.start} on`));
+    refuse(new SessionError("bad-range", `${shown} returned a range other than bytes from ${from.start}`));
   }
   return { ...common, start: from.start, total: Number(total), validator: from.validator };
 }
@@ -248,9 +247,9 @@ function lengthOf({ headers }: IncomingMessage): number | undefined {
   return text === undefined || !/^\d{1,15}$/.test(text) ? undefined : Number(text);
 }
 
-/** What may be better a moment later is `busy`. */
+/** Returns `busy` for a status that may be temporary. */
 function statusError(status: number, retryAfter: string | undefined, shown: string, now: number): Error {
-  const message = `${shown} answered ${status}`;
+  const message = `${shown} responded with status ${status}`;
   if (status !== 408 && status !== 429 && status < 500) return new InputError("refused", message);
   const retryAfterMs = parseRetryAfter(retryAfter, now);
   return new SessionError("busy", message, retryAfterMs === undefined ? {} : { details: { retryAfterMs } });
@@ -258,7 +257,7 @@ function statusError(status: number, retryAfter: string | undefined, shown: stri
 
 async function openLocal(path: string, { start }: ReadFrom): Promise<OpenedFile> {
   try {
-    // A pipe would otherwise be waited for.
+    // Without O_NONBLOCK, opening a pipe would block.
     const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     const stat = await file.stat();
     if (!stat.isFile()) {

@@ -9,7 +9,7 @@ import { TarGate, type TarMember } from "../../lib/formats/tar-gate.ts";
 import type { Architecture } from "../../protocol/documents/release.ts";
 import { SEARCH_PATH } from "../process/exec.ts";
 
-/** How an archive is packed, by the end of its name. */
+/** Compression of an archive, by its name's suffix. */
 export type Packing = "tar" | "gzip" | "xz" | "zstd";
 
 const ENDS: readonly (readonly [RegExp, Packing])[] = [
@@ -19,17 +19,17 @@ const ENDS: readonly (readonly [RegExp, Packing])[] = [
   [/\.tar\.zst$/, "zstd"],
 ];
 
-/** @throws {InputError} `unknown-packing` */
+/** Returns the compression of an archive. @throws {InputError} `unknown-packing` */
 export function packingOf(name: string): Packing {
   const found = ENDS.find(([end]) => end.test(name));
   if (found !== undefined) return found[1];
-  throw new InputError("unknown-packing", `${name} is none of .tar, .tar.gz, .tar.xz and .tar.zst`);
+  throw new InputError("unknown-packing", `${name} does not end in .tar, .tar.gz, .tar.xz or .tar.zst`);
 }
 
 export interface Unpacking {
   readonly archive: string;
   readonly packing: Packing;
-  /** A directory that is made for it. */
+  /** A newly created directory for the content. */
   readonly into: string;
   readonly version: string;
   readonly unpackedSize: number;
@@ -37,15 +37,15 @@ export interface Unpacking {
 }
 
 const MAX_MEMBERS = 2000;
-/** Memory that unpacking may take: 65 MiB is what the highest level of xz needs. */
+/** Memory limit of unpacking: the highest level of xz needs 65 MiB. */
 const XZ_MEMORY = "128MiB";
 const REQUIRED = ["node", "holdfast.mjs", "version"];
 
 /**
- * Unpacks the archive of a version with tar(1), which sees only what `TarGate` let through, then looks at what is there. Modes are set,
- * and all of it is on disk when this resolves.
- * @throws {InputError} the gate's codes, `archive-damaged`, `archive-incomplete`, `archive-version`, `archive-architecture`,
- *   `tree-differs`; {HostError} `tool-missing`, `unpack-failed`
+ * Unpacks a version's archive with tar(1), which receives only members that `TarGate` accepts, and then verifies the tree. Modes
+ * are set, and everything is synced to disk on return.
+ * @throws {InputError} codes of the tar filter, `archive-damaged`, `archive-incomplete`, `archive-version`,
+ *   `archive-architecture`, `tree-differs`; {HostError} `tool-missing`, `unpack-failed`
  */
 export async function unpackVersion(unpacking: Unpacking, signal: AbortSignal): Promise<void> {
   const gate = new TarGate({ maxBytes: unpacking.unpackedSize, maxMembers: MAX_MEMBERS });
@@ -54,13 +54,13 @@ export async function unpackVersion(unpacking: Unpacking, signal: AbortSignal): 
   const { members } = gate;
   for (const name of REQUIRED) {
     if (members.some(({ path, kind, size }) => path === name && kind === "file" && size > 0)) continue;
-    throw new InputError("archive-incomplete", `the package has no file ${name}`);
+    throw new InputError("archive-incomplete", `the package does not contain ${name}`);
   }
   await checkTree(unpacking.into, members, signal);
   await checkContent(unpacking);
 }
 
-/** From the archive, through the gate, to tar(1). */
+/** Pipes the archive through the filter to tar(1). */
 async function pour(unpacking: Unpacking, gate: TarGate, signal: AbortSignal): Promise<void> {
   const options = ["--extract", "--file=-", `--directory=${unpacking.into}`, "--no-same-owner", "--keep-old-files"];
   const tar = started("tar", [...options, "--no-same-permissions", "--no-xattrs", "--no-acls", "--no-selinux"], signal);
@@ -85,7 +85,7 @@ async function pour(unpacking: Unpacking, gate: TarGate, signal: AbortSignal): P
 
 interface Source {
   readonly stream: Readable;
-  /** Rejects when it was not read to a good end. */
+  /** Rejects if the stream did not end cleanly. */
   finished(): Promise<void>;
   kill(): void;
 }
@@ -111,9 +111,9 @@ function decompressed({ archive, packing }: Unpacking, signal: AbortSignal): Sou
   raw.pipe(unpacker);
   const finished = async (): Promise<void> => {
     const { size } = await lstat(archive);
-    // Behind the end of its stream gzip reads over what is none.
+    // gzip ignores data after the end of its stream.
     if (unpacker.bytesWritten === size) return;
-    throw new InputError("archive-trailing-data", "the package goes on behind its end");
+    throw new InputError("archive-trailing-data", "the package has data after its end");
   };
   return {
     stream: unpacker,
@@ -128,13 +128,13 @@ function decompressed({ archive, packing }: Unpacking, signal: AbortSignal): Sou
 interface Tool {
   readonly stdout: Readable | null;
   write(bytes: Buffer): Promise<void>;
-  /** Ends its input and waits for a good end. @throws {HostError} `unpack-failed` */
+  /** Closes the tool's input and waits for a successful exit. @throws {HostError} `unpack-failed` */
   finished(): Promise<void>;
   kill(): void;
   readonly gone: Promise<unknown>;
 }
 
-/** A tool between pipes: it ends by itself when whoever feeds it is gone. */
+/** Starts a tool between pipes; it exits by itself if its input closes. */
 function started(file: string, args: readonly string[], signal: AbortSignal): Tool {
   const child: ChildProcess = spawn(file, args, {
     env: { LC_ALL: "C", TZ: "UTC", PATH: SEARCH_PATH },
@@ -153,7 +153,7 @@ function started(file: string, args: readonly string[], signal: AbortSignal): To
     });
     child.once("close", resolve);
   });
-  // What it did not take shows in how it ended.
+  // The exit status reports input that the tool did not read.
   child.stdin?.on("error", () => undefined);
   const finished = async (): Promise<void> => {
     child.stdin?.end();
@@ -173,7 +173,7 @@ function started(file: string, args: readonly string[], signal: AbortSignal): To
       const { stdin } = child;
       if (stdin === null || stdin.destroyed || failure !== undefined) return finished();
       if (stdin.write(bytes)) return Promise.resolve();
-      // It may end before it has read what fills up the archive's last record: no error, if it ended well.
+      // The tool may exit before reading the padding of the last record; that is fine if it succeeds.
       return new Promise((resolve) => {
         const go = (): void => {
           for (const event of ["drain", "close", "error"]) stdin.off(event, go);
@@ -188,7 +188,7 @@ function started(file: string, args: readonly string[], signal: AbortSignal): To
   };
 }
 
-/** Walks what was unpacked: it must be the members and nothing else, and gets its modes and goes to disk on the way. */
+/** Verifies that the tree consists of exactly the members, sets their modes and syncs them to disk. */
 async function checkTree(root: string, members: readonly TarMember[], signal: AbortSignal): Promise<void> {
   const expected = new Map(members.map((member) => [member.path, member]));
   const seen = new Set<string>();
@@ -198,7 +198,7 @@ async function checkTree(root: string, members: readonly TarMember[], signal: Ab
     const stat = await lstat(at);
     const member = expected.get(path);
     const differs = (why: string): InputError => new InputError("tree-differs", `unpacked, ${path || "."} ${why}`);
-    if (process.getuid?.() === 0 && (stat.uid !== 0 || stat.gid !== 0)) throw differs("belongs to another than root");
+    if (process.getuid?.() === 0 && (stat.uid !== 0 || stat.gid !== 0)) throw differs("is not owned by root");
     if (stat.isDirectory()) {
       if (member?.kind === "file") throw differs("is a directory");
       for (const name of await readdir(at)) await visit(path === "" ? name : `${path}/${name}`);
@@ -216,7 +216,7 @@ async function checkTree(root: string, members: readonly TarMember[], signal: Ab
   if (missing !== undefined) throw new InputError("tree-differs", `unpacked, ${missing.path} is missing`);
 }
 
-/** Sets the mode and makes it durable. */
+/** Sets the mode durably. */
 async function settle(path: string, mode: number): Promise<void> {
   await chmod(path, mode);
   const file = await open(path, "r");
@@ -227,7 +227,7 @@ async function settle(path: string, mode: number): Promise<void> {
   }
 }
 
-/** What an ELF header calls the machines (elf(5), `e_machine`). */
+/** Machine codes of an ELF header (elf(5), `e_machine`). */
 const MACHINES: Readonly<Record<Architecture, number>> = { amd64: 62, arm64: 183 };
 
 async function checkContent({ into, version, architecture }: Unpacking): Promise<void> {
@@ -235,13 +235,13 @@ async function checkContent({ into, version, architecture }: Unpacking): Promise
   if (said !== version) {
     throw new InputError(
       "archive-version",
-      `the package says that it is ${JSON.stringify(said)} instead of ${version}`,
+      `the package contains version ${JSON.stringify(said)} instead of ${version}`,
     );
   }
   const head = await firstBytes(join(into, "node"), 20);
   if (head.toString("latin1", 0, 4) !== "\x7fELF") return;
   if (head.readUInt16LE(18) !== MACHINES[architecture]) {
-    throw new InputError("archive-architecture", `the package's node is not for ${architecture}`);
+    throw new InputError("archive-architecture", `the package's node binary is not for ${architecture}`);
   }
 }
 

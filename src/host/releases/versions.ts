@@ -9,18 +9,18 @@ import type { Directories } from "../files/directories.ts";
 import type { Files } from "../files/files.ts";
 import { isLocked, lockFile } from "../process/run-lock.ts";
 
-/** `VERSION.trial`: the version has not proven itself yet. */
+/** `VERSION.trial`: the version is on trial. */
 export const TrialMark = z.object({
-  /** The version that is gone back to. */
+  /** The version to roll back to. */
   from: PackageVersion,
   since: UnixSeconds,
   bootId: Text64,
-  /** What worked before, as whoever judges has to know it. */
+  /** The baseline to judge the trial by. */
   before: JsonObject,
 });
 export type TrialMark = z.infer<typeof TrialMark>;
 
-/** `VERSION.failed`: why it was given up. The launcher may write plain text instead, which is then the message. */
+/** `VERSION.failed`: the reason for giving the version up. The launcher may write plain text instead, which becomes the message. */
 export const FailedMark = z.object({
   code: Text64,
   message: Text1024,
@@ -28,80 +28,80 @@ export const FailedMark = z.object({
 });
 export type FailedMark = z.infer<typeof FailedMark>;
 
-/** A version that lies on this machine, with its marks. */
+/** A version on this machine, with its marks. */
 export interface InstalledVersion {
   readonly version: string;
   readonly path: string;
-  /** It came with the package. */
+  /** Whether it came with the package. */
   readonly isBase: boolean;
-  /** Runtime, bundle and `version` are there and agree with its name. */
+  /** Whether runtime, bundle and `version` exist and match its name. */
   readonly isWhole: boolean;
-  /** `damaged` for a mark that is there and cannot be read: it counts all the same. */
+  /** The trial mark; `damaged` if it cannot be read, which still counts as a trial. */
   readonly trial: TrialMark | "damaged" | undefined;
-  /** Unix seconds until which crashes count; 0 for a mark that cannot be read. */
+  /** End of the probation, in Unix seconds; 0 if the mark cannot be read. */
   readonly probationUntil: number | undefined;
-  /** The launcher passes it over for now. */
+  /** Whether the launcher skips it temporarily. */
   readonly isAside: boolean;
-  /** Starts that count against it. */
+  /** Number of starts that count against it. */
   readonly starts: number;
   readonly failed: FailedMark | undefined;
 }
 
-/** Held by whoever upgrades; the kernel lets go of it when the process ends. */
+/** The lock of an upgrade; the kernel releases it when the process exits. */
 export interface VersionsLock {
   release(): void;
 }
 
 /**
- * The directory where versions lie side by side (decision 0029). Every change is durable when it resolves.
+ * The directory of installed versions (decision 0029). Every change is durable when it resolves.
  * @throws {HostError} `disk-full`, `read-only`, `access-denied` or `file-failed`
  */
 export interface Versions {
   readonly path: string;
-  /** Where what is fetched and unpacked lies until it is placed: `part/`. Made when it is asked for. */
+  /** Returns `part/`, the directory for fetched and unpacked files that are not yet placed; creates it if necessary. */
   staging(): Promise<string>;
   /**
-   * Says that a version unpacked at `part/NAME` is whole and tested: renames it to where `place` finds it. `sha256` is that of the archive it
-   * came from, by which `staged` knows it again.
+   * Marks a version unpacked at `part/NAME` as complete and tested, and renames it to the path that `place` expects. `sha256` is
+   * the hash of its archive, which `staged` compares.
    */
   stage(name: string, version: string, sha256: string): Promise<void>;
-  /** The directory of a version that was staged from this archive; undefined if there is none. */
+  /** Returns the directory of a version staged from this archive; undefined if there is none. */
   staged(version: string, sha256: string): Promise<string | undefined>;
-  /** Removes what is in `part/`, apart from the names given. */
+  /** Removes the entries of `part/` except the given names. */
   sweep(keep: readonly string[]): Promise<void>;
-  /** Every version, newest first; names that are none are left out. */
+  /** Returns every version, newest first; skips names that are not versions. */
   list(): Promise<readonly InstalledVersion[]>;
-  /** @throws {HostError} `busy` when another process upgrades, `lock-failed` when nobody can be kept out. */
+  /** @throws {HostError} `busy` if another process upgrades, `lock-failed` if locking fails. */
   lock(): VersionsLock;
-  /** undefined when there is none, or none that can be read. */
+  /** Returns undefined if there is none or it cannot be read. */
   standing(): Promise<UpgradeStanding | undefined>;
   setStanding(standing: UpgradeStanding): Promise<void>;
   /**
-   * The switch: writes the trial mark, forgets marks of an earlier try of the same version, and renames what `fetchRelease` has staged
-   * into its place. Done again after a cut it does what is missing.
-   * @throws {HostError} `not-staged` when nothing of it was staged, `version-exists` when a whole one that was not given up lies there
+   * Switches to a version: writes the trial mark, removes marks of an earlier trial of the version, and renames the staged
+   * directory into place. After an interruption, a second call completes it.
+   * @throws {HostError} `not-staged` if the version was not staged, `version-exists` if it is installed, intact and not given up
    */
   place(version: string, trial: TrialMark): Promise<void>;
-  /** Gives a version up. */
+  /** Marks a version as given up. */
   fail(version: string, why: FailedMark): Promise<void>;
-  /** Takes a failure back: an operator insists. */
+  /** Removes the failure mark, at an operator's request. */
   forgive(version: string): Promise<void>;
-  /** Has the launcher pass it over for a while, as if it were not there; it is on trial and stays so. */
+  /** Makes the launcher skip a version on trial temporarily. */
   layAside(version: string): Promise<void>;
   bringBack(version: string): Promise<void>;
-  /** It has proven itself: `.probation` is written, `.trial` removed, in this order. Starts go on being counted. */
+  /** Ends the trial as a success: writes `.probation`, then removes `.trial`. Starts are still counted. */
   prove(version: string, until: number): Promise<void>;
-  /** Its probation is over, or it has been placed anew: no mark is left but `.failed`. */
+  /** Removes all marks except `.failed`, at the end of the probation or after a new placement. */
   unmark(version: string): Promise<void>;
   /**
-   * Removes versions apart from those named, marks of versions that are gone (`.failed` stays: it is remembered), and what writes that were
-   * cut short left. Resolves to the versions removed.
+   * Removes all versions except those named, marks of removed versions (except `.failed`), and leftovers of interrupted writes.
+   * Returns the removed versions.
    */
   clean(keep: readonly string[]): Promise<readonly string[]>;
 }
 
 export interface VersionsOptions {
-  /** `base/` and the keys lie below it. */
+  /** Parent directory of `base/` and the keys. */
   readonly packagePath?: string;
   readonly path?: string;
   readonly files: Files;
@@ -111,19 +111,19 @@ export interface VersionsOptions {
 
 const MARKS = ["trial", "probation", "starts", "failed", "aside"] as const;
 type Mark = (typeof MARKS)[number];
-/** Those of a trial, which mean nothing once it is over; by `.trial`, the last to go, an upgrade that was cut short is known. */
+/** Marks of a trial, void after it. `.trial` is removed last, because it identifies an interrupted upgrade. */
 const TRIALS: readonly Mark[] = ["starts", "probation", "aside", "trial"];
 
 const LIMITS = { maxBytes: 256 * 1024, maxDepth: 16 };
 const MAX_ENTRIES = 10_000;
-/** Every program may read them: the launcher runs as any user. */
+/** Readable by every program, because the launcher runs as any user. */
 const MARK_MODE = 0o644;
 
-/** `VERSION.starts` has a place for each start that may count, made before there is any: a full disk lets it be overwritten. */
+/** `VERSION.starts` holds a slot for each counted start, allocated in advance so that it can be overwritten on a full disk. */
 const [PLACES, PLACE_BYTES] = [3, 64];
 const NO_STARTS = "\0".repeat(PLACES * PLACE_BYTES);
 
-/** The versions on this machine. */
+/** Returns the versions on this machine. */
 export function hostVersions(options: VersionsOptions): Versions {
   const { packagePath = UPGRADE_PATHS.package, path = UPGRADE_PATHS.versions, files, directories, signal } = options;
   const staging = join(path, "part");
@@ -143,7 +143,7 @@ export function hostVersions(options: VersionsOptions): Versions {
   const remove = async (victim: string): Promise<void> => {
     while (!(await directories.removeTree(victim, MAX_ENTRIES, signal)));
   };
-  /** Out of the launcher's sight in one step, and only then piece by piece. */
+  /** Hides the version from the launcher with one rename, then removes it. */
   const discard = async (version: string): Promise<void> => {
     const grave = join(staging, `${nameOf(version)}.old`);
     await files.makeDirectory(staging, 0o700);
@@ -151,7 +151,7 @@ export function hostVersions(options: VersionsOptions): Versions {
     await directories.move(at(version), grave);
     await remove(grave);
   };
-  const look = async (version: string, names: ReadonlySet<string>): Promise<InstalledVersion> => {
+  const inspect = async (version: string, names: ReadonlySet<string>): Promise<InstalledVersion> => {
     const markText = (mark: Mark): Promise<string | undefined> =>
       names.has(`${version}.${mark}`) ? readMark(files, markAt(version, mark)) : Promise.resolve(undefined);
     const [trial, probation, starts, failed, aside] = await Promise.all(MARKS.map(markText));
@@ -170,11 +170,11 @@ export function hostVersions(options: VersionsOptions): Versions {
   const list = async (): Promise<readonly InstalledVersion[]> => {
     const names = new Set(await files.list(path));
     const versions = new Set([...names].map((name) => name.replace(MARK_SUFFIX, "")).filter(isVersion));
-    const found = await Promise.all([...versions].map((version) => look(version, names)));
-    // As the launcher does: while the package is being replaced, the version that it brought before lies beside it.
+    const found = await Promise.all([...versions].map((version) => inspect(version, names)));
+    // While the package is being replaced, its previous version is in `base.before`; the launcher does the same.
     const before = await lookAtBase(files, join(packagePath, "base.before"));
     const base = before?.isWhole === true ? before : await lookAtBase(files, join(packagePath, "base"));
-    // Of the package's own version marks may be there too: they are the directory's, and so counted there.
+    // Marks of the package's own version may exist too; they count for the version in the directory.
     return [...(base === undefined ? [] : [base]), ...found].sort(newestFirst);
   };
 
@@ -188,10 +188,10 @@ export function hostVersions(options: VersionsOptions): Versions {
     async stage(name, version, sha256) {
       await remove(stagedAt(version));
       await files.makeDirectory(staging, 0o700);
-      // Before the directory is: a cut in between leaves a mark of nothing.
+      // Written before the rename; an interruption in between leaves an unused file.
       await files.writeAtomic(sourceAt(version), sha256, 0o600);
       if (await directories.move(join(staging, name), stagedAt(version))) return;
-      throw new HostError("not-staged", `nothing was unpacked at ${join(staging, name)}`);
+      throw new HostError("not-staged", `${join(staging, name)} does not exist`);
     },
     async staged(version, sha256) {
       const isThere = await isWhole(files, stagedAt(version), version);
@@ -226,18 +226,18 @@ export function hostVersions(options: VersionsOptions): Versions {
       const placed = (await list()).find((found) => found.version === version && !found.isBase);
       const isThere = (await directories.kind(at(version))) !== undefined;
       if (!isStaged) {
-        // What was placed before a cut needs no more than its mark, which came first.
+        // A version placed before an interruption already has its mark, which is written first.
         if (placed?.isWhole === true && placed.trial !== undefined && placed.failed === undefined) return;
         throw new HostError("not-staged", `version ${version} has not been fetched`);
       }
       if (isThere && placed?.isWhole === true && placed.failed === undefined) {
-        throw new HostError("version-exists", `version ${version} is installed already`);
+        throw new HostError("version-exists", `version ${version} is already installed`);
       }
       if (isThere) await discard(version);
       await drop(version, ["probation", "aside"]);
       await write(version, "starts", NO_STARTS);
       await write(version, "trial", `${JSON.stringify(trial)}\n`);
-      // Not before the mark: what failed would else be picked as a proven one, were the directory still there.
+      // The failure mark goes after the trial mark is written; otherwise the launcher could pick a failed version as proven.
       await drop(version, ["failed"]);
       await directories.move(stagedAt(version), at(version));
     },
@@ -247,8 +247,8 @@ export function hostVersions(options: VersionsOptions): Versions {
       } catch (error) {
         const isFull = error instanceof HostError && error.code === "disk-full";
         if (!isFull) throw error;
-        // As the launcher does: it counts by being there, and a rename takes no room. By the trial's mark, which is better kept, the
-        // upgrade's program goes on at the next boot.
+        // The launcher does the same: the mark counts by existing, and a rename needs no space. `trial` is used last, because the
+        // upgrade program resumes by it at the next boot.
         for (const mark of ["starts", "trial"] as const) {
           if ((await directories.kind(markAt(version, mark))) !== "file") continue;
           return files.move(markAt(version, mark), markAt(version, "failed"));
@@ -260,7 +260,7 @@ export function hostVersions(options: VersionsOptions): Versions {
     layAside: (version) => write(version, "aside", ""),
     bringBack: (version) => drop(version, ["aside"]),
     async prove(version, until) {
-      // Its starts so far stay: a series of crashes may begin on trial, and end after it.
+      // Starts so far still count: a series of crashes may start on trial and end after it.
       await write(version, "probation", `until=${Math.floor(until)}\n`);
       await drop(version, ["trial"]);
     },
@@ -284,19 +284,19 @@ const MARK_SUFFIX = new RegExp(`\\.(?:${MARKS.join("|")})$`);
 
 const isVersion = (name: string): boolean => PackageVersion.safeParse(name).success;
 
-/** Versions become names of files here, so nothing else may pass. */
+/** Versions become file names, so other strings are refused. */
 function nameOf(version: string): string {
   if (isVersion(version)) return version;
-  throw new HostError("bad-version", `${JSON.stringify(version)} is no version`);
+  throw new HostError("bad-version", `${JSON.stringify(version)} is not a version`);
 }
 
-/** As operators compare them: as text. */
+/** Compares versions as text, as operators do. */
 function newestFirst(a: InstalledVersion, b: InstalledVersion): number {
   if (a.version !== b.version) return a.version < b.version ? 1 : -1;
   return Number(a.isBase) - Number(b.isBase);
 }
 
-/** The version that came with the package; it bears no marks. */
+/** Returns the version that came with the package; it has no marks. */
 async function lookAtBase(files: Files, path: string): Promise<InstalledVersion | undefined> {
   const version = (await readMark(files, join(path, "version")))?.trim();
   if (version === undefined || !isVersion(version)) return undefined;
@@ -319,7 +319,7 @@ async function sizeOf(path: string): Promise<number> {
   }
 }
 
-/** The text of a mark; one that is there and cannot be read is an empty one. */
+/** Returns the text of a mark; empty if it exists but cannot be read. */
 async function readMark(files: Files, path: string): Promise<string | undefined> {
   try {
     return await files.read(path);
@@ -337,13 +337,13 @@ function parsed<T>(schema: z.ZodType<T>, text: string): T | undefined {
 }
 
 function failedMark(text: string): FailedMark {
-  // Where there was no room for a reason, another mark bears the name.
+  // A renamed mark means that the disk had no room for the reason.
   if (isOfStarts(text) || parsed(TrialMark, text) !== undefined)
     return { code: "given-up", message: "it was given up while the disk was full" };
   return parsed(FailedMark, text) ?? { code: "given-up", message: text.trim().slice(0, 1024) };
 }
 
-/** Starts that count: not those that had run for a while and were cut off with the machine. */
+/** Returns the number of starts that count. A start that ran for a while before the machine stopped does not count. */
 function startsIn(text: string): number {
   const places = Array.from({ length: PLACES }, (_, at) => text.slice(at * PLACE_BYTES, (at + 1) * PLACE_BYTES));
   return places.filter((place) => !/^[\0\s]*$|\slived[\0\s]*$/.test(place)).length;

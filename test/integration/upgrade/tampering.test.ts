@@ -265,12 +265,12 @@ const manifests: Readonly<Record<string, readonly [Tampering, string, RegExp]>> 
   "a size off by one": [
     { claims: (claims) => (file(claims)["size"] = Number(file(claims)["size"]) + 1) },
     "size-mismatch",
-    /has \d+ bytes, and the manifest says \d+/,
+    /has \d+ bytes, but the manifest says \d+/,
   ],
   "the hash of something else": [
     { claims: (claims) => (file(claims)["sha256"] = "0".repeat(64)) },
     "hash-mismatch",
-    /instead of 0000/,
+    /but the manifest says 0000/,
   ],
 };
 

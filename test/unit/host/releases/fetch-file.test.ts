@@ -10,7 +10,7 @@ import { hostDialler } from "../../../../src/host/net/dial.ts";
 import { fetchFile, type FetchFileDeps } from "../../../../src/host/releases/fetch-file.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { besideOf, hostReleaseSource, readWhole } from "../../../../src/host/releases/release-source.ts";
-import type { FetchLimits } from "../../../../src/host/releases/retried.ts";
+import type { FetchLimits } from "../../../../src/host/releases/retries.ts";
 import { testCertificate } from "../../../support/certificates.ts";
 import { startConnectProxy } from "../../../support/connect-proxy.ts";
 import { tempDir } from "../../../support/temp-dir.ts";

@@ -1,15 +1,15 @@
 import { AgentError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 
-/** How long fetching may take, and how often it is tried. */
+/** Limits on the time and attempts of a fetch. */
 export interface FetchLimits {
   readonly attempts: number;
-  /** Without a byte. */
+  /** Time without any data. */
   readonly stallMs: number;
-  /** Judged over `rateMs`. */
+  /** Minimum rate, averaged over `rateMs`. */
   readonly minBytesPerSecond: number;
   readonly rateMs: number;
-  /** Of all attempts together. */
+  /** Time limit of all attempts together. */
   readonly maxMs: number;
   readonly firstPauseMs: number;
   readonly maxPauseMs: number;
@@ -28,15 +28,15 @@ export const FETCH_LIMITS: FetchLimits = {
 export interface Retrying {
   readonly clock: Clock;
   readonly limits?: Pick<FetchLimits, "attempts" | "firstPauseMs" | "maxPauseMs">;
-  /** The codes of what may not fail a moment later. */
+  /** Error codes that are retried. */
   readonly passing?: ReadonlySet<string>;
-  /** From 0 to 1: how much is added to a pause, so that what failed together does not come back together. */
+  /** A random number from 0 to 1 for the jitter of pauses, so that failed clients do not return together. */
   readonly random: () => number;
-  /** Told of each attempt that failed and is repeated. */
+  /** Called for each failed attempt that is retried. */
   readonly onRetry?: (error: Error, afterMs: number) => void;
 }
 
-/** What may not fail a moment later of any connection; anything else fails the same way again. */
+/** Error codes of temporary connection failures; other errors would recur. */
 export const PASSING: readonly string[] = [
   "resolve-failed",
   "connect-failed",
@@ -49,11 +49,11 @@ export const PASSING: readonly string[] = [
 const PASSING_OF_FILES: ReadonlySet<string> = new Set([...PASSING, "too-slow", "bad-range"]);
 
 /**
- * Carries out an attempt until it succeeds, with pauses that grow, or as long as the other end asked for. An error's
- * `details.retryAfterMs` says the latter; `details.isFinal` that nothing is to be repeated.
- * @throws what the last one threw
+ * Runs an attempt until it succeeds, with exponential backoff or the delay that the peer requests. An error's
+ * `details.retryAfterMs` is that delay; `details.isFinal` prevents a retry.
+ * @throws the error of the last attempt
  */
-export async function retried<T>(
+export async function withRetries<T>(
   attempt: () => Promise<T>,
   { clock, limits = FETCH_LIMITS, passing = PASSING_OF_FILES, random, onRetry }: Retrying,
   signal: AbortSignal,
