@@ -22,7 +22,10 @@ export const GLOSSARY: readonly Rule[] = [
   ),
   rule("(?:wait|waits|waiting) (?:for|to) be(?:ing)? kept|being kept\\b", "pending, to confirm"),
   rule("(?:tell|tells|told|telling|say|says|said|saying)\\b", "event, report, notify, log"),
-  rule("(?:look|looks|looked|looking)(?: (?:again|at|into|whether|for))?\\b(?! (?:like|up))", "refresh, poll, re-evaluate, read"),
+  rule(
+    "(?:look|looks|looked|looking)(?: (?:again|at|into|whether|for))?\\b(?! (?:like|up))",
+    "refresh, poll, re-evaluate, read",
+  ),
   rule("more and more seldom\\b", "with exponential backoff"),
   rule("for ever\\b", "indefinitely, until ..."),
   rule("at one blow\\b|whole or not at all\\b", "atomically"),
