@@ -1,7 +1,7 @@
 // A WebSocket server in a process of its own: `pipeline` takes what comes as a session does, `bare` only parses and answers it.
 import { createInterface } from "node:readline";
 import { WebSocketServer, type WebSocket } from "ws";
-import { answerTogether } from "../../src/controller/channel/gate.ts";
+import { batchResponses } from "../../src/controller/channel/session-upgrades.ts";
 import { bytesOf } from "../../src/controller/channel/session.ts";
 import { parseMessage, SESSION_LIMITS } from "../../src/protocol/channel/envelope.ts";
 import { RpcPeer } from "../../src/protocol/channel/rpc.ts";
@@ -49,7 +49,7 @@ function servePipeline(socket: WebSocket): void {
 
 const server = new WebSocketServer({ host: "127.0.0.1", port: 0, perMessageDeflate: false });
 server.on("connection", (socket, request) => {
-  answerTogether(request.socket);
+  batchResponses(request.socket);
   return mode === "bare" ? serveBare(socket) : servePipeline(socket);
 });
 createInterface({ input: process.stdin }).on("line", () => {

@@ -25,7 +25,7 @@ import { Announcer } from "./channel/announcer.ts";
 import { Awaiting } from "./channel/awaiting.ts";
 import { ConnectionLimits } from "./channel/connection-limits.ts";
 import { documents as documentsOf } from "./channel/documents.ts";
-import { Gate } from "./channel/gate.ts";
+import { SessionUpgrades } from "./channel/session-upgrades.ts";
 import { Greeter } from "./channel/greeter.ts";
 import { FailureLimiter } from "./channel/failure-limiter.ts";
 import { pathOf } from "./channel/http-io.ts";
@@ -36,7 +36,7 @@ import { Sessions } from "./channel/sessions.ts";
 import { sourcesOf, type Source } from "./channel/sources.ts";
 import { SpeedTest } from "./channel/speed-test.ts";
 import { telemetryIntake } from "./channel/telemetry-intake.ts";
-import { StreamGate } from "./channel/stream-gate.ts";
+import { StreamUpgrades } from "./channel/stream-upgrades.ts";
 import { Streams } from "./channel/streams.ts";
 import { Tickets } from "./channel/tickets.ts";
 import { Triggers } from "./channel/triggers.ts";
@@ -236,7 +236,7 @@ function assemble({
   // Both make licenses through the fleet, which is made below.
   const activations = new Activations({ clock, origin, issue: (request) => fleet.issueLicense(request) });
   const agentTokens = new AgentTokens({ ...base, access, issue: (request) => fleet.issueLicense(request) });
-  const gate = new Gate(greeter, clock, connections, sources);
+  const sessionUpgrades = new SessionUpgrades(greeter, clock, connections, sources);
   const routes = new AgentRoutes({
     ...base,
     sessions,
@@ -299,7 +299,7 @@ function assemble({
   });
 
   documents.refresh(store.nodes.uids());
-  const streamGate = new StreamGate({
+  const streamUpgrades = new StreamUpgrades({
     streams,
     clock,
     connections,
@@ -308,9 +308,9 @@ function assemble({
   });
   server.on("upgrade", (request, stream, head) => {
     const path = pathOf(request);
-    if (path === STREAM_PATH) streamGate.fromNode(request, stream, head);
-    else if (TERMINAL_PATH.test(path)) void streamGate.fromCaller(request, stream, head);
-    else gate.upgrade(request, stream, head);
+    if (path === STREAM_PATH) streamUpgrades.fromNode(request, stream, head);
+    else if (TERMINAL_PATH.test(path)) void streamUpgrades.fromCaller(request, stream, head);
+    else sessionUpgrades.upgrade(request, stream, head);
   });
   server.on("request", (request, response) => {
     if (pathOf(request).startsWith(AGENT_PREFIX)) void routes.handle(request, response);
@@ -331,7 +331,7 @@ function assemble({
     adminKeyPath: admin.path,
     check: () => void store.meta.get("admin-key-hash"),
     async close() {
-      gate.close();
+      sessionUpgrades.close();
       stopSweeping();
       stopPruning();
       announcer.close();

@@ -1,13 +1,17 @@
 import { z } from "zod";
 import { NodeName, Uid } from "../../protocol/values/values.ts";
-import { TOKEN_RIGHT } from "../channel/agent-tokens.ts";
+import { TOKEN_PERMISSION } from "../channel/agent-tokens.ts";
 import type { StoredAgentToken } from "../store/agent-tokens.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, Empty, notFound, Problem, refusals, Seconds } from "./shapes.ts";
 import { defined } from "../../lib/defined.ts";
 
 const tag = "Agent tokens";
-const access = { to: "resource", permissions: TOKEN_RIGHT.permissions, resource: () => TOKEN_RIGHT.resource } as const;
+const access = {
+  to: "resource",
+  permissions: TOKEN_PERMISSION.permissions,
+  resource: () => TOKEN_PERMISSION.resource,
+} as const;
 
 const DAY = 24 * 3600;
 const MAX_DAYS = 90;

@@ -16,7 +16,7 @@ import {
   partOf,
   partsBody,
   recordOf,
-  remarkable,
+  auditNote,
   shownMounts,
   tidyParts,
   tidyRecord,
@@ -285,7 +285,7 @@ function put(
   }
   const section = withContainer(stored, container);
   requireImages(deps, caller, stored, section);
-  const about = `container ${String(container["name"])} ${done}${remarkable(container)}`;
+  const about = `container ${String(container["name"])} ${done}${auditNote(container)}`;
   fleet.setSection(nodeID, "exec", section, caller.name, undefined, about);
   return shown(nodeID, found(section, String(container["id"])));
 }

@@ -13,20 +13,20 @@ import type { Source } from "./sources.ts";
 export interface ActivationsDeps {
   readonly clock: Clock;
   readonly origin: string;
-  /** Makes a license that is bound to the thumbprint `jkt`. */
+  /** Issues a license bound to the key thumbprint `jkt`. */
   readonly issue: (request: { name: string; type: NodeType; jkt: string; user: string }) => Promise<string>;
 }
 
-/** A machine that shows a code, as an operator sees it. */
+/** A machine that shows an activation code, as an operator sees it. */
 export interface ShownMachine {
   readonly device: Device;
-  /** Thumbprint of its key, which it shows too. */
+  /** Thumbprint of its key, which the machine also shows. */
   readonly key: string;
   readonly address: string;
   readonly expiresInSeconds: number;
 }
 
-/** The user and the source of an entered code, by which wrong ones are counted. */
+/** User and source of an entered code; limits of wrong codes apply to them. */
 export interface Guesser {
   readonly user: string;
   readonly source: Source;
@@ -40,25 +40,25 @@ interface Entry {
   code: string;
   device: Device;
   seq: number;
-  /** The code is spent and its license is being made. */
+  /** Set while the license of a used code is being issued. */
   isTaken: boolean;
   license: string | undefined;
 }
 
 const LIFETIME_MS = 15 * 60_000;
 const POLL_SECONDS = 5;
-/** Machines that show a code: in all, of one network (/24, or /48 of IPv6), and of one prefix (an address, or /64 of IPv6). */
+/** Limits of machines that show a code: in total, per network (/24, IPv6 /48), and per prefix (address, IPv6 /64). */
 export const MAX_SHOWN = 1024;
 export const MAX_SHOWN_PER_NETWORK = 64;
 export const MAX_SHOWN_PER_PREFIX = 16;
-/** Wrong codes in a minute: of one user from one prefix, and of one user from everywhere. */
+/** Limits of wrong codes per minute: of one user from one prefix, and of one user in total. */
 export const MAX_WRONG = 10;
 const MAX_WRONG_PER_USER = 60;
 
 /**
- * Machines without a license that show a code for an operator to enter. A code belongs to the key that asked for it: only that key gets
- * the license, and the license registers no other key. All of it is in memory. A code that is shown stays until it expires: when there is no room, new machines
- * are refused.
+ * Machines without a license that show a code for an operator to enter. A code belongs to the key that requested it: only that key
+ * receives the license, and the license registers no other key. All state is in memory. A code stays valid until it expires: at a limit,
+ * new machines are rejected.
  */
 export class Activations {
   readonly #deps: ActivationsDeps;
@@ -74,13 +74,13 @@ export class Activations {
   }
 
   /**
-   * Answers a machine: the code to show, the same until it expires, or its license.
-   * @throws {InputError} `bad-signature`, `invalid-claims`; `replayed` for a message that was sent before; `too-many`.
+   * Answers a machine: with its code, the same until it expires, or with its license.
+   * @throws {InputError} `bad-signature`, `invalid-claims`; `replayed` for a repeated message; `too-many`
    */
   async ask(jws: string, source: Source): Promise<ActivationAnswer> {
     const claims = await this.#verify(jws);
     const key = await thumbprint(claims.keys.auth);
-    this.#forgetOld();
+    this.#dropExpired();
     const entry = this.#byKey.get(key) ?? this.#admit(key, claims, source);
     if (claims.seq <= entry.seq) {
       throw new InputError("replayed", "activation: seq is not above that of an earlier message of this key", {
@@ -97,19 +97,19 @@ export class Activations {
     };
   }
 
-  /** Seconds until a user may enter another code; undefined if now. */
+  /** Returns the seconds until a user may enter another code; undefined if at once. */
   waitSeconds(guesser: Guesser): number | undefined {
     return this.#wrong.waitSeconds(pairOf(guesser)) ?? this.#wrongPerUser.waitSeconds(guesser.user);
   }
 
-  /** The machine that shows a code. @throws {InputError} `not-found`, which counts as a wrong code; `too-many-failures`. */
+  /** Returns the machine that shows a code. @throws {InputError} `not-found`, which counts as a wrong code; `too-many-failures` */
   find(code: string, guesser: Guesser): ShownMachine {
     return this.#shown(this.#entry(code, guesser));
   }
 
   /**
-   * Uses up a code: its machine gets a license for this name. If the name is refused, the code stays valid.
-   * @throws {InputError} as `find`, and as making the license.
+   * Consumes a code and issues a license with this name. If the name is rejected, the code stays valid.
+   * @throws {InputError} as `find`, and as issuing the license
    */
   async approve(
     code: string,
@@ -135,11 +135,11 @@ export class Activations {
   }
 
   #entry(code: string, guesser: Guesser): Entry {
-    // Checked before the lookup, so that a right code gets the same answer.
+    // Checked before the lookup, so that a correct code gets the same answer.
     if (this.waitSeconds(guesser) !== undefined) {
       throw new InputError("too-many-failures", "too many wrong activation codes; try again later");
     }
-    this.#forgetOld();
+    this.#dropExpired();
     const entry = this.#byCode.get(code);
     if (entry !== undefined && !entry.isTaken) return entry;
     this.#wrong.failed(pairOf(guesser));
@@ -153,7 +153,7 @@ export class Activations {
   }
 
   #admit(key: string, { device }: ActivationClaims, source: Source): Entry {
-    this.#refuseCrowded(source);
+    this.#checkLimits(source);
     const entry: Entry = {
       key,
       source,
@@ -170,13 +170,13 @@ export class Activations {
     return entry;
   }
 
-  /** @throws {InputError} `too-many` when no other machine of this source may show a code. */
-  #refuseCrowded(source: Source): void {
-    const later = "have a code entered, or try again in 15 minutes";
-    const refuse = (count: number, whose: string): InputError =>
-      new InputError("too-many", `${count} machines${whose} show a code already: ${later}`);
+  /** @throws {InputError} `too-many` if the source has reached a limit of shown codes */
+  #checkLimits(source: Source): void {
+    const hint = "have a code entered, or try again in 15 minutes";
+    const refuse = (count: number, scope: string): InputError =>
+      new InputError("too-many", `${count} machines${scope} show a code already: ${hint}`);
     if (this.#byKey.size >= MAX_SHOWN) throw refuse(MAX_SHOWN, "");
-    // The address of a front end that hides its clients says nothing of them.
+    // A front end hides its clients, so its address does not identify them.
     if (source.prefix === undefined) return;
     const network = networkOf(source);
     const near = [...this.#byKey.values()].filter((entry) => entry.network === network);
@@ -185,7 +185,7 @@ export class Activations {
     if (near.length >= MAX_SHOWN_PER_NETWORK) throw refuse(MAX_SHOWN_PER_NETWORK, ` of the network ${network}`);
   }
 
-  #forgetOld(): void {
+  #dropExpired(): void {
     const now = this.#deps.clock.elapsed();
     // All have the same lifetime, so the oldest come first.
     for (const entry of this.#byKey.values()) {
@@ -213,7 +213,7 @@ export class Activations {
 
 const pairOf = ({ user, source }: Guesser): string => `${user} ${source.prefix ?? source.address}`;
 
-/** The network that an address is likely to share with others of one owner: a /24, or a /48 of IPv6. */
+/** Returns the network whose addresses likely belong to one owner: a /24 for IPv4, a /48 for IPv6. */
 function networkOf({ address }: Source): string {
   const bits = address.includes(":") ? 48 : 24;
   return parseCidr(`${address}/${bits}`)?.text ?? address;

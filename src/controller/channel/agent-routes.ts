@@ -46,12 +46,12 @@ export interface AgentRoutesDeps extends RegistrationDeps {
   readonly log: Logger;
 }
 
-/** Everything below this belongs to nodes. */
+/** Path prefix of the nodes' API. */
 export const AGENT_PREFIX = "/agent/v1/";
 
 const REGISTER_BODY_MS = 10_000;
 
-/** Whatever is wrong with the form counts as wrongly signed. */
+/** HTTP status of malformed input, which counts as wrongly signed. */
 const MALFORMED = 401;
 const STATUS: Readonly<Record<string, number>> = {
   "too-large": 413,
@@ -69,13 +69,13 @@ const STATUS: Readonly<Record<string, number>> = {
   internal: 500,
 };
 
-/** After these the rest of a body is still to come. */
-const UNREAD: ReadonlySet<number> = new Set([408, 413]);
+/** Statuses sent before the whole body was read. */
+const BODY_NOT_READ: ReadonlySet<number> = new Set([408, 413]);
 
-/** The handler of one kind of body. */
+/** Handler of one kind of body. */
 interface Post {
   readonly intake: Intake;
-  /** @throws {InputError} `invalid-body` and its own refusals. */
+  /** @throws {InputError} `invalid-body`, and errors of the handler */
   readonly answer: (body: unknown, source: Source) => Promise<unknown>;
 }
 
@@ -90,7 +90,7 @@ function post<T>(schema: z.ZodType<T>, intake: Intake, answer: (body: T, source:
   };
 }
 
-/** The HTTP side of the nodes' channel: registration, documents, speed test. */
+/** HTTP routes of nodes: registration, activation, documents and speed test. */
 export class AgentRoutes {
   readonly #deps: AgentRoutesDeps;
   readonly #since: number;
@@ -130,8 +130,8 @@ export class AgentRoutes {
   async #route(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = pathOf(request);
     if (path.startsWith(`${SPEED_TEST_PATH}/`)) return this.#deps.speedTest.handle(request, response);
-    const taken = this.#posts.get(path);
-    const method = taken === undefined ? { [DOCUMENT_PATH]: "GET" }[path] : "POST";
+    const handler = this.#posts.get(path);
+    const method = handler === undefined ? { [DOCUMENT_PATH]: "GET" }[path] : "POST";
     if (path === SESSION_PATH || path === STREAM_PATH) {
       const uptime = Math.floor((this.#deps.clock.elapsed() - this.#since) / 1000);
       const headers = { upgrade: "websocket", [UPTIME_HEADER]: String(uptime) };
@@ -141,18 +141,18 @@ export class AgentRoutes {
     if (request.method !== method) {
       return answerError(response, 405, { code: "invalid-body", message: `${method} only` }, { allow: method });
     }
-    return taken === undefined ? this.#document(request, response) : this.#takeIn(taken, request, response);
+    return handler === undefined ? this.#document(request, response) : this.#handlePost(handler, request, response);
   }
 
-  /** Reads and answers the body of a machine that is no node yet, within the limits of its kind. */
-  async #takeIn({ intake, answer }: Post, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  /** Reads and answers the body of an unregistered machine, within the limits of its kind. */
+  async #handlePost({ intake, answer }: Post, request: IncomingMessage, response: ServerResponse): Promise<void> {
     const source = this.#deps.sources.of(request);
     const waitSeconds = intake.waitSeconds(source);
     if (waitSeconds !== undefined) {
       const headers = { "retry-after": String(waitSeconds), connection: "close" };
       return answerError(response, 429, { code: "busy", message: "too many registrations" }, headers);
     }
-    const leave = intake.enter(source);
+    const release = intake.enter(source);
     try {
       const limits = { maxBytes: REGISTRATION_LIMITS.maxBytes, withinMs: REGISTER_BODY_MS };
       const body = parseStrictJson(await readBody(request, limits, this.#deps.clock), REGISTRATION_LIMITS);
@@ -164,7 +164,7 @@ export class AgentRoutes {
       }
       throw error;
     } finally {
-      leave();
+      release();
     }
   }
 
@@ -175,7 +175,7 @@ export class AgentRoutes {
     if (ticket === undefined || sessions.get(ticket.uid)?.sid !== ticket.sid) {
       return answerError(response, 401, {
         code: "bad-signature",
-        message: "holdfast-ticket: unknown, used or too old",
+        message: "holdfast-ticket: unknown, used or expired; request a new one",
       });
     }
     refuseWhileHeld(store, ticket.uid);
@@ -198,8 +198,8 @@ export class AgentRoutes {
     }
     if (error instanceof AgentError && error instanceof InputError) {
       const status = statusOf(error);
-      // The rest of a body that was refused is not read.
-      return answerError(response, status, error, UNREAD.has(status) ? { connection: "close" } : {});
+      // The remaining body of a rejected request is not read.
+      return answerError(response, status, error, BODY_NOT_READ.has(status) ? { connection: "close" } : {});
     }
     this.#deps.log.error({ err: error }, "request failed");
     const refused = storageError(error);

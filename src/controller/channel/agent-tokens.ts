@@ -26,19 +26,19 @@ export interface AgentTokensDeps {
   }) => Promise<string>;
 }
 
-/** The agents that a new token is for. */
+/** Agents that a new token registers. */
 export type TokenOrder =
   | { readonly name: string; readonly expiresInSeconds: number }
   | { readonly namePrefix: string; readonly maxUses: number; readonly expiresInSeconds: number };
 
 export const MAX_TOKENS = 1000;
-/** A license of a token is used at once; it is short-lived so that little remains of a withdrawn token. */
+/** Lifetime of a token's license: it is used at once, and a short one limits what a revoked token leaves behind. */
 const LICENSE_SECONDS = 15 * 60;
 
-/** The permission and the resource that a user needs to make a token, and still needs at each use of it. */
-export const TOKEN_RIGHT = { permissions: ["nodes::manage"], resource: anyOf(tgrn.node("")) } as const;
+/** Permission that a user needs to create a token, and at each use of it. */
+export const TOKEN_PERMISSION = { permissions: ["nodes::manage"], resource: anyOf(tgrn.node("")) } as const;
 
-/** Tokens by which agents on users' devices get a license. A token acts with the current rights of its maker. */
+/** Tokens that give agents on users' devices a license. A token has the current permissions of its creator. */
 export class AgentTokens {
   readonly #deps: AgentTokensDeps;
 
@@ -50,11 +50,11 @@ export class AgentTokens {
     return this.#deps.store.agentTokens.all();
   }
 
-  /** Makes a token; its text is not kept. @throws {InputError} `busy`. */
+  /** Creates a token; its text is not stored. @throws {InputError} `busy` */
   create(order: TokenOrder, user: string): { readonly token: string; readonly stored: StoredAgentToken } {
     const { store, keys, clock, origin } = this.#deps;
     if (store.agentTokens.count() >= MAX_TOKENS) {
-      throw new InputError("busy", `there are ${MAX_TOKENS} agent tokens; delete some first`);
+      throw new InputError("busy", `the limit of ${MAX_TOKENS} agent tokens is reached; delete some first`);
     }
     const id = randomUUID();
     const secret = randomBytes(32).toString("base64url");
@@ -74,30 +74,30 @@ export class AgentTokens {
     return { token, stored: { ...stored, uses: 0 } };
   }
 
-  /** Withdraws a token. @throws {InputError} `not-found`. */
+  /** Revokes a token. @throws {InputError} `not-found` */
   remove(id: string): void {
     if (!this.#deps.store.agentTokens.remove(id)) throw new InputError("not-found", `there is no agent token ${id}`);
   }
 
   /**
-   * Makes a license for a token, bound to the key that asks; the same key gets the same license again.
-   * @throws {InputError} `bad-signature` for an invalid token, `token-expired`, `token-used`, `name-taken`.
+   * Exchanges a token for a license bound to the requesting key; the same key gets the same license again.
+   * @throws {InputError} `bad-signature` for an invalid token, `token-expired`, `token-used`, `name-taken`
    */
   async exchange(jws: string): Promise<{ readonly license: string }> {
     const { store, clock, issue } = this.#deps;
     const { claims, key } = await this.#verify(jws);
     const token = this.#valid(claims);
     const { id, createdBy } = token;
-    const before = store.agentTokens.use(id, key);
-    if (before?.license !== undefined) return { license: before.license };
+    const earlier = store.agentTokens.use(id, key);
+    if (earlier?.license !== undefined) return { license: earlier.license };
     if (token.expiresAt <= clock.now() / 1000) throw new InputError("token-expired", "the token has expired");
-    if (before !== undefined) throw new InputError("busy", "the license of this key is being made");
+    if (earlier !== undefined) throw new InputError("busy", "the license of this key is being issued");
     if (token.uses >= token.maxUses) throw new InputError("token-used", "the token has no uses left");
     const name = token.name ?? `${token.namePrefix ?? "agent"}-${sha256Hex(`${id} ${key}`).slice(0, 10)}`;
     store.agentTokens.take(id, key, name);
     try {
       const license = await issue({ name, type: "Agent", jkt: key, user: createdBy, lifetimeSeconds: LICENSE_SECONDS });
-      // Withdrawn meanwhile.
+      // The token was revoked meanwhile.
       if (store.agentTokens.get(id) === undefined) throw unknown();
       store.agentTokens.licensed(id, key, license);
       return { license };
@@ -115,16 +115,16 @@ export class AgentTokens {
     return { claims, key };
   }
 
-  /** Returns the token of an id and its secret if its maker may still make one. */
+  /** Returns the token with this id and secret, if its creator may still create one. */
   #valid({ id, secret }: TokenUseClaims): StoredAgentToken {
     const token = this.#deps.store.agentTokens.get(id);
     const expected = Buffer.from(token?.secretSha256 ?? sha256Hex(""), "hex");
     const isRight = timingSafeEqual(Buffer.from(sha256Hex(secret), "hex"), expected);
     if (token === undefined || !isRight) throw unknown();
     const policies = this.#deps.access.grantOf(token.createdBy)?.policies ?? [];
-    if (!isAllowed(policies, TOKEN_RIGHT.permissions, TOKEN_RIGHT.resource)) throw unknown();
+    if (!isAllowed(policies, TOKEN_PERMISSION.permissions, TOKEN_PERMISSION.resource)) throw unknown();
     return token;
   }
 }
 
-const unknown = (): InputError => new InputError("bad-signature", "the token is unknown, or was withdrawn");
+const unknown = (): InputError => new InputError("bad-signature", "the token is unknown or was revoked");

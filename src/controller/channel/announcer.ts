@@ -3,11 +3,10 @@ import type { DocumentName } from "../../protocol/documents/claims.ts";
 import type { Documents } from "./documents.ts";
 import type { NodeSession } from "./session.ts";
 
-/** How long changes are gathered before they are told, and before a congested socket is tried again. */
+/** Time to batch changes before nodes are notified, and delay before a congested socket is retried, in milliseconds. */
 const GATHER_MS = 20;
 const RETRY_MS = 1000;
 
-/** What of sessions and documents an announcement needs. */
 export interface AnnouncerDeps {
   readonly sessions: {
     get(uid: string): { readonly isCongested: boolean; readonly peer: Pick<NodeSession["peer"], "notify"> } | undefined;
@@ -16,7 +15,7 @@ export interface AnnouncerDeps {
   readonly clock: Clock;
 }
 
-/** Tells nodes that documents changed: several changes at once are one message, and only nodes that are online hear it. */
+/** Notifies online nodes of changed documents; batches several changes into one message. */
 export class Announcer {
   readonly #deps: AnnouncerDeps;
   readonly #due = new Map<string, Set<DocumentName>>();

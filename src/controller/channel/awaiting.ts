@@ -11,9 +11,9 @@ export interface AwaitingDeps {
   readonly sessions: { get(uid: string): unknown };
 }
 
-/** Time for a node to connect after the event that it is expected back from, or after it disconnected because of it. */
+/** Time within which a node must connect after an event that restarts it, or after it disconnected because of one, in seconds. */
 export const WAIT_SECONDS = 600;
-/** Time for nodes to reconnect after a start of the controller: more than twice the longest pause between their attempts. */
+/** Time for nodes to reconnect after the controller starts: more than twice their longest retry delay, in milliseconds. */
 export const RETURN_MS = 5 * 60_000;
 
 const AFTER: Readonly<Record<AwaitReason, string>> = {
@@ -23,23 +23,23 @@ const AFTER: Readonly<Record<AwaitReason, string>> = {
   reboot: "its reboot",
 };
 
-/** Reports nodes that do not connect after registration, a change of their configuration, a restart or a reboot. */
+/** Reports nodes that do not connect after registration, a change of configuration, a restart or a reboot. */
 export class Awaiting {
   readonly #deps: AwaitingDeps;
-  readonly #judgesFrom: number;
+  readonly #startsAt: number;
 
   constructor(deps: AwaitingDeps) {
     this.#deps = deps;
-    this.#judgesFrom = deps.clock.elapsed() + RETURN_MS;
+    this.#startsAt = deps.clock.elapsed() + RETURN_MS;
   }
 
-  /** Expects a node to connect, or to stay connected. */
+  /** Requires a node to connect, or to stay connected, within `WAIT_SECONDS`. */
   expect(uid: string, reason: AwaitReason): void {
     const since = this.#deps.clock.now() / 1000;
     this.#deps.store.awaited.put({ uid, reason, since, deadline: since + WAIT_SECONDS });
   }
 
-  /** Notes that a node connected. */
+  /** Clears the expectation of a node that connected. */
   connected(uid: string): void {
     const { store, events } = this.#deps;
     const node = store.awaited.remove(uid) ? store.nodes.label(uid) : undefined;
@@ -48,25 +48,25 @@ export class Awaiting {
       eventType: "Connection Timeout",
       level: "INFO",
       state: "CLEARED",
-      message: "Node connected after all",
+      message: "Node connected",
     });
   }
 
-  /** Reports the nodes whose deadline has passed. */
+  /** Reports nodes whose deadline has passed. */
   sweep(): void {
     const { store, clock } = this.#deps;
-    if (clock.elapsed() < this.#judgesFrom) return;
+    if (clock.elapsed() < this.#startsAt) return;
     const now = clock.now() / 1000;
     const due = store.awaited.due(now);
-    if (due.length > 0) store.atomic(() => due.forEach((awaited) => this.#judge(awaited, now)));
+    if (due.length > 0) store.atomic(() => due.forEach((awaited) => this.#check(awaited, now)));
   }
 
-  #judge({ uid, reason, since }: Awaited, now: number): void {
+  #check({ uid, reason, since }: Awaited, now: number): void {
     const { store, events, sessions } = this.#deps;
     const node = store.nodes.get(uid);
     if (node === undefined || sessions.get(uid) !== undefined) return void store.awaited.remove(uid);
     const { disconnectTime } = node;
-    // A node that disconnected just now has the full time.
+    // A node that just disconnected gets the full time.
     const until = (disconnectTime ?? 0) + WAIT_SECONDS;
     if (until > now) return store.awaited.postpone(uid, until);
     store.awaited.reported(uid);

@@ -3,17 +3,17 @@ import type { Socket } from "node:net";
 import { isLoopback, plainAddress } from "../../lib/net/plain-address.ts";
 import type { Sources } from "./sources.ts";
 
-/** Connections of one source prefix that carry no session. */
+/** Limit of connections without a session per source prefix. */
 const MAX_PER_PREFIX = 256;
-/** Connections in all beside the sessions. */
-const ROOM_BESIDE_SESSIONS = 4096;
+/** Limit of connections in addition to the sessions. */
+const MAX_BESIDE_SESSIONS = 4096;
 
 export interface ConnectionLimitOptions {
   readonly maxSessions: number;
   readonly sources: Pick<Sources, "prefixOf">;
 }
 
-/** The part of a socket that the limits use. */
+/** Fields of a socket that the limits use. */
 interface Connection {
   readonly remoteAddress?: string | undefined;
   readonly remotePort?: number | undefined;
@@ -22,21 +22,21 @@ interface Connection {
 }
 
 /**
- * Limits the connections of the controller's port: in all, and from one source prefix as long as they carry no WebSocket, which have limits of
- * their own. Loopback is spared: a front end on this machine is the source of everybody's connections.
+ * Limits the connections of the controller's port: in total, and per source prefix while they are no WebSockets, which have their own
+ * limits. Loopback is exempt, because a front end on this machine is the source of all connections.
  */
 export class ConnectionLimits {
-  /** Addresses with their ports by prefix: a TLS connection is known to HTTP by another socket than to the server. */
+  /** Addresses with ports by prefix. Not sockets: for a TLS connection, HTTP and the server see different ones. */
   readonly #open = new Map<string, Set<string>>();
   readonly #sources: ConnectionLimitOptions["sources"];
 
   constructor(server: Server, { maxSessions, sources }: ConnectionLimitOptions) {
     this.#sources = sources;
-    server.maxConnections = maxSessions + ROOM_BESIDE_SESSIONS;
+    server.maxConnections = maxSessions + MAX_BESIDE_SESSIONS;
     server.on("connection", (socket: Socket) => this.admit(socket));
   }
 
-  /** Counts a new connection, or cuts it. */
+  /** Counts a new connection, or closes it at the limit. */
   admit(socket: Connection): void {
     const prefix = this.#sources.prefixOf(socket);
     const name = nameOf(socket);
@@ -50,7 +50,7 @@ export class ConnectionLimits {
     socket.once("close", () => this.#forget(prefix, name));
   }
 
-  /** No longer counts a connection that became a WebSocket. */
+  /** Stops counting a connection that became a WebSocket. */
   upgraded(socket: Pick<Socket, "remoteAddress" | "remotePort">): void {
     const prefix = this.#sources.prefixOf(socket);
     const name = nameOf(socket);

@@ -12,18 +12,18 @@ import type { Store } from "../store/store.ts";
 import { neighbours as neighboursOf } from "./neighbours.ts";
 import { SPEED_TEST_PATH } from "./speed-test.ts";
 
-/** The desired documents of every node: which version each has, and their signed form. */
+/** Desired documents of all nodes: their versions and signed form. */
 export interface Documents {
   /**
-   * Builds the documents of these nodes anew, and those of every node that must know something else for it, and raises the version of
-   * each that differs; answers their names by UID. Nodes that came and went are among `uids` too.
+   * Rebuilds the documents of these nodes and of nodes that depend on them, and increments the version of each one that changed. Returns
+   * the changed names by UID. `uids` may include new and deleted nodes.
    */
   refresh(uids: Iterable<string>): ReadonlyMap<string, readonly DocumentName[]>;
-  /** Versions a node should hold; 0 where it has no such document. */
+  /** Returns the versions a node should hold; 0 for a missing document. */
   versions(uid: string): DocumentVersions;
-  /** Goes past versions that a node holds and we never gave, as after a restored backup; answers the documents that changed. */
+  /** Raises versions above those that a node holds but we never issued, as after a restored backup. Returns the changed documents. */
   follow(uid: string, have: DocumentVersions): readonly DocumentName[];
-  /** The newest version as a JWS, signed at its first use; undefined when the node has no such document. */
+  /** Returns the latest version as a JWS, signed on first use; undefined if the node has no such document. */
   signed(uid: string, name: DocumentName): Promise<string | undefined>;
 }
 
@@ -34,13 +34,13 @@ export interface DocumentsDeps {
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly origin: string;
-  /** Host of the registry, as it stands in references. */
+  /** Host of the registry in image references. */
   readonly registryHost: string | undefined;
 }
 
-/** How often a node may be told of for one document, and for how many that is remembered. */
+/** Minimum interval between events of one node's document, in milliseconds, and the limit of remembered ones. */
 const RESTORED_EVENT_MS = 10 * 60_000;
-const MAX_TOLD = 50_000;
+const MAX_REMEMBERED = 50_000;
 
 const NAMES: readonly DocumentName[] = ["node", "cluster", "domain"];
 
@@ -65,7 +65,7 @@ export function documents({
   const registryOf = (namespace: string) =>
     registryHost === undefined ? undefined : { host: registryHost, namespace };
 
-  /** The documents of a node that follow from its own row and its cluster's. */
+  /** Builds the documents of a node that depend on its own row and its cluster's. */
   const build = (uid: string): readonly (readonly [DocumentName, JsonObject])[] => {
     const node = store.nodes.get(uid);
     if (node === undefined) return [];
@@ -74,7 +74,7 @@ export function documents({
     return cluster === undefined ? [own] : [own, ["cluster", clusterDocument(cluster, node)]];
   };
 
-  /** What a document says and the database must not: it counts for the version, and is added when it is signed. */
+  /** Returns secret fields, which are not stored: they count for the version and are added on signing. */
   const secretsOf = (uid: string, name: DocumentName): JsonObject =>
     name === "node" ? { settings: { speedTestUrl: `${origin}${SPEED_TEST_PATH}/${speedTestTokens.of(uid)}` } } : {};
 
@@ -93,17 +93,17 @@ export function documents({
     return version !== undefined;
   };
 
-  /** The same again is no news, and news comes at most once in a while: a node says what it likes. */
-  const told = new Map<string, { readonly have: number; readonly at: number }>();
-  const isNews = (uid: string, name: string, have: number): boolean => {
+  /** Latest report of each node and document: limits the events that a node can cause. */
+  const reported = new Map<string, { readonly have: number; readonly at: number }>();
+  const shouldReport = (uid: string, name: string, have: number): boolean => {
     const key = `${uid} ${name}`;
-    const last = told.get(key);
+    const last = reported.get(key);
     const now = clock.elapsed();
     if (last !== undefined && (last.have === have || now - last.at < RESTORED_EVENT_MS)) return false;
-    told.delete(key);
-    const [oldest] = told.keys();
-    if (oldest !== undefined && told.size >= MAX_TOLD) told.delete(oldest);
-    told.set(key, { have, at: now });
+    reported.delete(key);
+    const [oldest] = reported.keys();
+    if (oldest !== undefined && reported.size >= MAX_REMEMBERED) reported.delete(oldest);
+    reported.set(key, { have, at: now });
     return true;
   };
 
@@ -116,27 +116,27 @@ export function documents({
     if (verdict === "fine") return false;
     const isFollowed = verdict === "restored";
     if (isFollowed) store.documents.put(id, { ...stored, version: have + 1 });
-    if (!isNews(uid, name, have)) return isFollowed;
+    if (!shouldReport(uid, name, have)) return isFollowed;
     events.record(node, {
       eventType: "Control Plane Restored",
       level: "WARNING",
       message: isFollowed
-        ? `The node holds version ${have} of its ${name} document, above ${stored.version}; it follows from ${have + 1}`
-        : `The node holds version ${have} of its ${name} document, too far above ${stored.version} to follow`,
+        ? `Node has version ${have} of its ${name} document, newer than ${stored.version} here; continuing with version ${have + 1}`
+        : `Node has version ${have} of its ${name} document, too far above ${stored.version} here; it is ignored`,
       details: { document: name, have, stored: stored.version, followed: isFollowed },
     });
     return isFollowed;
   };
 
-  /** Versions of the keys document are root's to give: one above ours is told, and cannot be followed. */
+  /** Reports a keys document newer than ours. Only root issues its versions, so it cannot be followed. */
   const reportKeysAhead = (uid: string, have: number): void => {
     const stored = keys.newest.version;
     const node = have > stored ? store.nodes.label(uid) : undefined;
-    if (node === undefined || !isNews(uid, "keys", have)) return;
+    if (node === undefined || !shouldReport(uid, "keys", have)) return;
     events.record(node, {
       eventType: "Control Plane Restored",
       level: "WARNING",
-      message: `The node holds version ${have} of the keys document, above ${stored}, which only root can follow`,
+      message: `Node has version ${have} of the keys document, newer than ${stored} here; only the root key can issue a newer one`,
       details: { document: "keys", have, stored, followed: false },
     });
   };

@@ -4,7 +4,7 @@ const WINDOW_MS = 60_000;
 const MAX_FAILURES = 60;
 const MAX_PREFIXES = 10_000;
 
-/** Counts failures by source prefix in windows of a minute, for at most 10,000 prefixes; those of hidden clients are not counted. */
+/** Counts failures per source prefix in windows of one minute, for at most 10,000 prefixes. Failures of hidden clients are not counted. */
 export class FailureLimiter {
   readonly #clock: Clock;
   readonly #maxFailures: number;
@@ -15,7 +15,7 @@ export class FailureLimiter {
     this.#maxFailures = maxFailures;
   }
 
-  /** Seconds until the prefix may try again, or undefined when it may now. */
+  /** Returns the seconds until the prefix may try again; undefined if it may at once. */
   waitSeconds(prefix: string | undefined): number | undefined {
     const entry = prefix === undefined ? undefined : this.#failures.get(prefix);
     if (entry === undefined || entry.count < this.#maxFailures) return undefined;
@@ -32,7 +32,7 @@ export class FailureLimiter {
       return;
     }
     this.#failures.delete(prefix);
-    // The oldest window is the first in the map; at the bound it goes.
+    // The oldest window is the first in the map; it is dropped at the limit.
     const [oldest] = this.#failures.keys();
     if (oldest !== undefined && this.#failures.size >= MAX_PREFIXES) this.#failures.delete(oldest);
     this.#failures.set(prefix, { since: now, count: 1 });

@@ -49,34 +49,37 @@ export interface GreeterDeps {
 }
 
 const HELLO_DEADLINE_MS = 10_000;
-/** A frame's limit and room for the frame's own header. */
+/** Limit of a frame plus its header, in bytes. */
 const HANDSHAKE_BYTES = HANDSHAKE_LIMITS.maxBytes + 16;
-/** Why an authentic node is sent away; for one too many the text is the delay in seconds. */
+/** Close code of a node above the session limit; the text is the retry delay in seconds. */
 const FULL = { code: closeCodes["too-many"], text: "300" } as const;
-/** A session from an address outside the lock must not replace one from a permitted address. */
+/** Close code of a session from outside the lock, which must not replace one from a permitted address. */
 const YIELDS = {
   code: closeCodes.superseded,
-  text: "a session from an address that the node is locked to is open",
+  text: "the node has an open session from a permitted address",
 } as const;
-const UNSPOKEN = { code: closeCodes["protocol-version"], text: `protocol ${PROTOCOL_VERSION} is spoken` } as const;
-/** RFC 6455 §7.4.1: the fault is ours, and says nothing about the node. */
+const UNSUPPORTED = {
+  code: closeCodes["protocol-version"],
+  text: `protocol version ${PROTOCOL_VERSION} is required`,
+} as const;
+/** RFC 6455 §7.4.1: our fault, not the node's. */
 const FAULT = { code: 1011, text: "internal error" } as const;
 
-/** Somebody at the gate: the WebSocket, what carries it, and where from. */
-interface Guest {
+/** A new socket: the WebSocket, its stream, and the client's address. */
+interface NewSocket {
   readonly socket: WebSocket;
   readonly stream: Duplex;
   readonly address: string;
 }
 
-/** Takes new sockets through challenge and hello; one that succeeds becomes a session. */
+/** Runs challenge and hello on new sockets; a successful one becomes a session. */
 export class Greeter {
   readonly #deps: GreeterDeps;
   readonly #hooks: SessionHooks;
 
   constructor(deps: GreeterDeps) {
     this.#deps = deps;
-    const mistakes = new AggregatedLog(deps.log, deps.clock);
+    const faults = new AggregatedLog(deps.log, deps.clock);
     this.#hooks = {
       clock: deps.clock,
       handlers: deps.handlers,
@@ -85,18 +88,18 @@ export class Greeter {
         try {
           deps.sessions.closed(session);
         } catch (error) {
-          // A full disk must not take the other nodes' sessions along.
-          deps.log.error({ node: session.uid, err: toError(error) }, "disconnect not stored");
+          // A full disk must not affect the sessions of other nodes.
+          deps.log.error({ node: session.uid, err: toError(error) }, "cannot store disconnect");
         }
       },
       onRefused: (session, kind, message) =>
         deps.refusals.note(kind, { uid: session.uid, address: session.address, message }),
       onFault: ({ uid }, method, err) =>
-        mistakes.warn(`${uid} ${knownMethod(method)}`, { node: uid, method, err }, "message failed"),
+        faults.warn(`${uid} ${knownMethod(method)}`, { node: uid, method, err }, "message failed"),
     };
   }
 
-  /** Greets one socket. `onSettled` is called once, when the socket is authenticated or gone. */
+  /** Starts the handshake of one socket. Calls `onSettled` once, when the socket is authenticated or closed. */
   greet(socket: WebSocket, stream: Duplex, address: string, onSettled: () => void): void {
     const { clock } = this.#deps;
     const nonce = randomBytes(32).toString("base64url");
@@ -104,7 +107,7 @@ export class Greeter {
     let received = 0;
     const count = (chunk: Buffer): void => {
       received += chunk.byteLength;
-      // The library's limit is the session's; what is not authenticated yet may not make us buffer that much.
+      // The library's limit is that of a session; an unauthenticated peer must not make us buffer that much.
       if (received > HANDSHAKE_BYTES) {
         socket.pause();
         done();
@@ -126,16 +129,16 @@ export class Greeter {
       done();
       closeSocket(socket, closeCodes["not-authentic"], message, clock);
     };
-    let hasSpoken = false;
+    let hasReceived = false;
     const onMessage = (data: RawData, isBinary: boolean): void => {
-      if (hasSpoken || isBinary) {
-        refuse("one text message before the answer to hello");
+      if (hasReceived || isBinary) {
+        refuse("expected one text message before the hello response");
         return;
       }
-      hasSpoken = true;
-      void hear(bytesOf(data));
+      hasReceived = true;
+      void handle(bytesOf(data));
     };
-    const hear = async (frame: Uint8Array): Promise<void> => {
+    const handle = async (frame: Uint8Array): Promise<void> => {
       try {
         await this.#hello({ socket, stream, address }, frame, nonce, () => isDone);
         done();
@@ -145,7 +148,7 @@ export class Greeter {
         closeSocket(socket, FAULT.code, FAULT.text, clock);
       }
     };
-    // First in line, so that an oversized message is never taken for a hello.
+    // Runs first, so that an oversized message is never parsed as a hello.
     stream.prependListener("data", count);
     socket.on("message", onMessage);
     socket.once("close", done);
@@ -153,8 +156,8 @@ export class Greeter {
     socket.send(JSON.stringify({ jsonrpc: "2.0", method: "session.challenge", params: challenge }));
   }
 
-  async #hello(guest: Guest, frame: Uint8Array, nonce: string, isGone: () => boolean): Promise<void> {
-    const { socket, address } = guest;
+  async #hello(socketInfo: NewSocket, frame: Uint8Array, nonce: string, isClosed: () => boolean): Promise<void> {
+    const { socket, address } = socketInfo;
     const { store, origin, tlsPins, clock } = this.#deps;
     const hello = readHello(frame);
     if ("error" in hello) {
@@ -163,18 +166,18 @@ export class Greeter {
       return;
     }
     const verdict = await verifyHello(hello.proof, { store, nonce, origin, tlsPins });
-    if (isGone()) return;
+    if (isClosed()) return;
     switch (verdict.kind) {
       case "refused":
         this.#deps.refusals.note(verdict.why, { uid: verdict.uid, address, message: verdict.message });
         this.#refuse(socket, hello.id, verdict.message);
         return;
       case "deleted":
-        await this.#sayDeleted(socket, verdict.claims);
+        await this.#sendDeleted(socket, verdict.claims);
         return;
-      case "unspoken":
+      case "unsupported":
       case "authentic":
-        await this.#open(guest, hello.id, verdict, isGone);
+        await this.#open(socketInfo, hello.id, verdict, isClosed);
     }
   }
 
@@ -184,7 +187,7 @@ export class Greeter {
     closeSocket(socket, closeCodes["not-authentic"], "not-authentic", this.#deps.clock);
   }
 
-  async #sayDeleted(socket: WebSocket, claims: NodeProofClaims): Promise<void> {
+  async #sendDeleted(socket: WebSocket, claims: NodeProofClaims): Promise<void> {
     const iat = Math.floor(this.#deps.clock.now() / 1000);
     const jws = await deletedNotice(this.#deps, { aud: claims.iss, nonce: claims.cnonce, iat });
     socket.send(JSON.stringify({ jsonrpc: "2.0", method: "session.deleted", params: { jws } }));
@@ -192,18 +195,18 @@ export class Greeter {
   }
 
   async #open(
-    guest: Guest,
+    socketInfo: NewSocket,
     id: number,
-    { kind, claims }: { readonly kind: "authentic" | "unspoken"; readonly claims: NodeProofClaims },
-    isGone: () => boolean,
+    { kind, claims }: { readonly kind: "authentic" | "unsupported"; readonly claims: NodeProofClaims },
+    isClosed: () => boolean,
   ): Promise<void> {
-    const { socket, stream, address } = guest;
+    const { socket, stream, address } = socketInfo;
     const { store, documents, keys, clock, origin, tlsPins, heartbeatSeconds } = this.#deps;
     const uid = claims.iss;
     const sid = randomUUID();
-    const isFollowed = kind === "unspoken" || this.#isDone(uid, () => documents.follow(uid, claims.have));
+    const isFollowed = kind === "unsupported" || this.#isStored(uid, () => documents.follow(uid, claims.have));
     const versions = documents.versions(uid);
-    const begins = { iat: Math.floor(clock.now() / 1000), sinceBoot: clock.sinceBoot() };
+    const start = { iat: Math.floor(clock.now() / 1000), sinceBoot: clock.sinceBoot() };
     const proof = await signJws(
       "holdfast-server-proof+jwt",
       {
@@ -211,36 +214,36 @@ export class Greeter {
         aud: uid,
         nonce: claims.cnonce,
         sid,
-        iat: begins.iat,
+        iat: start.iat,
         versions,
         ...(tlsPins.length === 0 ? {} : { tls: [...tlsPins] }),
       },
       keys.signing,
     );
-    if (isGone() || socket.readyState !== socket.OPEN) return;
+    if (isClosed() || socket.readyState !== socket.OPEN) return;
 
     const before = store.nodes.credentials(uid);
     if (before === undefined) {
-      await this.#sayDeleted(socket, claims);
+      await this.#sendDeleted(socket, claims);
       return;
     }
     const result = { proof, heartbeatSeconds, reportedVersion: before.reportedVersion };
-    const sendAway = ({ code, text }: { readonly code: number; readonly text: string }): void => {
-      // A close code counts only once we have proved who we are.
+    const closeWith = ({ code, text }: { readonly code: number; readonly text: string }): void => {
+      // The node accepts a close code only after our proof.
       socket.send(JSON.stringify({ jsonrpc: "2.0", id, result }));
       closeSocket(socket, code, text, clock);
     };
-    if (!isFollowed) return sendAway(FAULT);
-    if (kind === "unspoken") return sendAway(UNSPOKEN);
-    if (this.#isFullFor(uid)) return sendAway(FULL);
-    if (this.#yields(uid, before, address)) return sendAway(YIELDS);
-    const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address, begins }, socket, stream, this.#hooks);
+    if (!isFollowed) return closeWith(FAULT);
+    if (kind === "unsupported") return closeWith(UNSUPPORTED);
+    if (this.#isFullFor(uid)) return closeWith(FULL);
+    if (this.#yields(uid, before, address)) return closeWith(YIELDS);
+    const session = new NodeSession({ uid, sid, cnonce: claims.cnonce, address, start }, socket, stream, this.#hooks);
     const neighbours = new Map<string, readonly DocumentName[]>();
-    const isEntered = this.#isDone(uid, () => {
-      for (const [other, names] of store.atomic(() => this.#enter(session, claims, before)))
+    const isStored = this.#isStored(uid, () => {
+      for (const [other, names] of store.atomic(() => this.#storeSession(session, claims, before)))
         neighbours.set(other, names);
     });
-    if (!isEntered) return sendAway(FAULT);
+    if (!isStored) return closeWith(FAULT);
     session.answer(id, result);
     const current = documents.versions(uid);
     const changed = (["node", "cluster", "domain"] as const).filter((name) => current[name] !== versions[name]);
@@ -248,18 +251,18 @@ export class Greeter {
     this.#deps.triggers.sessionOpened(session);
   }
 
-  /** Whether the store took it: a node that has proved itself is told that it is not to blame. */
-  #isDone(uid: string, work: () => void): boolean {
+  /** Reports whether a write to the store succeeded; a failure is ours, and an authenticated node is told so. */
+  #isStored(uid: string, work: () => void): boolean {
     try {
       work();
       return true;
     } catch (error) {
-      this.#deps.log.error({ node: uid, err: toError(error) }, "a session could not be stored");
+      this.#deps.log.error({ node: uid, err: toError(error) }, "cannot store session");
       return false;
     }
   }
 
-  /** Reports whether a node that is locked to addresses has a session from one of them, while this is from another. */
+  /** Reports whether a locked node connects from outside its lock while its session from a permitted address is open. */
   #yields(uid: string, { lockedTo }: NodeCredentials, address: string): boolean {
     const open = this.#deps.sessions.get(uid);
     if (open === undefined || isPermitted(lockedTo, address) || !isPermitted(lockedTo, open.address)) return false;
@@ -272,20 +275,24 @@ export class Greeter {
     return sessions.size >= maxSessions && sessions.get(uid) === undefined;
   }
 
-  /** Returns the documents of all nodes that changed because of it. */
-  #enter(session: NodeSession, claims: NodeProofClaims, before: NodeCredentials): ReturnType<Documents["refresh"]> {
+  /** Stores the new session and returns the changed documents of all nodes. */
+  #storeSession(
+    session: NodeSession,
+    claims: NodeProofClaims,
+    before: NodeCredentials,
+  ): ReturnType<Documents["refresh"]> {
     const { store, sessions, events, clock } = this.#deps;
     const { trail, isShared } = judgeHello(before.trail, claims, clock.now());
     store.nodes.connected(session.uid, { lastConnect: clock.now(), lastIp: session.address, trail });
     this.#deps.awaiting.connected(session.uid);
-    const changed = this.#judgeAddress(session, before);
+    const changed = this.#applyLock(session, before);
     sessions.add(session, before.trail.n > 0);
     const node = isShared ? store.nodes.label(session.uid) : undefined;
     if (node === undefined) return changed;
     events.record(node, {
       eventType: "Identity Shared",
       level: "WARNING",
-      message: `Two machines use one identity: ${before.lastIp ?? "unknown"} and ${session.address}`,
+      message: `Two machines share one identity: ${before.lastIp ?? "unknown"} and ${session.address}`,
       details: {
         addresses: [before.lastIp ?? "unknown", session.address],
         n: claims.n,
@@ -297,8 +304,8 @@ export class Greeter {
     return changed;
   }
 
-  /** Holds a node INACTIVE that connects from an address outside its lock, and ends that when it connects from one inside. */
-  #judgeAddress({ uid, address }: NodeSession, before: NodeCredentials): ReturnType<Documents["refresh"]> {
+  /** Sets a node INACTIVE while it connects from outside its lock, and restores it afterwards. */
+  #applyLock({ uid, address }: NodeSession, before: NodeCredentials): ReturnType<Documents["refresh"]> {
     const { store, events, documents, refusals } = this.#deps;
     const { lockedTo } = before;
     const unauthorizedIp = isPermitted(lockedTo, address) ? undefined : address;
@@ -314,7 +321,7 @@ export class Greeter {
   }
 }
 
-/** A signed notice that the node `aud` was deleted, as an answer to the nonce it chose. */
+/** Returns a signed notice that the node `aud` was deleted, with the nonce it chose. */
 export function deletedNotice(
   deps: { readonly keys: ControlKeys; readonly origin: string },
   claims: Omit<DeletedClaims, "iss">,
@@ -322,7 +329,7 @@ export function deletedNotice(
   return signJws("holdfast-deleted+jwt", { iss: deps.origin, ...claims }, deps.keys.signing);
 }
 
-/** The method as a kind of log line: names that the node makes up are one kind. */
+/** Returns the method as a log key; unknown names share one. */
 function knownMethod(method: string): string {
   return Object.hasOwn(nodeMethods, method) ? method : "unknown";
 }

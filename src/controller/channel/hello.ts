@@ -5,22 +5,22 @@ import { peekClaims, verifyJws } from "../../protocol/channel/jws.ts";
 import type { Store } from "../store/store.ts";
 import type { RefusalKind } from "./refusals.ts";
 
-/** What a hello must fit. */
+/** Expected values of a hello. */
 export interface HelloContext {
   readonly store: Store;
-  /** The challenge that this socket was given. */
+  /** Challenge sent on this socket. */
   readonly nonce: string;
   readonly origin: string;
-  /** Key hashes that our front ends serve; empty without TLS. */
+  /** Hashes of the TLS keys of our front ends; empty without TLS. */
   readonly tlsPins: readonly string[];
 }
 
 export type HelloVerdict =
   | { readonly kind: "authentic"; readonly claims: NodeProofClaims }
   | { readonly kind: "deleted"; readonly claims: NodeProofClaims }
-  /** Authentic, but of a version of the protocol that is not spoken here. */
-  | { readonly kind: "unspoken"; readonly claims: NodeProofClaims }
-  /** `uid` only of a node that is known. */
+  /** Authentic, but with an unsupported protocol version. */
+  | { readonly kind: "unsupported"; readonly claims: NodeProofClaims }
+  /** `uid` is set only for known nodes. */
   | {
       readonly kind: "refused";
       readonly why: RefusalKind;
@@ -28,7 +28,7 @@ export type HelloVerdict =
       readonly uid?: string | undefined;
     };
 
-/** Verifies the proof of a hello: the node's own key, our challenge, our origin, our TLS keys, our protocol. Changes nothing. */
+/** Verifies the proof of a hello: key, challenge, origin, TLS key and protocol version. Changes nothing. */
 export async function verifyHello(proof: string, context: HelloContext): Promise<HelloVerdict> {
   const { store, nonce, origin, tlsPins } = context;
   let uid: string | undefined;
@@ -52,8 +52,8 @@ export async function verifyHello(proof: string, context: HelloContext): Promise
   if (claims.aud !== origin) return refused("audience", `aud: must be ${origin}`);
   const { tls } = claims;
   if (tls === undefined ? tlsPins.length > 0 : !tlsPins.includes(tls)) {
-    return refused("tls-intercepted", "tls-intercepted: tls is not a key that we serve");
+    return refused("tls-intercepted", "tls-intercepted: the TLS key is not one of this control plane");
   }
   if (isDeleted) return { kind: "deleted", claims };
-  return { kind: claims.protocol === PROTOCOL_VERSION ? "authentic" : "unspoken", claims };
+  return { kind: claims.protocol === PROTOCOL_VERSION ? "authentic" : "unsupported", claims };
 }

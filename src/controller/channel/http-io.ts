@@ -3,12 +3,11 @@ import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** The path of a request, without query. */
+/** Returns the path of a request, without query. */
 export function pathOf(request: IncomingMessage): string {
   return (request.url ?? "/").split("?", 1)[0] ?? "/";
 }
 
-/** Answers JSON. */
 export function answerJson(
   response: ServerResponse,
   status: number,
@@ -25,7 +24,7 @@ export function answerJson(
   response.end(text);
 }
 
-/** Answers an error in the form all errors have. */
+/** Sends an error in the common JSON form. */
 export function answerError(
   response: ServerResponse,
   status: number,
@@ -38,7 +37,7 @@ export function answerError(
 
 /**
  * Reads a whole body.
- * @throws {InputError} `too-large` as soon as it is over the limit; `timeout` when it takes too long; `cut-off` when the sender went away.
+ * @throws {InputError} `too-large` as soon as it exceeds the limit; `timeout` if it takes too long; `cut-off` if the sender disconnects
  */
 export async function readBody(
   request: IncomingMessage,
@@ -71,7 +70,7 @@ async function readAll(request: IncomingMessage, maxBytes: number): Promise<Buff
     }
   } catch (error) {
     if (error instanceof InputError) throw error;
-    throw new InputError("cut-off", "the body did not arrive", { cause: error });
+    throw new InputError("cut-off", "the connection closed before the whole body arrived", { cause: error });
   }
   return Buffer.concat(chunks);
 }

@@ -2,31 +2,31 @@ import type { Clock } from "../../host/clock.ts";
 import { FailureLimiter } from "./failure-limiter.ts";
 import type { Source } from "./sources.ts";
 
-/** Requests of one kind that are answered at a time: in all, and from one source prefix. */
+/** Limits of concurrent requests of one kind: in total, and per source prefix. */
 const MAX_OPEN = 64;
 const MAX_OPEN_PER_PREFIX = 8;
 
-/** Limits requests of machines that are no nodes yet: those at a time, and failures a minute of a prefix. */
+/** Limits requests of unregistered machines: concurrent ones, and failures per minute and prefix. */
 export class Intake {
   readonly #failures: FailureLimiter | undefined;
-  /** By prefix; those of hidden clients together. */
+  /** Number of open requests by prefix; hidden clients share one entry. */
   readonly #open = new Map<string | undefined, number>();
 
-  /** Without `limitsFailures` failures do not block other machines of the same address. */
+  /** Without `limitsFailures`, failures do not block other machines of the same address. */
   constructor(clock: Clock, { limitsFailures }: { readonly limitsFailures: boolean }) {
     this.#failures = limitsFailures ? new FailureLimiter(clock) : undefined;
   }
 
-  /** Seconds until a source may ask; undefined if it may now. */
+  /** Returns the seconds until a source may send a request; undefined if at once. */
   waitSeconds({ prefix }: Source): number | undefined {
     return this.#failures?.waitSeconds(prefix) ?? (this.#hasRoom(prefix) ? undefined : 1);
   }
 
   /** Counts a request until the returned function is called. */
   enter({ prefix }: Source): () => void {
-    this.#open.set(prefix, this.#from(prefix) + 1);
+    this.#open.set(prefix, this.#countOf(prefix) + 1);
     return () => {
-      const left = this.#from(prefix) - 1;
+      const left = this.#countOf(prefix) - 1;
       if (left === 0) this.#open.delete(prefix);
       else this.#open.set(prefix, left);
     };
@@ -36,13 +36,13 @@ export class Intake {
     this.#failures?.failed(prefix);
   }
 
-  #from(prefix: string | undefined): number {
+  #countOf(prefix: string | undefined): number {
     return this.#open.get(prefix) ?? 0;
   }
 
   #hasRoom(prefix: string | undefined): boolean {
-    let inAll = 0;
-    for (const count of this.#open.values()) inAll += count;
-    return inAll < MAX_OPEN && (prefix === undefined || this.#from(prefix) < MAX_OPEN_PER_PREFIX);
+    let total = 0;
+    for (const count of this.#open.values()) total += count;
+    return total < MAX_OPEN && (prefix === undefined || this.#countOf(prefix) < MAX_OPEN_PER_PREFIX);
   }
 }

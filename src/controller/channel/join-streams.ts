@@ -9,25 +9,25 @@ import {
   streamError,
 } from "../../protocol/channel/streams.ts";
 
-/** Two ends of a stream that are joined. */
-export interface Joint {
-  /** How it ended; resolves as soon as that is known. Never rejects. */
+/** Two joined ends of a stream. */
+export interface JoinedStream {
+  /** Resolves with the result as soon as it is known; never rejects. */
   readonly ended: Promise<StreamEnd>;
-  /** Ends it for a reason of ours; both sides are told. */
+  /** Ends the stream for a reason of ours and notifies both sides. */
   end(reason: StreamEnd): void;
 }
 
 const PING_MS = 15_000;
-/** Who has given no sign of life for so long, and has taken nothing that was sent, is gone. */
+/** Time without any response or progress after which a peer counts as unreachable, in milliseconds. */
 const SILENT_MS = 45_000;
-/** How long a goodbye may take of a side that takes nothing. */
+/** Time limit of the closing handshake while nothing is sent, in milliseconds. */
 const CLOSE_GRACE_MS = 2000;
 
 /**
- * Joins a caller and a node: bytes and commands there, bytes and one end back. Who is sent more than it takes holds back the
- * other, so that little waits in memory.
+ * Joins a caller and a node: bytes and commands go to the node, bytes and one end message come back. A slow side pauses reading from the
+ * other, so that little is buffered.
  */
-export function joinStreams(client: FrameSocket, node: FrameSocket, clock: Clock): Joint {
+export function joinStreams(client: FrameSocket, node: FrameSocket, clock: Clock): JoinedStream {
   let outcome: StreamEnd | undefined;
   let settle: (end: StreamEnd) => void = () => undefined;
   const ended = new Promise<StreamEnd>((resolve) => {
@@ -41,62 +41,62 @@ export function joinStreams(client: FrameSocket, node: FrameSocket, clock: Clock
     settle(end);
     return true;
   };
-  const tellClient = (end: StreamEnd): void => {
+  const endClient = (end: StreamEnd): void => {
     client.send(JSON.stringify(end));
     const isGood = end.type === "exit";
     ends.client.close(isGood ? streamCloseCodes.ended : streamCloseCodes.failed, isGood ? "" : end.code);
   };
   const end = (reason: StreamEnd): void => {
     if (!conclude(reason)) return;
-    tellClient(reason);
+    endClient(reason);
     ends.node.close(streamCloseCodes.ended, "");
   };
 
   let cancel = (): void => undefined;
-  const look = (): void => {
+  const checkAlive = (): void => {
     for (const name of ["client", "node"] as const) {
       if (!ends[name].isSilent()) continue;
-      end(streamError("timeout", `the ${name} gave no sign of life`));
+      end(streamError("timeout", `the ${name} did not respond for ${SILENT_MS / 1000} s`));
       ends[name].cut();
     }
-    cancel = clock.after(PING_MS, look);
+    cancel = clock.after(PING_MS, checkAlive);
     if (ends.client.isOver && ends.node.isOver) cancel();
   };
-  cancel = clock.after(PING_MS, look);
+  cancel = clock.after(PING_MS, checkAlive);
 
   ends.client.listen(ends.node, {
     onText(text) {
       if (parseStreamText(StreamCommand, text) !== undefined) return ends.client.pass(text, ends.node);
-      if (!conclude(streamError("invalid-body", "a text frame that is no command"))) return;
-      ends.client.close(streamCloseCodes.protocol, "a text frame that is no command");
+      if (!conclude(streamError("invalid-body", "text frame is not a command"))) return;
+      ends.client.close(streamCloseCodes.protocol, "text frame is not a command");
       ends.node.close(streamCloseCodes.ended, "");
     },
     onEnd() {
-      conclude(streamError("cancelled", "the caller is gone"));
+      conclude(streamError("cancelled", "the caller disconnected"));
       ends.node.close(streamCloseCodes.ended, "");
       if (ends.node.isOver) cancel();
     },
   });
   ends.node.listen(ends.client, {
     onText(text) {
-      const told = parseStreamText(StreamEnd, text) ?? streamError("internal", "the node said what is not understood");
-      if (conclude(told)) tellClient(told);
+      const result = parseStreamText(StreamEnd, text) ?? streamError("internal", "the node sent an unknown message");
+      if (conclude(result)) endClient(result);
     },
     onEnd() {
       const lost = streamError("offline", "the connection to the node was lost");
-      if (conclude(lost)) tellClient(lost);
+      if (conclude(lost)) endClient(lost);
       if (ends.client.isOver) cancel();
     },
   });
   return { ended, end };
 }
 
-/** One side, with what is needed to judge whether it is alive. */
+/** One side of a stream, with its liveness. */
 class End {
   readonly #socket: FrameSocket;
   readonly #clock: Clock;
   #aliveAt: number;
-  #isHeldBack = false;
+  #isPaused = false;
   #isClosing = false;
   isOver = false;
 
@@ -120,19 +120,19 @@ class End {
     });
   }
 
-  /** Sends on what came from here; nothing more is read while too much of it waits there. */
+  /** Forwards a frame; pauses reading from this side while too much is unsent on the other. */
   pass(frame: Uint8Array | string, to: End): void {
     if (to.isOver || to.#isClosing) return;
     to.#socket.send(frame, () => {
       to.#alive();
-      if (this.#isHeldBack && to.#socket.buffered() <= STREAM_LIMITS.unsentBytes / 2) this.#release();
+      if (this.#isPaused && to.#socket.buffered() <= STREAM_LIMITS.unsentBytes / 2) this.#resume();
     });
-    if (this.#isHeldBack || to.#socket.buffered() <= STREAM_LIMITS.unsentBytes) return;
-    this.#isHeldBack = true;
+    if (this.#isPaused || to.#socket.buffered() <= STREAM_LIMITS.unsentBytes) return;
+    this.#isPaused = true;
     this.#socket.pause();
   }
 
-  /** Says goodbye after what was sent; cut when nothing of that is taken any more. */
+  /** Closes after the pending data; terminates the socket if none of that is sent any more. */
   close(code: number, reason: string): void {
     if (this.#isClosing || this.isOver) return;
     this.#isClosing = true;
@@ -144,10 +144,10 @@ class End {
     this.#socket.terminate();
   }
 
-  /** Asks for a sign of life, and tells whether one is overdue. What we do not read ourselves cannot be held against it. */
+  /** Sends a ping and reports whether a response is overdue. A side that we paused counts as alive. */
   isSilent(): boolean {
     if (this.isOver) return false;
-    if (this.#isHeldBack) this.#alive();
+    if (this.#isPaused) this.#alive();
     this.#socket.ping();
     return this.#clock.elapsed() - this.#aliveAt > SILENT_MS;
   }
@@ -161,8 +161,8 @@ class End {
     });
   }
 
-  #release(): void {
-    this.#isHeldBack = false;
+  #resume(): void {
+    this.#isPaused = false;
     this.#alive();
     this.#socket.resume();
   }

@@ -5,11 +5,11 @@ import { meshNode, type MeshNode } from "../model/mesh-node.ts";
 import type { MeshRow } from "../store/mesh.ts";
 import type { Store } from "../store/store.ts";
 
-/** Who must know whom, remembered from change to change so that only those whom a change concerns are looked at. */
+/** Dependencies between nodes, kept in memory, so that a change only re-evaluates the nodes it concerns. */
 export interface Neighbours {
   /**
-   * Reads these nodes anew, be they new, changed or gone, and answers the `domain` documents that may differ for it, by UID. All of them
-   * at first, and after a transaction that failed: what is remembered may then be what never came to be.
+   * Rereads these nodes, whether new, changed or deleted, and returns the `domain` documents that may change, by UID. Returns all of them
+   * at first and after a failed transaction, since the memory may hold rolled-back changes.
    */
   changed(uids: Iterable<string>): Iterable<readonly [uid: string, document: DomainDocument]>;
 }
@@ -60,7 +60,7 @@ export function neighbours(store: Pick<Store, "mesh" | "failures">): Neighbours 
   };
 }
 
-/** A section of ten thousand items is not read again because something else of its node changed. */
+/** Reuses the parsed node if its row is unchanged: a section may have ten thousand items. */
 function knownOf(row: MeshRow, before: Known | undefined): Known {
   const print = sha256(JSON.stringify(row));
   if (before?.print === print) return before;

@@ -21,15 +21,15 @@ export interface NodeMethodsDeps {
   readonly triggers: Triggers;
   readonly telemetry: TelemetryIntake;
   readonly clock: Clock;
-  /** Both undefined without a registry. */
+  /** Both are undefined without a registry. */
   readonly registryTokens: RegistryTokens | undefined;
   readonly registryHost: string | undefined;
   readonly volumeKeys: VolumeKeys;
 }
 
 /**
- * What a node may call in its session. The node is always the session's, whatever a message says. Made anew for each call,
- * so what must last lives in the session.
+ * Returns the methods that a node may call in its session. The caller is always the session's node. Created for each call, so lasting state
+ * belongs to the session.
  */
 export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handlers<NodeMethods> {
   const { store, documents, tickets, triggers, telemetry, clock, registryTokens, registryHost, volumeKeys } = deps;
@@ -48,7 +48,7 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       }),
     "document.get"({ name, have }) {
       refuseWhileHeld(store, uid);
-      // Once is enough for an honest node, and one that counts on and on must not take us along.
+      // Once is enough for an honest node; a node that keeps counting must not exhaust our versions.
       if (session.followed?.has(name) !== true) {
         const before = documents.versions(uid);
         if (have > before[name]) (session.followed ??= new Set()).add(name);
@@ -77,7 +77,7 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
       refuseFrom(store, uid, session.address);
       if (registryTokens === undefined) throw new InputError("not-configured", "this control plane has no registry");
       const repository = repositoryName(named, registryHost ?? "");
-      // Only what the node is to run: a node that fell into wrong hands reads no other images.
+      // Only images that the node runs: a compromised node must not read others.
       if (!usesRepository(containersOf(store, uid), repository, registryHost ?? "")) {
         throw new InputError("not-found", `no container of this node has an image of ${repository}`);
       }
@@ -94,10 +94,10 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
   };
 }
 
-/** Each record costs as much work as a message, and a batch of hundreds of invalid ones is a few bytes. */
+/** A record costs as much work as a message, and hundreds of invalid ones fit in a few bytes. */
 const RECORDS_PER_MESSAGE = 25;
 
-/** The section `exec` that a node carries out: its cluster's, if that has one. */
+/** Returns the `exec` section that a node applies: its cluster's, if there is one. */
 function containersOf(store: Store, uid: string): unknown {
   const node = store.nodes.get(uid);
   const cluster = node?.cluster === undefined ? undefined : store.clusters.get(node.cluster);

@@ -5,7 +5,7 @@ import type { EventLog } from "../event-log.ts";
 import type { ControlPlaneEvent } from "../model/control-plane-events.ts";
 import type { Store } from "../store/store.ts";
 
-/** What is refused by its looks, and changes nothing. */
+/** Kinds of refused input; refusing changes nothing. */
 export type RefusalKind =
   | "signature"
   | "audience"
@@ -20,7 +20,7 @@ export type RefusalKind =
   | "reserved-event"
   | "unauthorized-ip";
 
-/** Who was refused, and why; `uid` only of a node that is known. */
+/** Source and reason of a refusal; `uid` is set only for known nodes. */
 export interface Refused {
   readonly uid?: string | undefined;
   readonly address: string;
@@ -34,7 +34,7 @@ export interface RefusalsDeps {
   readonly log: Logger;
 }
 
-/** A name of our own: `Signature Refused` is what a node says about us. */
+/** Event types of our own: `Signature Refused` is a node's event about us. */
 const EVENT_TYPES: Readonly<Partial<Record<RefusalKind, ControlPlaneEvent>>> = {
   signature: "Node Signature Refused",
   audience: "Node Signature Refused",
@@ -42,18 +42,18 @@ const EVENT_TYPES: Readonly<Partial<Record<RefusalKind, ControlPlaneEvent>>> = {
   "too-large": "Message Too Large",
   "unauthorized-ip": "Unauthorized IP",
 };
-/** Anybody can make us refuse something, so each node has one event of a type in this time. */
+/** Minimum interval of one event type per node, since anyone can cause refusals, in milliseconds. */
 const EVENT_MS = 10 * 60_000;
-const SUM_MS = 60_000;
-/** Lines that tell of single refusals, between two sums. */
+const SUMMARY_MS = 60_000;
+/** Limit of log lines about single refusals between two summaries. */
 const MAX_LINES = 10;
 
-/** Counts what is refused, logs it within bounds, and raises events about the nodes that are named. */
+/** Counts refusals, logs them within limits, and raises events of the nodes concerned. */
 export class Refusals {
   readonly #deps: RefusalsDeps;
   readonly #counts = new Map<RefusalKind, number>();
-  /** When each node and event type was told last, oldest first. */
-  readonly #told = new Map<string, number>();
+  /** Time of the latest event by node and event type, oldest first. */
+  readonly #reported = new Map<string, number>();
   #summedAt: number;
   #lines = 0;
   #hasMore = false;
@@ -72,37 +72,37 @@ export class Refusals {
     const eventType = EVENT_TYPES[kind];
     if (uid === undefined || eventType === undefined) return;
     try {
-      this.#tell(uid, eventType, `Refused from ${address}: ${reason}`, { kind, address });
+      this.#report(uid, eventType, `Refused from ${address}: ${reason}`, { kind, address });
     } catch (error) {
       this.#deps.log.error({ node: uid, err: toError(error) }, "event not stored");
     }
   }
 
-  /** Once a minute logs the sums, when there is more to tell than the last time. */
+  /** Logs the counts once a minute, if they changed. */
   sweep(): void {
     const now = this.#deps.clock.elapsed();
-    if (now - this.#summedAt < SUM_MS) return;
+    if (now - this.#summedAt < SUMMARY_MS) return;
     this.#summedAt = now;
     this.#lines = 0;
-    for (const [key, at] of this.#told) {
+    for (const [key, at] of this.#reported) {
       if (now - at < EVENT_MS) break;
-      this.#told.delete(key);
+      this.#reported.delete(key);
     }
     if (!this.#hasMore) return;
     this.#hasMore = false;
     this.#deps.log.warn({ counts: Object.fromEntries(this.#counts) }, "refused so far");
   }
 
-  #tell(uid: string, eventType: ControlPlaneEvent, message: string, details: Readonly<Record<string, string>>): void {
+  #report(uid: string, eventType: ControlPlaneEvent, message: string, details: Readonly<Record<string, string>>): void {
     const { store, events, clock } = this.#deps;
     const key = `${uid} ${eventType}`;
-    const toldAt = this.#told.get(key);
+    const reportedAt = this.#reported.get(key);
     const now = clock.elapsed();
-    if (toldAt !== undefined && now - toldAt < EVENT_MS) return;
+    if (reportedAt !== undefined && now - reportedAt < EVENT_MS) return;
     const node = store.nodes.label(uid);
     if (node === undefined) return;
-    this.#told.delete(key);
-    this.#told.set(key, now);
+    this.#reported.delete(key);
+    this.#reported.set(key, now);
     events.record(node, { eventType, level: "WARNING", message, details });
   }
 }

@@ -28,13 +28,13 @@ export interface RegistrationDeps {
 const REFUSALS: Readonly<Record<(RegistrationVerdict & { kind: "refused" })["code"], string>> = {
   "license-reused": "the license registered a node with other keys",
   "key-in-use": "another node has one of these keys",
-  "license-expired": "the license is past its time, or its node was deleted",
-  "name-taken": "the name has been taken since the license was made",
+  "license-expired": "the license has expired, or its node was deleted",
+  "name-taken": "the name was taken after the license was issued",
 };
 
 /**
- * Registers the node that a `register` JWS speaks for, in one transaction.
- * @throws {InputError} `bad-signature` for whatever does not verify or fit, else the code of the refusal.
+ * Registers the node of a `register` JWS, in one transaction.
+ * @throws {InputError} `bad-signature` for invalid or inconsistent input, otherwise the code of the refusal
  */
 export async function registerNode(deps: RegistrationDeps, jws: string, address: string): Promise<RegistrationAnswer> {
   const { store, keys, clock, origin } = deps;
@@ -47,8 +47,8 @@ export async function registerNode(deps: RegistrationDeps, jws: string, address:
   const { verdict, changed } = store.atomic(() => {
     const judged = judgeRegistration(license, thumbprints, factsOf(store, license, thumbprints), nowSeconds);
     if (judged.kind === "refused") reportReuse(deps, judged.code, license, thumbprints, address);
-    const entered = judged.kind === "new" ? enter(deps, license, claims, thumbprints, nowSeconds) : [];
-    return { verdict: judged, changed: entered };
+    const changes = judged.kind === "new" ? enter(deps, license, claims, thumbprints, nowSeconds) : [];
+    return { verdict: judged, changed: changes };
   });
   for (const [node, names] of changed) deps.announcer.changed(node, names);
   if (verdict.kind === "refused") throw new InputError(verdict.code, REFUSALS[verdict.code]);
@@ -81,7 +81,7 @@ function factsOf(store: Store, license: License, thumbprints: NodeThumbprints) {
   };
 }
 
-/** Answers the documents that changed for it, of whichever node. */
+/** Stores a new node and returns the changed documents of all nodes. */
 function enter(
   { store, events, documents, awaiting }: RegistrationDeps,
   license: License,
@@ -113,7 +113,7 @@ function enter(
   return documents.refresh([uid]);
 }
 
-/** Somebody holds a license or a key that is not theirs: the node whose it is says so. */
+/** Reports the misuse of a license or key as an event of its owner. */
 function reportReuse(
   { store, events }: RegistrationDeps,
   code: string,

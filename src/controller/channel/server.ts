@@ -4,25 +4,25 @@ import { HostError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 
 const CLOSE_GRACE_MS = 2000;
-/** How long a request may take to arrive: its head, and all of it (a bandwidth test sends for two minutes). */
+/** Time limits of a request, in milliseconds: its head, and all of it (a bandwidth test sends for two minutes). */
 const HEADERS_MS = 10_000;
 const REQUEST_MS = 150_000;
-/** Interval at which Node checks for requests that take too long. */
+/** Interval at which Node checks for slow requests, in milliseconds. */
 const CHECK_MS = 2000;
 
-/** The options of both kinds of servers. */
+/** Options of HTTP and HTTPS servers. */
 export const SERVER_OPTIONS = { connectionsCheckingInterval: CHECK_MS } as const;
-/** A TLS handshake has as long as the head of a request. */
+/** A TLS handshake has the same time limit as the head of a request. */
 export const TLS_OPTIONS = { ...SERVER_OPTIONS, handshakeTimeout: HEADERS_MS } as const;
 
-/** Opens the port and answers the one that was given. @throws {HostError} `listen-failed`. */
+/** Opens the port and returns its number. @throws {HostError} `listen-failed` */
 export function listen(server: Server, host: string, port: number): Promise<number> {
   server.headersTimeout = HEADERS_MS;
   server.requestTimeout = REQUEST_MS;
   return bind(server, host, port);
 }
 
-/** Finds out whether a port can be had, by taking it and giving it back. @throws {HostError} `listen-failed`. */
+/** Checks that a port is free by binding it for a moment. @throws {HostError} `listen-failed` */
 export async function checkPort(host: string, port: number): Promise<void> {
   const holder = createServer((socket) => socket.destroy());
   await bind(holder, host, port);
@@ -46,7 +46,7 @@ function bind(server: NetServer, host: string, port: number): Promise<number> {
   });
 }
 
-/** Stops listening and waits for what is open; after a moment it is cut. */
+/** Stops listening and waits for open connections; closes them after 2 seconds. */
 export function closeServer(server: Server, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     const cancel = clock.after(CLOSE_GRACE_MS, () => server.closeAllConnections());

@@ -16,30 +16,33 @@ import { RpcPeer, type Handlers, type RpcOptions } from "../../protocol/channel/
 import type { StoredHeartbeat } from "../store/nodes.ts";
 import type { RefusalKind } from "./refusals.ts";
 
-/** Above this many unsent bytes nothing that can wait is sent; far above it the other side is not reading and is dropped. */
+/**
+ * Thresholds of unsent bytes: above the first, deferrable messages wait; above the second, the peer is not reading and the session is
+ * closed.
+ */
 export const CONGESTED_BYTES = 256 * 1024;
 const STUCK_BYTES = 4 * 1024 * 1024;
 const MAX_BAD_FRAMES = 100;
-/** What the library calls a message over its limit, before it closes with 1009. */
+/** Error code of the WebSocket library for a message over the limit, which it closes with 1009. */
 const TOO_LARGE = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH";
 const PARSE_ERROR = -32700;
 const INVALID_REQUEST = -32600;
 
-/** How long a closing handshake may take before the socket is cut. */
+/** Time limit of the closing handshake, in milliseconds. */
 const CLOSE_GRACE_MS = 2000;
 
-/** Whose session it is, and where from. */
+/** Identity and start of a session. */
 export interface SessionFacts {
   readonly uid: string;
   readonly sid: string;
-  /** The nonce the node chose: what a notice of its deletion answers. */
+  /** Nonce of the node, repeated in a notice of its deletion. */
   readonly cnonce: string;
   readonly address: string;
-  /** What the control plane's proof said the time is, and the monotonic ms of that moment: session time begins here. */
-  readonly begins: { readonly iat: number; readonly sinceBoot: number };
+  /** Start of session time: the time in the control plane's proof, in Unix seconds, and monotonic milliseconds of that moment. */
+  readonly start: { readonly iat: number; readonly sinceBoot: number };
 }
 
-/** What all sessions share; one value for all of them, since there may be thousands. */
+/** Dependencies shared by all sessions; one value, since there may be thousands of sessions. */
 export interface SessionHooks {
   readonly clock: Clock;
   readonly handlers: (session: NodeSession) => Handlers<NodeMethods>;
@@ -48,29 +51,29 @@ export interface SessionHooks {
   readonly onFault: (session: NodeSession, method: string, error: Error) => void;
 }
 
-/** One authenticated WebSocket of one node. It is itself what its peer is made of, to be spared a set of closures. */
+/** An authenticated WebSocket of a node. Implements its peer's options itself, which saves closures per session. */
 export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
   readonly uid: string;
   readonly sid: string;
   readonly cnonce: string;
   readonly address: string;
   readonly peer: RpcPeer<NodeMethods, ControlMethods>;
-  /** Monotonic ms of the last bytes received. */
+  /** Monotonic time of the last received bytes, in milliseconds. */
   lastHeardAt: number;
-  /** Newest heartbeat not yet in the store. */
+  /** Latest heartbeat that is not stored yet. */
   heartbeat: StoredHeartbeat | undefined;
-  /** Documents whose version was raised above the node's in this session; made only where that happens. */
+  /** Documents whose version was raised above the node's in this session; created on first use. */
   followed: Set<string> | undefined;
   readonly #socket: WebSocket;
   readonly #hooks: SessionHooks;
-  /** Session time less the time since boot, in ms; one number, since there may be thousands. */
+  /** Session time minus time since boot, in milliseconds. */
   readonly #aheadMs: number;
-  /** Charges a received message for more than its size. */
+  /** Charges the budget for more messages than were received. */
   readonly #charge: (messages: number) => void;
   #badFrames = 0;
 
   constructor(
-    { uid, sid, cnonce, address, begins }: SessionFacts,
+    { uid, sid, cnonce, address, start }: SessionFacts,
     socket: WebSocket,
     stream: Duplex,
     hooks: SessionHooks,
@@ -82,9 +85,9 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
     this.lastHeardAt = hooks.clock.elapsed();
     this.#socket = socket;
     this.#hooks = hooks;
-    this.#aheadMs = begins.iat * 1000 - begins.sinceBoot;
+    this.#aheadMs = start.iat * 1000 - start.sinceBoot;
     this.peer = new RpcPeer<NodeMethods, ControlMethods>(this);
-    // Not whole messages: a large one may take its time on a slow link.
+    // Counts bytes, not messages: a large message may be slow on a slow link.
     stream.on("data", () => {
       this.lastHeardAt = hooks.clock.elapsed();
     });
@@ -95,8 +98,8 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
       limits: SESSION_BUDGET,
       clock: hooks.clock,
       onExceeded: () => {
-        hooks.onRefused(this, "too-many-messages", "more messages or bytes than a session may send");
-        closeSocket(socket, 1008, "more messages or bytes than a session may send", hooks.clock);
+        hooks.onRefused(this, "too-many-messages", "more messages or bytes than the session budget allows");
+        closeSocket(socket, 1008, "more messages or bytes than the session budget allows", hooks.clock);
       },
     });
     socket.on("error", (error) => {
@@ -124,49 +127,49 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
     this.#hooks.onFault(this, method, error);
   }
 
-  /** Sends one message; a socket whose other side does not read is cut. */
+  /** Sends one message; closes a socket whose peer does not read. */
   send(text: string): void {
     if (this.#socket.bufferedAmount > STUCK_BYTES) this.#socket.terminate();
     else this.#socket.send(text);
   }
 
-  /** Charges a message as if it were so many, for the work that it causes. */
+  /** Charges the budget for a number of messages, to reflect the work a message causes. */
   spend(messages: number): void {
     this.#charge(messages);
   }
 
-  /** Session time in whole Unix seconds: what the node judges signatures by, so that a step of the wall clock changes nothing. */
+  /** Returns session time in whole Unix seconds. The node validates signatures by it, so that a step of the wall clock has no effect. */
   now(): number {
     return Math.floor((this.#aheadMs + this.#hooks.clock.sinceBoot()) / 1000);
   }
 
-  /** Too much is unsent for anything that can wait. */
+  /** Reports whether deferrable messages must wait. */
   get isCongested(): boolean {
     return this.#socket.bufferedAmount > CONGESTED_BYTES;
   }
 
-  /** Sends the first answer, which belongs to the handshake and not to the peer. */
+  /** Sends the first response, which belongs to the handshake. */
   answer(id: number, result: object): void {
     this.send(JSON.stringify({ jsonrpc: "2.0", id, result }));
   }
 
-  /** Ends the session with a close code of the channel; calls in flight fail at once. */
+  /** Closes the session with a close code of the channel; pending calls fail at once. */
   end(reason: CloseReason, text: string = reason): void {
     this.peer.close(new SessionError("session-closed", `the session of ${this.uid} ended: ${text}`));
     closeSocket(this.#socket, closeCodes[reason], text, this.#hooks.clock);
   }
 
-  /** Closes for good manners' sake, as when the controller stops. */
+  /** Closes the socket because the controller shuts down. */
   leave(): void {
-    closeSocket(this.#socket, 1001, "controller stops", this.#hooks.clock);
+    closeSocket(this.#socket, 1001, "controller is shutting down", this.#hooks.clock);
   }
 
-  /** Cuts a socket whose other side is gone. */
+  /** Terminates a socket whose peer is unreachable. */
   cut(): void {
     this.#socket.terminate();
   }
 
-  /** Closes a socket whose other side does not read the answers to its pings. */
+  /** Answers a ping, or closes a socket whose peer does not read. */
   #pong(data: Buffer): void {
     if (this.#socket.readyState !== this.#socket.OPEN) return;
     if (this.#socket.bufferedAmount > STUCK_BYTES) this.#socket.terminate();
@@ -174,7 +177,7 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
   }
 
   #receive(data: RawData, isBinary: boolean): void {
-    // What arrives after we said goodbye belongs to nobody.
+    // Messages after our close frame are ignored.
     if (this.#socket.readyState !== this.#socket.OPEN) return;
     if (isBinary) {
       closeSocket(this.#socket, 1003, "text frames only", this.#hooks.clock);
@@ -204,13 +207,13 @@ export class NodeSession implements RpcOptions<NodeMethods, ControlMethods> {
   }
 }
 
-/** The bytes of a frame, whichever way the library hands them over. */
+/** Returns the bytes of a frame in any form of the library. */
 export function bytesOf(data: RawData): Uint8Array {
   if (Array.isArray(data)) return Buffer.concat(data);
   return data instanceof ArrayBuffer ? new Uint8Array(data) : data;
 }
 
-/** Closes with a code, and cuts the socket when the other side does not finish the handshake. */
+/** Closes with a code, and terminates the socket if the peer does not complete the handshake. */
 export function closeSocket(socket: WebSocket, code: number, reason: string, clock: Clock): void {
   if (socket.readyState === socket.CLOSED) return;
   socket.close(code, Buffer.from(reason).subarray(0, 123));
@@ -218,7 +221,7 @@ export function closeSocket(socket: WebSocket, code: number, reason: string, clo
   socket.once("close", cancel);
 }
 
-/** The error that a request to an absent node answers. */
+/** Error of a request to an offline node. */
 export function offline(uid: string): InputError {
   return new InputError("offline", `node ${uid} has no session`);
 }

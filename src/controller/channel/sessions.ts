@@ -16,21 +16,21 @@ const SILENT_HEARTBEATS = 3;
 const FLUSH_MS = 60_000;
 const FLAPPING = "Connection Flapping";
 
-/** The sessions that are open, at most one of each node, and what their comings and goings mean. */
+/** Open sessions, at most one per node; records connects, disconnects and flapping. */
 export class Sessions {
   readonly #deps: SessionsDeps;
   readonly #open = new Map<string, NodeSession>();
   readonly #flapping = new Map<string, Flapping>();
-  /** When those whom an earlier run left online are missed; undefined once that is done. */
-  #missAt: number | undefined;
+  /** Time at which nodes that an earlier run left online count as disconnected; undefined once checked. */
+  #checkMissingAt: number | undefined;
   #flushedAt: number;
   #isClosed = false;
 
   constructor(deps: SessionsDeps) {
     this.#deps = deps;
     this.#flushedAt = deps.clock.elapsed();
-    this.#missAt = this.#flushedAt + this.#silentMs;
-    // An earlier run may have stopped while connections flapped: events that it withheld are recorded when they are stable.
+    this.#checkMissingAt = this.#flushedAt + this.#silentMs;
+    // An earlier run may have stopped while connections flapped; the events it withheld are recorded once they are stable.
     for (const { nodeId, eventType } of deps.store.alerts.all(deps.clock.now() / 1000)) {
       if (eventType === FLAPPING) this.#flapping.set(nodeId, { recent: [this.#flushedAt], sinceRaised: 0 });
     }
@@ -48,7 +48,7 @@ export class Sessions {
     return this.#open.get(uid);
   }
 
-  /** Takes in a session whose hello is answered; one of the same node that is open gives way. */
+  /** Adds a session after its hello; replaces an open one of the same node. */
   add(session: NodeSession, wasKnown: boolean): void {
     const { store, events, clock } = this.#deps;
     const older = this.#open.get(session.uid);
@@ -68,7 +68,7 @@ export class Sessions {
     older?.end("superseded");
   }
 
-  /** Takes note that a socket closed; a session that was superseded has nothing to say any more. */
+  /** Handles a closed socket; a superseded session is ignored. */
   closed(session: NodeSession): void {
     if (this.#open.get(session.uid) !== session || this.#isClosed) return;
     this.#open.delete(session.uid);
@@ -79,7 +79,7 @@ export class Sessions {
     });
   }
 
-  /** Forgets a node that was deleted; its session is told by the caller. */
+  /** Removes a deleted node; the caller notifies its session. */
   remove(uid: string): NodeSession | undefined {
     const session = this.#open.get(uid);
     this.#open.delete(uid);
@@ -87,23 +87,23 @@ export class Sessions {
     return session;
   }
 
-  /** The newest heartbeat, stored or not. */
+  /** Returns the latest heartbeat that is not stored yet. */
   heartbeat(uid: string): StoredHeartbeat | undefined {
     return this.#open.get(uid)?.heartbeat;
   }
 
-  /** Cuts sockets that fell silent; once a minute stores heartbeats and judges who has become stable. */
+  /** Closes silent sockets; once a minute stores heartbeats and re-evaluates flapping. */
   sweep(): void {
     const now = this.#deps.clock.elapsed();
     for (const session of this.#open.values()) if (now - session.lastHeardAt > this.#silentMs) session.cut();
-    if (this.#missAt !== undefined && now >= this.#missAt) this.#missThoseAway();
+    if (this.#checkMissingAt !== undefined && now >= this.#checkMissingAt) this.#recordMissing();
     if (now - this.#flushedAt < FLUSH_MS) return;
     this.#flushedAt = now;
     this.#flush();
     for (const [uid, state] of this.#flapping) this.#settle(uid, state, now);
   }
 
-  /** Stores what is in memory and lets every node go. */
+  /** Stores what is in memory and closes all sessions. */
   close(): void {
     this.#isClosed = true;
     const { store, clock } = this.#deps;
@@ -115,14 +115,14 @@ export class Sessions {
     this.#open.clear();
   }
 
-  /** After a crash or a restart nobody heard those disconnect who do not come back. */
-  #missThoseAway(): void {
+  /** Records the disconnect of nodes that did not reconnect after a restart of the controller. */
+  #recordMissing(): void {
     const { store } = this.#deps;
     const away = store.nodes.online().filter((uid) => !this.#open.has(uid));
     store.atomic(() => {
-      for (const uid of away) this.#recordDisconnect(uid, "Node did not come back after the controller's restart");
+      for (const uid of away) this.#recordDisconnect(uid, "Node did not reconnect after the controller's restart");
     });
-    this.#missAt = undefined;
+    this.#checkMissingAt = undefined;
   }
 
   #recordDisconnect(uid: string, message: string): void {
@@ -149,10 +149,10 @@ export class Sessions {
     session.heartbeat = undefined;
   }
 
-  /** Reports whether connects and disconnects of a node are withheld because the event of flapping stands for them. */
+  /** Reports whether connects and disconnects of a node are withheld because a flapping event is open. */
   #isFlapping(uid: string): boolean {
     const state = this.#flapping.get(uid);
-    // It may be over since the last sweep.
+    // Flapping may have ended since the last sweep.
     if (state !== undefined) this.#settle(uid, state, this.#deps.clock.elapsed());
     return this.#flapping.get(uid)?.sinceRaised !== undefined;
   }
@@ -178,15 +178,15 @@ export class Sessions {
     if (settled.state === undefined) this.#flapping.delete(uid);
   }
 
-  /** Records that a connection is stable, and the withheld disconnect of a node that has been offline since. */
+  /** Records that a connection is stable, and the withheld disconnect if the node is offline. */
   #recordStable(uid: string): void {
     const { store, events, clock } = this.#deps;
     const node = store.nodes.label(uid);
     if (node === undefined) return;
-    const isTold = store.alerts
+    const isRecorded = store.alerts
       .ofNode(uid, clock.now() / 1000)
       .some(({ eventType }) => eventType === "Node Disconnect");
-    const at = store.nodes.isOnline(uid) || isTold ? undefined : store.nodes.get(uid)?.disconnectTime;
+    const at = store.nodes.isOnline(uid) || isRecorded ? undefined : store.nodes.get(uid)?.disconnectTime;
     if (at !== undefined) {
       events.record(node, {
         eventType: "Node Disconnect",

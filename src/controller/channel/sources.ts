@@ -3,29 +3,29 @@ import { isIP } from "node:net";
 import { isInBlock } from "../../lib/net/cidr.ts";
 import { plainAddress, sharedPrefix } from "../../lib/net/plain-address.ts";
 
-/** The origin of a request. */
+/** Origin of a request. */
 export interface Source {
   /** Address of the client, or of the front end that hides it. */
   readonly address: string;
-  /** The prefix that limits count: the IPv4 address, or the /64 of an IPv6 one. Undefined if a front end hides the client. */
+  /** Prefix that limits apply to: the IPv4 address, or the /64 of an IPv6 address. Undefined if a front end hides the client. */
   readonly prefix: string | undefined;
 }
 
 export interface SourceOptions {
-  /** Blocks of the front ends whose `X-Forwarded-For` counts. */
+  /** Address blocks of front ends whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies: readonly string[];
-  /** Whether connections may come through a front end. */
+  /** Set if connections may come through a front end. */
   readonly hasFrontEnd: boolean;
 }
 
-/** Tells requests apart by their clients, also behind front ends that name them. */
+/** Determines the clients of requests, also behind front ends. */
 export interface Sources {
-  /** Whether every client is behind a front end that does not name it. */
+  /** Set if all clients are behind a front end that does not identify them. */
   readonly areHidden: boolean;
   of(request: Pick<IncomingMessage, "headers"> & { readonly socket: Connection }): Source;
-  /** Whether an address is that of a front end, and so of no client. */
+  /** Reports whether an address is that of a front end. */
   isFrontEnd(address: string): boolean;
-  /** The prefix that the connections of a socket count for; undefined if it may carry the requests of many clients. */
+  /** Returns the prefix that a socket's connection counts for; undefined if it may carry requests of many clients. */
   prefixOf(socket: Connection): string | undefined;
 }
 
@@ -33,7 +33,7 @@ interface Connection {
   readonly remoteAddress?: string | undefined;
 }
 
-/** An address with a port: `[IPv6]:port` or `IPv4:port` (RFC 7239 §6). */
+/** Address with a port: `[IPv6]:port` or `IPv4:port` (RFC 7239 §6). */
 const WITH_PORT = /^(?:\[([^\]]+)\](?::\d{1,5})?|(\d+\.\d+\.\d+\.\d+):\d{1,5})$/;
 
 export function sourcesOf({ trustedProxies, hasFrontEnd }: SourceOptions): Sources {
@@ -58,8 +58,8 @@ export function sourcesOf({ trustedProxies, hasFrontEnd }: SourceOptions): Sourc
 }
 
 /**
- * Reads the list from its end, where the nearest front end writes: the first address that is no trusted front end is the client. Entries
- * before it are the client's own claim.
+ * Returns the client of `X-Forwarded-For`. Reads from the end, where the nearest front end appends: the first address that is not a trusted
+ * front end is the client. Earlier entries are the client's own claim.
  */
 function clientOf(header: string | string[] | undefined, isTrusted: (address: string) => boolean): string | undefined {
   const entries = (Array.isArray(header) ? header.join(",") : (header ?? "")).split(",").toReversed();

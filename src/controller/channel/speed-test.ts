@@ -6,16 +6,16 @@ import type { SpeedTestTokens } from "../keys/speed-test-tokens.ts";
 import type { Store } from "../store/store.ts";
 import { answerError, answerJson, pathOf } from "./http-io.ts";
 
-/** Where nodes measure their bandwidth; the path ends in a token that only the node's document says. */
+/** Path of nodes' bandwidth tests; ends in a token that only the node's document contains. */
 export const SPEED_TEST_PATH = "/agent/v1/speedtest";
 export const SPEED_TEST_MAX_BYTES = 100_000_000;
 export const SPEED_TEST_CONNECTIONS = 4;
 const DEADLINE_MS = 120_000;
 
-// Random, so that nothing on the way can compress it.
+// Random, so that it cannot be compressed on the path.
 const CHUNK = randomBytes(64 * 1024);
 
-/** Sends and takes bytes for nodes to measure with, a few connections of each at a time. */
+/** Sends and receives bytes for bandwidth tests, over at most 4 connections per node. */
 export class SpeedTest {
   readonly #store: Store;
   readonly #tokens: SpeedTestTokens;
@@ -32,7 +32,7 @@ export class SpeedTest {
       return answerError(response, 404, { code: "not-found", message: "no such speed test" });
     const running = this.#running.get(uid) ?? 0;
     if (running >= SPEED_TEST_CONNECTIONS) {
-      const message = `${SPEED_TEST_CONNECTIONS} connections are measuring`;
+      const message = `${SPEED_TEST_CONNECTIONS} connections of this node are measuring already; try again later`;
       return answerError(response, 429, { code: "busy", message }, { "retry-after": "5" });
     }
     this.#running.set(uid, running + 1);

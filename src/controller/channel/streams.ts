@@ -6,7 +6,7 @@ import { signJws } from "../../protocol/channel/jws.ts";
 import { STREAM_OPEN_MS, streamError, type StreamEnd, type StreamKindName } from "../../protocol/channel/streams.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
-import { joinStreams, type Joint } from "./join-streams.ts";
+import { joinStreams, type JoinedStream } from "./join-streams.ts";
 import { offline, type NodeSession } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
 import { Tickets } from "./tickets.ts";
@@ -18,26 +18,26 @@ export interface StreamsDeps {
   readonly origin: string;
 }
 
-/** What a node is asked to open. */
+/** Stream that a node is ordered to open. */
 export interface StreamRequest {
   readonly kind: StreamKindName;
   readonly params: JsonObject;
   readonly user: string;
 }
 
-/** A stream whose node's side has come. Whoever asked joins or discards it. */
+/** A stream whose node side has connected. The requester joins or discards it. */
 export interface NodeStream {
-  /** Joins it to a caller; resolves with how it ended. Never rejects. */
+  /** Joins it to a caller; resolves with its end. Never rejects. */
   join(client: FrameSocket): Promise<StreamEnd>;
   discard(): void;
 }
 
-/** The node answers within `STREAM_OPEN_MS`, and has as long to dial. */
+/** Time limit in milliseconds: the node responds within `STREAM_OPEN_MS`, and has as long to dial. */
 const GUARD_MS = 2 * STREAM_OPEN_MS + 5000;
-/** As long as a ticket is good. */
+/** Lifetime of a ticket, in seconds. */
 const EXPIRY_SECONDS = 60;
-const MAX_STREAMS_OF_NODE = 16;
-const MAX_STREAMS_IN_ALL = 1024;
+const MAX_STREAMS_PER_NODE = 16;
+const MAX_STREAMS = 1024;
 
 interface Waiting {
   readonly session: NodeSession;
@@ -50,7 +50,7 @@ interface Open {
   end(reason: StreamEnd): void;
 }
 
-/** Streams between callers and nodes: each is opened by a signed order, and taken in by a ticket that is good once. */
+/** Streams between callers and nodes. Each is opened by a signed order and accepted by a one-time ticket. */
 export class Streams {
   readonly #deps: StreamsDeps;
   readonly #tickets: Tickets<string>;
@@ -64,21 +64,21 @@ export class Streams {
   }
 
   /**
-   * Has a node open a stream and waits for it to come.
-   * @throws {InputError} `offline`, `busy`, `cancelled`, `timeout`; {SessionError} what the node answered.
+   * Orders a node to open a stream and waits until it connects.
+   * @throws {InputError} `offline`, `busy`, `cancelled`, `timeout`; {SessionError} the node's error
    */
   async open(uid: string, request: StreamRequest, signal: AbortSignal): Promise<NodeStream> {
     const session = this.#deps.sessions.get(uid);
     if (session === undefined || this.#isClosed) throw offline(uid);
-    this.#checkRoom(uid, session);
+    this.#checkLimits(uid, session);
     const id = randomUUID();
     const ticket = this.#tickets.issue(id);
     const stop = new AbortController();
-    const onAbort = (): void => this.#waiting.get(id)?.fail(new InputError("cancelled", "the caller is gone"));
-    const late = new InputError("timeout", `${request.kind}: the node's side did not come in time`);
+    const onAbort = (): void => this.#waiting.get(id)?.fail(new InputError("cancelled", "the caller disconnected"));
+    const late = new InputError("timeout", `${request.kind}: the node did not connect in time`);
     const cancelGuard = this.#deps.clock.after(GUARD_MS, () => this.#waiting.get(id)?.fail(late));
     let arrived: FrameSocket | undefined;
-    const coming = new Promise<FrameSocket>((resolve, reject) => {
+    const arrival = new Promise<FrameSocket>((resolve, reject) => {
       const arrive = (socket: FrameSocket): void => {
         arrived = socket;
         resolve(socket);
@@ -89,13 +89,13 @@ export class Streams {
       };
       this.#waiting.set(id, { session, arrive, fail });
     });
-    coming.catch(() => undefined);
+    arrival.catch(() => undefined);
     signal.addEventListener("abort", onAbort, { once: true });
     if (signal.aborted) onAbort();
     try {
       const jws = await this.#sign(uid, session, id, ticket, request);
       await session.peer.request("stream.open", { jws, ticket }, stop.signal);
-      return this.#opened(session, await coming);
+      return this.#opened(session, await arrival);
     } catch (error) {
       arrived?.terminate();
       throw answerOf(toError(error), uid);
@@ -107,7 +107,7 @@ export class Streams {
     }
   }
 
-  /** What to do with the socket that brings this ticket; undefined when nobody waits for it. */
+  /** Returns the handler of a socket with this ticket; undefined if nobody waits for it. */
   admit(ticket: string): ((socket: FrameSocket) => void) | undefined {
     const id = this.#tickets.redeem(ticket);
     const waiting = id === undefined ? undefined : this.#waiting.get(id);
@@ -115,35 +115,35 @@ export class Streams {
     return waiting.arrive;
   }
 
-  /** Ends what was opened in a session that is over: who ended it may have had a reason. */
+  /** Ends the streams of a closed session. */
   sessionEnded(session: NodeSession): void {
     for (const waiting of this.#waiting.values()) if (waiting.session === session) waiting.fail(offline(session.uid));
     for (const open of this.#open) {
-      if (open.session === session) open.end(streamError("offline", "the node has lost its session"));
+      if (open.session === session) open.end(streamError("offline", "the node's session closed"));
     }
   }
 
   close(): void {
     this.#isClosed = true;
-    const stops = new InputError("interrupted", "the controller stops");
+    const stops = new InputError("interrupted", "the controller is shutting down");
     for (const { fail } of this.#waiting.values()) fail(stops);
     for (const open of this.#open) open.end(streamError("interrupted", stops.message));
   }
 
   #opened(session: NodeSession, socket: FrameSocket): NodeStream {
-    let joint: Joint | undefined;
+    let joined: JoinedStream | undefined;
     const discard = (): void => {
       this.#open.delete(open);
-      if (joint === undefined) socket.terminate();
+      if (joined === undefined) socket.terminate();
     };
-    const open: Open = { session, end: (reason) => (joint === undefined ? discard() : joint.end(reason)) };
+    const open: Open = { session, end: (reason) => (joined === undefined ? discard() : joined.end(reason)) };
     this.#open.add(open);
     return {
       discard,
       join: async (client) => {
-        joint = joinStreams(client, socket, this.#deps.clock);
-        if (!this.#open.has(open)) joint.end(streamError("offline", "the node has lost its session"));
-        const end = await joint.ended;
+        joined = joinStreams(client, socket, this.#deps.clock);
+        if (!this.#open.has(open)) joined.end(streamError("offline", "the node's session closed"));
+        const end = await joined.ended;
         this.#open.delete(open);
         return end;
       },
@@ -168,16 +168,17 @@ export class Streams {
     return signJws("holdfast-stream+jwt", claims, keys.signing);
   }
 
-  #checkRoom(uid: string, session: NodeSession): void {
-    if (session.isCongested) throw new InputError("busy", `node ${uid} does not read what it was sent`);
+  #checkLimits(uid: string, session: NodeSession): void {
+    if (session.isCongested) throw new InputError("busy", `node ${uid} is not reading: too much data is unsent`);
     const all = [...this.#open, ...this.#waiting.values()];
     const ofNode = all.filter((one) => one.session.uid === uid).length;
-    if (ofNode >= MAX_STREAMS_OF_NODE) throw new InputError("busy", `node ${uid} has ${ofNode} streams`);
-    if (all.length >= MAX_STREAMS_IN_ALL) throw new InputError("busy", `${MAX_STREAMS_IN_ALL} streams are open`);
+    if (ofNode >= MAX_STREAMS_PER_NODE)
+      throw new InputError("busy", `node ${uid} has ${ofNode} open streams, the limit`);
+    if (all.length >= MAX_STREAMS) throw new InputError("busy", `the limit of ${MAX_STREAMS} open streams is reached`);
   }
 }
 
-/** A session that ends in the middle is a node that went offline. */
+/** Maps a session that closed during the request to `offline`. */
 function answerOf(error: Error, uid: string): Error {
   if (error instanceof SessionError && error.code === "session-closed") return offline(uid);
   return error instanceof AgentError ? error : new SessionError("internal", error.message, { cause: error });

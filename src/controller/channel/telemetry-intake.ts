@@ -30,16 +30,16 @@ export interface TelemetryIntakeDeps {
   readonly log: Logger;
 }
 
-/** Takes pushed records in, each once: what was acknowledged before is passed over, what is malformed counted and skipped. */
+/** Stores pushed records once each: skips acknowledged ones, counts and skips malformed ones. */
 export interface TelemetryIntake {
-  /** Stores what is new and answers how far the stream is stored. */
+  /** Stores new records and returns the last stored sequence number. */
   take(uid: string, push: TelemetryPush): number;
 }
 
 export function telemetryIntake({ store, events, refusals, clock, log }: TelemetryIntakeDeps): TelemetryIntake {
   const refuse = (uid: string, eventType: string): void => {
     const address = store.nodes.credentials(uid)?.lastIp ?? "unknown";
-    refusals.note("reserved-event", { uid, address, message: `a node does not raise ${eventType}` });
+    refusals.note("reserved-event", { uid, address, message: `nodes may not send the event type ${eventType}` });
   };
   const keep = (node: NodeLabel, stream: StreamName, records: readonly JsonObject[]): readonly string[] => {
     switch (stream) {
@@ -62,25 +62,25 @@ export function telemetryIntake({ store, events, refusals, clock, log }: Telemet
         const { good, bad } = sortRecords(MetricSample, records);
         const kept = keptSamples(good, clock.now() / 1000);
         for (const sample of kept) store.telemetry.addMetric(node.uid, sample);
-        return [...bad, ...Array<string>(good.length - kept.length).fill("t: outside the time that is kept")];
+        return [...bad, ...Array<string>(good.length - kept.length).fill("t: outside the retention period")];
       }
       case "flows": {
         const { good, bad } = sortRecords(FlowRecord, records);
         const kept = keptFlows(good, clock.now() / 1000);
         store.flows.add(node.uid, kept);
-        return [...bad, ...Array<string>(good.length - kept.length).fill("endTime: outside the time that is kept")];
+        return [...bad, ...Array<string>(good.length - kept.length).fill("endTime: outside the retention period")];
       }
       case "gateway-details": {
         const { good, bad } = sortRecords(GatewayDetails, records);
         const kept = keptDetails(good, clock.now() / 1000);
         store.gatewayDetails.add(node, kept);
-        return [...bad, ...Array<string>(good.length - kept.length).fill("time: outside the time that is kept")];
+        return [...bad, ...Array<string>(good.length - kept.length).fill("time: outside the retention period")];
       }
       case "output": {
         const { good, bad } = sortRecords(ContainerOutput, records);
         const kept = keptOutput(good, clock.now() / 1000);
         store.containerOutput.add(node.uid, kept);
-        return [...bad, ...Array<string>(good.length - kept.length).fill("at: outside the time that is kept")];
+        return [...bad, ...Array<string>(good.length - kept.length).fill("at: outside the retention period")];
       }
     }
   };
@@ -92,7 +92,7 @@ export function telemetryIntake({ store, events, refusals, clock, log }: Telemet
         const acknowledged = store.telemetry.last(uid, push.stream);
         if (node === undefined) return acknowledged;
         const { records, last } = newRecords(acknowledged, push);
-        // A batch that is sent again costs nothing more.
+        // A repeated batch has no further cost.
         if (records.length === 0) return acknowledged;
         const bad = keep(node, push.stream, records);
         if (bad.length > 0) {

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Clock } from "../../host/clock.ts";
 import type { DocumentName } from "../../protocol/documents/claims.ts";
 
-/** What a ticket for a document lets its bearer fetch. */
+/** Document that a ticket's bearer may fetch. */
 export interface DocumentTicket {
   readonly uid: string;
   readonly sid: string;
@@ -13,10 +13,10 @@ export interface DocumentTicket {
 export const TICKET_LIFETIME_MS = 60_000;
 const MAX_TICKETS = 50_000;
 
-/** One-time tickets, each valid for a minute; beyond a bound the oldest go first. */
+/** One-time tickets, valid for one minute each; the oldest are dropped at the limit of 50,000. */
 export class Tickets<Ticket = DocumentTicket> {
   readonly #clock: Clock;
-  /** In the order of issue, so the first ones expire first. */
+  /** In order of issue, so the first expire first. */
   readonly #open = new Map<string, { readonly ticket: Ticket; readonly expiresAt: number }>();
 
   constructor(clock: Clock) {
@@ -34,7 +34,7 @@ export class Tickets<Ticket = DocumentTicket> {
     return id;
   }
 
-  /** What the ticket is for, once; undefined for one that is unknown, used or too old. */
+  /** Consumes a ticket and returns its content; undefined if it is unknown, used or expired. */
   redeem(id: string): Ticket | undefined {
     const found = this.#open.get(id);
     this.#open.delete(id);

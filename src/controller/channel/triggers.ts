@@ -26,10 +26,10 @@ export interface TriggerOptions {
   readonly onProgress?: ((progress: TriggerProgress) => void) | undefined;
 }
 
-/** What is added to a trigger's deadline before the control plane stops waiting, and before its signature expires. */
+/** Time added to a trigger's deadline before the control plane stops waiting, in milliseconds, and before its signature expires. */
 const GUARD_MS = 5000;
 const EXPIRY_SECONDS = 60;
-/** What the schema of `trigger.run` admits, so that a message stays below its limit. */
+/** Limit in the schema of `trigger.run`, which keeps a message below its own. */
 const MAX_JWS_CHARS = 1_000_000;
 const MAX_RUNNING = 20_000;
 const MAX_RUNNING_PER_NODE = 64;
@@ -44,7 +44,7 @@ interface Run {
   settle(outcome: { readonly result: unknown } | { readonly error: Error }): void;
 }
 
-/** Triggers on their way: each is sent to one node, answered once, and sent again under its id when the session breaks. */
+/** Triggers in flight: each is sent to one node, answered once, and resent under its id when the session breaks. */
 export class Triggers {
   readonly #deps: TriggersDeps;
   readonly #runs = new Map<string, Run>();
@@ -58,7 +58,7 @@ export class Triggers {
     signal.throwIfAborted();
     const session = this.#deps.sessions.get(uid);
     if (session === undefined) throw offline(uid);
-    this.#checkRoom(uid, session);
+    this.#checkLimits(uid, session);
     const id = randomUUID();
     this.#deps.store.triggers.add(
       { id, node: uid, event: request.event, user: request.user },
@@ -71,18 +71,18 @@ export class Triggers {
       run = this.#start({ id, uid, request, stop, onProgress, lastSeq: -1 }, signal, { resolve, reject });
     });
     if (run === undefined) return answer;
-    // It may be settled before anybody awaits it: while it is being signed, or without wait.
+    // It may settle before anything awaits it: while it is signed, or without wait.
     answer.catch(() => undefined);
     if (request.wait) {
       await this.#send(run, session);
       return answer;
     }
     if (!(await this.#send(run, session))) run.settle({ error: offline(uid) });
-    // Refused before it left: the caller learns why; once it left, that is all the caller asked for.
+    // The caller gets the error of a trigger that was not sent. Without wait, sending is all.
     return this.#runs.has(id) ? true : answer;
   }
 
-  /** Takes output of a running trigger; anything else's is dropped. */
+  /** Accepts output of a running trigger; ignores any other. */
   progress(uid: string, id: string, progress: TriggerProgress): void {
     const run = this.#runs.get(id);
     if (run === undefined || run.uid !== uid || progress.seq <= run.lastSeq) return;
@@ -90,7 +90,7 @@ export class Triggers {
     run.onProgress?.(progress);
   }
 
-  /** Takes a result that could not be given in the reply. @throws {InputError} `not-found` for an id not sent to this node. */
+  /** Accepts a result that did not fit the reply. @throws {InputError} `not-found` for an id not sent to this node */
   result(
     uid: string,
     result: { readonly id: string } & ({ readonly error: TriggerFailure } | { readonly body?: unknown }),
@@ -107,13 +107,13 @@ export class Triggers {
     else run.settle(outcome);
   }
 
-  /** Sends again what still waits for a node that is back; of a node whose identity is held, nothing waits any longer. */
+  /** Resends waiting triggers of a node that reconnected; fails them if its identity is held. */
   sessionOpened(session: NodeSession): void {
     const { uid } = session;
-    const mayGo = !isHeld(this.#deps.store, uid);
+    const maySend = !isHeld(this.#deps.store, uid);
     for (const run of this.#runs.values()) {
       if (run.uid !== uid) continue;
-      if (!mayGo) run.settle({ error: heldIdentity(uid) });
+      if (!maySend) run.settle({ error: heldIdentity(uid) });
       else if (run.request.wait) this.#resend(run, session);
     }
   }
@@ -128,18 +128,18 @@ export class Triggers {
     void this.#send(run, session);
   }
 
-  /** Ends everything that waits for a node, as when it is deleted. */
+  /** Fails all triggers of a node, as when it is deleted. */
   nodeRemoved(uid: string): void {
     for (const run of this.#runs.values()) if (run.uid === uid) run.settle({ error: offline(uid) });
   }
 
   close(): void {
     for (const run of this.#runs.values()) {
-      run.settle({ error: new InputError("interrupted", "the controller stops") });
+      run.settle({ error: new InputError("interrupted", "the controller is shutting down") });
     }
   }
 
-  /** Enters a run with its guard; settling it, in whatever way, takes everything back. */
+  /** Adds a run with its timeout; settling it releases both. */
   #start(
     plan: Omit<Run, "settle">,
     signal: AbortSignal,
@@ -148,8 +148,8 @@ export class Triggers {
     const { event, wait, deadlineMs } = plan.request;
     const onAbort = (): void => {
       const reason: unknown = signal.reason;
-      const takenBack = new InputError("cancelled", `${event} was taken back`);
-      this.#giveUp(run, reason instanceof AgentError ? reason : takenBack);
+      const cancelled = new InputError("cancelled", `${event} was cancelled`);
+      this.#giveUp(run, reason instanceof AgentError ? reason : cancelled);
     };
     const cancelGuard = this.#deps.clock.after(deadlineMs + GUARD_MS, () =>
       this.#giveUp(run, new InputError("timeout", `${event}: no answer within ${deadlineMs} ms`)),
@@ -160,7 +160,7 @@ export class Triggers {
         if (!this.#runs.delete(plan.id)) return;
         cancelGuard();
         signal.removeEventListener("abort", onAbort);
-        this.#note(plan.id, "error" in outcome ? codeOf(outcome.error) : "ok");
+        this.#record(plan.id, "error" in outcome ? codeOf(outcome.error) : "ok");
         if ("error" in outcome) reject(outcome.error);
         else resolve(outcome.result);
       },
@@ -170,19 +170,21 @@ export class Triggers {
     return run;
   }
 
-  #checkRoom(uid: string, session: NodeSession): void {
-    if (session.isCongested) throw new InputError("busy", `node ${uid} does not read what it was sent`);
+  #checkLimits(uid: string, session: NodeSession): void {
+    if (session.isCongested) throw new InputError("busy", `node ${uid} is not reading: too much data is unsent`);
     let ofNode = 0;
     for (const run of this.#runs.values()) if (run.uid === uid) ofNode += 1;
-    if (ofNode >= MAX_RUNNING_PER_NODE) throw new InputError("busy", `node ${uid} has ${ofNode} triggers unanswered`);
-    if (this.#runs.size >= MAX_RUNNING) throw new InputError("busy", `${MAX_RUNNING} triggers are unanswered`);
+    if (ofNode >= MAX_RUNNING_PER_NODE)
+      throw new InputError("busy", `node ${uid} has ${ofNode} unanswered triggers, the limit`);
+    if (this.#runs.size >= MAX_RUNNING)
+      throw new InputError("busy", `the limit of ${MAX_RUNNING} unanswered triggers is reached`);
   }
 
-  /** Signs and sends; false when the session was gone before it was sent. The answer settles the run whenever it comes. */
+  /** Signs and sends; returns false if the session closed before. The reply settles the run. */
   async #send(run: Run, session: NodeSession): Promise<boolean> {
     const { keys, origin, sessions } = this.#deps;
     const { event, body, user, deadlineMs } = run.request;
-    // Only to somebody who does not wait does a node send output as it comes; the result then follows by itself.
+    // A node streams output only to a request without wait; the result then follows as a message of its own.
     const isWatched = run.onProgress !== undefined;
     const wait = run.request.wait && !isWatched;
     const iat = session.now();
@@ -213,7 +215,7 @@ export class Triggers {
       },
       (error: unknown) => {
         const reason = toError(error);
-        // A broken session says nothing about the trigger: with somebody waiting it is sent again, otherwise it is left.
+        // A broken session does not decide a trigger: it is resent if a caller waits, otherwise dropped.
         if (reason instanceof RemoteError) run.settle({ error: reason });
         else if (isOutOfRoom(reason)) run.settle({ error: new InputError("busy", reason.message) });
         else if (isInvalid(reason)) run.settle({ error: new InputError("internal", reason.message) });
@@ -223,12 +225,12 @@ export class Triggers {
     return true;
   }
 
-  /** Records an outcome; the caller's answer does not depend on whether that works. */
-  #note(id: string, outcome: string): void {
+  /** Records an outcome; a failure does not affect the caller's answer. */
+  #record(id: string, outcome: string): void {
     try {
       this.#deps.store.triggers.settle(id, outcome);
     } catch (error) {
-      this.#deps.log.error({ trigger: id, err: toError(error) }, "outcome not stored");
+      this.#deps.log.error({ trigger: id, err: toError(error) }, "cannot store trigger outcome");
     }
   }
 

@@ -7,7 +7,10 @@ import { TagText, type JsonObject } from "../../protocol/values/values.ts";
 
 const MAX_TAGS = 256;
 
-/** Tags with one set, or removed when there is no value. @throws {InputError} `invalid-body` for what is no tag, or one too many. */
+/**
+ * Returns the tags with one set, or removed if `value` is undefined.
+ * @throws {InputError} `invalid-body` for an invalid tag or more than 256
+ */
 export function changeTag(
   tags: Readonly<Record<string, string>>,
   name: string,
@@ -20,12 +23,14 @@ export function changeTag(
     throw new InputError("invalid-body", `name: the key ${name} is not allowed`, { details: { field: "name" } });
   }
   if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {
-    throw new InputError("invalid-body", `name: ${MAX_TAGS} tags are the most`, { details: { field: "name" } });
+    throw new InputError("invalid-body", `name: cannot add a tag: the limit of ${MAX_TAGS} tags is reached`, {
+      details: { field: "name" },
+    });
   }
   return { ...tags, [name]: value };
 }
 
-/** Holds the bounds on a section. @throws {InputError} `invalid-body`. */
+/** Checks the size and depth of a section. @throws {InputError} `invalid-body` */
 export function checkSection(section: SectionName, body: JsonObject): void {
   try {
     parseStrictJson(JSON.stringify(body), { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH });
@@ -35,7 +40,7 @@ export function checkSection(section: SectionName, body: JsonObject): void {
   }
 }
 
-/** Holds a field to its schema. @throws {InputError} `invalid-body`, naming the field. */
+/** Checks a field against its schema. @throws {InputError} `invalid-body`, naming the field */
 export function checkField(field: string, schema: z.ZodType, value: unknown): void {
   const parsed = schema.safeParse(value);
   if (parsed.success) return;

@@ -1,10 +1,10 @@
 import type { ContainerOutput } from "../../protocol/documents/telemetry.ts";
 
-/** How long the output of containers is kept, and how far a node's clock may be ahead. */
+/** Retention of container output, and the allowed lead of a node's clock, in seconds. */
 export const OUTPUT_SECONDS = 30 * 24 * 3600;
 const AHEAD_SECONDS = 24 * 3600;
 
-/** Leaves out records from outside the time that is kept. Pure. */
+/** Drops records outside the retention period. Pure. */
 export function keptOutput(records: readonly ContainerOutput[], nowSeconds: number): readonly ContainerOutput[] {
   return records.filter(({ at }) => at / 1000 > nowSeconds - OUTPUT_SECONDS && at / 1000 <= nowSeconds + AHEAD_SECONDS);
 }

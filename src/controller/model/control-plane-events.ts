@@ -1,4 +1,4 @@
-/** The types of events that only the control plane raises. */
+/** Event types that only the control plane raises. */
 export const CONTROL_PLANE_EVENTS = [
   "Configuration Change",
   "Connection Flapping",
@@ -17,27 +17,27 @@ export type ControlPlaneEvent = (typeof CONTROL_PLANE_EVENTS)[number];
 
 const RESERVED: ReadonlySet<string> = new Set(CONTROL_PLANE_EVENTS.map(lettersOf));
 
-/** Reports whether a node must not send events of this type: it could clear the control plane's own alerts, or pass for another source. */
+/** Reports whether nodes may not send this event type: it could clear an alert of the control plane or imitate another source. */
 export function isReservedEvent(eventType: string): boolean {
   return isForeign(eventType) || RESERVED.has(lettersOf(eventType));
 }
 
-/** The audit category of what users do to nodes through the API. */
+/** Audit category of user actions on nodes through the API. */
 export const CONTROL_PLANE_AUDIT = "Node Action";
-/** The audit category of what was done on the machine itself. */
+/** Audit category of actions on the machine itself. */
 export const LOCAL_AUDIT = "Local Action";
 
-/** The category under which a node's own audit is kept: the control plane's is not the node's to use. */
+/** Returns the category under which a node's own audit is stored; a node cannot use the control plane's category. */
 export function nodeAuditCategory(category: string): string {
   return isForeign(category) || lettersOf(category) === lettersOf(CONTROL_PLANE_AUDIT) ? LOCAL_AUDIT : category;
 }
 
-/** Reports whether a name has characters beyond printable ASCII, since letters of other scripts look alike. */
+/** Reports whether a name has characters other than printable ASCII; letters of other scripts look alike. */
 function isForeign(name: string): boolean {
   return !/^[\x20-\x7e]*$/.test(name);
 }
 
-/** Only the letters and digits, so that neither capitals nor spaces nor look-alike forms make another word of it. */
+/** Reduces text to letters and digits and unifies look-alikes, so that case, spaces and similar letters do not make a different name. */
 function lettersOf(text: string): string {
   return text
     .toLowerCase()

@@ -1,29 +1,29 @@
 import { DataStoreRequest, shownUrl } from "../../protocol/triggers/data-store.ts";
 
-/** The trigger event that a node's data store is asked by. */
+/** Trigger event of data store requests. */
 export const DATA_STORE_EVENT = "datastore-manager";
 
 const SHORT_MS = 30_000;
 const LIST_MS = 60_000;
-/** A directory may hold very much. */
+/** Deleting a large directory is slow. */
 const DELETE_MS = 600_000;
-/** What is told of a path, which may have thousands of characters. */
+/** Limit of a path in an audit label, in characters. */
 const SHOWN_CHARS = 200;
 
-/** How long a node may take over a request of its data store, in milliseconds. */
+/** Returns the deadline of a data store request, in milliseconds. */
 export function dataStoreDeadlineMs(body: unknown): number {
   const { data } = DataStoreRequest.safeParse(body ?? {});
   if (data?.action === "LIST") return LIST_MS;
   return data?.action === "DELETE" ? DELETE_MS : SHORT_MS;
 }
 
-/** A request of a data store as people read it in the audit trail; an address without what could be a credential. */
+/** Returns the audit label of a data store request; URLs without credentials. */
 export function dataStoreLabel(body: unknown): string {
   const { data } = DataStoreRequest.safeParse(body ?? {});
-  return data === undefined ? "Data Store" : `Data Store: ${deed(data)}`;
+  return data === undefined ? "Data Store" : `Data Store: ${actionText(data)}`;
 }
 
-function deed(request: DataStoreRequest): string {
+function actionText(request: DataStoreRequest): string {
   switch (request.action) {
     case "LIST":
       return request.filename === undefined ? "list" : `list ${shortened(request.filename)}`;
@@ -49,7 +49,7 @@ function deed(request: DataStoreRequest): string {
     case "CLEAR":
       return `clear the task ${request.id}`;
     case "IMAGE_INFO":
-      return `look at the image ${shortened(request.filename)}`;
+      return `inspect the image ${shortened(request.filename)}`;
   }
 }
 

@@ -4,7 +4,7 @@ import type { ClusterRecord, NodeRecord } from "../fleet.ts";
 import { permittedConfig, stateOf, type IpLock } from "./ip-lock.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** How far ahead of its own count a control plane follows a node, so that a damaged number cannot use the counter up. */
+/** Largest accepted lead of a node's version over the control plane's. A corrupted number must not exhaust the counter. */
 export const MAX_VERSION_JUMP = 2 ** 32;
 
 type DocumentNode = Omit<
@@ -22,7 +22,7 @@ type DocumentNode = Omit<
   | "createdAt"
 >;
 
-/** The body of a node's own document. Pure; the order of its members is fixed, so equal content is equal text. */
+/** Returns the body of a node's own document. Pure; the member order is fixed, so equal content gives equal text. */
 export function nodeDocument(
   node: DocumentNode,
   settings: NodeDocument["settings"],
@@ -46,7 +46,7 @@ export function nodeDocument(
   };
 }
 
-/** The body of the `cluster` document for a member. Pure. */
+/** Returns the body of the `cluster` document for a member. Pure. */
 export function clusterDocument(cluster: ClusterRecord, member: IpLock): ClusterDocument {
   return {
     fqdn: cluster.fqdn,
@@ -61,7 +61,10 @@ function restrictionOf({ unauthorizedIp }: IpLock): Pick<NodeDocument, "restrict
   return unauthorizedIp === undefined ? {} : { restricted: { code: UNAUTHORIZED_IP, address: unauthorizedIp } };
 }
 
-/** The version that content gets, or undefined when it is what is stored. `highest` counts every subject a document of this name had. */
+/**
+ * Returns the next version, or undefined if the content equals the stored one. `highest` covers every earlier subject of a document of this
+ * name.
+ */
 export function nextVersion(
   stored: { readonly hash: string } | undefined,
   hash: string,
@@ -70,7 +73,7 @@ export function nextVersion(
   return stored?.hash === hash ? undefined : highest + 1;
 }
 
-/** What to do about a node that holds a version we never gave: follow it, or refuse a leap. Pure. */
+/** Compares a node's version with ours: `restored` if the node's is newer, `refused` if it is too far ahead. Pure. */
 export function judgeHave(ours: number, have: number): "fine" | "restored" | "refused" {
   if (have <= ours) return "fine";
   return have - ours <= MAX_VERSION_JUMP && have < Number.MAX_SAFE_INTEGER ? "restored" : "refused";

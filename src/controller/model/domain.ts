@@ -3,29 +3,29 @@ import type { DomainGateway, DomainGrant, DomainPeer } from "../../protocol/sect
 import type { MeshNode, Want } from "./mesh-node.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** The most that a document holds of each. */
+/** Limits of one document. */
 export const MAX_PEERS = 10_000;
 export const MAX_GRANTS = 100_000;
 
-/** What one node must know of another: who it is, and what it may use here. */
+/** Peer entry and grants that one node receives about another. */
 interface Share {
   readonly peer: DomainPeer;
   readonly grants: readonly DomainGrant[];
 }
 
-/** The nodes of a domain, found by what they are called. */
+/** The active nodes of a domain, indexed by name. */
 export interface Domain {
   readonly nodes: ReadonlyMap<string, MeshNode>;
   readonly gateways: readonly MeshNode[];
   /** By UID, name and FQDN. */
   readonly named: ReadonlyMap<string, readonly MeshNode[]>;
-  /** By what connectors and gateways call others: who calls them so. */
+  /** Nodes by the names that their connectors and gateways refer to. */
   readonly calling: ReadonlyMap<string, readonly MeshNode[]>;
-  /** The clusters that have members, each by the domain and a name of it. */
+  /** Clusters that have members, as keys of domain and cluster name. */
   readonly clusters: ReadonlySet<string>;
 }
 
-/** Lists who is called what; nodes that are not active are nobody's business. Pure. */
+/** Builds the index; inactive nodes are not in it. Pure. */
 export function domainOf(nodes: Iterable<MeshNode>): Domain {
   const all = [...nodes];
   const active = all.filter(({ isActive }) => isActive);
@@ -33,14 +33,14 @@ export function domainOf(nodes: Iterable<MeshNode>): Domain {
     nodes: new Map(active.map((node) => [node.uid, node])),
     gateways: active.filter(({ server }) => server !== undefined),
     named: groupBy(active, ({ names }) => names),
-    calling: groupBy(active, calledBy),
+    calling: groupBy(active, referencedNames),
     clusters: new Set(all.flatMap(clustersOf)),
   };
 }
 
 /**
- * The body of what a node must know of its domain, and no more: the gateways it dials, who may dial its own, and both ends of grants.
- * Nothing for a node that is not active. Pure; the same nodes give the same text.
+ * Returns the `domain` document of a node, limited to what it needs: the gateways it dials, the nodes that may dial its own gateway, and
+ * both ends of its grants. Empty for an inactive node. Pure; equal nodes give equal text.
  */
 export function domainDocument(fqdn: string, self: MeshNode | undefined, domain: Domain): DomainDocument {
   if (self?.isActive !== true) return { fqdn, peers: [], grants: [] };
@@ -49,7 +49,7 @@ export function domainDocument(fqdn: string, self: MeshNode | undefined, domain:
     .filter((share) => share !== undefined);
   const peers = mostNeeded(shares).toSorted((a, b) => (a.peer.uid < b.peer.uid ? -1 : 1));
   const grants = peers.flatMap((share) => share.grants.toSorted(byService));
-  const clusters = [...calledBy(self)].filter((name) => domain.clusters.has(clusterKey(self, name)));
+  const clusters = [...referencedNames(self)].filter((name) => domain.clusters.has(clusterKey(self, name)));
   return {
     fqdn,
     peers: peers.map(({ peer }) => peer),
@@ -58,8 +58,8 @@ export function domainDocument(fqdn: string, self: MeshNode | undefined, domain:
   };
 }
 
-/** Names by which the sections of a node refer to others. */
-function calledBy({ wants, mentions }: MeshNode): ReadonlySet<string> {
+/** Returns the names by which a node's sections refer to others. */
+function referencedNames({ wants, mentions }: MeshNode): ReadonlySet<string> {
   return new Set([...wants.keys(), ...mentions]);
 }
 
@@ -71,7 +71,7 @@ function clusterKey({ domain }: MeshNode, name: string): string {
   return `${domain} ${name}`;
 }
 
-/** Whose documents differ when one node becomes another, or comes or goes: the node's own, and of those that share something with it. Pure. */
+/** Returns the UIDs of nodes whose documents change when one node changes, joins or leaves. Pure. */
 export function affectedBy(
   before: MeshNode | undefined,
   after: MeshNode | undefined,
@@ -81,7 +81,7 @@ export function affectedBy(
   const all = [...nodes];
   const changed = changedClusters(before, after, all);
   const callsChanged = (node: MeshNode): boolean =>
-    changed.size > 0 && node.isActive && [...calledBy(node)].some((name) => changed.has(clusterKey(node, name)));
+    changed.size > 0 && node.isActive && [...referencedNames(node)].some((name) => changed.has(clusterKey(node, name)));
   for (const node of all) {
     if (node.uid === before?.uid || node.uid === after?.uid || callsChanged(node)) affected.push(node.uid);
     else if (!isSameShare(shareOf(node, before), shareOf(node, after))) affected.push(node.uid);
@@ -89,7 +89,7 @@ export function affectedBy(
   return affected;
 }
 
-/** The clusters that came with their first member, or went with their last. */
+/** Returns the clusters that gained their first or lost their last member. */
 function changedClusters(
   before: MeshNode | undefined,
   after: MeshNode | undefined,
@@ -104,7 +104,7 @@ function changedClusters(
   return changed;
 }
 
-/** What `self` must know of `other`; undefined when it has no business with it. */
+/** Returns the part of `other` that `self` needs; undefined if they share nothing. */
 function shareOf(self: MeshNode, other: MeshNode | undefined): Share | undefined {
   if (other === undefined || other.uid === self.uid || other.domain !== self.domain) return undefined;
   if (!self.isActive || !other.isActive) return undefined;
@@ -130,7 +130,7 @@ function shareOf(self: MeshNode, other: MeshNode | undefined): Share | undefined
   return { peer, grants: given.map(({ service, protocol }) => ({ source: uid, service, protocol })) };
 }
 
-/** Whether a node dials another's gateway: edges and private gateways dial outwards, and gateways meet at hubs. */
+/** Reports whether a node dials another's gateway: edges and private gateways dial out, and hubs connect to each other. */
 function dials(self: MeshNode, { uid, server }: MeshNode): boolean {
   switch (server?.type) {
     case "private":
@@ -166,7 +166,9 @@ function wantsOf(source: MeshNode, dest: MeshNode): readonly Want[] {
   return [...found.values()];
 }
 
-/** Whoever may share something with a node: for an edge the gateways and who is named on either side, for a gateway everybody. */
+/**
+ * Returns the nodes that may share something with a node: all for a gateway; for an edge, the gateways and the nodes named on either side.
+ */
 function candidates(self: MeshNode, { nodes, gateways, named, calling }: Domain): readonly MeshNode[] {
   if (self.server !== undefined) return [...nodes.values()];
   const callers = self.names.flatMap((name) => calling.get(name) ?? []);
@@ -174,7 +176,7 @@ function candidates(self: MeshNode, { nodes, gateways, named, calling }: Domain)
   return [...new Set([...gateways, ...callers, ...called])];
 }
 
-/** Beyond what a document holds, whom the node dials and who may use something here go first. */
+/** Limits the peers of a document; gateways that the node dials come first, then peers with grants. */
 function mostNeeded(shares: readonly Share[]): readonly Share[] {
   if (shares.length <= MAX_PEERS) return shares;
   const rank = ({ peer, grants }: Share): number => (peer.gateway === undefined ? (grants.length > 0 ? 1 : 2) : 0);

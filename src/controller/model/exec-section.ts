@@ -6,71 +6,70 @@ import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import { execOf } from "../../protocol/sections/exec/read.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 
-/** The section of a node, or an empty one. */
+/** The `exec` section of a node, or an empty one. */
 export type ExecBody = JsonObject;
 
 const PART_NAMES = Object.keys(partFields) as PartName[];
 /** Fields that only the control plane writes. */
 const READ_ONLY: ReadonlySet<string> = new Set(["nodeUid", "namespace", "version"]);
 
-/** The containers of a section, record and parts together. */
+/** Returns the containers of a section, record and parts together. */
 export const containersOf = (section: ExecBody): readonly JsonObject[] => objects(section["commands"]);
 
-/** The container that answers to an event of this name. */
+/** Returns the container whose trigger event has this name. */
 export function containerNamed(section: ExecBody, name: string): JsonObject | undefined {
   return containersOf(section).find((one) => one["name"] === name);
 }
 
-/** Seconds that a container has to end, as far as that can be told. */
+/** Returns the stop timeout of a container in seconds; 30 if unset or invalid. */
 export function stopSecondsOf(container: JsonObject): number {
   const seconds = Number(container["stopTime"] ?? 30);
   return Number.isFinite(seconds) && seconds > 0 ? seconds : 30;
 }
 
-/** The volumes of a section. */
 export const volumesOf = (section: ExecBody): readonly JsonObject[] => objects(section["volumes"]);
 
-/** A container by its id, whatever the case (RFC 9562 §4). */
+/** Finds a container by its id, ignoring case (RFC 9562 §4). */
 export function containerOf(section: ExecBody, id: string): JsonObject | undefined {
   return containersOf(section).find((one) => sameId(one["id"], id));
 }
 
-/** What is configured of a part: an empty list or object when nothing is. */
+/** Returns a part of a container; an empty list or object if it is unset. */
 export function partOf(container: JsonObject, name: PartName): unknown {
   const value = partsOf(container).get(name)?.value;
   if (!isUnset(value)) return value;
   return LISTS.has(name) ? [] : {};
 }
 
-/** The record of a container, without its parts. */
+/** Returns the record of a container, without its parts. */
 export function recordOf(container: JsonObject): JsonObject {
   const isRecord = (key: string): boolean => partName(key) === undefined && key.toLowerCase() !== "config";
   return Object.fromEntries(Object.entries(container).filter(([key]) => isRecord(key)));
 }
 
-/** The parts of a container by the names they have here. */
+/** Returns the parts of a container under their API names. */
 export function partsBody(container: JsonObject): JsonObject {
   return Object.fromEntries([...partsOf(container)].map(([name, { value }]) => [name, value]));
 }
 
-/** A record as a client sent it, in the one spelling that is stored: parts beside the fields, and nothing that says nothing. */
+/** Normalizes a record from a client: parts beside the fields, without unset or read-only fields. */
 export function tidyRecord(raw: unknown): unknown {
   if (!isObject(raw)) return raw;
-  const isSaid = ([key, value]: readonly [string, unknown]): boolean =>
+  const isSet = ([key, value]: readonly [string, unknown]): boolean =>
     !READ_ONLY.has(key) &&
     !(Object.hasOwn(recordFields, key) && (value === null || (value === "" && key !== "description")));
-  return { ...Object.fromEntries(Object.entries(recordOf(raw)).filter(isSaid)), ...saidParts(raw) };
+  return { ...Object.fromEntries(Object.entries(recordOf(raw)).filter(isSet)), ...setParts(raw) };
 }
 
-/** The parts as a client sent them, likewise; what only mirrors other things is left out. */
-export const tidyParts = (raw: unknown): unknown => (isObject(raw) ? saidParts(raw) : raw);
+/** Normalizes the parts from a client, without unset or derived values. */
+export const tidyParts = (raw: unknown): unknown => (isObject(raw) ? setParts(raw) : raw);
 
-function saidParts(raw: JsonObject): JsonObject {
+function setParts(raw: JsonObject): JsonObject {
   const parts = [...partsOf(raw)].filter(([, { value }]) => !isUnset(value));
   return Object.fromEntries(parts.map(([name, { value }]) => [name, name === "mounts" ? ownMounts(value) : value]));
 }
 
-/** The section with a container in place of the one with its id, or added; `version` counts what changes it. */
+/** Returns the section with a container added or replaced by id; `version` increases with each change of it. */
 export function withContainer(section: ExecBody, container: JsonObject): ExecBody {
   const stored = containersOf(section);
   const before = stored.find((one) => sameId(one["id"], container["id"]));
@@ -81,18 +80,18 @@ export function withContainer(section: ExecBody, container: JsonObject): ExecBod
   return { ...section, commands };
 }
 
-/** The section without a container. */
+/** Returns the section without a container. */
 export function withoutContainer(section: ExecBody, id: string): ExecBody {
   return { ...section, commands: containersOf(section).filter((one) => !sameId(one["id"], id)) };
 }
 
-/** The volumes that a container mounts, as they are defined. */
+/** Returns the definitions of the volumes that a container mounts. */
 export function mountedVolumes(section: ExecBody, container: JsonObject): readonly JsonObject[] {
   const sources = new Set(mountsOf(container).flatMap((mount) => (isVolume(mount) ? [mount["source"]] : [])));
   return volumesOf(section).filter(({ name }) => sources.has(name));
 }
 
-/** The mounts of a container, each of a volume with whether that is encrypted. */
+/** Returns the mounts of a container; each volume mount has an `encrypted` flag. */
 export function shownMounts(section: ExecBody, container: JsonObject): readonly JsonObject[] {
   const encrypted = new Map(volumesOf(section).map((volume) => [volume["name"], volume["encrypted"] === true]));
   return mountsOf(container).map((mount) => {
@@ -101,16 +100,16 @@ export function shownMounts(section: ExecBody, container: JsonObject): readonly 
   });
 }
 
-/** Whether there is room for one more. */
+/** Reports whether a list is below its limit. */
 export const hasRoom = (section: ExecBody, list: "commands" | "volumes"): boolean =>
   objects(section[list]).length < EXEC_LIMITS[list];
 
-/** What is wrong with a container beside the others: `clash` names the one that has what it wants, `lines` what it contradicts itself in. */
+/** Checks a container against the others: `clash` is a conflict with another one, `lines` are contradictions within it. */
 export function judgeContainer(
   section: ExecBody,
   container: JsonObject,
 ): { readonly clash: ConfigIssue | undefined; readonly lines: readonly string[] } {
-  // Under an id that comes after all others it is the one that is said to collide.
+  // With an id that sorts last, the container is reported as the colliding one.
   const others = containersOf(section).filter((one) => !sameId(one["id"], container["id"]));
   const found = conflictsIn({ ...section, commands: [...others, { ...container, id: LAST_ID }] }).filter(
     ({ id }) => id === LAST_ID,
@@ -122,20 +121,20 @@ export function judgeContainer(
   };
 }
 
-/** What is wrong with the volume of a name beside the others. */
+/** Returns the first conflict of a volume with the others. */
 export function judgeVolume(section: ExecBody, volume: JsonObject): ConfigIssue | undefined {
   const volumes = [...volumesOf(section), volume];
   const path = `exec.volumes.${volumes.length - 1}.`;
   return conflictsIn({ volumes }).find((issue) => issue.path.startsWith(path) || issue.other === volume["name"]);
 }
 
-/** What the caps for all containers contradict themselves in. */
+/** Returns the contradictions within the limits of all containers. */
 export function judgeLimits(limits: JsonObject): readonly string[] {
   return conflictsIn({ limits }).map(({ message }) => message.slice("exec.limits.".length));
 }
 
-/** What of a container an auditor has to see. */
-export function remarkable(container: JsonObject): string {
+/** Returns the security-relevant settings of a container for the audit trail. */
+export function auditNote(container: JsonObject): string {
   const capabilities = partOf(container, "capabilities");
   const added: readonly unknown[] =
     isObject(capabilities) && Array.isArray(capabilities["addCaps"]) ? capabilities["addCaps"] : [];

@@ -1,19 +1,19 @@
-/** Cycles within the window that make a connection flap, and how many more repeat the event. */
+/** Number of reconnects within the window that count as flapping, and the number after which the event repeats. */
 export const FLAPPING_CYCLES = 10;
 export const FLAPPING_REPEAT = 120;
 export const FLAPPING_WINDOW_MS = 5 * 60_000;
 
-/** What is remembered of one node's reconnects; at most ten times. */
+/** Reconnect history of one node; at most ten entries. */
 export interface Flapping {
-  /** Monotonic times of the newest cycles within the window, oldest first. */
+  /** Monotonic times of the latest reconnects within the window, oldest first, in milliseconds. */
   readonly recent: readonly number[];
-  /** Cycles since the event was raised last; undefined while the connection counts as stable. */
+  /** Reconnects since the event was last raised; undefined while the connection is stable. */
   readonly sinceRaised: number | undefined;
 }
 
 export const STABLE: Flapping = { recent: [], sinceRaised: undefined };
 
-/** Counts one disconnect and reconnect; `raise` asks for the event. Pure. */
+/** Counts one reconnect; `raise` requests the event. Pure. */
 export function countCycle(state: Flapping, now: number): { readonly state: Flapping; readonly raise: boolean } {
   const recent = [...inWindow(state.recent, now), now].slice(-FLAPPING_CYCLES);
   if (state.sinceRaised !== undefined && recent.length > 1) {
@@ -25,7 +25,7 @@ export function countCycle(state: Flapping, now: number): { readonly state: Flap
   return { state: { recent, sinceRaised: raise ? 0 : undefined }, raise };
 }
 
-/** Judges a quiet node: undefined once nothing needs remembering, `isOver` when a raised event is to be cleared. Pure. */
+/** Ages the history of a quiet node: `state` is undefined once it is empty, `isOver` if a raised event must be cleared. Pure. */
 export function settle(
   state: Flapping,
   now: number,

@@ -2,14 +2,14 @@ import type { FlowRecord } from "../../protocol/documents/telemetry.ts";
 import type { UsageBucket, UsageRange } from "./usage.ts";
 import { emptyBuckets } from "./usage.ts";
 
-/** How long flow records are kept, and the usage made of them; and how far a node's clock may be ahead. */
+/** Retention of flow records and of usage, and the allowed lead of a node's clock, in seconds. */
 export const FLOWS_SECONDS = 30 * 24 * 3600;
 export const USAGE_SECONDS = 90 * 24 * 3600;
 const AHEAD_SECONDS = 24 * 3600;
 
 /**
- * Bytes that flowed in one minute, and number of the flows that ended in it; `t` in Unix seconds. `source` is the node at the other end that tells of these
- * flows too, empty where there is none.
+ * Traffic of one minute: bytes, number of ended flows, and the minute `t` in Unix seconds. `source` is the UID of the peer that also
+ * reports these flows, or empty.
  */
 export interface MinuteUsage {
   readonly t: number;
@@ -18,7 +18,7 @@ export interface MinuteUsage {
   readonly count: number;
 }
 
-/** Leaves out records that ended outside the time that is kept. Pure. */
+/** Drops records of flows that ended outside the retention period. Pure. */
 export function keptFlows(flows: readonly FlowRecord[], nowSeconds: number): readonly FlowRecord[] {
   return flows.filter(({ endTime }) => {
     const ended = Date.parse(endTime) / 1000;
@@ -27,8 +27,8 @@ export function keptFlows(flows: readonly FlowRecord[], nowSeconds: number): rea
 }
 
 /**
- * Sums up what a node tells by the minute in which bytes flowed and flows ended, and by where they came from: both ends tell of a flow through the overlay,
- * and it is one. `uidOf` knows nodes by their names. Pure.
+ * Sums a node's flow records by minute and source. Both ends report a flow through the overlay; the source makes it count once. `uidOf`
+ * maps node names to UIDs. Pure.
  */
 export function usageOf(
   flows: readonly FlowRecord[],
@@ -61,7 +61,7 @@ export function usageOf(
   return [...minutes.values()];
 }
 
-/** A flow's bytes by the minute; no more than it carried, and in no minute in which it did not run. */
+/** Distributes a flow's bytes over minutes; never more bytes than the flow's total, nor minutes outside its duration. */
 function spreadOf(
   { usage, startTime, sourceBytes, destBytes }: FlowRecord,
   ended: number,
@@ -81,7 +81,7 @@ function minuteOf(time: string): number {
   return Math.floor(Date.parse(time) / 60_000) * 60;
 }
 
-/** The buckets of a range, filled with what was counted for some of them by their place. Pure. */
+/** Returns all buckets of a range, filled with the counts given by bucket index. Pure. */
 export function usageBuckets(
   range: UsageRange,
   counted: readonly { readonly index: number; readonly bytes: number; readonly count: number }[],
@@ -94,5 +94,5 @@ export function usageBuckets(
   return buckets;
 }
 
-/** The most records one search finds. */
+/** Limit of records in one search result. */
 export const MAX_FLOWS_FOUND = 10_000;

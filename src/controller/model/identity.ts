@@ -1,12 +1,12 @@
-/** What is remembered of the hellos under one identity. */
+/** History of the hellos of one identity. */
 export interface IdentityTrail {
   readonly n: number;
   readonly bootId: string | undefined;
-  /** Boot ids before the current one, newest first. */
+  /** Earlier boot ids, newest first. */
   readonly earlierBoots: readonly string[];
-  /** Wall-clock ms of the newest sign of sharing. */
+  /** Wall-clock time of the latest sign of a shared identity, in milliseconds. */
   readonly sharedAt: number | undefined;
-  /** No document, token or trigger until an operator decides. */
+  /** Set while documents, tokens and triggers are withheld until an operator decides. */
   readonly isHeld: boolean;
 }
 
@@ -18,13 +18,13 @@ export const NEW_IDENTITY: IdentityTrail = {
   isHeld: false,
 };
 
-/** Two signs of sharing within this time mean that two machines alternate. */
+/** Two signs of sharing within this time, in milliseconds, mean that two machines alternate. */
 export const ALTERNATION_MS = 10 * 60_000;
 const BOOTS_KEPT = 8;
 
 /**
- * Judges a hello whose proof holds. A counter that does not rise, or a boot that returns after another, is a sign that two
- * machines use one identity. The trail goes on from what was said, so that one restored from a snapshot is reported once. Pure.
+ * Evaluates a hello with a valid proof. A counter that does not rise, or a boot id that returns after another, is a sign that two machines
+ * share one identity. The history continues from this hello, so that a machine restored from a snapshot is reported once. Pure.
  */
 export function judgeHello(
   trail: IdentityTrail,
@@ -46,7 +46,7 @@ export function judgeHello(
   };
 }
 
-/** The operator's decision: whoever holds the identity from here on is the one. */
+/** Accepts the current holder of the identity, as the operator decided. */
 export function settleIdentity(trail: IdentityTrail): IdentityTrail {
   return { ...trail, earlierBoots: [], sharedAt: undefined, isHeld: false };
 }

@@ -3,18 +3,20 @@ import { isInBlock } from "../../lib/net/cidr.ts";
 import type { Config } from "../../protocol/documents/documents.ts";
 import { plainAddress, sharedPrefix } from "../../lib/net/plain-address.ts";
 
-/** Blocks that a node may be locked to. */
+/** Limit of address blocks in a lock. */
 export const MAX_LOCK_BLOCKS = 16;
 
-/** The lock in a node's record. */
+/** IP lock in a node's record. */
 export interface IpLock {
-  /** Blocks it may connect from; undefined if it is not locked. */
+  /** Permitted source blocks; undefined if the node is not locked. */
   readonly lockedTo?: readonly string[] | undefined;
-  /** The address outside them from which it connects. */
+  /** Source address outside the permitted blocks, while the node connects from one. */
   readonly unauthorizedIp?: string | undefined;
 }
 
-/** The block to lock a node to by its address: the IPv4 address, or the /64 of an IPv6 one, since hosts change addresses within it. Pure. */
+/**
+ * Returns the block for a lock to an address: an IPv4 address, or the /64 of an IPv6 address, since hosts change addresses within it. Pure.
+ */
 export const placeOf = (address: string): string => sharedPrefix(address);
 
 /** Reports whether a lock permits an address. Pure. */
@@ -22,7 +24,7 @@ export function isPermitted(lockedTo: readonly string[] | undefined, address: st
   return lockedTo === undefined || lockedTo.some((block) => isInBlock(address, withoutMapping(block)));
 }
 
-/** An IPv4 block for one that is mapped into IPv6 (RFC 4291 section 2.5.5.2), since the addresses of nodes are never written so. */
+/** Converts an IPv4-mapped IPv6 block to IPv4 (RFC 4291 §2.5.5.2); addresses of nodes are never IPv4-mapped. */
 function withoutMapping(block: string): string {
   const [address = "", length] = block.split("/");
   const plain = plainAddress(address);
@@ -30,24 +32,27 @@ function withoutMapping(block: string): string {
   return isIP(address) === 6 && isIP(plain) === 4 && prefix >= 96 ? `${plain}/${prefix - 96}` : block;
 }
 
-/** The state that a node gets: INACTIVE while it connects from an address outside its lock. Pure. */
+/** Returns the effective state of a node: INACTIVE while it connects from outside its lock. Pure. */
 export function stateOf<S extends string>({ state, unauthorizedIp }: IpLock & { readonly state: S }): S | "INACTIVE" {
   return unauthorizedIp === undefined ? state : "INACTIVE";
 }
 
-/** The sections that a node gets: only `network` while it connects from an address outside its lock. Pure. */
+/** Returns the sections a node receives: only `network` while it connects from outside its lock. Pure. */
 export function permittedConfig(node: IpLock, config: Config): Config {
   if (node.unauthorizedIp === undefined) return config;
   return config.network === undefined ? {} : { network: config.network };
 }
 
-/** Triggers for a node that connects from an address outside its lock: those that repair its connection. */
-const REPAIRS: ReadonlySet<string> = new Set(["network-status", "network-keep", "tg-ping", "tg-traceroute"]);
+/** Triggers permitted for a node outside its lock: those that repair its connection. */
+const REPAIR_TRIGGERS: ReadonlySet<string> = new Set(["network-status", "network-keep", "tg-ping", "tg-traceroute"]);
 
-/** Reports whether a node outside its lock takes a trigger. Pure. */
-export const isRepair = (event: string): boolean => REPAIRS.has(event);
+/** Reports whether a node outside its lock accepts a trigger. Pure. */
+export const isRepair = (event: string): boolean => REPAIR_TRIGGERS.has(event);
 
-/** The lock's report: raised when a node connects from an address outside, cleared when that is over. Undefined without a change. Pure. */
+/**
+ * Returns the event of a change in the lock's state: raised when a node connects from outside its lock, cleared afterwards. Undefined
+ * without a change. Pure.
+ */
 export function lockEvent(
   before: IpLock,
   after: IpLock,

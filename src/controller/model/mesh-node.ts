@@ -2,7 +2,7 @@ import { normaliseConnectors } from "../../protocol/sections/connectors/connecto
 import { normaliseGateway, type GatewayServer } from "../../protocol/sections/gateway/gateway.ts";
 import type { NodeState, NodeType } from "../../protocol/values/values.ts";
 
-/** What of a stored node decides who must know whom; `gateway` and `connectors` are its sections as they are stored. */
+/** Fields of a stored node that decide which nodes share data; `gateway` and `connectors` are sections as stored. */
 export interface MeshRecord {
   readonly uid: string;
   readonly name: string;
@@ -11,19 +11,19 @@ export interface MeshRecord {
   readonly type: NodeType;
   readonly state: NodeState;
   readonly cluster: string | undefined;
-  /** RFC 7638 thumbprint of its overlay key. */
+  /** RFC 7638 thumbprint of the overlay key. */
   readonly key: string;
   readonly gateway: unknown;
   readonly connectors: unknown;
 }
 
-/** What a connector leads to: a service by its name, or `IPv4:port`. */
+/** Target of a connector: a service name, or `IPv4:port`. */
 export interface Want {
   readonly service: string;
   readonly protocol: "tcp" | "udp";
 }
 
-/** A node as the others see it: what it is called, where it is dialled, whom it dials and what it wants of them. */
+/** A node from the view of its peers: its names, its gateway address, the gateways it dials and the services it wants. */
 export interface MeshNode {
   readonly uid: string;
   readonly name: string;
@@ -32,21 +32,21 @@ export interface MeshNode {
   readonly type: NodeType;
   readonly key: string;
   readonly isActive: boolean;
-  /** What a section may call it. */
+  /** Names by which sections refer to it. */
   readonly names: readonly string[];
   /** Names of its cluster; empty without one. */
   readonly clusterNames: readonly string[];
-  /** The names of the node and of its cluster, where every member is meant. */
+  /** Names of the node and of its cluster. */
   readonly namesWithCluster: readonly string[];
   readonly server?: GatewayServer & { readonly requestsHops: boolean; readonly clients: ReadonlySet<string> };
   readonly connectToPublic: boolean;
-  /** By what its connectors call the other node, in lower case. */
+  /** Wanted services by the name of the other node in lower case. */
   readonly wants: ReadonlyMap<string, readonly Want[]>;
-  /** Whom its gateway must be able to tell to relay as its routes and pairs say. */
+  /** Nodes that the routes and ACLs of its gateway refer to. */
   readonly mentions: ReadonlySet<string>;
 }
 
-/** Brings what is stored of a node to what matters to others; whatever cannot be used of it is left out. Pure. */
+/** Extracts from a stored node what its peers need; invalid settings are ignored. Pure. */
 export function meshNode(record: MeshRecord): MeshNode {
   const { uid, name, fqdn, domain, type, key, cluster } = record;
   const { gateway } = normaliseGateway(record.gateway, { nodeType: type });

@@ -2,7 +2,7 @@ import { CAPTURE_PERMISSION } from "../../protocol/triggers/capture.ts";
 import { EventName } from "../../protocol/values/values.ts";
 import type { Policy } from "./policy.ts";
 
-/** Every permission the API knows, in its one spelling `area::verb` or `area::verb:object`; `nodes::service:` takes any event name besides. */
+/** All permissions of the API, spelled `area::verb` or `area::verb:object`; `nodes::service:` also takes any event name. */
 export const knownPermissions: ReadonlySet<string> = new Set([
   "nodes::read",
   "nodes::manage",
@@ -41,7 +41,7 @@ export const knownPermissions: ReadonlySet<string> = new Set([
   "repositories::modify",
 ]);
 
-/** Permissions that no wildcard grants, not even an administrator's: a policy has to name them. */
+/** Permissions that no wildcard grants, not even an administrator's. A policy must name them. */
 const GRANTED_BY_NAME: ReadonlySet<string> = new Set([CAPTURE_PERMISSION]);
 
 const OPEN_PREFIX = "nodes::service:";
@@ -49,8 +49,8 @@ const ACTION = /^([a-z][a-z-]*)::([a-z][a-z-]*)(?:::?([A-Za-z0-9][A-Za-z0-9_.-]*
 const AREA_WILDCARD = /^([a-z][a-z-]*)::\*$/;
 
 /**
- * Brings the spellings in use to one: `node::configure::x`, `node::configure:x` and `nodes::configure::x` become
- * `nodes::configure:x`. Idempotent; text of no known form comes back as it is.
+ * Normalizes the spelling of an action: `node::configure::x`, `node::configure:x` and `nodes::configure::x` become `nodes::configure:x`.
+ * Idempotent; returns unknown forms unchanged.
  */
 export function normaliseAction(action: string): string {
   const wildcard = AREA_WILDCARD.exec(action);
@@ -63,7 +63,7 @@ export function normaliseAction(action: string): string {
 
 const areaOf = (area: string): string => (area === "node" ? "nodes" : area);
 
-/** Whether a normalised action is a permission the API knows, or a wildcard that stands for at least one. */
+/** Reports whether a normalized action is a known permission, or a wildcard that matches at least one. */
 export function isKnownAction(action: string): boolean {
   if (action === "*" || knownPermissions.has(action)) return true;
   if (action.endsWith("*")) {
@@ -74,14 +74,14 @@ export function isKnownAction(action: string): boolean {
   return action.startsWith(OPEN_PREFIX) && EventName.safeParse(action.slice(OPEN_PREFIX.length)).success;
 }
 
-/** Whether a normalised action, perhaps a wildcard, covers a permission. */
+/** Reports whether a normalized action, possibly a wildcard, covers a permission. */
 export function actionCovers(action: string, permission: string): boolean {
   return action.endsWith("*") ? permission.startsWith(action.slice(0, -1)) : action === permission;
 }
 
 /**
- * Whether a resource pattern covers a resource name. Segments are divided by `:`; one that ends in `*` covers every segment
- * with this beginning, and the last one also everything behind it.
+ * Reports whether a resource pattern covers a resource name. Segments are separated by `:`. A segment that ends in `*` matches any segment
+ * with this prefix; as the last one it also matches everything after it.
  */
 export function resourceCovers(pattern: string, resource: string): boolean {
   const wanted = pattern.split(":");
@@ -94,13 +94,13 @@ export function resourceCovers(pattern: string, resource: string): boolean {
   });
 }
 
-/** What policies say of one permission on one resource: a deny that covers it wins over every allow. */
+/** Evaluates policies for one permission on one resource: a matching deny overrides every allow; `silent` means no match. */
 export function judge(policies: readonly Policy[], permission: string, resource: string): "allow" | "deny" | "silent" {
   let verdict: "allow" | "silent" = "silent";
   for (const policy of policies) {
     if (!policy.resources.some((pattern) => resourceCovers(pattern, resource))) continue;
     for (const statement of policy.statements) {
-      if (!speaksOf(statement, permission)) continue;
+      if (!concerns(statement, permission)) continue;
       if (statement.effect === "deny") return "deny";
       verdict = "allow";
     }
@@ -108,22 +108,22 @@ export function judge(policies: readonly Policy[], permission: string, resource:
   return verdict;
 }
 
-/** Reports whether a statement grants or denies a permission; a wildcard denies also those that it does not grant. */
-function speaksOf({ effect, actions }: Policy["statements"][number], permission: string): boolean {
+/** Reports whether a statement matches a permission; a deny wildcard also matches permissions granted by name only. */
+function concerns({ effect, actions }: Policy["statements"][number], permission: string): boolean {
   const isByName = effect === "allow" && GRANTED_BY_NAME.has(permission);
   return actions.some((action) => (isByName ? action === permission : actionCovers(action, permission)));
 }
 
 /**
- * Whether one of some alternative permissions, the most specific first, is held on a resource: the first that the policies
- * speak of decides, so that a denied specific one is not let through by a blanket one. Nothing is allowed by silence.
+ * Reports whether one of several alternative permissions, most specific first, is granted on a resource. The first one that a policy
+ * matches decides, so that a specific deny overrides a broader allow. Denies by default.
  */
 export function isAllowed(policies: readonly Policy[], alternatives: readonly string[], resource: string): boolean {
   const verdicts = alternatives.map((permission) => judge(policies, permission, resource));
   return verdicts.find((verdict) => verdict !== "silent") === "allow";
 }
 
-/** How far a permission reaches over one kind of resource: to each one, to some (ask for each), or to none. */
+/** Returns the scope of a permission over one kind of resource: all of it, some (check each), or none. */
 export function reachOf(policies: readonly Policy[], permission: string, kind: string): "all" | "some" | "none" {
   const grants = policies.filter(
     (policy) => hasEffect(policy, "allow", permission) && policy.resources.some((pattern) => touches(pattern, kind)),
@@ -135,7 +135,7 @@ export function reachOf(policies: readonly Policy[], permission: string, kind: s
   return denials.length === 0 && judge(grants, permission, every) === "allow" ? "all" : "some";
 }
 
-/** Whether a pattern covers anything of a kind. */
+/** Reports whether a pattern covers any resource of a kind. */
 function touches(pattern: string, kind: string): boolean {
   const wanted = pattern.split(":");
   const given = kind.split(":");
@@ -148,10 +148,10 @@ function touches(pattern: string, kind: string): boolean {
 }
 
 function hasEffect(policy: Policy, effect: "allow" | "deny", permission: string): boolean {
-  return policy.statements.some((statement) => statement.effect === effect && speaksOf(statement, permission));
+  return policy.statements.some((statement) => statement.effect === effect && concerns(statement, permission));
 }
 
-/** Resource names by kind, for example `tgrn:tg::nodes:node/<uid>`. */
+/** Builds resource names by kind, for example `tgrn:tg::nodes:node/<uid>`. */
 export const tgrn = {
   node: (uid: string) => `tgrn:tg::nodes:node/${uid}`,
   cluster: (fqdn: string) => `tgrn:tg::nodes:cluster/${fqdn}`,
@@ -160,5 +160,5 @@ export const tgrn = {
   serviceUser: (name: string) => `tgrn:tg::users:service-user/${name}`,
 } as const;
 
-/** The name that only a pattern for the whole kind covers: creating one needs the permission on all of them. */
+/** Returns a name that only patterns for the whole kind cover; creating a resource requires the permission on all of them. */
 export const anyOf = (kind: string): string => `${kind}*`;

@@ -4,10 +4,8 @@ import { isKnownAction, normaliseAction } from "./permissions.ts";
 
 const NAME_RULE = "letters, digits, '.', '_' and '-', at most 128, a letter or digit first";
 
-/** The name of a policy. */
 export const PolicyName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, NAME_RULE);
 
-/** The name of a service user. */
 export const ServiceUserName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, NAME_RULE);
 
 const Action = z
@@ -30,7 +28,7 @@ const Statement = z.strictObject({
   actions: z.array(Action).min(1).max(256),
 });
 
-/** What a caller may do: each statement holds for each of the resources. */
+/** Permissions of a caller: each statement applies to each of the resources. */
 export const Policy = z
   .strictObject({
     name: PolicyName,
@@ -38,13 +36,13 @@ export const Policy = z
     statements: z.array(Statement).min(1).max(64),
     resources: z.array(ResourcePattern).min(1).max(256),
   })
-  .meta({ id: "Policy", description: "Statements, each holding for each of the resources; deny wins" });
+  .meta({ id: "Policy", description: "Statements, each applying to each of the resources; deny wins" });
 export type Policy = z.infer<typeof Policy>;
 
-/** Whether a policy of this name is kept from being attached to a user. */
+/** Reports whether a policy of this name cannot be attached to a user. */
 export const isRestricted = (name: string): boolean => name.startsWith("restricted-");
 
-/** Everything, everywhere. */
+/** Grants all permissions that wildcards cover, on all resources. */
 export const ADMIN_POLICY: Policy = {
   name: "admin",
   description: "Everything",

@@ -1,10 +1,10 @@
 import { InputError } from "../../errors.ts";
 import type { PublicNode } from "./public-node.ts";
 
-/** What of each node to show: the wanted fields, each with the paths below it; undefined is everything but `config` and `shadow`. */
+/** Requested fields of a node, each with the paths below it; undefined means everything but `config` and `shadow`. */
 export type Projection = ReadonlyMap<string, Branch>;
 
-/** A wanted value: whole, or only the named members of it. */
+/** A requested value: the whole value, or only its named members. */
 export type Branch = { readonly isWhole: boolean; readonly members: ReadonlyMap<string, Branch> };
 
 interface MutableBranch {
@@ -37,9 +37,9 @@ const MAX_SEGMENT_LENGTH = 256;
 const KEY = /^projection(?:\[(\d{0,4})\](?:\[(\d{0,4})\])?)?$/;
 
 /**
- * Reads `projection[]=field` and `projection[N][M]=segment`; undefined when there is none. Unknown fields and dotted paths ask
- * for nothing, and `config` and `shadow` open only by two or more segments.
- * @throws {InputError} `too-large` for a flat `config` or `shadow`; `invalid-query` for a malformed or excessive projection.
+ * Parses `projection[]=field` and `projection[N][M]=segment`; undefined without any. Unknown fields and dotted paths select nothing.
+ * `config` and `shadow` need two or more segments.
+ * @throws {InputError} `too-large` for a flat `config` or `shadow`; `invalid-query` for a malformed or oversized projection
  */
 export function parseProjection(query: URLSearchParams): Projection | undefined {
   const flat: string[] = [];
@@ -95,7 +95,7 @@ function open(branches: Map<string, MutableBranch>, name: string): MutableBranch
   return branch;
 }
 
-/** The base set of a node with the projected parts of it; a part that does not exist is left out. */
+/** Returns the base fields of a node and the projected ones; missing fields are omitted. */
 export function projectNode(node: PublicNode, projection: Projection): Record<string, unknown> {
   const base = BASE_SET.map((field): [string, unknown] => [field, node[field]]);
   return Object.fromEntries([...base, ...membersOf(node, projection)]);

@@ -4,13 +4,13 @@ import { tgrn } from "./permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** A node as `GET /node` shows it: `last_connect` in milliseconds, the other times in seconds. */
+/** A node in the form of `GET /node`: `last_connect` in milliseconds, the other times in seconds. */
 export type PublicNode = Readonly<Record<string, unknown>> & { readonly uid: string };
 
-/** How much of a node to show: `list` empties `config` and `shadow`; `detail` adds the organization and the domain. */
+/** Level of detail: `list` empties `config` and `shadow`; `detail` adds the organization and the domain. */
 export type View = "list" | "full" | "detail";
 
-/** Builds the public form of a node; what is not known is left out, and secrets are empty. */
+/** Builds the public form of a node; unknown fields are omitted and secrets are empty. */
 export function publicNode(record: NodeRecord, view: View): PublicNode {
   const { uid } = record;
   const node: Record<string, unknown> & { uid: string } = {
@@ -59,7 +59,7 @@ function heartbeatOf(record: NodeRecord): Record<string, unknown> | undefined {
   };
 }
 
-/** The platform spells WireGuard keys `EC`/`X25519` with padded base64, which is also what `wg` prints. */
+/** Returns the public keys; WireGuard keys as `EC`/`X25519` with padded base64, as `wg` prints them. */
 function publicKeys(keys: NodeKeys): Record<string, unknown> {
   const wireguard = Buffer.from(keys.wireguard.x, "base64url").toString("base64");
   return { identity: keys.auth, overlay: keys.overlay, wireguard: { kty: "EC", crv: "X25519", x: wireguard } };

@@ -3,14 +3,14 @@ import { InputError } from "../../errors.ts";
 import type { License, RegisterClaims } from "../../protocol/documents/claims.ts";
 import type { NodeKeys, NodeThumbprints } from "../../protocol/values/keys.ts";
 
-/** What the store knows that bears on a registration. */
+/** Stored facts that decide a registration. */
 export interface RegistrationFacts {
-  /** Thumbprints of the node that has the license's uid already. */
+  /** Key thumbprints of the node that already has the license's UID. */
   readonly registered: NodeThumbprints | undefined;
   readonly isDeleted: boolean;
-  /** Uid of another node that has one of the keys. */
+  /** UID of another node that has one of the keys. */
   readonly keyOwner: string | undefined;
-  /** Whether another node or a cluster has the name. */
+  /** Set if another node or a cluster has the name. */
   readonly isNameTaken: boolean;
 }
 
@@ -19,7 +19,10 @@ export type RegistrationVerdict =
   | { readonly kind: "again" }
   | { readonly kind: "refused"; readonly code: "license-reused" | "key-in-use" | "license-expired" | "name-taken" };
 
-/** Decides about a license and keys whose signatures hold. The same keys again are answered again, since a reply may have been lost. Pure. */
+/**
+ * Decides about a license and keys with valid signatures. A repeated registration with the same keys succeeds, since the first reply may
+ * have been lost. Pure.
+ */
 export function judgeRegistration(
   license: Pick<License, "exp">,
   keys: NodeThumbprints,
@@ -36,8 +39,8 @@ export function judgeRegistration(
 }
 
 /**
- * Checks what the claims say about each other.
- * @throws {InputError} `bad-signature`, naming the claim.
+ * Checks the claims against each other.
+ * @throws {InputError} `bad-signature`, naming the claim
  */
 export function checkClaims(
   license: License,
@@ -53,8 +56,8 @@ export function checkClaims(
 }
 
 /**
- * Makes sure that the public keys are points of their curves, and that the X25519 one is none of small order (RFC 7748 §6.1).
- * @throws {InputError} `bad-signature`, naming the key.
+ * Checks that the public keys are points of their curves, and that the X25519 key does not have a small order (RFC 7748 §6.1).
+ * @throws {InputError} `bad-signature`, naming the key
  */
 export function checkKeys(keys: NodeKeys): void {
   try {

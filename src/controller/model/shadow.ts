@@ -1,7 +1,7 @@
 import { InputError } from "../../errors.ts";
 import { SHADOW_MAX_BYTES, type ShadowMap } from "../../protocol/values/shadow.ts";
 
-/** The reported half of a shadow and the version the node gave it; version 0 means nothing was reported yet. */
+/** Reported part of a shadow and its version from the node; version 0 means that nothing was reported yet. */
 export interface ReportedShadow {
   readonly version: number;
   readonly reported: ShadowMap;
@@ -15,9 +15,9 @@ export interface ShadowReport {
 }
 
 /**
- * Applies a report. A `base` of 0 brings everything and replaces what is stored. Pure.
- * @throws {InputError} `out-of-sync` when the base is not the stored version, `invalid-body` for a version that does not rise or a
- * shadow that grows over its bound.
+ * Applies a report. A `base` of 0 replaces the stored shadow. Pure.
+ * @throws {InputError} `out-of-sync` if the base is not the stored version; `invalid-body` if the version does not rise or the shadow
+ *   exceeds its limit
  */
 export function applyReport(stored: ReportedShadow, report: ShadowReport): ReportedShadow {
   if (report.base !== 0 && report.base !== stored.version) {

@@ -3,14 +3,14 @@ import { describeIssues } from "../../protocol/channel/envelope.ts";
 import type { MetricSample } from "../../protocol/documents/telemetry.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 
-/** Largest single record as JSON; the frame bounds the batch. */
+/** Limit of one record as JSON, in bytes; the frame limits the batch. */
 export const RECORD_MAX_BYTES = 32 * 1024;
 
-/** How long metrics are kept, and how far a node's clock may be ahead. */
+/** Retention of metrics, and the allowed lead of a node's clock, in seconds. */
 export const METRICS_SECONDS = 90 * 24 * 3600;
 const AHEAD_SECONDS = 24 * 3600;
 
-/** What of a push is new, and how far the stream is acknowledged after it. Pure. */
+/** Returns the records of a push that are new, and the sequence number to acknowledge. Pure. */
 export function newRecords(
   acknowledged: number,
   push: { readonly first: number; readonly records: readonly JsonObject[] },
@@ -20,7 +20,7 @@ export function newRecords(
   return { records: push.records.slice(known), last: Math.max(acknowledged, end) };
 }
 
-/** Separates records of a stream's form, without unknown fields, from the others, of which only the first has a reason. Pure. */
+/** Separates valid records from invalid ones and removes unknown fields. Only the first invalid record gets a reason. Pure. */
 export function sortRecords<T>(
   schema: z.ZodType<T>,
   records: readonly JsonObject[],
@@ -36,7 +36,7 @@ export function sortRecords<T>(
   return { good, bad };
 }
 
-/** Puts samples on their minutes and leaves out those from outside the time that is kept, so that a node has only so many. Pure. */
+/** Aligns samples to minutes and drops those outside the retention period, which limits the samples per node. Pure. */
 export function keptSamples(samples: readonly MetricSample[], nowSeconds: number): readonly MetricSample[] {
   return samples
     .filter(({ t }) => t > nowSeconds - METRICS_SECONDS && t <= nowSeconds + AHEAD_SECONDS)

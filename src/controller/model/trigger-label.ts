@@ -11,20 +11,20 @@ const LABELS: Readonly<Record<string, string>> = {
   "tg-nc": "Port Check",
 };
 
-/** A trigger event as people read it in the audit trail: `tg-ping` is `Ping`. */
+/** Returns the audit label of a trigger event: `Ping` for `tg-ping`. */
 export function triggerLabel(event: string): string {
   if (Object.hasOwn(LABELS, event)) return LABELS[event] ?? event;
   const words = event.replace(/^tg-/, "").split("-");
   return words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join(" ");
 }
 
-/** The same of one call: a container is called by its name, and the data store says what is done with it. */
+/** Returns the audit label of one call: a container's name, or the action on the data store. */
 export function callLabel({ event, body }: { readonly event: string; readonly body: unknown }, exec: ExecBody): string {
   if (event === DATA_STORE_EVENT) return dataStoreLabel(body);
   return containerNamed(exec, event) === undefined ? triggerLabel(event) : event;
 }
 
-/** Events that only show what the node knows already: opening a page may call them at any time. */
+/** Events that only read the state of a node. */
 const READS: ReadonlySet<string> = new Set([
   "cluster-health",
   "config-show",
@@ -38,7 +38,7 @@ const READS: ReadonlySet<string> = new Set([
   "vpn-routes",
   "why",
 ]);
-/** The same of events that also change things, by the value of their `action`; the first is what they do without one. */
+/** Actions that only read, of events that can also change things. The first entry is the default action. */
 const READING_ACTIONS: Readonly<Partial<Record<string, readonly [string | undefined, ...string[]]>>> = {
   "container-image": [undefined, "list"],
   [DATA_STORE_EVENT]: ["LIST", "TASKS"],
@@ -47,10 +47,10 @@ const READING_ACTIONS: Readonly<Partial<Record<string, readonly [string | undefi
   "nat-hits": [undefined, "GET"],
 };
 
-/** Reports whether a call only reads, and so leaves no trace in the audit trail. A container of an event's name cannot be. */
+/** Reports whether a call only reads and is not audited. A container cannot have an event's name. */
 export function isRead({ event, body }: { readonly event: string; readonly body: unknown }): boolean {
   const actions = Object.hasOwn(READING_ACTIONS, event) ? READING_ACTIONS[event] : undefined;
   if (actions === undefined) return READS.has(event);
-  const said: unknown = typeof body === "object" && body !== null && "action" in body ? body.action : actions[0];
-  return actions.some((action) => action !== undefined && action === said);
+  const action: unknown = typeof body === "object" && body !== null && "action" in body ? body.action : actions[0];
+  return actions.some((read) => read !== undefined && read === action);
 }

@@ -1,20 +1,20 @@
 import { InputError } from "../../errors.ts";
 
-/** A time range in Unix seconds, the end exclusive, cut into buckets. */
+/** Time range in Unix seconds, the end exclusive, divided into buckets. */
 export interface UsageRange {
   readonly from: number;
   readonly to: number;
   readonly bucketSeconds: number;
 }
 
-/** Traffic of one bucket: bytes, number of flows, and the bucket's start in Unix seconds. */
+/** Traffic of one bucket: bytes, number of flows, and the start in Unix seconds. */
 export interface UsageBucket {
   readonly bytes: number;
   readonly count: number;
   readonly t: number;
 }
 
-/** What the query may say about the range; times absolute (Unix seconds) or relative (`now`, `-7 days`). */
+/** Range parameters of a query; times are absolute (Unix seconds) or relative (`now`, `-7 days`). */
 export interface UsageQuery {
   readonly start?: number | undefined;
   readonly end?: number | undefined;
@@ -24,7 +24,7 @@ export interface UsageQuery {
 }
 
 export const MAX_BUCKETS = 10_000;
-/** `now`, or an amount and a unit, the sign telling the direction. */
+/** `now`, or a signed amount and a unit. */
 export const RELATIVE_TIME = /^(?:now|([+-]?\d{1,6}) ?(second|minute|hour|day|week|month|year)s?)$/;
 
 const SECONDS: Readonly<Record<string, number>> = {
@@ -38,8 +38,8 @@ const SECONDS: Readonly<Record<string, number>> = {
 };
 
 /**
- * Works out the asked range; the last 24 hours by default.
- * @throws {InputError} `invalid-query` when it is empty, given twice, or cut into too many buckets.
+ * Returns the requested range; the last 24 hours by default.
+ * @throws {InputError} `invalid-query` if the range is empty, given twice, or has more than 10,000 buckets
  */
 export function usageRange(query: UsageQuery, nowSeconds: number): UsageRange {
   const from = instant("start", query.start, query.relative_start, nowSeconds) ?? nowSeconds - 86_400;
@@ -62,7 +62,7 @@ function instant(name: string, absolute: number | undefined, relative: string | 
   return now + Number(parts[1] ?? 0) * (SECONDS[parts[2] ?? ""] ?? 0);
 }
 
-/** The buckets of a range, in order, without traffic. */
+/** Returns the empty buckets of a range, in order. */
 export function emptyBuckets(range: UsageRange): UsageBucket[] {
   const count = Math.ceil((range.to - range.from) / range.bucketSeconds);
   return Array.from({ length: count }, (_, index) => ({

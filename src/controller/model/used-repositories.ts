@@ -1,11 +1,11 @@
-/** What a registry calls the repository that a reference names, with the registry's host or without; its names have small letters only. */
+/** Returns the registry's name of a repository reference, with or without the registry's host; names are lower case. */
 export function repositoryName(named: string, registryHost: string): string {
   const name = named.toLowerCase();
   const host = `${registryHost.toLowerCase()}/`;
   return name.startsWith(host) ? name.slice(host.length) : name;
 }
 
-/** The images of a section `exec`, in any form that a node reads, as they are named there. */
+/** Returns the image references of an `exec` section in any form that a node accepts. */
 function imagesOf(section: unknown): readonly string[] {
   const commands = membersOf(section)["commands"];
   if (!Array.isArray(commands)) return [];
@@ -14,7 +14,10 @@ function imagesOf(section: unknown): readonly string[] {
     .filter((named) => typeof named === "string");
 }
 
-/** The repositories of this registry whose images a section `exec` has: named with its host, or in the organization's namespace. Pure. */
+/**
+ * Returns the repositories of this registry that an `exec` section uses: references with its host, or in the organization's namespace.
+ * Pure.
+ */
 export function ownRepositoriesOf(section: unknown, registryHost: string, namespace: string): readonly string[] {
   const prefixes = [registryHost, namespace].map((prefix) => `${prefix.toLowerCase()}/`);
   return imagesOf(section)
@@ -22,12 +25,12 @@ export function ownRepositoriesOf(section: unknown, registryHost: string, namesp
     .map((named) => repositoryName(named, registryHost));
 }
 
-/** Whether a section `exec` has a container with an image of this repository. Pure. */
+/** Reports whether a container of an `exec` section uses this repository. Pure. */
 export function usesRepository(section: unknown, repository: string, registryHost: string): boolean {
   return imagesOf(section).some((named) => repositoryName(named, registryHost) === repository);
 }
 
-/** Whether a section `exec` has an encrypted volume of this name. Pure. */
+/** Reports whether an `exec` section has an encrypted volume of this name. Pure. */
 export function hasEncryptedVolume(section: unknown, name: string): boolean {
   const volumes = membersOf(section)["volumes"];
   if (!Array.isArray(volumes)) return false;

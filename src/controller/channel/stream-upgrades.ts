@@ -11,23 +11,23 @@ import type { ConnectionLimits } from "./connection-limits.ts";
 import type { Source, Sources } from "./sources.ts";
 import { UpgradeRefusals } from "./upgrade-refusals.ts";
 
-export interface StreamGateDeps {
+export interface StreamUpgradesDeps {
   readonly streams: Pick<Streams, "admit">;
-  /** Answers a request of the API, or calls `upgrade` with what its socket is to be joined to. */
+  /** Answers an API request, or calls `upgrade` with the terminal to join. */
   readonly api: (request: Request, upgrade: (terminal: NodeTerminal) => void, source: Source) => Promise<Response>;
   readonly clock: Clock;
   readonly connections: Pick<ConnectionLimits, "upgraded">;
   readonly sources: Pick<Sources, "of">;
 }
 
-/** Callers whose terminal is being opened. */
+/** Limit of callers whose terminal is being opened. */
 const MAX_OPENING = 256;
-/** What the API looks at; the rest of an upgrade's headers belong to the WebSocket. */
+/** Headers passed to the API; the others of an upgrade belong to the WebSocket. */
 const PASSED_HEADERS = ["authorization", "x-request-id", "host"] as const;
 
-/** Turns upgrade requests into the two sides of streams: nodes bring a ticket, callers ask the API. */
-export class StreamGate {
-  readonly #deps: StreamGateDeps;
+/** Upgrades requests to the two sides of streams: nodes present a ticket, callers use the API. */
+export class StreamUpgrades {
+  readonly #deps: StreamUpgradesDeps;
   readonly #refusals: UpgradeRefusals;
   readonly #sockets = new WebSocketServer({
     noServer: true,
@@ -38,12 +38,12 @@ export class StreamGate {
   });
   #opening = 0;
 
-  constructor(deps: StreamGateDeps) {
+  constructor(deps: StreamUpgradesDeps) {
     this.#deps = deps;
     this.#refusals = new UpgradeRefusals(deps.clock);
   }
 
-  /** Takes in a node that dials for a stream it was told to open. */
+  /** Accepts a node that dials for an ordered stream. */
   fromNode(request: IncomingMessage, stream: Duplex, head: Buffer): void {
     stream.on("error", ignore);
     const ticket = request.headers[TICKET_HEADER];
@@ -55,20 +55,24 @@ export class StreamGate {
     });
   }
 
-  /** Asks the API for a caller; what it refuses is answered as any other request. Never rejects. */
+  /** Passes a caller's request to the API and returns its errors as an HTTP response. Never rejects. */
   async fromCaller(request: IncomingMessage, stream: Duplex, head: Buffer): Promise<void> {
     stream.on("error", ignore);
     if (this.#opening >= MAX_OPENING) return this.#refusals.refuse(stream, { status: 503 });
     this.#opening += 1;
-    const left = new AbortController();
-    const onClose = (): void => left.abort();
+    const disconnected = new AbortController();
+    const onClose = (): void => disconnected.abort();
     stream.once("close", onClose);
     try {
       const slot: { terminal?: NodeTerminal } = {};
       const take = (opened: NodeTerminal): void => {
         slot.terminal = opened;
       };
-      const response = await this.#deps.api(webRequest(request, left.signal), take, this.#deps.sources.of(request));
+      const response = await this.#deps.api(
+        webRequest(request, disconnected.signal),
+        take,
+        this.#deps.sources.of(request),
+      );
       if (slot.terminal === undefined) await this.#answer(stream, response);
       else this.#join(request, stream, head, slot.terminal);
     } catch (error) {
@@ -81,7 +85,7 @@ export class StreamGate {
 
   #join(request: IncomingMessage, stream: Duplex, head: Buffer, terminal: NodeTerminal): void {
     let socket: FrameSocket | undefined;
-    // A handshake that fails is answered by the library, which then only closes.
+    // The library answers a failed handshake itself and then only closes.
     stream.once("close", () => {
       if (socket === undefined) terminal.discard();
     });
