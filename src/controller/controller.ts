@@ -47,7 +47,7 @@ import { loadControlKeys, type ControlKeys } from "./keys/control-keys.ts";
 import { keyStore } from "./keys/key-store.ts";
 import { speedTestTokens as speedTestTokensOf, type SpeedTestTokens } from "./keys/speed-test-tokens.ts";
 import { volumeKeys as volumeKeysOf, type VolumeKeys } from "./keys/volume-keys.ts";
-import { fileCertificate, selfMadeCertificate, type ServerCertificate } from "./keys/tls-certificate.ts";
+import { fileCertificate, selfSignedCertificate, type ServerCertificate } from "./keys/tls-certificate.ts";
 import {
   controllerSettings,
   registryHostOf,
@@ -70,14 +70,14 @@ export interface ControllerOptions extends ControllerSettingsInput {
   readonly clock?: Clock;
 }
 
-/** A controller that serves. */
+/** A running controller. */
 export interface Controller {
-  /** The origin that licenses name: the public one if given, else the address it listens on. */
+  /** Origin named in licenses: the public URL if set, otherwise the listening address. */
   readonly url: string;
   readonly fleet: FleetService;
-  /** Where the operator's API key is. */
+  /** Path of the operator's API key file. */
   readonly adminKeyPath: string;
-  /** Asks the store for a word; @throws what it does. */
+  /** Checks that the store responds. @throws the store's error */
   check(): void;
   close(): Promise<void>;
 }
@@ -87,14 +87,14 @@ const PRUNE_MS = 3_600_000;
 
 /**
  * Starts a controller and resolves once it serves.
- * @throws {InputError} `invalid-settings`; {HostError} when its state, a key, a certificate or the port cannot be had.
+ * @throws {InputError} `invalid-settings`; {HostError} if its state, a key, a certificate or the port is unavailable
  */
 export async function startController(options: ControllerOptions): Promise<Controller> {
   const { log, clock = systemClock(), ...input } = options;
   const settings = controllerSettings(input);
   const files = hostFiles();
   const dataDir = resolve(settings.dataDir);
-  // What can be refused without having changed anything comes first: an address in use, files of TLS that are not there.
+  // Checks that change nothing come first: an address in use, missing TLS files.
   await checkPort(settings.listen.host, settings.listen.port);
   const given = await givenCertificate(files, settings);
   const releases = settings.releasesDir === undefined ? undefined : await releaseFiles(settings.releasesDir, clock);
@@ -114,7 +114,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
       get: () => store.meta.get("admin-key-hash"),
       set: (hash) => store.meta.set("admin-key-hash", hash),
     });
-    if (admin.isNew) log.info({ path: admin.path }, "operator's API key written");
+    if (admin.isNew) log.info({ path: admin.path }, "created the operator's API key");
     const access = new AccessStore(store.sql);
     access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [ADMIN_POLICY]);
     const tokens = await speedTestTokensOf(files, join(dataDir, "keys", "speed-test.key"));
@@ -179,7 +179,7 @@ interface Parts {
   readonly releases: ReleaseFiles | undefined;
 }
 
-/** Wires everything. Runs without a pause after the port is open, so that no request comes before its listener. */
+/** Wires all parts. Runs synchronously after the port is open, so that no request arrives before its listener. */
 function assemble({
   settings,
   log,
@@ -233,7 +233,7 @@ function assemble({
   });
   const sources = sourcesOf({ trustedProxies: settings.trustedProxies, hasFrontEnd: settings.frontPins.length > 0 });
   const connections = new ConnectionLimits(server, { maxSessions, sources });
-  // Both make licenses through the fleet, which is made below.
+  // Both issue licenses through the fleet, which is built below.
   const activations = new Activations({ clock, origin, issue: (request) => fleet.issueLicense(request) });
   const agentTokens = new AgentTokens({ ...base, access, issue: (request) => fleet.issueLicense(request) });
   const sessionUpgrades = new SessionUpgrades(greeter, clock, connections, sources);
@@ -271,7 +271,7 @@ function assemble({
   const failures = new FailureLimiter(clock);
   const onAuthFailure = ({ address, prefix }: Source): number | undefined => {
     failures.failed(prefix);
-    refusals.note("authentication", { address, message: "the credentials do not hold" });
+    refusals.note("authentication", { address, message: "invalid credentials" });
     return failures.waitSeconds(prefix);
   };
   const api = createApi({
@@ -282,7 +282,7 @@ function assemble({
     activations,
     agentTokens,
     onWrongCode: (user, { address }) =>
-      refusals.note("activation", { address, message: `${user} entered a code that no machine shows` }),
+      refusals.note("activation", { address, message: `${user} entered an unknown activation code` }),
     access,
     tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
     registry: registryOf(settings, registryTokens),
@@ -358,10 +358,10 @@ async function ownCertificate(
   if (tlsModeOf(settings) !== "self") return undefined;
   const publicHost = settings.publicUrl === undefined ? [] : [new URL(settings.publicUrl).hostname];
   const hosts = [...new Set([...publicHost, settings.listen.host])].map((host) => host.replace(/^\[|\]$/g, ""));
-  return selfMadeCertificate(files, join(dataDir, "tls"), hosts, clock.now());
+  return selfSignedCertificate(files, join(dataDir, "tls"), hosts, clock.now());
 }
 
-/** The registry has the certificate as its `rootcertbundle`, at `<data>/registry/cert.pem`. */
+/** Loads or creates the token key of the registry; the registry uses `<data>/registry/cert.pem` as its `rootcertbundle`. */
 async function registryTokensFor(
   files: Files,
   dataDir: string,
@@ -371,7 +371,7 @@ async function registryTokensFor(
   if (registryUrl === undefined) return undefined;
   const directory = join(dataDir, "registry");
   await files.makeDirectory(directory, 0o700);
-  const pair = await selfMadeCertificate(files, directory, [REGISTRY_SERVICE], clock.now());
+  const pair = await selfSignedCertificate(files, directory, [REGISTRY_SERVICE], clock.now());
   return registryTokensOf({ ...pair, clock });
 }
 
@@ -386,7 +386,7 @@ function registryOf(settings: ControllerSettings, tokens: RegistryTokens | undef
   });
 }
 
-/** The keys that nodes may meet when they dial us. */
+/** Returns the hashes of all TLS keys that nodes may see. */
 function pinsOf({ frontPins }: ControllerSettings, certificate: ServerCertificate | undefined): readonly string[] {
   return [...new Set([...frontPins, ...(certificate === undefined ? [] : [certificate.pin])])];
 }
@@ -404,7 +404,7 @@ function ledgerOf(store: Store) {
   };
 }
 
-/** The organization and the domain are fixed at the first start, since every node's name and license holds them. */
+/** Returns the organization and domain, fixed at the first start: every node's name and license contains them. */
 function identityOf(store: Store, settings: ControllerSettings): { readonly org: string; readonly domain: string } {
   const org = store.meta.get("org") ?? randomUUID();
   const stored = store.meta.get("domain");

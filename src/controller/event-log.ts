@@ -8,26 +8,26 @@ import { lockEvent, type IpLock } from "./model/ip-lock.ts";
 import type { Store } from "./store/store.ts";
 import type { NodeLabel } from "./store/nodes.ts";
 
-/** An event of the control plane's own; the time is now and the state stateless unless said. */
+/** An event raised by the control plane. Defaults: current time, state UNKNOWN. */
 export type OwnEvent = Pick<NodeEvent, "level" | "message"> &
   Partial<Pick<NodeEvent, "state" | "details" | "timestamp">> & { readonly eventType: ControlPlaneEvent };
 
-/** Where every event passes: stored with what the control plane adds, and alerts opened and closed by it. */
+/** Stores all events and opens and closes alerts accordingly. */
 export interface EventLog {
   record(node: NodeLabel, event: OwnEvent): EventRecord;
-  /** Takes in what a node raised; the caller made sure that it may. */
+  /** Stores an event of a node; the caller has checked that the node may send it. */
   relay(node: NodeLabel, event: NodeEvent): EventRecord;
-  /** A change somebody made through the API: INFO, without an alert. */
+  /** Records a change through the API: INFO, without an alert. */
   change(node: NodeLabel, user: string, message: string): void;
-  /** Does something that is in no document, of a node or of none, and records it as a change, or neither. */
-  changeElsewhere<T>(user: string, message: string, work: () => T, node?: NodeLabel): T;
-  /** Records what somebody did to a node through the API. */
+  /** Runs a change outside the documents and records it in the same transaction; without a node it belongs to the domain. */
+  changeOutsideDocuments<T>(user: string, message: string, work: () => T, node?: NodeLabel): T;
+  /** Records an action of a user on a node in the audit trail. */
   audit(node: NodeLabel, value: string): void;
-  /** Takes in an audit of a node's own. */
+  /** Stores an audit record of a node. */
   relayAudit(node: NodeLabel, audit: NodeAudit): void;
 }
 
-/** Reports that a node begins to connect from an address its lock does not cover, or that this is over. */
+/** Records that a node connects from outside its lock, or that this ended. */
 export function reportLock(events: Pick<EventLog, "record">, node: NodeLabel, before: IpLock, after: IpLock): void {
   const report = lockEvent(before, after);
   if (report === undefined) return;
@@ -73,7 +73,7 @@ export function eventLog(
       store.events.add(entry);
       const { opens, clears } = alertChange(entry);
       for (const type of clears) store.alerts.close(node.uid, type);
-      // A node whose clock is ahead must not keep an alert open beyond its day.
+      // A node whose clock is ahead must not keep an alert open beyond its lifetime.
       if (opens !== undefined) store.alerts.open({ ...entry, timestamp: Math.min(entry.timestamp, nowMs / 1000) });
       return entry;
     });
@@ -85,11 +85,11 @@ export function eventLog(
     record,
     relay: (node, event) => keep(node, event, "node"),
     change,
-    changeElsewhere: (user, message, work, node = { uid: "", name: "", fqdn: identity.domain }) =>
+    changeOutsideDocuments: (user, message, work, node = { uid: "", name: "", fqdn: identity.domain }) =>
       store.atomic(() => {
-        const done = work();
+        const result = work();
         change(node, user, message);
-        return done;
+        return result;
       }),
     audit: ({ uid: nodeId, fqdn }, value) =>
       store.audits.add({
@@ -106,7 +106,7 @@ export function eventLog(
         fqdn,
         category: nodeAuditCategory(category),
         value,
-        // What is dated ahead would be kept for longer than its time.
+        // A record dated ahead would outlive the retention period.
         timestamp: Math.min(timestamp, Math.floor(clock.now() / 1000)),
         origin: "node",
       }),

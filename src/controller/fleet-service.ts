@@ -58,18 +58,21 @@ export interface FleetServiceDeps extends TerminalDeps {
   readonly origin: string;
   readonly org: string;
   readonly domain: string;
-  /** Whether a front end hides the addresses of nodes. */
+  /** Set if a front end hides the addresses of nodes. */
   readonly areAddressesHidden: boolean;
-  /** Whether an address is that of a front end that names the addresses of nodes. */
+  /** Reports whether an address is that of a front end that forwards the addresses of nodes. */
   readonly isFrontEnd: (address: string) => boolean;
 }
 
 const LICENSE_SECONDS = 24 * 3600;
 const MAX_MEMBERS = 16;
-/** Triggers after which a node is expected back. */
-const LEAVES: Readonly<Record<string, AwaitReason>> = { "node-restart-service": "restart", "node-reboot": "reboot" };
+/** Triggers after which a node must reconnect. */
+const RESTART_TRIGGERS: Readonly<Record<string, AwaitReason>> = {
+  "node-restart-service": "restart",
+  "node-reboot": "reboot",
+};
 
-/** The fleet as the store and the open sessions know it. */
+/** Fleet over the store and the open sessions. */
 export class FleetService implements Fleet {
   readonly #deps: FleetServiceDeps;
 
@@ -96,7 +99,7 @@ export class FleetService implements Fleet {
     const { name, type, jkt, user, lifetimeSeconds = LICENSE_SECONDS } = request;
     checkField("name", NodeName, name);
     if (jkt !== undefined) checkField("jkt", Base64Url32, jkt);
-    this.#refuseTaken(`${name}.${domain}`);
+    this.#checkNameFree(`${name}.${domain}`);
     const iat = Math.floor(clock.now() / 1000);
     const license = {
       iss: origin,
@@ -163,7 +166,7 @@ export class FleetService implements Fleet {
     body: JsonObject | undefined,
     user: string,
     confirm?: Omit<ConfirmRequest, "askedAt">,
-    about?: string,
+    summary?: string,
   ): NodeRecord {
     const node = this.#stored(uid);
     if (!sectionSuits(section, node.type)) {
@@ -173,13 +176,14 @@ export class FleetService implements Fleet {
     const { [section]: _replaced, ...others } = node.config;
     const config = body === undefined ? others : { ...others, [section]: body };
     const verb = body === undefined ? "removed" : "changed";
-    const asked = confirm === undefined ? {} : { confirm: { ...confirm, askedAt: Math.round(this.#deps.clock.now()) } };
-    const how = confirm?.tryMinutes === undefined ? "" : `, on trial for ${confirm.tryMinutes} minutes`;
+    const confirmation =
+      confirm === undefined ? {} : { confirm: { ...confirm, askedAt: Math.round(this.#deps.clock.now()) } };
+    const trial = confirm?.tryMinutes === undefined ? "" : `, trial of ${confirm.tryMinutes} minutes`;
     return this.#change(
       node,
-      { config, ...asked },
+      { config, ...confirmation },
       user,
-      `Configuration of ${section} ${verb}${how}${about === undefined ? "" : `: ${about}`}`,
+      `Configuration of ${section} ${verb}${trial}${summary === undefined ? "" : `: ${summary}`}`,
     );
   }
 
@@ -201,21 +205,25 @@ export class FleetService implements Fleet {
   setLock(uid: string, lock: readonly string[] | "current" | undefined, user: string): NodeRecord {
     const { store, events, sessions, areAddressesHidden, isFrontEnd } = this.#deps;
     if (lock !== undefined && areAddressesHidden) {
-      const cure = "start the controller with --trusted-proxy, so that it knows the addresses of nodes";
-      throw new InputError("not-configured", `a front end hides the addresses of nodes: ${cure}`);
+      const hint = "start the controller with --trusted-proxy, so that it knows the addresses of nodes";
+      throw new InputError("not-configured", `a front end hides the addresses of nodes: ${hint}`);
     }
     const node = this.#stored(uid);
     const current = sessions.get(uid)?.address;
     const known = current ?? node.lastIp;
     if (lock === "current" && known === undefined) {
-      throw new InputError("invalid-body", "addresses: the node has not connected yet, so its address is not known", {
-        details: { field: "addresses" },
-      });
+      throw new InputError(
+        "invalid-body",
+        "addresses: the node has not connected yet, so its address is unknown; specify addresses",
+        {
+          details: { field: "addresses" },
+        },
+      );
     }
     if (lock === "current" && known !== undefined && isFrontEnd(known)) {
-      // Everybody whom it does not name would be let in.
-      const cure = "have it send X-Forwarded-For, or name the node's addresses";
-      throw new InputError("not-configured", `the front end ${known} has not named the node's address: ${cure}`);
+      // A lock to a front end would permit every client that it does not identify.
+      const hint = "configure it to send X-Forwarded-For, or specify the addresses";
+      throw new InputError("not-configured", `the front end ${known} does not forward the node's address: ${hint}`);
     }
     const lockedTo = lock === "current" ? [placeOf(known ?? "")] : lock === undefined ? undefined : [...lock].sort();
     const from = current ?? node.unauthorizedIp;
@@ -240,7 +248,7 @@ export class FleetService implements Fleet {
     const { store, events, clock, domain } = this.#deps;
     checkField("name", NodeName, name);
     const fqdn = `${name}.${domain}`;
-    this.#refuseTaken(fqdn);
+    this.#checkNameFree(fqdn);
     return store.atomic(() => {
       store.clusters.add({ fqdn, name, domain, createdAt: Math.floor(clock.now() / 1000) });
       events.change(clusterLabel({ name, fqdn }), user, `Cluster ${fqdn} created`);
@@ -262,7 +270,7 @@ export class FleetService implements Fleet {
   setClusterSection(fqdn: string, section: SectionName, body: JsonObject | undefined, user: string): ClusterRecord {
     const { store, events } = this.#deps;
     const cluster = this.#cluster(fqdn);
-    if (!sectionOwners[section].clusters) throw new InputError("not-supported", `clusters have no section ${section}`);
+    if (!sectionOwners[section].clusters) throw new InputError("not-supported", `clusters have no ${section} section`);
     if (body !== undefined) checkSection(section, body);
     const { [section]: _replaced, ...others } = cluster.config;
     const config = body === undefined ? others : { ...others, [section]: body };
@@ -300,8 +308,8 @@ export class FleetService implements Fleet {
       const label = callLabel(request, shared ?? node.config.exec ?? {});
       events.audit(node, `${request.user} invoked ${label}`);
     }
-    const leave = Object.hasOwn(LEAVES, request.event) ? LEAVES[request.event] : undefined;
-    if (leave !== undefined && session !== undefined) awaiting.expect(uid, leave);
+    const restart = Object.hasOwn(RESTART_TRIGGERS, request.event) ? RESTART_TRIGGERS[request.event] : undefined;
+    if (restart !== undefined && session !== undefined) awaiting.expect(uid, restart);
     return triggers.run(uid, request, options);
   }
 
@@ -326,7 +334,7 @@ export class FleetService implements Fleet {
     return nodeId === undefined ? store.alerts.all(now) : store.alerts.ofNode(nodeId, now);
   }
 
-  /** Dismissing `Identity Shared` is the operator's decision that lets the identity be used again. */
+  /** Dismissing `Identity Shared` releases a held identity. */
   dismissAlert(nodeId: string, eventType: string, user: string): boolean {
     const { store, events, documents, announcer } = this.#deps;
     const { wasOpen, isReleased } = store.atomic(() => {
@@ -337,7 +345,7 @@ export class FleetService implements Fleet {
       return { wasOpen, isReleased };
     });
     if (isReleased) {
-      // What it asked for meanwhile was refused.
+      // Its requests were refused while it was held.
       const versions = documents.versions(nodeId);
       announcer.changed(
         nodeId,
@@ -352,11 +360,11 @@ export class FleetService implements Fleet {
   }
 
   recordChange<T>(user: string, message: string, work: () => T): T {
-    return this.#deps.events.changeElsewhere(user, message, work);
+    return this.#deps.events.changeOutsideDocuments(user, message, work);
   }
 
   recordNodeChange<T>(uid: string, user: string, message: string, work: () => T): T {
-    return this.#deps.events.changeElsewhere(user, message, work, this.#stored(uid));
+    return this.#deps.events.changeOutsideDocuments(user, message, work, this.#stored(uid));
   }
 
   metrics(nodeId: string, from: number, to: number): readonly MetricSample[] {
@@ -385,10 +393,10 @@ export class FleetService implements Fleet {
     return cluster;
   }
 
-  #refuseTaken(fqdn: string): void {
+  #checkNameFree(fqdn: string): void {
     const { store } = this.#deps;
     if (store.nodes.byFqdn(fqdn) !== undefined || store.clusters.get(fqdn) !== undefined) {
-      throw new InputError("name-taken", `${fqdn} exists`, { details: { field: "name" } });
+      throw new InputError("name-taken", `${fqdn} already exists; choose another name`, { details: { field: "name" } });
     }
   }
 
@@ -402,7 +410,7 @@ export class FleetService implements Fleet {
     }
   }
 
-  /** Makes a change of a node known; one that changes nothing leaves no trace. */
+  /** Stores and records a change of a node; a change without effect is not recorded. */
   #change(node: StoredNode, change: NodeChange, user: string, message: string): NodeRecord {
     const { store, events } = this.#deps;
     if (isDeepStrictEqual({ ...node, ...change }, node)) return this.#record(node);
@@ -415,13 +423,13 @@ export class FleetService implements Fleet {
     return this.#record(this.#stored(node.uid));
   }
 
-  /** Stores a change and the documents that differ for the nodes it answers in one transaction, and then tells those online. */
+  /** Stores a change and the documents of the returned nodes in one transaction, then notifies nodes that are online. */
   #announce(change: () => Iterable<string>): void {
     const { store, documents, announcer, sessions, awaiting } = this.#deps;
     const changed = store.atomic(() => {
       const refreshed = documents.refresh(change());
       for (const [uid, names] of refreshed) {
-        // A new list of neighbours disconnects nobody.
+        // A change of the domain document disconnects no node.
         if (sessions.get(uid) !== undefined && names.some((name) => name !== "domain")) {
           awaiting.expect(uid, "configuration");
         }
@@ -444,7 +452,7 @@ export class FleetService implements Fleet {
   }
 }
 
-/** Events about a cluster name it in place of a node, and no node id. */
+/** Label of events about a cluster: its name, and no node id. */
 function clusterLabel({ name, fqdn }: Pick<ClusterRecord, "name" | "fqdn">): NodeLabel {
   return { uid: "", name, fqdn };
 }

@@ -17,7 +17,7 @@ import type {
 import type { JsonObject, LifecycleState, NodeState, NodeType } from "../protocol/values/values.ts";
 import type { UsageBucket, UsageRange } from "./model/usage.ts";
 
-/** A node as the control plane knows it. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */
+/** A node in the control plane. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */
 export interface NodeRecord {
   readonly uid: string;
   readonly name: string;
@@ -32,9 +32,9 @@ export interface NodeRecord {
   readonly keys: NodeKeys;
   readonly isOnline: boolean;
   readonly lastIp: string | undefined;
-  /** Blocks of addresses that it may connect from; undefined without a lock. */
+  /** Address blocks from which it may connect; undefined without a lock. */
   readonly lockedTo?: readonly string[] | undefined;
-  /** The address outside of them from which it connects. */
+  /** Source address outside them, while it connects from one. */
   readonly unauthorizedIp?: string | undefined;
   readonly lastConnect: number | undefined;
   readonly disconnectTime: number | undefined;
@@ -42,10 +42,10 @@ export interface NodeRecord {
   readonly device: Device | undefined;
   readonly heartbeat: (Heartbeat & { readonly receivedAt: number }) | undefined;
   readonly config: Config;
-  /** How its newest change is to be confirmed, where that was asked for. */
+  /** Requested confirmation of its latest change. */
   readonly confirm?: ConfirmRequest | undefined;
   readonly reported: ShadowMap;
-  /** Newest `document.applied` of each document. */
+  /** Latest `document.applied` of each document. */
   readonly applied: Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>;
 }
 
@@ -59,10 +59,10 @@ export interface ClusterRecord {
   readonly members: readonly string[];
 }
 
-/** An event with what the control plane adds to it; times in Unix seconds, `uid` sortable by time. */
-/** The writer of a record about a node: the control plane, or the node itself. */
+/** Writer of a record: the control plane, or the node itself. */
 export type RecordOrigin = "control-plane" | "node";
 
+/** An event with the fields that the control plane adds; times in Unix seconds, `uid` sortable by time. */
 export interface EventRecord {
   readonly uid: string;
   readonly eventType: string;
@@ -81,7 +81,7 @@ export interface EventRecord {
   readonly origin: RecordOrigin;
 }
 
-/** The open alert of one (node, event type); gone when its clearing event arrives, when dismissed, or after 24 h. */
+/** Open alert of one node and event type; closed by its clearing event, by dismissal, or after 24 h. */
 export interface AlertRecord {
   readonly uid: string;
   readonly eventType: string;
@@ -123,14 +123,14 @@ export interface EventFilter {
   readonly offset: number;
 }
 
-/** A flow record with the node that told it. */
+/** A flow record with the node that reported it. */
 export interface NodeFlow extends FlowRecord {
   readonly nodeId: string;
 }
 
 export interface FlowFilter {
   readonly nodeIds?: readonly string[];
-  /** When it ended: Unix seconds, both inclusive. */
+  /** Range of the end time: Unix seconds, both inclusive. */
   readonly from: number;
   readonly to: number;
   readonly protocols?: readonly FlowRecord["protocol"][];
@@ -142,31 +142,31 @@ export interface FlowFilter {
   readonly connector?: string;
   readonly flow?: string;
   readonly reasons?: readonly string[];
-  /** Whether it was denied. */
+  /** Selects denied flows, or all others. */
   readonly isDefunct?: boolean;
   readonly order: "asc" | "desc";
   readonly limit: number;
   readonly offset: number;
 }
 
-/** What can be asked of the nodes' flow records. */
+/** Search in the flow records of all nodes. */
 export interface FlowSearch {
-  /** By the time they ended, at most 10,000 on all pages together; `total` counts no further either. */
+  /** Finds flows by their end time, at most 10,000 on all pages; `total` is limited likewise. */
   find(filter: FlowFilter): { readonly total: number; readonly items: readonly NodeFlow[] };
-  /** Traffic by the time at which its flow ended, of some nodes or of all; what both ends of a flow tell counts once. */
+  /** Returns the traffic of some nodes or all, by time; a flow reported by both ends counts once. */
   usage(range: UsageRange, nodeIds: readonly string[] | undefined): readonly UsageBucket[];
 }
 
-/** What can be asked of the round trips to gateways. */
+/** Search in the round trips to gateways. */
 export interface GatewayDetailsSearch {
   /**
-   * What a node measured, and what others measured to it, then under the name of the other; oldest first. `from` and `to` in Unix seconds,
-   * both inclusive. Undefined when there is more than one search finds.
+   * Returns the measurements of a node, and those of others to it under the other's name, oldest first. `from` and `to` are Unix seconds,
+   * both inclusive. Undefined if the result exceeds `MAX_DETAILS_FOUND`.
    */
   find(nodeId: string, from: number, to: number): readonly GatewayDetails[] | undefined;
 }
 
-/** A virtual machine's image as it was entered for a node: `location` is a path in the node's data store. */
+/** Record of a virtual machine's image; `location` is a path in the node's data store. */
 export interface ImageRecord {
   readonly id: string;
   readonly displayName: string;
@@ -175,19 +175,19 @@ export interface ImageRecord {
   readonly os: string;
 }
 
-/** The records of virtual machines' images; they go with their node. */
+/** Records of virtual machines' images; deleted with their node. */
 export interface ImageRecords {
-  /** By name, then by id. */
+  /** Sorted by name, then by id. */
   ofNode(node: string): readonly ImageRecord[];
   get(node: string, id: string): ImageRecord | undefined;
-  /** Enters a record, or replaces the one of this id. */
+  /** Adds a record, or replaces the one with this id. */
   put(node: string, record: ImageRecord): void;
   remove(node: string, id: string): void;
 }
 
-/** What can be asked of the output of containers. */
+/** Search in the output of containers. */
 export interface ContainerOutputSearch {
-  /** The newest `limit` pieces of a node, or of one container by id or name, oldest first; Unix seconds, both inclusive. */
+  /** Returns the latest `limit` records of a node, or of one container by id or name, oldest first; Unix seconds, both inclusive. */
   find(
     nodeId: string,
     filter: {
@@ -205,18 +205,18 @@ export interface TriggerRequest {
   readonly wait: boolean;
   readonly user: string;
   readonly deadlineMs: number;
-  /** False for a reading that is part of another operation. */
+  /** False for a read that is part of another operation. */
   readonly isAudited?: false;
 }
 
-/** Output of a running trigger, as `trigger.progress` brings it. */
+/** Output of a running trigger, from `trigger.progress`. */
 export interface TriggerProgress {
   readonly seq: number;
   readonly kind: "stdout" | "stderr" | "json" | "percent";
   readonly data: unknown;
 }
 
-/** A terminal that is asked for, in a container named as in the configuration. */
+/** A requested terminal in a container, named as in the configuration. */
 export interface TerminalRequest {
   readonly container: string;
   readonly cols: number;
@@ -224,44 +224,44 @@ export interface TerminalRequest {
   readonly user: string;
 }
 
-/** A terminal that a node has opened. Whoever asked joins or discards it. */
+/** A terminal that a node has opened. The requester joins or discards it. */
 export interface NodeTerminal {
   join(client: FrameSocket): void;
   discard(): void;
 }
 
 /**
- * Everything the HTTP API may ask of the fleet. Each change is stored, raises the version of every document it touches, and is
- * announced to the nodes online, in that order.
- * Errors are `InputError`: `not-found`, `invalid-body`, `name-taken` (409), `not-supported` or `offline`; what a node itself answered
- * is a `SessionError` with its code.
+ * Operations of the HTTP API on the fleet. A change is stored, raises the version of each affected document, and is announced to online
+ * nodes, in this order.
+ * Errors are `InputError`: `not-found`, `invalid-body`, `name-taken` (409), `not-supported` or `offline`; an error of the node is a
+ * `SessionError` with its code.
  */
 export interface Fleet {
   nodes(): readonly NodeRecord[];
   node(uid: string): NodeRecord | undefined;
   nodeByFqdn(fqdn: string): NodeRecord | undefined;
-  /** Makes a signed license; `jkt` binds it to a key made beforehand. */
+  /** Issues a signed license; `jkt` binds it to an existing key. */
   issueLicense(request: {
     name: string;
     type: NodeType;
     jkt?: string;
     user: string;
-    /** A day by default. */
+    /** Default: one day. */
     lifetimeSeconds?: number;
   }): Promise<string>;
   updateNode(uid: string, change: { state?: NodeState; cluster?: string | null }, user: string): NodeRecord;
   deleteNode(uid: string, user: string): Promise<void>;
-  /** Replaces a section; undefined removes it. `about` says in the event what of it changed, free of secrets. */
+  /** Replaces a section; undefined removes it. `summary` describes the change in the event, without secrets. */
   setSection(
     uid: string,
     section: SectionName,
     body: JsonObject | undefined,
     user: string,
     confirm?: Omit<ConfirmRequest, "askedAt">,
-    about?: string,
+    summary?: string,
   ): NodeRecord;
   setTag(uid: string, name: string, value: string | undefined, user: string): NodeRecord;
-  /** Locks a node to blocks of addresses, or to the address that it connects from now; undefined removes the lock. @throws {InputError} `not-configured`. */
+  /** Locks a node to address blocks, or to its current address; undefined removes the lock. @throws {InputError} `not-configured` */
   setLock(uid: string, lock: readonly string[] | "current" | undefined, user: string): NodeRecord;
   setLifecycleState(uid: string, state: LifecycleState, user: string): NodeRecord;
 
@@ -274,8 +274,8 @@ export interface Fleet {
   setClusterTag(fqdn: string, name: string, value: string | undefined, user: string): ClusterRecord;
 
   /**
-   * Sends a signed trigger. With `wait` it resolves to the node's answer, without to `true` once it was handed over; with `onProgress`
-   * output comes as the node gives it.
+   * Sends a signed trigger. Resolves to the node's response with `wait`, otherwise to `true` once sent. `onProgress` receives output as it
+   * arrives.
    */
   runTrigger(
     uid: string,
@@ -283,20 +283,20 @@ export interface Fleet {
     options: { readonly signal: AbortSignal; readonly onProgress?: (progress: TriggerProgress) => void },
   ): Promise<unknown>;
 
-  /** Has a node open a terminal; resolves once the node's side has come. What the node refuses is a `SessionError` with its code. */
+  /** Opens a terminal on a node; resolves once the node has connected. An error of the node is a `SessionError` with its code. */
   openTerminal(uid: string, request: TerminalRequest, signal: AbortSignal): Promise<NodeTerminal>;
 
   events(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] };
   event(nodeId: string, eventUid: string): EventRecord | undefined;
   alerts(nodeId?: string): readonly AlertRecord[];
-  /** Resolves and dismisses one alert; false when none of this type is open. */
+  /** Resolves and dismisses one alert; returns false if none of this type is open. */
   dismissAlert(nodeId: string, eventType: string, user: string): boolean;
-  /** Who did what to nodes, newest first. */
+  /** Returns the audit trail of nodes, newest first. */
   audits(filter: AuditFilter): { readonly total: number; readonly items: readonly AuditRecord[] };
-  /** Does something outside the nodes and records it as a change by this user, or neither. */
+  /** Runs a change outside the nodes and records it by this user, in one transaction. */
   recordChange<T>(user: string, message: string, work: () => T): T;
-  /** Does something that belongs to a node and records it as a change of it by this user, or neither. @throws {InputError} `not-found`. */
+  /** Runs a change that belongs to a node and records it by this user, in one transaction. @throws {InputError} `not-found` */
   recordNodeChange<T>(uid: string, user: string, message: string, work: () => T): T;
-  /** Minute samples of one node, oldest first; `from` and `to` in Unix seconds. */
+  /** Returns the minute samples of a node, oldest first; `from` and `to` in Unix seconds. */
   metrics(nodeId: string, from: number, to: number): readonly MetricSample[];
 }

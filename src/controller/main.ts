@@ -11,7 +11,7 @@ import { startController, type Controller } from "./controller.ts";
 import { readOptions } from "./options.ts";
 import { isLogInJournal, readSupervision } from "./settings.ts";
 
-/** Runs `holdfast controller` until it is told to stop; resolves to the exit status. */
+/** Runs `holdfast controller` until SIGTERM or SIGINT; resolves to the exit status. */
 export async function run(argv: readonly string[]): Promise<number> {
   process.umask(0o077);
   try {
@@ -30,12 +30,12 @@ export async function run(argv: readonly string[]): Promise<number> {
     const manager = serviceManager(supervision);
     const line = `Serving ${controller.url}`;
     manager.ready(line);
-    const endWatchdog = watch(supervision.watchdogMs, log, controller, () => manager.alive(line));
+    const stopWatchdog = watch(supervision.watchdogMs, log, controller, () => manager.alive(line));
     await new Promise<void>((resolve) => {
       const stop = (): void => resolve();
       process.once("SIGTERM", stop).once("SIGINT", stop);
     });
-    endWatchdog?.();
+    stopWatchdog?.();
     manager.stopping();
     await controller.close();
     pidFile.remove();

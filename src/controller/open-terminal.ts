@@ -12,7 +12,7 @@ export interface TerminalDeps {
   readonly log: Logger;
 }
 
-/** Opens a terminal in a container of a node, with its beginning and its end in the audit trail. Rejects as `Streams.open`. */
+/** Opens a terminal in a container of a node and records its start and end in the audit trail. Rejects as `Streams.open`. */
 export async function openTerminal(
   { events, streams, log }: TerminalDeps,
   node: NodeLabel,
@@ -20,8 +20,8 @@ export async function openTerminal(
   signal: AbortSignal,
 ): Promise<NodeTerminal> {
   const stream = await streams.open(node.uid, { kind: "container-exec", params, user }, signal);
-  const audit = (what: string): void => events.audit(node, `${user} ${what}`);
-  // A terminal that nobody could be held to account for is none.
+  const audit = (action: string): void => events.audit(node, `${user} ${action}`);
+  // Terminals are only opened if they can be audited.
   try {
     audit(`opened a terminal in container ${params.container}`);
   } catch (error) {
@@ -34,7 +34,9 @@ export async function openTerminal(
       void stream
         .join(client)
         .then((end) => audit(`closed a terminal in container ${params.container}: ${endText(end)}`))
-        .catch((error: unknown) => log.error({ node: node.uid, err: toError(error) }, "end of a terminal not stored"));
+        .catch((error: unknown) =>
+          log.error({ node: node.uid, err: toError(error) }, "cannot store the end of a terminal"),
+        );
     },
   };
 }

@@ -24,19 +24,19 @@ const OPTIONS = {
   run: { type: "string" },
 } as const;
 
-/** The options of `holdfast controller`, without dashes. */
+/** Option names of `holdfast controller`, without dashes. */
 export const optionNames: readonly string[] = Object.keys(OPTIONS);
 
 /**
- * Reads the command line of `holdfast controller`.
- * @throws {InputError} `usage` naming what is wrong and, for a misspelling, the nearest option.
+ * Parses the command line of `holdfast controller`.
+ * @throws {InputError} `usage` naming the error and, for a misspelling, the closest option
  */
 export function readOptions(argv: readonly string[]): ControllerSettingsInput & { readonly runDir: string } {
   const values = parse(argv);
   return {
     listen: values.listen,
     dataDir: values.data,
-    // A controller needs no other run directory, and without root it could not make the default one.
+    // Without root, the controller cannot create the default run directory, and it needs no separate one.
     runDir: values.run ?? values.data,
     ...defined({
       publicUrl: values.url,
@@ -53,7 +53,7 @@ export function readOptions(argv: readonly string[]): ControllerSettingsInput & 
   };
 }
 
-/** The values of an option that may be given several times, and several separated by commas. */
+/** Splits an option that may be repeated or comma-separated. */
 function listOf(texts: readonly string[]): string[] {
   return texts.flatMap((text) => text.split(",")).filter((value) => value !== "");
 }

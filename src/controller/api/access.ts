@@ -12,7 +12,6 @@ const NameParams = z.object({ name: PolicyName });
 const UserParams = z.object({ name: ServiceUserName });
 const conflict = (description: string) => ({ 409: { description, schema: Problem } });
 
-/** Access policies. */
 export function policyRoutes({ access, fleet }: ApiDeps): readonly Route[] {
   const tag = "Policies";
   const onPolicy = (verb: "read" | "modify") =>
@@ -43,9 +42,9 @@ export function policyRoutes({ access, fleet }: ApiDeps): readonly Route[] {
       access: { to: "resource", permissions: ["permissions::modify"], resource: () => anyOf(tgrn.policy("")) },
       body: { schema: Policy },
       answers: {
-        201: { description: "The policy, its actions in their one spelling", schema: PublicPolicy },
+        201: { description: "The policy, with normalized actions", schema: PublicPolicy },
         ...refusals,
-        ...conflict("The name is taken"),
+        ...conflict("A policy or user with this name exists"),
         ...badBody,
       },
       handle: ({ body, caller }) => {
@@ -77,12 +76,12 @@ export function policyRoutes({ access, fleet }: ApiDeps): readonly Route[] {
       access: onPolicy("modify"),
       params: NameParams,
       body: {
-        schema: Policy.partial({ name: true }).meta({ id: "PolicyChange", description: "`name` as in the path" }),
+        schema: Policy.partial({ name: true }).meta({ id: "PolicyChange", description: "`name` must match the path" }),
       },
       answers: { ...policy, ...badBody },
       handle: ({ params: { name }, body, caller }) => {
         if (body.name !== undefined && body.name !== name)
-          throw new Violations([`name: a policy keeps its name, ${name}`]);
+          throw new Violations([`name: must be ${name}; a policy cannot be renamed`]);
         const changed: Policy = { ...body, name };
         fleet.recordChange(caller.name, `Policy ${name} replaced`, () => access.replacePolicy(changed));
         return Response.json(changed);
@@ -92,7 +91,7 @@ export function policyRoutes({ access, fleet }: ApiDeps): readonly Route[] {
       method: "DELETE",
       path: "/v2/policy/{name}",
       operationId: "deletePolicy",
-      summary: "Delete an access policy that nobody has",
+      summary: "Delete an access policy that is not attached to any user",
       tag,
       access: onPolicy("modify"),
       params: NameParams,
@@ -110,7 +109,7 @@ export function policyRoutes({ access, fleet }: ApiDeps): readonly Route[] {
   ];
 }
 
-/** Service users: accounts for programs. */
+/** Routes of service users, the accounts of programs. */
 export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly Route[] {
   const tag = "Service users";
   const onUser = (verb: "read" | "modify") =>
@@ -146,17 +145,17 @@ export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly R
       body: {
         schema: z
           .strictObject({ name: ServiceUserName, policies: z.array(PolicyName).max(64).default([]) })
-          .meta({ description: "Each policy also needs the permission `permissions::modify` on it" }),
+          .meta({ description: "Also requires `permissions::modify` on each policy" }),
       },
       answers: {
         201: { description: "The service user", schema: PublicServiceUser },
         ...refusals,
-        ...conflict("The name is taken"),
+        ...conflict("A policy or user with this name exists"),
         ...badBody,
       },
       handle: ({ body: { name, policies }, caller }) => {
         for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
-        const lines = policies.flatMap((policy, index) => objectionsTo(access, policy, `policies.${index}`));
+        const lines = policies.flatMap((policy, index) => violationsOf(access, policy, `policies.${index}`));
         if (lines.length > 0) throw new Violations(lines);
         const at = Math.floor(clock.now() / 1000);
         const created = fleet.recordChange(caller.name, `Service user ${name} created`, () =>
@@ -185,7 +184,7 @@ export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly R
       path: "/v2/service-user/{name}/token",
       operationId: "createServiceUserToken",
       summary:
-        "Generate a client ID and a secret, in place of earlier ones; for another user also needs `permissions::modify` on each of its policies",
+        "Generate a client ID and secret, replacing earlier ones. For another user, also requires `permissions::modify` on each of its policies",
       tag,
       access: onUser("modify"),
       params: UserParams,
@@ -199,7 +198,7 @@ export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly R
         ...violations,
       },
       handle: ({ params: { name }, caller }) => {
-        // The credential is everything that the user may do; nobody gains by one of their own.
+        // Whoever has a credential has the permissions of its user, so a caller needs them all; replacing one's own gains nothing.
         const policies = caller.name === name ? [] : (access.serviceUser(name)?.policies ?? []);
         for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
         const clientId = randomUUID();
@@ -213,8 +212,8 @@ export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly R
   ];
 }
 
-function objectionsTo(access: AccessStore, policy: string, path: string): string[] {
-  if (isRestricted(policy)) return [`${path}: ${policy} cannot be attached, its name begins with restricted-`];
+function violationsOf(access: AccessStore, policy: string, path: string): string[] {
+  if (isRestricted(policy)) return [`${path}: ${policy} cannot be attached: its name starts with restricted-`];
   return access.policy(policy) === undefined ? [`${path}: there is no policy ${policy}`] : [];
 }
 

@@ -11,7 +11,7 @@ import { route, type ApiDeps, type Call, type Route } from "./route.ts";
 import { badBody, notFound, Problem, refusals } from "./shapes.ts";
 
 const tag = "Activation";
-// It makes a node whose name does not exist yet, so no narrower resource can name it.
+// The node's name does not exist yet, so the permission applies to all nodes.
 const access = {
   to: "resource",
   permissions: ["nodes::remote-activation"],
@@ -21,8 +21,8 @@ const access = {
 const Machine = z
   .object({
     device: Device,
-    key: z.string().meta({ description: "Thumbprint of its key; the machine shows it too" }),
-    address: z.string().meta({ description: "The address that it asked from" }),
+    key: z.string().meta({ description: "Thumbprint of its key, which the machine also shows" }),
+    address: z.string().meta({ description: "Source address of its request" }),
     expiresInSeconds: z.int().min(0),
   })
   .meta({ id: "ShownMachine" });
@@ -31,15 +31,15 @@ const answers = {
   ...refusals,
   ...notFound,
   ...badBody,
-  429: { description: "Too many wrong codes; `retry-after` says when to try again", schema: Problem },
+  429: { description: "Too many wrong codes; `retry-after` is the number of seconds to wait", schema: Problem },
 } as const;
 
-/** Codes that machines without a license show. */
+/** Routes of activation codes, which machines without a license show. */
 export function activationRoutes({ activations, fleet, onWrongCode }: ApiDeps): readonly Route[] {
-  type Entered = Pick<Call<unknown, unknown, unknown>, "caller" | "source">;
-  /** Counts a code that no machine shows, and sets `retry-after` when a user has entered too many. */
-  const entered = async (
-    { caller, source }: Entered,
+  type Entry = Pick<Call<unknown, unknown, unknown>, "caller" | "source">;
+  /** Counts an unknown code, and sets `retry-after` when a user has entered too many. */
+  const withRateLimit = async (
+    { caller, source }: Entry,
     work: (guesser: { user: string; source: typeof source }) => Promise<Response>,
   ) => {
     const guesser = { user: caller.name, source };
@@ -57,12 +57,13 @@ export function activationRoutes({ activations, fleet, onWrongCode }: ApiDeps): 
       method: "POST",
       path: "/v2/activation/lookup",
       operationId: "lookUpActivation",
-      summary: "See the machine that shows an activation code",
+      summary: "Get the machine that shows an activation code",
       tag,
       access,
       body: { schema: z.strictObject({ code: ActivationCode }) },
       answers: { 200: { description: "The machine", schema: Machine }, ...answers },
-      handle: (call) => entered(call, async (guesser) => Response.json(activations.find(call.body.code, guesser))),
+      handle: (call) =>
+        withRateLimit(call, async (guesser) => Response.json(activations.find(call.body.code, guesser))),
     }),
     route({
       method: "POST",
@@ -80,15 +81,15 @@ export function activationRoutes({ activations, fleet, onWrongCode }: ApiDeps): 
             .string()
             .max(64)
             .optional()
-            .meta({ description: "Thumbprint that the machine shows; a machine with another is refused" }),
+            .meta({ description: "Expected thumbprint of the machine's key; a machine with another key is rejected" }),
         }),
       },
       answers: {
-        201: { description: "The machine gets its license at its next poll", schema: Activated },
+        201: { description: "Activated; the machine gets its license at its next poll", schema: Activated },
         ...answers,
       },
       handle: (call) =>
-        entered(call, async (guesser) => {
+        withRateLimit(call, async (guesser) => {
           const { code, name, type, key } = call.body;
           if (key !== undefined && activations.find(code, guesser).key !== key) {
             throw new InputError(

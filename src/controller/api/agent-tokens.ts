@@ -16,7 +16,7 @@ const access = {
 const DAY = 24 * 3600;
 const MAX_DAYS = 90;
 const MAX_USES = 1000;
-/** Room for a dash and ten digits in a name of 63. */
+/** Leaves room for a dash and ten digits in a name of 63 characters. */
 const MAX_PREFIX = 52;
 
 const expiresInSeconds = z
@@ -33,7 +33,9 @@ const TokenOrder = z
       expiresInSeconds,
     }),
   ])
-  .meta({ description: "For one agent of this `name`, or for up to `maxUses` whose names begin with `namePrefix`" });
+  .meta({
+    description: "For one agent with this `name`, or for up to `maxUses` agents whose names start with `namePrefix`",
+  });
 
 const Token = z
   .object({
@@ -48,7 +50,7 @@ const Token = z
   })
   .meta({ id: "AgentToken" });
 
-/** Tokens by which agents register. */
+/** Routes of the tokens that register agents. */
 export function agentTokenRoutes({ agentTokens, fleet }: ApiDeps): readonly Route[] {
   return [
     route({
@@ -65,7 +67,7 @@ export function agentTokenRoutes({ agentTokens, fleet }: ApiDeps): readonly Rout
       method: "POST",
       path: "/v2/agent-token",
       operationId: "createAgentToken",
-      summary: "Make a token by which agents register",
+      summary: "Create a token that registers agents",
       tag,
       access,
       body: { schema: TokenOrder },
@@ -76,11 +78,11 @@ export function agentTokenRoutes({ agentTokens, fleet }: ApiDeps): readonly Rout
         },
         ...refusals,
         ...badBody,
-        409: { description: "There are as many tokens as there may be", schema: Problem },
+        409: { description: "The limit of tokens is reached", schema: Problem },
       },
       handle: ({ body, caller }) => {
-        const what = "name" in body ? `agent ${body.name}` : `${body.maxUses} agents ${body.namePrefix}-*`;
-        const { token, stored } = fleet.recordChange(caller.name, `Agent token made for ${what}`, () =>
+        const subject = "name" in body ? `agent ${body.name}` : `${body.maxUses} agents ${body.namePrefix}-*`;
+        const { token, stored } = fleet.recordChange(caller.name, `Agent token created for ${subject}`, () =>
           agentTokens.create(body, caller.name),
         );
         return Response.json({ ...publicToken(stored), token }, { status: 201 });
@@ -90,13 +92,13 @@ export function agentTokenRoutes({ agentTokens, fleet }: ApiDeps): readonly Rout
       method: "DELETE",
       path: "/v2/agent-token/{id}",
       operationId: "deleteAgentToken",
-      summary: "Withdraw an agent token; agents that registered with it stay",
+      summary: "Revoke an agent token; agents that registered with it stay",
       tag,
       access,
       params: z.object({ id: z.string().max(64) }),
-      answers: { 200: { description: "Withdrawn", schema: Empty }, ...refusals, ...notFound },
+      answers: { 200: { description: "Revoked", schema: Empty }, ...refusals, ...notFound },
       handle: ({ params: { id }, caller }) => {
-        fleet.recordChange(caller.name, `Agent token ${id} withdrawn`, () => agentTokens.remove(id));
+        fleet.recordChange(caller.name, `Agent token ${id} revoked`, () => agentTokens.remove(id));
         return Response.json({});
       },
     }),

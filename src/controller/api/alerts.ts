@@ -12,7 +12,7 @@ import { defined } from "../../lib/defined.ts";
 const tag = "Alerts";
 const NodeParams = z.object({ nodeID: Uid });
 const PageQuery = z.strictObject(Page);
-/** No parameter at all: one that is not known is refused, as in other lists. */
+/** Rejects all parameters, as other lists reject unknown ones. */
 const NoQuery = z.strictObject({});
 const onNode = {
   to: "resource",
@@ -21,10 +21,10 @@ const onNode = {
 } as const;
 const onNodes = { to: "kind", permission: "alerts::read", kind: tgrn.node("") } as const;
 
-// RFC 9745: since the start of 2026; RFC 8288 names what replaces it.
+// RFC 9745: deprecated since the start of 2026; RFC 8288 links the replacement.
 const DEPRECATION = { deprecation: "@1767225600", link: '</v2/event>; rel="successor-version"' };
 
-/** Open alerts, and the older form in which events were read. */
+/** Routes of open alerts, and the deprecated form of events. */
 export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
   const legacy = { 200: { description: "Events, newest first", schema: z.array(LegacyAlert) }, ...refusals };
   const alerts = { 200: { description: "Open alerts", schema: z.array(PublicAlert) }, ...refusals };
@@ -91,7 +91,7 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       method: "DELETE",
       path: "/v2/alert/{nodeID}/{alertType}",
       operationId: "dismissAlert",
-      summary: "Resolve and dismiss one type of alert of a node; `Identity Shared` also needs `nodes::manage`",
+      summary: "Resolve and dismiss one type of alert of a node; `Identity Shared` also requires `nodes::manage`",
       tag,
       access: onNode,
       params: z.object({
@@ -100,10 +100,10 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       }),
       answers: { 200: { description: "Dismissed", schema: Empty }, ...refusals, ...notFound },
       handle: ({ params: { nodeID, alertType }, caller }) => {
-        // It lets an identity be used again that two machines had.
+        // Dismissing it releases a held identity.
         if (alertType === "Identity Shared") caller.require(["nodes::manage"], tgrn.node(nodeID));
         if (!fleet.dismissAlert(nodeID, alertType, caller.name)) {
-          throw new InputError("not-found", `no alert '${alertType}' is open on ${nodeID}`);
+          throw new InputError("not-found", `node ${nodeID} has no open alert '${alertType}'`);
         }
         return Response.json({});
       },

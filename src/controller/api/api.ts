@@ -36,7 +36,7 @@ import { triggerRoutes } from "./triggers.ts";
 const MAX_QUERY_LENGTH = 16 * 1024;
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 
-/** Every operation of the API. Where two paths fit the same request, the earlier one wins. */
+/** Returns all operations of the API. If two paths match a request, the earlier one wins. */
 export function apiRoutes(deps: ApiDeps): readonly Route[] {
   const routes: Route[] = [
     ...serviceRoutes(deps.version, () => routes),
@@ -71,12 +71,12 @@ export function apiRoutes(deps: ApiDeps): readonly Route[] {
   return routes;
 }
 
-/** What comes with a request that wants to become a WebSocket. */
+/** Environment of a request that may be upgraded to a WebSocket. */
 export interface ApiEnv {
   Bindings: { readonly upgrade?: Upgrade; readonly source?: Source };
 }
 
-/** The management API as a Hono application. */
+/** Builds the management API as a Hono application. */
 export function createApi(deps: ApiDeps): Hono<ApiEnv> {
   const app = new Hono<ApiEnv>();
   const routes = apiRoutes(deps);
@@ -111,12 +111,12 @@ function run(route: Route, context: Context<ApiEnv>, identify: RawCall["identify
   });
 }
 
-/** The origin of a request; tests call the application without any bindings. */
+/** Returns the origin of a request; tests call the application without any bindings. */
 function sourceOf(env: ApiEnv["Bindings"] | undefined): Source {
   return env?.source ?? { address: "unknown", prefix: "unknown" };
 }
 
-/** Does what every answer has in common: errors, headers, the line in the log. */
+/** Runs a request and adds the common parts of its response: errors, headers and the log line. */
 async function respond(
   deps: ApiDeps,
   operation: string,
@@ -149,9 +149,11 @@ async function respond(
   return response;
 }
 
-/** Counts an authentication that failed; the answer to give instead when an address has too many. What holds is never refused. */
+/**
+ * Counts a failed authentication; returns the response to send instead if an address has too many. Valid credentials are never rejected.
+ */
 function limited({ onAuthFailure }: ApiDeps, { env, req }: Context<ApiEnv>): Response | undefined {
-  // A client may ask without credentials first, to find out which are wanted.
+  // A client may send a request without credentials first, to learn which are required.
   if (req.header("authorization") === undefined && req.method === "GET") return undefined;
   const waitSeconds = onAuthFailure?.(sourceOf(env));
   if (waitSeconds === undefined) return undefined;
@@ -163,9 +165,9 @@ function limited({ onAuthFailure }: ApiDeps, { env, req }: Context<ApiEnv>): Res
 }
 
 function refuseUnknown(method: string, methods: readonly string[]): Response {
-  if (methods.length === 0) return problemResponse(new InputError("unknown-path", "there is no such path"));
+  if (methods.length === 0) return problemResponse(new InputError("unknown-path", "unknown path"));
   const allowed = [...new Set(methods.includes("GET") ? [...methods, "HEAD"] : methods)].sort().join(", ");
-  const error = new InputError("wrong-method", `${method} is not offered here, but ${allowed}`);
+  const error = new InputError("wrong-method", `${method} is not supported here; use ${allowed}`);
   return problemResponse(error, { allow: allowed });
 }
 

@@ -11,13 +11,13 @@ import { defined } from "../../lib/defined.ts";
 
 const tag = "Events";
 
-/** Who did what to nodes, in pages; the number of all that match is in the header `x-total-count`. */
+/** Routes of the audit trail, in pages; the header `x-total-count` has the number of all matches. */
 export function auditRoutes({ fleet, org }: ApiDeps): readonly Route[] {
   const audits = {
     200: {
       description: "One page of audits, newest first",
       schema: z.array(PublicAudit),
-      headers: { "x-total-count": { description: "How many there are on all pages", schema: z.int().min(0) } },
+      headers: { "x-total-count": { description: "Number of items on all pages", schema: z.int().min(0) } },
     },
     ...refusals,
     ...violations,
@@ -34,7 +34,7 @@ export function auditRoutes({ fleet, org }: ApiDeps): readonly Route[] {
       method: "GET",
       path: "/v2/audit",
       operationId: "listAudits",
-      summary: "List who did what to nodes, within a time window",
+      summary: "List the audit trail of nodes within a time window",
       tag,
       access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
       query: RangeQuery,
@@ -48,7 +48,7 @@ export function auditRoutes({ fleet, org }: ApiDeps): readonly Route[] {
       method: "GET",
       path: "/v2/audit/{nodeId}",
       operationId: "listNodeAudits",
-      summary: "List who did what to a node, within a time window",
+      summary: "List the audit trail of a node within a time window",
       tag,
       access: { to: "resource", permissions: ["events::read"], resource: ({ nodeId }) => tgrn.node(nodeId) },
       params: z.object({ nodeId: Uid }),
@@ -56,7 +56,7 @@ export function auditRoutes({ fleet, org }: ApiDeps): readonly Route[] {
       answers: { ...audits, ...notFound },
       handle: ({ params: { nodeId }, query }) => {
         const page = fleet.audits({ ...rangeOf(query), nodeIds: [nodeId] });
-        // The audits of a deleted node can still be read.
+        // Audits of a deleted node remain readable.
         if (page.total === 0 && fleet.node(nodeId) === undefined) {
           throw new InputError("not-found", `there is no node ${nodeId}`);
         }

@@ -2,12 +2,12 @@ import { InputError } from "../../errors.ts";
 import { parseStrictJson, type JsonLimits } from "../../lib/formats/strict-json.ts";
 import { isObject } from "../../protocol/sections/common/forms.ts";
 
-/** Bounds on a request body that no section is in. */
+/** Limits of a request body other than a section. */
 export const BODY_LIMITS: JsonLimits = { maxBytes: 1024 * 1024, maxDepth: 32 };
 
 /**
- * Reads a request body, never more than `maxBytes` of it.
- * @throws {InputError} `too-large`.
+ * Reads a request body of at most `maxBytes`.
+ * @throws {InputError} `too-large`
  */
 export async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
   if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
@@ -24,8 +24,8 @@ export async function readBytes(request: Request, maxBytes: number): Promise<Uin
 }
 
 /**
- * Reads and parses a JSON body; undefined when it is empty.
- * @throws {InputError} `wrong-content-type`, `too-large`, or a code of `parseStrictJson`.
+ * Reads and parses a JSON body; undefined if it is empty.
+ * @throws {InputError} `wrong-content-type`, `too-large`, or a code of `parseStrictJson`
  */
 export async function readJson(request: Request, limits: JsonLimits): Promise<unknown> {
   const bytes = await readBytes(request, limits.maxBytes);
@@ -37,13 +37,13 @@ export async function readJson(request: Request, limits: JsonLimits): Promise<un
   return parseStrictJson(bytes, limits);
 }
 
-/** The media type of a request body (RFC 9110 §8.3), lower case and without parameters. */
+/** Returns the media type of a request body (RFC 9110 §8.3), in lower case and without parameters. */
 export function mediaType(request: Request): string {
   const [type = ""] = (request.headers.get("content-type") ?? "").split(";", 1);
   return type.trim().toLowerCase();
 }
 
-/** A body without those of its members that say nothing. */
+/** Removes empty members (null or "") from a body. */
 export function withoutBlanks(raw: unknown): unknown {
   if (!isObject(raw)) return raw;
   return Object.fromEntries(Object.entries(raw).filter(([, value]) => value !== null && value !== ""));

@@ -3,7 +3,7 @@ import { isAllowed, reachOf } from "../model/permissions.ts";
 import type { AccessStore, Grant } from "../store/access.ts";
 import type { TokenIssuer } from "./tokens.ts";
 
-/** Who sends a request, with the policies in force at its beginning. */
+/** Sender of a request, with its policies at the start of the request. */
 export class Caller {
   readonly name: string;
   readonly #policies: Grant["policies"];
@@ -13,45 +13,45 @@ export class Caller {
     this.#policies = grant.policies;
   }
 
-  /** Whether one of these permissions, the most specific first, is held on the resource. */
+  /** Reports whether one of these permissions, most specific first, is granted on the resource. */
   may(permissions: readonly string[], resource: string): boolean {
     return isAllowed(this.#policies, permissions, resource);
   }
 
-  /** @throws {InputError} `forbidden`, naming the permission and the resource. */
+  /** @throws {InputError} `forbidden`, naming the permission and the resource */
   require(permissions: readonly string[], resource: string): void {
     if (!this.may(permissions, resource)) throw forbidden(permissions, resource);
   }
 
-  /** How far a permission reaches over a kind of resource, for example `tgrn:tg::nodes:node/`. */
+  /** Returns the scope of a permission over a kind of resource, for example `tgrn:tg::nodes:node/`. */
   reach(permission: string, kind: string): "all" | "some" | "none" {
     return reachOf(this.#policies, permission, kind);
   }
 }
 
-/** Stands for whoever calls an operation that is open to all; may nothing else. */
+/** Caller of an operation that is open to all; has no permissions. */
 export const ANYBODY = new Caller({ name: "anybody", policies: [] });
 
-/** The refusal of a caller without a permission. */
+/** Error of a caller without a permission. */
 export function forbidden(permissions: readonly string[], resource: string): InputError {
   const permission = permissions.join(" or ");
   const details = { permission, resource };
-  return new InputError("forbidden", `the permission ${permission} is missing on ${resource}`, { details });
+  return new InputError("forbidden", `permission ${permission} on ${resource} is required`, { details });
 }
 
 const BEARER = /^bearer +(\S+)$/i;
 
-/** Finds out who sends a request, from its `Authorization` header: an API key, or `Bearer` and a JWT. */
+/** Identifies the sender of a request by its `Authorization` header: an API key, or `Bearer` and a JWT. */
 export async function authenticate(request: Request, access: AccessStore, tokens: TokenIssuer): Promise<Caller> {
   return identify((request.headers.get("authorization") ?? "").trim(), access, tokens);
 }
 
-/** Finds out whose credentials an `Authorization` header holds. @throws {InputError} `unauthorized`. */
+/** Identifies the user of an `Authorization` header. @throws {InputError} `unauthorized` */
 export async function identify(header: string, access: AccessStore, tokens: TokenIssuer): Promise<Caller> {
   if (header === "") throw unauthorized("no Authorization header");
   const token = BEARER.exec(header)?.[1];
   const grant = token === undefined ? access.findApiKey(header) : await grantOf(token, access, tokens);
-  if (grant === undefined) throw unauthorized("the credentials do not hold");
+  if (grant === undefined) throw unauthorized("invalid credentials");
   return new Caller(grant);
 }
 
@@ -62,7 +62,7 @@ async function grantOf(token: string, access: AccessStore, tokens: TokenIssuer):
 
 const unauthorized = (message: string): InputError => new InputError("unauthorized", message);
 
-/** The challenge that goes with every 401 (RFC 6750 §3). */
+/** Returns the challenge of a 401 response (RFC 6750 §3). */
 export function challengeFor(request: Request): string {
   const hasToken = BEARER.test(request.headers.get("authorization") ?? "");
   return `Bearer realm="holdfast"${hasToken ? ', error="invalid_token"' : ""}`;

@@ -12,21 +12,20 @@ const tag = "Clusters";
 const ClusterParams = z.object({ clusterFQDN: Fqdn });
 const onCluster = ({ clusterFQDN }: z.infer<typeof ClusterParams>): string => tgrn.cluster(clusterFQDN);
 
-/** Finds a cluster. @throws {InputError} `not-found`. */
+/** Returns a cluster. @throws {InputError} `not-found` */
 export function clusterOf(fleet: Fleet, fqdn: string): ClusterRecord {
   const record = fleet.cluster(fqdn);
   if (record === undefined) throw new InputError("not-found", `there is no cluster ${fqdn}`);
   return record;
 }
 
-/** A cluster as the API shows it. */
 export function publicCluster(record: ClusterRecord): z.infer<typeof PublicCluster> {
   const { fqdn, name, domain, createdAt, tags, config, members } = record;
   const own = { fqdn, name, domain, tgrn: tgrn.cluster(fqdn), created_at: createdAt, tags };
   return { ...own, config: hideSecrets(config), members: [...members] };
 }
 
-/** Answers a change: the whole cluster to who may read it, to anybody else its name and the part that was written. */
+/** Returns the response to a change: the whole cluster if the caller may read it, otherwise its name and the written part. */
 export function clusterChangeResponse(
   record: ClusterRecord,
   caller: Caller,
@@ -36,15 +35,15 @@ export function clusterChangeResponse(
   return Response.json(mayRead ? publicCluster(record) : { fqdn: record.fqdn, ...part });
 }
 
-/** What `clusterChangeResponse` answers. */
+/** Response of `clusterChangeResponse`. */
 export const clusterChangeAnswer = {
   200: {
-    description: "The cluster; only its `fqdn` and what was written to a caller without `nodes::read` on it",
+    description: "The cluster; without `nodes::read` on it, only its `fqdn` and the written part",
     schema: z.union([PublicCluster, ClusterPart]),
   },
 } as const;
 
-/** Clusters themselves; a node joins and leaves one through `PUT /node/{nodeID}`. */
+/** Routes of clusters; a node joins and leaves one through `PUT /node/{nodeID}`. */
 export function clusterRoutes({ fleet }: ApiDeps): readonly Route[] {
   const cluster = { 200: { description: "The cluster", schema: PublicCluster }, ...refusals };
   return [
@@ -74,7 +73,7 @@ export function clusterRoutes({ fleet }: ApiDeps): readonly Route[] {
       body: { schema: z.strictObject({ name: NodeName }) },
       answers: {
         201: { description: "The cluster", schema: PublicCluster },
-        409: { description: "The name is taken", schema: Problem },
+        409: { description: "A cluster with this name exists", schema: Problem },
         ...refusals,
         ...badBody,
       },

@@ -9,9 +9,9 @@ import { forbidden, type Caller } from "./caller.ts";
 const PERMISSION = "nodes::configure:connectors";
 
 /**
- * Refuses connectors that lead to a node on which the caller may not configure connectors either. What the stored section leads to
- * already needs nothing. A name that no node has is refused like a node out of reach: such a node may be registered later, and names
- * cannot be guessed. @throws {InputError} `forbidden`.
+ * Rejects connectors to a node on which the caller may not configure connectors. Destinations of the stored section are exempt. An unknown
+ * name is rejected like a forbidden node: such a node may register later, and names must not be guessable.
+ * @throws {InputError} `forbidden`
  */
 export function requireDestinations(
   fleet: Fleet,
@@ -21,19 +21,19 @@ export function requireDestinations(
   body: JsonObject,
 ): void {
   if (section !== "connectors") return;
-  const before = new Set(destinations(node, node.config.connectors ?? {}).map(({ key }) => key));
-  const added = destinations(node, body).filter(({ key }) => !before.has(key));
+  const stored = new Set(destinations(node, node.config.connectors ?? {}).map(({ key }) => key));
+  const added = destinations(node, body).filter(({ key }) => !stored.has(key));
   if (added.length === 0) return;
   const uids = uidsByName(fleet);
   for (const name of new Set(added.map(({ name }) => name))) {
-    // A name without an owner stands for any node that may be given it.
+    // An unknown name stands for any node that may get it later.
     const resources = (uids.get(name) ?? ["*"]).map(tgrn.node);
     if (!resources.every((resource) => caller.may([PERMISSION], resource)))
       throw forbidden([PERMISSION], tgrn.node(name));
   }
 }
 
-/** The destinations on other nodes of a node's enabled connectors. */
+/** Returns the destinations on other nodes of a node's enabled connectors. */
 function destinations(
   node: NodeRecord,
   section: JsonObject,
@@ -46,7 +46,7 @@ function destinations(
 function uidsByName(fleet: Fleet): ReadonlyMap<string, readonly string[]> {
   const found = new Map<string, string[]>();
   for (const { uid, name, fqdn } of fleet.nodes()) {
-    for (const called of [uid, name, fqdn]) found.set(called, [...(found.get(called) ?? []), uid]);
+    for (const alias of [uid, name, fqdn]) found.set(alias, [...(found.get(alias) ?? []), uid]);
   }
   return found;
 }

@@ -9,25 +9,25 @@ import type { ApiDeps } from "./route.ts";
 import { runForCaller, runInParts } from "./triggers.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Who may see and change what is in the data store of a node. */
+/** Access to the data store of a node. */
 export const mayUseStore = {
   to: "resource",
   permissions: ["nodes::service:datastore-manager"],
   resource: ({ nodeID = "" }: { readonly nodeID?: string }): string => tgrn.node(nodeID),
 } as const;
 
-/** Whose node, and what for. */
+/** Node and user of a data store request. */
 export interface StoreCall {
   readonly nodeID: string;
   readonly user: string;
-  /** Aborted when the caller is gone. */
+  /** Aborted when the caller disconnects. */
   readonly signal: AbortSignal;
   readonly isAudited?: false;
 }
 
 type Deps = Pick<ApiDeps, "fleet" | "clock" | "joins">;
 
-/** Refuses what has no data store. @throws {InputError} `not-found`; `not-supported` for an agent. */
+/** Rejects nodes without a data store. @throws {InputError} `not-found`; `not-supported` for an agent */
 export function checkHasStore({ fleet }: Pick<ApiDeps, "fleet">, nodeID: string): { readonly isOnline: boolean } {
   const { type, isOnline } = nodeOf(fleet, nodeID);
   if (type === "Agent") throw new InputError("not-supported", "agents have no data store");
@@ -35,8 +35,8 @@ export function checkHasStore({ fleet }: Pick<ApiDeps, "fleet">, nodeID: string)
 }
 
 /**
- * Asks the data store of a node. What the node answers is held to `schema`, so that a faulty node is told from a faulty answer.
- * @throws {SessionError} `offline`, `invalid-reply`, or what the node refuses with; {InputError} `overloaded`, or as `checkHasStore`.
+ * Sends a request to the data store of a node and checks the response against `schema`.
+ * @throws {SessionError} `offline`, `invalid-reply`, or the node's error; {InputError} `overloaded`, or as `checkHasStore`
  */
 export async function askStore<T>(
   deps: Deps,
@@ -56,8 +56,11 @@ export async function askStore<T>(
   const result = await (isLarge(body) ? runInParts : runForCaller)(deps, nodeID, order, signal);
   const parsed = schema.safeParse(result);
   if (parsed.success) return parsed.data;
-  throw new SessionError("invalid-reply", `the node's answer to ${body.action} is not what this version understands`);
+  throw new SessionError(
+    "invalid-reply",
+    `the node's response to ${body.action} has an unknown format; update the control plane`,
+  );
 }
 
-/** Only these may have more to say than one message holds. */
+/** Reports whether the response may exceed one message. */
 const isLarge = ({ action }: DataStoreRequest): boolean => action === "LIST" || action === "TASKS";

@@ -15,7 +15,7 @@ const tag = "Events";
 const Subject = PublicEvent.shape.subject;
 const Sort = z.enum(["timestamp:desc", "timestamp:asc", "level:desc", "level:asc"]);
 
-/** The page of a list that comes in pages, the first being 1. */
+/** Pagination; the first page is 1. */
 export const Page = {
   limit: numberIn(1, 1000).default(100),
   page: numberIn(1, 1_000_000).default(1),
@@ -30,25 +30,25 @@ const Window = {
   ...Period,
   eventTypes: listOf(Text64, 64),
   levels: listOf(EventLevel, 4),
-  itemTypes: listOf(Subject, 5).meta({ description: "What the event is about" }),
+  itemTypes: listOf(Subject, 5).meta({ description: "Subject of the event" }),
   q: Text256.optional().meta({ description: "Text within the message" }),
   sort: Sort.default("timestamp:desc"),
   ...Page,
 };
-// A misspelt filter that was ignored would show events that were not asked for.
+// Ignoring a misspelt filter would return unwanted events.
 const NodeQuery = z.strictObject(Window);
 const OrganizationQuery = z.strictObject({ ...Window, nodeIDs: listOf(Uid, 1000) });
 
-/** A page of a stretch of time. */
+/** Page and time range. */
 export const RangeQuery = z.strictObject({ ...Period, ...Page });
 
-/** Audit events in pages; the number of all that match is in the header `x-total-count`. */
+/** Routes of events, in pages; the header `x-total-count` has the number of all matches. */
 export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
   const events = {
     200: {
       description: "One page of events",
       schema: z.array(PublicEvent),
-      headers: { "x-total-count": { description: "How many there are on all pages", schema: z.int().min(0) } },
+      headers: { "x-total-count": { description: "Number of items on all pages", schema: z.int().min(0) } },
     },
     ...refusals,
   };
@@ -79,7 +79,7 @@ export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
       answers: { ...events, ...notFound, ...violations },
       handle: ({ params: { nodeId }, query }) => {
         const page = fleet.events({ ...filterOf(query), nodeIds: [nodeId] });
-        // The events of a deleted node can still be read.
+        // Events of a deleted node remain readable.
         if (page.total === 0 && fleet.node(nodeId) === undefined) {
           throw new InputError("not-found", `there is no node ${nodeId}`);
         }
@@ -89,7 +89,7 @@ export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
   ];
 }
 
-/** The nodes whose records a caller may read, of those asked for; undefined stands for all. */
+/** Returns the nodes whose records a caller may read, out of `asked`; undefined means all. */
 export function readableNodes(
   fleet: Fleet,
   caller: Caller,
@@ -114,7 +114,7 @@ function filterOf(query: z.infer<typeof NodeQuery>): EventFilter {
   };
 }
 
-/** Which page of which stretch of time is asked for. @throws {Violations} when the stretch ends before it begins. */
+/** Returns the time range and page of a query. @throws {Violations} if the range ends before it starts */
 export function rangeOf({ sTime, eTime, limit, page }: z.infer<typeof RangeQuery>): {
   readonly from?: number;
   readonly to?: number;

@@ -15,7 +15,7 @@ import { defined } from "../../lib/defined.ts";
 const WINDOW_SECONDS = 2 * 3600;
 const Block = AddressBlock.meta({ description: "An address or a CIDR block" });
 
-// A misspelt filter that was ignored would show flows that were not asked for.
+// Ignoring a misspelt filter would return unwanted flows.
 const Query = z.strictObject({
   sTime: Moment.optional().meta({ description: "Ended not before; ISO 8601. Two hours before `eTime` by default" }),
   eTime: Moment.optional().meta({ description: "Ended not after; ISO 8601. Now by default" }),
@@ -23,18 +23,21 @@ const Query = z.strictObject({
   protocols: listOf(FlowRecord.shape.protocol, 4),
   source: Block.optional(),
   dest: Block.optional(),
-  sourcePort: numberIn(0, 65_535).optional().meta({ description: "0 stands for any" }),
-  destPort: numberIn(0, 65_535).optional().meta({ description: "0 stands for any" }),
+  sourcePort: numberIn(0, 65_535).optional().meta({ description: "0 matches any port" }),
+  destPort: numberIn(0, 65_535).optional().meta({ description: "0 matches any port" }),
   connector: Text253.optional(),
-  flow: Text64.optional().meta({ description: "The id of a flow, `meta.flow`: the records of both its ends" }),
-  reasons: listOf(Text64, 64).meta({ description: "Why it was refused or cut, as `meta.reason` has it" }),
-  defunct: z.enum(["true", "false"]).optional().meta({ description: "Denied ones alone, or the others alone" }),
+  flow: Text64.optional().meta({ description: "ID of a flow (`meta.flow`); matches the records of both ends" }),
+  reasons: listOf(Text64, 64).meta({ description: "Reasons of rejected or terminated flows, as in `meta.reason`" }),
+  defunct: z
+    .enum(["true", "false"])
+    .optional()
+    .meta({ description: "true: only denied flows; false: only the others" }),
   sort: z.enum(["endTime:desc", "endTime:asc"]).default("endTime:desc"),
   limit: numberIn(1, MAX_FLOWS_FOUND).default(1000),
   page: numberIn(1, MAX_FLOWS_FOUND).default(1),
 });
 
-/** Flow records in pages; how many match, counted up to the most that is shown, is in the header `x-total-count`. */
+/** Routes of flow records, in pages; the header `x-total-count` has the number of matches, at most `MAX_FLOWS_FOUND`. */
 export function flowRoutes({ fleet, flows, clock }: ApiDeps): readonly Route[] {
   return [
     route({
@@ -52,7 +55,7 @@ export function flowRoutes({ fleet, flows, clock }: ApiDeps): readonly Route[] {
           schema: z.array(PublicFlow),
           headers: {
             "x-total-count": {
-              description: "How many there are on all pages",
+              description: "Number of records on all pages, at most 10,000",
               schema: z.int().min(0).max(MAX_FLOWS_FOUND),
             },
           },

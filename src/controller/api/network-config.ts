@@ -15,17 +15,17 @@ const ClusterParams = z.object({ clusterFQDN: Fqdn });
 const onCluster = ({ clusterFQDN = "" }: { readonly clusterFQDN?: string }): string => tgrn.cluster(clusterFQDN);
 const clusterAccess = { to: "resource", permissions: ["nodes::configure:network"], resource: onCluster } as const;
 const shown = {
-  200: { description: "The section; every secret in it is the empty text", schema: JsonObject },
+  200: { description: "The section; every secret is an empty string", schema: JsonObject },
 } as const;
 
-/** The section `network` by itself: read of a node, and read, replaced and removed of a cluster. */
+/** Routes of the `network` section: read for a node; read, replace and remove for a cluster. */
 export function networkConfigRoutes({ fleet }: ApiDeps): readonly Route[] {
   return [
     route({
       method: "GET",
       path: "/node/{nodeID}/config/network",
       operationId: "getNodeNetwork",
-      summary: "Get the section network of a node",
+      summary: "Get the network section of a node",
       tag: "Node configuration",
       access: { to: "resource", permissions: ["nodes::read"], resource: ({ nodeID }) => tgrn.node(nodeID) },
       params: NodeParams,
@@ -40,7 +40,7 @@ export function networkConfigRoutes({ fleet }: ApiDeps): readonly Route[] {
       method: "GET",
       path: "/cluster/{clusterFQDN}/config/network",
       operationId: "getClusterNetwork",
-      summary: "Get the section network of a cluster",
+      summary: "Get the network section of a cluster",
       tag: "Cluster configuration",
       access: { to: "resource", permissions: ["nodes::read"], resource: onCluster },
       params: ClusterParams,
@@ -54,7 +54,7 @@ export function networkConfigRoutes({ fleet }: ApiDeps): readonly Route[] {
       method: "PUT",
       path: "/cluster/{clusterFQDN}/config/network",
       operationId: "setClusterNetwork",
-      summary: "Replace the section network of a cluster, which all its members share",
+      summary: "Replace the network section of a cluster, which all members share",
       tag: "Cluster configuration",
       access: clusterAccess,
       params: ClusterParams,
@@ -74,7 +74,7 @@ export function networkConfigRoutes({ fleet }: ApiDeps): readonly Route[] {
       method: "DELETE",
       path: "/cluster/{clusterFQDN}/config/network",
       operationId: "deleteClusterNetwork",
-      summary: "Remove the section network of a cluster",
+      summary: "Remove the network section of a cluster",
       tag: "Cluster configuration",
       access: clusterAccess,
       params: ClusterParams,
@@ -89,6 +89,6 @@ export function networkConfigRoutes({ fleet }: ApiDeps): readonly Route[] {
 }
 
 function sectionResponse(section: JsonObject | undefined, fqdn: string): Response {
-  if (section === undefined) throw new InputError("not-found", `${fqdn} has no section network`);
+  if (section === undefined) throw new InputError("not-found", `${fqdn} has no network section`);
   return Response.json(hideSecrets({ network: section })["network"]);
 }

@@ -12,14 +12,14 @@ import { PUSH_LOGS_EVENT, PUSH_LOGS_MS, runInParts } from "./triggers.ts";
 
 const { maxBytes } = NodePushLogs.shape;
 
-/** The diagnostic bundle of a node, as a file: nothing of it stays here or on the node. */
+/** Route that downloads the diagnostic bundle of a node. Neither the control plane nor the node stores it. */
 export function nodeBundleRoutes(deps: ApiDeps): readonly Route[] {
   return [
     route({
       method: "POST",
       path: "/node/{nodeID}/bundle",
       operationId: "makeNodeBundle",
-      summary: "Have a node make a diagnostic bundle, secrets left out, and download it; takes some seconds",
+      summary: "Create a diagnostic bundle of a node, without secrets, and download it; takes some seconds",
       tag: "Triggers",
       access: {
         to: "resource",
@@ -35,7 +35,7 @@ export function nodeBundleRoutes(deps: ApiDeps): readonly Route[] {
           description: "The archive, a gzipped tar with a README",
           mediaTypes: ["application/gzip"],
           headers: {
-            "content-disposition": { description: "What to call it", schema: z.string() },
+            "content-disposition": { description: "Suggested file name", schema: z.string() },
           },
         },
         ...ofNode,
@@ -55,7 +55,7 @@ export function nodeBundleRoutes(deps: ApiDeps): readonly Route[] {
         };
         const answer = PushedLogs.safeParse(await runInParts(deps, nodeID, order, request.signal));
         if (answer.data?.archive === undefined)
-          throw new SessionError("invalid-reply", "the node answered with what is no bundle");
+          throw new SessionError("invalid-reply", "the node's response is not a bundle");
         const { name, archive } = answer.data;
         return new Response(Buffer.from(archive, "base64"), {
           headers: { "content-type": "application/gzip", "content-disposition": `attachment; filename="${name}"` },

@@ -24,7 +24,7 @@ import { route, type ApiDeps, type Route } from "./route.ts";
 import { badBody, notFound, refusals, violations } from "./shapes.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Where a whole section is written. */
+/** Path and operation of a whole section. */
 interface SectionPath {
   readonly section: SectionName;
   readonly path: string;
@@ -43,30 +43,30 @@ const SECTION_PATHS: readonly SectionPath[] = [
   { section: "snmp", path: "/snmp", operation: "Snmp", isRemovable: false },
 ];
 
-/** A header of the answer to a write that is stored and will have no effect. */
+/** Response header of a write that is stored but has no effect. */
 export const WARNING_HEADER = "holdfast-warning";
 const warned = {
   [WARNING_HEADER]: {
-    description: "Why the section will have no effect although it is stored; absent when it is applied",
+    description: "Why the stored section has no effect; absent if it is applied",
     schema: z.string(),
   },
 };
 
-/** The path parameters of everything below one node. */
+/** Path parameters of everything below one node. */
 export const NodeParams = z.object({ nodeID: Uid });
 
-/** How a change of the network is to be confirmed by the node. */
+/** Confirmation of a network change. */
 const ConfirmQuery = z.object({
-  confirm: numberIn(CONFIRM_SECONDS.min, CONFIRM_SECONDS.max)
-    .optional()
-    .meta({ description: "Seconds within which the node must prove that it is still reachable, or take it back" }),
+  confirm: numberIn(CONFIRM_SECONDS.min, CONFIRM_SECONDS.max).optional().meta({
+    description: "Seconds within which the node must verify that it is still reachable; otherwise it rolls back",
+  }),
   try: z
     .preprocess((value) => Number(value), z.literal([...TRY_MINUTES]))
     .optional()
-    .meta({ description: "A trial of so many minutes: taken back unless it is kept before they are over" }),
+    .meta({ description: "Trial period in minutes; rolled back unless confirmed in time" }),
 });
 
-/** Whole sections of a node's desired configuration: replace and remove. */
+/** Routes that replace and remove whole sections of a node's desired configuration. */
 export function nodeConfigRoutes(deps: ApiDeps): readonly Route[] {
   return SECTION_PATHS.flatMap((at) => (at.isRemovable ? [replace(deps, at), remove(deps, at)] : [replace(deps, at)]));
 }
@@ -77,7 +77,7 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
     method: "PUT",
     path: `/node/{nodeID}${path}`,
     operationId: `setNode${operation}`,
-    summary: `Replace the section ${section} of a node`,
+    summary: `Replace the ${section} section of a node`,
     tag: "Node configuration",
     access: accessTo(section),
     params: NodeParams,
@@ -105,7 +105,7 @@ function remove({ fleet }: ApiDeps, { section, path, operation }: SectionPath): 
     method: "DELETE",
     path: `/node/{nodeID}${path}`,
     operationId: `deleteNode${operation}`,
-    summary: `Remove the section ${section} of a node`,
+    summary: `Remove the ${section} section of a node`,
     tag: "Node configuration",
     access: accessTo(section),
     params: NodeParams,
@@ -120,11 +120,12 @@ function remove({ fleet }: ApiDeps, { section, path, operation }: SectionPath): 
   });
 }
 
-/** The warning about a section that the node stores and does not apply; undefined if it is applied as far as is known. Pure. */
+/** Returns the warning about a section that the node stores but does not apply; undefined if it is applied as far as known. Pure. */
 function notApplied(section: SectionName, { applied }: NodeRecord): string | undefined {
-  if (!appliedSections.has(section)) return `the section ${section} is stored, and this version does not apply it`;
+  if (!appliedSections.has(section))
+    return `section ${section} is stored but not applied: this version does not support it`;
   if (applied.node?.sections[section]?.state !== "unsupported") return undefined;
-  return `the section ${section} is stored, and the node reports that it cannot apply it`;
+  return `section ${section} is stored but not applied: the node reports it as unsupported`;
 }
 
 function confirmOf(query: Partial<z.infer<typeof ConfirmQuery>>): Omit<ConfirmRequest, "askedAt"> | undefined {
@@ -135,7 +136,7 @@ function confirmOf(query: Partial<z.infer<typeof ConfirmQuery>>): Omit<ConfirmRe
   };
 }
 
-/** Who may write a section of a node. */
+/** Returns the access rule for writing a section of a node. */
 export function accessTo(section: SectionName) {
   return {
     to: "resource",
@@ -144,18 +145,18 @@ export function accessTo(section: SectionName) {
   } as const;
 }
 
-/** A write of the whole keeps the form: the way from one to the other is the upgrade. @throws {Violations} */
+/** A replacement keeps the form; only the upgrade changes it. @throws {Violations} */
 function checkForm(section: ItemSection, stored: JsonObject, body: JsonObject): void {
   if (isV2(stored) && !isV2(body)) {
     throw new Violations([`${section}.version: cannot overwrite V2 configuration with the legacy form`]);
   }
   if (isV2(body) && !isV2(stored)) {
-    const way = `is written item by item below /v2/node/{nodeID}/config/${section}, a legacy section after its upgrade`;
-    throw new Violations([`${section}.version: the V2 form ${way}`]);
+    const hint = `is written item by item below /v2/node/{nodeID}/config/${section}, a legacy section after its upgrade`;
+    throw new Violations([`${section}.version: the V2 form ${hint}`]);
   }
 }
 
-/** A section with the stored secrets in place of those that were not sent. @throws {Violations} when one was never sent. */
+/** Fills in stored secrets for those that were not sent. @throws {Violations} for a secret that was never sent */
 export function withStoredSecrets(section: SectionName, body: JsonObject, stored: unknown): JsonObject {
   const whole = keepSecrets(section, body, stored);
   const missing = section === "network" ? missingTunnelSecrets(whole) : [];
@@ -163,8 +164,8 @@ export function withStoredSecrets(section: SectionName, body: JsonObject, stored
   return whole;
 }
 
-/** Refuses a section that the operating system of an agent has in its place. @throws {InputError} `not-supported`. */
+/** Rejects a section that agents do not have, since their operating system manages it. @throws {InputError} `not-supported` */
 export function refuseForAgents(section: SectionName, type: NodeType): void {
   if (sectionSuits(section, type)) return;
-  throw new InputError("not-supported", `agents have no section ${section}`, { details: { field: section } });
+  throw new InputError("not-supported", `agents have no ${section} section`, { details: { field: section } });
 }

@@ -25,20 +25,20 @@ import { badBody, Empty, notFound, ofNode, refusals, violations } from "./shapes
 const tag = "Data store";
 const base = "/v2/node/{nodeID}/data-store";
 const TaskParams = NodeParams.extend({ taskID: z.string().max(64).toLowerCase() });
-/** An answer of which nothing is told. */
+/** Response body that is not forwarded. */
 const Done = z.unknown().transform((): Record<string, never> => ({}));
 const answers = { ...ofNode, ...refusals, ...notFound, ...violations } as const;
 
 type Params = z.infer<typeof NodeParams>;
 
-/** What is in the data store of an appliance, and what is moved in and out of it. */
+/** Routes of the data store of an appliance: listing, files and transfers. */
 export function nodeDataStoreRoutes(deps: ApiDeps): readonly Route[] {
   return [
     route({
       method: "GET",
       path: `${base}/list`,
       operationId: "listDataStore",
-      summary: "List the data store of a node, or what is below one directory of it",
+      summary: "List the data store of a node, or one of its directories",
       tag,
       access: mayUseStore,
       params: NodeParams,
@@ -51,7 +51,7 @@ export function nodeDataStoreRoutes(deps: ApiDeps): readonly Route[] {
       method: "DELETE",
       path: base,
       operationId: "deleteFromDataStore",
-      summary: "Remove a file, or a directory with all that is in it; named in the body or the query",
+      summary: "Remove a file or a directory with its contents; named in the body or the query",
       tag,
       access: mayUseStore,
       params: NodeParams,
@@ -69,8 +69,8 @@ export function nodeDataStoreRoutes(deps: ApiDeps): readonly Route[] {
     post(deps, {
       word: "mkdir",
       operationId: "makeDataStoreDirectory",
-      summary: "Make a directory, and those on the way to it",
-      done: "Made",
+      summary: "Create a directory and its parents",
+      done: "Created",
       schema: z.object(MkdirFields),
       answer: Empty,
       request: (body) => ({ action: "MKDIR", ...body }),
@@ -78,8 +78,8 @@ export function nodeDataStoreRoutes(deps: ApiDeps): readonly Route[] {
     post(deps, {
       word: "http-download",
       operationId: "downloadToDataStore",
-      summary: "Have a node fetch a file over HTTP into its data store",
-      done: "The task that does it",
+      summary: "Download a file over HTTP into the data store of a node",
+      done: "The transfer task",
       schema: z.object(HttpDownloadFields).superRefine(judgeHash),
       answer: TaskStarted,
       request: (body) => ({ action: "HTTP_DOWNLOAD", ...body }),
@@ -87,8 +87,8 @@ export function nodeDataStoreRoutes(deps: ApiDeps): readonly Route[] {
     post(deps, {
       word: "http-upload",
       operationId: "uploadFromDataStore",
-      summary: "Have a node send a file of its data store to an HTTP address, by POST",
-      done: "The task that does it",
+      summary: "Upload a file from the data store of a node to an HTTP address, by POST",
+      done: "The transfer task",
       schema: z.object(HttpUploadFields),
       answer: TaskStarted,
       request: (body) => ({ action: "HTTP_UPLOAD", ...body }),
@@ -96,8 +96,8 @@ export function nodeDataStoreRoutes(deps: ApiDeps): readonly Route[] {
     post(deps, {
       word: "s3-download",
       operationId: "downloadFromBucket",
-      summary: "Have a node fetch an object of a bucket into its data store",
-      done: "The task that does it",
+      summary: "Download an object of a bucket into the data store of a node",
+      done: "The transfer task",
       schema: z.object(S3DownloadFields),
       answer: TaskStarted,
       request: (body) => ({ action: "S3_DOWNLOAD", ...body }),
@@ -105,8 +105,8 @@ export function nodeDataStoreRoutes(deps: ApiDeps): readonly Route[] {
     post(deps, {
       word: "s3-upload",
       operationId: "uploadToBucket",
-      summary: "Have a node put a file of its data store into a bucket",
-      done: "The task that does it",
+      summary: "Upload a file from the data store of a node into a bucket",
+      done: "The transfer task",
       schema: z.object(S3UploadFields),
       answer: TaskStarted,
       request: (body) => ({ action: "S3_UPLOAD", ...body }),
@@ -115,7 +115,7 @@ export function nodeDataStoreRoutes(deps: ApiDeps): readonly Route[] {
       method: "GET",
       path: `${base}/tasks`,
       operationId: "listDataStoreTasks",
-      summary: "List what a node's data store does and has done lately",
+      summary: "List running and recent tasks of a node's data store",
       tag,
       access: mayUseStore,
       params: NodeParams,
@@ -126,26 +126,26 @@ export function nodeDataStoreRoutes(deps: ApiDeps): readonly Route[] {
       method: "DELETE",
       path: `${base}/tasks/{taskID}`,
       operationId: "endDataStoreTask",
-      summary: "Cancel a task that has not ended, or clear one that has",
+      summary: "Cancel a running task, or clear a finished one",
       tag,
       access: mayUseStore,
       params: TaskParams,
       answers: { 200: { description: "Cancelled or cleared", schema: Empty }, ...answers },
       handle: async (call) => {
         const { taskID: id } = call.params;
-        const asker = caller(call);
-        const { tasks } = await askStore(deps, { ...asker, isAudited: false }, { action: "TASKS" }, DataStoreTasks);
+        const storeCall = caller(call);
+        const { tasks } = await askStore(deps, { ...storeCall, isAudited: false }, { action: "TASKS" }, DataStoreTasks);
         const task = tasks.find((one) => one.id.toLowerCase() === id);
         if (task === undefined) throw new InputError("not-found", `there is no task ${id}`);
         const isOpen = task.status === "Pending" || task.status === "Running";
-        return Response.json(await askStore(deps, asker, { action: isOpen ? "CANCEL" : "CLEAR", id }, Done));
+        return Response.json(await askStore(deps, storeCall, { action: isOpen ? "CANCEL" : "CLEAR", id }, Done));
       },
     }),
   ];
 }
 
 interface Post<S extends z.ZodType, T> {
-  /** The last word of the path. */
+  /** Last segment of the path. */
   readonly word: string;
   readonly operationId: string;
   readonly summary: string;
@@ -155,7 +155,7 @@ interface Post<S extends z.ZodType, T> {
   readonly request: (body: z.infer<S>) => DataStoreRequest;
 }
 
-/** An operation whose body is handed to the node. */
+/** Builds an operation that forwards its body to the node. */
 function post<S extends z.ZodType, T>(
   deps: ApiDeps,
   { word, operationId, summary, done, schema, answer, request }: Post<S, T>,
@@ -178,7 +178,7 @@ function caller({ params: { nodeID }, caller: { name }, request }: Call<Params, 
   return { nodeID, user: name, signal: request.signal };
 }
 
-/** @throws {Violations} when there is no name, or when there are two. */
+/** @throws {Violations} if the name is missing, or differs between body and query */
 function oneName(inBody: string | undefined, inQuery: string | undefined): string {
   const name = inBody ?? inQuery;
   if (name === undefined) throw new Violations(["filename: is missing"]);

@@ -17,7 +17,7 @@ const VolumeParams = NodeParams.extend({ volumeName: Text128 });
 const PublicVolume = VolumeItem.meta({ id: "Volume" });
 const limitsPath = "/v2/node/{nodeID}/exec/limit";
 
-/** Volumes of a node, and the caps for all its containers together. */
+/** Routes of a node's volumes, and of the limits for all its containers together. */
 export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
   const answers = { ...refusals, ...notFound } as const;
   return [
@@ -44,7 +44,8 @@ export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
       answers: { 201: { description: "The volume", schema: PublicVolume }, ...answers, ...badBody, ...clashes },
       handle: ({ params: { nodeID }, body, caller }) => {
         const stored = openExec(fleet, nodeID);
-        if (!hasRoom(stored, "volumes")) throw new Violations(["body: there are as many volumes as a node may have"]);
+        if (!hasRoom(stored, "volumes"))
+          throw new Violations(["body: cannot add a volume: the limit per node is reached"]);
         const clash = judgeVolume(stored, body);
         if (clash !== undefined) {
           const message = `there is a volume with this ${clash.path.split(".").at(-1) ?? "name"} already`;
@@ -59,7 +60,7 @@ export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
       method: "DELETE",
       path: `${base}/{volumeName}`,
       operationId: "deleteNodeVolume",
-      summary: "Remove a volume that no container mounts; the node keeps what is in it for another day",
+      summary: "Remove a volume that no container mounts; the node keeps its contents for one more day",
       tag,
       access: mayModify,
       params: VolumeParams,
@@ -82,12 +83,12 @@ export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
       method: "GET",
       path: limitsPath,
       operationId: "getNodeExecLimits",
-      summary: "Get the caps for all containers of a node together",
+      summary: "Get the limits of all containers of a node together",
       tag,
       access: mayRead,
       params: NodeParams,
       answers: {
-        200: { description: "The caps; empty when there are none", schema: JsonObject },
+        200: { description: "The limits; empty if none are set", schema: JsonObject },
         ...answers,
         ...violations,
       },
@@ -100,12 +101,12 @@ export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
       method: "PUT",
       path: limitsPath,
       operationId: "setNodeExecLimits",
-      summary: "Replace the caps for all containers of a node together; an empty object removes them",
+      summary: "Replace the limits of all containers of a node together; an empty object removes them",
       tag,
       access: mayModify,
       params: NodeParams,
       body: { schema: z.preprocess(withoutBlanks, NodeLimits), described: NodeLimits, limits: bodyLimits },
-      answers: { 200: { description: "The caps", schema: JsonObject }, ...answers, ...badBody, ...clashes },
+      answers: { 200: { description: "The limits", schema: JsonObject }, ...answers, ...badBody, ...clashes },
       handle: ({ params: { nodeID }, body, caller }) => {
         const { limits: _replaced, ...stored } = openExec(fleet, nodeID);
         const lines = judgeLimits(body);

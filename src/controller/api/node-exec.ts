@@ -35,13 +35,13 @@ import { badBody, Empty, notFound, Problem, refusals, violations } from "./shape
 
 const onNode = ({ nodeID = "" }: { readonly nodeID?: string }): string => tgrn.node(nodeID);
 const tag = "Edge compute";
-/** Who may see, and who may change, what runs in containers of a node. */
+/** Access to the containers of a node: read and change. */
 export const mayRead = { to: "resource", permissions: ["node-exec::read"], resource: onNode } as const;
 export const mayModify = { to: "resource", permissions: ["node-exec::modify"], resource: onNode } as const;
-/** Of every operation that changes the section. */
+/** Responses of operations that change the section. */
 export const clashes = {
   409: {
-    description: "Another has the name, the port or the address; or the node is a member of a cluster",
+    description: "Another item uses the name, port or address; or the node is a member of a cluster",
     schema: Problem,
   },
 } as const;
@@ -57,19 +57,19 @@ const PublicContainer = z
     id: ItemId,
     nodeUid: z.string(),
     namespace: z.literal("exec"),
-    version: z.int().meta({ description: "Counts the changes of the definition" }),
+    version: z.int().meta({ description: "Number of changes of the definition" }),
   })
   .meta({ id: "Container" });
 const ContainerConfig = z.object(partFields, object).meta({ id: "ContainerConfig" });
 
-/** The section that is in force: that of the cluster, where a node is a member of one that has it. @throws {InputError} */
+/** Returns the effective section: the cluster's if the node is a member of a cluster that has one. @throws {InputError} */
 export function execOfNode(fleet: Fleet, nodeID: string): ExecBody {
   const { type, config, cluster } = nodeOf(fleet, nodeID);
   refuseForAgents("exec", type);
   return (cluster === undefined ? undefined : fleet.cluster(cluster)?.config.exec) ?? config.exec ?? {};
 }
 
-/** The section of a node that may be changed. @throws {InputError} `cluster-member`: then the cluster's is what counts. */
+/** Returns the section of a node for a change. @throws {InputError} `cluster-member` if the cluster's section applies */
 export function openExec(fleet: Fleet, nodeID: string): ExecBody {
   const { type, config, cluster } = nodeOf(fleet, nodeID);
   refuseForAgents("exec", type);
@@ -78,7 +78,7 @@ export function openExec(fleet: Fleet, nodeID: string): ExecBody {
   throw new InputError("cluster-member", message, { details: { cluster } });
 }
 
-/** Containers of a node: their records, and the parts of their configuration. */
+/** Routes of a node's containers: records and configuration parts. */
 export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
   const { fleet } = deps;
   const answers = { ...refusals, ...notFound } as const;
@@ -105,7 +105,7 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
       params: NodeParams,
       body: { schema: z.preprocess(tidyRecord, ContainerBody), described: ContainerBody, limits: bodyLimits },
       answers: {
-        201: { description: "Its record; an id is made where none was sent", schema: PublicContainer },
+        201: { description: "The record; an id is generated if none was sent", schema: PublicContainer },
         ...answers,
         ...badBody,
         ...clashes,
@@ -113,10 +113,10 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
       handle: ({ params: { nodeID }, body, caller }) => {
         const stored = openExec(fleet, nodeID);
         if (!hasRoom(stored, "commands"))
-          throw new Violations(["body: there are as many containers as a node may have"]);
+          throw new Violations(["body: cannot add a container: the limit per node is reached"]);
         const container = { ...body, id: body.id ?? randomUUID() };
         if (containerOf(stored, container.id) !== undefined) {
-          const message = `there is a container ${container.id} already`;
+          const message = `container ${container.id} already exists`;
           throw new InputError("item-collision", message, { details: { id: container.id, code: "E_NAME_DUPLICATE" } });
         }
         return Response.json(put(deps, nodeID, stored, container, caller, "added"), { status: 201 });
@@ -166,8 +166,8 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
       handle: ({ params: { nodeID, containerID }, caller }) => {
         const stored = openExec(fleet, nodeID);
         const { name } = found(stored, containerID);
-        const about = `container ${String(name)} removed`;
-        fleet.setSection(nodeID, "exec", withoutContainer(stored, containerID), caller.name, undefined, about);
+        const summary = `container ${String(name)} removed`;
+        fleet.setSection(nodeID, "exec", withoutContainer(stored, containerID), caller.name, undefined, summary);
         return Response.json({});
       },
     }),
@@ -175,7 +175,7 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
       method: "PUT",
       path: `${base}/{containerID}/config`,
       operationId: "setNodeContainerConfig",
-      summary: "Replace the configuration of a container: what is not sent is not configured",
+      summary: "Replace the configuration of a container; parts that are not sent are removed",
       tag,
       access: mayModify,
       params: ContainerParams,
@@ -188,7 +188,7 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
       },
       handle: ({ params: { nodeID, containerID }, body, caller }) => {
         const stored = openExec(fleet, nodeID);
-        // One part at least tells the node that both writes have been made.
+        // A part, even an empty one, signals to the node that the record and the configuration were both written.
         const parts = { variables: [], ...body };
         const container = { ...recordOf(found(stored, containerID)), ...parts };
         put(deps, nodeID, stored, container, caller, "configured");
@@ -199,25 +199,25 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
   ];
 }
 
-/** One part of a container's configuration, by the last word of its path. */
+/** One part of a container's configuration, by the last segment of its path. */
 interface Part {
   readonly word: string;
   readonly operation: string;
-  readonly what: string;
+  readonly label: string;
   readonly schema: z.ZodType;
   readonly of: (section: ExecBody, container: JsonObject) => unknown;
 }
 
 const Listed = z.array(JsonObject);
-const listed = (word: string, operation: string, what: string, name: PartName): Part => ({
+const listed = (word: string, operation: string, label: string, name: PartName): Part => ({
   word,
   operation,
-  what,
+  label,
   schema: Listed,
   of: (_, container) => partOf(container, name),
 });
-const single = (word: string, operation: string, what: string, name: PartName): Part => ({
-  ...listed(word, operation, what, name),
+const single = (word: string, operation: string, label: string, name: PartName): Part => ({
+  ...listed(word, operation, label, name),
   schema: JsonObject,
 });
 
@@ -229,23 +229,23 @@ const PARTS: readonly Part[] = [
   single("logging", "Logging", "the logging", "logging"),
   { ...listed("mount", "Mounts", "the mounts", "mounts"), of: shownMounts },
   listed("port-mapping", "PortMappings", "the port mappings", "portMappings"),
-  listed("variable", "Variables", "the variables, with their values,", "variables"),
+  listed("variable", "Variables", "the variables, including values,", "variables"),
   listed("virtual-network", "VirtualNetworks", "the virtual networks", "virtualNetworks"),
-  { word: "volume", operation: "Volumes", what: "the volumes", schema: Listed, of: mountedVolumes },
+  { word: "volume", operation: "Volumes", label: "the volumes", schema: Listed, of: mountedVolumes },
   single("vrf", "Vrf", "the VRF", "vrf"),
 ];
 
-function partRoute(fleet: Fleet, { word, operation, what, schema, of }: Part): Route {
+function partRoute(fleet: Fleet, { word, operation, label, schema, of }: Part): Route {
   return route({
     method: "GET",
     path: `${base}/{containerID}/${word}`,
     operationId: `getNodeContainer${operation}`,
-    summary: `Get ${what} of a container`,
+    summary: `Get ${label} of a container`,
     tag,
     access: mayRead,
     params: ContainerParams,
     answers: {
-      200: { description: "As it is configured; empty when it is not", schema },
+      200: { description: "The configured part; empty if unset", schema },
       ...refusals,
       ...notFound,
       ...violations,
@@ -257,7 +257,7 @@ function partRoute(fleet: Fleet, { word, operation, what, schema, of }: Part): R
   });
 }
 
-/** @throws {InputError} `not-found`. */
+/** @throws {InputError} `not-found` */
 function found(section: ExecBody, id: string): JsonObject {
   const container = containerOf(section, id);
   if (container === undefined) throw new InputError("not-found", `there is no container ${id}`);
@@ -268,7 +268,7 @@ function shown(nodeUid: string, container: JsonObject): JsonObject {
   return { version: 0, ...recordOf(container), nodeUid, namespace: "exec" };
 }
 
-/** @throws {InputError} `item-collision`, with the id of the other container; {Violations} for what contradicts itself. */
+/** Stores a container. @throws {InputError} `item-collision`, with the id of the other container; {Violations} for contradictions */
 function put(
   deps: ApiDeps,
   nodeID: string,
@@ -285,12 +285,15 @@ function put(
   }
   const section = withContainer(stored, container);
   requireImages(deps, caller, stored, section);
-  const about = `container ${String(container["name"])} ${done}${auditNote(container)}`;
-  fleet.setSection(nodeID, "exec", section, caller.name, undefined, about);
+  const summary = `container ${String(container["name"])} ${done}${auditNote(container)}`;
+  fleet.setSection(nodeID, "exec", section, caller.name, undefined, summary);
   return shown(nodeID, found(section, String(container["id"])));
 }
 
-/** A container hands its image to whoever configures it, so one that is new here needs the right to read it. @throws {InputError} `forbidden`. */
+/**
+ * Requires read access to the repositories of new images, since a container gives its configurer access to its image.
+ * @throws {InputError} `forbidden`
+ */
 function requireImages({ registryHost, domain }: ApiDeps, caller: Caller, before: ExecBody, after: ExecBody): void {
   if (registryHost === undefined) return;
   const known = new Set(ownRepositoriesOf(before, registryHost, domain));

@@ -15,9 +15,9 @@ import { badBody, Empty, notFound, ofNode, Problem, refusals, violations } from 
 const tag = "Virtual machine images";
 const base = "/v2/node/{nodeID}/kvm/image";
 const MAX_IMAGES = 256;
-/** How many images a node is asked about at a time, and how long the whole of it may take. */
-const AT_A_TIME = 2;
-const LOOK_MS = 15_000;
+/** Concurrent requests to a node for image details, and the time limit of all of them. */
+const MAX_CONCURRENT = 2;
+const DETAILS_MS = 15_000;
 
 const ImageId = z.uuid().toLowerCase();
 const ImageParams = NodeParams.extend({ id: z.string().max(64).toLowerCase() });
@@ -26,26 +26,26 @@ const fields = {
   displayName: line(256),
   description: Text4096.optional(),
   location: StorePath.meta({ description: "Path of the file in the node's data store" }),
-  os: line(64).meta({ description: "The guest's system, such as `win10`" }),
+  os: line(64).meta({ description: "Operating system of the guest, such as `win10`" }),
 };
 const ImageBody = z.object({ id: ImageId.optional(), ...fields });
 const PublicImage = z
   .object({
     id: ImageId,
     ...fields,
-    present: z.boolean().optional().meta({ description: "Whether the file is there; absent when nobody knows" }),
+    present: z.boolean().optional().meta({ description: "Whether the file exists; absent if unknown" }),
     bytes: ImageInfo.shape.bytes.optional(),
     format: ImageInfo.shape.format,
     virtualBytes: ImageInfo.shape.virtualBytes,
   })
   .meta({ id: "MachineImage" });
-const taken = { 409: { description: "There is such a record already, or the node is busy", schema: Problem } } as const;
+const taken = { 409: { description: "A record with this id exists, or the node is busy", schema: Problem } } as const;
 const answers = { ...ofNode, ...refusals, ...notFound, ...violations } as const;
 
-/** What a node says of the file of a record. */
+/** Details of an image file, as reported by the node. */
 type Found = { readonly present?: boolean } & Partial<ImageInfo>;
 
-/** The records of virtual machines' images of a node: kept here, while their files are in the node's data store. */
+/** Routes of a node's virtual machine images. The control plane stores the records; the files are in the node's data store. */
 export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
   const { fleet, images, clock } = deps;
   const body = { schema: z.preprocess(withoutBlanks, ImageBody), described: ImageBody } as const;
@@ -59,7 +59,7 @@ export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
       method: "GET",
       path: base,
       operationId: "listNodeImages",
-      summary: "List the records of a node's images, with whether their files are there while the node is online",
+      summary: "List the image records of a node; while it is online, with details of their files",
       tag,
       access: mayUseStore,
       params: NodeParams,
@@ -73,7 +73,7 @@ export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
       method: "POST",
       path: base,
       operationId: "createNodeImage",
-      summary: "Enter an image whose file is in the data store of a node",
+      summary: "Add a record of an image whose file is in the data store of a node",
       tag,
       access: mayUseStore,
       params: NodeParams,
@@ -82,7 +82,7 @@ export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
         ...answers,
         ...badBody,
         ...taken,
-        201: { description: "Its record; an id is made where none was sent", schema: PublicImage },
+        201: { description: "The record; an id is generated if none was sent", schema: PublicImage },
       },
       handle: async (call) => {
         const { nodeID } = call.params;
@@ -90,16 +90,16 @@ export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
         const record = { ...call.body, id: call.body.id ?? randomUUID() };
         const refuse = (): void => {
           if (images.get(nodeID, record.id) !== undefined) {
-            const message = `there is an image ${record.id} already`;
+            const message = `image ${record.id} already exists`;
             throw new InputError("item-collision", message, { details: { id: record.id, code: "E_NAME_DUPLICATE" } });
           }
           if (images.ofNode(nodeID).length >= MAX_IMAGES) {
-            throw new Violations(["body: there are as many images as a node may have"]);
+            throw new Violations([`body: cannot add an image: the limit of ${MAX_IMAGES} per node is reached`]);
           }
         };
         refuse();
-        const info = await mustBeThere(deps, storeCall(call), record.location);
-        // The node took its time.
+        const info = await requireFile(deps, storeCall(call), record.location);
+        // Another request may have finished while the node was asked.
         refuse();
         put(nodeID, record, call.caller.name, "added");
         return Response.json({ ...record, present: true, ...info }, { status: 201 });
@@ -136,8 +136,8 @@ export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
         checkHasStore(deps, nodeID);
         found(nodeID, id);
         if (call.body.id !== undefined && call.body.id !== id) throw new Violations([`id: must be ${id}, or absent`]);
-        const info = await mustBeThere(deps, storeCall(call), call.body.location);
-        // Somebody may have removed it meanwhile.
+        const info = await requireFile(deps, storeCall(call), call.body.location);
+        // The record may have been removed meanwhile.
         found(nodeID, id);
         const record = { ...call.body, id };
         put(nodeID, record, call.caller.name, "changed");
@@ -153,7 +153,7 @@ export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
       access: mayUseStore,
       params: ImageParams,
       query: z.object({
-        deleteFile: Flag.meta({ description: "Remove its file first; the record stays when that fails" }),
+        deleteFile: Flag.meta({ description: "Remove the file first; if that fails, the record stays" }),
       }),
       answers: { 200: { description: "Removed", schema: Empty }, ...answers },
       handle: async (call) => {
@@ -165,7 +165,7 @@ export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
             other !== id && pathOf(location) === pathOf(record.location);
           const other = images.ofNode(nodeID).find(isSame);
           if (other !== undefined) {
-            const message = `the image ${other.displayName} is in the same file`;
+            const message = `image ${other.displayName} uses the same file`;
             throw new InputError("item-collision", message, { details: { id: other.id, code: "E_DEPENDENCY" } });
           }
           await removeFile(deps, storeCall(call), record.location);
@@ -182,26 +182,28 @@ export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
     fleet.recordNodeChange(nodeID, user, `Image ${record.displayName} ${done}`, () => images.put(nodeID, record));
   }
 
-  /** The records, with what the node says of their files as far as it does so in time. */
+  /** Returns the records, with file details that the node returns in time. */
   async function shown(deps: ApiDeps, call: StoreCall, records: readonly ImageRecord[]): Promise<readonly object[]> {
     if (records.length === 0 || !checkHasStore(deps, call.nodeID).isOnline) return records;
     const late = new AbortController();
-    const stopClock = clock.after(LOOK_MS, () => late.abort(new SessionError("timeout", "the node takes too long")));
+    const stopClock = clock.after(DETAILS_MS, () =>
+      late.abort(new SessionError("timeout", "the node did not respond in time")),
+    );
     const signal = AbortSignal.any([call.signal, late.signal]);
     const waiting = [...records];
-    const seen = new Map<string, Found>();
-    const look = async (): Promise<void> => {
+    const found = new Map<string, Found>();
+    const readNext = async (): Promise<void> => {
       for (let record = waiting.shift(); record !== undefined && !signal.aborted; record = waiting.shift()) {
-        const isKnown = await lookAt(deps, { ...call, signal }, record.location).catch(() => undefined);
-        if (isKnown !== undefined) seen.set(record.id, isKnown);
+        const details = await fileDetails(deps, { ...call, signal }, record.location).catch(() => undefined);
+        if (details !== undefined) found.set(record.id, details);
       }
     };
     try {
-      await Promise.all(Array.from({ length: AT_A_TIME }, look));
+      await Promise.all(Array.from({ length: MAX_CONCURRENT }, readNext));
     } finally {
       stopClock();
     }
-    return records.map((record) => ({ ...record, ...seen.get(record.id) }));
+    return records.map((record) => ({ ...record, ...found.get(record.id) }));
   }
 }
 
@@ -209,7 +211,7 @@ function storeCall({ params, caller, request }: Call<z.infer<typeof NodeParams>,
   return { nodeID: params.nodeID, user: caller.name, signal: request.signal, isAudited: false };
 }
 
-async function lookAt(deps: ApiDeps, call: StoreCall, filename: string): Promise<Found> {
+async function fileDetails(deps: ApiDeps, call: StoreCall, filename: string): Promise<Found> {
   try {
     return { present: true, ...(await askStore(deps, call, { action: "IMAGE_INFO", filename }, ImageInfo)) };
   } catch (error) {
@@ -218,8 +220,8 @@ async function lookAt(deps: ApiDeps, call: StoreCall, filename: string): Promise
   }
 }
 
-/** @throws {Violations} naming `location` for what is no file there. */
-async function mustBeThere(deps: ApiDeps, call: StoreCall, filename: string): Promise<ImageInfo> {
+/** @throws {Violations} naming `location` if it is not a file */
+async function requireFile(deps: ApiDeps, call: StoreCall, filename: string): Promise<ImageInfo> {
   try {
     return await askStore(deps, call, { action: "IMAGE_INFO", filename }, ImageInfo);
   } catch (error) {
@@ -228,7 +230,7 @@ async function mustBeThere(deps: ApiDeps, call: StoreCall, filename: string): Pr
   }
 }
 
-/** A file that is gone already is what was wanted. */
+/** Removes a file; a missing file counts as removed. */
 async function removeFile(deps: ApiDeps, call: StoreCall, filename: string): Promise<void> {
   try {
     const { isAudited: _quiet, ...audited } = call;
@@ -240,12 +242,12 @@ async function removeFile(deps: ApiDeps, call: StoreCall, filename: string): Pro
 
 const NO_FILE: ReadonlySet<string> = new Set(["not-found", "invalid-body", "conflict", "forbidden"]);
 
-/** Whether a node says that there is no file at a path, that it is none, or that there can be none. */
+/** Reports whether an error of the node means that the path is not a file. */
 function isNoFile(error: unknown): boolean {
   return error instanceof SessionError && NO_FILE.has(error.code);
 }
 
-/** A path as the node takes it: whether it begins with a slash makes no difference. */
+/** Normalizes a path as the node does: a leading slash makes no difference. */
 function pathOf(location: string): string {
   return location.split("/").filter(Boolean).join("/");
 }

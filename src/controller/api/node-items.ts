@@ -30,12 +30,12 @@ import { defined } from "../../lib/defined.ts";
 /** A section whose items have operations of their own. */
 interface Itemised {
   readonly section: ItemSection;
-  /** What one item is called, and the path parameter of its id. */
+  /** Name of one item, and the path parameter of its id. */
   readonly noun: string;
   readonly parameter: string;
   readonly body: z.ZodType<JsonObject>;
   readonly stored: z.ZodType<JsonObject>;
-  /** What is wrong with a section, item by item. */
+  /** Returns the issues of a section, item by item. */
   readonly judge: (section: JsonObject, node: NodeRecord) => readonly ConfigIssue[];
 }
 
@@ -60,10 +60,10 @@ const ITEMISED: readonly Itemised[] = [
 
 const LIMITS = { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH - 2 };
 const collisions = {
-  409: { description: "The section is in the legacy form, or another item has the name or the port", schema: Problem },
+  409: { description: "The section is in legacy form, or another item uses the name or port", schema: Problem },
 } as const;
 
-/** Single items of a node's `connectors` and `services`, and the way there from the legacy form. */
+/** Routes of single items in a node's `connectors` and `services`, and the upgrade from the legacy form. */
 export function nodeItemRoutes({ fleet }: ApiDeps): readonly Route[] {
   return ITEMISED.flatMap((kind) => [
     upgrade(fleet, kind),
@@ -161,7 +161,7 @@ function upgrade(fleet: Fleet, { section, noun }: Itemised): Route {
     method: "POST",
     path: `/v2/node/{nodeID}/config/${section}/upgrade`,
     operationId: `upgradeNode${noun}s`,
-    summary: `Bring the section ${section} of a node into V2 form, for good`,
+    summary: `Convert the ${section} section of a node to V2 form; cannot be undone`,
     tag: "Node configuration",
     access: accessTo(section),
     params: NodeParams,
@@ -174,7 +174,7 @@ function upgrade(fleet: Fleet, { section, noun }: Itemised): Route {
     handle: ({ params: { nodeID }, caller }) => {
       const node = nodeOf(fleet, nodeID);
       const stored = node.config[section] ?? {};
-      if (isV2(stored)) throw new Violations([`${section}.version: the section is in V2 form already`]);
+      if (isV2(stored)) throw new Violations([`${section}.version: the section is already in V2 form`]);
       const upgraded = upgradeToV2(section, stored, randomUUID);
       requireDestinations(fleet, caller, section, node, upgraded);
       fleet.setSection(nodeID, section, upgraded, caller.name);
@@ -187,23 +187,23 @@ const itemPath = ({ section, parameter }: Itemised): string => `/v2/node/{nodeID
 
 const itemParams = ({ parameter }: Itemised) => NodeParams.extend({ [parameter]: z.string().max(MAX_ID_LENGTH) });
 
-/** The stored section, or a new one in V2 form. @throws {InputError} `not-found`, or `legacy-form`. */
+/** Returns the stored section, or a new one in V2 form. @throws {InputError} `not-found`, or `legacy-form` */
 function openSection(fleet: Fleet, nodeID: string, section: ItemSection): JsonObject {
   const stored = nodeOf(fleet, nodeID).config[section];
   if (stored === undefined) return { enabled: true, version: 2, items: {} };
   if (isV2(stored)) return stored;
-  const way = `POST /v2/node/${nodeID}/config/${section}/upgrade`;
-  throw new InputError("legacy-form", `${section} of this node are in the legacy form: ${way} comes first`);
+  const call = `POST /v2/node/${nodeID}/config/${section}/upgrade`;
+  throw new InputError("legacy-form", `${section} of this node are in legacy form; call ${call} first`);
 }
 
-/** @throws {InputError} `not-found`. */
+/** @throws {InputError} `not-found` */
 function itemOf(stored: JsonObject, id: string, noun: string): JsonObject {
   const items = v2Items(stored);
   if (!Object.hasOwn(items, id)) throw new InputError("not-found", `there is no ${noun.toLowerCase()} ${id}`);
   return isObject(items[id]) ? items[id] : {};
 }
 
-/** @throws {InputError} `item-collision`, with the id of the other item. */
+/** Stores an item. @throws {InputError} `item-collision`, with the id of the other item */
 function putItem(
   fleet: Fleet,
   nodeID: string,
@@ -218,7 +218,7 @@ function putItem(
   checkTargets(section, { version: 2, items: { [id]: item } }, node, ({ path }) =>
     path.slice(`${section}.items.${id}.`.length),
   );
-  // Judged after all others, the item that is written is the one that is said to collide.
+  // Checked as the last item, so that it is reported as the colliding one.
   const asLast = { ...stored, version: 2, items: { ...others, [id]: { ...item, index: Number.MAX_SAFE_INTEGER } } };
   const issue = judge(asLast, node).find((found) => found.id === id && found.other !== undefined);
   if (issue !== undefined) {
@@ -229,7 +229,7 @@ function putItem(
   fleet.setSection(nodeID, section, body, caller.name);
 }
 
-/** After all others. */
+/** Returns an index after all others. */
 function nextIndex(items: JsonObject): number {
   const all = Object.values(items);
   const taken = all.map((item) => (isObject(item) && typeof item["index"] === "number" ? item["index"] : 0));

@@ -15,7 +15,7 @@ import { badBody, NodePart, notFound, Problem, PublicNode, refusals, violations 
 import { defined } from "../../lib/defined.ts";
 
 const tag = "Nodes";
-// Names compare without case, and the dot of the root may be written (RFC 4343, RFC 1034 §3.1).
+// Names are case-insensitive and may end with the root's dot (RFC 4343, RFC 1034 §3.1).
 const AnyFqdn = z
   .string()
   .max(254)
@@ -32,34 +32,33 @@ const Block = z
     return z.NEVER;
   });
 const NodeParams = z.object({ nodeID: Uid });
-/** What `changeResponse` answers. */
+/** Response of `changeResponse`. */
 export const changeAnswer = {
   200: {
-    description: "The node; only its `uid` and what was written to a caller without `nodes::read` on it",
+    description: "The node; without `nodes::read` on it, only its `uid` and the written part",
     schema: z.union([PublicNode, NodePart]),
   },
 } as const;
 const nodeAnswer = { 200: { description: "The node", schema: PublicNode } } as const;
 const onNode = ({ nodeID }: { readonly nodeID: string }): string => tgrn.node(nodeID);
-const whoManages = { to: "resource", permissions: ["nodes::manage"], resource: onNode } as const;
+const manageAccess = { to: "resource", permissions: ["nodes::manage"], resource: onNode } as const;
 
-/** Finds a node. @throws {InputError} `not-found`. */
+/** Returns a node. @throws {InputError} `not-found` */
 export function nodeOf(fleet: Fleet, uid: string): NodeRecord {
   const record = fleet.node(uid);
   if (record === undefined) throw new InputError("not-found", `there is no node ${uid}`);
   return record;
 }
 
-/** Answers with a node. */
 export const nodeResponse = (record: NodeRecord, view: View): Response => Response.json(publicNode(record, view));
 
-/** Answers a change: the whole node to who may read it, to anybody else its uid and the part that was written. */
+/** Returns the response to a change: the whole node if the caller may read it, otherwise its UID and the written part. */
 export function changeResponse(record: NodeRecord, caller: Caller, part: Readonly<Record<string, unknown>>): Response {
   if (caller.may(["nodes::read"], tgrn.node(record.uid))) return nodeResponse(record, "full");
   return Response.json({ uid: record.uid, ...part });
 }
 
-/** Operations on nodes, but for configuration, tags and triggers. */
+/** Routes of nodes, without configuration, tags and triggers. */
 export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
   return [
     route({
@@ -79,7 +78,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       }),
       answers: {
         200: { description: "The nodes the caller may read", schema: z.array(PublicNode) },
-        413: { description: "`config` or `shadow` asked for as a whole", schema: Problem },
+        413: { description: "`config` or `shadow` requested as a whole", schema: Problem },
         ...refusals,
         ...violations,
       },
@@ -105,7 +104,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       query: z.object({
         name: NodeName,
         type: NodeType.default("Node"),
-        jkt: Base64Url32.optional().meta({ description: "Thumbprint of a key made beforehand (RFC 7638)" }),
+        jkt: Base64Url32.optional().meta({ description: "Thumbprint of an existing key (RFC 7638)" }),
       }),
       answers: {
         200: { description: "The license, a JWS", mediaTypes: ["text/plain"] },
@@ -124,7 +123,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       operationId: "getNodeByFqdn",
       summary: "Get a node by its FQDN",
       tag,
-      // A name that nobody has is refused like a node out of reach, so that names cannot be guessed.
+      // An unknown name is rejected like a forbidden node, so that names cannot be guessed.
       access: {
         to: "resource",
         permissions: ["nodes::read"],
@@ -155,18 +154,20 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       operationId: "updateNode",
       summary: "Change the operational state or the cluster of a node",
       tag,
-      access: whoManages,
+      access: manageAccess,
       params: NodeParams,
       body: {
         schema: z
           .strictObject({ state: NodeState.optional(), cluster: Fqdn.nullable().optional() })
           .refine(({ state, cluster }) => state !== undefined || cluster !== undefined, "needs state or cluster")
-          .meta({ description: "`cluster` joins a cluster and also needs `nodes::cluster` on it, null leaves it" }),
+          .meta({
+            description: "`cluster` joins a cluster and also requires `nodes::cluster` on it; null leaves the cluster",
+          }),
       },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
       handle: ({ params: { nodeID }, body: { state, cluster }, caller }) => {
         const before = nodeOf(fleet, nodeID).cluster;
-        // Judged before it is looked up, so that names cannot be guessed.
+        // Checked before the lookup, so that names cannot be guessed.
         if (typeof cluster === "string" && cluster !== before) {
           caller.require(["nodes::cluster"], tgrn.cluster(cluster));
           if (fleet.cluster(cluster) === undefined) throw new Violations([`cluster: there is no cluster ${cluster}`]);
@@ -179,7 +180,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       method: "DELETE",
       path: "/node/{nodeID}",
       operationId: "deleteNode",
-      summary: "Remove a node for good and revoke its access",
+      summary: "Remove a node permanently and revoke its access",
       tag,
       access: { to: "resource", permissions: ["nodes::delete"], resource: onNode },
       params: NodeParams,
@@ -194,14 +195,13 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       method: "PUT",
       path: "/node/{nodeID}/lock",
       operationId: "lockNode",
-      summary: "Lock a node to addresses: from any other it is held INACTIVE",
+      summary: "Lock a node to addresses; while it connects from any other, it is INACTIVE",
       tag,
-      access: whoManages,
+      access: manageAccess,
       params: NodeParams,
       body: {
         schema: z.strictObject({ addresses: z.array(Block).min(1).max(MAX_LOCK_BLOCKS).optional() }).meta({
-          description:
-            "IPv4 and IPv6 addresses and blocks; without them the address it connects from now, of IPv6 the /64",
+          description: "IPv4 and IPv6 addresses and blocks; default: the node's current address, for IPv6 its /64",
         }),
       },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
@@ -219,9 +219,9 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       method: "DELETE",
       path: "/node/{nodeID}/lock",
       operationId: "unlockNode",
-      summary: "Take the lock to addresses off a node",
+      summary: "Remove the address lock of a node",
       tag,
-      access: whoManages,
+      access: manageAccess,
       params: NodeParams,
       answers: { ...changeAnswer, ...refusals, ...notFound },
       handle: ({ params: { nodeID }, caller }) => {
@@ -235,7 +235,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       operationId: "setLifecycleState",
       summary: "Change the lifecycle state of a node",
       tag,
-      access: whoManages,
+      access: manageAccess,
       params: NodeParams,
       body: { schema: z.strictObject({ lifecycleState: LifecycleState }) },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },

@@ -10,7 +10,7 @@ const OAuthProblem = z
   .object({ error: z.string(), error_description: z.string().optional() })
   .meta({ id: "OAuthProblem", description: "RFC 6749 §5.2" });
 
-/** A refusal in the form of RFC 6749 §5.2. */
+/** Error response of RFC 6749 §5.2. */
 class OAuthError extends Error {
   readonly code: string;
   readonly status: number;
@@ -22,7 +22,7 @@ class OAuthError extends Error {
   }
 }
 
-/** The token endpoint (RFC 6749 §4.4): a client identifier and its secret for an access token. */
+/** Route of the token endpoint (RFC 6749 §4.4): exchanges a client identifier and secret for an access token. */
 export function oauthRoutes({ access, tokens }: ApiDeps): readonly Route[] {
   return [
     route({
@@ -38,7 +38,7 @@ export function oauthRoutes({ access, tokens }: ApiDeps): readonly Route[] {
           client_id: z.string().optional(),
           client_secret: z.string().optional(),
         })
-        .meta({ description: "The client may also be named by HTTP Basic" }),
+        .meta({ description: "The client may also authenticate by HTTP Basic" }),
       answers: {
         200: {
           description: "The token",
@@ -46,8 +46,8 @@ export function oauthRoutes({ access, tokens }: ApiDeps): readonly Route[] {
             .strictObject({ access_token: z.string(), token_type: z.literal("Bearer"), expires_in: z.int() })
             .meta({ id: "AccessToken" }),
         },
-        400: { description: "The request is wrong", schema: OAuthProblem },
-        401: { description: "The client is unknown or its secret is wrong", schema: OAuthProblem },
+        400: { description: "The request is invalid", schema: OAuthProblem },
+        401: { description: "Unknown client or wrong secret", schema: OAuthProblem },
         429: refusals[429],
         413: { description: "The body is too large", schema: OAuthProblem },
         415: { description: "The body is neither a form nor JSON", schema: OAuthProblem },
@@ -58,12 +58,11 @@ export function oauthRoutes({ access, tokens }: ApiDeps): readonly Route[] {
           const grant = form.get("grant_type");
           if (grant === undefined) throw new OAuthError("invalid_request", "grant_type is missing");
           if (grant !== "client_credentials") {
-            throw new OAuthError("unsupported_grant_type", "only client_credentials is granted");
+            throw new OAuthError("unsupported_grant_type", "grant_type must be client_credentials");
           }
           const [clientId, secret] = clientOf(request, form);
           const user = access.checkCredential(clientId, secret);
-          if (user === undefined)
-            throw new OAuthError("invalid_client", "the client is unknown or its secret wrong", 401);
+          if (user === undefined) throw new OAuthError("invalid_client", "unknown client or wrong secret", 401);
           const { token, expiresInSeconds } = await tokens.issue({ user, clientId });
           return Response.json({ access_token: token, token_type: "Bearer", expires_in: expiresInSeconds });
         } catch (error) {
@@ -103,7 +102,7 @@ async function readForm(request: Request): Promise<ReadonlyMap<string, string>> 
   throw new OAuthError("invalid_request", "content-type must be application/x-www-form-urlencoded", 415);
 }
 
-/** RFC 6749 §3.2: no parameter more than once, and one without a value counts as absent. */
+/** Rejects repeated parameters and drops empty ones (RFC 6749 §3.2). */
 function single(entries: readonly (readonly [string, string])[]): ReadonlyMap<string, string> {
   const form = new Map<string, string>();
   for (const [key, value] of entries) {
@@ -113,7 +112,7 @@ function single(entries: readonly (readonly [string, string])[]): ReadonlyMap<st
   return form;
 }
 
-/** The client's identifier and secret, from HTTP Basic (RFC 6749 §2.3.1) or from the form, never from both. */
+/** Returns the client's identifier and secret, from HTTP Basic (RFC 6749 §2.3.1) or from the form, but not both. */
 function clientOf(request: Request, form: ReadonlyMap<string, string>): readonly [string, string] {
   const header = request.headers.get("authorization");
   const basic = header === null ? undefined : parseBasic(header);
@@ -122,7 +121,7 @@ function clientOf(request: Request, form: ReadonlyMap<string, string>): readonly
   const secret = form.get("client_secret");
   if (basic !== undefined) {
     if (secret !== undefined || (clientId !== undefined && clientId !== basic[0])) {
-      throw new OAuthError("invalid_request", "the client is named in two ways");
+      throw new OAuthError("invalid_request", "the client authenticates in two ways; use HTTP Basic or the form");
     }
     return basic;
   }

@@ -4,7 +4,7 @@ import { defined } from "../../lib/defined.ts";
 
 type Json = Record<string, unknown>;
 
-/** Describes the whole table as an OpenAPI 3.1 document; named schemas become components. */
+/** Describes all routes as an OpenAPI 3.1 document; named schemas become components. */
 export function openApiDocument(routes: readonly Route[], version: string): Json {
   const components = new Map<string, unknown>();
   const paths = new Map<string, Json>();
@@ -65,19 +65,19 @@ function answerOf(answer: AnswerSpec, components: Map<string, unknown>): Json {
       return [name, header];
     }),
   );
-  const about = {
+  const response = {
     description: answer.description,
     ...(Object.keys(declared).length === 0 ? {} : { headers: declared }),
   };
-  if (schema === undefined && mediaTypes === undefined) return about;
+  if (schema === undefined && mediaTypes === undefined) return response;
   const inner = schema === undefined ? { type: "string" } : schemaOf(schema, "output", components);
-  return { ...about, content: contentOf(mediaTypes ?? ["application/json"], inner) };
+  return { ...response, content: contentOf(mediaTypes ?? ["application/json"], inner) };
 }
 
 const contentOf = (types: readonly string[], schema: Json): Json =>
   Object.fromEntries(types.map((type) => [type, { schema }]));
 
-/** Items of a list are separated by commas. */
+/** Lists are comma-separated. */
 const LIST_STYLE = { style: "form", explode: false } as const;
 
 function parametersOf(where: "path" | "query", schema: z.ZodObject | undefined, components: Map<string, unknown>) {
@@ -89,14 +89,14 @@ function parametersOf(where: "path" | "query", schema: z.ZodObject | undefined, 
   });
 }
 
-/** JSON Schema of one place; schemas with an `id` are moved to the components and referred to. */
+/** Returns the JSON Schema of a part; schemas with an `id` become components, referred to by name. */
 function schemaOf(schema: z.ZodType, io: "input" | "output", components: Map<string, unknown>): Json {
-  // Only a schema inside another becomes a reference, so that each is put inside one.
+  // Only nested schemas become references, so each is wrapped.
   const wrapped = z.toJSONSchema(z.object({ it: schema }), {
     io,
     unrepresentable: "any",
     override: ({ jsonSchema }) => {
-      // Answers may gain fields; only what is sent here is closed.
+      // Responses may gain fields; only requests are closed.
       if (io === "output" && jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
     },
   });

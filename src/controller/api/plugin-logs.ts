@@ -13,25 +13,25 @@ import { notFound, refusals, violations } from "./shapes.ts";
 
 const DAY_SECONDS = 86_400;
 const OUTPUT_DAYS = OUTPUT_SECONDS / DAY_SECONDS;
-/** Pieces of output that one answer holds. */
+/** Limit of output records in one response. */
 const MAX_OUTPUT_FOUND = 2000;
 const MAX_UNIX_SECONDS = 253_402_300_799;
 const DAYS = DETAILS_SECONDS / 86_400;
 const Instant = numberIn(0, MAX_UNIX_SECONDS);
 
 const GatewayStats = GatewayDetails.extend({
-  node: z.string().meta({ description: "The other node; on a gateway the one that measured" }),
+  node: z.string().meta({ description: "The other node; on a gateway, the node that measured" }),
   time: GatewayDetails.shape.time.meta({ description: "Start of the interval, Unix milliseconds" }),
 }).meta({ id: "GatewayStats", description: "Round trips in one interval, in milliseconds" });
 
-/** What the nodes tell of their tunnels. */
+/** Routes of statistics and output that nodes report. */
 export function pluginLogRoutes({ fleet, gatewayDetails, containerOutput, clock }: ApiDeps): readonly Route[] {
   return [
     route({
       method: "GET",
       path: "/v2/node/{nodeID}/plugin-logs/gateway-details",
       operationId: "getGatewayDetails",
-      summary: `Round trips between a node and the gateways it dials, or of those who dial it, oldest first; kept ${DAYS} days`,
+      summary: `List round trips between a node and the gateways it dials, or the nodes that dial it, oldest first; kept for ${DAYS} days`,
       tag: "Statistics",
       access: { to: "resource", permissions: ["nodes::read"], resource: ({ nodeID }) => tgrn.node(nodeID) },
       params: z.object({ nodeID: Uid }),
@@ -41,7 +41,7 @@ export function pluginLogRoutes({ fleet, gatewayDetails, containerOutput, clock 
       }),
       answers: {
         200: {
-          description: "One item with everything",
+          description: "One item with all records",
           schema: z.array(z.object({ stats: z.array(GatewayStats) })),
         },
         ...refusals,
@@ -63,20 +63,20 @@ export function pluginLogRoutes({ fleet, gatewayDetails, containerOutput, clock 
       method: "GET",
       path: "/v2/node/{nodeID}/plugin-logs/container-output",
       operationId: "getContainerOutput",
-      summary: `What containers with saveOutput wrote, oldest first; kept ${OUTPUT_DAYS} days`,
+      summary: `List the output of containers with saveOutput, oldest first; kept for ${OUTPUT_DAYS} days`,
       tag: "Edge compute",
       access: { to: "resource", permissions: ["node-exec::read"], resource: ({ nodeID }) => tgrn.node(nodeID) },
       params: z.object({ nodeID: Uid }),
       query: z.strictObject({
-        container: z.string().min(1).max(253).optional().meta({ description: "Only of this one, by id or name" }),
+        container: z.string().min(1).max(253).optional().meta({ description: "Only this container, by id or name" }),
         sTime: Moment.optional().meta({ description: "Not before; ISO 8601. A day before `eTime` by default" }),
         eTime: Moment.optional().meta({ description: "Not after; ISO 8601. Now by default" }),
-        limit: numberIn(1, MAX_OUTPUT_FOUND).default(1000).meta({ description: "The newest so many pieces" }),
+        limit: numberIn(1, MAX_OUTPUT_FOUND).default(1000).meta({ description: "Number of newest records" }),
       }),
       answers: {
         200: {
-          description: "Pieces of output in the order they were written",
-          schema: z.array(ContainerOutput.meta({ id: "ContainerOutput", description: "A piece of output" })),
+          description: "Output records in the order they were written",
+          schema: z.array(ContainerOutput.meta({ id: "ContainerOutput", description: "An output record" })),
         },
         ...refusals,
         ...notFound,

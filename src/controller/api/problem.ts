@@ -3,7 +3,7 @@ import { storageError } from "../../host/files/database.ts";
 import { errorCodes, isErrorCode } from "../../protocol/values/error-codes.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Statuses of the codes that only the HTTP side has. */
+/** HTTP statuses of error codes that only the API has. */
 const httpCodes = {
   unauthorized: 401,
   forbidden: 403,
@@ -26,10 +26,10 @@ const httpCodes = {
   overloaded: 503,
 } as const satisfies Record<string, number>;
 
-/** Of what is refused for the load alone: nothing that loads it takes long. */
+/** Retry delay of overload errors, in seconds; the load passes quickly. */
 const RETRY_SECONDS = "5";
 
-/** A body, a query or a section that breaks its schema: answered as a JSON array of strings, each led by the field. */
+/** A body, query or section that violates its schema; sent as a JSON array of strings, each prefixed with the field. */
 export class Violations extends InputError {
   static override readonly name = "Violations";
   readonly lines: readonly string[];
@@ -40,7 +40,7 @@ export class Violations extends InputError {
   }
 }
 
-/** Runs `work` and turns what it refuses about its input into violations led by `root`. */
+/** Runs `work` and turns input errors with these codes into violations prefixed with `root`. */
 export async function withViolations<T>(
   root: string,
   codes: readonly string[],
@@ -54,17 +54,17 @@ export async function withViolations<T>(
   }
 }
 
-/** What a failed request may tell: the same on HTTP and in the last line of a stream. */
+/** Public part of a failed request's error, used in responses and in the last line of a stream. */
 export interface Refusal {
   readonly status: number;
   readonly code: string;
   readonly message: string;
   readonly details: AgentError["details"];
-  /** Whether it is a fault of this program, to be logged, and not an answer. */
+  /** Set for a fault of this program, which is logged. */
   readonly isFault: boolean;
 }
 
-/** Judges whatever was thrown; a fault tells nothing of itself. */
+/** Converts a thrown error; a fault reveals no details. */
 export function refusalOf(thrown: unknown): Refusal {
   const refused = storageError(thrown);
   if (refused !== undefined) return { ...refusalOf(refused), isFault: true };
@@ -75,7 +75,7 @@ export function refusalOf(thrown: unknown): Refusal {
   return { status, code: thrown.code, message: thrown.message, details: thrown.details, isFault: false };
 }
 
-/** Undefined for what is no answer. A session error brings a node's own code, which may be one that is not known here. */
+/** Returns the HTTP status, or undefined for a fault. A session error has the node's code, which may be unknown here. */
 function statusOf(thrown: unknown): number | undefined {
   if (!(thrown instanceof AgentError) || thrown instanceof InternalError) return undefined;
   if (isErrorCode(thrown.code)) return errorCodes[thrown.code].http;
@@ -85,7 +85,7 @@ function statusOf(thrown: unknown): number | undefined {
 
 const isHttpCode = (code: string): code is keyof typeof httpCodes => Object.hasOwn(httpCodes, code);
 
-/** The answer to a failed request: `{error, code, details?}`, or an array of strings for violations found here. */
+/** Returns the response to a failed request: `{error, code, details?}`, or an array of strings for violations. */
 export function problemResponse(thrown: unknown, headers: Readonly<Record<string, string>> = {}): Response {
   if (thrown instanceof Violations) return Response.json(thrown.lines, { status: 422, headers });
   const { status, code, message, details } = refusalOf(thrown);

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** A list in a query: comma-separated, repeated, or both. */
+/** Parses a list in a query: comma-separated, repeated, or both. */
 export function listOf<T extends z.ZodType>(item: T, most: number) {
   return z.preprocess((value) => {
     if (value === undefined) return undefined;
@@ -9,7 +9,7 @@ export function listOf<T extends z.ZodType>(item: T, most: number) {
   }, z.array(item).max(most).optional());
 }
 
-/** A whole number in a query. */
+/** Parses an integer in a query. */
 export function numberIn(least: number, most: number) {
   return z.preprocess(
     (value) => (typeof value === "string" && /^-?\d{1,15}$/.test(value) ? Number(value) : value),
@@ -17,11 +17,11 @@ export function numberIn(least: number, most: number) {
   );
 }
 
-/** A flag in a query: set by any value but an empty one, `0` and `false`. */
+/** A flag in a query: set by any value except empty, `0` and `false`. */
 export const Flag = z
   .preprocess(
     (value) => (Array.isArray(value) ? value.some(isTruthy) : isTruthy(value)),
-    z.boolean().meta({ description: "Any value but an empty one, `0` and `false`" }),
+    z.boolean().meta({ description: "Any value except empty, `0` and `false`" }),
   )
   .optional();
 
@@ -30,12 +30,14 @@ const isTruthy = (value: unknown): boolean =>
 
 const TAG = /^([A-Za-z0-9_-]{1,128}):([A-Za-z0-9_-]{1,128})$/;
 
-/** Comma-separated `key:value` pairs, all of which must hold. */
-export const TagFilter = listOf(z.string().regex(TAG, "must be key:value, of letters, digits, '-' and '_'"), 64).meta({
-  description: "Comma-separated `key:value` pairs",
-});
+/** Comma-separated `key:value` pairs, all of which must match. */
+export const TagFilter = listOf(z.string().regex(TAG, "must be key:value, with letters, digits, '-' and '_'"), 64).meta(
+  {
+    description: "Comma-separated `key:value` pairs",
+  },
+);
 
-/** Whether tags hold every pair of a filter. */
+/** Reports whether tags match every pair of a filter. */
 export function hasTags(tags: Readonly<Record<string, string>>, filter: readonly string[] | undefined): boolean {
   return (filter ?? []).every((pair) => {
     const [, name = "", value] = TAG.exec(pair) ?? [];
@@ -43,7 +45,7 @@ export function hasTags(tags: Readonly<Record<string, string>>, filter: readonly
   });
 }
 
-/** A moment as ISO 8601 text, given on as Unix seconds. */
+/** Parses an ISO 8601 time to Unix seconds. */
 export const Moment = z
   .string()
   .refine(

@@ -20,15 +20,15 @@ const Token = z
   .strictObject({ token: z.string(), access_token: z.string(), expires_in: z.int(), issued_at: z.string() })
   .meta({ id: "RegistryToken" });
 
-/** Whoever asks for a token, and what it may do with a repository. */
+/** Authenticated client and its permissions on repositories. */
 interface Bearer {
   readonly name: string;
   readonly may: (repository: string, action: string) => boolean;
 }
 
 /**
- * The token server of the registry (Docker Registry v2 authentication): nodes come with the credential of `registry.token`, people
- * with any name and an API key or an access token as the password.
+ * Routes of the registry's token server (Docker Registry v2 authentication). Nodes use the credential of `registry.token`; people use any
+ * name, with an API key or access token as the password.
  */
 export function registryTokenRoutes(deps: ApiDeps): readonly Route[] {
   return [
@@ -52,8 +52,8 @@ export function registryTokenRoutes(deps: ApiDeps): readonly Route[] {
         offline_token: z.string().max(16).optional(),
       }),
       answers: {
-        200: { description: "The token; what was asked for and is not allowed is left out", schema: Token },
-        401: { description: "The credentials do not hold", schema: Problem },
+        200: { description: "The token, without requested actions that are not allowed", schema: Token },
+        401: { description: "Invalid credentials", schema: Problem },
         422: violations[422],
         429: refusals[429],
       },
@@ -73,7 +73,7 @@ export function registryTokenRoutes(deps: ApiDeps): readonly Route[] {
   ];
 }
 
-/** The repositories that are asked for; a scope may hold several, and one that cannot be read asks for nothing. */
+/** Parses the requested repositories; a scope may list several, and invalid ones are ignored. */
 function wanted(scopes: readonly string[]): readonly { readonly name: string; readonly actions: readonly string[] }[] {
   return scopes
     .flatMap((text) => text.split(" "))
@@ -84,12 +84,12 @@ function wanted(scopes: readonly string[]): readonly { readonly name: string; re
     });
 }
 
-/** @throws {InputError} `unauthorized`. */
+/** @throws {InputError} `unauthorized` */
 async function bearerOf({ access, tokens, registryTokens, fleet }: ApiDeps, request: Request): Promise<Bearer> {
   const [username, password] = basicOf(request);
   const node = await registryTokens?.bearerOf(username, password);
   if (node !== undefined) {
-    // A node that was removed meanwhile pulls nothing any more.
+    // A deleted node must not pull.
     if (fleet.node(node.uid) === undefined) throw unauthorized();
     return { name: node.uid, may: (repository, action) => action === "pull" && repository === node.repository };
   }
@@ -103,7 +103,7 @@ async function bearerOf({ access, tokens, registryTokens, fleet }: ApiDeps, requ
   };
 }
 
-/** A password is an API key, or else an access token. */
+/** Identifies the user of a password: an API key or an access token. */
 async function callerOf(password: string, { access, tokens }: Pick<ApiDeps, "access" | "tokens">): Promise<Caller> {
   try {
     return await identify(password, access, tokens);
@@ -118,9 +118,9 @@ function basicOf(request: Request): readonly [username: string, password: string
   if (encoded === undefined) throw unauthorized();
   const text = Buffer.from(encoded, "base64").toString("utf8");
   const colon = text.indexOf(":");
-  // Anything else could not stand in a header.
+  // Any other character cannot occur in a header.
   if (colon < 0 || !/^[ -~]+$/.test(text)) throw unauthorized();
   return [text.slice(0, colon), text.slice(colon + 1)];
 }
 
-const unauthorized = (): InputError => new InputError("unauthorized", "the credentials do not hold");
+const unauthorized = (): InputError => new InputError("unauthorized", "invalid credentials");

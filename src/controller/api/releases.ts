@@ -5,7 +5,7 @@ import { MANIFEST_NAME } from "../../protocol/documents/release.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { notFound } from "./shapes.ts";
 
-/** A range of bytes, both ends included. */
+/** Range of bytes, both ends inclusive. */
 export interface ByteRange {
   readonly first: number;
   readonly last: number;
@@ -14,38 +14,41 @@ export interface ByteRange {
 const text = (description: string) => ({ description, schema: z.string() });
 
 const HEADERS = {
-  etag: text("Of this content alone; for If-Range and If-None-Match"),
+  etag: text("Identifies the content; for If-Range and If-None-Match"),
   "accept-ranges": text("`bytes`"),
-  "last-modified": text("When the file was written"),
+  "last-modified": text("Modification time of the file"),
 };
 const BYTES = ["application/octet-stream"] as const;
 
-/** The files of releases. Open to all: nodes trust them by their signatures, and a node that lost its session may need one. */
+/** Routes of release files. Open to all: nodes verify signatures, and a node without a session may need one. */
 export function releaseRoutes({ releases }: ApiDeps): readonly Route[] {
   return [
     route({
       method: "GET",
       path: "/releases/{name}",
       operationId: "getReleaseFile",
-      summary: "A file of a release, by its plain name: `manifest.jws`, or a package that it names. HEAD as well",
+      summary: "Get a file of a release by name: `manifest.jws`, or a package that it lists. Also supports HEAD",
       tag: "Releases",
       access: { to: "all" },
-      params: z.object({ name: z.string().max(256).meta({ description: "As the manifest has it" }) }),
+      params: z.object({ name: z.string().max(256).meta({ description: "Name in the manifest" }) }),
       answers: {
         200: { description: "The whole file", mediaTypes: BYTES, headers: HEADERS },
         206: {
-          description: "The part that Range asks for, as long as If-Range, where it is given, is still the file's ETag",
+          description: "The requested range, if If-Range is absent or matches the ETag",
           mediaTypes: BYTES,
-          headers: { ...HEADERS, "content-range": text("Which part, of how many bytes") },
+          headers: { ...HEADERS, "content-range": text("Range, and size of the file in bytes") },
         },
-        304: { description: "It is the one of If-None-Match" },
-        409: { description: "As many are being fetched as may be" },
-        416: { description: "The file has no such part", headers: { "content-range": text("How many bytes it has") } },
+        304: { description: "The file matches If-None-Match" },
+        409: { description: "The limit of concurrent downloads is reached" },
+        416: {
+          description: "The range is not within the file",
+          headers: { "content-range": text("Size of the file in bytes") },
+        },
         ...notFound,
       },
       async handle({ params: { name }, request }) {
         const file = await releases?.open(name);
-        if (file === undefined) throw new InputError("not-found", "there is no such file of a release");
+        if (file === undefined) throw new InputError("not-found", "no release file has this name");
         return answer(file, name, request);
       },
     }),
@@ -59,7 +62,7 @@ async function answer(file: OpenReleaseFile, name: string, { method, headers: as
     etag,
     "last-modified": new Date(modifiedAt).toUTCString(),
     "accept-ranges": "bytes",
-    // The manifest's name stays when its content changes; what it names never changes, and is hashed by whoever fetches it.
+    // The manifest changes under the same name. Files it names never change, and clients verify their hashes.
     "cache-control": name === MANIFEST_NAME ? "no-cache" : "public, max-age=86400, no-transform",
   };
   const empty = async (status: number, more: Readonly<Record<string, string>> = {}): Promise<Response> => {
@@ -71,17 +74,17 @@ async function answer(file: OpenReleaseFile, name: string, { method, headers: as
   const range = ifRange === null || ifRange === etag ? rangeOf(asked.get("range"), size) : undefined;
   if (range === "unsatisfiable") return empty(416, { "content-range": `bytes */${size}` });
   const { first, last } = range ?? { first: 0, last: size - 1 };
-  const about = {
+  const fields = {
     "content-type": "application/octet-stream",
     "content-length": String(last + 1 - first),
     ...(range === undefined ? {} : { "content-range": `bytes ${first}-${last}/${size}` }),
   };
   const status = range === undefined ? 200 : 206;
-  if (method === "HEAD" || size === 0) return empty(status, about);
-  return new Response(file.stream(first, last), { status, headers: { ...headers, ...about } });
+  if (method === "HEAD" || size === 0) return empty(status, fields);
+  return new Response(file.stream(first, last), { status, headers: { ...headers, ...fields } });
 }
 
-/** The one range that is asked for (RFC 9110 §14.2); undefined for none, several, or what is no range of bytes: all of it is sent then. Pure. */
+/** Returns the requested range (RFC 9110 §14.2); undefined for no, several or invalid ranges, which get the whole file. Pure. */
 export function rangeOf(header: string | null, size: number): ByteRange | "unsatisfiable" | undefined {
   const match = /^bytes=(\d{0,15})-(\d{0,15})$/i.exec(header?.replaceAll(/\s/g, "") ?? "");
   const [, from = "", to = ""] = match ?? [];

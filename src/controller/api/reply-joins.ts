@@ -1,25 +1,25 @@
 import { InputError } from "../../errors.ts";
 import { ReplyCollector } from "../../protocol/channel/reply-parts.ts";
 
-/** Answers that are put together at a time: each may be large, and what it is made into larger. */
+/** Limit of multi-part replies assembled concurrently: each may be large in memory. */
 const MAX_JOINS = 8;
-/** Of one node, so that one that sends slowly keeps nobody from the others. */
-const MAX_JOINS_OF_NODE = 2;
+/** Limit of one node, so that a slow node does not block others. */
+const MAX_JOINS_PER_NODE = 2;
 
-/** Counts the answers that come in parts and are being put together. One that comes whole is never refused. */
+/** Limits multi-part replies that are being assembled. A reply in one part is never rejected. */
 export class ReplyJoins {
   readonly #running = new Map<string, number>();
   #all = 0;
 
-  /** What takes the parts of an answer of a node. It has to be disposed of, whatever became of the answer. */
+  /** Opens a collector for one reply of a node. The caller must dispose of it in any case. */
   open(uid: string): ReplyJoin {
     let isCounted = false;
     const count = (): void => {
       if (isCounted) return;
       const ofNode = this.#running.get(uid) ?? 0;
-      if (this.#all >= MAX_JOINS || ofNode >= MAX_JOINS_OF_NODE) {
-        const whose = ofNode >= MAX_JOINS_OF_NODE ? "of this node " : "";
-        throw new InputError("overloaded", `too many large answers ${whose}are under way; try again in a while`);
+      if (this.#all >= MAX_JOINS || ofNode >= MAX_JOINS_PER_NODE) {
+        const scope = ofNode >= MAX_JOINS_PER_NODE ? "of this node " : "";
+        throw new InputError("overloaded", `too many large replies ${scope}are in progress; try again later`);
       }
       isCounted = true;
       this.#all += 1;
@@ -37,7 +37,7 @@ export class ReplyJoins {
   }
 }
 
-/** One answer, counted from its first part on. */
+/** One reply, counted from its first part. */
 export class ReplyJoin implements Disposable {
   readonly #collector = new ReplyCollector();
   readonly #count: () => void;
@@ -48,7 +48,7 @@ export class ReplyJoin implements Disposable {
     this.#end = end;
   }
 
-  /** Takes what a trigger put out. @throws {InputError} `overloaded`; {SessionError} `too-large`. */
+  /** Accepts output of a trigger. @throws {InputError} `overloaded`; {SessionError} `too-large` */
   take(data: unknown): void {
     if (this.#collector.take(data)) this.#count();
   }

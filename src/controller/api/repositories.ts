@@ -8,30 +8,30 @@ import { Empty, notFound, Problem, refusals, violations } from "./shapes.ts";
 
 const tag = "Repositories";
 const Repository = z.object({
-  reponame: RepositoryName.meta({ description: "A slash within the name is written `%2F`" }),
+  reponame: RepositoryName.meta({ description: "A slash in the name is written as `%2F`" }),
 });
 const RepositoryTag = Repository.extend({ tag: ImageTag });
 const PublicTag = z
   .strictObject({
     name: z.string(),
     digest: z.string(),
-    uri: z.string().meta({ description: "The whole reference, with the registry's host" }),
+    uri: z.string().meta({ description: "Full reference, with the registry's host" }),
     size: z
       .int()
       .min(0)
       .optional()
-      .meta({ description: "Bytes of all layers; absent for an image of several platforms" }),
+      .meta({ description: "Total size of the layers in bytes; absent for a multi-platform image" }),
   })
   .meta({ id: "ImageTag" });
 
 const answers = {
-  502: { description: "The registry did not answer, or refused", schema: Problem },
+  502: { description: "The registry did not respond or returned an error", schema: Problem },
   ...refusals,
   ...notFound,
   ...violations,
 } as const;
 
-/** The image repositories of the organization, as their registry has them. */
+/** Routes of the organization's image repositories. */
 export function repositoryRoutes({ registry }: ApiDeps): readonly Route[] {
   return [
     route({
@@ -43,7 +43,10 @@ export function repositoryRoutes({ registry }: ApiDeps): readonly Route[] {
       access: { to: "kind", permission: "repositories::read", kind: tgrn.repository("") },
       answers: {
         ...answers,
-        200: { description: "Those the caller may read", schema: z.array(z.strictObject({ name: z.string() })) },
+        200: {
+          description: "The repositories the caller may read",
+          schema: z.array(z.strictObject({ name: z.string() })),
+        },
       },
       handle: async ({ caller }) => {
         const names = await need(registry).repositories();
@@ -70,7 +73,7 @@ export function repositoryRoutes({ registry }: ApiDeps): readonly Route[] {
       method: "DELETE",
       path: "/repositories/{reponame}",
       operationId: "deleteRepository",
-      summary: "Remove a repository with all its images; what runs of them goes on",
+      summary: "Remove a repository with all its images; running containers continue",
       tag,
       access: needs("repositories::modify"),
       params: Repository,
@@ -103,10 +106,10 @@ const needs = (permission: string) => ({
   resource: ({ reponame }: { readonly reponame: string }): string => tgrn.repository(reponame),
 });
 
-/** @throws {InputError} `not-configured`. */
+/** @throws {InputError} `not-configured` */
 function need(registry: Registry | undefined): Registry {
   if (registry !== undefined) return registry;
-  throw new InputError("not-configured", "this control plane has no registry: it is started with --registry");
+  throw new InputError("not-configured", "this control plane has no registry; start it with --registry");
 }
 
 const noSuch = (name: string): InputError => new InputError("not-found", `there is no ${name} in the registry`);

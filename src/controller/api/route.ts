@@ -27,7 +27,7 @@ import { Violations, withViolations } from "./problem.ts";
 import type { ReplyJoins } from "./reply-joins.ts";
 import type { TokenIssuer } from "./tokens.ts";
 
-/** Everything the API needs. `org` is the organization's UUID, `domain` its FQDN. */
+/** Dependencies of the API. `org` is the organization's UUID, `domain` its FQDN. */
 export interface ApiDeps {
   readonly fleet: Fleet;
   readonly flows: FlowSearch;
@@ -41,16 +41,16 @@ export interface ApiDeps {
   readonly onWrongCode?: (user: string, source: Source) => void;
   readonly access: AccessStore;
   readonly tokens: TokenIssuer;
-  /** Undefined without a registry, as the next. */
+  /** Undefined without a registry, like `registryTokens`. */
   readonly registry?: Registry | undefined;
   readonly registryTokens?: RegistryTokens | undefined;
-  /** The registry's host as it stands in references to images. */
+  /** Host of the registry in image references. */
   readonly registryHost?: string | undefined;
-  /** Undefined where none are served. */
+  /** Undefined if no releases are served. */
   readonly releases?: ReleaseFiles | undefined;
   readonly org: string;
   readonly domain: string;
-  /** Counts a failed authentication; seconds to wait when there were too many from the address. */
+  /** Counts a failed authentication; returns the seconds to wait if an address has too many. */
   readonly onAuthFailure?: (source: Source) => number | undefined;
   readonly version: string;
   readonly clock: Clock;
@@ -59,35 +59,35 @@ export interface ApiDeps {
 
 export type HttpMethod = "GET" | "POST" | "PUT" | "DELETE";
 
-/** What an answer of one status holds. */
+/** Response of one status. */
 export interface AnswerSpec {
   readonly description: string;
   readonly schema?: z.ZodType;
-  /** `application/json` unless told. */
+  /** Default: `application/json`. */
   readonly mediaTypes?: readonly string[];
-  /** By name in lower case. */
+  /** Header names in lower case. */
   readonly headers?: Readonly<Record<string, { readonly description: string; readonly schema: z.ZodType }>>;
 }
 
 /**
- * Who may call: everybody; who holds one of the permissions, the most specific first, on the named resource; or who holds it on any resource of the
- * kind, and then the handler leaves out what the caller may not read. `{event}` in a permission is the path parameter.
+ * Access rule: open to all; one of the permissions, most specific first, on the named resource; or the permission on any resource of the
+ * kind, in which case the handler omits what the caller may not read. `{event}` in a permission is the path parameter.
  */
 export type Access<P> =
   | { readonly to: "all" }
   | {
       readonly to: "resource";
       readonly permissions: readonly string[];
-      /** Permissions that some parameters need instead of these. */
+      /** Returns permissions that replace these for some parameters. */
       readonly instead?: (params: P) => readonly string[] | undefined;
       readonly resource: (params: P) => string;
     }
   | { readonly to: "kind"; readonly permission: string; readonly kind: string };
 
-/** One operation, described and carried out. */
+/** One operation: description and handler. */
 export interface RouteSpec<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType> {
   readonly method: HttpMethod;
-  /** With parameters in braces, as OpenAPI has them. */
+  /** Parameters are in braces, as in OpenAPI. */
   readonly path: string;
   readonly operationId: string;
   readonly summary: string;
@@ -96,20 +96,20 @@ export interface RouteSpec<P extends z.ZodObject, Q extends z.ZodObject, B exten
   readonly access: Access<z.infer<P>>;
   readonly params?: P;
   readonly query?: Q;
-  /** `root` leads the lines of a violation; `described` says more than `schema` holds it to. */
+  /** `root` prefixes the lines of violations; `described` documents a stricter form than `schema` checks. */
   readonly body?: {
     readonly schema: B;
     readonly root?: string;
     readonly limits?: JsonLimits;
     readonly described?: z.ZodType;
   };
-  /** A form or a JSON body that the handler reads by itself: only described here. */
+  /** A form or JSON body that the handler parses itself; only documented here. */
   readonly form?: z.ZodType;
   readonly answers: Readonly<Record<number, AnswerSpec>>;
   readonly handle: (call: Call<z.infer<P>, z.infer<Q>, z.infer<B>>) => Response | Promise<Response>;
 }
 
-/** A request as its handler sees it: known, allowed and parsed. */
+/** A request for its handler: authenticated, authorized and parsed. */
 export interface Call<P, Q, B> {
   readonly params: P;
   readonly query: Q;
@@ -117,26 +117,26 @@ export interface Call<P, Q, B> {
   readonly search: URLSearchParams;
   readonly request: Request;
   readonly caller: Caller;
-  /** Takes what the caller's socket is to be joined to; undefined when it asks for no upgrade. */
+  /** Joins the caller's socket to a terminal; undefined without an upgrade request. */
   readonly upgrade: Upgrade | undefined;
   readonly source: Source;
 }
 
-/** Hands over what a caller that asks for an upgrade is joined to; the answer is then not sent. */
+/** Joins the socket of an upgrade request to a terminal; the HTTP response is then not sent. */
 export type Upgrade = (terminal: NodeTerminal) => void;
 
-/** A request before it is parsed. */
+/** A request before parsing. */
 export interface RawCall {
   readonly params: Readonly<Record<string, string>>;
   readonly search: URLSearchParams;
   readonly request: Request;
-  /** Finds out who calls, or refuses. */
+  /** Authenticates the caller or throws. */
   readonly identify: () => Promise<Caller>;
   readonly upgrade: Upgrade | undefined;
   readonly source: Source;
 }
 
-/** An operation with its types closed over, as the table holds it. */
+/** A type-erased operation in the route table. */
 export interface Route {
   readonly method: HttpMethod;
   readonly path: string;
@@ -144,7 +144,7 @@ export interface Route {
   readonly summary: string;
   readonly tag: string;
   readonly isDeprecated: boolean;
-  /** Alternatives, any of which is enough; none when the operation is open to all. */
+  /** Alternatives, any of which is sufficient; empty if the operation is open to all. */
   readonly permissions: readonly string[];
   readonly params: z.ZodObject | undefined;
   readonly query: z.ZodObject | undefined;
@@ -156,7 +156,7 @@ export interface Route {
 
 const Nothing = z.object({});
 
-/** Makes an entry of the route table: `run` checks the caller, then parameters, permission, query and body, then handles. */
+/** Builds an entry of the route table. `run` checks the caller, path parameters, permission, query and body, then calls the handler. */
 export function route<
   P extends z.ZodObject = typeof Nothing,
   Q extends z.ZodObject = typeof Nothing,
@@ -181,7 +181,7 @@ export function route<
       checkAccess(spec.access, params, caller);
       const query = read(spec.query ?? Nothing, queryValues(search, spec.query ?? Nothing), "query") as z.infer<Q>;
       const body = spec.body === undefined ? undefined : await readBody(request, spec.body);
-      // Without a schema a part has the type of the default parameter, which the compiler cannot follow here.
+      // Without a schema, a part has the type of the default parameter, which the compiler cannot follow here.
       return spec.handle({ params, query, body: body as z.infer<B>, search, request, caller, upgrade, source });
     },
   };
@@ -201,14 +201,14 @@ function checkAccess<P extends Record<string, unknown>>(access: Access<P>, param
   }
 }
 
-/** A path parameter of the wrong form names something that cannot exist. */
+/** Parses path parameters; an invalid one names something that cannot exist. */
 function readParams(schema: z.ZodObject, raw: Readonly<Record<string, string>>): unknown {
   const parsed = schema.safeParse(raw);
   if (parsed.success) return parsed.data;
   throw new InputError("not-found", describeIssues(parsed.error).join("; "));
 }
 
-/** A parameter given once is text; one given more often, or spelt `name[]` or `name[0]`, is an array. */
+/** Collects query parameters: text if given once; an array if repeated or spelled `name[]` or `name[0]`. */
 function queryValues(search: URLSearchParams, { shape }: z.ZodObject): Record<string, string | string[]> {
   const values = new Map<string, string | string[]>();
   for (const [spelling, value] of search) {
@@ -234,7 +234,7 @@ async function readBody(
   return read(spec.schema, value, root, spec.root);
 }
 
-/** @throws {Violations} each led by the path of the field, below `root` if there is one; `whole` names the value itself. */
+/** Parses a value. @throws {Violations} each prefixed with the field's path below `root`; `whole` names the value itself */
 function read(schema: z.ZodType, value: unknown, whole: string, root = ""): unknown {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;

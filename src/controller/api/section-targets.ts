@@ -7,7 +7,7 @@ import type { JsonObject } from "../../protocol/values/values.ts";
 import type { NodeRecord } from "../fleet.ts";
 import { Violations } from "./problem.ts";
 
-/** Refuses connectors of a node to what no other node would serve; `pathOf` is what each is called. @throws {Violations} */
+/** Rejects connectors to targets that no other node would serve; `pathOf` returns the field of an issue. @throws {Violations} */
 export function checkTargets(
   section: SectionName,
   body: JsonObject,

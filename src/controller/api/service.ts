@@ -2,7 +2,7 @@ import { z } from "zod";
 import { openApiDocument } from "./openapi.ts";
 import { route, type Route } from "./route.ts";
 
-/** Operations on the API itself: is it there, and what does it offer. `table` is asked for when the document is. */
+/** Routes of the API itself: health and OpenAPI document. `table` is evaluated when the document is requested. */
 export function serviceRoutes(version: string, table: () => readonly Route[]): readonly Route[] {
   let document: string | undefined;
   return [
@@ -10,17 +10,17 @@ export function serviceRoutes(version: string, table: () => readonly Route[]): r
       method: "GET",
       path: "/healthz",
       operationId: "getHealth",
-      summary: "Whether the API answers",
+      summary: "Check that the API responds",
       tag: "Service",
       access: { to: "all" },
-      answers: { 200: { description: "It does", schema: z.strictObject({ status: z.literal("ok") }) } },
+      answers: { 200: { description: "The API responds", schema: z.strictObject({ status: z.literal("ok") }) } },
       handle: () => Response.json({ status: "ok" }),
     }),
     route({
       method: "GET",
       path: "/openapi.json",
       operationId: "getOpenApi",
-      summary: "This document",
+      summary: "Get this document",
       tag: "Service",
       access: { to: "all" },
       answers: { 200: { description: "OpenAPI 3.1", schema: z.looseObject({ openapi: z.string() }) } },

@@ -6,7 +6,7 @@ import { Policy, PolicyName, ServiceUserName } from "../model/policy.ts";
 const Text = z.string();
 export const Seconds = z.int();
 
-/** A node as the API shows it; a projection leaves out what was not asked for. */
+/** Public form of a node; a projection omits fields that were not requested. */
 export const PublicNode = z
   .object({
     uid: Uid,
@@ -23,8 +23,10 @@ export const PublicNode = z
     lastip: Text.optional(),
     lock: z
       .object({
-        addresses: z.array(Text).meta({ description: "Addresses and blocks that it may connect from" }),
-        unauthorizedIp: Text.optional().meta({ description: "Another that it connects from, and is held INACTIVE" }),
+        addresses: z.array(Text).meta({ description: "Addresses and blocks from which it may connect" }),
+        unauthorizedIp: Text.optional().meta({
+          description: "Address outside them from which it connects; the node is INACTIVE",
+        }),
       })
       .optional(),
     last_connect: z.int().meta({ description: "Unix milliseconds" }).optional(),
@@ -42,7 +44,7 @@ export const PublicNode = z
   })
   .meta({ id: "Node" });
 
-/** What of a node is told to who may write it but not read it. */
+/** Part of a node shown to callers who may write but not read it. */
 export const NodePart = PublicNode.partial()
   .required({ uid: true })
   .extend({ cluster: Fqdn.nullable().optional() })
@@ -61,12 +63,12 @@ export const PublicCluster = z
   })
   .meta({ id: "Cluster" });
 
-/** What of a cluster is told to who may write it but not read it. */
+/** Part of a cluster shown to callers who may write but not read it. */
 export const ClusterPart = PublicCluster.partial().required({ fqdn: true }).meta({ id: "ClusterPart" });
 
 const Origin = z
   .enum(["control-plane", "node"])
-  .meta({ description: "Who wrote it: what a node writes about itself is as good as the node" });
+  .meta({ description: "Writer of the record; one by a node is only as trustworthy as the node" });
 
 export const PublicEvent = z
   .object({
@@ -95,7 +97,7 @@ export const PublicAudit = z
     category: Text.meta({ description: "For example `Node Action`" }),
     value: Text,
     timestamp: z.number().meta({ description: "Unix seconds" }),
-    expires: z.number().meta({ description: "When it is forgotten, Unix seconds" }),
+    expires: z.number().meta({ description: "Time of deletion, Unix seconds" }),
     org: Text,
     origin: Origin,
   })
@@ -119,7 +121,7 @@ export const LegacyAlert = z
   .object({ uid: Text, type: Text, alert_message: Text, node_id: Text, node: Text, timestamp: z.number() })
   .meta({ id: "LegacyAlert" });
 
-/** A policy as it is answered; unlike one that is sent it may gain fields. */
+/** A policy in a response; unlike in a request, it may gain fields. */
 export const PublicPolicy = z.object(Policy.shape).meta({ id: "PublicPolicy" });
 
 export const PublicServiceUser = z
@@ -137,44 +139,44 @@ export const UsageBucketShape = z
 
 export const Problem = z
   .object({ error: Text, code: Text, details: z.unknown().optional() })
-  .meta({ id: "Problem", description: "Why a request was refused; `code` is stable" });
+  .meta({ id: "Problem", description: "Why a request failed; `code` is stable" });
 
 export const ViolationLines = z
   .array(Text)
-  .meta({ id: "Violations", description: "One line per wrong field, led by its path" });
+  .meta({ id: "Violations", description: "One line per invalid field, prefixed with its path" });
 
-/** Nothing to say but success. */
+/** Empty success response. */
 export const Empty = z.strictObject({});
 
-/** What every operation below `/node` and its siblings may answer besides success. */
+/** Error responses of all authenticated operations. */
 export const refusals = {
-  401: { description: "No credentials, or they do not hold", schema: Problem },
-  403: { description: "The named permission is missing on the named resource", schema: Problem },
+  401: { description: "Credentials are missing or invalid", schema: Problem },
+  403: { description: "The caller lacks the named permission on the named resource", schema: Problem },
   429: {
-    description: "Too many failed authentications from this address; `retry-after` says how many seconds to wait",
+    description: "Too many failed authentications from this address; `retry-after` is the number of seconds to wait",
     schema: Problem,
   },
 } as const;
-export const notFound = { 404: { description: "There is no such thing", schema: Problem } } as const;
+export const notFound = { 404: { description: "Not found", schema: Problem } } as const;
 export const violations = {
-  422: { description: "The request breaks a rule", schema: z.union([ViolationLines, Problem]) },
+  422: { description: "The request is invalid", schema: z.union([ViolationLines, Problem]) },
 } as const;
-/** Of every operation that takes a JSON body. */
+/** Error responses of operations with a JSON body. */
 export const badBody = {
   ...violations,
   400: { description: "The body is not JSON", schema: Problem },
   413: { description: "The body is too large", schema: Problem },
-  415: { description: "The body has another type", schema: Problem },
+  415: { description: "The body has an unsupported media type", schema: Problem },
 } as const;
-/** Of every operation that a node carries out while the caller waits. */
+/** Error responses of operations that a node performs while the caller waits. */
 export const ofNode = {
-  409: { description: "The node is busy or INACTIVE, or something is in the way", schema: Problem },
-  499: { description: "Taken back", schema: Problem },
+  409: { description: "The node is busy or INACTIVE, or a conflict prevents the action", schema: Problem },
+  499: { description: "Cancelled", schema: Problem },
   500: { description: "The node failed", schema: Problem },
-  501: { description: "The node lacks the tool", schema: Problem },
-  502: { description: "The tool failed, or the node was cut off", schema: Problem },
+  501: { description: "The node does not have the tool", schema: Problem },
+  502: { description: "The tool failed, or the node disconnected", schema: Problem },
   503: {
-    description: "The node is offline; or `overloaded`, with `Retry-After`: too many large answers are under way",
+    description: "The node is offline; or `overloaded`, with `Retry-After`: too many large replies are in progress",
     schema: Problem,
   },
   504: { description: "The deadline passed", schema: Problem },

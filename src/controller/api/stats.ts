@@ -11,14 +11,14 @@ const MINUTES_OF_A_YEAR = 527_040;
 const Relative = z.string().max(32).regex(RELATIVE_TIME, "must be like 'now' or '-7 days'").optional();
 const Absolute = numberIn(0, MAX_UNIX_SECONDS).optional().meta({ description: "Unix seconds" });
 
-/** Usage of the nodes that carry the asked tags and that the caller may read, from their flow records. */
+/** Route of the usage of nodes with given tags that the caller may read, from their flow records. */
 export function statsRoutes({ fleet, flows, clock }: ApiDeps): readonly Route[] {
   return [
     route({
       method: "GET",
       path: "/stats/realtime/usage",
       operationId: "getRealtimeUsage",
-      summary: "Traffic over a time range, in buckets by the end of each flow; the last 24 hours by default",
+      summary: "Get traffic over a time range, in buckets; the last 24 hours by default",
       tag: "Statistics",
       access: { to: "kind", permission: "nodes::read", kind: tgrn.node("") },
       query: z.object({

@@ -28,7 +28,6 @@ const onCluster = {
   resource: ({ clusterFQDN }: z.infer<typeof ClusterTag>) => tgrn.cluster(clusterFQDN),
 } as const;
 
-/** Tags of nodes and of clusters. */
 export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
   const node = { ...changeAnswer, ...refusals, ...notFound };
   const cluster = { ...clusterChangeAnswer, ...refusals, ...notFound };
@@ -101,10 +100,10 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
 function checkSet({ tags }: Tagged, name: string): void {
   const parsed = TagText.safeParse(name);
   if (!parsed.success) throw new Violations([`tagName: ${firstIssueText(parsed.error)}`]);
-  // A node would refuse the whole document that has such a key.
+  // A node would reject a document with such a key.
   if (FORBIDDEN_KEYS.has(name)) throw new Violations([`tagName: the key ${name} is not allowed`]);
   if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {
-    throw new Violations([`tagName: there are ${MAX_TAGS} tags already`]);
+    throw new Violations([`tagName: cannot add a tag: the limit of ${MAX_TAGS} tags is reached`]);
   }
 }
 

@@ -6,7 +6,7 @@ import { nodeOf } from "./nodes.ts";
 import { route, type ApiDeps, type Route } from "./route.ts";
 import { notFound, Problem, refusals, violations } from "./shapes.ts";
 
-/** A path that callers may upgrade to a WebSocket. */
+/** Path that callers may upgrade to a WebSocket. */
 export const TERMINAL_PATH = /^\/node\/[^/]+\/trigger\/container-exec$/;
 
 const Cells = z
@@ -15,7 +15,6 @@ const Cells = z
   .transform(Number)
   .pipe(z.int().min(1).max(1000));
 
-/** Terminals in containers. */
 export function terminalRoutes({ fleet }: ApiDeps): readonly Route[] {
   return [
     route({
@@ -39,11 +38,11 @@ export function terminalRoutes({ fleet }: ApiDeps): readonly Route[] {
         101: {
           description:
             "A WebSocket: binary frames are the terminal's bytes; text frames are one JSON object each, " +
-            '`{"type":"resize","cols":N,"rows":N}` and `{"type":"close"}` (^D) there, and at the end ' +
-            '`{"type":"exit","code":N}` or `{"type":"error","code":"…","message":"…"}` back',
+            '`{"type":"resize","cols":N,"rows":N}` and `{"type":"close"}` (^D) to the node, and at the end ' +
+            '`{"type":"exit","code":N}` or `{"type":"error","code":"…","message":"…"}` to the caller',
         },
-        409: { description: "The node has as many terminals as it opens, or is INACTIVE", schema: Problem },
-        426: { description: "It is no upgrade to a WebSocket", schema: Problem },
+        409: { description: "The node's limit of terminals is reached, or it is INACTIVE", schema: Problem },
+        426: { description: "The request is not a WebSocket upgrade", schema: Problem },
         500: { description: "The node failed", schema: Problem },
         502: { description: "The container's engine failed", schema: Problem },
         503: { description: "The node is offline", schema: Problem },
@@ -55,7 +54,7 @@ export function terminalRoutes({ fleet }: ApiDeps): readonly Route[] {
       async handle({ params: { nodeID }, query, request, caller, upgrade }) {
         if (!nodeOf(fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
         if (upgrade === undefined) {
-          const problem = { error: "a terminal is a WebSocket", code: "upgrade-required" };
+          const problem = { error: "a terminal requires a WebSocket upgrade", code: "upgrade-required" };
           return Response.json(problem, { status: 426, headers: { upgrade: "websocket" } });
         }
         const { container, cols = 80, rows = 24 } = query;

@@ -2,24 +2,23 @@ import { randomUUID } from "node:crypto";
 import { jwtVerify, SignJWT, type CryptoKey } from "jose";
 import type { Clock } from "../../host/clock.ts";
 
-/** Whom an access token stands for. */
+/** Subject of an access token. */
 export interface TokenSubject {
   readonly user: string;
   readonly clientId: string;
 }
 
-/** Makes and checks access tokens. */
 export interface TokenIssuer {
-  /** A signed token (RFC 9068) and how long it holds. */
+  /** Returns a signed token (RFC 9068) and its lifetime. */
   issue(subject: TokenSubject): Promise<{ readonly token: string; readonly expiresInSeconds: number }>;
-  /** Whom the token stands for; undefined when the signature, issuer, audience or a time does not hold. */
+  /** Returns the subject of a token; undefined if the signature, issuer, audience or a time is invalid. */
   verify(token: string): Promise<TokenSubject | undefined>;
 }
 
 export interface TokenIssuerOptions {
-  /** Both `iss` and `aud`: the controller's origin. */
+  /** Origin of the controller: both `iss` and `aud`. */
   readonly origin: string;
-  /** An Ed25519 key that signs nothing else. */
+  /** Ed25519 key used only for access tokens. */
   readonly privateKey: CryptoKey;
   readonly publicKey: CryptoKey;
   readonly clock: Clock;
@@ -29,7 +28,7 @@ const LIFETIME_SECONDS = 3600;
 const TYPE = "at+jwt"; // RFC 9068 §2.1
 const ALGORITHM = "EdDSA"; // RFC 8037
 
-/** Access tokens as JWTs signed with EdDSA, for one hour. */
+/** Issues and verifies access tokens: JWTs signed with EdDSA, valid for one hour. */
 export function jwtIssuer(options: TokenIssuerOptions): TokenIssuer {
   const { origin, privateKey, publicKey, clock } = options;
   return {
@@ -59,7 +58,7 @@ export function jwtIssuer(options: TokenIssuerOptions): TokenIssuer {
         const { sub, client_id: clientId } = payload;
         return typeof sub === "string" && typeof clientId === "string" ? { user: sub, clientId } : undefined;
       } catch {
-        // Why a token does not hold is nothing to tell its bearer.
+        // The bearer does not learn why a token is invalid.
         return undefined;
       }
     },

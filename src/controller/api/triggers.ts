@@ -23,7 +23,7 @@ const SECOND = 1000;
 const DEFAULT_DEADLINE_MS = 15 * SECOND;
 const PULL_MS = 900 * SECOND;
 export const PUSH_LOGS_EVENT = "node-push-logs";
-/** How long a node may take to make a bundle. */
+/** Time limit of a bundle, in milliseconds. */
 export const PUSH_LOGS_MS = 180 * SECOND;
 const LONGEST_MS = 3600 * SECOND;
 const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
@@ -49,26 +49,25 @@ const DEADLINES_MS: ReadonlyMap<string, number> = new Map([
   ["container-status", 10 * SECOND],
   [PUSH_LOGS_EVENT, PUSH_LOGS_MS],
 ]);
-/** Streams that may be watched for longer than others. */
+/** Events whose streams may run longer than others. */
 const LONG_STREAMS: ReadonlySet<string> = new Set(["node-debug"]);
-/** What these make may be written to a place in the data store, which takes the leave to change that. */
+/** Events whose output may be written to the data store, which requires permission to change it. */
 const FILE_EVENTS: ReadonlySet<string> = new Set(["tg-tcpdump", PUSH_LOGS_EVENT]);
 const STORE_PERMISSIONS = [`nodes::service:${DATA_STORE_EVENT}`, "nodes::remote-execute"];
-/** The node answers before its deadline; past this much more nothing will come. */
+/** Time after a node's deadline until its reply counts as lost, in milliseconds. */
 const GRACE_MS = 5 * SECOND;
-/** Output that a slow reader may leave waiting before the trigger is taken back. */
+/** Limit of output that waits for a slow reader before the trigger is cancelled, in bytes. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
-/** The node holds the claims around a body to the depth that every message has. */
+/** The claims around a body use part of the depth that the node permits. */
 const TRIGGER_LIMITS: JsonLimits = { ...BODY_LIMITS, maxDepth: 28 };
 
-/** The node judges the body, since events of newer nodes are sent as well. */
+/** Describes the bodies of known events. The node validates the body, since newer nodes have other events. */
 const DescribedBody = z
   .union([...new Set(Object.values(triggerSchemas).map(({ body }) => body)), ContainerCommand, JsonObject])
   .optional()
-  .meta({ description: "As the event takes it; one without a form of its own takes any object, or none" });
+  .meta({ description: "Body of the event; events without a defined form accept any object, or none" });
 
-/** Commands to a node. */
 export function triggerRoutes(deps: ApiDeps): readonly Route[] {
   return [
     route({
@@ -85,8 +84,8 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
       },
       params: z.object({ nodeID: Uid, event: Text256 }),
       query: z.object({
-        wait: Flag.meta({ description: "Wait for the node's answer; otherwise the answer is `true`" }),
-        stream: Flag.meta({ description: "Answer output as it comes, one JSON object per line" }),
+        wait: Flag.meta({ description: "Wait for the node's response; otherwise the response is `true`" }),
+        stream: Flag.meta({ description: "Stream output as it arrives, one JSON object per line" }),
       }),
       body: {
         schema: z.preprocess((body) => body ?? {}, JsonObject).optional(),
@@ -95,7 +94,7 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
       },
       answers: {
         200: {
-          description: "The node's answer, or `true` once the event was handed over",
+          description: "The node's response, or `true` once the event was sent",
           schema: z.unknown(),
           mediaTypes: ["application/json", "application/x-ndjson"],
         },
@@ -105,7 +104,8 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
         ...badBody,
       },
       handle: async ({ params: { nodeID, event }, query, body, request, caller }) => {
-        if (!EventName.safeParse(event).success) throw new InputError("unknown-event", "no event has such a name");
+        if (!EventName.safeParse(event).success)
+          throw new InputError("unknown-event", "invalid event name: use letters, digits, '.', '_' and '-'");
         if (FILE_EVENTS.has(event) && body?.["file"] !== undefined)
           caller.require(STORE_PERMISSIONS, tgrn.node(nodeID));
         if (!nodeOf(deps.fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
@@ -125,7 +125,10 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
   ];
 }
 
-/** A container's event may take a pull and the time it has to stop; a watched run goes on for an hour at most. */
+/**
+ * Returns the deadline of a trigger, in milliseconds. A container's event may need a pull and the stop timeout; a streamed run takes at
+ * most an hour.
+ */
 function deadlineOf({ fleet }: ApiDeps, nodeID: string, event: string, body: unknown, stream: boolean): number {
   const known = event === DATA_STORE_EVENT ? dataStoreDeadlineMs(body) : DEADLINES_MS.get(event);
   const { type } = nodeOf(fleet, nodeID);
@@ -136,33 +139,33 @@ function deadlineOf({ fleet }: ApiDeps, nodeID: string, event: string, body: unk
   return stream ? LONGEST_MS : Math.min(PULL_MS + stopSecondsOf(container) * SECOND, LONGEST_MS);
 }
 
-/** What a data store or a bundle holds may be more than one message. */
+/** Responses of the data store and bundles may exceed one message. */
 const runOf = ({ event, wait }: TriggerRequest): typeof runInParts =>
   (event === DATA_STORE_EVENT || event === PUSH_LOGS_EVENT) && wait ? runInParts : runForCaller;
 
-/** Runs a trigger for somebody who waits for its answer, until its deadline is past or the caller is gone. */
+/** Runs a trigger for a waiting caller, until its deadline passes or the caller disconnects. */
 export async function runForCaller(
   { fleet, clock }: Pick<ApiDeps, "fleet" | "clock">,
   uid: string,
   order: TriggerRequest,
-  gone: AbortSignal,
+  disconnected: AbortSignal,
   onProgress?: (progress: TriggerProgress) => void,
 ): Promise<unknown> {
-  using limit = limitOf(clock, order, gone);
+  using limit = limitOf(clock, order, disconnected);
   const { signal } = limit;
   return await fleet.runTrigger(uid, order, onProgress === undefined ? { signal } : { signal, onProgress });
 }
 
-/** The same for an answer that no one message may hold: the node gives it in parts. @throws {SessionError} `too-large`, `interrupted`; {InputError} `overloaded`. */
+/** Runs a trigger whose reply may come in parts. @throws {SessionError} `too-large`, `interrupted`; {InputError} `overloaded` */
 export async function runInParts(
   deps: Pick<ApiDeps, "fleet" | "clock" | "joins">,
   uid: string,
   order: TriggerRequest,
-  gone: AbortSignal,
+  disconnected: AbortSignal,
 ): Promise<unknown> {
   using join = deps.joins.open(uid);
   const refused = new AbortController();
-  const stop = AbortSignal.any([gone, refused.signal]);
+  const stop = AbortSignal.any([disconnected, refused.signal]);
   try {
     const result = await runForCaller(deps, uid, order, stop, ({ data }) => {
       try {
@@ -173,19 +176,19 @@ export async function runInParts(
     });
     return join.whole(result);
   } catch (error) {
-    // Not the caller has gone then.
+    // The abort then came from us, not from the caller.
     throw refused.signal.aborted ? toError(refused.signal.reason) : error;
   }
 }
 
-/** Answers with the first output, so that what is refused at once has its own status. */
+/** Responds with the first output, so that a request refused at once has its own status. */
 async function streamTrigger(
   { fleet, clock, log }: ApiDeps,
   uid: string,
   order: TriggerRequest,
-  gone: AbortSignal,
+  disconnected: AbortSignal,
 ): Promise<Response> {
-  const limit = limitOf(clock, order, gone);
+  const limit = limitOf(clock, order, disconnected);
   const lines = new LineStream(limit.abort);
   const running = (async () => {
     try {
@@ -193,7 +196,7 @@ async function streamTrigger(
       const result = await fleet.runTrigger(uid, order, { signal: limit.signal, onProgress });
       lines.write({ result: result ?? null });
     } catch (error) {
-      if (!lines.hasBegun) throw error;
+      if (!lines.hasStarted) throw error;
       const { message, code, isFault } = refusalOf(error);
       if (isFault) log.error({ event: order.event, uid, err: toError(error) }, "stream failed");
       lines.write({ error: message, code });
@@ -202,29 +205,29 @@ async function streamTrigger(
       lines.close();
     }
   })();
-  await Promise.race([running, lines.begun]);
-  // From here on a failure is a line of the stream.
+  await Promise.race([running, lines.started]);
+  // Later failures are lines of the stream.
   running.catch(() => undefined);
   return new Response(lines.readable, { headers: { "content-type": "application/x-ndjson" } });
 }
 
-/** Objects as lines of JSON, with a bound on what the reader has not taken. */
+/** Writes objects as JSON lines, with a limit of unread bytes. */
 class LineStream {
   readonly readable: ReadableStream<Uint8Array>;
   /** Resolves with the first line. */
-  readonly begun: Promise<void>;
-  hasBegun = false;
+  readonly started: Promise<void>;
+  hasStarted = false;
   #isOpen = true;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
-  readonly #begin: () => void;
+  readonly #start: () => void;
   readonly #stop: (reason: Error) => void;
 
   constructor(stop: (reason: Error) => void) {
-    let begin = (): void => undefined;
-    this.begun = new Promise((resolve) => {
-      begin = resolve;
+    let start = (): void => undefined;
+    this.started = new Promise((resolve) => {
+      start = resolve;
     });
-    this.#begin = begin;
+    this.#start = start;
     this.#stop = stop;
     this.readable = new ReadableStream<Uint8Array>(
       {
@@ -233,7 +236,7 @@ class LineStream {
         },
         cancel: () => {
           this.#isOpen = false;
-          stop(new SessionError("cancelled", "the caller is gone"));
+          stop(new SessionError("cancelled", "the caller disconnected"));
         },
       },
       new ByteLengthQueuingStrategy({ highWaterMark: MAX_UNREAD_BYTES }),
@@ -243,8 +246,8 @@ class LineStream {
   write(line: object): void {
     if (!this.#isOpen) return;
     this.#enqueue(line);
-    this.hasBegun = true;
-    this.#begin();
+    this.hasStarted = true;
+    this.#start();
     if ((this.#controller?.desiredSize ?? 0) >= 0) return;
     const slow = new SessionError("cancelled", "the caller reads too slowly");
     this.#enqueue({ error: slow.message, code: slow.code });
@@ -268,23 +271,23 @@ interface Limit extends Disposable {
   readonly abort: (reason: Error) => void;
 }
 
-/** Ends a trigger when its caller goes away or when its deadline is long past. */
-function limitOf(clock: Clock, { deadlineMs }: TriggerRequest, gone: AbortSignal): Limit {
+/** Limits a trigger: aborts when its caller disconnects or its deadline has passed. */
+function limitOf(clock: Clock, { deadlineMs }: TriggerRequest, disconnected: AbortSignal): Limit {
   const controller = new AbortController();
   const abort = (reason: Error): void => controller.abort(reason);
   const stopClock = clock.after(deadlineMs + GRACE_MS, () =>
     abort(new SessionError("timeout", `no answer within ${deadlineMs} ms`)),
   );
-  const onGone = (): void =>
-    abort(new SessionError("cancelled", "the caller is gone", { cause: toError(gone.reason) }));
-  if (gone.aborted) onGone();
-  else gone.addEventListener("abort", onGone, { once: true });
+  const onDisconnect = (): void =>
+    abort(new SessionError("cancelled", "the caller disconnected", { cause: toError(disconnected.reason) }));
+  if (disconnected.aborted) onDisconnect();
+  else disconnected.addEventListener("abort", onDisconnect, { once: true });
   return {
     signal: controller.signal,
     abort,
     [Symbol.dispose]: () => {
       stopClock();
-      gone.removeEventListener("abort", onGone);
+      disconnected.removeEventListener("abort", onDisconnect);
     },
   };
 }

@@ -102,7 +102,7 @@ export class AgentTokens {
       store.agentTokens.licensed(id, key, license);
       return { license };
     } catch (error) {
-      store.agentTokens.giveBack(id, key);
+      store.agentTokens.release(id, key);
       throw error;
     }
   }

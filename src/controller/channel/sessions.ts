@@ -109,7 +109,7 @@ export class Sessions {
     const { store, clock } = this.#deps;
     this.#flush();
     store.atomic(() => {
-      for (const uid of this.#open.keys()) store.nodes.letGo(uid, clock.now() / 1000);
+      for (const uid of this.#open.keys()) store.nodes.setDisconnectTime(uid, clock.now() / 1000);
     });
     for (const session of this.#open.values()) session.leave();
     this.#open.clear();

@@ -4,20 +4,20 @@ import { HostError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
 import { Base64Url32 } from "../../protocol/values/values.ts";
 
-/** Where the hash of the first API key is kept. */
+/** Storage of the operator's API key hash. */
 export interface AdminKeyHash {
   get(): string | undefined;
   set(hash: string): void;
 }
 
-/** SHA-256 as base64url: the only form in which API keys, tokens and tickets are stored. */
+/** Returns SHA-256 as base64url: the only stored form of API keys, tokens and tickets. */
 export function sha256(data: string | Uint8Array): string {
   return createHash("sha256").update(data).digest("base64url");
 }
 
 /**
- * Makes the operator's API key at the first start, in `DIR/admin.key` (0600); the database holds its hash alone.
- * @throws {HostError} `key-damaged` when the file holds something else.
+ * Creates the operator's API key at the first start, in `DIR/admin.key` (0600). The database stores only its hash.
+ * @throws {HostError} `key-damaged` if the file has other content
  */
 export async function ensureAdminKey(
   files: Files,
@@ -27,14 +27,16 @@ export async function ensureAdminKey(
   const path = join(dataDir, "admin.key");
   const known = stored.get();
   if (known !== undefined) return { hash: known, path, isNew: false };
-  // A file without a hash is the key of a start that was cut off, or of a database that was lost.
-  const left = (await files.read(path))?.trim();
-  if (left !== undefined && !Base64Url32.safeParse(left).success) {
-    throw new HostError("key-damaged", `${path} does not hold an API key`, { details: { path } });
+  // A file without a stored hash is from an interrupted start or a lost database.
+  const existing = (await files.read(path))?.trim();
+  if (existing !== undefined && !Base64Url32.safeParse(existing).success) {
+    throw new HostError("key-damaged", `${path} does not contain an API key; remove the file or restore it`, {
+      details: { path },
+    });
   }
-  const key = left ?? randomBytes(32).toString("base64url");
-  if (left === undefined) await files.writeAtomic(path, `${key}\n`, 0o600);
+  const key = existing ?? randomBytes(32).toString("base64url");
+  if (existing === undefined) await files.writeAtomic(path, `${key}\n`, 0o600);
   const hash = sha256(key);
   stored.set(hash);
-  return { hash, path, isNew: left === undefined };
+  return { hash, path, isNew: existing === undefined };
 }

@@ -5,28 +5,28 @@ import { keySetOf, walkKeysChain, type KeysEnvelope } from "../../protocol/chann
 import { thumbprint } from "../../protocol/values/keys.ts";
 import type { KeyPair, KeyStore } from "./key-store.ts";
 
-/** The online keys of a running controller and every version of its keys document. */
+/** Online keys of a running controller, and all versions of its keys document. */
 export interface ControlKeys {
   readonly signing: KeyPair;
-  /** Signs the API's own bearer tokens; no node ever trusts it. */
+  /** Signs access tokens of the API; nodes do not trust it. */
   readonly apiToken: KeyPair;
-  /** Who may have signed a license: the keys of the newest version only. */
+  /** Accepted signers of licenses: the keys of the latest version. */
   readonly accepted: KeySet;
   readonly rootThumbprint: string;
   readonly newest: KeysClaims;
   readonly envelopes: readonly KeysEnvelope[];
 }
 
-/** Where the versions of the keys document are kept. */
+/** Storage of the versions of the keys document. */
 export interface KeysLedger {
   all(): readonly KeysEnvelope[];
   append(version: number, envelope: KeysEnvelope): void;
 }
 
 /**
- * Loads or makes the keys and brings the keys document up to date: a new version, signed by root, whenever the signing key or the
- * TLS pins differ from the newest one. A key named `root-next` replaces the root: the version that names it is signed by both.
- * @throws {HostError} `root-key-missing` when a new version is due and the root is not here, `root-key-foreign` when it is another.
+ * Loads or creates the keys and updates the keys document: appends a version signed by root if the signing key or TLS pins changed. A key
+ * named `root-next` replaces the root; both sign the version that introduces it.
+ * @throws {HostError} `root-key-missing` if a new version is due but the root key is missing, `root-key-foreign` if it is another key
  */
 export async function loadControlKeys(
   store: KeyStore,
@@ -35,8 +35,8 @@ export async function loadControlKeys(
 ): Promise<ControlKeys> {
   const signing = (await store.load("signing")) ?? (await store.create("signing"));
   const apiToken = (await store.load("api-token")) ?? (await store.create("api-token"));
-  const before = ledger.all();
-  const current = before.length === 0 ? undefined : await walkOwn(before);
+  const stored = ledger.all();
+  const current = stored.length === 0 ? undefined : await walkOwn(stored);
   const rootNext = await store.load("root-next");
   const wanted = { signing: [signing.publicKey], spki: [...options.spki] };
   const isRootNew = rootNext !== undefined && rootNext.publicKey.x !== current?.root.x;
@@ -78,7 +78,7 @@ function hasSame(current: KeysClaims, wanted: Pick<KeysClaims, "signing" | "spki
   return text(current) === text(wanted);
 }
 
-/** The private root that signs the next version: the one the newest version names, or on first start a new one. */
+/** Returns the private root that signs the next version: the one that the latest version names, or a new one at the first start. */
 async function signingRoot(
   store: KeyStore,
   current: KeysClaims | undefined,
@@ -89,11 +89,17 @@ async function signingRoot(
   // After a crash between storing the version and promoting the key, the new root still has its old file name.
   for (const candidate of [root, rootNext]) if (candidate?.publicKey.x === current.root.x) return candidate;
   if (root === undefined)
-    throw new HostError("root-key-missing", "the keys document must change and the root key is not here");
-  throw new HostError("root-key-foreign", "keys/root.jwk is not the root that the keys document names");
+    throw new HostError(
+      "root-key-missing",
+      "a new version of the keys document is due, but keys/root.jwk is missing; restore it",
+    );
+  throw new HostError(
+    "root-key-foreign",
+    "keys/root.jwk is not the root key of the keys document; restore the right one",
+  );
 }
 
-/** The versions of the keys document from one on, each with its signatures. */
+/** Returns the versions of the keys document from `version` on, with signatures. */
 export function keysFrom(keys: ControlKeys, version: number): readonly KeysEnvelope[] {
   return keys.envelopes.slice(Math.max(0, version - 1));
 }

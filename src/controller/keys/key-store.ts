@@ -9,21 +9,20 @@ import { Base64Url32 } from "../../protocol/values/values.ts";
 
 const PrivateJwk = Ed25519PublicKey.extend({ d: Base64Url32 });
 
-/** An Ed25519 key pair of the control plane. */
 export interface KeyPair extends Signer {
   readonly publicKey: Ed25519PublicKey;
 }
 
-/** The control plane's own keys, one file each below a directory that only it can read. */
+/** Key files of the control plane, in a directory that only it can read. */
 export interface KeyStore {
-  /** Undefined when there is no such file: the root may be kept offline. */
+  /** Returns undefined if the file is missing: the root may be kept offline. */
   load(name: string): Promise<KeyPair | undefined>;
   create(name: string): Promise<KeyPair>;
-  /** Puts one key in the place of another. */
+  /** Replaces one key with another. */
   promote(from: string, to: string): Promise<void>;
 }
 
-/** @throws {HostError} `key-damaged` for a file that does not hold an Ed25519 private key. */
+/** @throws {HostError} `key-damaged` for a file that is not an Ed25519 private key */
 export function keyStore(files: Files, directory: string): KeyStore {
   const pathOf = (name: string): string => join(directory, `${name}.jwk`);
   return {
@@ -49,7 +48,7 @@ async function readKey(path: string, text: string): Promise<KeyPair> {
     if (privateKey instanceof Uint8Array) throw new HostError("key-damaged", `${path} is not a private key`);
     return { kid: await thumbprint(publicKey), publicKey, privateKey };
   } catch (error) {
-    throw new HostError("key-damaged", `${path} does not hold an Ed25519 private key`, {
+    throw new HostError("key-damaged", `${path} does not contain an Ed25519 private key`, {
       cause: error,
       details: { path },
     });

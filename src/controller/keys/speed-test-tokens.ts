@@ -3,21 +3,21 @@ import { HostError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
 import { Base64Url32 } from "../../protocol/values/values.ts";
 
-/** Tokens by which nodes measure their bandwidth: computed from a key, so that none is stored. */
+/** Tokens for bandwidth tests of nodes, derived from a key, so that none is stored. */
 export interface SpeedTestTokens {
   of(uid: string): string;
-  /** Whose token it is; undefined for one that was never given. */
+  /** Returns the node of a token; undefined if it is invalid. */
   uidOf(token: string): string | undefined;
 }
 
 /**
- * Loads or makes the key of the tokens, a file that only the controller can read.
- * @throws {HostError} `key-damaged` when it holds something else.
+ * Loads or creates the key of the tokens, a file that only the controller can read.
+ * @throws {HostError} `key-damaged` if it has other content
  */
 export async function speedTestTokens(files: Files, path: string): Promise<SpeedTestTokens> {
   const stored = (await files.read(path))?.trim();
   if (stored !== undefined && !Base64Url32.safeParse(stored).success) {
-    throw new HostError("key-damaged", `${path} does not hold a key of 32 bytes`, { details: { path } });
+    throw new HostError("key-damaged", `${path} does not contain a key of 32 bytes`, { details: { path } });
   }
   const key = stored ?? randomBytes(32).toString("base64url");
   if (stored === undefined) await files.writeAtomic(path, `${key}\n`, 0o600);

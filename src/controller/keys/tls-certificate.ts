@@ -6,7 +6,7 @@ import type { Files } from "../../host/files/files.ts";
 import { selfSigned } from "../../lib/formats/self-signed.ts";
 import { sha256 } from "./admin-key.ts";
 
-/** What the server presents, and the hash by which nodes pin it. */
+/** Certificate of the server, and the hash by which nodes pin it. */
 export interface ServerCertificate {
   readonly cert: string;
   readonly key: string;
@@ -17,7 +17,7 @@ export interface ServerCertificate {
 const VALIDITY_MS = 10 * 365 * 24 * 3_600_000;
 const RENEW_BEFORE_MS = 30 * 24 * 3_600_000;
 
-/** Reads the operator's certificate. @throws {HostError} `certificate-unusable` naming the file. */
+/** Reads the operator's certificate. @throws {HostError} `certificate-unusable` naming the file */
 export async function fileCertificate(files: Files, certPath: string, keyPath: string): Promise<ServerCertificate> {
   const [cert, key] = await Promise.all([files.read(certPath), files.read(keyPath)]);
   if (cert === undefined) throw new HostError("certificate-unusable", `${certPath} does not exist`);
@@ -35,10 +35,10 @@ export async function fileCertificate(files: Files, certPath: string, keyPath: s
 }
 
 /**
- * Loads or makes a self-signed P-256 certificate. The key is kept when the certificate is made anew, so pins stay true.
- * @throws {HostError} `key-damaged` when the key's file holds something else.
+ * Loads or creates a self-signed P-256 certificate. Renewal keeps the key, so that pins remain valid.
+ * @throws {HostError} `key-damaged` if the key file has other content
  */
-export async function selfMadeCertificate(
+export async function selfSignedCertificate(
   files: Files,
   directory: string,
   hosts: readonly string[],
@@ -62,12 +62,15 @@ export async function selfMadeCertificate(
   return { cert, key, pin: pinOf(new X509Certificate(cert)) };
 }
 
-/** A new key would break the pins of every license and node, so a damaged one is not replaced. */
+/** Rejects a damaged key instead of replacing it: a new one would break the pins of every license and node. */
 function requirePrivateKey(path: string, pem: string): void {
   try {
     createPrivateKey(pem);
   } catch (error) {
-    throw new HostError("key-damaged", `${path} does not hold a private key`, { cause: error, details: { path } });
+    throw new HostError("key-damaged", `${path} does not contain a private key; restore it`, {
+      cause: error,
+      details: { path },
+    });
   }
 }
 

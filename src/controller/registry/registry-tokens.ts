@@ -2,14 +2,14 @@ import { createPrivateKey, randomBytes, randomUUID, X509Certificate } from "node
 import { jwtVerify, SignJWT } from "jose";
 import type { Clock } from "../../host/clock.ts";
 
-/** What a token lets its bearer do, as the Docker registry token specification spells it. */
+/** Access of a token, as in the Docker registry token specification. */
 export interface RegistryAccess {
   readonly type: "repository" | "registry";
   readonly name: string;
   readonly actions: readonly string[];
 }
 
-/** A node's credential for one repository. */
+/** Credential of a node for one repository. */
 export interface PullCredential {
   readonly username: string;
   readonly password: string;
@@ -17,16 +17,16 @@ export interface PullCredential {
   readonly expiresAt: number;
 }
 
-/** Makes what a registry with token authentication accepts, and the credentials that nodes get such tokens for. */
+/** Issues registry tokens, and the credentials that nodes exchange for them. */
 export interface RegistryTokens {
-  /** A signed token for the registry, and how many seconds it holds. */
+  /** Returns a signed token for the registry, and its lifetime in seconds. */
   issue(
     subject: string,
     access: readonly RegistryAccess[],
   ): Promise<{ readonly token: string; readonly expiresIn: number }>;
-  /** A credential with which one node may pull from one repository for a while. */
+  /** Returns a credential with which a node may pull from one repository, valid for one hour. */
   credential(uid: string, repository: string): Promise<PullCredential>;
-  /** Whose credential it is; undefined when it is none, or none any more. */
+  /** Returns the node of a credential; undefined if it is invalid or expired. */
   bearerOf(
     username: string,
     password: string,
@@ -34,22 +34,22 @@ export interface RegistryTokens {
 }
 
 export interface RegistryTokensOptions {
-  /** PEM: a P-256 key and its certificate, which the registry has as its `rootcertbundle`. */
+  /** PEM: a P-256 key and its certificate, which the registry uses as `rootcertbundle`. */
   readonly key: string;
   readonly cert: string;
   readonly clock: Clock;
 }
 
-/** What the registry's configuration has to say under `auth.token`. */
+/** Values required in the registry's configuration under `auth.token`. */
 export const REGISTRY_SERVICE = "holdfast-registry";
 export const REGISTRY_ISSUER = "holdfast";
-/** A registry asks for a new one in the middle of a long pull. */
+/** Lifetime of a token; a registry requests a new one during a long pull. */
 const TOKEN_SECONDS = 300;
-/** As long as a large image may take over a slow line. */
+/** Lifetime of a credential, sufficient for a large image over a slow link. */
 const CREDENTIAL_MS = 3_600_000;
 const CREDENTIAL_ALGORITHM = "HS256";
 
-/** Tokens as JWTs signed with ES256; credentials hold until this process ends, at the longest. */
+/** Issues tokens as JWTs signed with ES256; credentials become invalid when this process ends. */
 export function registryTokens({ key, cert, clock }: RegistryTokensOptions): RegistryTokens {
   const privateKey = createPrivateKey(key);
   const chain = [new X509Certificate(cert).raw.toString("base64")];
@@ -65,7 +65,7 @@ export function registryTokens({ key, cert, clock }: RegistryTokensOptions): Reg
         .setSubject(subject)
         .setJti(randomUUID())
         .setIssuedAt(now)
-        // The registry's clock may be somewhat behind.
+        // The registry's clock may be up to 60 s behind.
         .setNotBefore(now - 60)
         .setExpirationTime(now + TOKEN_SECONDS)
         .sign(privateKey);

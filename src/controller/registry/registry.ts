@@ -5,7 +5,7 @@ import { ImageTag, RepositoryName } from "../../protocol/documents/registry.ts";
 import { inTurns } from "../../lib/async/in-turns.ts";
 import type { RegistryAccess } from "./registry-tokens.ts";
 
-/** A tag of a repository; sizes in bytes, of all layers together. */
+/** A tag of a repository; `size` is the sum of its layers in bytes. */
 export interface ImageTagRecord {
   readonly name: string;
   readonly digest: string;
@@ -13,22 +13,22 @@ export interface ImageTagRecord {
   readonly size: number | undefined;
 }
 
-/** The images of a registry, over its own HTTP API (OCI Distribution Specification). */
+/** Images of a registry, over its HTTP API (OCI Distribution Specification). */
 export interface Registry {
-  /** Names of the repositories that have tags, sorted. */
+  /** Returns the sorted names of repositories that have tags. */
   repositories(): Promise<readonly string[]>;
-  /** Undefined when there is no such repository, or nothing in it. */
+  /** Returns undefined if the repository does not exist or is empty. */
   tags(repository: string): Promise<readonly ImageTagRecord[] | undefined>;
-  /** Whether it was there. Other tags of the same image stay. */
+  /** Removes one tag; returns false if it does not exist. Other tags of the same image stay. */
   removeTag(repository: string, tag: string): Promise<boolean>;
-  /** Whether it was there. Takes away every tag and the images of them. */
+  /** Removes a repository with all tags and images; returns false if it does not exist. */
   removeRepository(repository: string): Promise<boolean>;
 }
 
 export interface RegistryOptions {
   /** Origin of the registry's API. */
   readonly url: string;
-  /** Host as it stands in references. */
+  /** Host of the registry in references. */
   readonly host: string;
   readonly token: (access: readonly RegistryAccess[]) => Promise<string>;
 }
@@ -45,8 +45,8 @@ const DEADLINE_MS = 10_000;
 const MAX_BYTES = 8 * 1024 * 1024;
 const PAGE = 1000;
 const MAX_PAGES = 100;
-/** Requests at a time. */
-const ABREAST = 8;
+/** Limit of concurrent requests. */
+const MAX_CONCURRENT = 8;
 
 const Catalog = z.object({ repositories: z.array(z.string()).nullable() });
 const Tags = z.object({ tags: z.array(z.string()).nullable() });
@@ -62,12 +62,12 @@ interface Call {
 }
 
 /**
- * A registry behind its HTTP API. Calls reject with {SessionError} `registry-unreachable`, `registry-refused` with what it said, or
- * {InputError} `not-supported` when it allows no deletion.
+ * Builds a client of a registry's HTTP API. Calls reject with {SessionError} `registry-unreachable`, `registry-refused` with its message,
+ * or {InputError} `not-supported` if it does not permit deletion.
  */
 export function httpRegistry({ url, host, token }: RegistryOptions): Registry {
   const send = async (call: Call): Promise<Response> => {
-    // Joined as texts: a path that the registry itself names, such as `//elsewhere`, must not lead the token to another host.
+    // Joined as text: a path from the registry, such as `//elsewhere`, must not send the token to another host.
     const target = new URL(new URL(url).origin + call.path);
     const headers: Record<string, string> = { authorization: `Bearer ${await token(call.access)}` };
     if (call.accept !== undefined) headers["accept"] = call.accept;
@@ -86,26 +86,26 @@ export function httpRegistry({ url, host, token }: RegistryOptions): Registry {
     }
   };
 
-  /** The answer, or undefined for 404. */
-  const ask = async (call: Call): Promise<Response | undefined> => {
+  /** Sends a request; returns undefined for 404. */
+  const request = async (call: Call): Promise<Response | undefined> => {
     const response = await send(call);
     if (response.ok) return response;
-    const said = await readText(response);
+    const body = await readText(response);
     if (response.status === 404) return undefined;
-    if (call.method === "DELETE" && (response.status === 405 || said.includes("UNSUPPORTED"))) {
+    if (call.method === "DELETE" && (response.status === 405 || body.includes("UNSUPPORTED"))) {
       throw new InputError(
         "not-supported",
-        "the registry allows no deletion: its configuration needs storage.delete.enabled",
+        "the registry does not permit deletion; set storage.delete.enabled in its configuration",
       );
     }
-    throw refused(response.status, said);
+    throw refused(response.status, body);
   };
 
   const pages = async (path: string, access: readonly RegistryAccess[]): Promise<readonly unknown[]> => {
     const found: unknown[] = [];
     let next: string | undefined = path;
     for (let page = 0; next !== undefined && page < MAX_PAGES; page += 1) {
-      const response: Response | undefined = await ask({ method: "GET", path: next, access });
+      const response: Response | undefined = await request({ method: "GET", path: next, access });
       if (response === undefined) break;
       found.push(await readJson(response));
       next = nextOf(response.headers.get("link"));
@@ -127,12 +127,12 @@ export function httpRegistry({ url, host, token }: RegistryOptions): Registry {
       access: pull(repository),
       accept: MANIFESTS,
     } as const;
-    return (await ask(call))?.headers.get("docker-content-digest") ?? undefined;
+    return (await request(call))?.headers.get("docker-content-digest") ?? undefined;
   };
 
   const describe = async (repository: string, name: string): Promise<readonly ImageTagRecord[]> => {
     const path = manifestPath(repository, name);
-    const response = await ask({ method: "GET", path, access: pull(repository), accept: MANIFESTS });
+    const response = await request({ method: "GET", path, access: pull(repository), accept: MANIFESTS });
     const digest = response?.headers.get("docker-content-digest");
     if (response === undefined || digest === null || digest === undefined) return [];
     const { layers } = parse(Manifest, await readJson(response));
@@ -141,19 +141,19 @@ export function httpRegistry({ url, host, token }: RegistryOptions): Registry {
   };
 
   const removeManifest = async (repository: string, digest: string): Promise<void> => {
-    await ask({ method: "DELETE", path: manifestPath(repository, digest), access: change(repository) });
+    await request({ method: "DELETE", path: manifestPath(repository, digest), access: change(repository) });
   };
 
-  /** Moves a tag to an image of its own, so that deleting that takes no other tag along. */
-  const setApart = async (repository: string, tag: string): Promise<string> => {
+  /** Moves a tag to an image of its own, so that its deletion does not affect other tags. */
+  const detachTag = async (repository: string, tag: string): Promise<string> => {
     const access = change(repository);
     const config = JSON.stringify({ id: randomUUID() });
     const digest = `sha256:${createHash("sha256").update(config).digest("hex")}`;
-    const begun = await ask({ method: "POST", path: `/v2/${repository}/blobs/uploads/`, access });
-    const at = new URL(begun?.headers.get("location") ?? "", url);
+    const upload = await request({ method: "POST", path: `/v2/${repository}/blobs/uploads/`, access });
+    const at = new URL(upload?.headers.get("location") ?? "", url);
     at.searchParams.set("digest", digest);
     const body = { type: "application/octet-stream", text: config };
-    await ask({ method: "PUT", path: at.pathname + at.search, access, body });
+    await request({ method: "PUT", path: at.pathname + at.search, access, body });
     const manifest = JSON.stringify({
       schemaVersion: 2,
       mediaType: DOCKER_MANIFEST,
@@ -161,9 +161,9 @@ export function httpRegistry({ url, host, token }: RegistryOptions): Registry {
       layers: [],
     });
     const put = { method: "PUT", path: manifestPath(repository, tag), access } as const;
-    const stored = await ask({ ...put, body: { type: DOCKER_MANIFEST, text: manifest } });
+    const stored = await request({ ...put, body: { type: DOCKER_MANIFEST, text: manifest } });
     const own = stored?.headers.get("docker-content-digest");
-    if (own === null || own === undefined) throw refused(stored?.status ?? 404, "a manifest was not taken");
+    if (own === null || own === undefined) throw refused(stored?.status ?? 404, "the registry rejected a manifest");
     return own;
   };
 
@@ -172,28 +172,28 @@ export function httpRegistry({ url, host, token }: RegistryOptions): Registry {
       const found = await pages(`/v2/_catalog?n=${PAGE}`, [{ type: "registry", name: "catalog", actions: ["*"] }]);
       const names = found.flatMap((page) => parse(Catalog, page).repositories ?? []);
       const known = names.filter((name) => RepositoryName.safeParse(name).success).sort();
-      // A registry goes on naming a repository whose last tag is gone.
-      const counts = await inTurns(known, ABREAST, async (name) => (await tagNames(name)).length);
+      // A registry still lists a repository whose last tag was removed.
+      const counts = await inTurns(known, MAX_CONCURRENT, async (name) => (await tagNames(name)).length);
       return known.filter((_, at) => (counts[at] ?? 0) > 0);
     },
     async tags(repository) {
       const names = (await tagNames(repository)).filter((name) => ImageTag.safeParse(name).success);
-      const found = (await inTurns(names, ABREAST, (name) => describe(repository, name))).flat();
+      const found = (await inTurns(names, MAX_CONCURRENT, (name) => describe(repository, name))).flat();
       return found.length === 0 ? undefined : found;
     },
     async removeTag(repository, tag) {
       const digest = await digestOf(repository, tag);
       if (digest === undefined) return false;
       const others = (await tagNames(repository)).filter((name) => name !== tag);
-      const digests = await inTurns(others, ABREAST, (name) => digestOf(repository, name));
-      await removeManifest(repository, digests.includes(digest) ? await setApart(repository, tag) : digest);
+      const digests = await inTurns(others, MAX_CONCURRENT, (name) => digestOf(repository, name));
+      await removeManifest(repository, digests.includes(digest) ? await detachTag(repository, tag) : digest);
       return true;
     },
     async removeRepository(repository) {
       const names = await tagNames(repository);
-      const digests = new Set(await inTurns(names, ABREAST, (name) => digestOf(repository, name)));
+      const digests = new Set(await inTurns(names, MAX_CONCURRENT, (name) => digestOf(repository, name)));
       const known = [...digests].filter((digest) => digest !== undefined);
-      await inTurns(known, ABREAST, (digest) => removeManifest(repository, digest));
+      await inTurns(known, MAX_CONCURRENT, (digest) => removeManifest(repository, digest));
       return known.length > 0;
     },
   };
@@ -204,7 +204,7 @@ const change = (name: string): readonly RegistryAccess[] => [
   { type: "repository", name, actions: ["pull", "push", "delete"] },
 ];
 
-/** The path of the next page (RFC 8288), when there is one. */
+/** Returns the path of the next page (RFC 8288), if there is one. */
 function nextOf(link: string | null): string | undefined {
   const target = /<([^>]+)>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
   if (target === undefined) return undefined;
@@ -214,7 +214,7 @@ function nextOf(link: string | null): string | undefined {
 
 function parse<T>(schema: z.ZodType<T>, value: unknown): T {
   const parsed = schema.safeParse(value);
-  if (!parsed.success) throw refused(200, "an answer that is no registry's");
+  if (!parsed.success) throw refused(200, "the response is not that of a registry");
   return parsed.data;
 }
 
@@ -223,7 +223,7 @@ async function readJson(response: Response): Promise<unknown> {
     return JSON.parse(await readText(response));
   } catch (error) {
     if (error instanceof AgentError) throw error;
-    throw refused(response.status, "an answer that is not JSON");
+    throw refused(response.status, "the response is not JSON");
   }
 }
 
@@ -235,21 +235,27 @@ async function readText(response: Response): Promise<string> {
   try {
     for await (const chunk of body) {
       size += chunk.length;
-      if (size > MAX_BYTES) throw refused(response.status, "an answer that is too long");
+      if (size > MAX_BYTES) throw refused(response.status, "the response exceeds 8 MiB");
       chunks.push(chunk);
     }
   } catch (error) {
     if (error instanceof AgentError) throw error;
     const { message } = toError(error);
-    throw new SessionError("registry-unreachable", `the registry broke off its answer: ${message}`, { cause: error });
+    throw new SessionError(
+      "registry-unreachable",
+      `the registry closed the connection during its response: ${message}`,
+      { cause: error },
+    );
   }
   return Buffer.concat(chunks).toString("utf8");
 }
 
-function refused(status: number, said: string): SessionError {
-  const error = Errors.safeParse(jsonOf(said)).data?.errors[0];
-  const text = error === undefined ? said.slice(0, 200) : `${error.code.toLowerCase()} ${error.message ?? ""}`.trim();
-  return new SessionError("registry-refused", `the registry answered ${status}: ${text}`, { details: { status } });
+function refused(status: number, body: string): SessionError {
+  const error = Errors.safeParse(jsonOf(body)).data?.errors[0];
+  const text = error === undefined ? body.slice(0, 200) : `${error.code.toLowerCase()} ${error.message ?? ""}`.trim();
+  return new SessionError("registry-refused", `the registry responded with status ${status}: ${text}`, {
+    details: { status },
+  });
 }
 
 function jsonOf(text: string): unknown {

@@ -4,7 +4,7 @@ import { InputError } from "../../errors.ts";
 import { atomic } from "../../host/files/database.ts";
 import type { Policy } from "../model/policy.ts";
 
-/** The tables of `AccessStore`: one script, to be run once. */
+/** Tables of `AccessStore`. */
 export const accessMigration: string = `
   CREATE TABLE api_key (
     name TEXT PRIMARY KEY,
@@ -37,7 +37,7 @@ export interface ServiceUser {
   readonly clientId: string | undefined;
 }
 
-/** Who holds a key or a credential, and what that allows. */
+/** Holder of a key or credential, with its policies. */
 export interface Grant {
   readonly name: string;
   readonly policies: readonly Policy[];
@@ -47,23 +47,23 @@ const MAX_POLICIES = 10_000;
 const MAX_SERVICE_USERS = 10_000;
 const UNKNOWN_SECRET = "0".repeat(64);
 
-/** API keys, policies, service users and their credentials; of every secret only the SHA-256 is kept. */
+/** API keys, policies, service users and their credentials. Of every secret only the SHA-256 is stored. */
 export class AccessStore {
   readonly #sql: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
 
-  /** Takes a database in which `accessMigration` has run. */
+  /** `sql` must have `accessMigration` applied. */
   constructor(sql: DatabaseSync) {
     this.#sql = sql;
   }
 
-  /** Stores or replaces an API key by name; `sha256` in hexadecimal. Its policies are its own and are not listed. */
+  /** Stores or replaces an API key by name; `sha256` in hexadecimal. Its policies belong to it alone and are not listed. */
   putApiKey(name: string, sha256: string, policies: readonly Policy[]): void {
     const text = JSON.stringify(policies);
     this.#run("INSERT OR REPLACE INTO api_key (name, sha256, policies) VALUES (?, ?, ?)", name, sha256, text);
   }
 
-  /** Whose API key this is. */
+  /** Returns the holder of an API key. */
   findApiKey(key: string): Grant | undefined {
     const digest = sha256Hex(key);
     const row = this.#get("SELECT name, sha256, policies FROM api_key WHERE sha256 = ?", digest);
@@ -71,7 +71,7 @@ export class AccessStore {
     return { name: text(row["name"]), policies: JSON.parse(text(row["policies"])) as Policy[] };
   }
 
-  /** The current rights of a user, or of the holder of an API key of this name; undefined when there is none. */
+  /** Returns the current policies of a user, or of the API key with this name; undefined if neither exists. */
   grantOf(name: string): Grant | undefined {
     const key = this.#get("SELECT policies FROM api_key WHERE name = ?", name);
     if (key !== undefined) return { name, policies: JSON.parse(text(key["policies"])) as Policy[] };
@@ -89,20 +89,20 @@ export class AccessStore {
     return row === undefined ? undefined : policyOf(row);
   }
 
-  /** @throws {InputError} `name-taken`; `busy` when the store holds its most. */
+  /** @throws {InputError} `name-taken`; `busy` at the limit of 10,000 */
   createPolicy(policy: Policy): void {
     if (this.policy(policy.name) !== undefined) throw taken(`policy ${policy.name}`);
-    this.#checkRoom("policy", MAX_POLICIES);
+    this.#checkLimit("policy", MAX_POLICIES);
     this.#run("INSERT INTO policy (name, body) VALUES (?, ?)", policy.name, JSON.stringify(policy));
   }
 
-  /** @throws {InputError} `not-found`. */
+  /** @throws {InputError} `not-found` */
   replacePolicy(policy: Policy): void {
     const changed = this.#run("UPDATE policy SET body = ? WHERE name = ?", JSON.stringify(policy), policy.name);
     if (changed === 0) throw notFound(`policy ${policy.name}`);
   }
 
-  /** @throws {InputError} `not-found`; `policy-in-use` while a service user has it. */
+  /** @throws {InputError} `not-found`; `policy-in-use` while attached to a service user */
   deletePolicy(name: string): void {
     const holder = this.#get("SELECT service_user FROM service_user_policy WHERE policy = ? LIMIT 1", name);
     if (holder !== undefined) {
@@ -132,13 +132,13 @@ export class AccessStore {
     );
   }
 
-  /** @throws {InputError} `name-taken`; `not-found` for a policy that does not exist; `busy` when the store holds its most. */
+  /** @throws {InputError} `name-taken`; `not-found` for an unknown policy; `busy` at the limit of 10,000 */
   createServiceUser(name: string, policies: readonly string[], createdAt: number): ServiceUser {
     atomic(this.#sql, () => {
       if (this.serviceUser(name) !== undefined) throw taken(`service user ${name}`);
-      // The audit trail names both alike.
+      // The audit trail does not distinguish the two.
       if (this.#get("SELECT name FROM api_key WHERE name = ?", name) !== undefined) throw taken(`API key ${name}`);
-      this.#checkRoom("service_user", MAX_SERVICE_USERS);
+      this.#checkLimit("service_user", MAX_SERVICE_USERS);
       this.#run("INSERT INTO service_user (name, created_at) VALUES (?, ?)", name, createdAt);
       for (const policy of new Set(policies)) {
         if (this.policy(policy) === undefined) throw notFound(`policy ${policy}`);
@@ -148,21 +148,21 @@ export class AccessStore {
     return { name, policies: [...new Set(policies)].sort(), createdAt, clientId: undefined };
   }
 
-  /** Gives a service user its credential in place of an earlier one. @throws {InputError} `not-found`. */
+  /** Sets the credential of a service user, replacing an earlier one. @throws {InputError} `not-found` */
   putCredential(name: string, clientId: string, secretSha256: string): void {
     const sql = "UPDATE service_user SET client_id = ?, secret_sha256 = ? WHERE name = ?";
     if (this.#run(sql, clientId, secretSha256, name) === 0) throw notFound(`service user ${name}`);
   }
 
-  /** The name of the service user whose client identifier and secret these are. */
+  /** Returns the name of the service user with this client identifier and secret. */
   checkCredential(clientId: string, secret: string): string | undefined {
     const row = this.#get("SELECT name, secret_sha256 FROM service_user WHERE client_id = ?", clientId);
-    // An unknown client costs as much time as a wrong secret.
+    // An unknown client takes as much time as a wrong secret.
     const isRight = equalHex(row === undefined ? UNKNOWN_SECRET : text(row["secret_sha256"]), sha256Hex(secret));
     return isRight && row !== undefined ? text(row["name"]) : undefined;
   }
 
-  /** What a service user may do, as long as this client identifier is its credential. */
+  /** Returns the policies of a service user while this client identifier is its credential. */
   findServiceUser(name: string, clientId: string): Grant | undefined {
     const row = this.#get("SELECT name FROM service_user WHERE name = ? AND client_id = ?", name, clientId);
     if (row === undefined) return undefined;
@@ -170,9 +170,10 @@ export class AccessStore {
     return { name, policies: this.#all(sql, name).map(policyOf) };
   }
 
-  #checkRoom(table: "policy" | "service_user", most: number): void {
+  #checkLimit(table: "policy" | "service_user", most: number): void {
     const count = Number(this.#get(`SELECT count(*) AS n FROM ${table}`)?.["n"] ?? 0);
-    if (count >= most) throw new InputError("busy", `no room for more than ${most} of ${table}`);
+    if (count >= most)
+      throw new InputError("busy", `the limit of ${most} rows of ${table} is reached; delete some first`);
   }
 
   #get(sql: string, ...values: (string | number)[]): Record<string, unknown> | undefined {
@@ -196,7 +197,7 @@ export class AccessStore {
   }
 }
 
-/** SHA-256 of a text, in hexadecimal. */
+/** Returns the SHA-256 of a text, in hexadecimal. */
 export function sha256Hex(secret: string): string {
   return createHash("sha256").update(secret, "utf8").digest("hex");
 }
@@ -207,7 +208,7 @@ function equalHex(a: string, b: string): boolean {
 }
 
 function policyOf(row: Record<string, unknown>): Policy {
-  // Only policies that passed the schema were written here.
+  // Only policies that passed the schema were stored.
   return JSON.parse(text(row["body"])) as Policy;
 }
 
@@ -222,5 +223,5 @@ function serviceUserOf(row: Record<string, unknown>, policies: readonly string[]
 }
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
-const taken = (what: string): InputError => new InputError("name-taken", `${what} exists already`);
-const notFound = (what: string): InputError => new InputError("not-found", `there is no ${what}`);
+const taken = (object: string): InputError => new InputError("name-taken", `${object} already exists`);
+const notFound = (object: string): InputError => new InputError("not-found", `there is no ${object}`);

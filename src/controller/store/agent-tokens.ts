@@ -1,13 +1,13 @@
 import type { DatabaseSync } from "node:sqlite";
 import { maybeText, number, text, type Row } from "./rows.ts";
 
-/** A token as stored, with only the SHA-256 of its secret; times in Unix seconds. */
+/** A stored token, with only the SHA-256 of its secret; times in Unix seconds. */
 export interface StoredAgentToken {
   readonly id: string;
   readonly secretSha256: string;
-  /** The agent's name, if the token is for one agent. */
+  /** Name of the agent, if the token is for one. */
   readonly name: string | undefined;
-  /** The prefix of its agents' names, if the token is for several. */
+  /** Name prefix of the agents, if the token is for several. */
   readonly namePrefix: string | undefined;
   readonly maxUses: number;
   readonly uses: number;
@@ -16,29 +16,29 @@ export interface StoredAgentToken {
   readonly createdBy: string;
 }
 
-/** One agent that a token was used for. */
+/** Use of a token by one agent. */
 export interface TokenUse {
   readonly key: string;
   readonly name: string;
-  /** Undefined while the license is being made. */
+  /** Undefined while the license is being issued. */
   readonly license: string | undefined;
 }
 
-/** Tokens by which agents get a license; removing one removes its uses. */
+/** Agent tokens; removing one removes its uses. */
 export interface AgentTokenStore {
   all(): readonly StoredAgentToken[];
   get(id: string): StoredAgentToken | undefined;
   count(): number;
   add(token: Omit<StoredAgentToken, "uses">): void;
-  /** False when there is none. */
+  /** Returns false if there is none. */
   remove(id: string): boolean;
   use(id: string, key: string): TokenUse | undefined;
-  /** Takes one use of a token for a key. */
+  /** Reserves one use of a token for a key. */
   take(id: string, key: string, name: string): void;
-  /** Keeps the license of a use. */
+  /** Stores the license of a use. */
   licensed(id: string, key: string, license: string): void;
-  /** Releases a use for which no license could be made. */
-  giveBack(id: string, key: string): void;
+  /** Releases a use for which no license was issued. */
+  release(id: string, key: string): void;
   prune(nowSeconds: number): void;
 }
 
@@ -65,7 +65,7 @@ export function agentTokenStore(sql: DatabaseSync): AgentTokenStore {
   const use = sql.prepare("SELECT * FROM agent_token_uses WHERE token = ? AND key = ?");
   const take = sql.prepare("INSERT INTO agent_token_uses (token, key, name) VALUES (?, ?, ?)");
   const licensed = sql.prepare("UPDATE agent_token_uses SET license = ? WHERE token = ? AND key = ?");
-  const giveBack = sql.prepare("DELETE FROM agent_token_uses WHERE token = ? AND key = ?");
+  const release = sql.prepare("DELETE FROM agent_token_uses WHERE token = ? AND key = ?");
   const prune = sql.prepare("DELETE FROM agent_tokens WHERE expires_at < ?");
   return {
     all: () => all.all().map(read),
@@ -87,7 +87,7 @@ export function agentTokenStore(sql: DatabaseSync): AgentTokenStore {
     },
     take: (id, key, name) => void take.run(id, key, name),
     licensed: (id, key, license) => void licensed.run(license, id, key),
-    giveBack: (id, key) => void giveBack.run(id, key),
+    release: (id, key) => void release.run(id, key),
     prune: (nowSeconds) => void prune.run(Math.floor(nowSeconds - KEPT_SECONDS)),
   };
 }

@@ -3,9 +3,9 @@ import type { AlertRecord } from "../fleet.ts";
 import { ALERT_LIFETIME_SECONDS } from "../model/alerts.ts";
 import { number, text, type Row } from "./rows.ts";
 
-/** Open alerts, at most one of each event type and node. */
+/** Open alerts, at most one per event type and node. */
 export interface AlertStore {
-  /** Opens an alert; one that is open stays as it is. */
+  /** Opens an alert; an open one stays unchanged. */
   open(alert: AlertRecord): void;
   close(nodeId: string, eventType: string): boolean;
   closeAll(nodeId: string): void;

@@ -1,15 +1,15 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { AuditFilter, AuditRecord } from "../fleet.ts";
-import { HISTORY_ROWS, HISTORY_ROWS_OF_NODE, HISTORY_SECONDS, Origin } from "./events.ts";
+import { HISTORY_ROWS, HISTORY_ROWS_PER_NODE, HISTORY_SECONDS, Origin } from "./events.ts";
 import { number, text, word } from "./rows.ts";
 import { pruner, trimmer } from "./trimmer.ts";
 
-/** The audit trail of nodes: 30 days, and at most 200,000 lines of the control plane and as many of nodes. */
+/** Audit trail of nodes: 30 days, and at most 200,000 records of the control plane and 200,000 of nodes. */
 export interface AuditStore {
   add(audit: AuditRecord): void;
   /** Newest first. */
   find(filter: AuditFilter): { readonly total: number; readonly items: readonly AuditRecord[] };
-  /** Drops the oldest that one node sent beyond its share. */
+  /** Drops the oldest records of one node beyond its limit. */
   trim(nodeId: string, added: number): void;
   prune(nowSeconds: number): void;
 }
@@ -26,7 +26,7 @@ export function auditStore(sql: DatabaseSync): AuditStore {
   const page = sql.prepare(
     `SELECT * FROM audits WHERE ${WHERE} ORDER BY timestamp DESC, seq DESC LIMIT :limit OFFSET :offset`,
   );
-  const trim = trimmer(sql, "audits", HISTORY_ROWS_OF_NODE);
+  const trim = trimmer(sql, "audits", HISTORY_ROWS_PER_NODE);
   const pruneOld = sql.prepare("DELETE FROM audits WHERE timestamp < ?");
   const pruneMany = pruner(sql, "audits", HISTORY_ROWS);
   return {

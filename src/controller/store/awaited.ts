@@ -2,11 +2,11 @@ import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import { number, text, word } from "./rows.ts";
 
-/** Events after which a node is expected to connect. */
+/** Events after which a node must connect. */
 export const AwaitReason = z.enum(["registration", "configuration", "restart", "reboot"]);
 export type AwaitReason = z.infer<typeof AwaitReason>;
 
-/** A node that is expected to connect; times in Unix seconds. */
+/** A node that must connect by `deadline`; times in Unix seconds. */
 export interface Awaited {
   readonly uid: string;
   readonly reason: AwaitReason;
@@ -14,10 +14,10 @@ export interface Awaited {
   readonly deadline: number;
 }
 
-/** Nodes that are expected to connect, kept over restarts of the controller; a row is deleted with its node. */
+/** Nodes that must connect; survives restarts of the controller. A row is deleted with its node. */
 export interface AwaitedStore {
   put(awaited: Awaited): void;
-  /** Those whose deadline has passed and that were not reported. */
+  /** Returns the nodes whose deadline has passed and that were not reported. */
   due(nowSeconds: number): readonly Awaited[];
   postpone(uid: string, deadline: number): void;
   reported(uid: string): void;

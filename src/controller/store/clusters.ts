@@ -4,7 +4,7 @@ import { Tags } from "../../protocol/values/values.ts";
 import type { ClusterRecord } from "../fleet.ts";
 import { json, number, text, type Row } from "./rows.ts";
 
-/** Clusters; who is a member is said by the nodes. */
+/** Clusters; membership is stored with the nodes. */
 export interface ClusterStore {
   all(): readonly ClusterRecord[];
   get(fqdn: string): ClusterRecord | undefined;

@@ -4,16 +4,16 @@ import type { ContainerOutputSearch } from "../fleet.ts";
 import { OUTPUT_SECONDS } from "../model/container-output.ts";
 import { number, text, type Row } from "./rows.ts";
 
-/** What containers with `saveOutput` wrote: 30 days, and at most 64 MB of text of a node and 2 GB in all. */
+/** Output of containers with `saveOutput`: 30 days, and at most 64 MB of text per node and 2 GB in total. */
 export interface ContainerOutputStore extends ContainerOutputSearch {
-  /** Stores what a node tells, and drops its oldest beyond its share. */
+  /** Stores records of a node, and drops its oldest beyond its limit. */
   add(node: string, records: readonly ContainerOutput[]): void;
   prune(nowSeconds: number): void;
 }
 
-const CHARS_OF_NODE = 64_000_000;
+const MAX_CHARS_PER_NODE = 64_000_000;
 const CHARS = 2_000_000_000;
-/** Characters over its share that a node may have until they are dropped together. */
+/** Characters by which a node may exceed its limit before its oldest are dropped in bulk. */
 const SLACK = 1_000_000;
 
 export const containerOutputMigration = `
@@ -37,27 +37,27 @@ export function containerOutputStore(sql: DatabaseSync): ContainerOutputStore {
   );
   const total = sql.prepare("SELECT sum(chars) AS chars FROM container_output WHERE node = ?");
   const all = sql.prepare("SELECT sum(chars) AS chars FROM container_output");
-  // The oldest that together have so many characters.
+  // Selects the oldest rows up to a number of characters.
   const OLDEST = (where: string): string =>
     `DELETE FROM container_output WHERE seq IN (SELECT seq FROM (
        SELECT seq, sum(chars) OVER (ORDER BY seq) - chars AS before FROM container_output ${where}) WHERE before < ?)`;
   const dropOfNode = sql.prepare(OLDEST("WHERE node = ?"));
   const dropOfAll = sql.prepare(OLDEST(""));
   const pruneOld = sql.prepare("DELETE FROM container_output WHERE at < ?");
-  // How much came since a node's characters were counted.
+  // Characters added since a node's total was last counted.
   const uncounted = new Map<string, number>();
 
   return {
     add(node, records) {
       let added = 0;
-      for (const { container, name, run, stream, at, text: said } of records) {
-        add.run(node, container, name, run, stream, at, said, said.length);
-        added += said.length;
+      for (const { container, name, run, stream, at, text: content } of records) {
+        add.run(node, container, name, run, stream, at, content, content.length);
+        added += content.length;
       }
       const since = (uncounted.get(node) ?? SLACK) + added;
       uncounted.set(node, since < SLACK ? since : 0);
       if (since < SLACK) return;
-      const over = Number(total.get(node)?.["chars"] ?? 0) - CHARS_OF_NODE;
+      const over = Number(total.get(node)?.["chars"] ?? 0) - MAX_CHARS_PER_NODE;
       if (over > 0) dropOfNode.run(node, over);
     },
     find: (node, { container, from, to, limit }) =>

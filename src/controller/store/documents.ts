@@ -3,7 +3,7 @@ import type { DocumentName } from "../../protocol/documents/claims.ts";
 import { DocumentApplied } from "../../protocol/channel/methods.ts";
 import { json, maybeText, number, text } from "./rows.ts";
 
-/** Names one document of one node; `sub` is what it is about. */
+/** Identifies a document of a node; `sub` is its subject. */
 export interface DocumentId {
   readonly node: string;
   readonly name: DocumentName;
@@ -13,19 +13,19 @@ export interface DocumentId {
 export interface StoredDocument {
   readonly version: number;
   readonly hash: string;
-  /** The body as JSON; never empty, so that it can be signed anew. */
+  /** Body as JSON; never empty, so that it can be signed again. */
   readonly body: string;
-  /** Absent until it was signed; `seal` names the key and the issuer it was signed with. */
+  /** Undefined until signed; `seal` names the key and issuer of the signature. */
   readonly jws: string | undefined;
   readonly seal: string | undefined;
 }
 
 export interface DocumentStore {
   get(id: DocumentId): StoredDocument | undefined;
-  /** Highest version this node ever got under this name, whatever it was about; 0 for none. */
+  /** Highest version a node ever got under this name, for any subject; 0 if none. */
   highest(node: string, name: DocumentName): number;
   put(id: DocumentId, document: { readonly version: number; readonly hash: string; readonly body: string }): void;
-  /** Keeps the signed form unless the version has moved on. */
+  /** Stores the signed form, unless the version has changed. */
   setJws(id: DocumentId, version: number, jws: string, seal: string): void;
   applied(node: string): Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>;
   setApplied(node: string, report: DocumentApplied): void;

@@ -6,7 +6,7 @@ import type { EventFilter, EventRecord } from "../fleet.ts";
 import { json, number, text, word, type Row } from "./rows.ts";
 import { pruner, trimmer } from "./trimmer.ts";
 
-/** Records of the control plane are kept apart from those that nodes send, so that no node can push them out. */
+/** Origin of a record. Records of the control plane are limited separately, so that a node cannot displace them. */
 export const Origin = z.enum(["control-plane", "node"]);
 export const originMigration = `
 ${["events", "audits"].map((table) => `ALTER TABLE ${table} ADD COLUMN origin TEXT NOT NULL DEFAULT 'node';`).join("\n")}
@@ -18,20 +18,20 @@ CREATE INDEX events_by_origin ON events (origin, node_id);
 CREATE INDEX audits_by_origin ON audits (origin, node_id);
 `;
 
-/** Events of all nodes, deleted ones included: 30 days, and at most 200,000 of the control plane and as many of nodes. */
+/** Events of all nodes, including deleted ones: 30 days, and at most 200,000 of the control plane and 200,000 of nodes. */
 export interface EventStore {
   add(event: EventRecord): void;
   find(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] };
   get(nodeId: string, uid: string): EventRecord | undefined;
-  /** Drops the oldest that one node sent beyond its share. */
+  /** Drops the oldest events of one node beyond its limit. */
   trim(nodeId: string, added: number): void;
   prune(nowSeconds: number): void;
 }
 
 export const HISTORY_SECONDS = 30 * 24 * 3600;
 export const HISTORY_ROWS = 200_000;
-/** The share of one node. */
-export const HISTORY_ROWS_OF_NODE = 20_000;
+/** Limit of rows per node. */
+export const HISTORY_ROWS_PER_NODE = 20_000;
 
 const Subject = z.enum(["Node", "Certificate", "Order", "Upgrade", "AlertSuppression"]);
 
@@ -61,7 +61,7 @@ export function eventStore(sql: DatabaseSync): EventStore {
     "level desc": select(`${LEVEL_RANK} DESC, timestamp DESC, seq DESC`),
   };
   const one = sql.prepare("SELECT * FROM events WHERE node_id = ? AND uid = ?");
-  const trim = trimmer(sql, "events", HISTORY_ROWS_OF_NODE);
+  const trim = trimmer(sql, "events", HISTORY_ROWS_PER_NODE);
   const pruneOld = sql.prepare("DELETE FROM events WHERE received_time < ?");
   const pruneMany = pruner(sql, "events", HISTORY_ROWS);
   return {

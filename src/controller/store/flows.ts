@@ -7,17 +7,17 @@ import { FLOWS_SECONDS, MAX_FLOWS_FOUND, USAGE_SECONDS, usageBuckets, usageOf } 
 import { maybeJson, maybeText, number, text, word, type Row } from "./rows.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Flow records of all nodes, deleted ones included: 30 days and at most 500,000; and for 90 days their sums by the minute. */
+/** Flow records of all nodes, including deleted ones: 30 days and at most 500,000; and their sums per minute for 90 days. */
 export interface FlowStore extends FlowSearch {
-  /** Stores what a node tells, and drops its oldest beyond its share of 100,000. */
+  /** Stores records of a node, and drops its oldest beyond its limit of 100,000. */
   add(nodeId: string, flows: readonly FlowRecord[]): void;
   prune(nowSeconds: number): void;
 }
 
-/** A search may have to look at all of them, and everything else waits meanwhile. */
+/** Limit of rows: a search may scan all of them and blocks everything else meanwhile. */
 const ROWS = 500_000;
-const ROWS_OF_NODE = 100_000;
-/** Rows over its share that a node may have until they are dropped together: counting and dropping take their time. */
+const ROWS_PER_NODE = 100_000;
+/** Rows by which a node may exceed its limit before they are dropped in bulk; counting and dropping are slow. */
 const SLACK = 5000;
 
 export const flowsMigration = `
@@ -36,7 +36,7 @@ CREATE TABLE flow_usage (
 CREATE INDEX flow_usage_by_time ON flow_usage (t);
 `;
 
-/** Whose flow it is: what both ends tell of must count once. What was counted before stays as it was. */
+/** Adds the source, so that a flow reported by both ends counts once. Earlier counts stay unchanged. */
 export const flowSourcesMigration = `
 ALTER TABLE flow_usage RENAME TO old_flow_usage;
 DROP INDEX flow_usage_by_time;
@@ -67,7 +67,7 @@ const WHERE = `
   AND (:defunct IS NULL OR ((flags & ${DEFUNCT_FLAGS}) <> 0) = :defunct)`;
 const Protocol = FlowRecord.shape.protocol;
 
-/** `uidOf` knows the nodes by their names. */
+/** `uidOf` maps node names to UIDs. */
 export function flowStore(sql: DatabaseSync, uidOf: (name: string) => string | undefined): FlowStore {
   const add = sql.prepare(ADD);
   const addUsage = sql.prepare(
@@ -94,7 +94,7 @@ export function flowStore(sql: DatabaseSync, uidOf: (name: string) => string | u
   const pruneOld = sql.prepare("DELETE FROM flows WHERE ended_at < ?");
   const pruneMany = sql.prepare("DELETE FROM flows WHERE seq <= (SELECT max(seq) FROM flows) - ?");
   const pruneUsage = sql.prepare("DELETE FROM flow_usage WHERE t < ?");
-  // How many came since a node's rows were counted.
+  // Rows added since a node's rows were last counted.
   const uncounted = new Map<string, number>();
 
   function trim(node: string, added: number): void {
@@ -102,7 +102,7 @@ export function flowStore(sql: DatabaseSync, uidOf: (name: string) => string | u
     uncounted.set(node, since);
     if (since < SLACK) return;
     uncounted.set(node, 0);
-    const over = Number(ofNode.get(node)?.["rows"] ?? 0) - ROWS_OF_NODE;
+    const over = Number(ofNode.get(node)?.["rows"] ?? 0) - ROWS_PER_NODE;
     if (over > 0) dropOfNode.run(node, over);
   }
 
@@ -119,7 +119,7 @@ export function flowStore(sql: DatabaseSync, uidOf: (name: string) => string | u
       const { offset, order } = filter;
       const limit = Math.max(0, Math.min(filter.limit, MAX_FLOWS_FOUND - offset));
       const items = pages[order].all({ ...named, limit, offset }).map(read);
-      // The last page tells the number by itself, and what matches little is looked for only once.
+      // The last page implies the total, so that a small result needs no second query.
       const isLast = items.length < limit && (items.length > 0 || offset === 0);
       const total = isLast ? offset + items.length : Number(count.get(named)?.["total"] ?? 0);
       return { total, items };
@@ -166,7 +166,7 @@ function valuesOf(node: string, flow: FlowRecord) {
   ] as const;
 }
 
-/** An address as it sorts; a zone, which tells a link and no address, is left out. */
+/** Returns the sort key of an address; a zone is ignored, as it names a link. */
 function keyOf(address: string): Uint8Array | null {
   return addressRange(address.replace(/%.*$/, ""))?.low ?? null;
 }

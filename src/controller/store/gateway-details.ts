@@ -6,17 +6,17 @@ import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "../model/gateway-details.ts"
 import { maybeJson, number, text, type Row } from "./rows.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** Round trips to gateways as the nodes that dialled them told, deleted ones included: 90 days, and at most 4,000,000 records. */
+/** Round trips to gateways, as reported by the nodes that dialed them, including deleted ones: 90 days, and at most 4,000,000 records. */
 export interface GatewayDetailsStore extends GatewayDetailsSearch {
-  /** Stores what a node tells, the same interval over again, and drops its oldest beyond its share of 300,000. */
+  /** Stores records of a node, replacing the same interval, and drops its oldest beyond its limit of 300,000. */
   add(node: { readonly uid: string; readonly name: string }, records: readonly GatewayDetails[]): void;
   prune(nowSeconds: number): void;
 }
 
-/** Two tunnels for 90 days are 259,200 records. */
-const ROWS_OF_NODE = 300_000;
+/** Limit of rows per node: two tunnels give 259,200 records in 90 days. */
+const ROWS_PER_NODE = 300_000;
 const ROWS = 4_000_000;
-/** Rows over its share that a node may have until they are dropped together: counting and dropping take their time. */
+/** Rows by which a node may exceed its limit before they are dropped in bulk; counting and dropping are slow. */
 const SLACK = 5000;
 
 export const gatewayDetailsMigration = `
@@ -51,7 +51,7 @@ export function gatewayDetailsStore(
   const pruneMany = sql.prepare(
     `DELETE FROM gateway_details WHERE t <= (SELECT t FROM gateway_details ORDER BY t DESC LIMIT 1 OFFSET ${ROWS})`,
   );
-  // How many came since a node's rows were counted.
+  // Rows added since a node's rows were last counted.
   const uncounted = new Map<string, number>();
 
   function trim(node: string, added: number): void {
@@ -59,7 +59,7 @@ export function gatewayDetailsStore(
     uncounted.set(node, since);
     if (since < SLACK) return;
     uncounted.set(node, 0);
-    const over = Number(count.get(node)?.["rows"] ?? 0) - ROWS_OF_NODE;
+    const over = Number(count.get(node)?.["rows"] ?? 0) - ROWS_PER_NODE;
     if (over > 0) dropOfNode.run(node, over);
   }
 

@@ -3,7 +3,7 @@ import type { ImageRecord, ImageRecords } from "../fleet.ts";
 import { maybeText, text, type Row } from "./rows.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** The records of virtual machines' images, while their node is known. */
+/** Records of virtual machines' images; deleted with their node. */
 export type ImageStore = ImageRecords;
 
 export const imagesMigration = `

@@ -1,7 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { License } from "../../protocol/documents/claims.ts";
 
-/** Licenses that were issued, until a month after they end; the signature alone is what admits a node. */
+/** Issued licenses, kept for 30 days after they expire. Registration depends on the signature alone. */
 export interface LicenseStore {
   add(license: License, user: string): void;
   consume(jti: string, nowSeconds: number): void;

@@ -4,13 +4,13 @@ import { stateOf } from "../model/ip-lock.ts";
 import type { MeshRecord } from "../model/mesh-node.ts";
 import { maybeText, text, word, type Row } from "./rows.ts";
 
-/** A node as far as it decides who must know whom; the sections as JSON text. */
+/** Fields of a node that decide which nodes share data; the sections as JSON text. */
 export type MeshRow = Omit<MeshRecord, "gateway" | "connectors"> & {
   readonly gateway: string | undefined;
   readonly connectors: string | undefined;
 };
 
-/** The nodes' part in who must know whom, read without the rest of their rows. */
+/** Reads these fields without the rest of a node's row. */
 export interface MeshStore {
   all(): readonly MeshRow[];
   get(uid: string): MeshRow | undefined;

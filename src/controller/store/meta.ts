@@ -4,7 +4,7 @@ import { maybeText, text } from "./rows.ts";
 
 type MetaKey = "org" | "domain" | "admin-key-hash";
 
-/** Single facts about this control plane, and the versions of its keys document. */
+/** Single values of this control plane, and the versions of its keys document. */
 export interface MetaStore {
   get(key: MetaKey): string | undefined;
   set(key: MetaKey, value: string): void;

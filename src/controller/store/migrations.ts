@@ -87,25 +87,25 @@ CREATE INDEX gateway_details_by_node ON gateway_details (node, received_at);
 CREATE INDEX gateway_details_by_time ON gateway_details (received_at);
 `;
 
-/** Who was last seen connecting, so that nobody is lost who was online when a controller ended. */
+/** Stores which nodes are online, so that none is missed after the controller stops. */
 const ONLINE = `
 ALTER TABLE nodes ADD COLUMN is_online INTEGER NOT NULL DEFAULT 0;
 UPDATE nodes SET is_online = 1 WHERE last_connect / 1000 > coalesce(disconnect_time, -1);
 `;
 
-/** Tokens are computed, and neither they nor the documents that say them are stored. */
+/** Removes stored tokens, which are derived from a key instead, and documents that contain them. */
 const NO_SPEED_TOKENS = `
 UPDATE nodes SET speed_token = uid;
 UPDATE documents SET jws = NULL, seal = NULL WHERE name = 'node';
 `;
 
-/** How the newest change of a node is to be confirmed. */
+/** Requested confirmation of a node's latest change. */
 const CONFIRM = "ALTER TABLE nodes ADD COLUMN confirm TEXT;";
 
-/** The blocks that a node may connect from, as JSON, and the address outside them from which it does. */
+/** Permitted address blocks of a node as JSON, and the source address outside them. */
 const IP_LOCK = "ALTER TABLE nodes ADD COLUMN locked_to TEXT; ALTER TABLE nodes ADD COLUMN unauthorized_ip TEXT;";
 
-/** The schema, one script per version; a script that has been released is never edited. */
+/** Schema, one script per version. A released script is never edited. */
 export const migrations: readonly string[] = [
   FIRST,
   accessMigration,

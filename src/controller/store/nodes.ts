@@ -12,10 +12,10 @@ import type { IdentityTrail } from "../model/identity.ts";
 import type { ReportedShadow } from "../model/shadow.ts";
 import { json, maybeJson, maybeNumber, maybeText, number, text, word, type Row } from "./rows.ts";
 
-/** A node as stored; whether it is online and what it applied is added from elsewhere. */
+/** A stored node; `isOnline` and `applied` come from elsewhere. */
 export type StoredNode = Omit<NodeRecord, "isOnline" | "applied">;
 
-/** What it takes to judge a hello. */
+/** Fields that decide a hello. */
 export interface NodeCredentials {
   readonly keys: NodeKeys;
   readonly thumbprints: NodeThumbprints;
@@ -40,7 +40,7 @@ export interface NewNode {
   readonly trail: IdentityTrail;
 }
 
-/** Columns that the fleet's changes set; undefined clears one that may be empty. */
+/** Columns of a change; undefined clears an optional one. */
 export interface NodeChange {
   readonly state?: NodeState;
   readonly lifecycleState?: LifecycleState | undefined;
@@ -57,11 +57,11 @@ export interface NodeStore {
   uids(): readonly string[];
   get(uid: string): StoredNode | undefined;
   byFqdn(fqdn: string): StoredNode | undefined;
-  /** Uid, name and FQDN: what an event says of its node. */
+  /** Returns UID, name and FQDN, as used in events. */
   label(uid: string): NodeLabel | undefined;
-  /** The node of this name or FQDN. */
+  /** Returns the node with this name or FQDN. */
   uidOf(name: string): string | undefined;
-  /** The cluster and the domain of a node: what its documents are about. */
+  /** Returns the cluster and domain of a node, the subjects of its documents. */
   placement(uid: string): { readonly cluster: string | undefined; readonly domain: string } | undefined;
   members(cluster: string): readonly string[];
   credentials(uid: string): NodeCredentials | undefined;
@@ -72,15 +72,15 @@ export interface NodeStore {
     uid: string,
     at: { readonly lastConnect: number; readonly lastIp: string; readonly trail: IdentityTrail },
   ): void;
-  /** Notes the address outside its lock that a node connects from; undefined when that is over. */
+  /** Stores the address outside its lock from which a node connects; undefined clears it. */
   setUnauthorizedIp(uid: string, address: string | undefined): void;
   setTrail(uid: string, trail: IdentityTrail): void;
   disconnected(uid: string, atSeconds: number): void;
-  /** Dates the end of a session with which the node did not go: it is expected back. */
-  letGo(uid: string, atSeconds: number): void;
-  /** Nodes that connected and never disconnected; those of an earlier run among them are expected back. */
+  /** Stores the end of a session of a node that is expected to reconnect. */
+  setDisconnectTime(uid: string, atSeconds: number): void;
+  /** Returns nodes that connected and never disconnected, including those of an earlier run. */
   online(): readonly string[];
-  /** Reports whether a node is among them. */
+  /** Reports whether `online` includes a node. */
   isOnline(uid: string): boolean;
   setHeartbeat(uid: string, heartbeat: StoredHeartbeat): void;
   reported(uid: string): ReportedShadow | undefined;
@@ -122,7 +122,7 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
   const keyOwner = sql.prepare(
     "SELECT uid FROM nodes WHERE (auth = ? OR overlay = ? OR wireguard = ?) AND uid <> ? LIMIT 1",
   );
-  // The column speed_token is unique and of the first schema, which SQLite cannot drop; it holds nothing any more.
+  // The unused column speed_token is unique and part of the first schema, so SQLite cannot drop it.
   const add = sql.prepare(
     `INSERT INTO nodes (uid, name, fqdn, domain, org, type, keys, auth, overlay, wireguard, device, created_at, speed_token, trail)
      VALUES (:uid, :name, :fqdn, :domain, :org, :type, :keys, :auth, :overlay, :wireguard, :device, :createdAt, :uid, :trail)`,
@@ -137,7 +137,7 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
   const setUnauthorizedIp = sql.prepare("UPDATE nodes SET unauthorized_ip = ? WHERE uid = ?");
   const setTrail = sql.prepare("UPDATE nodes SET trail = ? WHERE uid = ?");
   const disconnected = sql.prepare("UPDATE nodes SET disconnect_time = ?, is_online = 0 WHERE uid = ?");
-  const letGo = sql.prepare("UPDATE nodes SET disconnect_time = ? WHERE uid = ?");
+  const setDisconnectTime = sql.prepare("UPDATE nodes SET disconnect_time = ? WHERE uid = ?");
   const online = sql.prepare("SELECT uid FROM nodes WHERE is_online = 1 ORDER BY uid");
   const isOnline = sql.prepare("SELECT 1 FROM nodes WHERE uid = ? AND is_online = 1");
   const setHeartbeat = sql.prepare("UPDATE nodes SET heartbeat = ? WHERE uid = ?");
@@ -186,7 +186,7 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
         has("cluster") ? (wanted.cluster ?? null) : (maybeText(row, "cluster") ?? null),
         wanted.tags === undefined ? text(row, "tags") : JSON.stringify(wanted.tags),
         wanted.config === undefined ? text(row, "config") : JSON.stringify(wanted.config),
-        // It is about the newest change alone.
+        // Applies to the latest change only.
         wanted.confirm === undefined ? null : JSON.stringify(wanted.confirm),
         has("lockedTo") ? listOrNull(wanted.lockedTo) : (maybeText(row, "locked_to") ?? null),
         has("unauthorizedIp") ? (wanted.unauthorizedIp ?? null) : (maybeText(row, "unauthorized_ip") ?? null),
@@ -198,7 +198,7 @@ export function nodeStore(sql: DatabaseSync): NodeStore {
     setUnauthorizedIp: (uid, address) => void setUnauthorizedIp.run(address ?? null, uid),
     setTrail: (uid, trail) => void setTrail.run(JSON.stringify(trail), uid),
     disconnected: (uid, atSeconds) => void disconnected.run(Math.floor(atSeconds), uid),
-    letGo: (uid, atSeconds) => void letGo.run(Math.floor(atSeconds), uid),
+    setDisconnectTime: (uid, atSeconds) => void setDisconnectTime.run(Math.floor(atSeconds), uid),
     online: () => online.all().map((row) => text(row, "uid")),
     isOnline: (uid) => isOnline.get(uid) !== undefined,
     setHeartbeat: (uid, heartbeat) => void setHeartbeat.run(JSON.stringify(heartbeat), uid),

@@ -2,10 +2,10 @@ import type { SQLOutputValue } from "node:sqlite";
 import type { z } from "zod";
 import { InternalError } from "../../errors.ts";
 
-/** A row as SQLite gives it. */
+/** A row in SQLite's form. */
 export type Row = Record<string, SQLOutputValue>;
 
-/** A column that holds text. @throws {InternalError} `bad-row` when it does not, as do all readers here. */
+/** Returns a text column. @throws {InternalError} `bad-row` for another type, as all readers here */
 export function text(row: Row, column: string): string {
   const value = row[column];
   if (typeof value !== "string") throw badColumn(column);
@@ -26,7 +26,7 @@ export function maybeNumber(row: Row, column: string): number | undefined {
   return row[column] === null ? undefined : number(row, column);
 }
 
-/** A column that holds JSON of one schema. */
+/** Returns a JSON column parsed by a schema. */
 export function json<T>(row: Row, column: string, schema: z.ZodType<T>): T {
   const parsed = schema.safeParse(JSON.parse(text(row, column)));
   if (!parsed.success) throw new InternalError("bad-row", `column ${column}: ${parsed.error.message}`);
@@ -37,7 +37,7 @@ export function maybeJson<T>(row: Row, column: string, schema: z.ZodType<T>): T 
   return row[column] === null ? undefined : json(row, column, schema);
 }
 
-/** A column that holds one of a set of words. */
+/** Returns a column with one of a set of words. */
 export function word<T>(row: Row, column: string, schema: z.ZodType<T>): T {
   const parsed = schema.safeParse(row[column]);
   if (!parsed.success) throw badColumn(column);
@@ -45,5 +45,5 @@ export function word<T>(row: Row, column: string, schema: z.ZodType<T>): T {
 }
 
 function badColumn(column: string): InternalError {
-  return new InternalError("bad-row", `column ${column} does not hold what its schema says`);
+  return new InternalError("bad-row", `column ${column} has an unexpected value`);
 }

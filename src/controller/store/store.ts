@@ -20,7 +20,7 @@ import { telemetryStore, type TelemetryStore } from "./telemetry.ts";
 import { tombstoneStore, type TombstoneStore } from "./tombstones.ts";
 import { triggerStore, type TriggerStore } from "./triggers.ts";
 
-/** Everything the controller keeps, one part per entity, in one database file held for this process alone. */
+/** Persistent state of the controller, one part per entity, in a database file locked by this process. */
 export interface Store {
   readonly sql: DatabaseSync;
   readonly isPersistent: boolean;
@@ -42,21 +42,21 @@ export interface Store {
   readonly gatewayDetails: GatewayDetailsStore;
   readonly containerOutput: ContainerOutputStore;
   readonly images: ImageStore;
-  /** Runs `work` in one transaction, the one that is open if there is one. */
+  /** Runs `work` in one transaction, or in the open one. */
   atomic<T>(work: () => T): T;
-  /** How many transactions failed: whatever was remembered of them may never have come to be. */
+  /** Number of failed transactions; state kept in memory about them may have been rolled back. */
   failures(): number;
-  /** Drops what is past its time. */
+  /** Drops records beyond their retention period. */
   prune(nowSeconds: number): void;
   close(): void;
 }
 
 /**
- * @param isExpected whether this controller has run before, so that an empty file is a damaged one.
- * @throws {HostError} `state-locked` when another controller has the file, `state-damaged` when it is damaged.
+ * @param isExpected whether this controller has run before, so that an empty file counts as damaged
+ * @throws {HostError} `state-locked` if another controller uses the file, `state-damaged` if it is damaged
  */
 export function openStore(path: string, isExpected = false): Store {
-  // Begun anew, it would know no node and turn all of them away: whoever has a backup must decide.
+  // A damaged file is not replaced: an empty database would reject all nodes. Whether to restore a backup is the operator's decision.
   const { sql, isPersistent } = openDatabase(path, { migrations, exclusive: true, onDamage: "refuse", isExpected });
   const nodes = nodeStore(sql);
   const uidOf = (name: string): string | undefined => nodes.uidOf(name);

@@ -4,9 +4,9 @@ import type { MetricSample, StreamName } from "../../protocol/documents/telemetr
 import { METRICS_SECONDS } from "../model/telemetry.ts";
 import { json, number } from "./rows.ts";
 
-/** How far each node's streams are stored, and its metrics (90 days). */
+/** Stored positions of each node's telemetry streams, and its metrics (90 days). */
 export interface TelemetryStore {
-  /** Number of the newest record of a stream that is stored; 0 for none. */
+  /** Number of the last stored record of a stream; 0 if none. */
   last(node: string, stream: StreamName): number;
   setLast(node: string, stream: StreamName, last: number): void;
   addMetric(node: string, sample: MetricSample): void;

@@ -2,7 +2,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { Ed25519PublicKey } from "../../protocol/values/keys.ts";
 import { json, text } from "./rows.ts";
 
-/** Nodes that were deleted, so that they can be told so and their licenses never count again. */
+/** Deleted nodes, kept so that they can be notified and their licenses stay invalid. */
 export interface TombstoneStore {
   add(uid: string, key: Ed25519PublicKey, thumbprint: string, atSeconds: number): void;
   get(uid: string): { readonly key: Ed25519PublicKey; readonly thumbprint: string } | undefined;

@@ -2,14 +2,14 @@ import type { DatabaseSync } from "node:sqlite";
 import { HISTORY_SECONDS } from "./events.ts";
 import { text } from "./rows.ts";
 
-/** Which trigger was sent to which node, so that a result counts for that node alone; no bodies, no output. */
+/** Node of each sent trigger, so that only this node can deliver its result. Stores no bodies or output. */
 export interface TriggerStore {
   add(
     trigger: { readonly id: string; readonly node: string; readonly event: string; readonly user: string },
     at: number,
   ): void;
   nodeOf(id: string): string | undefined;
-  /** Keeps the newest outcome, `ok` or an error code: a reboot is answered first and reported when it is over. */
+  /** Stores the latest outcome, `ok` or an error code: a reboot is answered first and reported after it completes. */
   settle(id: string, outcome: string): void;
   prune(nowSeconds: number): void;
 }

@@ -1,9 +1,9 @@
 import type { DatabaseSync } from "node:sqlite";
 
-/** Rows over its share that a node may have until they are dropped together. */
+/** Rows by which a node may exceed its limit before they are dropped in bulk. */
 const SLACK = 500;
 
-/** Makes what drops the oldest rows that a node sent beyond `most`, so that no node can push out what others sent. */
+/** Returns a function that drops the oldest rows of a node beyond `most`, so that it cannot displace rows of others. */
 export function trimmer(
   sql: DatabaseSync,
   table: "events" | "audits",
@@ -12,7 +12,7 @@ export function trimmer(
   const rows = `FROM ${table} WHERE origin = 'node' AND node_id = ?`;
   const count = sql.prepare(`SELECT count(*) AS rows ${rows}`);
   const drop = sql.prepare(`DELETE FROM ${table} WHERE seq IN (SELECT seq ${rows} ORDER BY seq LIMIT ?)`);
-  // Rows added since a node's rows were counted, since counting is slow.
+  // Rows added since a node's rows were last counted, because counting is slow.
   const uncounted = new Map<string, number>();
   return (node, added) => {
     const since = (uncounted.get(node) ?? SLACK) + added;
@@ -24,7 +24,7 @@ export function trimmer(
   };
 }
 
-/** Makes what drops the oldest rows beyond `most` of each origin. Rows are counted: their numbers also count what was dropped long ago. */
+/** Returns a function that drops the oldest rows beyond `most` of each origin. Counts rows, because `seq` includes dropped ones. */
 export function pruner(sql: DatabaseSync, table: "events" | "audits", most: number): () => void {
   const drop = sql.prepare(
     `DELETE FROM ${table} WHERE origin = :origin

@@ -161,7 +161,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     expect(items).toEqual({ [id]: { ...sample, later: 1, id, index: 0 } });
     expect(stored(section)).toEqual(answer.json);
     const again = await bench.call("POST", `${base()}/upgrade`);
-    expect([again.status, again.json]).toEqual([422, [`${section}.version: the section is in V2 form already`]]);
+    expect([again.status, again.json]).toEqual([422, [`${section}.version: the section is already in V2 form`]]);
     expect((await bench.call("PUT", `${base()}/${id}`, { json: other })).status).toBe(200);
   });
 

@@ -136,7 +136,7 @@ test("an agent token registers as many agents as it says, each key once, and its
   expect(listed).toMatchObject({ namePrefix: "lab", maxUses: 2, uses: 2, created_by: "admin" });
   const secret = readAgentToken(token)?.secret ?? "";
   expect(JSON.stringify(listed)).not.toContain(secret);
-  expect(changes(controller)).toContain("Agent token made for 2 agents lab-*");
+  expect(changes(controller)).toContain("Agent token created for 2 agents lab-*");
   await controller.close();
   for (const file of ["controller.db", "controller.db-wal"]) {
     const bytes = (() => {

@@ -3,14 +3,14 @@ import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import { fileCertificate, selfMadeCertificate } from "../../../../src/controller/keys/tls-certificate.ts";
+import { fileCertificate, selfSignedCertificate } from "../../../../src/controller/keys/tls-certificate.ts";
 import { temporaryDirectory } from "../../../support/running-controller.ts";
 
 const NOW = Date.UTC(2026, 0, 1);
 
 test("a self-made certificate is for its hosts, kept while it fits, and keeps its key when it does not", async () => {
   const directory = await temporaryDirectory();
-  const make = (hosts: readonly string[], now = NOW) => selfMadeCertificate(hostFiles(), directory, hosts, now);
+  const make = (hosts: readonly string[], now = NOW) => selfSignedCertificate(hostFiles(), directory, hosts, now);
   const first = await make(["cp.example.net", "192.0.2.1"]);
   const parsed = new X509Certificate(first.cert);
   expect(parsed.checkHost("cp.example.net")).toBeDefined();
@@ -28,8 +28,8 @@ test("a self-made certificate is for its hosts, kept while it fits, and keeps it
 test("the operator's files are read, and what is wrong with them is named", async () => {
   const directory = await temporaryDirectory();
   const files = hostFiles();
-  const made = await selfMadeCertificate(files, directory, ["localhost"], NOW);
-  const other = await selfMadeCertificate(files, await temporaryDirectory(), ["localhost"], NOW);
+  const made = await selfSignedCertificate(files, directory, ["localhost"], NOW);
+  const other = await selfSignedCertificate(files, await temporaryDirectory(), ["localhost"], NOW);
   const [cert, key] = [join(directory, "cert.pem"), join(directory, "key.pem")];
   expect(await fileCertificate(files, cert, key)).toEqual(made);
   await expect(fileCertificate(files, join(directory, "none.pem"), key)).rejects.toThrow("none.pem");
@@ -41,7 +41,7 @@ test("the operator's files are read, and what is wrong with them is named", asyn
 
 test("a damaged key of its own is named and not replaced, and a damaged certificate is made anew", async () => {
   const directory = await temporaryDirectory();
-  const make = () => selfMadeCertificate(hostFiles(), directory, ["localhost"], NOW);
+  const make = () => selfSignedCertificate(hostFiles(), directory, ["localhost"], NOW);
   const first = await make();
   await writeFile(join(directory, "cert.pem"), "damaged");
   expect((await make()).pin).toBe(first.pin);

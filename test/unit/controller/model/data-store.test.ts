@@ -26,7 +26,7 @@ test.each<[body: unknown, label: string]>([
   [{ action: "TASKS" }, "Data Store: list tasks"],
   [{ action: "CANCEL", id: ID }, `Data Store: cancel the task ${ID}`],
   [{ action: "CLEAR", id: ID }, `Data Store: clear the task ${ID}`],
-  [{ action: "IMAGE_INFO", filename: "a" }, "Data Store: look at the image a"],
+  [{ action: "IMAGE_INFO", filename: "a" }, "Data Store: inspect the image a"],
   [{ action: "MKDIR", filename: "x".repeat(4000) }, `Data Store: make the directory ${"x".repeat(200)}…`],
   [{ action: "SOMETHING_NEW", uri: "https://files.example/?token=secret" }, "Data Store"],
 ])("%j is told as %s", (body, label) => {
