@@ -34,7 +34,7 @@ describe.each(SECTIONS)("section %s at /%s", (section, path, isForAgents) => {
 
   it("says that it is stored and not applied", async () => {
     const answer = await bench.call("PUT", `/node/${uid}/${path}`, { json: {} });
-    expect(answer.headers.get("holdfast-warning")).toMatch(`the section ${section} is stored`);
+    expect(answer.headers.get("holdfast-warning")).toMatch(`section ${section} is stored`);
   });
 
   it("takes its own permission in every spelling of a policy", async () => {
@@ -145,5 +145,5 @@ it("a section that the node cannot apply is answered with a warning, and one tha
   };
   const record = bench.fleet.node(uid);
   if (record !== undefined) bench.fleet.records.set(uid, { ...record, applied: { node: report } });
-  expect(await put()).toMatch("the node reports that it cannot apply it");
+  expect(await put()).toMatch("the node reports it as unsupported");
 });

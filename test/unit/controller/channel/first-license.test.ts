@@ -163,7 +163,7 @@ test("a token that is withdrawn, expired or guessed gives nothing", async () => 
   expect((await api("DELETE", `/v2/agent-token/${withdrawn.id}`)).status).toBe(200);
   expect((await api("DELETE", `/v2/agent-token/${withdrawn.id}`)).status).toBe(404);
   expect((await exchange(machine, withdrawn.text)).status).toBe(401);
-  expect(changes(controller)).toContain(`Agent token ${withdrawn.id} withdrawn`);
+  expect(changes(controller)).toContain(`Agent token ${withdrawn.id} revoked`);
 
   const valid = await token();
   expect((await exchange(machine, valid.text, { secret: "A".repeat(43) })).status).toBe(401);

@@ -33,8 +33,8 @@ async function openSession(): Promise<Bench> {
   const accepted = new Promise<NodeSession>((resolve) => {
     server.once("upgrade", (request, stream, head) =>
       sockets.handleUpgrade(request, stream, head, (socket) => {
-        const begins = { iat: 1000, sinceBoot: clock.sinceBoot() };
-        const facts = { uid: "node", sid: "sid", cnonce: "cnonce", address: "127.0.0.1", begins };
+        const start = { iat: 1000, sinceBoot: clock.sinceBoot() };
+        const facts = { uid: "node", sid: "sid", cnonce: "cnonce", address: "127.0.0.1", start };
         const hooks = {
           clock,
           handlers: () => ({ heartbeat: ({ seq }: { seq: number }) => void beats.push(seq) }),
