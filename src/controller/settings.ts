@@ -35,7 +35,7 @@ export const ControllerSettings = z.object({
   /** Directory of release files to serve. */
   releasesDir: z.string().min(1).max(4096).optional(),
   heartbeatSeconds: z.int().min(10).max(300).default(30),
-  /** Limit of open sessions; further nodes are told to retry later. */
+  /** Limit of open sessions; further nodes must retry later. */
   maxSessions: z.int().min(1).max(100_000).default(20_000),
 });
 export type ControllerSettings = z.infer<typeof ControllerSettings>;

@@ -251,7 +251,7 @@ export class Greeter {
     this.#deps.triggers.sessionOpened(session);
   }
 
-  /** Reports whether a write to the store succeeded; a failure is ours, and an authenticated node is told so. */
+  /** Reports whether a write to the store succeeded; a failure is ours, not the node's. */
   #isStored(uid: string, work: () => void): boolean {
     try {
       work();

@@ -4,7 +4,7 @@ import type { GatewayDetails } from "../../protocol/documents/telemetry.ts";
 export const DETAILS_SECONDS = 90 * 24 * 3600;
 const AHEAD_SECONDS = 24 * 3600;
 
-/** Limit of records in one search result. A search that exceeds it is rejected, because a partial result looks complete. */
+/** Limit of records in one search result. A search that exceeds it is rejected, because a partial result could pass for a complete one. */
 export const MAX_DETAILS_FOUND = 100_000;
 
 /** Drops records outside the retention period. Pure. */
