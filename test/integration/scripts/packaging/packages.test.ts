@@ -89,6 +89,13 @@ describe("units", () => {
     expect(() => systemEntries({ ...SYSTEM, systemd: new Map() })).toThrow("no systemd/launch");
   });
 
+  it("come with the guide, which they name", () => {
+    const paths = systemEntries({ ...SYSTEM, systemd: STAND_IN_SYSTEMD }).map(({ path }) => path);
+    expect(paths).toContain("usr/share/doc/holdfast/guide/README.md");
+    const agent = readFileSync("systemd/holdfast-agent.service", "utf8");
+    expect(agent).toContain("Documentation=file:///usr/share/doc/holdfast/guide/README.md\n");
+  });
+
   it("are enabled as the preset says, and started where they are no business of the boot", () => {
     const install = Buffer.from("[Install]\nWantedBy=multi-user.target\n");
     const systemd = new Map([
