@@ -9,6 +9,7 @@ import { Network } from "../../scripts/labs/network.ts";
 import { newState } from "../../scripts/labs/state.ts";
 import { aTalker, startEcho, talk, untilOver } from "../support/mesh-stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
+import { someTurns } from "../support/until-still.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 /** A lab without any program. */
@@ -86,7 +87,7 @@ test("sites reach the internet through NAT and nobody reaches into them, and eac
   blockUdp(lab, "a");
   for (let i = 0; i < 10; i += 1) {
     expect(asks()).toBe(false);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await someTurns();
   }
   await heal(lab, "a");
   await waitFor("datagrams pass again", asks);

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
 import { pause, resume } from "../../scripts/labs/faults.ts";
 import {
@@ -144,7 +145,10 @@ test("a node whose programs stand still loses no flow once they go on", async ()
   const flow = await untilServed(lab, "a", 7051);
   pause(lab, "a");
   flow.send("late");
-  await new Promise((resolve) => setTimeout(resolve, 300));
+  const [file = "", ...args] = lab.network.on("a");
+  // Bytes that wait in a receive queue: Recv-Q is the first column (ss(8)).
+  const sockets = [...args, "ss", "-tnH", "state", "established", "sport = :7051"];
+  await waitFor("it waits for the overlay", () => /^\s*[1-9]/m.test(execFileSync(file, sockets, { encoding: "utf8" })));
   resume(lab, "a");
   await waitFor("what was sent meanwhile", () => flow.text().endsWith("late"));
 });
