@@ -26,7 +26,7 @@ export interface Point {
 }
 
 const LIMIT_MS = 60_000;
-const ATTEMPTS = 12;
+const ATTEMPTS = 24;
 
 /** Runs a program to its end, which has the status that is expected, and gives every system call of both threads that changes something anywhere. */
 export async function recordCalls(launch: Launch, status = 0): Promise<readonly Call[]> {
@@ -62,10 +62,11 @@ export function pointsOf(calls: readonly Call[], launch: Launch): readonly Point
  */
 export async function runKilled<L extends Launch>(launch: () => L | Promise<L>, point: Point): Promise<L> {
   const where = describePoint(point);
-  let nth = point.nth;
+  const seen = [point.nth];
   let last = "";
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
     const it = await launch();
+    const nth = mostFrequent(seen);
     const inject = ["-e", `inject=${point.name}:signal=SIGKILL:when=${nth}`];
     const { calls, signal, code, output } = await trace(it, [point.thread], inject);
     const isKilled = signal === "SIGKILL";
@@ -73,9 +74,15 @@ export async function runKilled<L extends Launch>(launch: () => L | Promise<L>, 
     // Nothing follows the call that was cut off, so the last of its name is the one.
     if (isKilled && found?.nth === calls.filter(({ name }) => name === point.name).length) return it;
     last = isKilled ? `killed at call ${nth}` : `not killed at call ${nth}, ended with ${code}: ${output}`;
-    nth = found?.nth ?? (isKilled ? nth + 1 : point.nth);
+    seen.push(found?.nth ?? (isKilled ? nth + 1 : point.nth));
   }
   throw new Error(`${where}: not killed there in ${ATTEMPTS} runs, the last was ${last}`);
+}
+
+/** The number that is there most often, the last of them where several are. */
+function mostFrequent(numbers: readonly number[]): number {
+  const count = (number: number): number => numbers.filter((other) => other === number).length;
+  return numbers.reduce((best, number) => (count(number) >= count(best) ? number : best));
 }
 
 /** A point in words. */
