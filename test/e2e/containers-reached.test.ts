@@ -128,7 +128,7 @@ test("containers find each other, reach out as the machine, and stay where they 
     portMappings: [port("wan0", 8080)],
     virtualNetworks: [{ uid: "v", network: "core", ip: "172.21.0.10" }],
   });
-  await expect.poll(() => stage.whyText(), LIMIT).toContain("core: this node carries no virtual networks");
+  await expect.poll(() => stage.whyText(), LIMIT).toContain("core: virtual networks are not supported");
   await stage.configure(second, { portMappings: [port("wan0", 8080)] });
 
   // Another range: one that is the machine's own changes nothing, a free one moves all.

@@ -73,7 +73,7 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
 
 /** Returns why no flow reaches another node, as far as known without a try. */
 function whyUnreached({ mesh, standing }: OverlayReading["view"]): ItemReason | undefined {
-  if (mesh === undefined) return { code: "no-path", message: "this node has no way to any other" };
+  if (mesh === undefined) return { code: "no-path", message: "this node has no path to other nodes" };
   if (standing === undefined) return undefined;
   const { paths, clients } = standing;
   if ([...paths, ...clients].some(({ state }) => state === "up")) return undefined;

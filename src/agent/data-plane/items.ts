@@ -26,7 +26,7 @@ export function carrierText({ gateway, path, reason }: Carrier): string {
 function waysItem(state: string, counted: string, carrier: Carrier | undefined): HealthItem {
   const about = { name: "data-plane", ...(carrier === undefined ? {} : { since: carrier.since }) };
   const message = carrier === undefined ? counted : `${counted}; ${carrierText(carrier)}`;
-  const fix = "see 'holdfast gateways' for each path and why it is down; the node goes on trying by itself";
+  const fix = "see 'holdfast gateways' for each path and why it is down; the node keeps retrying";
   switch (state) {
     case "up":
       return { ...about, status: "pass", message };
@@ -35,6 +35,6 @@ function waysItem(state: string, counted: string, carrier: Carrier | undefined):
     case "down":
       return { ...about, status: "fail", message, fix };
     default:
-      return { ...about, status: "unknown", message: "the overlay does not tell" };
+      return { ...about, status: "unknown", message: "the overlay does not report it" };
   }
 }

@@ -68,7 +68,7 @@ export function whyNotYet({ status, why }: OverlayReading, section: "connectors"
   }
   const whole = why.find((reason) => reason.section === section && reason.item === undefined);
   if (whole !== undefined) return { code: whole.code, message: whole.message.slice(0, 2048) };
-  return { code: "pending", message: "it is about to be put into force" };
+  return { code: "pending", message: "it is about to be applied" };
 }
 
 /** Reports whether a notice concerns a field that is not applied. */

@@ -63,7 +63,7 @@ async function told<T>(
     const error = toError(thrown);
     if ("code" in error && typeof error.code === "string" && OF_THE_WAY.has(error.code)) throw error;
     const isLate = error.name === "TimeoutError";
-    const message = isLate ? "the overlay does not answer" : `the overlay cannot do it: ${error.message}`;
+    const message = isLate ? "the overlay does not answer" : `the overlay failed: ${error.message}`;
     throw new HostError(isLate ? "timeout" : "exec-failed", message, { cause: error });
   }
 }

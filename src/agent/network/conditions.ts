@@ -12,7 +12,7 @@ import type { EventLog } from "../telemetry/events.ts";
 const SECTION = "network";
 const ROUTE_ERROR = "Network Route Error";
 const NETWORK_ERROR = "Network Error";
-const ROUTES_OVER = "Routes are in force again";
+const ROUTES_OVER = "Routes are applied again";
 const CLUSTER = "cluster:";
 const CLUSTER_OVER = "The cluster's entry for the interface is applied or gone";
 const MAX_CLUSTER_ENTRIES = 16;
@@ -34,14 +34,14 @@ function routeConditions({ outcome }: Standing): readonly Condition[] {
     const line = error instanceof AgentError ? error.details?.["text"] : undefined;
     if (step?.kind !== "ip" || typeof line !== "string" || !ROUTE_LINE.test(line)) return [];
     const details = { route: line, reason: error.message.slice(0, 512) };
-    return [{ ...about, message: `A route could not be put into force: ${line}`.slice(0, 512), details }];
+    return [{ ...about, message: `A route could not be applied: ${line}`.slice(0, 512), details }];
   }
   if (outcome.state !== "diverged") return [];
   // Applied steps that are needed again at the next observation.
   const left = outcome.remaining.filter(({ kind }) => kind === "ip");
   if (left.length === 0) return [];
   const details = { steps: left.slice(0, 16).map(({ kind, subject }) => `${kind} ${subject}`) };
-  return [{ ...about, message: "Routes or addresses do not stay as they were put into force", details }];
+  return [{ ...about, message: "Routes or addresses do not stay as applied", details }];
 }
 
 function leaseConditions({ issues }: Standing): readonly Condition[] {

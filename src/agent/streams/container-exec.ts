@@ -53,9 +53,9 @@ class OpenTerminal implements OpenedStream {
         resolve();
       });
       stream.once("error", (error: Error) =>
-        reject(new HostError("exec-failed", `the terminal broke off: ${error.message}`, { cause: error })),
+        reject(new HostError("exec-failed", `the terminal was disconnected: ${error.message}`, { cause: error })),
       );
-      stream.once("close", () => reject(new HostError("exec-failed", "the terminal broke off")));
+      stream.once("close", () => reject(new HostError("exec-failed", "the terminal was disconnected")));
       if (signal.aborted) return onAbort();
       link.pipe(stream);
       stream.pipe(link, { end: false });

@@ -107,7 +107,7 @@ export class StreamLink extends Duplex {
     if (this.#isGone) return;
     const command = parseStreamText(StreamCommand, text);
     if (command !== undefined) return this.#options.onCommand(command);
-    this.#options.socket.close(streamCloseCodes.protocol, "a text frame that is not spoken here");
+    this.#options.socket.close(streamCloseCodes.protocol, "unknown text frame");
     this.destroy();
   }
 }

@@ -78,7 +78,7 @@ export class Streams {
         const socket = await this.#options.dial(target, ticket, withinTime(signal, STREAM_OPEN_MS));
         await prepared.join(socket, session, SILENT_MS);
       } catch (error) {
-        this.#options.log.warn({ id: jti, kind, reason: toError(error).message }, "stream could not be dialled");
+        this.#options.log.warn({ id: jti, kind, reason: toError(error).message }, "stream could not connect");
       } finally {
         await prepared.discard();
       }
@@ -110,7 +110,7 @@ export class Streams {
     const { subject } = opened;
     const log = this.#options.log.child({ kind, subject, user });
     const discard = async (): Promise<void> => {
-      await opened.close().catch((error: unknown) => log.warn({ err: toError(error) }, "stream not let go"));
+      await opened.close().catch((error: unknown) => log.warn({ err: toError(error) }, "stream could not be released"));
       free();
     };
     return {
@@ -135,7 +135,7 @@ export class Streams {
 
   #admit(name: string): StreamKind {
     const kind = this.#kinds.get(name);
-    if (kind === undefined) throw new InputError("not-supported", `no stream is of the kind ${name}`);
+    if (kind === undefined) throw new InputError("not-supported", `there is no stream kind ${name}`);
     const { type, state } = this.#options.node();
     if (type === "Agent" && !kind.agents) throw new InputError("not-supported", `${name} exists on appliances only`);
     if (state === "INACTIVE" && kind.needsDataPlane) throw new InputError("inactive", `the node is INACTIVE`);
@@ -148,7 +148,7 @@ export class Streams {
     const now = this.#options.clock.elapsed();
     for (const [id, until] of this.#obeyed) if (until < now) this.#obeyed.delete(id);
     if (this.#obeyed.has(jti)) throw new InputError("replayed", `stream ${jti} was opened before`);
-    if (this.#obeyed.size >= MAX_ORDERS) throw new InputError("busy", "too many streams were asked for");
+    if (this.#obeyed.size >= MAX_ORDERS) throw new InputError("busy", "too many streams were requested");
     // Session time may differ from the signer's by the leeway that the judge allows.
     this.#obeyed.set(jti, now + (exp - iat + 120) * 1000);
   }
@@ -162,7 +162,7 @@ export class Streams {
       onCommand: (command) => opened.command(command, link),
     });
     const onAbort = (): void => over.abort(signal.reason);
-    link.once("close", () => over.abort(new SessionError("cancelled", "the other side is gone")));
+    link.once("close", () => over.abort(new SessionError("cancelled", "the other side disconnected")));
     if (signal.aborted) onAbort();
     else signal.addEventListener("abort", onAbort, { once: true });
     link.begin();
@@ -191,9 +191,10 @@ export class Streams {
       const now = clock.elapsed();
       if (carried !== link.carried) movedAt = now;
       ({ carried } = link);
-      if (now - movedAt >= STREAM_IDLE_MS) end(new SessionError("timeout", "nothing was sent either way for an hour"));
+      if (now - movedAt >= STREAM_IDLE_MS)
+        end(new SessionError("timeout", "no data was sent in either direction for an hour"));
       if (!link.isHeldBack && now - link.heardAt > silentMs) {
-        end(new SessionError("timeout", "the control plane fell silent"));
+        end(new SessionError("timeout", "the control plane stopped responding"));
       }
       cancel = clock.after(LOOK_MS, look);
     };

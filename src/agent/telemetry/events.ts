@@ -178,7 +178,7 @@ function collapsed(suppressed: ReadonlyMap<string, number>): Draft {
   return {
     eventType: "Events Suppressed",
     level: "WARNING",
-    message: `${count} events were kept back, since there were more than ${RATE_CAP} in a minute`,
+    message: `${count} events were held back, since there were more than ${RATE_CAP} in a minute`,
     state: "UNKNOWN",
     details: { suppressed: count, types: Object.fromEntries(suppressed) },
   };

@@ -85,7 +85,7 @@ export class Pusher {
       this.#cancelFlush = undefined;
     } catch (error) {
       if (!connection.signal.aborted) {
-        this.#options.log.warn({ reason: toError(error).message }, "telemetry was not taken");
+        this.#options.log.warn({ reason: toError(error).message }, "telemetry was not accepted");
         this.#cancelRetry();
         this.#cancelRetry = this.#options.clock.after(RETRY_MS, () => this.look());
       }

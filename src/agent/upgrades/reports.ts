@@ -110,7 +110,7 @@ export function upgradeReasons({ standing, trial }: UpgradeStatus): Reason[] {
   if (standing?.state === "FAILED") {
     const since = (standing.completedAt ?? standing.begunAt) * 1000;
     const to = standing.to === undefined ? "" : ` to ${standing.to}`;
-    const message = `the upgrade${to} failed, and ${standing.from} goes on: ${reasonText(standing)}`;
+    const message = `the upgrade${to} failed, and ${standing.from} continues: ${reasonText(standing)}`;
     reasons.push({ section: "upgrade", code: "upgrade-failed", message, since, lastAttempt: since });
   }
   if (standing?.osReason !== undefined) {
@@ -141,7 +141,7 @@ export function upgradeReasons({ standing, trial }: UpgradeStatus): Reason[] {
 
 /** Returns code and message of a failure. */
 export function reasonText({ reason }: UpgradeStanding): string {
-  return reason === undefined ? "unknown: no reason was left" : `${reason.code}: ${reason.message}`;
+  return reason === undefined ? "unknown: no reason was recorded" : `${reason.code}: ${reason.message}`;
 }
 
 function stepText({ step }: UpgradeStanding): string {
@@ -149,5 +149,5 @@ function stepText({ step }: UpgradeStanding): string {
 }
 
 function trialText({ from }: NonNullable<UpgradeStatus["trial"]>): string {
-  return `this version has yet to prove itself${from === undefined ? "" : `, or ${from} comes back`}`;
+  return `this version is not confirmed yet${from === undefined ? "" : `; otherwise ${from} is restored`}`;
 }

@@ -62,7 +62,7 @@ export class Upgrades {
   constructor(options: UpgradesOptions) {
     this.#options = options;
     const notRead = (error: unknown): void =>
-      options.log.warn({ err: toError(error) }, "the standing of upgrades cannot be read");
+      options.log.warn({ err: toError(error) }, "the state of upgrades cannot be read");
     this.look = oneAtATime(() => this.#look().catch(notRead));
   }
 
@@ -103,7 +103,7 @@ export class Upgrades {
     const { unit, log } = this.#options;
     if (await unit.isAtWork()) return answer("already");
     await unit.start(request);
-    log.info({ ...request }, "upgrade asked for");
+    log.info({ ...request }, "upgrade requested");
     return answer("begun");
   }
 
@@ -118,12 +118,12 @@ export class Upgrades {
     if (isNetworkPending()) {
       throw new InputError(
         "busy",
-        "a change of the network is not confirmed yet, and an upgrade would take it back: keep or revert it first (holdfast network)",
+        "a network change is pending, and an upgrade would revert it: confirm or revert it first (holdfast network)",
       );
     }
     const holder = ending();
     if (holder !== undefined && holder !== UPGRADE_TRIGGER)
-      throw new InputError("busy", `no upgrade can begin while ${holder} is running: ask again when it is over`);
+      throw new InputError("busy", `no upgrade can start while ${holder} is running: retry when it has ended`);
   }
 
   async #look(): Promise<void> {
@@ -166,7 +166,7 @@ export function knownManifest(...sources: Parameters<typeof manifestAddress>): s
   if (address !== undefined) return address;
   throw new InputError(
     "not-configured",
-    "nobody says where releases are: name a manifest, set upgrade.manifest in the local settings, or register this node",
+    "no release manifest is known: name a manifest, set upgrade.manifest in the local settings, or register this node",
   );
 }
 

@@ -5,7 +5,7 @@ import type { ConnectorsActual, ConnectorStep, Nodes } from "./plan.ts";
 /** Texts about flows that end. */
 const ENDS: Readonly<Record<Dropped, string>> = {
   all: ", ends its flows",
-  forbidden: ", ends flows from sources that it no longer admits",
+  forbidden: ", ends flows from sources that it no longer allows",
   none: "",
 };
 

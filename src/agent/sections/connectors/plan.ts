@@ -326,11 +326,11 @@ function explain(
     case "out-of-resources":
       return detail === undefined
         ? "new connections are refused: the overlay has no descriptors or source ports left"
-        : `the machine has no more sockets to give${because}`;
+        : `the machine has no free sockets${because}`;
     case "loop":
       return `${to} leads back to a listener of this overlay`;
     case "unknown-service":
-      return `there is no service ${to} on ${node === "local" ? "this node" : node}, or it is switched off`;
+      return `there is no service ${to} on ${node === "local" ? "this node" : node}, or it is disabled`;
     case "service-down":
       return `the service ${to} on ${node} does not answer its health checks`;
     case "protocol-mismatch":
@@ -342,7 +342,7 @@ function explain(
     case "peer-absent":
       return `no gateway that is up has ${node}${because}`;
     case "peer-unproven":
-      return `whoever answered is not ${node}${because}`;
+      return `the node that answered is not ${node}${because}`;
     case "not-granted":
       return `${node} does not grant ${to} to this node${because}`;
     case "literal-not-permitted":

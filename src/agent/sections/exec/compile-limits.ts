@@ -87,7 +87,7 @@ function blockIo(limits: ResourceLimits, device: string | undefined) {
     const rate = limits[name];
     if (rate === undefined) continue;
     if (device === undefined) {
-      warnings.push(`limits.${name}: is not applied, since the disk behind the containers cannot be told`);
+      warnings.push(`limits.${name}: is not applied, since the disk of the containers is unknown`);
       continue;
     }
     fields[field] = [{ Path: device, Rate: Math.min(Math.floor(rate), Number.MAX_SAFE_INTEGER) }];

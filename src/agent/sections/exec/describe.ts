@@ -6,14 +6,14 @@ export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
   if ("detail" in step) return step.detail;
   if ("limits" in step) return "limits all containers together";
   if ("volumes" in step) {
-    if (step.kind === "create volume") return `volume ${step.subject}: makes its directory`;
+    if (step.kind === "create volume") return `volume ${step.subject}: creates its directory`;
     return step.kind === "check volumes"
-      ? "sees to the volumes"
-      : `volume ${step.subject}: goes into quarantine for a day`;
+      ? "checks the volumes"
+      : `volume ${step.subject}: moves to quarantine for a day`;
   }
   if ("tampered" in step) return describeRestoring(step);
   if (!("wanted" in step)) {
-    if (step.kind === "suspend") return `${step.name}: stops, and nothing of it is taken away`;
+    if (step.kind === "suspend") return `${step.name}: stops, and nothing is removed`;
     return `${step.name}: stops and removes the container; its volumes stay`;
   }
   const { spec, blueprint } = step.wanted;
@@ -31,9 +31,9 @@ export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
     case "stop":
       return `${spec.name}: stops`;
     case "update":
-      return `${spec.name}: other limits; it goes on`;
+      return `${spec.name}: changes limits; it continues`;
     case "adopt":
-      return `${spec.name}: runs already, and is left as it is`;
+      return `${spec.name}: runs already, and is unchanged`;
     case "define":
       return spec.execType === "service" ? `${spec.name}: nothing starts now` : `${spec.name}: runs when it is due`;
   }
@@ -42,8 +42,12 @@ export function describeExecStep(step: ExecStep, { seen }: ExecActual): string {
 function describeRestoring({ kind, name, tampered }: Extract<ExecStep, { tampered: unknown }>): string {
   const { fields, attachment } = tampered;
   if (kind === "restore settings") return `${name}: restores ${fields.join(", ")}, changed at the container engine`;
-  const own = { "as-made": "", otherwise: ", which it is on otherwise", off: ", which it was taken off" } as const;
+  const own = {
+    "as-made": "",
+    otherwise: ", where its settings differ",
+    off: ", from which it was disconnected",
+  } as const;
   const foreign = attachment?.foreign ?? [];
-  const besides = foreign.length === 0 ? "" : `, and takes it off ${foreign.join(", ")}`;
-  return `${name}: puts it back on its network${own[attachment?.own ?? "as-made"]}${besides}`;
+  const besides = foreign.length === 0 ? "" : `, and disconnects it from ${foreign.join(", ")}`;
+  return `${name}: reconnects it to its network${own[attachment?.own ?? "as-made"]}${besides}`;
 }

@@ -56,7 +56,7 @@ function portSteps(target: ExposureTarget, { state, addresses }: ExposureSeen): 
       subject: "ports",
       guarded: false,
       change: { is: "ports", text: table, userRules, mapped, ended },
-      detail: isBack ? "puts the table and the rules in order" : detail.slice(0, 20).join(", "),
+      detail: isBack ? "restores the table and the rules" : detail.slice(0, 20).join(", "),
     },
   ];
 }
@@ -101,7 +101,7 @@ function linkSteps({ links }: ExposureTarget, state: ExposureState): readonly Ex
         subject: virtual.link,
         guarded: false,
         change: { is: "attach", virtual },
-        detail: `puts ${virtual.inside} into the container`,
+        detail: `moves ${virtual.inside} into the container`,
       })),
   ];
 }

@@ -91,10 +91,10 @@ export function placeObstacle(
 ): string | undefined {
   const { ip, vrf } = spec;
   if (ip !== undefined) {
-    if (!isInside(ip)) return `its address ${ip} is none of a container on this node's bridge`;
-    if (reserved.has(ip)) return `its address ${ip} is kept for the node itself`;
+    if (!isInside(ip)) return `its address ${ip} is not a container address of this node's bridge`;
+    if (reserved.has(ip)) return `its address ${ip} is reserved for the node itself`;
     const first = others.find((other) => other.ip === ip && other.id < spec.id);
-    if (first !== undefined) return `its address ${ip} is that of ${first.name}`;
+    if (first !== undefined) return `its address ${ip} is used by ${first.name}`;
   }
   if (vrf === undefined || vrfs?.has(vrf) !== false) return undefined;
   return `the VRF ${vrf} is not set up on this node`;
@@ -132,7 +132,7 @@ function mappedPorts(
         continue;
       }
       if (iface === "lo") {
-        wait("unsupported", `${what}: the loopback is not mapped`);
+        wait("unsupported", `${what}: ports of the loopback are not mapped`);
         continue;
       }
       const own = seen.addresses.get(iface) ?? [];
@@ -189,7 +189,7 @@ function handed(id: string, engineId: string, own: string, { name, dest }: Virtu
 function otherWaits({ spec, engineId }: Placed, { state, addresses }: ExposureSeen): readonly Issue[] {
   return [
     ...spec.virtualNetworks.map(({ network }) =>
-      issueOf(spec, "virtualNetworks", "unsupported", `${network}: this node carries no virtual networks`),
+      issueOf(spec, "virtualNetworks", "unsupported", `${network}: virtual networks are not supported`),
     ),
     ...(engineId === undefined ? [] : spec.interfaces).flatMap(({ name }) => {
       if (state.closed !== undefined) {

@@ -52,7 +52,7 @@ const NETWORK_STEP: ExecStep = {
   kind: "remove network",
   subject: "network",
   guarded: false,
-  detail: "takes away the network of the containers, which nothing uses",
+  detail: "removes the unused container network",
 };
 
 /** Restores a deleted container bridge. Engines other than Docker delete it with the last container. */
@@ -62,7 +62,7 @@ function linkSteps({ seen, isActive, placement, exposure }: ExecActual): readonl
     found === undefined || found.is === "stopped" ? [] : [found.id],
   );
   if (containers.length === 0 && placement?.product !== "docker") return [];
-  const detail = `makes the link ${exposure.bridge} of the containers again, with ${containers.length} on it`;
+  const detail = `recreates the container bridge ${exposure.bridge}; containers on it: ${containers.length}`;
   return [{ kind: "restore link", subject: exposure.bridge, guarded: false, detail, containers }];
 }
 
@@ -170,7 +170,7 @@ function bridgeWaits({ seen, isActive, exposure }: ExecActual): readonly Issue[]
   const conflict = rangeConflict(exposure.subnet, exposure.addresses);
   if (conflict !== undefined) return [{ path: "exec", code: "address-conflict", message: `exec: ${conflict}` }];
   if (exposure.isBridgeGone !== true) return [];
-  const message = `exec: the link ${exposure.bridge} of the containers was taken away: they reach nothing until it is back`;
+  const message = `exec: the container bridge ${exposure.bridge} was deleted: containers reach nothing until it is restored`;
   return [{ path: "exec", code: "link-gone", message }];
 }
 
@@ -190,7 +190,7 @@ export function noticesExec({ config }: ExecDesired, { seen, caps }: ExecActual)
       .map((warning) => issue("adjusted", warning))
       .concat(unsetFields.length === 0 ? [] : issue("limits-unsupported", unset));
     if (unaskedImage === undefined || unaskedImage.reference !== image) return adjusted;
-    const text = `the image ${image} that is here is used: ${unaskedImage.reason}`;
+    const text = `the local image ${image} is used: ${unaskedImage.reason}`;
     return adjusted.concat(issue("image-not-compared", text));
   });
   return [...capsNotices(config.limits, caps), ...warnings].slice(0, MAX_ISSUES);

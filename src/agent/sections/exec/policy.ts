@@ -122,7 +122,7 @@ async function locate(
     const path = await realpath(source);
     return path === undefined ? { path, why: "does not exist" } : { path };
   } catch (error) {
-    if (error instanceof HostError) return { path: undefined, why: `cannot be looked at: ${error.message}` };
+    if (error instanceof HostError) return { path: undefined, why: `cannot be read: ${error.message}` };
     throw error;
   }
 }

@@ -136,7 +136,9 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
       return await keeper.look(AbortSignal.any([signal, AbortSignal.timeout(LOOK_MS)]));
     } catch (error) {
       signal.throwIfAborted();
-      throw error instanceof HostError ? error : new InternalError("internal", "the keeper does not answer");
+      throw error instanceof HostError
+        ? error
+        : new InternalError("internal", "the container supervisor does not answer");
     }
   }
 }

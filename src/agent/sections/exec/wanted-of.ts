@@ -44,7 +44,7 @@ function oneWanted(
   }
   const heldUntil = heldOf(spec, actual, view);
   const forbidden = actual.forbidden?.get(spec.id);
-  const former = outlawed === undefined ? undefined : `what runs is stopped: ${outlawed}`;
+  const former = outlawed === undefined ? undefined : `the running container is stopped: ${outlawed}`;
   const goal = goalOf(spec, compiled.hash, placement, { obstacle: forbidden ?? former ?? obstacle, heldUntil });
   // An allowed container of an earlier definition keeps running until the new one can start.
   const isEnding = outlawed !== undefined || (forbidden !== undefined && view?.standing.found?.hash === compiled.hash);

@@ -10,7 +10,7 @@ export function describeGatewayStep({ part, mesh }: GatewayStep, actual: Gateway
   const nameOf = names(actual, mesh);
   switch (part.of) {
     case "mesh":
-      return mesh === undefined ? "the way to other nodes, ends all flows on it" : "the way to other nodes";
+      return mesh === undefined ? "the mesh, ends all its flows" : "the mesh";
     case "server":
       return serverText(before, mesh);
     case "limits":
@@ -20,7 +20,7 @@ export function describeGatewayStep({ part, mesh }: GatewayStep, actual: Gateway
     case "peer":
       return peerText(part.uid, before, mesh, nameOf);
     case "peers":
-      return `peers: ${before?.peers.length ?? 0} → ${mesh?.peers.length ?? 0}, ends the flows of those that go or have another key`;
+      return `peers: ${before?.peers.length ?? 0} → ${mesh?.peers.length ?? 0}, ends the flows of removed peers and changed keys`;
     case "path":
       return pathText(pathOf(before, part), pathOf(mesh, part), nameOf);
     case "grants":
@@ -52,7 +52,7 @@ function serverText(before: OverlayMesh | undefined, after: OverlayMesh | undefi
       : [`addresses ${was.addresses.join(" ")} → ${is.addresses.join(" ")}`]),
     ...(JSON.stringify(was.relays) === JSON.stringify(is.relays)
       ? []
-      : [`relays ${pairs(was.relays)} → ${pairs(is.relays)}, ends what it may no longer relay`]),
+      : [`relays ${pairs(was.relays)} → ${pairs(is.relays)}, ends flows that it may no longer relay`]),
   ];
   return `gateway server on port ${is.port}: ${changes.join(", ")}`;
 }
@@ -69,14 +69,14 @@ function peerText(
   if (was === undefined) return `${name}${is.mayDial === true ? ", which may dial this gateway" : ""}`;
   const changes = [
     ...(was.fqdn === is.fqdn ? [] : [`name ${was.fqdn} → ${is.fqdn}`]),
-    ...(was.key === is.key ? [] : ["another key, ends its flows"]),
+    ...(was.key === is.key ? [] : ["new key, ends its flows"]),
     ...(was.mayDial === is.mayDial
       ? []
       : [is.mayDial === true ? "may dial this gateway" : "may no longer dial this gateway, ends its tunnels"]),
-    ...(was.isHub === is.isHub ? [] : [is.isHub === true ? "is a hub" : "is no hub any more"]),
+    ...(was.isHub === is.isHub ? [] : [is.isHub === true ? "is a hub" : "is no longer a hub"]),
     ...(was.isGateway === is.isGateway
       ? []
-      : [is.isGateway === true ? "is a gateway that passes on for its clients" : "is a gateway no more"]),
+      : [is.isGateway === true ? "is a gateway that relays for its clients" : "is no longer a gateway"]),
   ];
   return `${name}: ${changes.join(", ")}`;
 }

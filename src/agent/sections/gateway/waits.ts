@@ -72,14 +72,14 @@ function monitorIssues({ node, path }: LatencyMonitor, desired: Gateway, domain:
   if (peer === undefined) return [];
   const at = "gateway.latencyMonitors";
   if (!isDialled(desired, peer)) {
-    const text = `${node} is no gateway that this node dials, so that there is nothing to measure`;
+    const text = `${node} is no gateway that this node dials, so nothing is measured`;
     return [{ path: `${at}.node`, code: "not-a-gateway", message: `${at}.node: ${text}` }];
   }
   const isThere = desired.paths.some(
     (one) => one.id === path && one.enabled && domain.find(one.node)?.uid === peer.uid,
   );
   if (path === undefined || isThere) return [];
-  const text = `path ${path} does not lead to ${node} or is switched off, so that there is nothing to measure`;
+  const text = `path ${path} does not lead to ${node} or is disabled, so nothing is measured`;
   return [{ path: `${at}.path`, code: "no-path", message: `${at}.path: ${text}` }];
 }
 

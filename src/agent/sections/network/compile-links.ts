@@ -59,7 +59,7 @@ export function compileLinks(desired: NetworkDesired, actual: NetworkActual): Co
     if (nic.dhcp && !features.dhcp) {
       wait(nic.nic, "unsupported", features.reasons.get("dhcp") ?? "this machine has no DHCP client");
     } else if (nic.dhcp && nic.vrf !== undefined && !features.vrf) {
-      wait(nic.nic, "unsupported", "DHCP within a VRF needs VRF devices, which this kernel has not");
+      wait(nic.nic, "unsupported", "DHCP within a VRF needs VRF devices, which this kernel lacks");
     } else if (nic.dhcp) dhcp.add(nic.nic);
     members.push({ link: nic.nic, addresses: ownAddresses(nic, actual), ...gatewayOf(nic, state), nic });
     for (const vlan of nic.subInterfaces) {
@@ -67,7 +67,11 @@ export function compileLinks(desired: NetworkDesired, actual: NetworkActual): Co
       const isSame = other?.kind === "vlan" && other.parent === nic.nic && other.vlanId === vlan.vlanId;
       if (!features.vlan && !isSame) {
         const reason = features.reasons.get("vlan");
-        wait(vlan.link, "unsupported", `this machine makes no VLANs${reason === undefined ? "" : `: ${reason}`}`);
+        wait(
+          vlan.link,
+          "unsupported",
+          `this machine does not support VLANs${reason === undefined ? "" : `: ${reason}`}`,
+        );
       } else if (other !== undefined && !other.isOurs && !isSame) {
         wait(vlan.link, "name-taken", `${vlan.link} is the name of another link`);
       } else {
@@ -94,7 +98,7 @@ function withoutDoubles(
   for (const [link, { address, by }] of refused) {
     const vrf = vrfOf(by);
     const where = `${vrf === undefined ? "the default context" : `the VRF ${vrf}`} by ${pathOf(desired, by.link)}`;
-    const text = `${address} is held in ${where}, and without VRF devices, which this kernel has not, no two contexts can`;
+    const text = `${address} is held in ${where}, and without VRF devices, which this kernel lacks, two contexts cannot share it`;
     wait(link, "address-taken", `${text}; ${link} is held down`);
   }
   const isHeld = ({ link, nic }: Member): boolean => refused.has(link) || refused.has(nic.nic);

@@ -63,7 +63,7 @@ export function compileRoutes(
     );
     if (before === undefined || path === undefined) return;
     const text = `${route.destination} has a route through ${before.route.link} already (${before.path ?? "of the WAN"})`;
-    notices.push(networkIssue(path, "same-destination", `${text}; this one is used when that is gone`));
+    notices.push(networkIssue(path, "same-destination", `${text}; this one is used if that is removed`));
   };
   const hasWanDefault = wan !== undefined && (wan.dhcp || wan.gateway !== undefined);
   /** Reports whether a route competes with the WAN's default route, and adds a notice. */
@@ -104,7 +104,7 @@ export function compileRoutes(
           // A cloud may assign an address without its subnet.
           add(routeOnLink(route, link, { table, metric: 0 }), path);
         } else {
-          wait(`${path}.next`, "no-next-hop", `${link} has no gateway that could stand in for it`);
+          wait(`${path}.next`, "no-next-hop", `${link} has no gateway to replace it`);
         }
       }
     }

@@ -215,7 +215,7 @@ function tunnelWaits({ config }: NetworkDesired): readonly Issue[] {
       networkIssue(
         `network.tunnels.${index}`,
         "unsupported",
-        `this version of the node makes no ${type} tunnels (${name})`,
+        `this version of the node does not support ${type} tunnels (${name})`,
       ),
     );
 }

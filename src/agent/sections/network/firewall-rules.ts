@@ -37,7 +37,7 @@ export function compilePolicy(
       if (typeof done !== "string") lines.push(...done);
       else {
         lines.push(...heldLines(rule));
-        const text = `what the rule matches is dropped: ${done}`;
+        const text = `packets that the rule matches are dropped: ${done}`;
         waits.push(networkIssue(`${path}.rules.${rule.index}`, "unsupported", text));
       }
     }
@@ -85,7 +85,7 @@ function heldLines(rule: PolicyRule): readonly string[] {
 
 /** Returns the lines of a rule, or why it is unsupported. */
 function ruleLines(rule: PolicyRule, marks: Marks): readonly string[] | string {
-  if (rule.dmac !== undefined) return "the destination MAC of what is routed cannot be set";
+  if (rule.dmac !== undefined) return "the destination MAC of routed packets cannot be set";
   const match = entryMatch(rule);
   switch (rule.action) {
     case "hold":
@@ -146,7 +146,7 @@ class Marks {
   #mark(key: string, snat: boolean, make: (mark: number) => void): string {
     const known = this.#known.get(key);
     if (known !== undefined) return hex(known);
-    if (this.#known.size >= MAX_MARKS) return `!rules lead to more than ${MAX_MARKS} places`;
+    if (this.#known.size >= MAX_MARKS) return `!rules have more than ${MAX_MARKS} destinations`;
     const mark = (this.#known.size + 1) << SHIFT;
     this.#known.set(key, mark);
     make(mark);

@@ -9,9 +9,9 @@ const MAIN_TABLE = "254";
 export function describeNetworkStep(step: NetworkStep, { state }: NetworkActual): string {
   switch (step.kind) {
     case "restore":
-      return "puts the network back as it was";
+      return "restores the previous network";
     case "forget":
-      return "forgets how things were that are as they were again";
+      return "removes records of settings that have their original value";
     default:
   }
   const { change } = step;
@@ -20,8 +20,8 @@ export function describeNetworkStep(step: NetworkStep, { state }: NetworkActual)
       return describeLines(change.lines);
     case "nft":
       if (change.text === undefined)
-        return "takes the firewall away: what it held back passes, and translated flows end";
-      return `${state.firewall === undefined ? "loads the firewall" : "replaces the firewall"} in one go; established flows go on`;
+        return "removes the firewall: packets that it blocked pass, and translated flows end";
+      return `${state.firewall === undefined ? "loads the firewall" : "replaces the firewall"} atomically; established flows continue`;
     case "sysctl":
       return listed(change.values.map(([name, value]) => `${name} ${formerOf(name, value, state)}→ ${value}`));
     case "ethtool": {
@@ -53,7 +53,7 @@ function describeLines(lines: readonly string[]): string {
     sorts.set(sort, [...(sorts.get(sort) ?? []), thing]);
   }
   const parts = [...sorts].map(([sort, things]) => `${sort} ${listed(things)}`);
-  const ends = lines.some((line) => line.startsWith("address delete")) ? "; flows of addresses that go end" : "";
+  const ends = lines.some((line) => line.startsWith("address delete")) ? "; flows of removed addresses end" : "";
   return `${parts.join("; ")}${ends}`;
 }
 

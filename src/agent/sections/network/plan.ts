@@ -157,6 +157,6 @@ function refusal(desired: NetworkDesired, actual: NetworkActual): Issue {
   const { carrier } = actual;
   const wan = wanOf(desired.config.interfaces, actual)?.nic ?? wanLinkOf(actual) ?? "";
   const path = pathOf(desired, wan);
-  const text = `nothing is changed: no address and route of it would lead to the control plane at ${carrier?.remote}`;
+  const text = `nothing is changed: no address or route of the change leads to the control plane at ${carrier?.remote}`;
   return networkIssue(path, "cuts-off", text);
 }

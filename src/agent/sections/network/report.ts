@@ -26,7 +26,7 @@ export function reportNetwork(state: NetworkState, features: NetworkFeatures): R
     rules: ours(state.rules),
     firewall: state.firewall === undefined ? "none" : "loaded",
     vrf: features.vrf ? "devices" : "tables",
-    tunnels: "unsupported: this version of the node makes no tunnels",
-    bgp: "unsupported: this version of the node speaks no BGP",
+    tunnels: "unsupported: this version of the node has no tunnels",
+    bgp: "unsupported: this version of the node has no BGP",
   };
 }

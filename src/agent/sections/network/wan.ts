@@ -28,7 +28,7 @@ export function wanConflicts(desired: NetworkDesired, actual: Surroundings): rea
   return interfaces.flatMap(({ nic, dns }) => {
     if (dns.length === 0 || nic === wan) return [];
     const path = `${pathOf(desired, nic)}.dns`;
-    const move = `to move the WAN, give ${nic} a gateway and take it from ${wan ?? "the others"}`;
+    const move = `to move the WAN, give ${nic} a gateway and remove it from ${wan ?? "the others"}`;
     return [
       networkIssue(path, "not-the-wan", `not used: only the WAN has name servers, and ${wan ?? "none"} is it; ${move}`),
     ];

@@ -74,7 +74,7 @@ export function gatewayWatch({ clock, events, wish, ask }: GatewayWatchOptions):
     for (const [object, { isTriggered }] of states) {
       if (monitors.has(object)) continue;
       states.delete(object);
-      if (isTriggered) events.clear({ eventType: LATENCY, object, message: `${object} is no longer watched` });
+      if (isTriggered) events.clear({ eventType: LATENCY, object, message: `${object} is no longer monitored` });
     }
     for (const [object, monitor] of monitors) {
       const path = standing?.paths.find((path) => isMeant(path, monitor, uidOf(monitor.node), mesh));
@@ -120,9 +120,9 @@ export function gatewayWatch({ clock, events, wish, ask }: GatewayWatchOptions):
     const details = { mbps, maxmbps: maxMbps };
     const about = { eventType: INGRESS, object: SERVER, details };
     if (next.isReached) {
-      const message = `What comes in over tunnels is at its limit of ${maxMbps} Mbit/s`;
+      const message = `Ingress over tunnels is at its limit of ${maxMbps} Mbit/s`;
       events.raise({ ...about, level: "ERROR", message });
-    } else events.clear({ ...about, message: "What comes in over tunnels is no longer at its limit" });
+    } else events.clear({ ...about, message: "Ingress over tunnels is no longer at its limit" });
   }
 
   return {

@@ -88,7 +88,7 @@ export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopW
       } catch (error) {
         if (ending.signal.aborted) return;
         if (error instanceof HostError && error.code === "tool-missing") {
-          if (!isMissing) onUnable("mtr is not installed, and the way to gateways cannot be traced; install mtr");
+          if (!isMissing) onUnable("mtr is not installed, and paths to gateways cannot be traced; install mtr");
           isMissing = true;
           return;
         }
@@ -102,12 +102,13 @@ export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopW
     const { exitCode, stdout, stderr } = await exec.run("mtr", mtrArguments(target), bounds);
     isMissing = false;
     if (exitCode !== 0) {
-      if (/permi|privileg|raw socket|not permitted/i.test(stderr)) unable(`mtr may not trace: ${stderr.slice(0, 200)}`);
+      if (/permi|privileg|raw socket|not permitted/i.test(stderr))
+        unable(`mtr is not permitted to trace: ${stderr.slice(0, 200)}`);
       else log.debug({ gateway: target.gateway, exitCode, stderr: stderr.slice(0, 200) }, "mtr failed");
       return;
     }
     const hops = parseHops(stdout);
-    if (hops === undefined) return log.debug({ gateway: target.gateway }, "mtr answered no report");
+    if (hops === undefined) return log.debug({ gateway: target.gateway }, "mtr returned no report");
     const key = keyOf(target);
     runs.set(key, [...(runs.get(key) ?? []), hops].slice(-MAX_RUNS));
   }

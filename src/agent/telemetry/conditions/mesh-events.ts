@@ -80,7 +80,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
 
   for (const { eventType, object, level, message } of events.openEvents()) {
     if (!OURS.has(eventType)) continue;
-    const end = { level: "INFO", message: "It is over: it was so when the agent started" } as const;
+    const end = { level: "INFO", message: "Cleared: it was open when the agent started" } as const;
     const condition = { eventType, object, level, message, end };
     seen.set(keyOf(condition), { condition, since: clock.elapsed(), isRaised: true });
   }

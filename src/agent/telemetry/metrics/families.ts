@@ -78,30 +78,30 @@ function agentFamilies({ status, eventLoop, triggers, transfers }: ScrapeReading
     ["max", eventLoop.maxSeconds],
   ];
   return [
-    gauge(["holdfast_build_info", "Which program this is; always 1."], one({ version, build }, 1)),
-    gauge(["holdfast_start_time_seconds", "When the agent started, Unix time."], plain(seconds(status.startedAt))),
+    gauge(["holdfast_build_info", "Version of this program; always 1."], one({ version, build }, 1)),
+    gauge(["holdfast_start_time_seconds", "Start time of the agent, Unix time."], plain(seconds(status.startedAt))),
     gauge(["holdfast_resident_memory_bytes", "Resident memory of the agent."], plain(rssBytes)),
     gauge(
-      ["holdfast_private_dirty_memory_bytes", "Memory that the agent alone has, and has written to."],
+      ["holdfast_private_dirty_memory_bytes", "Private dirty memory of the agent."],
       ...(privateDirtyBytes === undefined ? [] : [plain(privateDirtyBytes)]),
     ),
     counter(["holdfast_cpu_seconds_total", "Processor time of the agent, user and system."], plain(cpuSeconds)),
-    gauge(["holdfast_child_processes", "Processes that the agent has started and that run."], plain(children)),
+    gauge(["holdfast_child_processes", "Running processes that the agent started."], plain(children)),
     gauge(
-      ["holdfast_event_loop_delay_seconds", "By how much the agent's event loop was late since the last scrape."],
+      ["holdfast_event_loop_delay_seconds", "Delay of the agent's event loop since the last scrape."],
       ...delays.map(([stat, value]) => one({ stat }, value)),
     ),
     gauge(
-      ["holdfast_faults", "What went wrong since the agent's start and is not mended."],
+      ["holdfast_faults", "Faults since the agent's start that are not resolved."],
       plain(status.faults.filter(({ mendedAt }) => mendedAt === undefined).length),
     ),
-    gauge(["holdfast_triggers_running", "Trigger events that run."], plain(triggers.running)),
+    gauge(["holdfast_triggers_running", "Running trigger events."], plain(triggers.running)),
     counter(
       ["holdfast_triggers_total", "Trigger events that have ended since the agent's start."],
       one({ outcome: "succeeded" }, triggers.succeeded),
       one({ outcome: "failed" }, triggers.failed),
     ),
-    gauge(["holdfast_transfers_open", "Tasks of the data store that wait or run."], plain(transfers)),
+    gauge(["holdfast_transfers_open", "Waiting and running tasks of the data store."], plain(transfers)),
   ];
 }
 
@@ -115,7 +115,7 @@ function sessionFamilies({ session, node }: Status): readonly Family[] {
       ...SESSION_STATES.map((state) => one({ state }, session.state === state)),
     ),
     gauge(
-      ["holdfast_session_state_since_seconds", "Since when the session is in its state, Unix time."],
+      ["holdfast_session_state_since_seconds", "Time of the session's last change of state, Unix time."],
       plain(seconds(session.since)),
     ),
     gauge(["holdfast_session_attempts", "Attempts since the session was last online."], plain(session.attempt)),
@@ -134,17 +134,17 @@ function desiredFamilies({ status, why }: ScrapeReading): readonly Family[] {
   const wrong = countBy(why.reasons.filter(({ notice }) => notice !== true).map(({ section }) => section));
   return [
     gauge(
-      ["holdfast_document_version", "Version of each document in force."],
+      ["holdfast_document_version", "Version of each applied document."],
       ...documents.map(([document, { version }]) => one({ document }, version)),
     ),
     gauge(
-      ["holdfast_document_received_seconds", "When each document came, Unix time."],
+      ["holdfast_document_received_seconds", "Time when each document was received, Unix time."],
       ...documents.flatMap(([document, { receivedAt }]) =>
         receivedAt === undefined ? [] : [one({ document }, seconds(receivedAt))],
       ),
     ),
     gauge(
-      ["holdfast_document_applied_seconds", "When each document was last applied, Unix time."],
+      ["holdfast_document_applied_seconds", "Time when each document was last applied, Unix time."],
       ...documents.flatMap(([document, { appliedAt }]) =>
         appliedAt === undefined ? [] : [one({ document }, seconds(appliedAt))],
       ),
@@ -156,11 +156,11 @@ function desiredFamilies({ status, why }: ScrapeReading): readonly Family[] {
       ),
     ),
     gauge(
-      ["holdfast_section_problems", "What is not as it should be, by section."],
+      ["holdfast_section_problems", "Reasons why the state is not as desired, by section."],
       ...sections.map(([section]) => one({ section }, wrong.get(section) ?? 0)),
     ),
     gauge(
-      ["holdfast_pending_change", "Whether a change of the network waits for its confirmation."],
+      ["holdfast_pending_change", "Whether a network change is pending."],
       plain(Number(status.pendingChange !== undefined)),
     ),
   ];
@@ -200,25 +200,25 @@ function overlayFamilies({ status, connectors, services }: ScrapeReading): reado
     ),
     gauge(["holdfast_connectors", "Connectors by state."], ...byState(connectors?.connectors)),
     gauge(["holdfast_services", "Services by state."], ...byState(services?.services)),
-    gauge(["holdfast_connector_flows_active", "Flows that are open."], ...of(({ flowsActive }) => flowsActive)),
+    gauge(["holdfast_connector_flows_active", "Open flows."], ...of(({ flowsActive }) => flowsActive)),
     counter(
       ["holdfast_connector_flows_total", "Flows that have reached their target."],
       ...of(({ flowsTotal }) => flowsTotal),
     ),
-    counter(["holdfast_connector_received_bytes_total", "Bytes that clients sent."], ...of(({ bytesIn }) => bytesIn)),
     counter(
-      ["holdfast_connector_sent_bytes_total", "Bytes that clients were sent."],
-      ...of(({ bytesOut }) => bytesOut),
+      ["holdfast_connector_received_bytes_total", "Bytes received from clients."],
+      ...of(({ bytesIn }) => bytesIn),
     ),
+    counter(["holdfast_connector_sent_bytes_total", "Bytes sent to clients."], ...of(({ bytesOut }) => bytesOut)),
     counter(
-      ["holdfast_connector_datagrams_dropped_total", "Datagrams that were dropped."],
+      ["holdfast_connector_datagrams_dropped_total", "Dropped datagrams."],
       ...of(({ datagramsDropped }) => datagramsDropped),
     ),
     counter(
       ["holdfast_flows_refused_total", "Flows that never reached their target, by reason."],
       ...reasons("refusals"),
     ),
-    counter(["holdfast_flows_failed_total", "Flows that an error ended, by reason."], ...reasons("errors")),
+    counter(["holdfast_flows_failed_total", "Flows that ended with an error, by reason."], ...reasons("errors")),
   ];
 }
 
@@ -234,7 +234,7 @@ function gatewayFamilies(report: GatewaysReport | undefined): readonly Family[] 
       ...paths.map(({ gateway, path }) => one({ gateway, path: path.id }, path.state === "up")),
     ),
     gauge(
-      ["holdfast_gateway_clients", "Nodes that have dialled this node's gateway and are there."],
+      ["holdfast_gateway_clients", "Nodes connected to this node's gateway."],
       ...(report.server === undefined ? [] : [plain(report.server.clients)]),
     ),
   ];

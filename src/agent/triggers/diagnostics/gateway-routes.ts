@@ -36,7 +36,7 @@ export function gatewayRoutes(tunnels: Tunnels, clock: Clock, log: Logger): OneS
     async handle({ enableLog }, { signal }) {
       const nodes = tunnels.nodes();
       const mesh = await tunnels.mesh(signal);
-      if (enableLog) log.debug({ mesh }, "collected the ways to other nodes");
+      if (enableLog) log.debug({ mesh }, "collected the paths to other nodes");
       return { output: routesOutput(nodes, mesh, clock.now() - (tunnels.countedSince() ?? Infinity)) };
     },
   };

@@ -74,7 +74,7 @@ export function gatewayLatency(exec: Exec, tunnels: Tunnels): OneShotTrigger<Gat
       const hops = exitCode === 0 ? parseHops(stdout) : undefined;
       if (hops === undefined) {
         const said = stderr.trim().slice(0, 512);
-        throw new HostError("exec-failed", `mtr ended with status ${exitCode} and gave no report: ${said}`);
+        throw new HostError("exec-failed", `mtr exited with status ${exitCode} without a report: ${said}`);
       }
       return {
         gateway: fqdn,

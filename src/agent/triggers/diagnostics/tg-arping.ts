@@ -44,6 +44,6 @@ export function arpingArguments({ iface, host }: TgArping): string[] {
 }
 
 function wrongProgram(): HostError {
-  const message = "arping here is that of iputils, which cannot do this: install the package arping";
+  const message = "the installed arping is that of iputils, which lacks the needed options: install the package arping";
   return new HostError("tool-missing", message, { details: { tool: "arping", package: "arping" } });
 }

@@ -79,8 +79,8 @@ export function takenForHost(nodes: TunnelNodes | undefined, text: string): stri
   const wanted = text.toLowerCase();
   const isNodeLike = Uid.safeParse(wanted).success || !/[.:]/.test(wanted) || wanted.endsWith(`.${nodes?.domain}`);
   if (nodes === undefined || !isNodeLike || wanted === "localhost") return undefined;
-  const what = isOwn(nodes, text) ? "is this node itself" : "is no node that this one knows";
-  return `${text} ${what}: taken for the name of a host`;
+  const what = isOwn(nodes, text) ? "is this node itself" : "is not a known node";
+  return `${text} ${what}: used as a host name`;
 }
 
 /**
@@ -94,7 +94,7 @@ export function neededPeer(nodes: TunnelNodes | undefined, dest: string): Tunnel
     const message = isSelf ? `${dest} is this node itself` : `this node knows no node ${dest}`;
     throw new InputError("not-found", message, { details: { field: "dest" } });
   }
-  if (nodes?.isActive === false) throw new InputError("inactive", `${dest} is out of reach: the node is INACTIVE`);
+  if (nodes?.isActive === false) throw new InputError("inactive", `${dest} is unreachable: the node is INACTIVE`);
   return peer;
 }
 

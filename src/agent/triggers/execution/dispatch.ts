@@ -213,11 +213,12 @@ export class Dispatcher {
     const known = running ?? this.#findEntry(call.id);
     if (known === undefined) return undefined;
     if (known.event !== call.event || known.digest !== digest) {
-      throw new InputError("replayed", `${call.id} was used before for something else`);
+      throw new InputError("replayed", `${call.id} was used before for another request`);
     }
     if (signed !== undefined) this.#try(() => this.#options.journal.extend(call.id, signed.expiresMs));
     if ("outcome" in known) return call.wait ? known.outcome : Promise.resolve(STARTED);
-    if (known.reply === undefined) throw new HostError("interrupted", `${call.event} was cut off; it is not run again`);
+    if (known.reply === undefined)
+      throw new HostError("interrupted", `${call.event} was interrupted; it is not run again`);
     if (call.wait) return Promise.resolve(known.reply);
     this.#try(() => this.#options.journal.sendAgain(call.id));
     this.#outbox.flush(call.id);
@@ -250,7 +251,7 @@ export class Dispatcher {
     if (isRemedy && this.#options.journal.remember(entry)) {
       this.#options.log.warn(
         { id: call.id, event: call.event },
-        "the disk takes no writes; the trigger runs from memory",
+        "the disk refuses writes; the trigger runs without a stored journal entry",
       );
       return false;
     }
@@ -293,11 +294,11 @@ export class Dispatcher {
       await Promise.race([channel.ready().catch(() => undefined), clock.sleep(REPLY_HEAD_START_MS, job.signal)]);
       await effect.act(job.signal);
       await clock.sleep(EFFECT_MS, job.signal);
-      throw new HostError("exec-failed", `it was asked for and has not happened within ${EFFECT_MS / 1000} s`);
+      throw new HostError("exec-failed", `it was requested and did not happen within ${EFFECT_MS / 1000} s`);
     } catch (thrown) {
       if (this.#isClosed) return undefined;
       const error = job.signal.aborted ? toError(job.signal.reason) : toError(thrown);
-      await effect.failed().catch((err: unknown) => log.warn({ err }, "taking an effect back failed"));
+      await effect.failed().catch((err: unknown) => log.warn({ err }, "reverting an effect failed"));
       log.warn({ err: error }, "effect after the reply failed");
       return { error: failureOf(error) };
     }

@@ -156,7 +156,7 @@ export class Job {
     const maxBytes = mayPart ? WHOLE_REPLY_BYTES : limits.maxBytes;
     if (bytes <= maxBytes && depthOf(body) <= limits.maxDepth) return { body };
     if (!mayPart) {
-      const message = `${trigger.event}: the answer of ${bytes} bytes does not fit one message: ask for less of it`;
+      const message = `${trigger.event}: the answer of ${bytes} bytes does not fit one message: request less of it`;
       return { error: { code: "too-large", message } };
     }
     const onFull = (): void => undefined;

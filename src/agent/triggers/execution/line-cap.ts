@@ -64,6 +64,6 @@ export class LineCap {
   }
 
   #noteOf(dropped: number): string {
-    return dropped === 0 ? "" : `${dropped} lines left out: more than ${this.#limits.perSecond} in a second\n`;
+    return dropped === 0 ? "" : `${dropped} lines dropped: more than ${this.#limits.perSecond} in a second\n`;
   }
 }

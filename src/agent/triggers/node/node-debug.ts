@@ -113,7 +113,7 @@ class WaitingLines {
     const chunks = this.#waiting;
     this.#waiting = [];
     if (this.#lost > 0)
-      chunks.push({ kind: "stderr", data: `${this.#lost} lines left out: they are read too slowly\n` });
+      chunks.push({ kind: "stderr", data: `${this.#lost} lines dropped: they are read too slowly\n` });
     this.#lost = 0;
     return chunks.length === 0 ? undefined : chunks;
   }

@@ -30,7 +30,7 @@ export function nodeReboot({ power, clock, cleanStop, isUpgrading }: RebootOptio
     exclusive: "node",
     async handle() {
       if (!power.isManaged) {
-        throw new HostError("not-supported", "the host is not ours: this is not a managed install");
+        throw new HostError("not-supported", "the host is not managed by this program: this is not a managed install");
       }
       await refuseWhileUpgrading(isUpgrading);
       return { output: { message: "Node host will restart" } };

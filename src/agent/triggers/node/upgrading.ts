@@ -6,5 +6,5 @@ export type IsUpgrading = () => Promise<boolean>;
 /** Refuses a restart during an upgrade, since it would count against the new version. @throws {InputError} `busy`. */
 export async function refuseWhileUpgrading(isUpgrading: IsUpgrading): Promise<void> {
   if (await isUpgrading())
-    throw new InputError("busy", "an upgrade is in progress; it restarts what it has to by itself");
+    throw new InputError("busy", "an upgrade is in progress; it restarts the needed services by itself");
 }

@@ -38,7 +38,7 @@ export function cannotChangeUser(said: string): HostError | undefined {
   if (!said.includes("Couldn't change to")) return undefined;
   return new HostError(
     "exec-failed",
-    "tcpdump could not give up its rights: the agent lacks CAP_SETUID and CAP_SETGID",
+    "tcpdump could not drop its privileges: the agent lacks CAP_SETUID and CAP_SETGID",
     { details: { tool: "tcpdump" } },
   );
 }

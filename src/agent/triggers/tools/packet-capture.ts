@@ -179,7 +179,7 @@ class Run {
   /** Resolves when the capture has started. @throws the reason if it has not */
   async begun(signal: AbortSignal): Promise<void> {
     const late = (): void =>
-      this.#listensNot(new HostError("timeout", `tcpdump does not begin to capture within ${BEGIN_MS / 1000} s`));
+      this.#listensNot(new HostError("timeout", `tcpdump did not start to capture within ${BEGIN_MS / 1000} s`));
     const cancel = this.#options.clock.after(BEGIN_MS, late);
     const onAbort = (): void => this.#listensNot(toError(signal.reason));
     signal.addEventListener("abort", onAbort, { once: true });
@@ -290,7 +290,7 @@ class Run {
         published.push(kept);
       } catch (error) {
         kept.file.discard();
-        this.#options.log.warn({ err: toError(error) }, "a file of a capture could not be kept");
+        this.#options.log.warn({ err: toError(error) }, "a file of a capture could not be stored");
       }
     }
     this.#kept.splice(0, this.#kept.length, ...published);

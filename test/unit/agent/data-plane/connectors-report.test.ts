@@ -143,7 +143,7 @@ describe("a connector that does not listen", () => {
       {},
       {},
       { why: [{ section: "services", code: "boom", message: "of another", since: 1, lastAttempt: 1 }] },
-      { state: "waiting", reason: { code: "pending", message: "it is about to be put into force" } },
+      { state: "waiting", reason: { code: "pending", message: "it is about to be applied" } },
     ],
     [
       "leads to a node that nobody knows",
@@ -221,7 +221,7 @@ describe("a connector to another node", () => {
       state: "listening",
       reason: { code: "no-path", message: "no path to any gateway is up (connection refused)" },
     });
-    expect(seen({})?.reason).toEqual({ code: "no-path", message: "this node has no way to any other" });
+    expect(seen({})?.reason).toEqual({ code: "no-path", message: "this node has no path to other nodes" });
     expect(seen({ mesh: aMesh() })?.reason).toBeUndefined();
   });
 

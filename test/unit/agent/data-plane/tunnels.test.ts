@@ -83,7 +83,7 @@ test("an overlay that hangs, or is too old, is told of in the platform's codes",
   const upload = { peer: EDGE_2, bytes: 1, messageBytes: 1, windowBytes: 1024 };
   await expect(older.perf(upload, () => undefined, signal)).rejects.toMatchObject({
     code: "exec-failed",
-    message: "the overlay cannot do it: restart it",
+    message: "the overlay failed: restart it",
   });
 });
 

@@ -52,9 +52,9 @@ test("a route that the kernel refuses", () => {
         eventType: "Network Route Error",
         object: "routes",
         level: "ERROR",
-        message: `A route could not be put into force: ${LINE}`,
+        message: `A route could not be applied: ${LINE}`,
         details: { route: LINE, reason: `ip: line 2, ${LINE}: Nexthop has invalid gateway.` },
-        over: "Routes are in force again",
+        over: "Routes are applied again",
       },
     ],
   );

@@ -255,7 +255,7 @@ describe("how an upgrade stands", () => {
     expect(upgrades.facts()).toMatchObject({ "node.upgrade.trial": "true" });
     expect(upgrades.why({ schema: 1, reasons: [] }).reasons).toMatchObject([
       { code: "upgrading", notice: true },
-      { code: "on-trial", notice: true, message: `this version has yet to prove itself, or ${OLD} comes back` },
+      { code: "on-trial", notice: true, message: `this version is not confirmed yet; otherwise ${OLD} is restored` },
     ]);
     state.list = [{ ...version, trial: "damaged" }];
     await upgrades.look();

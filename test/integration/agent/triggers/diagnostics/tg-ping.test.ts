@@ -169,9 +169,9 @@ describe("through the tunnel", () => {
   });
 
   test.each([
-    ["edge-9", "edge-9 is no node that this one knows: taken for the name of a host\n"],
-    ["edge-9.example.net", "edge-9.example.net is no node that this one knows: taken for the name of a host\n"],
-    ["Edge-1", "Edge-1 is no node that this one knows: taken for the name of a host\n"],
+    ["edge-9", "edge-9 is not a known node: used as a host name\n"],
+    ["edge-9.example.net", "edge-9.example.net is not a known node: used as a host name\n"],
+    ["Edge-1", "Edge-1 is not a known node: used as a host name\n"],
     ["edge-2.example.net.", ""],
     ["www.example.invalid", ""],
     ["127.0.0.1", ""],

@@ -84,7 +84,7 @@ test("a flood is held to so many lines a second, and the rest is counted", async
   const { message } = (reply as { body: { output: { message: string } } }).body.output;
   expect(message).toContain("\n500\n");
   expect(message).not.toContain("\n501\n");
-  expect(message).toContain("1500 lines left out: more than 500 in a second");
+  expect(message).toContain("1500 lines dropped: more than 500 in a second");
 });
 
 test("it ends after so many bytes of text", async () => {
@@ -111,7 +111,7 @@ test("the lines go into a file as well, which is kept when the capture has ended
   const { ask, written, discarded } = stage("echo 'a > b'; seq 1 600; echo '600 packets' >&2");
   const reply = await ask({ file: "/captures/a.txt" });
   const { message } = (reply as { body: { output: { message: string } } }).body.output;
-  const text = `a > b\n${Array.from({ length: 499 }, (_, at) => `${at + 1}\n`).join("")}101 lines left out: more than 500 in a second\n`;
+  const text = `a > b\n${Array.from({ length: 499 }, (_, at) => `${at + 1}\n`).join("")}101 lines dropped: more than 500 in a second\n`;
   expect([...written]).toEqual([["/captures/a.txt", text]]);
   expect(message).toContain(`/captures/a.txt: ${text.length} bytes written to the data store\n`);
   const watched = stage("trap 'exit 0' INT; echo first; while :; do sleep 0.05; done");

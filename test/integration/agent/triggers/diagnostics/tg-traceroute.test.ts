@@ -108,7 +108,7 @@ test("a peer is traced through the tunnel: the gateway with its path, then the n
 
 test("a name that may have been meant as a node is said to be taken for a host", async () => {
   const { run } = rig([tgTraceroute(hostExec(systemClock(), "/nowhere"), hostFiles(), new ScriptedTunnels())]);
-  const message = "edge-9 is no node that this one knows: taken for the name of a host\n";
+  const message = "edge-9 is not a known node: used as a host name\n";
   const told = { error: { code: "tool-missing", details: { output: { message } } } };
   expect(await run("tg-traceroute", { body: { host: "edge-9" } })).toMatchObject(told);
 });

@@ -83,7 +83,7 @@ test("that an image could not be compared with its registry's is a notice until 
   };
   const [notice, ...more] = await notices(itemOf(1, other));
   expect(notice).toMatchObject({ path: "exec.commands.c1", code: "image-not-compared" });
-  expect(notice?.message).toMatch(/the image .*team\/app:1 that is here is used: no .*team\/app:1/);
+  expect(notice?.message).toMatch(/the local image .*team\/app:1 is used: no .*team\/app:1/);
   expect([more, running()]).toEqual([[], [idOf(1)]]);
   model.registry.set("team/app:1", "sha256:1");
   expect(await notices(itemOf(1, third))).toEqual([]);

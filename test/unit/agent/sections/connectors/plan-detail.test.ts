@@ -12,7 +12,7 @@ const onNic = { key: "tcp/nic:eth0/8080", addresses: ["10.0.0.2", "10.0.0.3"] };
 const many = Array.from({ length: 1024 }, (_, i) => `10.${i >> 8}.${i & 255}.0/24`);
 const here = "tcp 0.0.0.0:8080 (a)";
 const ended = ", ends its flows";
-const forbidden = ", ends flows from sources that it no longer admits";
+const forbidden = ", ends flows from sources that it no longer allows";
 
 function details(desired: readonly Connector[], listeners: readonly OverlayListener[]): readonly string[] {
   const actual = {

@@ -240,9 +240,9 @@ describe("steps", () => {
 describe("a container is kept from starting", () => {
   const place = { reserved: new Set(["172.18.0.1"]), isInside: (ip: string) => ip.startsWith("172.18.") };
   it.each([
-    ["outside of the bridge", { ip: "10.0.0.1" }, /none of a container/],
-    ["at the node's own address", { ip: "172.18.0.1" }, /kept for the node/],
-    ["at another's address", { ip: "172.18.0.5" }, /is that of other/],
+    ["outside of the bridge", { ip: "10.0.0.1" }, /not a container address/],
+    ["at the node's own address", { ip: "172.18.0.1" }, /reserved for the node/],
+    ["at another's address", { ip: "172.18.0.5" }, /is used by other/],
     ["in a VRF that is not set up", { vrf: "blue" }, /VRF blue is not set up/],
     ["in one that is", { vrf: "red" }, undefined],
     ["at an address of its own", { ip: "172.18.0.6" }, undefined],

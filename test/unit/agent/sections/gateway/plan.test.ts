@@ -85,7 +85,7 @@ describe("the steps", () => {
       {},
       {},
       { domain: having("branch", { key: keyOf("z") }) },
-      ["change peer branch: another key, ends its flows"],
+      ["change peer branch: new key, ends its flows"],
     ],
     [
       "a peer that may dial",
@@ -132,7 +132,7 @@ describe("the steps", () => {
       SERVER,
       { ...SERVER, acls: [{ source: "gw1", dest: "branch" }] },
       plain,
-      ["change gateway server on port 8443: relays every pair → 1 pairs, ends what it may no longer relay"],
+      ["change gateway server on port 8443: relays every pair → 1 pairs, ends flows that it may no longer relay"],
     ],
     [
       "limits",
@@ -172,7 +172,7 @@ describe("the steps", () => {
     const grants = crowd.map(({ uid }) => ({ ...grant, source: uid }));
     const steps = between([{}, plain], [{}, { domain: aDomain([...peers, ...crowd], grants) }]);
     expect(steps).toEqual([
-      "change peers: 2 → 82, ends the flows of those that go or have another key",
+      "change peers: 2 → 82, ends the flows of removed peers and changed keys",
       "change grants: 0 → 80, ends flows that are no longer granted",
     ]);
     const many = Array.from({ length: 60 }, (_, at) => ({ ...grant, service: `service-with-a-long-name-${at}` }));

@@ -150,7 +150,7 @@ describe("the WAN", () => {
       const { lines, notices } = await plan({ interfaces: [lan, wan] }, known);
       expect(defaults(lines)).toEqual([]);
       expect(notices).toMatchObject([{ path: "network.interfaces.0.dns", code: "not-the-wan" }]);
-      expect(notices[0]?.message).toContain("take it from eth0");
+      expect(notices[0]?.message).toContain("remove it from eth0");
     }
   });
 

@@ -88,7 +88,7 @@ describe("round trips", () => {
     const object = "gw1 above 100 ms";
     const rig = setUp({}, aMesh(), [{ ...open, eventType: "Gateway Latency Exceeded", object }]);
     await rig.clock.advance(EVERY);
-    expect(rig.told()).toEqual([`CLEARED INFO Gateway Latency Exceeded: ${object} is no longer watched`]);
+    expect(rig.told()).toEqual([`CLEARED INFO Gateway Latency Exceeded: ${object} is no longer monitored`]);
     const { asked } = rig.now;
     await rig.clock.advance(10 * EVERY);
     expect([rig.now.asked, rig.clock.pendingTimers]).toEqual([asked, 0]);
@@ -107,13 +107,13 @@ describe("what comes in", () => {
     await at(9.8, 1);
     expect(rig.details()).toMatchObject({ mbps: 9.8, maxmbps: 10 });
     expect(rig.told()).toEqual([
-      "EXCEEDED ERROR Gateway Ingress Limit Reached: What comes in over tunnels is at its limit of 10 Mbit/s",
+      "EXCEEDED ERROR Gateway Ingress Limit Reached: Ingress over tunnels is at its limit of 10 Mbit/s",
     ]);
     await at(9.2, 10);
     expect(rig.told()).toEqual([]);
     await at(2, 6);
     expect(rig.told()).toEqual([
-      "CLEARED INFO Gateway Ingress Limit Reached: What comes in over tunnels is no longer at its limit",
+      "CLEARED INFO Gateway Ingress Limit Reached: Ingress over tunnels is no longer at its limit",
     ]);
   });
 

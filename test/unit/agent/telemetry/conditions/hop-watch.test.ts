@@ -85,7 +85,7 @@ test.each([
         exitCode: 1,
         stderr: "mtr-packet: Failure to open IPv4 sockets: Operation not permitted",
       }),
-    /may not trace/,
+    /not permitted to trace/,
   ],
 ] as const)("%s is told of once, and nothing is tried any more", async (_, answer, why) => {
   const rig = setUp([GW1, GW2], answer);

@@ -247,7 +247,7 @@ describe("in the first minute and at the end", () => {
     await rig.clock.advance(2 * MINUTE);
     const told = rig.told();
     expect(told).toHaveLength(2);
-    expect(told[0]).toMatch(/^CLEARED INFO Data Plane Disruption: It is over/);
+    expect(told[0]).toMatch(/^CLEARED INFO Data Plane Disruption: Cleared/);
     expect(told[1]).toBe("CLEARED INFO Data Plane Disruption: The path to forgotten is no longer in use");
   });
 

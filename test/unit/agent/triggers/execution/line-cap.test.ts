@@ -15,9 +15,9 @@ test("what is too much for a second is left out, and said once it is over", () =
   const lines = cap();
   expect(lines.take("1\n2\n3\n4\n", 5000)).toEqual({ lines: "1\n2\n", note: "" });
   expect(lines.take("5\n", 5999)).toEqual({ lines: "", note: "" });
-  expect(lines.take("6\n", 6000)).toEqual({ lines: "6\n", note: "3 lines left out: more than 2 in a second\n" });
+  expect(lines.take("6\n", 6000)).toEqual({ lines: "6\n", note: "3 lines dropped: more than 2 in a second\n" });
   expect(lines.take("7\n8\n", 6001)).toEqual({ lines: "7\n", note: "" });
-  expect(lines.end().note).toBe("1 lines left out: more than 2 in a second\n");
+  expect(lines.end().note).toBe("1 lines dropped: more than 2 in a second\n");
 });
 
 test("after so many bytes nothing passes", () => {

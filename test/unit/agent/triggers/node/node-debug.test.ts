@@ -75,7 +75,7 @@ test("holds lines to 200 a second and counts the others", async () => {
   log.debug("next");
   await waitFor("the line", () => channel.text.includes("next"));
   expect(channel.text.match(/busy/g)).toHaveLength(200);
-  expect(channel.text).toContain("100 lines left out: more than 200 in a second");
+  expect(channel.text).toContain("100 lines dropped: more than 200 in a second");
   await dispatcher.close();
 });
 

@@ -102,7 +102,7 @@ test("the link of the containers is missed once it was there and is not any more
   const after = await exposure.look(undefined, wish, signal);
   expect(codes(after, true)).toEqual(["link-gone"]);
   expect(steps(after, true)).toEqual([
-    "restore link holdfast0: makes the link holdfast0 of the containers again, with 1 on it",
+    "restore link holdfast0: recreates the container bridge holdfast0; containers on it: 1",
   ]);
   expect([steps(after, false), steps(before, true)]).toEqual([[], []]);
   expect(codes(after, false)).toEqual([]);
