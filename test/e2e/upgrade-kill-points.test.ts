@@ -9,7 +9,7 @@ import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "..
 import { NEW, OLD, UpgradeStage, type Behaviour } from "../support/upgrade-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
-const LIMIT_MS = 1_800_000;
+const LIMIT_MS = 3_600_000;
 /** Each run mostly waits: for its tracer, for the judge, for starts. */
 const LANES = 3;
 
