@@ -89,7 +89,8 @@ afterAll(async () => {
     const ended = new Promise((resolve) => child.once("exit", resolve));
     if (child.exitCode === null && child.kill("SIGTERM")) await ended;
   }
-  run("kill $(cat run/overlay.pid); while [ -e /proc/$(cat run/overlay.pid) ]; do sleep 0.1; done");
+  // The first signal lets flows end, the second does not.
+  run("pid=$(cat run/overlay.pid) && while kill $pid; do sleep 0.1; done");
   rmSync(dir, { recursive: true, force: true, maxRetries: 10 });
 });
 
