@@ -1,9 +1,9 @@
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
-import { UNDER_UNITS } from "./test/support/real-units.ts";
+import { UNDER_UNITS } from "./test/support/machine/real-units.ts";
 import { durationKey, readDurations, RunReporter } from "./test/support/run-reporter.ts";
 import { SEED } from "./test/support/sample.ts";
-import { LEFT_OUT } from "./test/support/units-left-out.ts";
+import { LEFT_OUT } from "./test/support/machine/units-left-out.ts";
 
 /** Begins with the files that take longest, so that the workers end together. */
 class LongestFirst extends BaseSequencer {

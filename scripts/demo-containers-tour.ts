@@ -1,6 +1,6 @@
 // What the demo of containers shows: commands with real identifiers filled in, and what each must answer.
-import type { ContainerStage } from "../test/support/container-stage.ts";
-import { idOf } from "../test/support/container-stage.ts";
+import type { ContainerStage } from "../test/support/containers/container-stage.ts";
+import { idOf } from "../test/support/containers/container-stage.ts";
 import type { Stop } from "./demo-tour.ts";
 
 const HOLDFAST = "scripts/holdfast";

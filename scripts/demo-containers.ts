@@ -3,7 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { startContainerStage } from "../test/support/container-stage.ts";
+import { startContainerStage } from "../test/support/containers/container-stage.ts";
 import { containersTour } from "./demo-containers-tour.ts";
 import { tourSteps } from "./demo-steps.ts";
 

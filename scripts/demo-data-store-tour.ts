@@ -1,5 +1,5 @@
 // What the demo of the data store shows: commands with real identifiers filled in, and what each must answer.
-import type { SwiftServer } from "../test/support/swift.ts";
+import type { SwiftServer } from "../test/support/data-store/swift.ts";
 import { SLOW } from "./demo-files.ts";
 import type { Stop } from "./demo-tour.ts";
 

@@ -4,10 +4,10 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node
 import type { Server } from "node:http";
 import { join } from "node:path";
 import { CreateBucketCommand, S3Client } from "@aws-sdk/client-s3";
-import { exchange, type Answer } from "../test/support/exchange.ts";
-import { namedPrograms } from "../test/support/named-programs.ts";
-import { freePort } from "../test/support/programs.ts";
-import { startSwift, type SwiftServer } from "../test/support/swift.ts";
+import { exchange, type Answer } from "../test/support/control-plane/exchange.ts";
+import { namedPrograms } from "../test/support/machine/named-programs.ts";
+import { freePort } from "../test/support/machine/programs.ts";
+import { startSwift, type SwiftServer } from "../test/support/data-store/swift.ts";
 import { waitFor } from "../test/support/wait-for.ts";
 import { BUCKET, dataStoreTour } from "./demo-data-store-tour.ts";
 import { startFiles } from "./demo-files.ts";

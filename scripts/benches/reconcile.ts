@@ -27,7 +27,7 @@ import {
   signingKey,
   UID,
   type SigningKey,
-} from "../../test/support/signing.ts";
+} from "../../test/support/control-plane/signing.ts";
 import type { Bench } from "./bench.ts";
 import { median } from "./figures.ts";
 

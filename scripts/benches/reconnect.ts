@@ -1,4 +1,4 @@
-import { simulateStorm } from "../../test/support/storm.ts";
+import { simulateStorm } from "../../test/support/control-plane/storm.ts";
 import type { Bench } from "./bench.ts";
 
 const NODES = 10_000;

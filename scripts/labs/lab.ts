@@ -18,7 +18,7 @@ import { ownFiles } from "./own-files.ts";
 import { endProgram, HOLDFAST, pidOf, placesOf, startAside, type ProgramName } from "./programs.ts";
 import { LabError, runAside, until } from "./shell.ts";
 import { newState, readState, writeState, type LabState } from "./state.ts";
-import { endUnitsBelow } from "../../test/support/real-units.ts";
+import { endUnitsBelow } from "../../test/support/machine/real-units.ts";
 
 export class Lab {
   readonly dir: string;

@@ -4,7 +4,7 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync } from "node:f
 import { join } from "node:path";
 import { CONTROLLER } from "./layout.ts";
 import { LabError, ownEnv, until } from "./shell.ts";
-import { startAsUnit } from "../../test/support/real-units.ts";
+import { startAsUnit } from "../../test/support/machine/real-units.ts";
 
 export type ProgramName = "agent" | "overlay" | "controller";
 

@@ -5,10 +5,10 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
-import { isServed, startL4Stage, talk, untilRefused } from "../support/l4-stage.ts";
-import { aClient, aServer, echo } from "../support/overlay-rig.ts";
-import { relayOverlay, type OverlayRelay, type Passage } from "../support/overlay-relay.ts";
-import { freePort, startProgram } from "../support/programs.ts";
+import { isServed, startL4Stage, talk, untilRefused } from "../support/overlay/l4-stage.ts";
+import { aClient, aServer, echo } from "../support/overlay/overlay-rig.ts";
+import { relayOverlay, type OverlayRelay, type Passage } from "../support/overlay/overlay-relay.ts";
+import { freePort, startProgram } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

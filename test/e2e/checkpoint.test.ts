@@ -6,11 +6,11 @@ import { expect, test } from "vitest";
 import { Checkpoint } from "../../src/checkpoint/checkpoint.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import { bundled } from "../support/bundled.ts";
-import { carry, fileMachine, fileSections } from "../support/checkpoint-child.ts";
-import { inLanes } from "../support/lanes.ts";
+import { carry, fileMachine, fileSections } from "../support/reconcile/checkpoint-child.ts";
+import { inLanes } from "../support/network/lanes.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
-const CHILD = bundled(join(import.meta.dirname, "../support/checkpoint-child.ts"));
+const CHILD = bundled(join(import.meta.dirname, "../support/reconcile/checkpoint-child.ts"));
 /** Each run mostly waits for the disk. */
 const LANES = 3;
 // Both sections have something taken away, changed and made, so that steps of every kind come in both directions of the order.

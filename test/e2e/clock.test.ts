@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Status } from "../../src/protocol/local/answers.ts";
 import { fakeTime } from "../support/fake-time.ts";
-import { startAgent } from "../support/programs.ts";
+import { startAgent } from "../support/machine/programs.ts";
 import { TESTS_ALL } from "../support/sample.ts";
 import { eventsOf, readStatus, startStage, statusWhere, untilOnline, type Stage } from "../support/stage.ts";
 import { holdfast } from "../support/run-holdfast.ts";

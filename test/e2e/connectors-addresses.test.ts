@@ -1,8 +1,8 @@
 import { mkdirSync } from "node:fs";
 import { expect, test } from "vitest";
-import { startL4Stage } from "../support/l4-stage.ts";
-import { privateNetwork, type PrivateNetwork } from "../support/private-stage.ts";
-import { UNDER_UNITS } from "../support/real-units.ts";
+import { startL4Stage } from "../support/overlay/l4-stage.ts";
+import { privateNetwork, type PrivateNetwork } from "../support/network/private-stage.ts";
+import { UNDER_UNITS } from "../support/machine/real-units.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

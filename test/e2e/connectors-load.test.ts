@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { isServed, startL4Stage, talk } from "../support/l4-stage.ts";
-import { aClient, aServer, echo } from "../support/overlay-rig.ts";
-import { freePort } from "../support/programs.ts";
+import { isServed, startL4Stage, talk } from "../support/overlay/l4-stage.ts";
+import { aClient, aServer, echo } from "../support/overlay/overlay-rig.ts";
+import { freePort } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

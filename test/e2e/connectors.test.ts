@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { createSocket } from "node:dgram";
 import { expect, onTestFinished, test } from "vitest";
-import { endProcess, isServed, startL4Stage, talk, untilRefused, type L4Stage } from "../support/l4-stage.ts";
-import { aClient, aServer, echo } from "../support/overlay-rig.ts";
-import { freePort } from "../support/programs.ts";
+import { endProcess, isServed, startL4Stage, talk, untilRefused, type L4Stage } from "../support/overlay/l4-stage.ts";
+import { aClient, aServer, echo } from "../support/overlay/overlay-rig.ts";
+import { freePort } from "../support/machine/programs.ts";
 import { readStatus, untilOnline, untilReason } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";

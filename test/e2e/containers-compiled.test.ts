@@ -15,10 +15,10 @@ import { hostExec } from "../../src/host/process/exec.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import { hostReader } from "../../src/host/reader.ts";
 import type { ContainerSpec, VolumeSpec } from "../../src/protocol/sections/exec/config.ts";
-import { containerSpec, placement } from "../support/container-spec.ts";
-import { startEngine, type TestEngine } from "../support/docker-engine.ts";
-import { FakeRecords } from "../support/fake-volumes.ts";
-import { makeImage } from "../support/images.ts";
+import { containerSpec, placement } from "../support/containers/container-spec.ts";
+import { startEngine, type TestEngine } from "../support/containers/docker-engine.ts";
+import { FakeRecords } from "../support/containers/fake-volumes.ts";
+import { makeImage } from "../support/containers/images.ts";
 
 const { signal } = new AbortController();
 const OWNER = placement().owner;

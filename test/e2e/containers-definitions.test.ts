@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
-import { startContainerStage, type ContainerStage } from "../support/container-stage.ts";
+import { startContainerStage, type ContainerStage } from "../support/containers/container-stage.ts";
 import { holdfast } from "../support/run-holdfast.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -1,7 +1,12 @@
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
 import { ContainersReport } from "../../src/protocol/local/containers.ts";
-import { idOf, startContainerStage, type ContainerStage, type Inspected } from "../support/container-stage.ts";
-import { readLocal } from "../support/exchange.ts";
+import {
+  idOf,
+  startContainerStage,
+  type ContainerStage,
+  type Inspected,
+} from "../support/containers/container-stage.ts";
+import { readLocal } from "../support/control-plane/exchange.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 /** Whoever restarts nothing calls none of it. */

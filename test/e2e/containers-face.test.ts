@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../src/host/clock.ts";
 import { hostEngine } from "../../src/host/engine/host-engine.ts";
-import { startEngine, type TestEngine } from "../support/docker-engine.ts";
-import { makeImage } from "../support/images.ts";
-import { privateNetwork } from "../support/private-stage.ts";
+import { startEngine, type TestEngine } from "../support/containers/docker-engine.ts";
+import { makeImage } from "../support/containers/images.ts";
+import { privateNetwork } from "../support/network/private-stage.ts";
 import {
   freePort,
   holdfast,
@@ -14,7 +14,7 @@ import {
   startController,
   type AgentProgram,
   type ControllerProgram,
-} from "../support/programs.ts";
+} from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { statfsSync } from "node:fs";
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
-import { startContainerStage, type ContainerStage, type Inspected } from "../support/container-stage.ts";
+import { startContainerStage, type ContainerStage, type Inspected } from "../support/containers/container-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const DISK_MB = 192;

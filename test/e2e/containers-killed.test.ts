@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
-import { startContainerStage, type ContainerStage } from "../support/container-stage.ts";
-import type { ProxiedRequest } from "../support/engine-proxy.ts";
+import { startContainerStage, type ContainerStage } from "../support/containers/container-stage.ts";
+import type { ProxiedRequest } from "../support/containers/engine-proxy.ts";
 import { sampleOf } from "../support/sample.ts";
 import { waitFor } from "../support/wait-for.ts";
 

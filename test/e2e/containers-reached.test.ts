@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { containerStage } from "../support/reached-stage.ts";
+import { containerStage } from "../support/containers/reached-stage.ts";
 
 const LIMIT = { interval: 300 };
 const port = (iface: string, hostPort: number, containerPort = 80, protocol = "tcp") => ({

@@ -3,10 +3,10 @@ import { systemClock, type Clock } from "../../src/host/clock.ts";
 import type { ContainerSummary, Engine } from "../../src/host/engine/engine.ts";
 import { hostEngine } from "../../src/host/engine/host-engine.ts";
 import { openEngineCache } from "../../src/host/engine/open-cache.ts";
-import { startEngine, type TestEngine } from "../support/docker-engine.ts";
-import { cuttableEngine } from "../support/cuttable-engine.ts";
-import { execStage, OWNER } from "../support/exec-stage.ts";
-import { makeImage } from "../support/images.ts";
+import { startEngine, type TestEngine } from "../support/containers/docker-engine.ts";
+import { cuttableEngine } from "../support/containers/cuttable-engine.ts";
+import { execStage, OWNER } from "../support/containers/exec-stage.ts";
+import { makeImage } from "../support/containers/images.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -11,8 +11,8 @@ import {
   TaskStarted,
   type DataStoreTask,
 } from "../../src/protocol/triggers/data-store.ts";
-import { startPacedFiles } from "../support/paced-files.ts";
-import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
+import { startPacedFiles } from "../support/data-store/paced-files.ts";
+import { freePort, holdfast, registerNode, startAgent, startController } from "../support/machine/programs.ts";
 import { startHoldfast } from "../support/run-holdfast.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";

@@ -13,9 +13,9 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { freePort, registerNode, startAgent, startController } from "../support/programs.ts";
-import { untilAttached } from "../support/strace.ts";
-import { UNDER_UNITS } from "../support/real-units.ts";
+import { freePort, registerNode, startAgent, startController } from "../support/machine/programs.ts";
+import { untilAttached } from "../support/kills/strace.ts";
+import { UNDER_UNITS } from "../support/machine/real-units.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const MIB = 1024 * 1024;

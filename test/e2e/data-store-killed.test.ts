@@ -7,14 +7,14 @@ import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { DataStoreTasks, type DataStoreTask } from "../../src/protocol/triggers/data-store.ts";
 import { bundled } from "../support/bundled.ts";
-import { inLanes } from "../support/lanes.ts";
+import { inLanes } from "../support/network/lanes.ts";
 import { sampleOf } from "../support/sample.ts";
-import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "../support/strace.ts";
+import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "../support/kills/strace.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const LIMIT_MS = 900_000;
 const LANES = 3;
-const DRIVER = bundled(join(import.meta.dirname, "../support/download-driver.ts"));
+const DRIVER = bundled(join(import.meta.dirname, "../support/data-store/download-driver.ts"));
 const OLD = "what was there before";
 const NEW = Buffer.from(Uint8Array.from({ length: 700_000 }, (_, at) => at * 31 + (at >> 8)));
 const HALF = NEW.length / 2;

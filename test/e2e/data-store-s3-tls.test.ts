@@ -7,12 +7,12 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { DataStoreTasks, TaskStarted, type DataStoreTask } from "../../src/protocol/triggers/data-store.ts";
 import type { S3Access } from "../../src/protocol/triggers/transfer.ts";
 import { testCertificate, type TestCertificate } from "../support/certificates.ts";
-import { startConnectProxy } from "../support/connect-proxy.ts";
-import { freePort, registerNode, startAgent, startController } from "../support/programs.ts";
-import { credentialsFile, s3Job, startTransfer, type S3JobOptions } from "../support/s3-transfer.ts";
-import { startSwift, type SwiftServer } from "../support/swift.ts";
+import { startConnectProxy } from "../support/control-plane/connect-proxy.ts";
+import { freePort, registerNode, startAgent, startController } from "../support/machine/programs.ts";
+import { credentialsFile, s3Job, startTransfer, type S3JobOptions } from "../support/data-store/s3-transfer.ts";
+import { startSwift, type SwiftServer } from "../support/data-store/swift.ts";
 import { tempDir } from "../support/temp-dir.ts";
-import { startTlsFront } from "../support/tls-front.ts";
+import { startTlsFront } from "../support/control-plane/tls-front.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const BUCKET = "holdfast-tls";

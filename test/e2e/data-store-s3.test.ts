@@ -20,10 +20,10 @@ import {
 } from "@aws-sdk/client-s3";
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
 import type { S3Access } from "../../src/protocol/triggers/transfer.ts";
-import { startConnectProxy } from "../support/connect-proxy.ts";
-import { startFront, type PassedRequest, type S3Front } from "../support/s3-front.ts";
-import { credentialsFile, s3Job, startTransfer, type S3JobOptions } from "../support/s3-transfer.ts";
-import { startSwift, type SwiftServer } from "../support/swift.ts";
+import { startConnectProxy } from "../support/control-plane/connect-proxy.ts";
+import { startFront, type PassedRequest, type S3Front } from "../support/data-store/s3-front.ts";
+import { credentialsFile, s3Job, startTransfer, type S3JobOptions } from "../support/data-store/s3-transfer.ts";
+import { startSwift, type SwiftServer } from "../support/data-store/swift.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { DataStoreTasks, type DataStoreTask } from "../../src/protocol/triggers/data-store.ts";
-import { startPacedFiles } from "../support/paced-files.ts";
+import { startPacedFiles } from "../support/data-store/paced-files.ts";
 import {
   freePort,
   holdfast,
@@ -12,7 +12,7 @@ import {
   startAgent,
   startController,
   type AgentProgram,
-} from "../support/programs.ts";
+} from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { DoctorReport } from "../../src/cli/doctor/result.ts";
-import { BUNDLE, FLAGS, freePort, registerNode, startAgent, startController } from "../support/programs.ts";
+import { BUNDLE, FLAGS, freePort, registerNode, startAgent, startController } from "../support/machine/programs.ts";
 import { statusWhere } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 

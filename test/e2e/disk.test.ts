@@ -12,11 +12,11 @@ import {
   startController,
   type AgentProgram,
   type ControllerProgram,
-} from "../support/programs.ts";
-import { endUnitsBelow, UNDER_UNITS } from "../support/real-units.ts";
+} from "../support/machine/programs.ts";
+import { endUnitsBelow, UNDER_UNITS } from "../support/machine/real-units.ts";
 import { sampleOf } from "../support/sample.ts";
 import { eventsOf, readStatus, statusWhere, untilOnline, wake } from "../support/stage.ts";
-import { changesBelow } from "../support/strace.ts";
+import { changesBelow } from "../support/kills/strace.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -7,12 +7,12 @@ import type { EngineCache, EngineChange } from "../../src/host/engine/cache.ts";
 import type { Engine, PullOptions } from "../../src/host/engine/engine.ts";
 import { hostEngine } from "../../src/host/engine/host-engine.ts";
 import { openEngineCache } from "../../src/host/engine/open-cache.ts";
-import { startEngine, type TestEngine } from "../support/docker-engine.ts";
-import { startEngineProxy, type EngineProxy } from "../support/engine-proxy.ts";
-import { FaultProxy } from "../support/fault-proxy.ts";
-import { makeImage } from "../support/images.ts";
-import { freePort } from "../support/programs.ts";
-import { pushImage, startRegistry, type TestRegistry } from "../support/registry.ts";
+import { startEngine, type TestEngine } from "../support/containers/docker-engine.ts";
+import { startEngineProxy, type EngineProxy } from "../support/containers/engine-proxy.ts";
+import { FaultProxy } from "../support/network/fault-proxy.ts";
+import { makeImage } from "../support/containers/images.ts";
+import { freePort } from "../support/machine/programs.ts";
+import { pushImage, startRegistry, type TestRegistry } from "../support/containers/registry.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const OWNER = "io.holdfast.owner=one";

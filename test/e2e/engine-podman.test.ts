@@ -4,9 +4,9 @@ import { systemClock } from "../../src/host/clock.ts";
 import type { Engine, EngineInfo } from "../../src/host/engine/engine.ts";
 import { hostEngine } from "../../src/host/engine/host-engine.ts";
 import { openEngineCache } from "../../src/host/engine/open-cache.ts";
-import { containerSpec, placement } from "../support/container-spec.ts";
-import { makeImage } from "../support/images.ts";
-import { startPodman, type TestPodman } from "../support/podman-engine.ts";
+import { containerSpec, placement } from "../support/containers/container-spec.ts";
+import { makeImage } from "../support/containers/images.ts";
+import { startPodman, type TestPodman } from "../support/containers/podman-engine.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const IMAGE = "localhost/busybox:1";

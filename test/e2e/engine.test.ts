@@ -6,8 +6,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { systemClock } from "../../src/host/clock.ts";
 import type { Engine, OutputFrame } from "../../src/host/engine/engine.ts";
 import { hostEngine } from "../../src/host/engine/host-engine.ts";
-import { startEngine, type TestEngine } from "../support/docker-engine.ts";
-import { makeImage } from "../support/images.ts";
+import { startEngine, type TestEngine } from "../support/containers/docker-engine.ts";
+import { makeImage } from "../support/containers/images.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const OWNER = "io.holdfast.owner=one";

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { hastened } from "../support/fake-time.ts";
-import { freePort, registerNode, startAgent, startController } from "../support/programs.ts";
+import { freePort, registerNode, startAgent, startController } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -9,8 +9,8 @@ import { systemClock } from "../../src/host/clock.ts";
 import { openDatabase } from "../../src/host/files/database.ts";
 import { peekClaims } from "../../src/protocol/channel/jws.ts";
 import type { OverlayFlow } from "../../src/protocol/overlay/overlay.ts";
-import { makeIdentity, register, TestNode, type TestSession } from "../support/node-client.ts";
-import { freePort, startController, type ControllerProgram } from "../support/programs.ts";
+import { makeIdentity, register, TestNode, type TestSession } from "../support/control-plane/node-client.ts";
+import { freePort, startController, type ControllerProgram } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -4,11 +4,11 @@ import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { aTftpd, aVsftpd } from "../support/file-servers.ts";
-import { startL4Stage } from "../support/l4-stage.ts";
-import { aListener, aService, planeRig } from "../support/overlay-rig.ts";
-import { grant, peerRig } from "../support/peer-rig.ts";
-import { freePort } from "../support/programs.ts";
+import { aTftpd, aVsftpd } from "../support/data-store/file-servers.ts";
+import { startL4Stage } from "../support/overlay/l4-stage.ts";
+import { aListener, aService, planeRig } from "../support/overlay/overlay-rig.ts";
+import { grant, peerRig } from "../support/overlay/peer-rig.ts";
+import { freePort } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

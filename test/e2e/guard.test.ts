@@ -7,14 +7,14 @@ import { GuardResult } from "../../src/checkpoint/commit-files.ts";
 import type { Window } from "../../src/checkpoint/window.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import { readSealed } from "../../src/host/files/state-file.ts";
-import { fileMachine } from "../support/checkpoint-child.ts";
-import type { ChildTask } from "../support/commit-child.ts";
-import { BOOT } from "../support/commit.ts";
+import { fileMachine } from "../support/reconcile/checkpoint-child.ts";
+import type { ChildTask } from "../support/reconcile/commit-child.ts";
+import { BOOT } from "../support/reconcile/commit.ts";
 import { shifted } from "../support/fake-time.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 
-const CHILD = resolve(import.meta.dirname, "../support/commit-child.ts");
+const CHILD = resolve(import.meta.dirname, "../support/reconcile/commit-child.ts");
 const OLD = { two: { c: "old", d: "old" } };
 const NEW = { one: { a: "new" }, two: { c: "new", f: "new" } };
 const files = hostFiles();

@@ -1,11 +1,11 @@
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { freePort, registerNode, startAgent, startController, startProgram } from "../support/programs.ts";
+import { freePort, registerNode, startAgent, startController, startProgram } from "../support/machine/programs.ts";
 import { eventsOf, readStatus, startStage, statusWhere, untilOnline, untilReason, wake } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
-import { startWsRelay } from "../support/ws-relay.ts";
+import { startWsRelay } from "../support/control-plane/ws-relay.ts";
 
 const HOUR_MS = 3_600_000;
 

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { lacksForMachines } from "../support/appliance-machine.ts";
+import { lacksForMachines } from "../support/upgrades/appliance-machine.ts";
 import { installedNode } from "../support/installed-node.ts";
-import { changedFiles, filesOf } from "../support/machine-files.ts";
+import { changedFiles, filesOf } from "../support/machine/machine-files.ts";
 
 const missing = lacksForMachines();
 

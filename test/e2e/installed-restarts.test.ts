@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
 import { beforeAll, describe, expect, test } from "vitest";
-import { lacksForMachines } from "../support/appliance-machine.ts";
+import { lacksForMachines } from "../support/upgrades/appliance-machine.ts";
 import { AGENT, installedNode, OVERLAY } from "../support/installed-node.ts";
-import type { InstalledStage } from "../support/installed-stage.ts";
-import { differences, machineState } from "../support/machine-state.ts";
+import type { InstalledStage } from "../support/upgrades/installed-stage.ts";
+import { differences, machineState } from "../support/network/machine-state.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const missing = lacksForMachines();

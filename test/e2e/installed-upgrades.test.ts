@@ -1,10 +1,10 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { lacksForMachines } from "../support/appliance-machine.ts";
+import { lacksForMachines } from "../support/upgrades/appliance-machine.ts";
 import { AGENT, BASE, installedNode, OVERLAY, replaced } from "../support/installed-node.ts";
-import type { InstalledStage } from "../support/installed-stage.ts";
-import { changedFiles, filesOf } from "../support/machine-files.ts";
-import { differences, machineState } from "../support/machine-state.ts";
-import type { Releases, Release } from "../support/releases.ts";
+import type { InstalledStage } from "../support/upgrades/installed-stage.ts";
+import { changedFiles, filesOf } from "../support/machine/machine-files.ts";
+import { differences, machineState } from "../support/network/machine-state.ts";
+import type { Releases, Release } from "../support/upgrades/releases.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const missing = lacksForMachines();

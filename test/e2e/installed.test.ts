@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { lacksForMachines, OUTSIDE_ADDRESS } from "../support/appliance-machine.ts";
+import { lacksForMachines, OUTSIDE_ADDRESS } from "../support/upgrades/appliance-machine.ts";
 import { AGENT, installedNode, METRICS, OVERLAY } from "../support/installed-node.ts";
-import type { InstalledStage } from "../support/installed-stage.ts";
+import type { InstalledStage } from "../support/upgrades/installed-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 /** Nobody, who may read what the agent says of itself. */

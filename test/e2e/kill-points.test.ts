@@ -5,11 +5,11 @@ import {
   rollingBack,
   savingDocument,
   type Operation,
-} from "../support/durable-operations.ts";
-import { inLanes } from "../support/lanes.ts";
-import { runController } from "../support/running-controller.ts";
+} from "../support/kills/durable-operations.ts";
+import { inLanes } from "../support/network/lanes.ts";
+import { runController } from "../support/control-plane/running-controller.ts";
 import { sampleOf } from "../support/sample.ts";
-import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "../support/strace.ts";
+import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "../support/kills/strace.ts";
 
 const LIMIT_MS = 900_000;
 /** Each run mostly waits for its tracer and for the disk. */

@@ -7,7 +7,7 @@ import { Lab } from "../../scripts/labs/lab.ts";
 import { FULL, GATEWAY_PORT, layoutOf, namesOf } from "../../scripts/labs/layout.ts";
 import { Network } from "../../scripts/labs/network.ts";
 import { newState } from "../../scripts/labs/state.ts";
-import { aTalker, startEcho, talk, untilOver } from "../support/mesh-stage.ts";
+import { aTalker, startEcho, talk, untilOver } from "../support/overlay/mesh-stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { someTurns } from "../support/until-still.ts";
 import { waitFor } from "../support/wait-for.ts";

@@ -2,14 +2,14 @@ import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { REGISTER_PATH } from "../../src/protocol/channel/envelope.ts";
-import { makeIdentity, registerJws } from "../support/node-client.ts";
-import { freePort, registerNode, startAgent, startController } from "../support/programs.ts";
+import { makeIdentity, registerJws } from "../support/control-plane/node-client.ts";
+import { freePort, registerNode, startAgent, startController } from "../support/machine/programs.ts";
 import { TESTS_ALL } from "../support/sample.ts";
 import { readStatus, startStage, untilAnotherSession, untilOnline, untilReason, wake } from "../support/stage.ts";
-import { startStranger } from "../support/stranger.ts";
+import { startStranger } from "../support/control-plane/stranger.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
-import { startWsRelay } from "../support/ws-relay.ts";
+import { startWsRelay } from "../support/control-plane/ws-relay.ts";
 
 const MIB = 1024 * 1024;
 

@@ -3,8 +3,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { aTftpd, aVsftpd } from "../support/file-servers.ts";
-import { flowsOf, meshStage } from "../support/mesh-stage.ts";
+import { aTftpd, aVsftpd } from "../support/data-store/file-servers.ts";
+import { flowsOf, meshStage } from "../support/overlay/mesh-stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

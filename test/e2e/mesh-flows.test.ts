@@ -11,7 +11,7 @@ import {
   talk,
   untilOver,
   untilServed,
-} from "../support/mesh-stage.ts";
+} from "../support/overlay/mesh-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 import type { ConnectorView } from "../../src/protocol/local/overlay.ts";
 

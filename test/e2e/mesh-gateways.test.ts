@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { gatewaysOf } from "../../scripts/labs/ask-agent.ts";
 import { cut, drop, heal, pause, roam } from "../../scripts/labs/faults.ts";
 import { GATEWAY_PORT } from "../../scripts/labs/layout.ts";
-import { carrierOf, pathsOf, peerOf, untilAllUp, untilPath } from "../support/mesh-paths.ts";
+import { carrierOf, pathsOf, peerOf, untilAllUp, untilPath } from "../support/overlay/mesh-paths.ts";
 import {
   ECHO_PORT,
   healAfter,
@@ -13,7 +13,7 @@ import {
   untilOver,
   untilServed,
   type Talker,
-} from "../support/mesh-stage.ts";
+} from "../support/overlay/mesh-stage.ts";
 import { shifted } from "../support/fake-time.ts";
 import { waitFor } from "../support/wait-for.ts";
 

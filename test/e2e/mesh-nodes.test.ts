@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { blockUdp, cut } from "../../scripts/labs/faults.ts";
 import { GATEWAY_PORT } from "../../scripts/labs/layout.ts";
-import { carrierOf, pathsOf, untilAllUp, untilPath } from "../support/mesh-paths.ts";
+import { carrierOf, pathsOf, untilAllUp, untilPath } from "../support/overlay/mesh-paths.ts";
 import {
   aTalker,
   connectorsOf,
@@ -17,8 +17,8 @@ import {
   type Talker,
   untilOver,
   untilServed,
-} from "../support/mesh-stage.ts";
-import { endUnitsBelow } from "../support/real-units.ts";
+} from "../support/overlay/mesh-stage.ts";
+import { endUnitsBelow } from "../support/machine/real-units.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const echo = { protocol: "tcp", host: "127.0.0.1", port: ECHO_PORT };

@@ -1,7 +1,15 @@
 import { expect, test } from "vitest";
 import { cut } from "../../scripts/labs/faults.ts";
-import { carrierOf, pathsOf, peerOf, untilAllUp } from "../support/mesh-paths.ts";
-import { ECHO_PORT, healAfter, isServed, meshStage, talk, untilOver, untilServed } from "../support/mesh-stage.ts";
+import { carrierOf, pathsOf, peerOf, untilAllUp } from "../support/overlay/mesh-paths.ts";
+import {
+  ECHO_PORT,
+  healAfter,
+  isServed,
+  meshStage,
+  talk,
+  untilOver,
+  untilServed,
+} from "../support/overlay/mesh-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const PORT = 7001;

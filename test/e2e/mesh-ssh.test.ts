@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startAside } from "../../scripts/labs/programs.ts";
-import { meshStage } from "../support/mesh-stage.ts";
+import { meshStage } from "../support/overlay/mesh-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const SSHD_PORT = 2222;

@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import { cut } from "../../scripts/labs/faults.ts";
 import type { Lab } from "../../scripts/labs/lab.ts";
 import { NetworkReport } from "../../src/cli/netcheck/result.ts";
-import { carrierOf, untilAllUp } from "../support/mesh-paths.ts";
-import { ECHO_PORT, healAfter, meshStage } from "../support/mesh-stage.ts";
+import { carrierOf, untilAllUp } from "../support/overlay/mesh-paths.ts";
+import { ECHO_PORT, healAfter, meshStage } from "../support/overlay/mesh-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const stage = meshStage(async ({ service, connector }) => {

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { readPrometheusText } from "../support/prometheus-text.ts";
-import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
+import { freePort, holdfast, registerNode, startAgent, startController } from "../support/machine/programs.ts";
 import { untilOnline } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 

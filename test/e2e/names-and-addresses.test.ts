@@ -2,9 +2,16 @@ import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { inNetworkOf, PRIVATE_NETWORK, privateNames } from "../support/private-machine.ts";
-import { freePort, holdfast, registerNode, startAgent, startController, startProgram } from "../support/programs.ts";
-import { startSilentNameServer } from "../support/silent-name-server.ts";
+import { inNetworkOf, PRIVATE_NETWORK, privateNames } from "../support/network/private-machine.ts";
+import {
+  freePort,
+  holdfast,
+  registerNode,
+  startAgent,
+  startController,
+  startProgram,
+} from "../support/machine/programs.ts";
+import { startSilentNameServer } from "../support/network/silent-name-server.ts";
 import {
   readStatus,
   startStage,

@@ -3,10 +3,10 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { cut, heal } from "../../scripts/labs/faults.ts";
-import { differences } from "../support/machine-state.ts";
-import { lanSection, networkStage } from "../support/network-stage.ts";
-import { UNDER_UNITS } from "../support/real-units.ts";
-import { untilAttached } from "../support/strace.ts";
+import { differences } from "../support/network/machine-state.ts";
+import { lanSection, networkStage } from "../support/network/network-stage.ts";
+import { UNDER_UNITS } from "../support/machine/real-units.ts";
+import { untilAttached } from "../support/kills/strace.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const stage = networkStage({ a: [] });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { EdgeMachine } from "../support/edge-machine.ts";
-import { lanSection, networkStage } from "../support/network-stage.ts";
+import type { EdgeMachine } from "../support/network/edge-machine.ts";
+import { lanSection, networkStage } from "../support/network/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const SHARED = "10.9.0.50";

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { placesOf } from "../../scripts/labs/programs.ts";
 import { dhcpUnit } from "../../src/host/network/dhcp/dhcp-client.ts";
-import { serveLeases } from "../support/lease-server.ts";
-import { networkStage } from "../support/network-stage.ts";
-import { UNDER_UNITS } from "../support/real-units.ts";
+import { serveLeases } from "../support/network/lease-server.ts";
+import { networkStage } from "../support/network/network-stage.ts";
+import { UNDER_UNITS } from "../support/machine/real-units.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };

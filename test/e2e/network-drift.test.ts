@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { differences } from "../support/machine-state.ts";
-import { lanSection, networkStage } from "../support/network-stage.ts";
+import { differences } from "../support/network/machine-state.ts";
+import { lanSection, networkStage } from "../support/network/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };

@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { hastened } from "../support/fake-time.ts";
-import { httpText, type Fault } from "../support/fault-proxy.ts";
+import { httpText, type Fault } from "../support/network/fault-proxy.ts";
 import { TESTS_ALL } from "../support/sample.ts";
 import { readStatus, statusWhere, startStage, untilOnline, untilReason, wake, type Stage } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";

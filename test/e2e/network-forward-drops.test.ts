@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { lanSection, networkStage } from "../support/network-stage.ts";
+import { lanSection, networkStage } from "../support/network/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const SECTION = {

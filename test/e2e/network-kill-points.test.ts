@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { NetworkKills, type Section } from "../support/network-kills.ts";
-import { networkStage } from "../support/network-stage.ts";
+import { NetworkKills, type Section } from "../support/network/network-kills.ts";
+import { networkStage } from "../support/network/network-stage.ts";
 import { sampleOf } from "../support/sample.ts";
 
 const stage = networkStage({ a: [] });

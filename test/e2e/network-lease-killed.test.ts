@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { NetworkKills } from "../support/network-kills.ts";
-import { serveLeases } from "../support/lease-server.ts";
-import { lanSection, networkStage } from "../support/network-stage.ts";
+import { NetworkKills } from "../support/network/network-kills.ts";
+import { serveLeases } from "../support/network/lease-server.ts";
+import { lanSection, networkStage } from "../support/network/network-stage.ts";
 import { sampleOf } from "../support/sample.ts";
 
 const stage = networkStage({ a: [] });

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { differences } from "../support/machine-state.ts";
-import { WINDOW_SECONDS } from "../support/edge-machine.ts";
-import { serveLeases } from "../support/lease-server.ts";
-import { networkStage } from "../support/network-stage.ts";
+import { differences } from "../support/network/machine-state.ts";
+import { WINDOW_SECONDS } from "../support/network/edge-machine.ts";
+import { serveLeases } from "../support/network/lease-server.ts";
+import { networkStage } from "../support/network/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };

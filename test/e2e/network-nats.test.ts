@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { lanSection, networkStage } from "../support/network-stage.ts";
+import { lanSection, networkStage } from "../support/network/network-stage.ts";
 
 const stage = networkStage({ a: [] });
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };

@@ -4,8 +4,8 @@ import { HOLDFAST, placesOf, startAside } from "../../scripts/labs/programs.ts";
 import { ownFiles } from "../../scripts/labs/own-files.ts";
 import { askAgent } from "../../scripts/labs/ask-agent.ts";
 import { Status } from "../../src/protocol/local/answers.ts";
-import { differences } from "../support/machine-state.ts";
-import { lanSection, networkStage } from "../support/network-stage.ts";
+import { differences } from "../support/network/machine-state.ts";
+import { lanSection, networkStage } from "../support/network/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const stage = networkStage({ a: [], b: [] });

@@ -3,9 +3,9 @@ import { gatewaysOf } from "../../scripts/labs/ask-agent.ts";
 import { cut, heal } from "../../scripts/labs/faults.ts";
 import { openGateways } from "../../scripts/labs/furnish.ts";
 import { GATEWAY_PORT } from "../../scripts/labs/layout.ts";
-import type { EdgeMachine } from "../support/edge-machine.ts";
-import { ECHO_PORT, healAfter, startEcho, talk, untilServed } from "../support/mesh-stage.ts";
-import { networkStage } from "../support/network-stage.ts";
+import type { EdgeMachine } from "../support/network/edge-machine.ts";
+import { ECHO_PORT, healAfter, startEcho, talk, untilServed } from "../support/overlay/mesh-stage.ts";
+import { networkStage } from "../support/network/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const PORT = 7001;

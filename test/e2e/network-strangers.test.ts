@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { differences, type MachineState } from "../support/machine-state.ts";
-import { WINDOW_SECONDS, type EdgeMachine } from "../support/edge-machine.ts";
-import { lanSection, networkStage } from "../support/network-stage.ts";
+import { differences, type MachineState } from "../support/network/machine-state.ts";
+import { WINDOW_SECONDS, type EdgeMachine } from "../support/network/edge-machine.ts";
+import { lanSection, networkStage } from "../support/network/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };

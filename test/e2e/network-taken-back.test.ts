@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { differences } from "../support/machine-state.ts";
-import { WINDOW_SECONDS, type EdgeMachine } from "../support/edge-machine.ts";
-import { lanSection, networkStage } from "../support/network-stage.ts";
+import { differences } from "../support/network/machine-state.ts";
+import { WINDOW_SECONDS, type EdgeMachine } from "../support/network/edge-machine.ts";
+import { lanSection, networkStage } from "../support/network/network-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 /** A change that cuts the node off, on a machine of its own. */

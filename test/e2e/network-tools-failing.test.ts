@@ -1,11 +1,11 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { differences } from "../support/machine-state.ts";
-import type { EdgeMachine } from "../support/edge-machine.ts";
-import { lanSection, networkStage } from "../support/network-stage.ts";
+import { differences } from "../support/network/machine-state.ts";
+import type { EdgeMachine } from "../support/network/edge-machine.ts";
+import { lanSection, networkStage } from "../support/network/network-stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
-import { WrappedTools } from "../support/wrapped-tools.ts";
+import { WrappedTools } from "../support/network/wrapped-tools.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
 const stage = networkStage({ lines: [], table: [], vanishing: [] });

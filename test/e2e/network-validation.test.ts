@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { freePort, registerNode, startAgent, startController } from "../support/programs.ts";
+import { freePort, registerNode, startAgent, startController } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 /** What is refused, and the path that the refusal names. */

@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { afterAll, expect, onTestFinished, test } from "vitest";
 import { placesOf } from "../../scripts/labs/programs.ts";
 import { dhcpUnit } from "../../src/host/network/dhcp/dhcp-client.ts";
-import { WINDOW_SECONDS, type EdgeMachine } from "../support/edge-machine.ts";
-import { serveLeases } from "../support/lease-server.ts";
-import { lanSection, networkStage } from "../support/network-stage.ts";
-import { UNDER_UNITS } from "../support/real-units.ts";
+import { WINDOW_SECONDS, type EdgeMachine } from "../support/network/edge-machine.ts";
+import { serveLeases } from "../support/network/lease-server.ts";
+import { lanSection, networkStage } from "../support/network/network-stage.ts";
+import { UNDER_UNITS } from "../support/machine/real-units.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const GATEWAY = "192.168.1.1";

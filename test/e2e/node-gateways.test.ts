@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { GatewaysReport, PeersReport } from "../../src/protocol/local/mesh.ts";
-import { aClient, aServer, echo } from "../support/overlay-rig.ts";
+import { aClient, aServer, echo } from "../support/overlay/overlay-rig.ts";
 import {
   freePort,
   holdfast,
@@ -9,7 +9,7 @@ import {
   startAgent,
   startController,
   type AgentProgram,
-} from "../support/programs.ts";
+} from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

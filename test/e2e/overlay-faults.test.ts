@@ -2,10 +2,18 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { ListenerState } from "../../src/protocol/overlay/overlay.ts";
-import { inNetworkOf, PRIVATE_NETWORK } from "../support/private-machine.ts";
-import { freePort } from "../support/programs.ts";
-import { aClient, aListener, asAgent, aServer, aTable, echo, startBuiltOverlay } from "../support/overlay-rig.ts";
-import { UNDER_UNITS } from "../support/real-units.ts";
+import { inNetworkOf, PRIVATE_NETWORK } from "../support/network/private-machine.ts";
+import { freePort } from "../support/machine/programs.ts";
+import {
+  aClient,
+  aListener,
+  asAgent,
+  aServer,
+  aTable,
+  echo,
+  startBuiltOverlay,
+} from "../support/overlay/overlay-rig.ts";
+import { UNDER_UNITS } from "../support/machine/real-units.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { untilStill } from "../support/until-still.ts";
 import { waitFor } from "../support/wait-for.ts";

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { GAVE_WAY_STATUS, tableHash } from "../../src/protocol/overlay/overlay.ts";
-import { freePort } from "../support/programs.ts";
+import { freePort } from "../support/machine/programs.ts";
 import {
   aClient,
   aListener,
@@ -13,7 +13,7 @@ import {
   echo,
   startBuiltOverlay,
   type OverlayProcess,
-} from "../support/overlay-rig.ts";
+} from "../support/overlay/overlay-rig.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

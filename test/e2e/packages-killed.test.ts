@@ -1,10 +1,10 @@
 import { copyFileSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { inLanes } from "../support/lanes.ts";
-import { machineCopy, type Ended, type MachineCopy } from "../support/machine-copy.ts";
+import { inLanes } from "../support/network/lanes.ts";
+import { machineCopy, type Ended, type MachineCopy } from "../support/machine/machine-copy.ts";
 import { sampleOf } from "../support/sample.ts";
-import { releaseKey, smallRelease } from "../support/small-release.ts";
+import { releaseKey, smallRelease } from "../support/upgrades/small-release.ts";
 import { memoryDir } from "../support/temp-dir.ts";
 
 const ARCHITECTURE = process.arch === "arm64" ? "arm64" : "amd64";
@@ -50,7 +50,7 @@ async function staged(before: string): Promise<Stage> {
   const signer = await releaseKey(given);
   await smallRelease(join(given, "first"), "20260101-000000.000000000000", signer, ARCHITECTURE);
   await smallRelease(join(given, "second"), "20260202-000000.111111111111", signer, ARCHITECTURE);
-  copyFileSync(join(import.meta.dirname, "../support/kill-at.py"), join(given, "kill-at.py"));
+  copyFileSync(join(import.meta.dirname, "../support/kills/kill-at.py"), join(given, "kill-at.py"));
   const machine = await machineCopy(folder, given);
   await must(machine.run(`${before} && ${RUNNING}`));
   const bare = await machine.again();

@@ -6,8 +6,8 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { ReleaseClaims } from "../../src/protocol/documents/release.ts";
-import { machineCopy, type MachineCopy } from "../support/machine-copy.ts";
-import { releaseKey, smallRelease, STAND_IN_SYSTEMD, type SmallRelease } from "../support/small-release.ts";
+import { machineCopy, type MachineCopy } from "../support/machine/machine-copy.ts";
+import { releaseKey, smallRelease, STAND_IN_SYSTEMD, type SmallRelease } from "../support/upgrades/small-release.ts";
 import { memoryDir } from "../support/temp-dir.ts";
 
 const ARCHITECTURE = process.arch === "arm64" ? "arm64" : "amd64";

@@ -10,12 +10,12 @@ import {
   registering,
   savingDocument,
   type Operation,
-} from "../support/durable-operations.ts";
-import { afterPowerCut, fileOps, type Survival, type Tree } from "../support/power-cut.ts";
-import { runController } from "../support/running-controller.ts";
+} from "../support/kills/durable-operations.ts";
+import { afterPowerCut, fileOps, type Survival, type Tree } from "../support/kills/power-cut.ts";
+import { runController } from "../support/control-plane/running-controller.ts";
 import { sampleOf } from "../support/sample.ts";
-import { recordCalls, type Launch } from "../support/strace.ts";
-import type { Call } from "../support/strace-text.ts";
+import { recordCalls, type Launch } from "../support/kills/strace.ts";
+import type { Call } from "../support/kills/strace-text.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const LIMIT_MS = 900_000;

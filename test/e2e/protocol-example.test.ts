@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { existsSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { holdfast, freePort, startAgent } from "../support/programs.ts";
+import { holdfast, freePort, startAgent } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const EXAMPLE = "docs/protocol/example/control-plane.mjs";

@@ -5,9 +5,9 @@ import { connect as tlsConnect } from "node:tls";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocketServer } from "ws";
-import { startConnectProxy } from "../support/connect-proxy.ts";
-import { privateNames } from "../support/private-machine.ts";
-import { freePort, startAgent, startController, registerNode } from "../support/programs.ts";
+import { startConnectProxy } from "../support/control-plane/connect-proxy.ts";
+import { privateNames } from "../support/network/private-machine.ts";
+import { freePort, startAgent, startController, registerNode } from "../support/machine/programs.ts";
 import { readStatus, startStage, untilOnline, untilReason, wake } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 

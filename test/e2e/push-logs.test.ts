@@ -13,7 +13,7 @@ import {
   startController,
   type AgentProgram,
   type ControllerProgram,
-} from "../support/programs.ts";
+} from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -11,11 +11,11 @@ import {
   startController,
   type AgentProgram,
   type ControllerProgram,
-} from "../support/programs.ts";
+} from "../support/machine/programs.ts";
 import { readStatus, startStage, untilAnotherSession, untilOnline, wake } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
-import { startWsRelay, type RelayedSession, type WsRelay } from "../support/ws-relay.ts";
+import { startWsRelay, type RelayedSession, type WsRelay } from "../support/control-plane/ws-relay.ts";
 
 const Call = z.object({ id: z.number(), method: z.literal("trigger.run"), params: z.object({ jws: z.string() }) });
 

@@ -7,9 +7,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { pino } from "pino";
 import { startController, type Controller } from "../../src/controller/controller.ts";
 import { peekClaims } from "../../src/protocol/channel/jws.ts";
-import { freePort } from "../support/programs.ts";
-import { makeIdentity, register, TestNode } from "../support/node-client.ts";
-import { startRegistry, type TestRegistry } from "../support/registry.ts";
+import { freePort } from "../support/machine/programs.ts";
+import { makeIdentity, register, TestNode } from "../support/control-plane/node-client.ts";
+import { startRegistry, type TestRegistry } from "../support/containers/registry.ts";
 
 const NAMESPACE = "holdfast.example";
 const MANIFEST = "application/vnd.docker.distribution.manifest.v2+json";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { keyStore } from "../../src/controller/keys/key-store.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
-import { startController, type ControllerProgram } from "../support/programs.ts";
+import { startController, type ControllerProgram } from "../support/machine/programs.ts";
 import { eventsOf, readStatus, startStage, statusWhere, untilOnline, untilReason, wake } from "../support/stage.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
+import { freePort, holdfast, registerNode, startAgent, startController } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 test("a document is rolled back from afar, stays so over kill -9 and reconnects, and a newer one ends it", async () => {

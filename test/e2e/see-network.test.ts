@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { natCounters } from "../../src/host/network/firewall/nat-counters.ts";
 import { fakeTools } from "../support/fake-tools.ts";
-import { plugNeighbour } from "../support/network-neighbour.ts";
-import { privateNetwork } from "../support/private-stage.ts";
-import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
+import { plugNeighbour } from "../support/network/network-neighbour.ts";
+import { privateNetwork } from "../support/network/private-stage.ts";
+import { freePort, holdfast, registerNode, startAgent, startController } from "../support/machine/programs.ts";
 import { startHoldfast } from "../support/run-holdfast.ts";
 import { tempDir } from "../support/temp-dir.ts";
 

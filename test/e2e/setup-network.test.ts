@@ -2,8 +2,8 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { onTerminal } from "../support/answered-terminal.ts";
-import { BUNDLE, FLAGS, startAgent, type AgentProgram } from "../support/programs.ts";
+import { onTerminal } from "../support/terminal/answered-terminal.ts";
+import { BUNDLE, FLAGS, startAgent, type AgentProgram } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -2,9 +2,9 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { listenForNotices } from "../support/notices.ts";
-import { freePort, registerNode, startAgent, startController, startProgram } from "../support/programs.ts";
+import { freePort, registerNode, startAgent, startController, startProgram } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
-import { aClient, aServer, echo } from "../support/overlay-rig.ts";
+import { aClient, aServer, echo } from "../support/overlay/overlay-rig.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 test("an agent tells whoever runs it when it serves, that it lives, how it stands, and that it stops", async () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { Bulk } from "../support/bulk-terminal.ts";
-import { startTerminalStage } from "../support/terminal-stage.ts";
+import { Bulk } from "../support/terminal/bulk-terminal.ts";
+import { startTerminalStage } from "../support/terminal/terminal-stage.ts";
 import { untilStill } from "../support/until-still.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -4,10 +4,10 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { aTftpd } from "../support/file-servers.ts";
-import { aListener, aService, planeRig } from "../support/overlay-rig.ts";
-import { grant, peerRig } from "../support/peer-rig.ts";
-import { freePort } from "../support/programs.ts";
+import { aTftpd } from "../support/data-store/file-servers.ts";
+import { aListener, aService, planeRig } from "../support/overlay/overlay-rig.ts";
+import { grant, peerRig } from "../support/overlay/peer-rig.ts";
+import { freePort } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const run = promisify(execFile);

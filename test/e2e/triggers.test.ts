@@ -2,8 +2,8 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { ZodType } from "zod";
 import { triggerSchemas } from "../../src/protocol/triggers/schemas.ts";
-import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
-import { UNDER_UNITS } from "../support/real-units.ts";
+import { freePort, holdfast, registerNode, startAgent, startController } from "../support/machine/programs.ts";
+import { UNDER_UNITS } from "../support/machine/real-units.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 test("trigger events through the HTTP API: waited for, streamed, refused", async () => {

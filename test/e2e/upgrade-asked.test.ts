@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { UpgradeRequest, type UpgradeStanding } from "../../src/protocol/documents/release.ts";
-import { freePort, holdfast, registerNode, startAgent, startController } from "../support/programs.ts";
+import { freePort, holdfast, registerNode, startAgent, startController } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

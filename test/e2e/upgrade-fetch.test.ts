@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import { debianArchitecture } from "../../src/host/machine/os-release.ts";
-import { rawTar, type RawEntry } from "../support/raw-tar.ts";
-import { claimsOf, rawJws, releaseKey, unpackedSizeOf } from "../support/release.ts";
+import { rawTar, type RawEntry } from "../support/data-store/raw-tar.ts";
+import { claimsOf, rawJws, releaseKey, unpackedSizeOf } from "../support/upgrades/release.ts";
 import { tempDir } from "../support/temp-dir.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -2,11 +2,11 @@ import { cpSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { Status } from "../../src/protocol/local/answers.ts";
-import { aControlPlane, type Greeting } from "../support/answering-control-plane.ts";
-import { FaultProxy } from "../support/fault-proxy.ts";
-import { freePort, holdfast, startController, type ControllerProgram } from "../support/programs.ts";
+import { aControlPlane, type Greeting } from "../support/control-plane/answering-control-plane.ts";
+import { FaultProxy } from "../support/network/fault-proxy.ts";
+import { freePort, holdfast, startController, type ControllerProgram } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
-import { NEW, NEWER, OLD, UpgradeStage, type Behaviour } from "../support/upgrade-stage.ts";
+import { NEW, NEWER, OLD, UpgradeStage, type Behaviour } from "../support/upgrades/upgrade-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const LIMIT_MS = 120_000;

@@ -2,11 +2,11 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { EXIT } from "../../src/upgrade/main.ts";
-import { aControlPlane } from "../support/answering-control-plane.ts";
-import { inLanes } from "../support/lanes.ts";
+import { aControlPlane } from "../support/control-plane/answering-control-plane.ts";
+import { inLanes } from "../support/network/lanes.ts";
 import { sampleOf } from "../support/sample.ts";
-import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "../support/strace.ts";
-import { NEW, OLD, UpgradeStage, type Behaviour } from "../support/upgrade-stage.ts";
+import { describePoint, pointsOf, recordCalls, runKilled, type Launch } from "../support/kills/strace.ts";
+import { NEW, OLD, UpgradeStage, type Behaviour } from "../support/upgrades/upgrade-stage.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const LIMIT_MS = 3_600_000;

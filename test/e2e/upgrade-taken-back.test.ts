@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { readStatus, startStage, statusWhere } from "../support/stage.ts";
-import { startAgent } from "../support/programs.ts";
+import { startAgent } from "../support/machine/programs.ts";
 import { tempDir } from "../support/temp-dir.ts";
 
 const ADDS = `

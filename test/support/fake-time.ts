@@ -1,6 +1,6 @@
 import { existsSync, globSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ProgramOptions } from "./programs.ts";
+import type { ProgramOptions } from "./machine/programs.ts";
 
 /** A wall clock of its own for one program (libfaketime); the monotonic clock goes on as ever. */
 export interface FakeTime {

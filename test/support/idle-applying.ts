@@ -4,7 +4,7 @@ import { agentSignals } from "../../src/agent/wiring/signals.ts";
 import type { DesiredDocuments } from "../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../src/host/files/files.ts";
 import type { Clock } from "../../src/host/clock.ts";
-import { testProof } from "./commit.ts";
+import { testProof } from "./reconcile/commit.ts";
 import { FakeClock } from "./fake-clock.ts";
 
 /** Returns an engine without sections. */

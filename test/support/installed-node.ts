@@ -2,10 +2,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll } from "vitest";
-import { lacksForMachines } from "./appliance-machine.ts";
-import { InstalledStage } from "./installed-stage.ts";
-import { filesOf, type MachineFiles } from "./machine-files.ts";
-import { Releases, type Release } from "./releases.ts";
+import { lacksForMachines } from "./upgrades/appliance-machine.ts";
+import { InstalledStage } from "./upgrades/installed-stage.ts";
+import { filesOf, type MachineFiles } from "./machine/machine-files.ts";
+import { Releases, type Release } from "./upgrades/releases.ts";
 
 export const AGENT = "holdfast-agent.service";
 export const OVERLAY = "holdfast-overlay.service";

@@ -1,7 +1,7 @@
 import { request } from "node:http";
 import { join } from "node:path";
 import { json } from "node:stream/consumers";
-import { FaultProxy } from "./fault-proxy.ts";
+import { FaultProxy } from "./network/fault-proxy.ts";
 import {
   freePort,
   registerNode,
@@ -10,7 +10,7 @@ import {
   type AgentProgram,
   type ControllerProgram,
   type ProgramOptions,
-} from "./programs.ts";
+} from "./machine/programs.ts";
 import { waitFor } from "./wait-for.ts";
 import { Status } from "../../src/protocol/local/answers.ts";
 

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { endUnitsBelow, UNDER_UNITS } from "./real-units.ts";
+import { endUnitsBelow, UNDER_UNITS } from "./machine/real-units.ts";
 
 /** A directory of its own for the running test, removed when it is over. */
 export function tempDir(): string {

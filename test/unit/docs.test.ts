@@ -5,7 +5,7 @@ import { AgentFile } from "../../src/agent/settings.ts";
 import { verbs } from "../../src/cli/verbs.ts";
 import { optionNames } from "../../src/controller/options.ts";
 import { triggerEvents } from "../../src/protocol/values/trigger-events.ts";
-import { ApiBench } from "../support/api-bench.ts";
+import { ApiBench } from "../support/control-plane/api-bench.ts";
 
 const { routes } = await ApiBench.create();
 const optionsOf = new Map(

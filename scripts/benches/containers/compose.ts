@@ -3,8 +3,8 @@ import { execFile } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import type { TestEngine } from "../../../test/support/docker-engine.ts";
-import { startEngineProxy } from "../../../test/support/engine-proxy.ts";
+import type { TestEngine } from "../../../test/support/containers/docker-engine.ts";
+import { startEngineProxy } from "../../../test/support/containers/engine-proxy.ts";
 
 export interface Cost {
   readonly ms: number;

@@ -1,7 +1,7 @@
 // The node of this bench: many containers of one image, which is there, by its digest.
 import { execFileSync } from "node:child_process";
 import { request } from "node:http";
-import { idOf, startContainerStage, type ContainerStage } from "../../../test/support/container-stage.ts";
+import { idOf, startContainerStage, type ContainerStage } from "../../../test/support/containers/container-stage.ts";
 import { delay, until } from "../programs.ts";
 import type { Cost } from "./compose.ts";
 

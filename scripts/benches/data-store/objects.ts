@@ -2,7 +2,7 @@
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { CreateBucketCommand, S3Client } from "@aws-sdk/client-s3";
-import { startSwift } from "../../../test/support/swift.ts";
+import { startSwift } from "../../../test/support/data-store/swift.ts";
 import { median, type Figure } from "../figures.ts";
 import { command, jobOf, transfer, type Cost, type Work } from "./transfers.ts";
 

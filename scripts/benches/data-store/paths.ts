@@ -1,7 +1,7 @@
 import { closeSync, constants, existsSync, mkdirSync, mkdtempSync, openSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { descend } from "../../../src/host/data-store/descriptors.ts";
-import { besideSwapping } from "../../../test/support/swapped-store.ts";
+import { besideSwapping } from "../../../test/support/data-store/swapped-store.ts";
 import { atEnd } from "../ending.ts";
 import { median, type Figure } from "../figures.ts";
 

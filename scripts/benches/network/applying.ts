@@ -1,7 +1,7 @@
 // What a large network takes to apply, to look at again, to change a little, and to take back.
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { differences } from "../../../test/support/machine-state.ts";
+import { differences } from "../../../test/support/network/machine-state.ts";
 import { median, type Figure } from "../figures.ts";
 import { apply, makeMachine, withWan, type Machine, type Pass } from "./machine.ts";
 

@@ -1,6 +1,6 @@
 // The same change by `netplan try` and by us: what it takes, and what is left when whoever makes it is killed.
 import { join } from "node:path";
-import { differences } from "../../../test/support/machine-state.ts";
+import { differences } from "../../../test/support/network/machine-state.ts";
 import { median, skip, type Figure } from "../figures.ts";
 import { delay } from "../programs.ts";
 import { apply, makeMachine, withWan } from "./machine.ts";

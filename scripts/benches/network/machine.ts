@@ -1,7 +1,7 @@
 // A machine of the bench's own: a network namespace with a WAN that a distribution has set.
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { machineState, type MachineState } from "../../../test/support/machine-state.ts";
+import { machineState, type MachineState } from "../../../test/support/network/machine-state.ts";
 import { atEnd } from "../ending.ts";
 import { bundled, startHelper, type Helper } from "../programs.ts";
 

@@ -2,7 +2,7 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { machineState, type MachineState } from "../../../test/support/machine-state.ts";
+import { machineState, type MachineState } from "../../../test/support/network/machine-state.ts";
 import { atEnd } from "../ending.ts";
 import { delay, startTool, until } from "../programs.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { someStatus } from "../../support/fake-local-provider.ts";
-import { httpAnswer, startRawAgent } from "../../support/raw-agent.ts";
+import { httpAnswer, startRawAgent } from "../../support/control-plane/raw-agent.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 
 describe("an agent that misbehaves", () => {

@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 import { expect, onTestFinished, test } from "vitest";
-import { FLAGS, BUNDLE } from "../../support/programs.ts";
+import { FLAGS, BUNDLE } from "../../support/machine/programs.ts";
 import { startHoldfast } from "../../support/run-holdfast.ts";
-import { startTerminalStage, type TerminalStage } from "../../support/terminal-stage.ts";
+import { startTerminalStage, type TerminalStage } from "../../support/terminal/terminal-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 function holdfast({ runDir }: TerminalStage, args: readonly string[], input?: string) {

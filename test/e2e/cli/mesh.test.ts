@@ -10,7 +10,7 @@ import { LocalError } from "../../../src/protocol/local/answers.ts";
 import { overlayUp } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
-import { EDGE_2, GATEWAY_1, GATEWAY_2, someClient } from "../../support/scripted-tunnels.ts";
+import { EDGE_2, GATEWAY_1, GATEWAY_2, someClient } from "../../support/overlay/scripted-tunnels.ts";
 
 const ago = (hours: number): number => Date.now() - hours * 3_600_000 - 500;
 

@@ -7,9 +7,9 @@ import type { NetworkTargets } from "../../../src/protocol/overlay/network-targe
 import { someCall } from "../../support/fake-call.ts";
 import { overlayUp, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
-import { httpAnswer, startRawAgent } from "../../support/raw-agent.ts";
+import { httpAnswer, startRawAgent } from "../../support/control-plane/raw-agent.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
-import { GATEWAY_1 } from "../../support/scripted-tunnels.ts";
+import { GATEWAY_1 } from "../../support/overlay/scripted-tunnels.ts";
 import { startGateway } from "../../unit/cli/netcheck/rig.ts";
 
 async function startControlPlane(): Promise<string> {

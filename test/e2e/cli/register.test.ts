@@ -5,7 +5,7 @@ import { registerVerb } from "../../../src/cli/verbs/register.ts";
 import { InputError, SessionError } from "../../../src/errors.ts";
 import { someCall } from "../../support/fake-call.ts";
 import { identity } from "../../support/fake-local-provider.ts";
-import { someLicense } from "../../support/license.ts";
+import { someLicense } from "../../support/control-plane/license.ts";
 import { someDirectories, startLocalAgent, type Directories } from "../../support/local-agent.ts";
 import { holdfast } from "../../support/run-holdfast.ts";
 

@@ -11,7 +11,7 @@ import type { ReadIdentity } from "../../../src/cli/frame/verb.ts";
 import { someCall } from "../../support/fake-call.ts";
 import { identity, someStatus } from "../../support/fake-local-provider.ts";
 import { someDirectories, startLocalAgent, type Directories } from "../../support/local-agent.ts";
-import { aListener, aServer, aTable } from "../../support/overlay-rig.ts";
+import { aListener, aServer, aTable } from "../../support/overlay/overlay-rig.ts";
 import {
   freePort,
   registerNode,
@@ -19,7 +19,7 @@ import {
   startController,
   startProgram,
   type Program,
-} from "../../support/programs.ts";
+} from "../../support/machine/programs.ts";
 import { eventsOf, readStatus, untilOnline } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";

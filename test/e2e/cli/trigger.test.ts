@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { HostError, InputError } from "../../../src/errors.ts";
 import { LocalError, TriggerLine } from "../../../src/protocol/local/answers.ts";
 import { someDirectories, startLocalAgent } from "../../support/local-agent.ts";
-import { httpAnswer, startRawAgent } from "../../support/raw-agent.ts";
+import { httpAnswer, startRawAgent } from "../../support/control-plane/raw-agent.ts";
 import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
 
 const ESC = "\u001b";

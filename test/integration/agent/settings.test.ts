@@ -6,7 +6,7 @@ import { keepSettings, optionNames, readSettings } from "../../../src/agent/sett
 import { agentVerb } from "../../../src/cli/verbs/programs/agent.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { identityFiles } from "../../../src/agent/identity/identity.ts";
-import { ISS, keysClaims, nodeIdentity, signingKey } from "../../support/signing.ts";
+import { ISS, keysClaims, nodeIdentity, signingKey } from "../../support/control-plane/signing.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const VARIABLES = [

@@ -7,7 +7,7 @@ import { openWindow } from "../../../src/checkpoint/window.ts";
 import { HostError } from "../../../src/errors.ts";
 import { hostFiles, type Files } from "../../../src/host/files/files.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { onSmallDisk } from "../../support/small-disk.ts";
+import { onSmallDisk } from "../../support/machine/small-disk.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const BOOT = "0197f1a2-0000-4000-8000-00000000b007";

@@ -17,7 +17,15 @@ import {
   parseUptime,
 } from "../../../src/host/proc.ts";
 import { hostReader } from "../../../src/host/reader.ts";
-import { MEMINFO, NET_DEV, PROCESS_IO, PROCESS_STAT, PROCESS_STATUS, SNMP, STAT } from "../../support/proc-texts.ts";
+import {
+  MEMINFO,
+  NET_DEV,
+  PROCESS_IO,
+  PROCESS_STAT,
+  PROCESS_STATUS,
+  SNMP,
+  STAT,
+} from "../../support/machine/proc-texts.ts";
 
 describe("texts as a kernel prints them", () => {
   test("memory", () => {

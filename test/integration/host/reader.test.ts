@@ -3,7 +3,7 @@ import { symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { hostReader } from "../../../src/host/reader.ts";
-import { machineRoot } from "../../support/machine-root.ts";
+import { machineRoot } from "../../support/machine/machine-root.ts";
 
 test("reads texts of any size through one buffer, and none leaks into the next", () => {
   const large = "é".repeat(100_000);

@@ -15,8 +15,8 @@ import {
   startOverlayProcess,
   type Client,
   type OverlayProcess,
-} from "../../support/overlay-rig.ts";
-import { freePort } from "../../support/programs.ts";
+} from "../../support/overlay/overlay-rig.ts";
+import { freePort } from "../../support/machine/programs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 

@@ -4,10 +4,10 @@ import { describe, expect, it } from "vitest";
 import type { ControlClient } from "../../../src/host/overlay/control.ts";
 import type { MeshEvent, MeshPath, MeshState, OverlayIdentity, RttBucket } from "../../../src/protocol/overlay/mesh.ts";
 import { GAVE_WAY_STATUS, type OverlayTable } from "../../../src/protocol/overlay/overlay.ts";
-import { overlayIdentity } from "../../support/mesh-identity.ts";
-import { asAgent, aTable, startOverlayProcess } from "../../support/overlay-rig.ts";
+import { overlayIdentity } from "../../support/overlay/mesh-identity.ts";
+import { asAgent, aTable, startOverlayProcess } from "../../support/overlay/overlay-rig.ts";
 import { tempDir } from "../../support/temp-dir.ts";
-import { testGateway, type TestGateway } from "../../support/test-gateway.ts";
+import { testGateway, type TestGateway } from "../../support/overlay/test-gateway.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const SELF = "00000000-0000-4000-8000-000000000001";

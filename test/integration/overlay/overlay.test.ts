@@ -10,7 +10,7 @@ import {
   type OverlayFlow,
   type OverlayTable,
 } from "../../../src/protocol/overlay/overlay.ts";
-import { freePort } from "../../support/programs.ts";
+import { freePort } from "../../support/machine/programs.ts";
 import {
   aClient,
   aListener,
@@ -22,7 +22,7 @@ import {
   echo,
   startOverlayProcess,
   type Client,
-} from "../../support/overlay-rig.ts";
+} from "../../support/overlay/overlay-rig.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 

@@ -12,7 +12,7 @@ import {
   startTransfer,
   type Asked,
   type JobWishes,
-} from "../../support/transfer-rig.ts";
+} from "../../support/data-store/transfer-rig.ts";
 import { someTurns } from "../../support/until-still.ts";
 import { waitFor } from "../../support/wait-for.ts";
 

@@ -12,7 +12,7 @@ import {
   startTransfer,
   uploadJob,
   type Asked,
-} from "../../support/transfer-rig.ts";
+} from "../../support/data-store/transfer-rig.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const BODY = Buffer.from(Array.from({ length: 3_000_000 }, (_, at) => (at * 13 + (at >> 10)) & 255));

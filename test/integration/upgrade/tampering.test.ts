@@ -11,7 +11,7 @@ import { hostFiles } from "../../../src/host/files/files.ts";
 import { hostReleaseSource } from "../../../src/host/releases/release-source.ts";
 import { hostVersions } from "../../../src/host/releases/versions.ts";
 import { fetchRelease, type FetchDeps } from "../../../src/upgrade/fetch.ts";
-import { rawMembers, rawTar, type RawEntry } from "../../support/raw-tar.ts";
+import { rawMembers, rawTar, type RawEntry } from "../../support/data-store/raw-tar.ts";
 import {
   claimsOf,
   GOOD_ENTRIES,
@@ -26,7 +26,7 @@ import {
   unpackedSizeOf,
   type Claims,
   type ReleaseKey,
-} from "../../support/release.ts";
+} from "../../support/upgrades/release.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 /** What of a release is done otherwise than it should be. */

@@ -6,7 +6,7 @@ import { testItself, type Loaders } from "../../../src/agent/self-test.ts";
 import { openState } from "../../../src/agent/state.ts";
 import { DesiredDocuments } from "../../../src/agent/shadow/desired.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
-import { ISS, nodeDocument, signDocument, signingKey, UID } from "../../support/signing.ts";
+import { ISS, nodeDocument, signDocument, signingKey, UID } from "../../support/control-plane/signing.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const NAMES = ["programs", "sqlite", "ffi", "crypto", "settings", "identity", "state"];

@@ -6,8 +6,13 @@ import type { Controller } from "../../../src/controller/controller.ts";
 import { sha256 } from "../../../src/controller/keys/admin-key.ts";
 import { rootLogger } from "../../../src/host/log.ts";
 import { peekClaims } from "../../../src/protocol/channel/jws.ts";
-import { until } from "../../support/node-client.ts";
-import { addNode, clockWith, runController, temporaryDirectory } from "../../support/running-controller.ts";
+import { until } from "../../support/control-plane/node-client.ts";
+import {
+  addNode,
+  clockWith,
+  runController,
+  temporaryDirectory,
+} from "../../support/control-plane/running-controller.ts";
 
 function eventTypes(controller: Controller, uid: string): readonly string[] {
   const filter = { nodeIds: [uid], sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;

@@ -1,7 +1,7 @@
 import { createServer } from "node:net";
 import { describe, expect, it } from "vitest";
-import { freePort } from "../../support/programs.ts";
-import { aClient, aListener, aServer, aService, echo, planeRig } from "../../support/overlay-rig.ts";
+import { freePort } from "../../support/machine/programs.ts";
+import { aClient, aListener, aServer, aService, echo, planeRig } from "../../support/overlay/overlay-rig.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 /** A client whose flow is known to work. */

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { MeshPart } from "../../../src/overlay/mesh-part.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { planeRig } from "../../support/overlay-rig.ts";
+import { planeRig } from "../../support/overlay/overlay-rig.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 /** Modules that a module needs to be there before it runs: neither types nor what is fetched later. */

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { EMPTY_TABLE, planTable, type TableStep } from "../../../src/overlay/plan-table.ts";
 import type { OverlayListener, OverlayService, OverlayTable } from "../../../src/protocol/overlay/overlay.ts";
-import { aListener, aService, aTable } from "../../support/overlay-rig.ts";
+import { aListener, aService, aTable } from "../../support/overlay/overlay-rig.ts";
 
 const brief = (steps: readonly TableStep[]): readonly string[] =>
   steps.map((step) => {

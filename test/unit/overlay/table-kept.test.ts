@@ -6,9 +6,9 @@ import { hostFiles, type Files } from "../../../src/host/files/files.ts";
 import { connectControl } from "../../../src/host/overlay/control.ts";
 import { startOverlay, type Overlay } from "../../../src/overlay/overlay.ts";
 import { deferred } from "../../support/deferred.ts";
-import { aListener, aTable } from "../../support/overlay-rig.ts";
-import { freePort } from "../../support/programs.ts";
-import { clockWith } from "../../support/running-controller.ts";
+import { aListener, aTable } from "../../support/overlay/overlay-rig.ts";
+import { freePort } from "../../support/machine/programs.ts";
+import { clockWith } from "../../support/control-plane/running-controller.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 

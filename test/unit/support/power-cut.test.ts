@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { afterPowerCut, fileOps, type FileOp, type Survival, type Tree } from "../../support/power-cut.ts";
-import { parseTrace } from "../../support/strace-text.ts";
+import { afterPowerCut, fileOps, type FileOp, type Survival, type Tree } from "../../support/kills/power-cut.ts";
+import { parseTrace } from "../../support/kills/strace-text.ts";
 
 const open = (path: string): FileOp => ({ do: "open", path, creates: true, truncates: true });
 const write = (path: string, text: string, at?: number): FileOp => ({ do: "write", path, at, data: Buffer.from(text) });

@@ -12,7 +12,7 @@ import {
   reply,
   type Asked,
   type JobWishes,
-} from "../../support/transfer-rig.ts";
+} from "../../support/data-store/transfer-rig.ts";
 
 const BODY = Buffer.from(Array.from({ length: 700_000 }, (_, at) => (at * 31 + (at >> 8)) & 255));
 const SHA256 = createHash("sha256").update(BODY).digest("hex");

@@ -2,7 +2,14 @@ import { truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { tempDir } from "../../support/temp-dir.ts";
-import { carryOut, rawServer, reply, uploadJob, type Asked, type JobWishes } from "../../support/transfer-rig.ts";
+import {
+  carryOut,
+  rawServer,
+  reply,
+  uploadJob,
+  type Asked,
+  type JobWishes,
+} from "../../support/data-store/transfer-rig.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const BODY = Buffer.from(Array.from({ length: 1_200_000 }, (_, at) => (at * 7 + (at >> 9)) & 255));

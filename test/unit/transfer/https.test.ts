@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { testCertificate } from "../../support/certificates.ts";
 import { tempDir } from "../../support/temp-dir.ts";
-import { carryOut, downloadJob } from "../../support/transfer-rig.ts";
+import { carryOut, downloadJob } from "../../support/data-store/transfer-rig.ts";
 
 test.each([{}, { maxBytesPerSecond: 50_000_000 }])("a file comes whole over TLS with the limits %j", async (limits) => {
   const body = Buffer.from(Array.from({ length: 8_000_000 }, (_, at) => (at * 31 + (at >> 8)) & 255));

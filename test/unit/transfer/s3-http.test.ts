@@ -7,7 +7,7 @@ import { systemClock } from "../../../src/host/clock.ts";
 import { S3Target } from "../../../src/transfer/s3-client.ts";
 import { downloadObject } from "../../../src/transfer/s3-download.ts";
 import { S3Http } from "../../../src/transfer/s3-http.ts";
-import { credentialsFile } from "../../support/s3-transfer.ts";
+import { credentialsFile } from "../../support/data-store/s3-transfer.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const MiB = 1024 * 1024;

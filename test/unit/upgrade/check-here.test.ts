@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { signJws } from "../../../src/protocol/channel/jws.ts";
 import type { ReleaseClaims } from "../../../src/protocol/documents/release.ts";
 import { checkHere } from "../../../src/upgrade/check-here.ts";
-import { signingKey } from "../../support/signing.ts";
+import { signingKey } from "../../support/control-plane/signing.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 const NEW = "0.1.20261121-1830";

@@ -10,7 +10,7 @@ import { LIMITS } from "../../../src/upgrade/main.ts";
 import type { Standing } from "../../../src/protocol/channel/standing.ts";
 import { hostProbe, type Probe } from "../../../src/upgrade/probe.ts";
 import { watch, type Trial } from "../../../src/upgrade/watch.ts";
-import { aControlPlane } from "../../support/answering-control-plane.ts";
+import { aControlPlane } from "../../support/control-plane/answering-control-plane.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 const UID = "7d4f0c1e-3b5a-4a52-9d0a-0f3c5d6e7f80";

@@ -11,7 +11,7 @@ import { hostDialler } from "../../../../src/host/net/dial.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { systemResolve } from "../../../../src/host/net/system-resolve.ts";
 import { freePort } from "../../../support/free-port.ts";
-import { runController } from "../../../support/running-controller.ts";
+import { runController } from "../../../support/control-plane/running-controller.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const { signal } = new AbortController();

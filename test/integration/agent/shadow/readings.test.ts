@@ -4,9 +4,9 @@ import { expect, test } from "vitest";
 import { shadowFacts } from "../../../../src/agent/shadow/facts.ts";
 import { readMachine } from "../../../../src/agent/shadow/readings.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
-import { linkFiles, machineRoot } from "../../../support/machine-root.ts";
-import { node } from "../../../support/machine-readings.ts";
-import { MEMINFO, ROUTES, STAT } from "../../../support/proc-texts.ts";
+import { linkFiles, machineRoot } from "../../../support/machine/machine-root.ts";
+import { node } from "../../../support/network/machine-readings.ts";
+import { MEMINFO, ROUTES, STAT } from "../../../support/machine/proc-texts.ts";
 
 test("a machine of files becomes its shadow", () => {
   const { reader } = machineRoot({

@@ -5,7 +5,7 @@ import { buildHeartbeat, overlayBeat, readHeartbeat, usedRatio } from "../../../
 import { hostReader } from "../../../../src/host/reader.ts";
 import type { Reader } from "../../../../src/host/reader.ts";
 import { Heartbeat } from "../../../../src/protocol/channel/methods.ts";
-import { machineRoot } from "../../../support/machine-root.ts";
+import { machineRoot } from "../../../support/machine/machine-root.ts";
 
 const CONTEXT = {
   seq: 1,

@@ -14,7 +14,7 @@ import { hostFiles } from "../../../../src/host/files/files.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { requireSettled } from "../../../../src/host/files/state-directory.ts";
 import { someDirectories, type Directories } from "../../../support/local-agent.ts";
-import { ISS, nodeDocument, signDocument, signingKey, UID } from "../../../support/signing.ts";
+import { ISS, nodeDocument, signDocument, signingKey, UID } from "../../../support/control-plane/signing.ts";
 
 const NETWORK = { interfaces: [{ nic: "eth0", dhcp: true, isWAN: true }] };
 const files = hostFiles();

@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { rangeOf } from "../../../../src/controller/api/releases.ts";
 import { releaseFiles } from "../../../../src/host/releases/release-files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { runController, temporaryDirectory } from "../../../support/running-controller.ts";
+import { runController, temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 
 const PACKAGE = "holdfast_0.1.20261121-1830_amd64.tar.xz";
 const bytes = randomBytes(300_000);

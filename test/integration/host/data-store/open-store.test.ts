@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { openStore } from "../../../../src/host/data-store/open-store.ts";
 import type { Store, StoreOptions } from "../../../../src/host/data-store/store.ts";
-import { onSmallDisk } from "../../../support/small-disk.ts";
+import { onSmallDisk } from "../../../support/machine/small-disk.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { TESTS_ALL } from "../../../support/sample.ts";
-import { besideSwapping } from "../../../support/swapped-store.ts";
+import { besideSwapping } from "../../../support/data-store/swapped-store.ts";
 import { memoryDir } from "../../../support/temp-dir.ts";
 
 const OPERATIONS = TESTS_ALL ? 10_000 : 2000;

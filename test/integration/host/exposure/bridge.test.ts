@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { restoreBridge } from "../../../../src/host/exposure/bridge.ts";
 import { toolRunner } from "../../../../src/host/network/ip/tool.ts";
 import { fakeTools } from "../../../support/fake-tools.ts";
-import { machineRoot } from "../../../support/machine-root.ts";
+import { machineRoot } from "../../../support/machine/machine-root.ts";
 
 const { signal } = new AbortController();
 const bridge = { link: "holdfast0", address: "172.18.0.1", prefixLength: 16 };

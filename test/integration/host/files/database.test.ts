@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readFileSync, statSync, truncateSync, writeFileS
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { openDatabase, sqliteCode, transaction, unsynced } from "../../../../src/host/files/database.ts";
-import { onSmallDisk } from "../../../support/small-disk.ts";
+import { onSmallDisk } from "../../../support/machine/small-disk.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const migrations = ["CREATE TABLE a (x INTEGER) STRICT"];

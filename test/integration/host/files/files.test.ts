@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { HostError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import { onSmallDisk } from "../../../support/small-disk.ts";
+import { onSmallDisk } from "../../../support/machine/small-disk.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 describe("an atomic write", () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { onSmallDisk } from "../../../support/small-disk.ts";
+import { onSmallDisk } from "../../../support/machine/small-disk.ts";
 
 const RESERVE = new URL("../../../../src/host/files/reserve.ts", import.meta.url).href;
 const SETUP = `

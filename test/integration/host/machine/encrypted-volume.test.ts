@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { hostDirectories } from "../../../../src/host/files/directories.ts";
 import { encryptedVolumes } from "../../../../src/host/machine/encrypted-volume.ts";
 import { fakeTools } from "../../../support/fake-tools.ts";
-import { machineRoot } from "../../../support/machine-root.ts";
+import { machineRoot } from "../../../support/machine/machine-root.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;

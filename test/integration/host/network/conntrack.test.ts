@@ -11,7 +11,7 @@ import { systemClock } from "../../../../src/host/clock.ts";
 import { hostExec } from "../../../../src/host/process/exec.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { fakeTools } from "../../../support/fake-tools.ts";
-import { machineRoot } from "../../../support/machine-root.ts";
+import { machineRoot } from "../../../support/machine/machine-root.ts";
 
 const signal = new AbortController().signal;
 const record = (_former: Readonly<Record<string, string>>): Promise<void> => Promise.resolve();

@@ -11,7 +11,7 @@ import {
   setLinkLine,
   swapAddressLines,
 } from "../../../../src/host/network/ip/lines.ts";
-import { networkMachine } from "../../../support/network-machine.ts";
+import { networkMachine } from "../../../support/network/network-machine.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const PAIR = "ip link add va type veth peer name vb && ip link set va up && ip link set vb up";

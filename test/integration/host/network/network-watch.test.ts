@@ -6,10 +6,10 @@ import { writeFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { watchNetwork } from "../../../../src/host/network/network-watch.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { machineRoot } from "../../../support/machine-root.ts";
+import { machineRoot } from "../../../support/machine/machine-root.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
-const PROGRAM = join(import.meta.dirname, "../../../support/watch-network.ts");
+const PROGRAM = join(import.meta.dirname, "../../../support/network/watch-network.ts");
 
 /** A watcher in a network namespace of its own, which needs no privilege; without the kernel's own IPv6 changes. */
 function watcher(engine: string) {

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { isSameLimits } from "../../../../src/host/process/cgroup-texts.ts";
 import { controlGroups } from "../../../../src/host/process/cgroups.ts";
 import { fakeTools } from "../../../support/fake-tools.ts";
-import { machineRoot } from "../../../support/machine-root.ts";
+import { machineRoot } from "../../../support/machine/machine-root.ts";
 
 const ID = "4f".repeat(32);
 const DISK = { path: "/dev/sda", number: "8:0" };

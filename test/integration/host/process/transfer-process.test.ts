@@ -6,7 +6,7 @@ import { systemClock } from "../../../../src/host/clock.ts";
 import { hostTransfers } from "../../../../src/host/process/transfer-process.ts";
 import type { TransferEvent } from "../../../../src/protocol/triggers/transfer.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
-import { transferJob } from "../../../support/transfer-job.ts";
+import { transferJob } from "../../../support/data-store/transfer-job.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 /** Starts a child that runs `body`, to which `job` and `tell` are given, and the lines that follow the job as `orders`. */

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { freePort } from "../../../support/programs.ts";
+import { freePort } from "../../../support/machine/programs.ts";
 import {
   aClient,
   aListener,
@@ -14,7 +14,7 @@ import {
   makeSilent,
   planeRig,
   type Client,
-} from "../../../support/overlay-rig.ts";
+} from "../../../support/overlay/overlay-rig.ts";
 import { untilStill } from "../../../support/until-still.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 

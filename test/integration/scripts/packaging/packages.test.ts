@@ -10,7 +10,7 @@ import { optionsFrom } from "../../../../scripts/packaging/options.ts";
 import { buildTime, claimsOf, MAX_PACKAGE_BYTES, requireSmall, sumsOf } from "../../../../scripts/packaging/release.ts";
 import { isWhole } from "../../../../scripts/packaging/runtime.ts";
 import { verifyJws } from "../../../../src/protocol/channel/jws.ts";
-import { releaseKey, smallRelease, STAND_IN_SYSTEMD } from "../../../support/small-release.ts";
+import { releaseKey, smallRelease, STAND_IN_SYSTEMD } from "../../../support/upgrades/small-release.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const SYSTEM = {

@@ -10,7 +10,14 @@ import { InputError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { idleApplying } from "../../../support/idle-applying.ts";
-import { ISS, nodeDocument, signDocument, signingKey, UID, type SigningKey } from "../../../support/signing.ts";
+import {
+  ISS,
+  nodeDocument,
+  signDocument,
+  signingKey,
+  UID,
+  type SigningKey,
+} from "../../../support/control-plane/signing.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 let key: SigningKey;

@@ -11,9 +11,9 @@ import { InputError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { rootLogger } from "../../../../src/host/log.ts";
 import type { Config } from "../../../../src/protocol/documents/documents.ts";
-import { ScriptedProver, testProof } from "../../../support/commit.ts";
+import { ScriptedProver, testProof } from "../../../support/reconcile/commit.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
+import { MemoryMachine, modelSection } from "../../../support/reconcile/model-section.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 

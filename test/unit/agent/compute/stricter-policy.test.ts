@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ContainerPolicy } from "../../../../src/agent/sections/exec/policy.ts";
-import { idOf, itemOf, modelStage } from "../../../support/model-stage.ts";
+import { idOf, itemOf, modelStage } from "../../../support/reconcile/model-stage.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 const STRICT: ContainerPolicy = { allowPrivileged: false, allowBinds: [], allowCapabilities: [] };

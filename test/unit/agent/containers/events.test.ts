@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { containerEvents, nextContainerEvents, type Memories } from "../../../../src/agent/containers/events.ts";
 import type { ContainerStatus } from "../../../../src/agent/containers/model/compute.ts";
-import { containerState } from "../../../support/fake-compute.ts";
+import { containerState } from "../../../support/containers/fake-compute.ts";
 
 const MINUTE = 60_000;
 

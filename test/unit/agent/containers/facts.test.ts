@@ -3,8 +3,8 @@ import { containerFacts } from "../../../../src/agent/containers/facts.ts";
 import { containerMetrics } from "../../../../src/agent/containers/metrics.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { ShadowMap } from "../../../../src/protocol/values/shadow.ts";
-import { containerState } from "../../../support/fake-compute.ts";
-import { machineRoot } from "../../../support/machine-root.ts";
+import { containerState } from "../../../support/containers/fake-compute.ts";
+import { machineRoot } from "../../../support/machine/machine-root.ts";
 
 test("a few keys for each container, with what is so as usual left out", () => {
   expect(

@@ -4,10 +4,10 @@ import { ConnectorsReport, type ConnectorView } from "../../../../src/protocol/l
 import type { ListenerState } from "../../../../src/protocol/overlay/overlay.ts";
 import type { JsonObject } from "../../../../src/protocol/values/values.ts";
 import type { OverlayView } from "../../../../src/host/overlay/client.ts";
-import { aDomain } from "../../../support/gateway-model.ts";
-import { aMesh, aMeshState, aPathState, uidOf } from "../../../support/mesh.ts";
-import { aService } from "../../../support/overlay-rig.ts";
-import { ABSENT, aReading, type ReadingParts } from "../../../support/overlay-reading.ts";
+import { aDomain } from "../../../support/overlay/gateway-model.ts";
+import { aMesh, aMeshState, aPathState, uidOf } from "../../../support/overlay/mesh.ts";
+import { aService } from "../../../support/overlay/overlay-rig.ts";
+import { ABSENT, aReading, type ReadingParts } from "../../../support/overlay/overlay-reading.ts";
 
 const web = { node: "local", service: "web", protocol: "tcp", port: 8080 };
 const KEY = "tcp/any/8080";

@@ -16,8 +16,8 @@ import type {
   PathState,
   PeerSessionState,
 } from "../../../../src/protocol/overlay/mesh.ts";
-import { aDomain } from "../../../support/gateway-model.ts";
-import { aMesh, aMeshState, aPathState, aPeer, keyOf, uidOf } from "../../../support/mesh.ts";
+import { aDomain } from "../../../support/overlay/gateway-model.ts";
+import { aMesh, aMeshState, aPathState, aPeer, keyOf, uidOf } from "../../../support/overlay/mesh.ts";
 
 const PATHS: OverlayMesh["paths"] = [
   { gateway: uidOf(2), id: "", host: "gw1.example.net", port: 8443, isDefault: true },

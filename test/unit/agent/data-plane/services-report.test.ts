@@ -3,7 +3,7 @@ import { servicesReport } from "../../../../src/agent/data-plane/services-report
 import { ServicesReport } from "../../../../src/protocol/local/overlay.ts";
 import type { OverlayService } from "../../../../src/protocol/overlay/overlay.ts";
 import type { JsonObject } from "../../../../src/protocol/values/values.ts";
-import { ABSENT, aReading, type ReadingParts } from "../../../support/overlay-reading.ts";
+import { ABSENT, aReading, type ReadingParts } from "../../../support/overlay/overlay-reading.ts";
 
 const web = { name: "web", protocol: "tcp", host: "127.0.0.1", port: 8080 };
 const offered: OverlayService = {

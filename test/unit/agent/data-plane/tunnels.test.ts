@@ -4,7 +4,7 @@ import { HostError, SessionError } from "../../../../src/errors.ts";
 import { NOTHING } from "../../../../src/host/overlay/table.ts";
 import { domainReader } from "../../../../src/protocol/documents/domain-view.ts";
 import { identity } from "../../../support/fake-local-provider.ts";
-import { EDGE_2, GATEWAY_1, someMesh } from "../../../support/scripted-tunnels.ts";
+import { EDGE_2, GATEWAY_1, someMesh } from "../../../support/overlay/scripted-tunnels.ts";
 
 const KEY = "k".repeat(43);
 const peer = { uid: EDGE_2, name: "edge-2", fqdn: "edge-2.example.net", type: "Agent", key: KEY };

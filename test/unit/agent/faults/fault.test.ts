@@ -4,7 +4,7 @@ import { FaultList } from "../../../../src/agent/faults/fault.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { MovableClock } from "../../../support/running-controller.ts";
+import { MovableClock } from "../../../support/control-plane/running-controller.ts";
 
 const lost = (file: string) => ({ file, isRecovered: false });
 

@@ -10,8 +10,8 @@ import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { HttpRequest } from "../../../../src/host/net/http-client.ts";
 import type { ActivationRequest } from "../../../../src/protocol/channel/activation.ts";
 import { signJws } from "../../../../src/protocol/channel/jws.ts";
-import { runController } from "../../../support/running-controller.ts";
-import { ISS, nodeIdentity, signingKey, UID } from "../../../support/signing.ts";
+import { runController } from "../../../support/control-plane/running-controller.ts";
+import { ISS, nodeIdentity, signingKey, UID } from "../../../support/control-plane/signing.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;

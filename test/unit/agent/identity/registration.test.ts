@@ -9,7 +9,14 @@ import type { HttpRequest, HttpResponse } from "../../../../src/host/net/http-cl
 import type { RegisteredClaims } from "../../../../src/protocol/documents/claims.ts";
 import { peekClaims, signJws, verifyJws } from "../../../../src/protocol/channel/jws.ts";
 import { thumbprint, thumbprintsOf } from "../../../../src/protocol/values/keys.ts";
-import { ISS, keysClaims, nodeIdentity, signingKey, UID, type SigningKey } from "../../../support/signing.ts";
+import {
+  ISS,
+  keysClaims,
+  nodeIdentity,
+  signingKey,
+  UID,
+  type SigningKey,
+} from "../../../support/control-plane/signing.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 let root: SigningKey;

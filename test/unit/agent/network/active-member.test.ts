@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { isActiveMember } from "../../../../src/agent/network/active-member.ts";
-import { nodeDocument } from "../../../support/signing.ts";
+import { nodeDocument } from "../../../support/control-plane/signing.ts";
 
 const MEMBER = { cluster: "pair.example.com" } as const;
 const MASTER = { config: { cluster: { master: true } } } as const;

@@ -3,7 +3,7 @@ import { startForwardWatch } from "../../../../src/agent/network/forward-watch.t
 import { HostError } from "../../../../src/errors.ts";
 import type { ForwardDrop } from "../../../../src/host/network/firewall/forward-drops.ts";
 import { FakeClock, settle } from "../../../support/fake-clock.ts";
-import { fakeRuleset } from "../../../support/fake-ruleset.ts";
+import { fakeRuleset } from "../../../support/network/fake-ruleset.ts";
 
 const DOCKER: ForwardDrop = { table: "ip filter", chain: "FORWARD", by: "policy drop" };
 const MINUTE_MS = 60_000;

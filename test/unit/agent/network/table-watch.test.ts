@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { startTableWatch } from "../../../../src/agent/network/table-watch.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { fakeRuleset } from "../../../support/fake-ruleset.ts";
+import { fakeRuleset } from "../../../support/network/fake-ruleset.ts";
 
 function rig() {
   const clock = new FakeClock();

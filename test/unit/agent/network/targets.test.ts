@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { networkTargets } from "../../../../src/agent/network/targets.ts";
 import { NetworkTargets } from "../../../../src/protocol/overlay/network-targets.ts";
 import type { OverlayMesh } from "../../../../src/protocol/overlay/mesh.ts";
-import { EDGE_1, GATEWAY_1, GATEWAY_2 } from "../../../support/scripted-tunnels.ts";
+import { EDGE_1, GATEWAY_1, GATEWAY_2 } from "../../../support/overlay/scripted-tunnels.ts";
 
 const KEY = "k".repeat(43);
 const mesh: OverlayMesh = {

@@ -2,7 +2,12 @@ import { describe, expect, test } from "vitest";
 import { reconciler, type Section } from "../../../../src/agent/reconcile/section.ts";
 import { whyOf } from "../../../../src/agent/reconcile/section-status.ts";
 import { HostError } from "../../../../src/errors.ts";
-import { MemoryMachine, modelSection, type ModelOptions, type ModelStep } from "../../../support/model-section.ts";
+import {
+  MemoryMachine,
+  modelSection,
+  type ModelOptions,
+  type ModelStep,
+} from "../../../support/reconcile/model-section.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { engineRig } from "./rig.ts";
 

@@ -8,9 +8,9 @@ import { commitFiles, type TakenBack } from "../../../../src/checkpoint/commit-f
 import type { WindowRequest } from "../../../../src/checkpoint/window.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import { ScriptedProver } from "../../../support/commit.ts";
+import { ScriptedProver } from "../../../support/reconcile/commit.ts";
 import { FakeClock, settle } from "../../../support/fake-clock.ts";
-import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
+import { MemoryMachine, modelSection } from "../../../support/reconcile/model-section.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { engineRig } from "./rig.ts";

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
 import { HostError } from "../../../../src/errors.ts";
-import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
+import { MemoryMachine, modelSection } from "../../../support/reconcile/model-section.ts";
 import { runs } from "../../../support/sample.ts";
 import { engineRig } from "./rig.ts";
 

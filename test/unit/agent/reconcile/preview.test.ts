@@ -3,7 +3,7 @@ import { preview } from "../../../../src/agent/reconcile/preview.ts";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
 import { ShownStep } from "../../../../src/protocol/documents/reconcile.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
+import { MemoryMachine, modelSection } from "../../../support/reconcile/model-section.ts";
 
 const forever = new AbortController().signal;
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
 import { HostError } from "../../../../src/errors.ts";
-import { MemoryMachine, modelSection, type ModelOptions } from "../../../support/model-section.ts";
+import { MemoryMachine, modelSection, type ModelOptions } from "../../../support/reconcile/model-section.ts";
 import { engineRig } from "./rig.ts";
 
 const NAMES = ["first", "second", "third"];

@@ -8,7 +8,7 @@ import type { Standing } from "../../../../src/agent/reconcile/section-status.ts
 import type { CommitOptions } from "../../../../src/agent/reconcile/commit-options.ts";
 import { Checkpoint } from "../../../../src/checkpoint/checkpoint.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
-import { testCommit } from "../../../support/commit.ts";
+import { testCommit } from "../../../support/reconcile/commit.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
-import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
-import { contract, type Subject } from "../../../support/section-contract.ts";
+import { MemoryMachine, modelSection } from "../../../support/reconcile/model-section.ts";
+import { contract, type Subject } from "../../../support/reconcile/section-contract.ts";
 
 const subjects = fc.constantFrom("a", "b", "c", "d", "e", "f");
 const values = fc.constantFrom("1", "2", "3");

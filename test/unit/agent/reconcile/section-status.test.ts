@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest";
 import { reconciler, type Issue } from "../../../../src/agent/reconcile/section.ts";
 import { whyOf } from "../../../../src/agent/reconcile/section-status.ts";
 import { HostError } from "../../../../src/errors.ts";
-import { ScriptedProver } from "../../../support/commit.ts";
-import { MemoryMachine, modelSection } from "../../../support/model-section.ts";
+import { ScriptedProver } from "../../../support/reconcile/commit.ts";
+import { MemoryMachine, modelSection } from "../../../support/reconcile/model-section.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { engineRig } from "./rig.ts";
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
 import { HostError } from "../../../../src/errors.ts";
-import { modelOverlay, sectionsOver } from "../../../support/l4-model.ts";
+import { modelOverlay, sectionsOver } from "../../../support/overlay/l4-model.ts";
 import { engineRig } from "../reconcile/rig.ts";
 
 const CONFIG = {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { challenge, NONCE, prove } from "../../../support/hostile-control-plane.ts";
-import { type SigningKey } from "../../../support/signing.ts";
+import { challenge, NONCE, prove } from "../../../support/control-plane/hostile-control-plane.ts";
+import { type SigningKey } from "../../../support/control-plane/signing.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { FAILED, key, node, stranger } from "./rig.ts";
 

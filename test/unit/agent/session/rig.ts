@@ -12,8 +12,8 @@ import { AggregatedLog } from "../../../../src/host/aggregated-log.ts";
 import { hostDialler } from "../../../../src/host/net/dial.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { HostileControlPlane, type Arrival } from "../../../support/hostile-control-plane.ts";
-import { ISS, keysClaims, nodeIdentity, signingKey } from "../../../support/signing.ts";
+import { HostileControlPlane, type Arrival } from "../../../support/control-plane/hostile-control-plane.ts";
+import { ISS, keysClaims, nodeIdentity, signingKey } from "../../../support/control-plane/signing.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { TESTS_ALL } from "../../../support/sample.ts";
-import { simulateStorm } from "../../../support/storm.ts";
+import { simulateStorm } from "../../../support/control-plane/storm.ts";
 
 const NODES = TESTS_ALL ? 10_000 : 2000;
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { judgeDocuments, type SectionAnswer } from "../../../../src/agent/shadow/applied.ts";
 import { DocumentApplied } from "../../../../src/protocol/channel/methods.ts";
-import { nodeDocument, UID } from "../../../support/signing.ts";
+import { nodeDocument, UID } from "../../../support/control-plane/signing.ts";
 
 const clean = { shadowed: [], errors: [] };
 

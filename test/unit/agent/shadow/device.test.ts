@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { deviceOf } from "../../../../src/agent/shadow/device.ts";
 import type { Dmi } from "../../../../src/host/machine/dmi.ts";
 import { Device } from "../../../../src/protocol/documents/claims.ts";
-import { link, machine } from "../../../support/machine-readings.ts";
+import { link, machine } from "../../../support/network/machine-readings.ts";
 
 const NOTHING: Dmi = {
   systemVendor: undefined,

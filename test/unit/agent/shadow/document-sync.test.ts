@@ -22,7 +22,7 @@ import {
   signingKey,
   UID,
   type SigningKey,
-} from "../../../support/signing.ts";
+} from "../../../support/control-plane/signing.ts";
 import { untilAborted } from "../../../../src/lib/async/until-aborted.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { reportedLinks, shadowFacts } from "../../../../src/agent/shadow/facts.ts";
 import { ShadowMap } from "../../../../src/protocol/values/shadow.ts";
-import { link, machine, node } from "../../../support/machine-readings.ts";
+import { link, machine, node } from "../../../support/network/machine-readings.ts";
 
 const route = (name: string, gateway: string | undefined, metric = 100) =>
   ({ link: name, family: 4, destination: "0.0.0.0", prefix: 0, gateway, metric }) as const;

@@ -16,7 +16,7 @@ import {
   signingKey,
   UID,
   type SigningKey,
-} from "../../../support/signing.ts";
+} from "../../../support/control-plane/signing.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 let key: SigningKey;

@@ -9,9 +9,9 @@ import { systemClock } from "../../../../src/host/clock.ts";
 import { framedStream, type FrameEnd } from "../../../../src/host/net/frame-socket.ts";
 import { STREAM_IDLE_MS, STREAM_OPEN_MS } from "../../../../src/protocol/channel/streams.ts";
 import type { StreamClaims } from "../../../../src/protocol/documents/claims.ts";
-import { Bulk } from "../../../support/bulk-terminal.ts";
+import { Bulk } from "../../../support/terminal/bulk-terminal.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { PtyCompute } from "../../../support/pty-compute.ts";
+import { PtyCompute } from "../../../support/containers/pty-compute.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { duplexPair } from "node:stream";
 

@@ -6,7 +6,7 @@ import { Spool, spoolMigration } from "../../../../src/agent/telemetry/spool.ts"
 import { OverlayFlow, OverlayReason } from "../../../../src/protocol/overlay/overlay.ts";
 import { DEFUNCT_FLAGS, flowFlags, FlowRecord } from "../../../../src/protocol/documents/telemetry.ts";
 import { validValues } from "../../../support/arbitrary.ts";
-import { uidOf } from "../../../support/mesh.ts";
+import { uidOf } from "../../../support/overlay/mesh.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 const PEER = uidOf(4);

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { bytesOf, nextIngress, risesOf, type IngressState } from "../../../../src/agent/telemetry/ingress.ts";
-import { aMeshState, aPathState, uidOf } from "../../../support/mesh.ts";
+import { aMeshState, aPathState, uidOf } from "../../../support/overlay/mesh.ts";
 
 const EVERY = 20_000;
 

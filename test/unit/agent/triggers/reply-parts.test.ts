@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { ReplyCollector } from "../../../../src/protocol/channel/reply-parts.ts";
-import { addNode, runController } from "../../../support/running-controller.ts";
+import { addNode, runController } from "../../../support/control-plane/running-controller.ts";
 import { claims, fastClock, NOW, oneShot, rig, TestChannel } from "./rig.ts";
-import { until } from "../../../support/node-client.ts";
+import { until } from "../../../support/control-plane/node-client.ts";
 
 const entry = (index: number) => {
   const name = `a rather long name of a file, ${index}.qcow2`;

@@ -1,4 +1,4 @@
-import { FakeCompute } from "../../../support/fake-compute.ts";
+import { FakeCompute } from "../../../support/containers/fake-compute.ts";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
@@ -11,7 +11,7 @@ import type { OverlayCounters, OverlayView } from "../../../../src/host/overlay/
 import { hostReader } from "../../../../src/host/reader.ts";
 import { rootLogger } from "../../../../src/host/log.ts";
 import type { Config } from "../../../../src/protocol/documents/documents.ts";
-import { nodeDocument, signDocument, signingKey, ISS, UID } from "../../../support/signing.ts";
+import { nodeDocument, signDocument, signingKey, ISS, UID } from "../../../support/control-plane/signing.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { idleApplying } from "../../../support/idle-applying.ts";
 import { rig, stream } from "../triggers/rig.ts";

@@ -39,7 +39,7 @@ import {
   signingKey,
   UID,
   type SigningKey,
-} from "../../../support/signing.ts";
+} from "../../../support/control-plane/signing.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { memoryJournal, oneShot, rig } from "../triggers/rig.ts";

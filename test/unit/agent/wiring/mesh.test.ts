@@ -10,8 +10,8 @@ import type { MeshState, RttBucket } from "../../../../src/protocol/overlay/mesh
 import { normaliseGateway } from "../../../../src/protocol/sections/gateway/gateway.ts";
 import type { NodeEvent } from "../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock, settle } from "../../../support/fake-clock.ts";
-import { aDomain } from "../../../support/gateway-model.ts";
-import { aMesh, aMeshState, aPathState, aPeer, uidOf } from "../../../support/mesh.ts";
+import { aDomain } from "../../../support/overlay/gateway-model.ts";
+import { aMesh, aMeshState, aPathState, aPeer, uidOf } from "../../../support/overlay/mesh.ts";
 
 const forever = new AbortController().signal;
 const EMPTY = { services: new Map(), listeners: new Map(), states: new Map(), health: new Map() };

@@ -9,8 +9,8 @@ import { hostPower } from "../../../../src/host/process/power.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
 import { triggerEvents } from "../../../../src/protocol/values/trigger-events.ts";
 import { EventName } from "../../../../src/protocol/values/values.ts";
-import { FakeCompute } from "../../../support/fake-compute.ts";
-import { ScriptedTunnels } from "../../../support/scripted-tunnels.ts";
+import { FakeCompute } from "../../../support/containers/fake-compute.ts";
+import { ScriptedTunnels } from "../../../support/overlay/scripted-tunnels.ts";
 
 const clock = systemClock();
 const exec = hostExec(clock);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { readLicense } from "../../../../src/cli/frame/license-input.ts";
-import { licenseClaims, someLicense } from "../../../support/license.ts";
+import { licenseClaims, someLicense } from "../../../support/control-plane/license.ts";
 
 const good = someLicense();
 const [header = "", claims = "", signature = ""] = good.split(".");

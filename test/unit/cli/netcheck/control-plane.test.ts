@@ -1,8 +1,8 @@
 import { createServer } from "node:http";
 import { expect, onTestFinished, test } from "vitest";
 import { checkControlPlane, portalFinding } from "../../../../src/cli/netcheck/control-plane.ts";
-import { startConnectProxy } from "../../../support/connect-proxy.ts";
-import { freePort } from "../../../support/programs.ts";
+import { startConnectProxy } from "../../../support/control-plane/connect-proxy.ts";
+import { freePort } from "../../../support/machine/programs.ts";
 import { byCheck, someTools, startHttps, startTcp } from "./rig.ts";
 
 const none = { noProxy: [] };

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { checkPath, type PathTarget } from "../../../../src/cli/netcheck/gateway.ts";
-import { freePort } from "../../../support/programs.ts";
-import { GATEWAY_1 } from "../../../support/scripted-tunnels.ts";
+import { freePort } from "../../../support/machine/programs.ts";
+import { GATEWAY_1 } from "../../../support/overlay/scripted-tunnels.ts";
 import { byCheck, someTools, startGateway, startTcp } from "./rig.ts";
 
 const target = (changes: Partial<PathTarget>): PathTarget => ({

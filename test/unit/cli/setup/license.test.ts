@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { judgeLicense } from "../../../../src/cli/setup/license.ts";
-import { licenseClaims, someLicense } from "../../../support/license.ts";
+import { licenseClaims, someLicense } from "../../../support/control-plane/license.ts";
 
 const signed = (license: string): string => `${license.split(".").slice(0, 2).join(".")}.${"s".repeat(86)}`;
 const now = licenseClaims.iat * 1000;

@@ -6,7 +6,7 @@ import {
   type Facts,
   type QuestionId,
 } from "../../../../src/cli/setup/questions.ts";
-import { someLicense } from "../../../support/license.ts";
+import { someLicense } from "../../../support/control-plane/license.ts";
 
 const NOW = Date.UTC(2026, 10, 21, 18, 30);
 const facts: Facts = {

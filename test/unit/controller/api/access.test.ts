@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { ApiBench, items, members } from "../../../support/api-bench.ts";
+import { ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
 
 const reader = {
   name: "reader",

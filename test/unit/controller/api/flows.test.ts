@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { NodeRecord } from "../../../../src/controller/fleet.ts";
 import { tgrn } from "../../../../src/controller/model/permissions.ts";
-import { ApiBench, items } from "../../../support/api-bench.ts";
-import { flowAt } from "../../../support/flow-record.ts";
+import { ApiBench, items } from "../../../support/control-plane/api-bench.ts";
+import { flowAt } from "../../../support/overlay/flow-record.ts";
 
 const HOUR = 3_600_000;
 let bench: ApiBench;

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { ApiBench, members } from "../../../support/api-bench.ts";
+import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
 
 let bench: ApiBench;
 let uid: string;

@@ -2,8 +2,8 @@ import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { HostError, InternalError } from "../../../../src/errors.ts";
-import { ApiBench } from "../../../support/api-bench.ts";
-import { eventRecord } from "../../../support/fake-fleet.ts";
+import { ApiBench } from "../../../support/control-plane/api-bench.ts";
+import { eventRecord } from "../../../support/control-plane/fake-fleet.ts";
 import { runs } from "../../../support/sample.ts";
 
 const bench = await ApiBench.create();

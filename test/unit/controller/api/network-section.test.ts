@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { ApiBench, members } from "../../../support/api-bench.ts";
-import { APPLIANCE, CLUSTER } from "../../../support/example-documents.ts";
+import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
+import { APPLIANCE, CLUSTER } from "../../../support/control-plane/example-documents.ts";
 
 const FQDN = "pair.example.net";
 const NETWORK = APPLIANCE.network;

@@ -1,7 +1,7 @@
 import { beforeEach, expect, it } from "vitest";
 import { SessionError } from "../../../../src/errors.ts";
 import { replyParts } from "../../../../src/protocol/channel/reply-parts.ts";
-import { ApiBench } from "../../../support/api-bench.ts";
+import { ApiBench } from "../../../support/control-plane/api-bench.ts";
 
 let bench: ApiBench;
 let uid: string;

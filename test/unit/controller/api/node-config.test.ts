@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { InputError } from "../../../../src/errors.ts";
 import type { DocumentApplied } from "../../../../src/protocol/channel/methods.ts";
-import { ApiBench, members } from "../../../support/api-bench.ts";
+import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
 
 let bench: ApiBench;
 let uid: string;

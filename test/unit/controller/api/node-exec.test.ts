@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { readExec } from "../../../../src/protocol/sections/exec/read.ts";
-import { ApiBench, items, members } from "../../../support/api-bench.ts";
+import { ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
 
 const A = "6f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d01";
 const B = "5f0d2c1e-0a55-4d5c-9a5e-3c8f0a7b1d02";

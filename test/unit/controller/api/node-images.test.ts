@@ -4,7 +4,7 @@ import { z } from "zod";
 import { SessionError } from "../../../../src/errors.ts";
 import { DataStoreRequest } from "../../../../src/protocol/triggers/data-store.ts";
 import { RemoteError } from "../../../../src/protocol/channel/rpc.ts";
-import { ApiBench, items, type CallOptions } from "../../../support/api-bench.ts";
+import { ApiBench, items, type CallOptions } from "../../../support/control-plane/api-bench.ts";
 
 const ID = "0d1c2b3a-4f5e-4d6c-8b7a-091827364554";
 const OTHER = "0d1c2b3a-4f5e-4d6c-8b7a-091827364555";

@@ -3,7 +3,7 @@ import { decodeJwt, SignJWT } from "jose";
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { systemClock, type Clock } from "../../../../src/host/clock.ts";
-import { ApiBench, ORIGIN } from "../../../support/api-bench.ts";
+import { ApiBench, ORIGIN } from "../../../support/control-plane/api-bench.ts";
 
 const Credential = z.object({ clientId: z.string(), clientSecret: z.string() });
 const Token = z.object({ access_token: z.string(), token_type: z.literal("Bearer"), expires_in: z.literal(3600) });

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it, test } from "vitest";
 import { tgrn } from "../../../../src/controller/model/permissions.ts";
-import { ApiBench } from "../../../support/api-bench.ts";
-import { nodeRecord } from "../../../support/fake-fleet.ts";
+import { ApiBench } from "../../../support/control-plane/api-bench.ts";
+import { nodeRecord } from "../../../support/control-plane/fake-fleet.ts";
 
 const HERE = nodeRecord({ name: "here", config: {} });
 const THERE = nodeRecord({ name: "there", config: {} });

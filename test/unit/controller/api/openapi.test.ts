@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { ApiBench, members } from "../../../support/api-bench.ts";
-import { eventRecord } from "../../../support/fake-fleet.ts";
+import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
+import { eventRecord } from "../../../support/control-plane/fake-fleet.ts";
 
 const Operation = z.object({
   operationId: z.string(),

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { ApiBench } from "../../../support/api-bench.ts";
+import { ApiBench } from "../../../support/control-plane/api-bench.ts";
 
 let bench: ApiBench;
 let edge: { uid: string; name: string };

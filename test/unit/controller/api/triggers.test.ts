@@ -6,7 +6,7 @@ import { z } from "zod";
 import { InputError, SessionError } from "../../../../src/errors.ts";
 import { systemClock, type Clock } from "../../../../src/host/clock.ts";
 import { RemoteError } from "../../../../src/protocol/channel/rpc.ts";
-import { ADMIN_KEY, ApiBench } from "../../../support/api-bench.ts";
+import { ADMIN_KEY, ApiBench } from "../../../support/control-plane/api-bench.ts";
 
 /** Takes a body in the pieces in which it comes; empty at its end. */
 function readerOf({ body }: Response): () => Promise<string> {

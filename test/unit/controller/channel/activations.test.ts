@@ -12,7 +12,7 @@ import { CODE_ALPHABET } from "../../../../src/protocol/channel/activation.ts";
 import { signJws } from "../../../../src/protocol/channel/jws.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { deferred } from "../../../support/deferred.ts";
-import { makeIdentity, type TestIdentity } from "../../../support/node-client.ts";
+import { makeIdentity, type TestIdentity } from "../../../support/control-plane/node-client.ts";
 
 const ORIGIN = "https://cp.example.net";
 const DEVICE = { vendor: "Test", model: "Box", mac: "02:00:00:00:00:01" };

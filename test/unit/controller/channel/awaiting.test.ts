@@ -1,8 +1,13 @@
 import { expect, test } from "vitest";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { RETURN_MS, WAIT_SECONDS } from "../../../../src/controller/channel/awaiting.ts";
-import { until } from "../../../support/node-client.ts";
-import { addNode, clockWith, runController, type MovableClock } from "../../../support/running-controller.ts";
+import { until } from "../../../support/control-plane/node-client.ts";
+import {
+  addNode,
+  clockWith,
+  runController,
+  type MovableClock,
+} from "../../../support/control-plane/running-controller.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const SWEEP_MS = 5000;

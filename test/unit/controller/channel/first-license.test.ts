@@ -8,9 +8,9 @@ import { AccessStore, sha256Hex } from "../../../../src/controller/store/access.
 import { readAgentToken } from "../../../../src/protocol/channel/activation.ts";
 import { ACTIVATION_PATH, TOKEN_PATH } from "../../../../src/protocol/channel/envelope.ts";
 import { peekClaims, signJws } from "../../../../src/protocol/channel/jws.ts";
-import { ApiBench, ORIGIN } from "../../../support/api-bench.ts";
-import { makeIdentity, register, type TestIdentity } from "../../../support/node-client.ts";
-import { MovableClock, runController } from "../../../support/running-controller.ts";
+import { ApiBench, ORIGIN } from "../../../support/control-plane/api-bench.ts";
+import { makeIdentity, register, type TestIdentity } from "../../../support/control-plane/node-client.ts";
+import { MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const DEVICE = { vendor: "Test", model: "Box", mac: "02:00:00:00:00:01" };

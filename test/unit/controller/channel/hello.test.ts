@@ -9,9 +9,9 @@ import {
   registerJws,
   TestNode,
   until,
-} from "../../../support/node-client.ts";
-import { freePort } from "../../../support/programs.ts";
-import { addNode, runController } from "../../../support/running-controller.ts";
+} from "../../../support/control-plane/node-client.ts";
+import { freePort } from "../../../support/machine/programs.ts";
+import { addNode, runController } from "../../../support/control-plane/running-controller.ts";
 
 test("a registered node is taken in, and the control plane proves itself", async () => {
   const controller = await runController();

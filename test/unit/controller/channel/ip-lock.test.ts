@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import { ClusterDocument, DomainDocument, NodeDocument } from "../../../../src/protocol/documents/documents.ts";
-import { until, type TestNode, type TestSession } from "../../../support/node-client.ts";
-import { addNode, runController } from "../../../support/running-controller.ts";
+import { until, type TestNode, type TestSession } from "../../../support/control-plane/node-client.ts";
+import { addNode, runController } from "../../../support/control-plane/running-controller.ts";
 import { freePort } from "../../../support/free-port.ts";
 
 function reports(controller: Controller, uid: string) {

@@ -7,9 +7,9 @@ import { DomainDocument } from "../../../../src/protocol/documents/documents.ts"
 import { DomainPeer } from "../../../../src/protocol/sections/gateway/domain-items.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import type { NodeType } from "../../../../src/protocol/values/values.ts";
-import { connectors, meshRecord, server, uidOf } from "../../../support/mesh-records.ts";
-import { TestNode, until, type TestSession } from "../../../support/node-client.ts";
-import { addNode, runController, temporaryDirectory } from "../../../support/running-controller.ts";
+import { connectors, meshRecord, server, uidOf } from "../../../support/overlay/mesh-records.ts";
+import { TestNode, until, type TestSession } from "../../../support/control-plane/node-client.ts";
+import { addNode, runController, temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 
 /** Connected nodes by name, and what each of them hears. */
 class Listeners {

@@ -2,8 +2,8 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import type { Controller } from "../../../../src/controller/controller.ts";
-import { makeIdentity, nonce, register, TestNode, until } from "../../../support/node-client.ts";
-import { addNode, clockWith, MovableClock, runController } from "../../../support/running-controller.ts";
+import { makeIdentity, nonce, register, TestNode, until } from "../../../support/control-plane/node-client.ts";
+import { addNode, clockWith, MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
 
 const Line = z.looseObject({ msg: z.string(), kind: z.string().optional(), counts: z.unknown().optional() });
 

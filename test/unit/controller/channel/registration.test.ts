@@ -4,8 +4,20 @@ import { REGISTER_PATH } from "../../../../src/protocol/channel/envelope.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import { KeysEnvelopes, walkKeysChain } from "../../../../src/protocol/channel/keys-chain.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
-import { makeIdentity, nonce, postRegister, register, registerJws, until } from "../../../support/node-client.ts";
-import { clockWith, MovableClock, runController, temporaryDirectory } from "../../../support/running-controller.ts";
+import {
+  makeIdentity,
+  nonce,
+  postRegister,
+  register,
+  registerJws,
+  until,
+} from "../../../support/control-plane/node-client.ts";
+import {
+  clockWith,
+  MovableClock,
+  runController,
+  temporaryDirectory,
+} from "../../../support/control-plane/running-controller.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 const DAY_MS = 24 * 3_600_000;

@@ -1,9 +1,9 @@
 import { connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { freePort } from "../../../support/free-port.ts";
-import { RawSocket, until } from "../../../support/node-client.ts";
-import { clockWith, runController } from "../../../support/running-controller.ts";
-import { startStranger } from "../../../support/stranger.ts";
+import { RawSocket, until } from "../../../support/control-plane/node-client.ts";
+import { clockWith, runController } from "../../../support/control-plane/running-controller.ts";
+import { startStranger } from "../../../support/control-plane/stranger.ts";
 
 /** Asks for an upgrade that is refused, and never closes its own side. */
 function askAmiss(port: number): { readonly socket: Socket; readonly heard: () => string } {

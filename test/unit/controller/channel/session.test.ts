@@ -6,7 +6,7 @@ import { WebSocket, WebSocketServer } from "ws";
 import { NodeSession } from "../../../../src/controller/channel/session.ts";
 import { SESSION_BUDGET } from "../../../../src/protocol/channel/envelope.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { until } from "../../../support/node-client.ts";
+import { until } from "../../../support/control-plane/node-client.ts";
 
 interface Bench {
   readonly clock: FakeClock;

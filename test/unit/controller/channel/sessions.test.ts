@@ -9,8 +9,8 @@ import { controlMethods } from "../../../../src/protocol/channel/methods.ts";
 import { CONTROL_PLANE_EVENTS } from "../../../../src/controller/model/control-plane-events.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { FLAPPING_WINDOW_MS } from "../../../../src/controller/model/flapping.ts";
-import { nonce, RawSocket, until, type TestNode } from "../../../support/node-client.ts";
-import { addNode, clockWith, MovableClock, runController } from "../../../support/running-controller.ts";
+import { nonce, RawSocket, until, type TestNode } from "../../../support/control-plane/node-client.ts";
+import { addNode, clockWith, MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 function eventTypes(controller: Controller, uid: string): readonly string[] {

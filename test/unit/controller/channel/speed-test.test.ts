@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
-import { nonce } from "../../../support/node-client.ts";
-import { addNode, runController, temporaryDirectory } from "../../../support/running-controller.ts";
+import { nonce } from "../../../support/control-plane/node-client.ts";
+import { addNode, runController, temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 async function speedTestUrl(dataDir?: string): Promise<string> {

@@ -4,8 +4,8 @@ import { InputError } from "../../../../src/errors.ts";
 import { STREAM_PATH } from "../../../../src/protocol/channel/envelope.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import { STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../../../src/protocol/channel/streams.ts";
-import { addNode, MovableClock, runController } from "../../../support/running-controller.ts";
-import { until } from "../../../support/node-client.ts";
+import { addNode, MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
+import { until } from "../../../support/control-plane/node-client.ts";
 
 /** Dials as a node would: `open`, or the status of the refusal. */
 function dial(origin: string, ticket: string): Promise<number | "open"> {

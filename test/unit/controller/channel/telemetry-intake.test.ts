@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { items } from "../../../support/api-bench.ts";
-import { flowAt } from "../../../support/flow-record.ts";
-import { addNode, runController } from "../../../support/running-controller.ts";
+import { items } from "../../../support/control-plane/api-bench.ts";
+import { flowAt } from "../../../support/overlay/flow-record.ts";
+import { addNode, runController } from "../../../support/control-plane/running-controller.ts";
 
 test("flow records are stored under the node that sends them, and bad ones block nothing", async () => {
   const controller = await runController();

@@ -3,8 +3,8 @@ import { InputError, SessionError } from "../../../../src/errors.ts";
 import type { TriggerProgress } from "../../../../src/controller/fleet.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import type { TriggerClaims } from "../../../../src/protocol/documents/claims.ts";
-import { until } from "../../../support/node-client.ts";
-import { addNode, clockWith, MovableClock, runController } from "../../../support/running-controller.ts";
+import { until } from "../../../support/control-plane/node-client.ts";
+import { addNode, clockWith, MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
 
 const PING = { event: "tg-ping", body: { host: "127.0.0.1" }, wait: true, user: "ann", deadlineMs: 8000 };
 const GUARD_MS = 5000;

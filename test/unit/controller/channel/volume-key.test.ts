@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { addNode, runController } from "../../../support/running-controller.ts";
+import { addNode, runController } from "../../../support/control-plane/running-controller.ts";
 
 test("a node gets the keys of its own encrypted volumes, and no others", async () => {
   const controller = await runController();

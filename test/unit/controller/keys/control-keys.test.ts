@@ -5,7 +5,7 @@ import { hostFiles } from "../../../../src/host/files/files.ts";
 import { walkKeysChain, type KeysEnvelope } from "../../../../src/protocol/channel/keys-chain.ts";
 import { loadControlKeys, type KeysLedger } from "../../../../src/controller/keys/control-keys.ts";
 import { keyStore } from "../../../../src/controller/keys/key-store.ts";
-import { temporaryDirectory } from "../../../support/running-controller.ts";
+import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 
 async function bench() {
   const directory = await temporaryDirectory();

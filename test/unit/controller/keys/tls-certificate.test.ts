@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { fileCertificate, selfSignedCertificate } from "../../../../src/controller/keys/tls-certificate.ts";
-import { temporaryDirectory } from "../../../support/running-controller.ts";
+import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 
 const NOW = Date.UTC(2026, 0, 1);
 

@@ -4,7 +4,7 @@ import { affectedBy, domainDocument, domainOf, MAX_PEERS } from "../../../../src
 import { meshNode, type MeshRecord } from "../../../../src/controller/model/mesh-node.ts";
 import { DomainDocument } from "../../../../src/protocol/documents/documents.ts";
 import { DomainGrant, DomainPeer } from "../../../../src/protocol/sections/gateway/domain-items.ts";
-import { connectors, meshRecord, server, uidOf } from "../../../support/mesh-records.ts";
+import { connectors, meshRecord, server, uidOf } from "../../../support/overlay/mesh-records.ts";
 
 /** The document of every node, by name. */
 function compile(...records: readonly MeshRecord[]) {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { checkKeys, judgeRegistration, type RegistrationFacts } from "../../../../src/controller/model/registration.ts";
-import { makeIdentity } from "../../../support/node-client.ts";
+import { makeIdentity } from "../../../support/control-plane/node-client.ts";
 
 const KEYS = { auth: "a", overlay: "o", wireguard: "w" };
 const NONE: RegistrationFacts = { registered: undefined, isDeleted: false, keyOwner: undefined, isNameTaken: false };

@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { openDatabase } from "../../../../src/host/files/database.ts";
 import { migrations } from "../../../../src/controller/store/migrations.ts";
 import { openStore } from "../../../../src/controller/store/store.ts";
-import { temporaryDirectory } from "../../../support/running-controller.ts";
+import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 
 test("a database from before keeps the usage it has, and gives its gateway details a form", async () => {
   const path = join(await temporaryDirectory(), "controller.db");

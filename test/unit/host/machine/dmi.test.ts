@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { hasTpm, readDmi } from "../../../../src/host/machine/dmi.ts";
-import { machineRoot } from "../../../support/machine-root.ts";
+import { machineRoot } from "../../../support/machine/machine-root.ts";
 
 test("reads the firmware's names and leaves its fillers out", () => {
   const { reader } = machineRoot({

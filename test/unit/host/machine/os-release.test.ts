@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { debianArchitecture, readOsRelease } from "../../../../src/host/machine/os-release.ts";
-import { machineRoot } from "../../../support/machine-root.ts";
+import { machineRoot } from "../../../support/machine/machine-root.ts";
 
 test("reads identifier and version, quoted or not", () => {
   const { reader } = machineRoot({

@@ -9,7 +9,7 @@ import {
   type GuardedTarget,
 } from "../../../../src/host/net/guarded-connect.ts";
 import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
-import { startConnectProxy } from "../../../support/connect-proxy.ts";
+import { startConnectProxy } from "../../../support/control-plane/connect-proxy.ts";
 
 let authority: TestCertificate;
 

@@ -2,7 +2,7 @@ import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
 import { askServer, parseNameServers, readNameServers } from "../../../../src/host/net/resolver.ts";
-import { machineRoot } from "../../../support/machine-root.ts";
+import { machineRoot } from "../../../support/machine/machine-root.ts";
 
 test("servers in order, once each, and nothing else of the file", () => {
   const text =

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { diffNetwork } from "../../../../src/host/network/diff.ts";
 import { OUR_PROTOCOL, type NetworkTarget, type RouteState } from "../../../../src/host/network/state/state.ts";
-import { aLink, ModelNetwork } from "../../../support/model-network.ts";
+import { aLink, ModelNetwork } from "../../../support/network/model-network.ts";
 
 const route = (via: string, protocol: number): RouteState => ({
   table: 254,

@@ -3,8 +3,8 @@ import { expect, test } from "vitest";
 import { diffNetwork } from "../../../../src/host/network/diff.ts";
 import { loadTarget, restoreNetwork, storeTarget, undoTarget } from "../../../../src/host/network/restore.ts";
 import { OUR_PROTOCOL, type NetworkState, type NetworkTarget } from "../../../../src/host/network/state/state.ts";
-import { ModelNetwork } from "../../../support/model-network.ts";
-import { networkStates, networkTargets } from "../../../support/network-arbitraries.ts";
+import { ModelNetwork } from "../../../support/network/model-network.ts";
+import { networkStates, networkTargets } from "../../../support/network/network-arbitraries.ts";
 import { runs } from "../../../support/sample.ts";
 
 const signal = new AbortController().signal;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { readLink } from "../../../../src/host/network/ip/links.ts";
 import { isLeased, networkUsesDhcp, readLinkConfiguration } from "../../../../src/host/network/networkd.ts";
-import { linkFiles, machineRoot } from "../../../support/machine-root.ts";
+import { linkFiles, machineRoot } from "../../../support/machine/machine-root.ts";
 
 const NOW = Date.UTC(2026, 5, 1);
 

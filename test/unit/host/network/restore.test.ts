@@ -4,7 +4,7 @@ import { networkRecord, type NetworkRecord } from "../../../../src/host/network/
 import { NetworkUndo, storeTarget, takeBackNetwork, undoTarget } from "../../../../src/host/network/restore.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { NetworkTarget } from "../../../../src/host/network/state/state.ts";
-import { aMachine } from "../../../support/network-section.ts";
+import { aMachine } from "../../../support/network/network-section.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;

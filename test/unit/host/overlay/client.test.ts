@@ -6,9 +6,9 @@ import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { Overlay } from "../../../../src/host/overlay/client.ts";
 import { connectControl } from "../../../../src/host/overlay/control.ts";
 import { OVERLAY_FORMAT, type OverlayListener } from "../../../../src/protocol/overlay/overlay.ts";
-import { aClient, aListener, aServer, aService, aTable, echo } from "../../../support/overlay-rig.ts";
-import { COUNTERS, friendly, NO_TABLE, ownerRig, scriptedOverlay } from "../../../support/owner-rig.ts";
-import { freePort } from "../../../support/programs.ts";
+import { aClient, aListener, aServer, aService, aTable, echo } from "../../../support/overlay/overlay-rig.ts";
+import { COUNTERS, friendly, NO_TABLE, ownerRig, scriptedOverlay } from "../../../support/network/owner-rig.ts";
+import { freePort } from "../../../support/machine/programs.ts";
 import { someTurns } from "../../../support/until-still.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 

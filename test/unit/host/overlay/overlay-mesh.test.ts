@@ -2,9 +2,9 @@ import { expect, test } from "vitest";
 import { HostError } from "../../../../src/errors.ts";
 import type { MeshStanding } from "../../../../src/host/overlay/client.ts";
 import { RemoteError } from "../../../../src/protocol/channel/rpc.ts";
-import { aMesh, aMeshState, anIdentity } from "../../../support/mesh.ts";
-import { aListener, aService } from "../../../support/overlay-rig.ts";
-import { friendly, NO_TABLE, ownerRig, scriptedOverlay, type Scripted } from "../../../support/owner-rig.ts";
+import { aMesh, aMeshState, anIdentity } from "../../../support/overlay/mesh.ts";
+import { aListener, aService } from "../../../support/overlay/overlay-rig.ts";
+import { friendly, NO_TABLE, ownerRig, scriptedOverlay, type Scripted } from "../../../support/network/owner-rig.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 const forever = new AbortController().signal;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { aListener, aServer, aService, echo } from "../../../support/overlay-rig.ts";
-import { ownerRig } from "../../../support/owner-rig.ts";
-import { freePort } from "../../../support/programs.ts";
+import { aListener, aServer, aService, echo } from "../../../support/overlay/overlay-rig.ts";
+import { ownerRig } from "../../../support/network/owner-rig.ts";
+import { freePort } from "../../../support/machine/programs.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 test("what was seen last is known without asking, and nothing is known of an overlay that is gone", async () => {

@@ -2,7 +2,7 @@ import { existsSync, realpathSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { wholeDiskOf } from "../../../../src/host/process/block-device.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
-import { machineRoot } from "../../../support/machine-root.ts";
+import { machineRoot } from "../../../support/machine/machine-root.ts";
 
 const MOUNTS = [
   "22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw",

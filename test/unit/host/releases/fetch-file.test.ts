@@ -12,7 +12,7 @@ import { hostFiles } from "../../../../src/host/files/files.ts";
 import { besideOf, hostReleaseSource, readWhole } from "../../../../src/host/releases/release-source.ts";
 import type { FetchLimits } from "../../../../src/host/releases/retries.ts";
 import { testCertificate } from "../../../support/certificates.ts";
-import { startConnectProxy } from "../../../support/connect-proxy.ts";
+import { startConnectProxy } from "../../../support/control-plane/connect-proxy.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 

@@ -6,8 +6,8 @@ import { LiveFlows } from "../../../../src/overlay/flow/live-flows.ts";
 import type { OverlayFlow } from "../../../../src/protocol/overlay/overlay.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { freePort } from "../../../support/free-port.ts";
-import { aClient, aListener, aServer, echo, planeRig } from "../../../support/overlay-rig.ts";
-import { remoteService } from "../../../support/peer-rig.ts";
+import { aClient, aListener, aServer, echo, planeRig } from "../../../support/overlay/overlay-rig.ts";
+import { remoteService } from "../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 const HOUR_MS = 3_600_000;

@@ -1,9 +1,16 @@
 import { describe, expect, it } from "vitest";
 import type { OverlayListener } from "../../../../src/protocol/overlay/overlay.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { fakeFtp, ftpClient, passivePort } from "../../../support/fake-ftp.ts";
-import { aClient, aListener, aService, planeRig, type Client, type PlaneRig } from "../../../support/overlay-rig.ts";
-import { freePort } from "../../../support/programs.ts";
+import { fakeFtp, ftpClient, passivePort } from "../../../support/overlay/fake-ftp.ts";
+import {
+  aClient,
+  aListener,
+  aService,
+  planeRig,
+  type Client,
+  type PlaneRig,
+} from "../../../support/overlay/overlay-rig.ts";
+import { freePort } from "../../../support/machine/programs.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 const ftp = { application: "ftp" } as const;

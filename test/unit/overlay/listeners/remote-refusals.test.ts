@@ -3,9 +3,9 @@ import { describe, expect, it } from "vitest";
 import { remoteRefusals } from "../../../../src/overlay/listeners/remote-refusals.ts";
 import type { OverlayReason } from "../../../../src/protocol/overlay/overlay.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { aClient, aListener, aService, echo } from "../../../support/overlay-rig.ts";
-import { remoteService } from "../../../support/peer-rig.ts";
-import { freePort } from "../../../support/programs.ts";
+import { aClient, aListener, aService, echo } from "../../../support/overlay/overlay-rig.ts";
+import { remoteService } from "../../../support/overlay/peer-rig.ts";
+import { freePort } from "../../../support/machine/programs.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 function rig(answers: Partial<Record<string, OverlayReason>> = {}) {

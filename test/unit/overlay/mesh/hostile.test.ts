@@ -4,9 +4,18 @@ import { connect, type Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { connectFrame, FRAME, frame, PREFACE, resetFrame } from "../../../support/raw-http2.ts";
-import { closed, connectTo, dialHop, echo, gatewayRig, inbound, outbound, textOf } from "../../../support/mesh-rig.ts";
-import { meshIdentity } from "../../../support/mesh-identity.ts";
+import { connectFrame, FRAME, frame, PREFACE, resetFrame } from "../../../support/overlay/raw-http2.ts";
+import {
+  closed,
+  connectTo,
+  dialHop,
+  echo,
+  gatewayRig,
+  inbound,
+  outbound,
+  textOf,
+} from "../../../support/overlay/mesh-rig.ts";
+import { meshIdentity } from "../../../support/overlay/mesh-identity.ts";
 import { TESTS_ALL } from "../../../support/sample.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { domainRig } from "../../../support/domain-rig.ts";
+import { domainRig } from "../../../support/overlay/domain-rig.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 const shy = { connectToPublic: false };

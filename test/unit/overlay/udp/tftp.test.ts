@@ -1,8 +1,8 @@
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { isTransferRequest } from "../../../../src/overlay/udp/tftp.ts";
-import { aListener, aService, planeRig } from "../../../support/overlay-rig.ts";
-import { grant, peerRig } from "../../../support/peer-rig.ts";
+import { aListener, aService, planeRig } from "../../../support/overlay/overlay-rig.ts";
+import { grant, peerRig } from "../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 const REQUEST = "\0\x01file\0octet\0";

@@ -1,8 +1,8 @@
 import { createSocket } from "node:dgram";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { aListener, aService, planeRig } from "../../../support/overlay-rig.ts";
-import { aPeer, echoDatagram as echo, freeUdpPort } from "../../../support/udp-peer.ts";
+import { aListener, aService, planeRig } from "../../../support/overlay/overlay-rig.ts";
+import { aPeer, echoDatagram as echo, freeUdpPort } from "../../../support/overlay/udp-peer.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
 async function oneListener(target: number, more: Parameters<typeof aListener>[2] = {}) {

@@ -4,7 +4,7 @@ import { InputError } from "../../../../src/errors.ts";
 import { peekClaims, signJws, verifyJws, type KeySet } from "../../../../src/protocol/channel/jws.ts";
 import { thumbprint, thumbprintsOf } from "../../../../src/protocol/values/keys.ts";
 import { generateKeys, publicKeys } from "../../../../src/agent/identity/identity.ts";
-import { signingKey, UID, type SigningKey } from "../../../support/signing.ts";
+import { signingKey, UID, type SigningKey } from "../../../support/control-plane/signing.ts";
 
 const TYP = "holdfast-deleted+jwt";
 const claims = { iss: "https://cp.example", aud: UID, nonce: "n".repeat(43), iat: 1 };

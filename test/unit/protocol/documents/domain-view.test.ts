@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { domainReader, readDomain } from "../../../../src/protocol/documents/domain-view.ts";
 import { Issue } from "../../../../src/protocol/documents/reconcile.ts";
 import { JsonObject } from "../../../../src/protocol/values/values.ts";
-import { aPeer, uidOf } from "../../../support/mesh.ts";
+import { aPeer, uidOf } from "../../../support/overlay/mesh.ts";
 
 const document = (peers: JsonObject[], grants: JsonObject[] = []) => ({ fqdn: "example.org", peers, grants });
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { isOwnName, unknownNodeText } from "../../../../src/protocol/documents/own-name.ts";
-import { uidOf } from "../../../support/mesh.ts";
+import { uidOf } from "../../../support/overlay/mesh.ts";
 
 const node = { uid: uidOf(1), name: "edge", fqdn: "edge.example.org", cluster: "pair.example.org" };
 

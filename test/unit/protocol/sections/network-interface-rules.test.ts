@@ -1,5 +1,5 @@
 import { describe } from "vitest";
-import { checkCases, nic, vlan, wg } from "../../../support/network-cases.ts";
+import { checkCases, nic, vlan, wg } from "../../../support/network/network-cases.ts";
 
 const NO_HOST = "must be the address of a machine, not the first (network) or last (broadcast) of its network";
 const WHOLE = "must have a prefix length of 1 to 32: a network of length 0 is the whole internet";

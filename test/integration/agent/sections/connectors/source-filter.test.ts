@@ -5,7 +5,7 @@ import { firewallDigest } from "../../../../../src/host/network/firewall/firewal
 import type { SourceFilterState } from "../../../../../src/host/network/firewall/source-filter.ts";
 import { normaliseConnectors } from "../../../../../src/protocol/sections/connectors/connectors.ts";
 import type { OverlayListener } from "../../../../../src/protocol/overlay/overlay.ts";
-import { networkMachine } from "../../../../support/network-machine.ts";
+import { networkMachine } from "../../../../support/network/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const ID = "6f1f4f0e-54a3-4d5c-9a35-0f6d1b6b4a01";

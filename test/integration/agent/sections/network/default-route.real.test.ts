@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
-import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
-import { converge, dump, sectionOver, stepsOf } from "../../../../support/real-network.ts";
+import { networkMachine, type NetworkMachine } from "../../../../support/network/network-machine.ts";
+import { converge, dump, sectionOver, stepsOf } from "../../../../support/network/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;

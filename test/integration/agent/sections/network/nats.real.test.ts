@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
-import { networkMachine } from "../../../../support/network-machine.ts";
-import { converge, sectionOver } from "../../../../support/real-network.ts";
+import { networkMachine } from "../../../../support/network/network-machine.ts";
+import { converge, sectionOver } from "../../../../support/network/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 /** A router with a host behind it; what is sent on to anywhere leaves by `wan0`. */

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
 import { NetworkUndo } from "../../../../../src/host/network/restore.ts";
-import { networkMachine } from "../../../../support/network-machine.ts";
-import type { Notes } from "../../../../support/network-section.ts";
-import { converge, dump, sectionOver, stepsOf } from "../../../../support/real-network.ts";
+import { networkMachine } from "../../../../support/network/network-machine.ts";
+import type { Notes } from "../../../../support/network/network-section.ts";
+import { converge, dump, sectionOver, stepsOf } from "../../../../support/network/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;

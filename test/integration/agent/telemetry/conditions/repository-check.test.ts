@@ -12,7 +12,7 @@ import { repositoryOf, resolvedHost } from "../../../../../src/agent/wiring/heal
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostDialler, keyHash } from "../../../../../src/host/net/dial.ts";
 import type { ProxySettings } from "../../../../../src/lib/net/proxy.ts";
-import { startConnectProxy } from "../../../../support/connect-proxy.ts";
+import { startConnectProxy } from "../../../../support/control-plane/connect-proxy.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const never = new AbortController().signal;

@@ -19,7 +19,7 @@ import { hostExec, SEARCH_PATH } from "../../../../../src/host/process/exec.ts";
 import { hostReader } from "../../../../../src/host/reader.ts";
 import type { Health, LogLine, Status } from "../../../../../src/protocol/local/answers.ts";
 import { triggerSchemas } from "../../../../../src/protocol/triggers/schemas.ts";
-import { GATEWAY_1, ScriptedTunnels, someNodes } from "../../../../support/scripted-tunnels.ts";
+import { GATEWAY_1, ScriptedTunnels, someNodes } from "../../../../support/overlay/scripted-tunnels.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 import { rig } from "../../../../unit/agent/triggers/rig.ts";
 

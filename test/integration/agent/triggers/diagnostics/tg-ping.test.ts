@@ -4,7 +4,13 @@ import { TgPing } from "../../../../../src/protocol/triggers/bodies.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { hostExec } from "../../../../../src/host/process/exec.ts";
-import { EDGE_2, GATEWAY_1, refusedAs, ScriptedTunnels, someNodes } from "../../../../support/scripted-tunnels.ts";
+import {
+  EDGE_2,
+  GATEWAY_1,
+  refusedAs,
+  ScriptedTunnels,
+  someNodes,
+} from "../../../../support/overlay/scripted-tunnels.ts";
 import { fastClock, rig } from "../../../../unit/agent/triggers/rig.ts";
 import { untilHolds } from "../../../../support/until-holds.ts";
 

@@ -12,7 +12,7 @@ import {
   ScriptedTunnels,
   someMesh,
   somePath,
-} from "../../../../support/scripted-tunnels.ts";
+} from "../../../../support/overlay/scripted-tunnels.ts";
 import { rig } from "../../../../unit/agent/triggers/rig.ts";
 
 const tunnels = new ScriptedTunnels();

@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { DHCP_SCRIPT } from "../../../../../src/host/network/dhcp/dhcp-script.ts";
-import { networkMachine } from "../../../../support/network-machine.ts";
+import { networkMachine } from "../../../../support/network/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 /** A link `cl`, and what runs the script for it. */

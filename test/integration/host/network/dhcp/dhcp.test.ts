@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { DHCP_CLIENTS, type DhcpClient } from "../../../../../src/host/network/dhcp/dhcp-client.ts";
-import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
+import { networkMachine, type NetworkMachine } from "../../../../support/network/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 

@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { firewallDigest } from "../../../../../src/host/network/firewall/firewall.ts";
-import { networkMachine } from "../../../../support/network-machine.ts";
+import { networkMachine } from "../../../../support/network/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const table = (...lines: readonly string[]): string => `table inet holdfast {\n${lines.join("\n")}\n}\n`;

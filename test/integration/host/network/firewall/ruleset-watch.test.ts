@@ -5,7 +5,7 @@ import { createInterface } from "node:readline";
 import { expect, onTestFinished, test } from "vitest";
 import { waitFor } from "../../../../support/wait-for.ts";
 
-const PROGRAM = join(import.meta.dirname, "../../../../support/watch-ruleset.ts");
+const PROGRAM = join(import.meta.dirname, "../../../../support/network/watch-ruleset.ts");
 
 /** A watch in a network namespace of its own, which needs no privilege. */
 async function watched(...table: string[]) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { networkMachine, type NetworkMachine } from "../../../../support/network-machine.ts";
+import { networkMachine, type NetworkMachine } from "../../../../support/network/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const MARK = "a".repeat(64);

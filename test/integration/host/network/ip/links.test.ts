@@ -15,8 +15,8 @@ import {
   readLinks,
 } from "../../../../../src/host/network/ip/links.ts";
 import { hostReader } from "../../../../../src/host/reader.ts";
-import { linkFiles, machineRoot } from "../../../../support/machine-root.ts";
-import { ROUTES, ROUTES6 } from "../../../../support/proc-texts.ts";
+import { linkFiles, machineRoot } from "../../../../support/machine/machine-root.ts";
+import { ROUTES, ROUTES6 } from "../../../../support/machine/proc-texts.ts";
 
 test("a physical link with everything", () => {
   const { reader } = machineRoot({

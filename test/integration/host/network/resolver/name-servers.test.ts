@@ -16,7 +16,7 @@ import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { NetworkLedger } from "../../../../../src/host/network/state/ledger.ts";
 import { NameServers } from "../../../../../src/host/network/resolver/name-servers.ts";
 import { hostReader, type Reader } from "../../../../../src/host/reader.ts";
-import { networkMachine } from "../../../../support/network-machine.ts";
+import { networkMachine } from "../../../../support/network/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;

@@ -6,9 +6,9 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { grantsOf, literalOf } from "../../../../../src/overlay/mesh/peers/grants.ts";
 import { isForbidden } from "../../../../../src/lib/net/forbidden-address.ts";
 import type { MeshLiterals, OverlayMesh } from "../../../../../src/protocol/overlay/mesh.ts";
-import { aClient, aListener, aService, echo, type Client } from "../../../../support/overlay-rig.ts";
-import { grant, remoteService, type RemoteService } from "../../../../support/peer-rig.ts";
-import { freePort } from "../../../../support/programs.ts";
+import { aClient, aListener, aService, echo, type Client } from "../../../../support/overlay/overlay-rig.ts";
+import { grant, remoteService, type RemoteService } from "../../../../support/overlay/peer-rig.ts";
+import { freePort } from "../../../../support/machine/programs.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const fateOf = (client: Client): Promise<string> => waitFor("the client hears of its end", () => client.fate());

@@ -5,7 +5,7 @@ import { outputMigration, OutputSaver, recordsOf } from "../../../../../src/agen
 import { systemClock } from "../../../../../src/host/clock.ts";
 import type { OutputFrame } from "../../../../../src/host/engine/engine.ts";
 import type { ContainerOutput } from "../../../../../src/protocol/documents/telemetry.ts";
-import { containerState, FakeCompute } from "../../../../support/fake-compute.ts";
+import { containerState, FakeCompute } from "../../../../support/containers/fake-compute.ts";
 import { someTurns } from "../../../../support/until-still.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 import { fastClock } from "../../triggers/rig.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { engineNameOf } from "../../../../../src/agent/containers/model/own-containers.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { idOf, itemOf, modelStage } from "../../../../support/model-stage.ts";
+import { idOf, itemOf, modelStage } from "../../../../support/reconcile/model-stage.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const commands = [itemOf(1)];

@@ -4,7 +4,7 @@ import { restartByHand } from "../../../../../src/agent/containers/supervision/r
 import { nameOf } from "../../../../../src/agent/reconcile/outcome.ts";
 import { HostError } from "../../../../../src/errors.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { idOf, itemOf, modelStage } from "../../../../support/model-stage.ts";
+import { idOf, itemOf, modelStage } from "../../../../support/reconcile/model-stage.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const other = { variables: [{ name: "A", value: "2" }] };

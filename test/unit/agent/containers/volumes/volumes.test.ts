@@ -17,7 +17,7 @@ import type { EncryptedVolumes } from "../../../../../src/host/machine/encrypted
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import type { VolumeSpec } from "../../../../../src/protocol/sections/exec/config.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { fakeEncryption, FakeEngineVolumes, FakeRecords } from "../../../../support/fake-volumes.ts";
+import { fakeEncryption, FakeEngineVolumes, FakeRecords } from "../../../../support/containers/fake-volumes.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const OWNER = "0f0e0d0c-0000-4000-8000-000000000001";

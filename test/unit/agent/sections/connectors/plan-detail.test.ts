@@ -3,8 +3,8 @@ import { nodesOf, planConnectors } from "../../../../../src/agent/sections/conne
 import { describeConnectorStep } from "../../../../../src/agent/sections/connectors/plan-detail.ts";
 import type { OverlayListener } from "../../../../../src/protocol/overlay/overlay.ts";
 import type { Connector } from "../../../../../src/protocol/sections/connectors/connectors.ts";
-import { uidOf } from "../../../../support/mesh.ts";
-import { aConnector, itsListener } from "../../../../support/l4-items.ts";
+import { uidOf } from "../../../../support/overlay/mesh.ts";
+import { aConnector, itsListener } from "../../../../support/overlay/l4-items.ts";
 
 const ID = "ea0076ec-0000-4000-8000-000000000001";
 const at = (address: string): Partial<Connector> => ({ listen: { at: "address", address } });

@@ -8,8 +8,8 @@ import {
 } from "../../../../../src/agent/sections/connectors/plan.ts";
 import { OverlayListener, OverlayReason, type ListenerState } from "../../../../../src/protocol/overlay/overlay.ts";
 import type { Connector } from "../../../../../src/protocol/sections/connectors/connectors.ts";
-import { uidOf } from "../../../../support/mesh.ts";
-import { aConnector, itsListener } from "../../../../support/l4-items.ts";
+import { uidOf } from "../../../../support/overlay/mesh.ts";
+import { aConnector, itsListener } from "../../../../support/overlay/l4-items.ts";
 
 const LINKS = { lo: ["127.0.0.1"], eth0: ["10.0.0.2", "10.0.0.3"], bare: [] };
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { compileContainer, type Compiled, type Placement } from "../../../../../src/agent/sections/exec/compile.ts";
 import type { ContainerSpec } from "../../../../../src/protocol/sections/exec/config.ts";
-import { containerSpec, placement } from "../../../../support/container-spec.ts";
+import { containerSpec, placement } from "../../../../support/containers/container-spec.ts";
 
 function compiled(spec: Partial<ContainerSpec> = {}, where: Partial<Placement> = {}): Compiled {
   const result = compileContainer(containerSpec(spec), placement(where));

@@ -11,7 +11,7 @@ import { exposureTable } from "../../../../../src/agent/sections/exec/exposure-t
 import type { ExposureState } from "../../../../../src/host/exposure/driver.ts";
 import { firewallDigest } from "../../../../../src/host/network/firewall/firewall.ts";
 import type { ContainerSpec, PortMapping } from "../../../../../src/protocol/sections/exec/config.ts";
-import { containerSpec } from "../../../../support/container-spec.ts";
+import { containerSpec } from "../../../../support/containers/container-spec.ts";
 
 const BARE: ExposureState = {
   unusable: undefined,

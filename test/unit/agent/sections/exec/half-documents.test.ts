@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import type { ExecActual, ExecDesired } from "../../../../../src/agent/sections/exec/actual.ts";
 import { planExec } from "../../../../../src/agent/sections/exec/plan.ts";
 import { readExec } from "../../../../../src/protocol/sections/exec/read.ts";
-import { placement } from "../../../../support/container-spec.ts";
-import { idOf, itemOf, modelStage } from "../../../../support/model-stage.ts";
+import { placement } from "../../../../support/containers/container-spec.ts";
+import { idOf, itemOf, modelStage } from "../../../../support/reconcile/model-stage.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const NOBODY: ReadonlySet<string> = new Set();

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { checkBinds, checkPrivileges } from "../../../../../src/agent/sections/exec/policy.ts";
 import { hostDirectories } from "../../../../../src/host/files/directories.ts";
-import { containerSpec } from "../../../../support/container-spec.ts";
+import { containerSpec } from "../../../../support/containers/container-spec.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const STRICT = { allowPrivileged: false, allowBinds: [], allowCapabilities: [] };

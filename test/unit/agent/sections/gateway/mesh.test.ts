@@ -3,8 +3,8 @@ import { compileMesh, meshCompiler } from "../../../../../src/agent/sections/gat
 import type { GatewayActual } from "../../../../../src/agent/sections/gateway/plan.ts";
 import { OverlayMesh } from "../../../../../src/protocol/overlay/mesh.ts";
 import { normaliseGateway } from "../../../../../src/protocol/sections/gateway/gateway.ts";
-import { aDomain, aGatewayActual } from "../../../../support/gateway-model.ts";
-import { aPeer, SELF, uidOf } from "../../../../support/mesh.ts";
+import { aDomain, aGatewayActual } from "../../../../support/overlay/gateway-model.ts";
+import { aPeer, SELF, uidOf } from "../../../../support/overlay/mesh.ts";
 
 const SERVER = { enabled: true, type: "public", host: "192.0.2.9", port: 9443 };
 

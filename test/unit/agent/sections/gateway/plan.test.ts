@@ -6,8 +6,8 @@ import { MAX_DETAIL } from "../../../../../src/protocol/documents/reconcile.ts";
 import type { DomainPeer } from "../../../../../src/protocol/sections/gateway/domain-items.ts";
 import type { OverlayMesh } from "../../../../../src/protocol/overlay/mesh.ts";
 import { normaliseGateway } from "../../../../../src/protocol/sections/gateway/gateway.ts";
-import { aDomain, aGatewayActual } from "../../../../support/gateway-model.ts";
-import { aMeshState, aPeer, keyOf, uidOf } from "../../../../support/mesh.ts";
+import { aDomain, aGatewayActual } from "../../../../support/overlay/gateway-model.ts";
+import { aMeshState, aPeer, keyOf, uidOf } from "../../../../support/overlay/mesh.ts";
 
 const SERVER = { enabled: true, type: "public", host: "192.0.2.9", port: 8443 };
 const peers = [aPeer(2, "gw1"), aPeer(4, "branch")];

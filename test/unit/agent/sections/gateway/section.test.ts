@@ -3,9 +3,9 @@ import { reconciler } from "../../../../../src/agent/reconcile/section.ts";
 import { whyOf } from "../../../../../src/agent/reconcile/section-status.ts";
 import type { GatewayActual } from "../../../../../src/agent/sections/gateway/plan.ts";
 import { connectorsSection } from "../../../../../src/agent/sections/connectors/section.ts";
-import { aDomain, aGatewayActual, gatewayOver } from "../../../../support/gateway-model.ts";
-import { modelOverlay } from "../../../../support/l4-model.ts";
-import { aMesh, aMeshState, anIdentity, aPeer, keyOf, uidOf } from "../../../../support/mesh.ts";
+import { aDomain, aGatewayActual, gatewayOver } from "../../../../support/overlay/gateway-model.ts";
+import { modelOverlay } from "../../../../support/overlay/l4-model.ts";
+import { aMesh, aMeshState, anIdentity, aPeer, keyOf, uidOf } from "../../../../support/overlay/mesh.ts";
 import {
   friendly,
   NO_TABLE,
@@ -13,7 +13,7 @@ import {
   scriptedOverlay,
   type Scripted,
   type ScriptedOverlay,
-} from "../../../../support/owner-rig.ts";
+} from "../../../../support/network/owner-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 import { engineRig } from "../../reconcile/rig.ts";
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { reconciler, type Reconciler } from "../../../../../src/agent/reconcile/section.ts";
 import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
-import { aMachine, networkOver } from "../../../../support/network-section.ts";
+import { aMachine, networkOver } from "../../../../support/network/network-section.ts";
 
 const { signal } = new AbortController();
 

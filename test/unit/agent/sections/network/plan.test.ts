@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { Carrier } from "../../../../../src/agent/sections/network/actual.ts";
 import type { Change } from "../../../../../src/host/network/change.ts";
 import { EMPTY_RECORD } from "../../../../../src/host/network/state/record.ts";
-import { aMachine, networkOver } from "../../../../support/network-section.ts";
+import { aMachine, networkOver } from "../../../../support/network/network-section.ts";
 
 const signal = new AbortController().signal;
 const CARRIER: Carrier = { local: "198.51.100.10", remote: "203.0.113.9" };

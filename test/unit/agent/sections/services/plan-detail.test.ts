@@ -3,7 +3,7 @@ import { planServices } from "../../../../../src/agent/sections/services/plan.ts
 import { describeServiceStep } from "../../../../../src/agent/sections/services/plan-detail.ts";
 import type { OverlayService } from "../../../../../src/protocol/overlay/overlay.ts";
 import type { Service } from "../../../../../src/protocol/sections/services/services.ts";
-import { aConfigService, itsEntry } from "../../../../support/l4-items.ts";
+import { aConfigService, itsEntry } from "../../../../support/overlay/l4-items.ts";
 
 const health = { intervalMs: 1000, failures: 1, successes: 1 };
 const table: readonly (readonly [Partial<Service> | undefined, Partial<OverlayService> | undefined, string])[] = [

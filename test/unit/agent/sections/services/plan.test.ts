@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { planServices, waitingServices, type ServicesActual } from "../../../../../src/agent/sections/services/plan.ts";
 import type { OverlayService, ServiceHealth } from "../../../../../src/protocol/overlay/overlay.ts";
 import type { Service } from "../../../../../src/protocol/sections/services/services.ts";
-import { aConfigService, itsEntry } from "../../../../support/l4-items.ts";
+import { aConfigService, itsEntry } from "../../../../support/overlay/l4-items.ts";
 
 function actualOf(services: readonly OverlayService[] = [], health: readonly ServiceHealth[] = []): ServicesActual {
   return {

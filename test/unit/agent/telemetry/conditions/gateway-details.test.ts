@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { gatewayDetails } from "../../../../../src/agent/telemetry/conditions/gateway-details.ts";
-import { uidOf } from "../../../../support/mesh.ts";
+import { uidOf } from "../../../../support/overlay/mesh.ts";
 
 const BUCKET = {
   gateway: uidOf(2),

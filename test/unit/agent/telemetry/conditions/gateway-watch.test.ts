@@ -6,7 +6,7 @@ import type { OverlayMesh, PathState } from "../../../../../src/protocol/overlay
 import { normaliseGateway } from "../../../../../src/protocol/sections/gateway/gateway.ts";
 import type { NodeEvent } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { aMesh, aMeshState, aPathState, uidOf } from "../../../../support/mesh.ts";
+import { aMesh, aMeshState, aPathState, uidOf } from "../../../../support/overlay/mesh.ts";
 
 const EVERY = 20_000;
 const MONITOR = { node: "gw1", maxLatency: 100, triggerCount: 2, recoverCount: 1 };

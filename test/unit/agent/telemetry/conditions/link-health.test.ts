@@ -6,7 +6,7 @@ import type { LinkReadings } from "../../../../../src/agent/telemetry/conditions
 import type { LinkAddress } from "../../../../../src/host/network/ip/links.ts";
 import type { NodeEvent } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { link } from "../../../../support/machine-readings.ts";
+import { link } from "../../../../support/network/machine-readings.ts";
 
 const DOWN = { operState: "down", hasCarrier: false } as const;
 const addressOf = (name: string, address: string): LinkAddress => ({ link: name, family: 4, address, prefix: 24 });

@@ -5,7 +5,7 @@ import { meshEvents } from "../../../../../src/agent/telemetry/conditions/mesh-e
 import type { ClientState, MeshEvent, PathState } from "../../../../../src/protocol/overlay/mesh.ts";
 import type { NodeEvent } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { aMeshState, aPathState, uidOf } from "../../../../support/mesh.ts";
+import { aMeshState, aPathState, uidOf } from "../../../../support/overlay/mesh.ts";
 
 const MINUTE = 60_000;
 

@@ -13,7 +13,7 @@ import { systemClock } from "../../../../../src/host/clock.ts";
 import { hostReader } from "../../../../../src/host/reader.ts";
 import { MetricSample } from "../../../../../src/protocol/documents/telemetry.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { machineRoot } from "../../../../support/machine-root.ts";
+import { machineRoot } from "../../../../support/machine/machine-root.ts";
 import {
   MEMINFO,
   NET_DEV,
@@ -22,7 +22,7 @@ import {
   PROCESS_STATUS,
   SNMP,
   STAT,
-} from "../../../../support/proc-texts.ts";
+} from "../../../../support/machine/proc-texts.ts";
 
 const READINGS: MetricReadings = {
   elapsed: 0,

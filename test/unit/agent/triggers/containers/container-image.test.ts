@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { containerImage } from "../../../../../src/agent/triggers/containers/container-image.ts";
 import { HostError, InputError } from "../../../../../src/errors.ts";
-import { FakeCompute } from "../../../../support/fake-compute.ts";
+import { FakeCompute } from "../../../../support/containers/fake-compute.ts";
 import { rig } from "../rig.ts";
 
 function stage() {

@@ -4,7 +4,7 @@ import { Dispatcher } from "../../../../../src/agent/triggers/execution/dispatch
 import { HostError, InputError } from "../../../../../src/errors.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { pino } from "pino";
-import { containerState, FakeCompute } from "../../../../support/fake-compute.ts";
+import { containerState, FakeCompute } from "../../../../support/containers/fake-compute.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 import { claims, memoryJournal, NOW, oneShot, TestChannel } from "../rig.ts";
 

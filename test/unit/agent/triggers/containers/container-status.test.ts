@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { containerStatus } from "../../../../../src/agent/triggers/containers/container-status.ts";
-import { containerState, FakeCompute } from "../../../../support/fake-compute.ts";
+import { containerState, FakeCompute } from "../../../../support/containers/fake-compute.ts";
 import { rig } from "../rig.ts";
 
 function stage() {

@@ -5,7 +5,7 @@ import { parseFlow, type TrackedFlow } from "../../../../../src/host/network/con
 import type { Conntrack, FlowFilter } from "../../../../../src/host/network/conntrack.ts";
 import type { OverlayFlow, OverlayFlowFilter } from "../../../../../src/protocol/overlay/overlay.ts";
 import { Flows } from "../../../../../src/protocol/triggers/bodies.ts";
-import { uidOf } from "../../../../support/mesh.ts";
+import { uidOf } from "../../../../support/overlay/mesh.ts";
 import { rig } from "../rig.ts";
 
 const TCP =

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { gatewayPerf, resultLine } from "../../../../../src/agent/triggers/diagnostics/gateway-perf.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
 import { GatewayPerf } from "../../../../../src/protocol/triggers/bodies.ts";
-import { EDGE_2, GATEWAY_1, refusedAs, ScriptedTunnels } from "../../../../support/scripted-tunnels.ts";
+import { EDGE_2, GATEWAY_1, refusedAs, ScriptedTunnels } from "../../../../support/overlay/scripted-tunnels.ts";
 import { rig, untilAborted } from "../rig.ts";
 import { untilHolds } from "../../../../support/until-holds.ts";
 

@@ -8,7 +8,7 @@ import {
   refusedAs,
   ScriptedTunnels,
   somePath,
-} from "../../../../support/scripted-tunnels.ts";
+} from "../../../../support/overlay/scripted-tunnels.ts";
 import { fastClock, rig, untilAborted } from "../rig.ts";
 import { untilHolds } from "../../../../support/until-holds.ts";
 

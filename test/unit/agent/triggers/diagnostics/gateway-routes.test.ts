@@ -12,7 +12,7 @@ import {
   someMesh,
   someNodes,
   somePath,
-} from "../../../../support/scripted-tunnels.ts";
+} from "../../../../support/overlay/scripted-tunnels.ts";
 import { rig } from "../rig.ts";
 
 const COUNTED_MS = 10_000;

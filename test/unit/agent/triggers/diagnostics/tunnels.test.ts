@@ -16,7 +16,7 @@ import {
   someMesh,
   someNodes,
   somePath,
-} from "../../../../support/scripted-tunnels.ts";
+} from "../../../../support/overlay/scripted-tunnels.ts";
 
 test.each([EDGE_2, "edge-2", "edge-2.example.net"])("%s names the node", (text) => {
   expect(findPeer(someNodes, text)?.uid).toBe(EDGE_2);

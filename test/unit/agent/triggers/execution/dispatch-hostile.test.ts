@@ -19,7 +19,7 @@ import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { errorCodes } from "../../../../../src/protocol/values/error-codes.ts";
 import { Host } from "../../../../../src/protocol/values/values.ts";
 import { runs } from "../../../../support/sample.ts";
-import { ScriptedTunnels } from "../../../../support/scripted-tunnels.ts";
+import { ScriptedTunnels } from "../../../../support/overlay/scripted-tunnels.ts";
 import { claims, NOW, oneShot, rig, stream } from "../rig.ts";
 
 function checkForm(reply: TriggerReply): void {

@@ -7,7 +7,7 @@ import { controlGroups } from "../../../../../src/host/process/cgroups.ts";
 import type { EngineInfo } from "../../../../../src/host/engine/engine.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";
-import { machineRoot } from "../../../../support/machine-root.ts";
+import { machineRoot } from "../../../../support/machine/machine-root.ts";
 
 const INFO: EngineInfo = {
   cpus: 2,

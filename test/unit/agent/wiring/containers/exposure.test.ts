@@ -8,8 +8,8 @@ import { planExec, waitingExec } from "../../../../../src/agent/sections/exec/pl
 import { beginning } from "../../../../../src/agent/containers/model/standing.ts";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";
-import { machineRoot } from "../../../../support/machine-root.ts";
-import { ModelEngine } from "../../../../support/model-engine.ts";
+import { machineRoot } from "../../../../support/machine/machine-root.ts";
+import { ModelEngine } from "../../../../support/containers/model-engine.ts";
 
 const signal = new AbortController().signal;
 const wish = { subnet: "172.30.0.0/16", vrfs: ["blue"] };

@@ -5,7 +5,7 @@ import type { Seen, WorkView } from "../../../../../src/agent/containers/supervi
 import { beginning } from "../../../../../src/agent/containers/model/standing.ts";
 import { openPolicy } from "../../../../../src/agent/wiring/containers/policy.ts";
 import { readExec } from "../../../../../src/protocol/sections/exec/read.ts";
-import { idOf, itemOf } from "../../../../support/model-stage.ts";
+import { idOf, itemOf } from "../../../../support/reconcile/model-stage.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 const info = {

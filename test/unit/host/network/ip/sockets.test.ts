@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { expect, test } from "vitest";
 import { hostReader } from "../../../../../src/host/reader.ts";
 import { countHalfOpen, isSshLocal, parseListeners } from "../../../../../src/host/network/ip/sockets.ts";
-import { machineRoot } from "../../../../support/machine-root.ts";
+import { machineRoot } from "../../../../support/machine/machine-root.ts";
 
 const HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
 const line = (local: string, state: string, inode: number): string =>

@@ -8,7 +8,7 @@ import { Paths } from "../../../../../src/overlay/mesh/paths/paths.ts";
 import type { MeshEvent, PathState } from "../../../../../src/protocol/overlay/mesh.ts";
 import { testCertificate, type TestCertificate } from "../../../../support/certificates.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { testIdentity } from "../../../../support/test-gateway.ts";
+import { testIdentity } from "../../../../support/overlay/test-gateway.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const SELF = "00000000-0000-4000-8000-000000000001";

@@ -13,9 +13,9 @@ import type {
 } from "../../../../../src/protocol/overlay/mesh.ts";
 import { testCertificate } from "../../../../support/certificates.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { FaultProxy } from "../../../../support/fault-proxy.ts";
-import { freePort } from "../../../../support/programs.ts";
-import { testGateway, testIdentity, type TestGateway } from "../../../../support/test-gateway.ts";
+import { FaultProxy } from "../../../../support/network/fault-proxy.ts";
+import { freePort } from "../../../../support/machine/programs.ts";
+import { testGateway, testIdentity, type TestGateway } from "../../../../support/overlay/test-gateway.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const SELF = "00000000-0000-4000-8000-000000000001";

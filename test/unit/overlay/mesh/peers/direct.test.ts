@@ -1,7 +1,7 @@
 import { expect, describe, it } from "vitest";
-import { aClient, aListener, aService, echo, type Client } from "../../../../support/overlay-rig.ts";
-import { grant, remoteService } from "../../../../support/peer-rig.ts";
-import { aPeer, echoDatagram, freeUdpPort } from "../../../../support/udp-peer.ts";
+import { aClient, aListener, aService, echo, type Client } from "../../../../support/overlay/overlay-rig.ts";
+import { grant, remoteService } from "../../../../support/overlay/peer-rig.ts";
+import { aPeer, echoDatagram, freeUdpPort } from "../../../../support/overlay/udp-peer.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 async function says(client: Client, text: string): Promise<void> {

@@ -1,7 +1,7 @@
 import type { Http2Stream } from "node:http2";
 import { expect, it } from "vitest";
-import { aServer, aService, echo } from "../../../../support/overlay-rig.ts";
-import { grant, remoteService, type RemoteService } from "../../../../support/peer-rig.ts";
+import { aServer, aService, echo } from "../../../../support/overlay/overlay-rig.ts";
+import { grant, remoteService, type RemoteService } from "../../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const CLIENT = { ip: "127.0.0.1", port: 1 };

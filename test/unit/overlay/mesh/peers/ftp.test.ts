@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import type { RemoteRequest } from "../../../../../src/overlay/listeners/remote.ts";
 import type { OverlayReason } from "../../../../../src/protocol/overlay/overlay.ts";
-import { fakeFtp, ftpClient, passivePort } from "../../../../support/fake-ftp.ts";
-import { aClient, aListener, aService, type Client } from "../../../../support/overlay-rig.ts";
-import { grant, peerRig, type PeerNode } from "../../../../support/peer-rig.ts";
-import { freePort } from "../../../../support/programs.ts";
+import { fakeFtp, ftpClient, passivePort } from "../../../../support/overlay/fake-ftp.ts";
+import { aClient, aListener, aService, type Client } from "../../../../support/overlay/overlay-rig.ts";
+import { grant, peerRig, type PeerNode } from "../../../../support/overlay/peer-rig.ts";
+import { freePort } from "../../../../support/machine/programs.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const ftp = { application: "ftp" } as const;

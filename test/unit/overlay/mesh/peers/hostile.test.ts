@@ -2,8 +2,8 @@ import type { ClientHttp2Session, OutgoingHttpHeaders } from "node:http2";
 import { connect } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { dialTls, whenProved } from "../../../../../src/overlay/mesh/transport/tls.ts";
-import { aClient, echo } from "../../../../support/overlay-rig.ts";
-import { anIdentity, GATEWAY, remoteService, streamPair } from "../../../../support/peer-rig.ts";
+import { aClient, echo } from "../../../../support/overlay/overlay-rig.ts";
+import { anIdentity, GATEWAY, remoteService, streamPair } from "../../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 /** What comes of a request: its status and reason, or the code with which it was reset. */

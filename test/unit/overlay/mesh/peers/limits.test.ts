@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { aClient, aListener, aService, echo } from "../../../../support/overlay-rig.ts";
-import { grant, peerRig, remoteService } from "../../../../support/peer-rig.ts";
-import { aPeer, echoDatagram, freeUdpPort } from "../../../../support/udp-peer.ts";
+import { aClient, aListener, aService, echo } from "../../../../support/overlay/overlay-rig.ts";
+import { grant, peerRig, remoteService } from "../../../../support/overlay/peer-rig.ts";
+import { aPeer, echoDatagram, freeUdpPort } from "../../../../support/overlay/udp-peer.ts";
 import { untilStill } from "../../../../support/until-still.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 

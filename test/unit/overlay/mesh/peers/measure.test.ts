@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { echo } from "../../../../support/overlay-rig.ts";
-import { GATEWAY, peerRig, remoteService } from "../../../../support/peer-rig.ts";
+import { echo } from "../../../../support/overlay/overlay-rig.ts";
+import { GATEWAY, peerRig, remoteService } from "../../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const NOBODY = "10000000-0000-4000-8000-00000000000f";

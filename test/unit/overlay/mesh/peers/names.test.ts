@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { aClient, aListener, aService } from "../../../../support/overlay-rig.ts";
-import { grant, peerRig } from "../../../../support/peer-rig.ts";
-import { freePort } from "../../../../support/programs.ts";
+import { aClient, aListener, aService } from "../../../../support/overlay/overlay-rig.ts";
+import { grant, peerRig } from "../../../../support/overlay/peer-rig.ts";
+import { freePort } from "../../../../support/machine/programs.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 /** A server that says its name first, and then what it is told. */

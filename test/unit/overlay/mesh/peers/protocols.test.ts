@@ -4,7 +4,7 @@ import { connect as connectHttp2, createServer as createHttp2Server, type Server
 import type { Server } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
-import { remoteService } from "../../../../support/peer-rig.ts";
+import { remoteService } from "../../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 /** A connector whose service on another node is a server that is never listened to by itself. */

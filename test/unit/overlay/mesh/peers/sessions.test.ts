@@ -2,9 +2,9 @@ import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { aClient, aListener, aServer, aService, echo, type Client } from "../../../../support/overlay-rig.ts";
-import { anIdentity, grant, peerRig, remoteService, streamPair } from "../../../../support/peer-rig.ts";
-import { freePort } from "../../../../support/programs.ts";
+import { aClient, aListener, aServer, aService, echo, type Client } from "../../../../support/overlay/overlay-rig.ts";
+import { anIdentity, grant, peerRig, remoteService, streamPair } from "../../../../support/overlay/peer-rig.ts";
+import { freePort } from "../../../../support/machine/programs.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 async function says(client: Client, text: string): Promise<void> {

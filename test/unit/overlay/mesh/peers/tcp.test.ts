@@ -2,8 +2,8 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { describe, expect, it } from "vitest";
-import { aClient, echo } from "../../../../support/overlay-rig.ts";
-import { remoteService } from "../../../../support/peer-rig.ts";
+import { aClient, echo } from "../../../../support/overlay/overlay-rig.ts";
+import { remoteService } from "../../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 describe("a tcp flow to another node", () => {

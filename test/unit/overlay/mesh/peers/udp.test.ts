@@ -3,9 +3,9 @@ import { connect as connectHttp2, performServerHandshake, type ServerHttp2Stream
 import { describe, expect, it } from "vitest";
 import { DatagramPipe, type DatagramPipeOptions } from "../../../../../src/overlay/mesh/transport/datagram-pipe.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
-import { aListener, aService } from "../../../../support/overlay-rig.ts";
-import { grant, peerRig, socketPair } from "../../../../support/peer-rig.ts";
-import { aPeer, echoDatagram, freeUdpPort, type Peer } from "../../../../support/udp-peer.ts";
+import { aListener, aService } from "../../../../support/overlay/overlay-rig.ts";
+import { grant, peerRig, socketPair } from "../../../../support/overlay/peer-rig.ts";
+import { aPeer, echoDatagram, freeUdpPort, type Peer } from "../../../../support/overlay/udp-peer.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 /** A UDP connector on one node that leads to a service of another. */

@@ -13,9 +13,9 @@ import {
   outbound,
   textOf,
   type GatewayRig,
-} from "../../../../support/mesh-rig.ts";
-import { meshIdentity } from "../../../../support/mesh-identity.ts";
-import { freePort } from "../../../../support/programs.ts";
+} from "../../../../support/overlay/mesh-rig.ts";
+import { meshIdentity } from "../../../../support/overlay/mesh-identity.ts";
+import { freePort } from "../../../../support/machine/programs.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const [a, b, c] = await Promise.all([meshIdentity(), meshIdentity(), meshIdentity()]);

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { hostFiles } from "../../../../../src/host/files/files.ts";
 import { identityStore } from "../../../../../src/overlay/mesh/transport/identity.ts";
 import { thumbprint } from "../../../../../src/protocol/values/keys.ts";
-import { overlayIdentity } from "../../../../support/mesh-identity.ts";
+import { overlayIdentity } from "../../../../support/overlay/mesh-identity.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
 function store(directory = tempDir()) {

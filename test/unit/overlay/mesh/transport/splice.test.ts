@@ -1,8 +1,15 @@
 import { once } from "node:events";
 import type { ServerHttp2Stream } from "node:http2";
 import { describe, expect, it } from "vitest";
-import { connectTo, gatewayRig, inbound, outbound, textOf, type GatewayRig } from "../../../../support/mesh-rig.ts";
-import { meshIdentity } from "../../../../support/mesh-identity.ts";
+import {
+  connectTo,
+  gatewayRig,
+  inbound,
+  outbound,
+  textOf,
+  type GatewayRig,
+} from "../../../../support/overlay/mesh-rig.ts";
+import { meshIdentity } from "../../../../support/overlay/mesh-identity.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 const [a, b] = await Promise.all([meshIdentity(), meshIdentity()]);

@@ -10,7 +10,7 @@ import {
   whenProved,
   type MeshIdentity,
 } from "../../../../../src/overlay/mesh/transport/tls.ts";
-import { meshIdentity, foreignCertificate } from "../../../../support/mesh-identity.ts";
+import { meshIdentity, foreignCertificate } from "../../../../support/overlay/mesh-identity.ts";
 
 const gateway = await meshIdentity();
 const edge = await meshIdentity();

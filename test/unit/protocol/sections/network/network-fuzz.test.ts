@@ -6,7 +6,7 @@ import { ClusterNetworkSection, NetworkSection } from "../../../../../src/protoc
 import { readNetwork } from "../../../../../src/protocol/sections/network/read.ts";
 import type { JsonObject } from "../../../../../src/protocol/values/values.ts";
 import { nearValidValues, validValues } from "../../../../support/arbitrary.ts";
-import { AGENT, APPLIANCE, CLUSTER } from "../../../../support/example-documents.ts";
+import { AGENT, APPLIANCE, CLUSTER } from "../../../../support/control-plane/example-documents.ts";
 import { runs } from "../../../../support/sample.ts";
 
 const ALONE = { nodeType: "Node", isMember: false } as const;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { NetworkSection } from "../../../../../src/protocol/sections/network/network.ts";
 import { readNetwork } from "../../../../../src/protocol/sections/network/read.ts";
-import { acl, checkCases, ipsec, nic, wg } from "../../../../support/network-cases.ts";
+import { acl, checkCases, ipsec, nic, wg } from "../../../../support/network/network-cases.ts";
 
 describe("every rule of tunnels, routes, translations, lists and rules", () => {
   checkCases([

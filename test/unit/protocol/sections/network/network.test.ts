@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { readNetwork, type NetworkContext } from "../../../../../src/protocol/sections/network/read.ts";
-import { AGENT, APPLIANCE } from "../../../../support/example-documents.ts";
+import { AGENT, APPLIANCE } from "../../../../support/control-plane/example-documents.ts";
 
 const ALONE: NetworkContext = { nodeType: "Node", isMember: false };
 const MEMBER: NetworkContext = { nodeType: "Node", isMember: true };

@@ -1,0 +1,334 @@
+import { z } from "zod";
+import { HostError } from "../../../src/errors.ts";
+import type { EngineCache, EngineChange, EngineStanding } from "../../../src/host/engine/cache.ts";
+import type {
+  ContainerDetail,
+  ContainerSettings,
+  ContainerSummary,
+  CreateBody,
+  EndpointBody,
+  Engine,
+  NetworkSummary,
+  UpdateBody,
+} from "../../../src/host/engine/engine.ts";
+
+interface ModelContainer {
+  id: string;
+  name: string;
+  image: string;
+  imageId: string;
+  labels: Record<string, string>;
+  state: ContainerSummary["state"];
+  exitCode: number | undefined;
+  createdAt: number;
+  settings: ContainerSettings;
+}
+
+/**
+ * The calls of an engine that the keeper makes, as a real one answers them, on containers in memory: for random sequences that would
+ * take hours otherwise. What it is trusted for is tried on a real engine too, in `test/e2e/containers.test.ts`.
+ */
+export class ModelEngine {
+  readonly containers = new Map<string, ModelContainer>();
+  readonly networks: NetworkSummary[] = [];
+  /** By reference. */
+  readonly images = new Map<string, string>();
+  /** What of a registry can be had; a pull of anything else fails. */
+  readonly registry = new Map<string, string>();
+  /** Of images that are not the machine's, by id. */
+  readonly platforms = new Map<string, string>();
+  /** Fields of `HostConfig` that this engine does not take. */
+  readonly ignored = new Set<string>();
+  readonly calls: string[] = [];
+  /** How many processes of one definition were ever running at once. */
+  mostAtOnce = 0;
+  /** Called before each call takes effect; what it rejects with is the answer. */
+  before: (call: string) => Promise<void> = () => Promise.resolve();
+  readonly #listeners: ((change: EngineChange) => void)[] = [];
+  #standing: EngineStanding = { state: "unknown" };
+  #count = 0;
+  readonly cache: EngineCache;
+  /** How often the view of it was connected. */
+  connections = 1;
+  readonly engine: Engine;
+
+  constructor() {
+    const standing = (): EngineStanding => this.#standing;
+    const connections = (): number => this.connections;
+    const containers = (): ReadonlyMap<string, ContainerSummary> =>
+      new Map([...this.containers.values()].map((one) => [one.id, summaryOf(one)]));
+    this.cache = {
+      get standing() {
+        return standing();
+      },
+      get connections() {
+        return connections();
+      },
+      get containers() {
+        return containers();
+      },
+      onChange: (listener) => void this.#listeners.push(listener),
+      refresh: () => {
+        const isNews = this.#standing.state !== "well";
+        this.#standing = { state: "well", since: 0 };
+        this.#tell({ kind: "listed" });
+        if (isNews) this.#tell({ kind: "standing" });
+        return Promise.resolve();
+      },
+      close: () => void this.#listeners.splice(0),
+    };
+    this.engine = this.#engine();
+  }
+
+  /** Another agent on the same engine, which knows nothing of what the first one heard. */
+  reconnected(): void {
+    this.#listeners.splice(0);
+    this.#standing = { state: "unknown" };
+  }
+
+  /** Ends the process of a container, as it would itself. */
+  exit(id: string, exitCode: number): void {
+    const one = this.containers.get(id);
+    if (one?.state !== "running") return;
+    one.state = "exited";
+    one.exitCode = exitCode;
+    this.#tell({ kind: "event", id, action: "die", exitCode });
+  }
+
+  /** Stops a container, as somebody with the engine's own tool would, or the engine that shuts down. */
+  stop(id: string): void {
+    this.exit(id, 143);
+    this.#tell({ kind: "event", id, action: "stop", exitCode: undefined });
+  }
+
+  /** No longer answers, or answers again. */
+  setStanding(standing: EngineStanding): void {
+    this.#standing = standing;
+    this.#tell({ kind: "standing" });
+  }
+
+  /** Takes a container away, as somebody with the engine's own tool would. */
+  remove(id: string): void {
+    this.exit(id, 137);
+    if (this.containers.delete(id)) this.#tell({ kind: "event", id, action: "destroy", exitCode: undefined });
+  }
+
+  /** Changes what a container may use, as somebody with the engine's own tool would. */
+  update(id: string, body: UpdateBody): void {
+    const one = this.#get(id);
+    const { restartPolicy, resources } = settingsOf({ HostConfig: body }, this.ignored);
+    const isSet = body["RestartPolicy"] !== undefined;
+    one.settings = {
+      ...one.settings,
+      restartPolicy: isSet ? restartPolicy : one.settings.restartPolicy,
+      resources: { ...one.settings.resources, ...resources },
+    };
+    this.#tell({ kind: "event", id, action: "update", exitCode: undefined });
+  }
+
+  /** Attaches a container to a network, which no event of containers tells. */
+  connect(network: string, id: string, endpoint: EndpointBody): void {
+    const one = this.#get(id);
+    const { aliases, address = "" } = endpoint;
+    one.settings = { ...one.settings, networks: { ...one.settings.networks, [network]: { address, aliases } } };
+  }
+
+  /** Takes a container off a network, which no event of containers tells. */
+  disconnect(network: string, id: string): void {
+    const one = this.#get(id);
+    const { [network]: _, ...networks } = one.settings.networks;
+    one.settings = { ...one.settings, networks };
+  }
+
+  #tell(change: EngineChange): void {
+    for (const listener of this.#listeners) listener(change);
+  }
+
+  #get(id: string): ModelContainer {
+    const one = this.containers.get(id);
+    if (one === undefined) throw refused(404, `No such container: ${id}`);
+    return one;
+  }
+
+  #engine(): Engine {
+    const call = async <T>(name: string, signal: AbortSignal, work: () => T): Promise<T> => {
+      signal.throwIfAborted();
+      this.calls.push(name);
+      await this.before(name);
+      signal.throwIfAborted();
+      return work();
+    };
+    const none = (): never => {
+      throw new Error("the model has no such call");
+    };
+    return {
+      version: none,
+      ping: (signal) => call("ping", signal, () => undefined),
+      info: (signal) =>
+        call("info", signal, () => ({
+          cpus: 2,
+          memoryBytes: 4e9,
+          architecture: "x86_64",
+          cgroupDriver: "cgroupfs",
+          cgroupVersion: 2,
+          rootDirectory: "/nonexistent",
+          storageDriver: "overlay2",
+          product: "docker",
+        })),
+      listContainers: (labels, signal) =>
+        call("list", signal, () =>
+          [...this.containers.values()]
+            .filter((one) => labels.every((label) => matches(one.labels, label)))
+            .map(summaryOf),
+        ),
+      inspectContainer: (id, signal) =>
+        call("inspect", signal, () => {
+          const one = this.containers.get(id);
+          return one === undefined ? undefined : detailOf(one);
+        }),
+      createContainer: (name, body, signal) =>
+        call("create", signal, () => {
+          const image = String(body["Image"]);
+          const imageId = this.images.get(image);
+          if (imageId === undefined) throw refused(404, `No such image: ${image}`);
+          if ([...this.containers.values()].some((one) => one.name === name)) throw refused(409, "name in use");
+          this.#count += 1;
+          const id = this.#count.toString(16).padStart(64, "0");
+          const labels = { ...(body["Labels"] as Record<string, string>) };
+          const createdAt = this.#count;
+          this.containers.set(id, {
+            id,
+            name,
+            image,
+            imageId,
+            labels,
+            state: "created",
+            exitCode: undefined,
+            createdAt,
+            settings: settingsOf(body, this.ignored),
+          });
+          return { id, warnings: [] };
+        }),
+      startContainer: (id, signal) =>
+        call("start", signal, () => {
+          const one = this.#get(id);
+          if (one.state === "running") return;
+          one.state = "running";
+          one.exitCode = undefined;
+          const same = [...this.containers.values()].filter(
+            ({ state, labels }) =>
+              state === "running" && labels["io.holdfast.container"] === one.labels["io.holdfast.container"],
+          );
+          this.mostAtOnce = Math.max(this.mostAtOnce, same.length);
+          this.#tell({ kind: "event", id, action: "start", exitCode: undefined });
+        }),
+      stopContainer: (id, _grace, signal) =>
+        call("stop", signal, () => {
+          const one = this.#get(id);
+          if (one.state !== "running") return;
+          this.exit(id, 143);
+          this.#tell({ kind: "event", id, action: "stop", exitCode: undefined });
+        }),
+      killContainer: none,
+      removeContainer: (id, _options, signal) => call("remove", signal, () => this.remove(id)),
+      renameContainer: (id, name, signal) =>
+        call("rename", signal, () => {
+          if ([...this.containers.values()].some((one) => one.name === name)) throw refused(409, "name in use");
+          this.#get(id).name = name;
+        }),
+      updateContainer: (id, body, signal) => call("update", signal, () => this.update(id, body)),
+      logs: none,
+      attach: none,
+      terminal: none,
+      pull: (reference, _options, signal) =>
+        call("pull", signal, () => {
+          const id = this.registry.get(reference);
+          if (id === undefined) throw new HostError("pull-not-found", `no ${reference}`);
+          this.images.set(reference, id);
+        }),
+      inspectImage: (reference, signal) =>
+        call("inspect image", signal, () => {
+          const id = this.images.get(reference);
+          if (id === undefined) return undefined;
+          const platform = this.platforms.get(id) ?? "linux/amd64";
+          return { id, digests: [], tags: [reference], sizeBytes: 1, platform };
+        }),
+      listImages: none,
+      removeImage: none,
+      listVolumes: none,
+      createVolume: none,
+      removeVolume: none,
+      listNetworks: (_labels, signal) => call("list networks", signal, () => this.networks),
+      createNetwork: ({ name, subnet, labels }, signal) =>
+        call("create network", signal, () => {
+          this.networks.push({ id: name, name, subnets: [subnet], labels });
+          return { id: name };
+        }),
+      removeNetwork: none,
+      connectNetwork: (network, id, endpoint, signal) =>
+        call("connect", signal, () => this.connect(network, id, endpoint)),
+      disconnectNetwork: (network, id, signal) => call("disconnect", signal, () => this.disconnect(network, id)),
+      events: none,
+    };
+  }
+}
+
+const Body = z.object({
+  HostConfig: z.record(z.string(), z.unknown()).default({}),
+  NetworkingConfig: z
+    .object({
+      EndpointsConfig: z.record(
+        z.string(),
+        z.object({
+          Aliases: z.array(z.string()).default([]),
+          IPAMConfig: z.object({ IPv4Address: z.string() }).optional(),
+        }),
+      ),
+    })
+    .default({ EndpointsConfig: {} }),
+});
+const RestartPolicy = z.object({ Name: z.string() });
+
+/** What an engine says of a container that was made by this body. */
+function settingsOf(body: CreateBody, ignored: ReadonlySet<string>): ContainerSettings {
+  const { HostConfig, NetworkingConfig } = Body.parse(body);
+  const networks = Object.entries(NetworkingConfig.EndpointsConfig).map(([name, { Aliases, IPAMConfig }]) => {
+    return [name, { address: IPAMConfig?.IPv4Address ?? "", aliases: Aliases }] as const;
+  });
+  const resources = Object.entries(HostConfig).flatMap(([name, value]) =>
+    (typeof value === "number" || typeof value === "string") && !ignored.has(name) ? [[name, value] as const] : [],
+  );
+  return {
+    restartPolicy: RestartPolicy.safeParse(HostConfig["RestartPolicy"]).data?.Name ?? "no",
+    resources: Object.fromEntries(resources),
+    networks: Object.fromEntries(networks),
+  };
+}
+
+function refused(status: number, message: string): HostError {
+  return new HostError("engine-refused", message, { details: { status } });
+}
+
+function matches(labels: Readonly<Record<string, string>>, label: string): boolean {
+  const [name = "", value] = label.split("=");
+  return Object.hasOwn(labels, name) && (value === undefined || labels[name] === value);
+}
+
+function summaryOf(one: ModelContainer): ContainerSummary {
+  const { id, name, image, imageId, labels, state, exitCode, createdAt } = one;
+  return { id, name, image, imageId, labels, state, exitCode, createdAt, health: undefined, addresses: {} };
+}
+
+function detailOf(one: ModelContainer): ContainerDetail {
+  return {
+    ...summaryOf(one),
+    pid: one.state === "running" ? 1 : 0,
+    startedAt: 0,
+    finishedAt: 0,
+    restartCount: 0,
+    isOomKilled: false,
+    error: "",
+    cgroupParent: "",
+    settings: one.settings,
+  };
+}

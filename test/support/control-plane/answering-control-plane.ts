@@ -1,0 +1,53 @@
+import { randomBytes } from "node:crypto";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { onTestFinished } from "vitest";
+import { WebSocketServer } from "ws";
+import { SUBPROTOCOL } from "../../../src/protocol/channel/envelope.ts";
+
+/** How far it lets anybody come: to the challenge, to something else in its place, or to an answer over HTTP. */
+export type Greeting = "greets" | "other words" | "no JSON" | "closes" | number;
+
+export interface AnsweringControlPlane {
+  readonly port: number;
+  /** How many have asked. */
+  readonly asked: number;
+  answer(greeting: Greeting): void;
+}
+
+/** A control plane as far as anybody sees it who has not said who they are. */
+export async function aControlPlane(first: Greeting): Promise<AnsweringControlPlane> {
+  let greeting = first;
+  let asked = 0;
+  const sockets = new WebSocketServer({ noServer: true, handleProtocols: () => SUBPROTOCOL });
+  const server = createServer((_request, response) => response.writeHead(426).end());
+  server.on("upgrade", (request, stream, head) => {
+    asked += 1;
+    if (typeof greeting === "number") {
+      stream.end(`HTTP/1.1 ${greeting} No\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
+      return;
+    }
+    const says = greeting;
+    sockets.handleUpgrade(request, stream, head, (socket) => {
+      socket.on("error", () => undefined);
+      const params = { nonce: randomBytes(32).toString("base64url"), protocol: 1 };
+      const method = says === "greets" ? "session.challenge" : "session.other";
+      if (says === "closes") socket.close(1011, "out of order");
+      else socket.send(says === "no JSON" ? "hello" : JSON.stringify({ jsonrpc: "2.0", method, params }));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    for (const socket of sockets.clients) socket.terminate();
+    server.close();
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    get asked() {
+      return asked;
+    },
+    answer: (next) => {
+      greeting = next;
+    },
+  };
+}

@@ -1,0 +1,177 @@
+import { containerOutputMigration, containerOutputStore } from "../../../src/controller/store/container-output.ts";
+import { generateKeyPairSync, randomUUID, webcrypto } from "node:crypto";
+import { DatabaseSync } from "node:sqlite";
+import { pino } from "pino";
+import { z } from "zod";
+import { apiRoutes, createApi } from "../../../src/controller/api/api.ts";
+import { Activations } from "../../../src/controller/channel/activations.ts";
+import { AgentTokens } from "../../../src/controller/channel/agent-tokens.ts";
+import type { Fleet } from "../../../src/controller/fleet.ts";
+import { agentTokensMigration, agentTokenStore } from "../../../src/controller/store/agent-tokens.ts";
+import { ReplyJoins } from "../../../src/controller/api/reply-joins.ts";
+import type { ApiDeps, Route } from "../../../src/controller/api/route.ts";
+import { jwtIssuer } from "../../../src/controller/api/tokens.ts";
+import { ADMIN_POLICY, type Policy } from "../../../src/controller/model/policy.ts";
+import { AccessStore, accessMigration, sha256Hex } from "../../../src/controller/store/access.ts";
+import {
+  flowSourcesMigration,
+  flowsMigration,
+  flowStore,
+  type FlowStore,
+} from "../../../src/controller/store/flows.ts";
+import {
+  gatewayDetailsMigration,
+  gatewayDetailsStore,
+  type GatewayDetailsStore,
+} from "../../../src/controller/store/gateway-details.ts";
+import { imagesMigration, imageStore } from "../../../src/controller/store/images.ts";
+import { systemClock, type Clock } from "../../../src/host/clock.ts";
+import { FakeFleet } from "./fake-fleet.ts";
+
+export const ADMIN_KEY = "admin-key-of-the-tests";
+export const ORIGIN = "https://cp.example.net:8480";
+
+/** What a test sends besides method and path. */
+export interface CallOptions {
+  readonly key?: string | undefined;
+  readonly json?: unknown;
+  readonly body?: string | Uint8Array;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** An answer with its body read. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly json: unknown;
+}
+
+/** What the schema library says by itself; people are told in words of ours. */
+const LIBRARY_WORDS = /: (Too (small|big)|Invalid (input|string|key|option|type|number)|Unrecognized)/;
+
+/** The API over a fake fleet and a real database in memory; every answer is held against what its route declares. */
+export class ApiBench {
+  readonly fleet = new FakeFleet();
+  readonly flows: FlowStore;
+  readonly gatewayDetails: GatewayDetailsStore;
+  readonly access: AccessStore;
+  readonly activations: Activations;
+  readonly agentTokens: AgentTokens;
+  readonly app: ReturnType<typeof createApi>;
+  readonly routes: readonly Route[];
+  readonly deps: ApiDeps;
+  readonly logged: string[] = [];
+
+  private constructor(privateKey: webcrypto.CryptoKey, publicKey: webcrypto.CryptoKey, clock: Clock) {
+    const sql = new DatabaseSync(":memory:");
+    sql.exec(`PRAGMA foreign_keys=ON; ${accessMigration} ${flowsMigration} ${flowSourcesMigration}`);
+    // It takes the place of a table of the first schema, which the bench does without.
+    sql.exec(gatewayDetailsMigration.replace("DROP TABLE gateway_details;", ""));
+    sql.exec(containerOutputMigration);
+    // The nodes of the bench are in no database, and neither is what points to them held to them.
+    const images = new DatabaseSync(":memory:", { enableForeignKeyConstraints: false });
+    images.exec(imagesMigration);
+    const uidOf = (name: string) => this.fleet.nodes().find((node) => node.name === name)?.uid;
+    this.flows = flowStore(sql, uidOf);
+    this.gatewayDetails = gatewayDetailsStore(sql, uidOf);
+    this.access = new AccessStore(sql);
+    this.access.putApiKey("admin", sha256Hex(ADMIN_KEY), [ADMIN_POLICY]);
+    const issue: Fleet["issueLicense"] = (request) => this.fleet.issueLicense(request);
+    this.activations = new Activations({ clock, origin: ORIGIN, issue });
+    const tokens = new DatabaseSync(":memory:");
+    tokens.exec(agentTokensMigration);
+    this.agentTokens = new AgentTokens({
+      store: { agentTokens: agentTokenStore(tokens) },
+      access: this.access,
+      keys: { rootThumbprint: "A".repeat(43), newest: { spki: [] } },
+      clock,
+      origin: ORIGIN,
+      issue,
+    });
+    this.deps = {
+      fleet: this.fleet,
+      flows: this.flows,
+      gatewayDetails: this.gatewayDetails,
+      containerOutput: containerOutputStore(sql),
+      images: imageStore(images),
+      joins: new ReplyJoins(),
+      activations: this.activations,
+      agentTokens: this.agentTokens,
+      registryHost: "registry.example.net:5000",
+      access: this.access,
+      tokens: jwtIssuer({ origin: ORIGIN, privateKey, publicKey, clock }),
+      org: "0f0e0d0c-0b0a-4908-8706-050403020100",
+      domain: "example.net",
+      version: "0.0.0-test",
+      clock,
+      log: pino({ level: "debug" }, { write: (line: string) => void this.logged.push(line) }),
+    };
+    this.routes = apiRoutes(this.deps);
+    this.app = createApi(this.deps);
+  }
+
+  static async create(clock: Clock = systemClock()): Promise<ApiBench> {
+    const pair = generateKeyPairSync("ed25519");
+    const imported = await Promise.all([
+      webcrypto.subtle.importKey("pkcs8", pair.privateKey.export({ type: "pkcs8", format: "der" }), "Ed25519", false, [
+        "sign",
+      ]),
+      webcrypto.subtle.importKey("spki", pair.publicKey.export({ type: "spki", format: "der" }), "Ed25519", true, [
+        "verify",
+      ]),
+    ]);
+    return new ApiBench(imported[0], imported[1], clock);
+  }
+
+  /** An API key with one policy: these actions on these resources. */
+  keyFor(actions: readonly string[], resources: readonly string[] = ["*"], deny: readonly string[] = []): string {
+    const statements: Policy["statements"] = [{ effect: "allow", actions: [...actions] }];
+    if (deny.length > 0) statements.push({ effect: "deny", actions: [...deny] });
+    const key = randomUUID();
+    this.access.putApiKey(key, sha256Hex(key), [{ name: "test", statements, resources: [...resources] }]);
+    return key;
+  }
+
+  /** Sends one request, as the admin unless told. */
+  async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
+    const key = "key" in options ? options.key : ADMIN_KEY;
+    const headers = new Headers(key === undefined ? {} : { authorization: key });
+    if (options.json !== undefined) headers.set("content-type", "application/json");
+    for (const [name, value] of Object.entries(options.headers ?? {})) headers.set(name, value);
+    const body = options.json === undefined ? options.body : JSON.stringify(options.json);
+    const response = await this.app.request(path, { method, headers, ...(body === undefined ? {} : { body }) });
+    const text = await response.text();
+    const isJson = response.headers.get("content-type")?.startsWith("application/json") ?? false;
+    const json: unknown = isJson && text !== "" ? JSON.parse(text) : undefined;
+    this.#check(method, path, response.status, json);
+    return { status: response.status, headers: response.headers, text, json };
+  }
+
+  #check(method: string, path: string, status: number, json: unknown): void {
+    const [pathname = ""] = path.split("?", 1);
+    const route = this.routes.find((one) => one.method === method && matches(one.path, pathname));
+    if (route === undefined || status === 404 || status === 414) return;
+    const declared = route.answers[status];
+    if (declared === undefined) throw new Error(`${route.operationId} does not declare ${status}`);
+    if (LIBRARY_WORDS.test(JSON.stringify(json) ?? ""))
+      throw new Error(`${route.operationId}: ${JSON.stringify(json)}`);
+    if (json === undefined || declared.schema === undefined) return;
+    const parsed = declared.schema.safeParse(json);
+    if (!parsed.success) throw new Error(`${route.operationId} ${status}: ${z.prettifyError(parsed.error)}`);
+  }
+}
+
+/** The members of an answer that is an object. */
+export function members(json: unknown): Record<string, unknown> {
+  return z.record(z.string(), z.unknown()).parse(json);
+}
+
+/** The items of an answer that is a list of objects. */
+export function items(json: unknown): Record<string, unknown>[] {
+  return z.array(z.record(z.string(), z.unknown())).parse(json);
+}
+
+function matches(pattern: string, path: string): boolean {
+  return new RegExp(`^${pattern.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path);
+}

@@ -1,0 +1,39 @@
+import { createServer } from "node:http";
+import { connect } from "node:net";
+import { onTestFinished } from "vitest";
+import { freePort } from "../machine/programs.ts";
+
+/** An HTTP proxy that only opens tunnels (RFC 9110 §9.3.6), all of them to one local port. */
+export interface ConnectProxy {
+  readonly url: string;
+  /** The targets that were asked for. */
+  readonly asked: string[];
+  /** What to answer instead of opening a tunnel. */
+  refusal: string | undefined;
+}
+
+export async function startConnectProxy(target: number): Promise<ConnectProxy> {
+  const port = await freePort();
+  const proxy: ConnectProxy = { url: `http://127.0.0.1:${port}`, asked: [], refusal: undefined };
+  const server = createServer((_request, response) => response.writeHead(405).end());
+  server.on("connect", (request, client) => {
+    proxy.asked.push(request.url ?? "");
+    client.on("error", () => undefined);
+    if (proxy.refusal !== undefined) {
+      client.end(`HTTP/1.1 ${proxy.refusal}\r\ncontent-length: 0\r\n\r\n`);
+      return;
+    }
+    const onward = connect(target, "127.0.0.1", () => {
+      client.write("HTTP/1.1 200 Connection established\r\n\r\n");
+      onward.pipe(client).pipe(onward);
+    });
+    onward.on("error", () => client.destroy()).on("close", () => client.destroy());
+    client.on("close", () => onward.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return proxy;
+}

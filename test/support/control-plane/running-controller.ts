@@ -1,0 +1,86 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pino } from "pino";
+import { onTestFinished } from "vitest";
+import { startController, type Controller, type ControllerOptions } from "../../../src/controller/controller.ts";
+import { systemClock, type Clock } from "../../../src/host/clock.ts";
+import { peekClaims } from "../../../src/protocol/channel/jws.ts";
+import type { NodeType } from "../../../src/protocol/values/values.ts";
+import { makeIdentity, register, TestNode, type TestIdentity } from "./node-client.ts";
+
+/** A directory that goes when the test is over. */
+export async function temporaryDirectory(): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), "holdfast-controller-"));
+  onTestFinished(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+/** The machine's clock with hands that a test can move. */
+export class MovableClock implements Clock {
+  readonly #real = systemClock();
+  #aheadMs = 0;
+  #stepMs = 0;
+
+  now(): number {
+    return this.#real.now() + this.#aheadMs + this.#stepMs;
+  }
+
+  elapsed(): number {
+    return this.#real.elapsed() + this.#aheadMs;
+  }
+
+  sinceBoot(): number {
+    return this.#real.sinceBoot() + this.#aheadMs;
+  }
+
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return this.#real.sleep(ms, signal);
+  }
+
+  after(ms: number, run: () => void): () => void {
+    return this.#real.after(ms, run);
+  }
+
+  advance(ms: number): void {
+    this.#aheadMs += ms;
+  }
+
+  /** Steps the wall clock alone, as NTP or a person would. */
+  stepWall(ms: number): void {
+    this.#stepMs += ms;
+  }
+}
+
+/** A clock on which every timer of one length rings after another. */
+export function clockWith(lengthMs: number, insteadMs: number): MovableClock {
+  return new (class extends MovableClock {
+    override after(ms: number, run: () => void): () => void {
+      return super.after(ms === lengthMs ? insteadMs : ms, run);
+    }
+  })();
+}
+
+/** Starts a controller on a free loopback port; it ends with the test unless it was closed before. */
+export async function runController(options: Partial<ControllerOptions> = {}): Promise<Controller> {
+  const dataDir = options.dataDir ?? (await temporaryDirectory());
+  const log = pino({ level: "silent" });
+  const controller = await startController({ listen: "127.0.0.1:0", log, ...options, dataDir });
+  let closing: Promise<void> | undefined;
+  const close = (): Promise<void> => (closing ??= controller.close());
+  onTestFinished(close);
+  return { ...controller, close };
+}
+
+/** Issues a license and registers a node with it. */
+export async function addNode(
+  controller: Controller,
+  name: string,
+  options: { readonly type?: NodeType; readonly identity?: TestIdentity } = {},
+): Promise<TestNode> {
+  const license = await controller.fleet.issueLicense({ name, type: options.type ?? "Node", user: "test" });
+  const identity = options.identity ?? (await makeIdentity());
+  const answer = await register(controller.url, license, identity);
+  if (answer.status !== 200) throw new Error(`registration answered ${answer.status}: ${JSON.stringify(answer.body)}`);
+  return new TestNode(controller.url, peekClaims("holdfast-license+jwt", license).jti, identity);
+}

@@ -1,0 +1,34 @@
+import { once } from "node:events";
+import { connect, type AddressInfo } from "node:net";
+import { createServer } from "node:tls";
+import { onTestFinished } from "vitest";
+import type { TestCertificate } from "../certificates.ts";
+
+/** Ends TLS before a plain server of this machine, and passes on the bytes as they are. */
+export interface TlsFront {
+  readonly port: number;
+  /** The server names that clients asked for; undefined where one gave none. */
+  readonly asked: readonly (string | undefined)[];
+  /** How many connections went through to the server. */
+  readonly passed: () => number;
+}
+
+/** Starts one on 127.0.0.1, for the running test. */
+export async function startTlsFront({ cert, key }: TestCertificate, target: number): Promise<TlsFront> {
+  const asked: (string | undefined)[] = [];
+  let passed = 0;
+  const server = createServer({ cert, key, ALPNProtocols: ["http/1.1"] }, (client) => {
+    asked.push(typeof client.servername === "string" ? client.servername : undefined);
+    const onward = connect(target, "127.0.0.1");
+    onward.pipe(client).pipe(onward);
+    // A client that refuses the certificate may have sent its refusal only after its handshake was over.
+    client.once("data", () => (passed += 1));
+    client.on("error", () => undefined).on("close", () => onward.destroy());
+    onward.on("error", () => undefined).on("close", () => client.destroy());
+    onTestFinished(() => void client.destroy());
+  });
+  server.on("tlsClientError", () => undefined).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void server.close());
+  return { port: (server.address() as AddressInfo).port, asked, passed: () => passed };
+}

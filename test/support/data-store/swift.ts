@@ -1,0 +1,143 @@
+import { execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
+import { request } from "node:http";
+import { userInfo } from "node:os";
+import { join } from "node:path";
+import { deathTie } from "../../../src/host/process/death-tie.ts";
+import { SEARCH_PATH } from "../../../src/host/process/exec.ts";
+import { freePort } from "../machine/programs.ts";
+import { waitFor } from "../wait-for.ts";
+
+/** A real object store on 127.0.0.1 that speaks S3: Debian's Swift, its four servers on a directory, with memcached for them. */
+export interface SwiftServer {
+  readonly port: number;
+  /** `http://127.0.0.1:port`, for path style. */
+  readonly endpoint: string;
+  /** `http://s3.test:port`, behind a proxy that knows the name; a bucket's goes before it. */
+  readonly hostEndpoint: string;
+  readonly region: string;
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  stop(): Promise<void>;
+}
+
+const KINDS = ["account", "container", "object"] as const;
+const USER = { account: "test", user: "tester", key: "testing-Secret-4711" } as const;
+const REGION = "eu-test-1";
+
+/** Starts one below `dir`. The caller stops it; it ends with the test program at the latest. */
+export async function startSwift(dir: string): Promise<SwiftServer> {
+  if (!existsSync("/usr/bin/swift-proxy-server")) throw new Error("Swift is missing: apt-get install swift-proxy");
+  mkdirSync(join(dir, "devices", "d1"), { recursive: true });
+  writeFileSync(join(dir, "swift.conf"), "[swift-hash]\nswift_hash_path_suffix = of-tests\n");
+  const children: (() => Promise<void>)[] = [];
+  for (const kind of KINDS) {
+    const port = await freePort();
+    makeRing(dir, kind, port);
+    children.push(startServer(dir, kind, storageConfig(dir, kind, port)));
+  }
+  const memcached = await freePort();
+  const asUser = ["-u", userInfo().username];
+  children.push(startTied(dir, "memcached", ["-l", "127.0.0.1", "-p", String(memcached), "-U", "0", ...asUser]));
+  const port = await freePort();
+  children.push(startServer(dir, "proxy", proxyConfig(dir, port, memcached)));
+  await waitFor("Swift answers", () => answers(port));
+  return {
+    port,
+    endpoint: `http://127.0.0.1:${port}`,
+    hostEndpoint: `http://s3.test:${port}`,
+    region: REGION,
+    accessKeyId: `${USER.account}:${USER.user}`,
+    secretAccessKey: USER.key,
+    async stop() {
+      await Promise.all(children.map((stop) => stop()));
+    },
+  };
+}
+
+function makeRing(dir: string, kind: string, port: number): void {
+  const build = (...args: string[]): void => {
+    execFileSync("swift-ring-builder", [`${kind}.builder`, ...args], {
+      cwd: dir,
+      env: { PATH: SEARCH_PATH },
+      stdio: "pipe",
+    });
+  };
+  build("create", "4", "1", "1");
+  build("add", `r1z1-127.0.0.1:${port}/d1`, "1");
+  build("rebalance");
+}
+
+function startServer(dir: string, kind: string, config: string): () => Promise<void> {
+  const path = join(dir, `${kind}.conf`);
+  writeFileSync(path, config);
+  return startTied(dir, `swift-${kind}-server`, [path, "-v"]);
+}
+
+function startTied(dir: string, program: string, options: readonly string[]): () => Promise<void> {
+  const out = openSync(join(dir, `${program}.log`), "a");
+  const { file, args } = deathTie(SEARCH_PATH)({ file: program, args: options });
+  const child = spawn(file, args, { stdio: ["ignore", out, out], env: { PATH: SEARCH_PATH } });
+  const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  return () => {
+    child.kill("SIGKILL");
+    return gone;
+  };
+}
+
+/** Without workers a server is one process, which ends with its parent. */
+function common(dir: string, port: number): string {
+  return `bind_ip = 127.0.0.1
+bind_port = ${port}
+workers = 0
+swift_dir = ${dir}
+user = ${userInfo().username}
+log_level = WARNING`;
+}
+
+function storageConfig(dir: string, kind: string, port: number): string {
+  return `[DEFAULT]
+${common(dir, port)}
+devices = ${join(dir, "devices")}
+mount_check = false
+fallocate_reserve = 0
+[pipeline:main]
+pipeline = ${kind}-server
+[app:${kind}-server]
+use = egg:swift#${kind}
+`;
+}
+
+function proxyConfig(dir: string, port: number, memcached: number): string {
+  const pipeline = "catch_errors cache listing_formats s3api tempauth bulk slo dlo proxy-server";
+  const filters = ["catch_errors", "listing_formats", "bulk", "slo", "dlo"];
+  return `[DEFAULT]
+${common(dir, port)}
+[pipeline:main]
+pipeline = ${pipeline}
+[app:proxy-server]
+use = egg:swift#proxy
+account_autocreate = true
+[filter:cache]
+use = egg:swift#memcache
+memcache_servers = 127.0.0.1:${memcached}
+[filter:s3api]
+use = egg:swift#s3api
+location = ${REGION}
+storage_domain = s3.test
+[filter:tempauth]
+use = egg:swift#tempauth
+user_${USER.account}_${USER.user} = ${USER.key} .admin
+${filters.map((name) => `[filter:${name}]\nuse = egg:swift#${name}\n`).join("")}`;
+}
+
+function answers(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const asked = request({ host: "127.0.0.1", port, path: "/info" }, (response) => {
+      response.resume();
+      resolve(true);
+    });
+    asked.once("error", () => resolve(false));
+    asked.end();
+  });
+}

@@ -1,0 +1,3 @@
+import { passGate } from "../gate.ts";
+
+await passGate();

@@ -1,0 +1,87 @@
+import { createInterface } from "node:readline";
+import { AgentError, toError } from "../../../src/errors.ts";
+import { systemClock } from "../../../src/host/clock.ts";
+import { hostExec, SEARCH_PATH } from "../../../src/host/process/exec.ts";
+import { hostFiles } from "../../../src/host/files/files.ts";
+import type { Change } from "../../../src/host/network/change.ts";
+import type { DhcpClient } from "../../../src/host/network/dhcp/dhcp-client.ts";
+import { networkDriver, type NetworkDriver } from "../../../src/host/network/driver.ts";
+import { hostReader } from "../../../src/host/reader.ts";
+
+export interface ChildOptions {
+  readonly dir: string;
+  readonly searchPath?: string;
+  readonly resolverPath?: string;
+  readonly dhcpClients?: readonly DhcpClient[];
+  readonly maxOutputBytes?: number;
+  /** Whether the kernel cannot be asked, so that nft has to list the firewall. */
+  readonly lists?: boolean;
+}
+
+/** Calls of the driver that cross the pipe. */
+export type Call =
+  | { readonly method: "observe"; readonly sysctls: readonly string[] }
+  | { readonly method: "apply"; readonly change: Change }
+  | { readonly method: "features" | "observeNeighbours" | "mayOwn" | "disown" };
+
+async function answer(driver: NetworkDriver, call: Call, signal: AbortSignal): Promise<unknown> {
+  switch (call.method) {
+    case "observe": {
+      const state = await driver.observe({ sysctls: call.sysctls }, signal);
+      return { ...state, sysctls: Object.fromEntries(state.sysctls), dhcp: [...state.dhcp] };
+    }
+    case "apply":
+      return driver.apply(call.change, signal);
+    case "features": {
+      const features = await driver.features(signal);
+      return { ...features, reasons: Object.fromEntries(features.reasons) };
+    }
+    case "observeNeighbours":
+      return driver.observeNeighbours(signal);
+    case "mayOwn":
+      return driver.mayOwn();
+    case "disown":
+      return driver.disown();
+  }
+}
+
+/** Serves a driver of the network namespace it is started in: a call a line, an answer a line. */
+async function main([json = "{}"]: readonly string[]): Promise<void> {
+  const { dir, searchPath = SEARCH_PATH, lists = false, ...options } = JSON.parse(json) as ChildOptions;
+  const clock = systemClock();
+  const ran: string[] = [];
+  const exec = hostExec(clock, searchPath);
+  const driver = networkDriver({
+    exec: {
+      ...exec,
+      run: (file, args, options) => {
+        ran.push(file);
+        return exec.run(file, args, options);
+      },
+    },
+    files: hostFiles(),
+    reader: hostReader(),
+    clock,
+    stateDir: `${dir}/state`,
+    runDir: `${dir}/run`,
+    isManaged: false,
+    ...(lists ? { tables: { read: () => undefined } } : {}),
+    ...options,
+  });
+  const { signal } = new AbortController();
+  console.log("ready");
+  for await (const line of createInterface({ input: process.stdin })) {
+    ran.splice(0);
+    const reply = await answer(driver, JSON.parse(line) as Call, signal).then(
+      (value) => ({ value, ran }),
+      (thrown: unknown) => {
+        const error = toError(thrown);
+        const { code, details } = error instanceof AgentError ? error : { code: error.name, details: {} };
+        return { error: { code, message: error.message, details }, ran };
+      },
+    );
+    console.log(JSON.stringify(reply));
+  }
+}
+
+await main(process.argv.slice(2));

@@ -1,0 +1,105 @@
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { onTestFinished } from "vitest";
+import { HostError } from "../../../src/errors.ts";
+import type { Change } from "../../../src/host/network/change.ts";
+import type { NeighbourState, NetworkState } from "../../../src/host/network/state/state.ts";
+import type { Call, ChildOptions } from "./network-child.ts";
+
+type Observed = Omit<NetworkState, "sysctls" | "dhcp"> & {
+  readonly sysctls: Readonly<Record<string, string>>;
+  readonly dhcp: readonly string[];
+};
+
+/** A driver in a process of its own, in network and mount namespaces of its own. */
+export interface NetworkMachine {
+  /** Runs a shell script there and gives what it prints. */
+  sh(script: string): string;
+  observe(sysctls?: readonly string[]): Promise<Observed>;
+  apply(change: Change): Promise<void>;
+  features(): Promise<Record<string, unknown> & { readonly reasons: Readonly<Record<string, string>> }>;
+  neighbours(): Promise<readonly NeighbourState[]>;
+  mayOwn(): Promise<boolean>;
+  disown(): Promise<void>;
+  /** The tools that the last call has run. */
+  ran(): readonly string[];
+  /** A driver in another process in the same namespaces, as after a restart; this one is killed. */
+  restart(options?: Partial<ChildOptions>): Promise<NetworkMachine>;
+}
+
+const CHILD = join(import.meta.dirname, "network-child.ts");
+/** With processes of its own, so that none of them outlives it. */
+const OWN = ["-nmp", "--fork", "--kill-child", "--mount-proc"];
+const USER = process.getuid?.() === 0 ? [] : ["-r"];
+/** What a new namespace forwards is what the one of the tests does, which a container engine changes. */
+const FORWARDS_NOTHING = "echo 0 > /proc/sys/net/ipv4/ip_forward";
+const SETUP = `mount -t tmpfs tmpfs /run && mount -t sysfs sysfs /sys && ip link set lo up && ${FORWARDS_NOTHING}`;
+
+/** Makes the namespaces and starts a driver there; needs root or user namespaces. Everything ends with the test. */
+export async function networkMachine(
+  dir: string,
+  options: Omit<ChildOptions, "dir"> = {},
+  prepare = "true",
+): Promise<NetworkMachine> {
+  mkdirSync(join(dir, "run"), { recursive: true });
+  const script = `${SETUP} && ${prepare} && echo up && exec sleep 600`;
+  const holder = spawn("unshare", [...USER, ...OWN, "sh", "-c", script], { stdio: ["ignore", "pipe", "inherit"] });
+  onTestFinished(() => void holder.kill("SIGKILL"));
+  await once(holder.stdout, "data");
+  const [pid = ""] = readFileSync(`/proc/${holder.pid}/task/${holder.pid}/children`, "utf8").split(" ");
+  const enter = ["nsenter", "-t", pid, ...(USER.length > 0 ? ["-U", "--preserve-credentials"] : []), "-n", "-m", "-p"];
+  const sh = (script: string): string =>
+    execFileSync(enter[0] ?? "", [...enter.slice(1), "bash", "--norc", "-c", script], {
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+  return driverIn(enter, sh, { dir, ...options });
+}
+
+async function driverIn(
+  enter: readonly string[],
+  sh: NetworkMachine["sh"],
+  options: ChildOptions,
+): Promise<NetworkMachine> {
+  const child = spawn(
+    enter[0] ?? "",
+    [...enter.slice(1), process.execPath, "--no-warnings", CHILD, JSON.stringify(options)],
+    {
+      stdio: ["pipe", "pipe", "inherit"],
+    },
+  );
+  onTestFinished(() => void child.kill("SIGKILL"));
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  await lines.next();
+  let ran: readonly string[] = [];
+  const call = async <T>(request: Call): Promise<T> => {
+    child.stdin.write(`${JSON.stringify(request)}\n`);
+    const { value } = await lines.next();
+    const reply = JSON.parse(String(value)) as {
+      readonly value: T;
+      readonly ran: readonly string[];
+      readonly error?: { readonly code: string; readonly message: string; readonly details: Record<string, unknown> };
+    };
+    ran = reply.ran;
+    if (reply.error === undefined) return reply.value;
+    throw new HostError(reply.error.code, reply.error.message, { details: reply.error.details });
+  };
+  return {
+    sh,
+    observe: (sysctls = []) => call({ method: "observe", sysctls }),
+    apply: (change) => call({ method: "apply", change }),
+    features: () => call({ method: "features" }),
+    neighbours: () => call({ method: "observeNeighbours" }),
+    mayOwn: () => call({ method: "mayOwn" }),
+    disown: () => call({ method: "disown" }),
+    ran: () => ran,
+    async restart(changed = {}) {
+      child.kill("SIGKILL");
+      await once(child, "exit");
+      return driverIn(enter, sh, { ...options, ...changed });
+    },
+  };
+}

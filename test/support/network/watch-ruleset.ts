@@ -1,0 +1,16 @@
+import { execFileSync } from "node:child_process";
+import { createInterface } from "node:readline";
+import { watchRuleset } from "../../../src/host/network/firewall/ruleset-watch.ts";
+
+/**
+ * Runs inside a network namespace: says when it hears of a change, of the table of its argument if it has one; `renew` renews, and every
+ * other line of its input is given to `nft`.
+ */
+const watch = watchRuleset(() => console.log("change"), process.argv[2]);
+console.log("ready");
+for await (const line of createInterface({ input: process.stdin })) {
+  if (line === "renew") watch.renew();
+  else execFileSync("nft", [line]);
+  console.log(`done ${line}`);
+}
+watch.close();

@@ -1,0 +1,75 @@
+import { once } from "node:events";
+import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
+import { expect, onTestFinished } from "vitest";
+import { aClient, aServer, type Client } from "./overlay-rig.ts";
+import { waitFor } from "../wait-for.ts";
+
+/** An FTP server as far as a proxy sees one: it greets, and waits for a data connection whenever it is asked to. */
+export interface FakeFtp {
+  readonly port: number;
+  /** Its ends of the control connections. */
+  readonly controls: Socket[];
+  /** Its ends of the data connections. */
+  readonly data: Socket[];
+  /** The port it announced last, and how often it was asked to. */
+  readonly announced: { port: number; times: number };
+  /** What it was told. */
+  text(): string;
+}
+
+export async function fakeFtp(): Promise<FakeFtp> {
+  let heard = "";
+  const controls: Socket[] = [];
+  const data: Socket[] = [];
+  const announced = { port: 0, times: 0 };
+  const listen = async (): Promise<number> => {
+    const server: Server = createServer({ allowHalfOpen: true }, (socket) =>
+      data.push(socket.on("error", () => undefined)),
+    );
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => {
+      server.close();
+      for (const socket of data) socket.destroy();
+    });
+    return (server.address() as AddressInfo).port;
+  };
+  const command = async (line: string, socket: Socket): Promise<void> => {
+    heard += `${line}\n`;
+    if (line !== "PASV" && line !== "EPSV") return void socket.write("200 ok\r\n");
+    announced.port = await listen();
+    announced.times += 1;
+    // An address to which nobody may be led.
+    const place = `192,0,2,1,${announced.port >> 8},${announced.port & 0xff}`;
+    socket.write(line === "PASV" ? `227 come (${place})\r\n` : `229 come (|||${announced.port}|)\r\n`);
+  };
+  const port = await aServer((socket) => {
+    controls.push(socket);
+    socket.write("220 hello\r\n");
+    let rest = "";
+    socket.on("data", (chunk: Buffer) => {
+      const lines = (rest + chunk.toString("latin1")).split("\r\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) void command(line, socket);
+    });
+    socket.on("end", () => socket.end());
+  });
+  return { port, controls, data, announced, text: () => heard };
+}
+
+/** A client's control connection that has been greeted. */
+export async function ftpClient(port: number): Promise<Client> {
+  const client = aClient(port);
+  await waitFor("the greeting", () => client.text().endsWith("220 hello\r\n"));
+  return client;
+}
+
+/** Asks for a data connection and gives the port of it, on the address that the client came to. */
+export async function passivePort(client: Client): Promise<number> {
+  const before = client.text().length;
+  client.socket.write("PASV\r\n");
+  const reply = await waitFor("the reply", () => /^(\d.*)\r\n$/s.exec(client.text().slice(before))?.[1]);
+  const [, high, low] = /^227 Entering Passive Mode \(127,0,0,1,(\d+),(\d+)\)\.$/.exec(reply) ?? [];
+  expect(high, reply).toBeDefined();
+  return Number(high) * 256 + Number(low);
+}

@@ -1,0 +1,181 @@
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
+import { askAgent } from "../../../scripts/labs/ask-agent.ts";
+import { heal } from "../../../scripts/labs/faults.ts";
+import { openGateways } from "../../../scripts/labs/furnish.ts";
+import { Lab } from "../../../scripts/labs/lab.ts";
+import { layoutOf } from "../../../scripts/labs/layout.ts";
+import { ConnectorsReport, type ConnectorView } from "../../../src/protocol/local/overlay.ts";
+import { waitFor } from "../wait-for.ts";
+
+const PEER = join(import.meta.dirname, "mesh-peer.ts");
+/** Where each host with an echo has it, over TCP and UDP. */
+export const ECHO_PORT = 9000;
+
+/** A lab for all tests of a file: gateways gw1 and gw2, and edges a and b on sites of their own. Needs root. */
+export interface MeshStage {
+  readonly lab: Lab;
+  /** Makes a connector of one node to another, and waits until it listens there; gives its id. */
+  readonly connector: (from: string, item: ConnectorItem) => Promise<string>;
+  /** Makes a service, and gives its id. */
+  readonly service: (node: string, item: Readonly<Record<string, unknown>>) => Promise<string>;
+}
+
+export interface ConnectorItem {
+  readonly node: string;
+  readonly service: string;
+  readonly port: number;
+  readonly protocol?: "tcp" | "udp" | "ftp" | "tftp";
+}
+
+/** Builds the lab, and what `furnish` adds, before the tests of the file that calls it; takes it away after them. */
+export function meshStage(furnish: (stage: MeshStage) => Promise<void> = () => Promise.resolve()): MeshStage {
+  const dir = mkdtempSync(join(tmpdir(), "hf-lab-"));
+  let built: Lab | undefined;
+  const lab = (): Lab => {
+    if (built === undefined) throw new Error("the lab is not up");
+    return built;
+  };
+  const stage: MeshStage = {
+    get lab() {
+      return lab();
+    },
+    async connector(from, item) {
+      const whole = { protocol: "tcp", ...item };
+      const { id } = (await lab().call("POST", `/v2/node/{${from}}/config/connectors`, whole)) as { id: string };
+      await waitFor(`${from} listens on ${item.port}`, async () =>
+        (await connectorsOf(lab(), from)).some((view) => view.listen?.port === item.port && view.state === "listening"),
+      );
+      return id;
+    },
+    async service(node, item) {
+      const { id } = (await lab().call("POST", `/v2/node/{${node}}/config/services`, item)) as { id: string };
+      return id;
+    },
+  };
+  beforeAll(async () => {
+    expect(process.getuid?.(), "these tests need root, since they make network namespaces").toBe(0);
+    built = await Lab.up(dir, layoutOf(["gw1", "gw2"], { a: [], b: [] }));
+    await openGateways(built);
+    await startEcho(built, "b");
+    await furnish(stage);
+  });
+  afterAll(async () => {
+    await Lab.down(dir);
+    rmSync(dir, { recursive: true, force: true });
+  });
+  return stage;
+}
+
+/** Takes every fault back when the test is over. */
+export function healAfter(lab: Lab): void {
+  onTestFinished(() => heal(lab));
+}
+
+/** Starts a server that echoes, over TCP and UDP, on every address of a host; it ends with the lab. */
+export async function startEcho(lab: Lab, host: string, port = ECHO_PORT): Promise<void> {
+  const child = spawn("ip", [...onHost(lab, host), PEER, "echo", String(port)], {
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  let said = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  await waitFor(`the echo of ${host}`, () => said.includes("ready"));
+}
+
+/** The arguments of `ip` that run a script on a host. */
+const onHost = (lab: Lab, host: string): readonly string[] => [...lab.network.on(host).slice(1), process.execPath];
+
+/** A client on a host of the lab. */
+export interface Talker {
+  /** Sends without waiting. */
+  send(text: string): void;
+  /** Closes its sending half. */
+  end(): void;
+  text(): string;
+  isConnected(): boolean;
+  /** The code of an error, `end` once the other side has closed its half, or undefined. */
+  fate(): string | undefined;
+  kill(): void;
+}
+
+/** What a TLS server says, over one of its protocols or none, to somebody who has no certificate, until it hangs up. */
+export function knock(lab: Lab, on: string, host: string, port: number, alpn: string): string {
+  const args = [...onHost(lab, on), PEER, "knock", host, String(port), alpn];
+  return execFileSync("ip", args, { encoding: "utf8", timeout: 30_000 });
+}
+
+/** Connects from a host, by default to itself; with `ask` over UDP. It ends with the test. */
+export function aTalker(lab: Lab, on: string, port: number, host = "127.0.0.1", role: "talk" | "ask" = "talk"): Talker {
+  const child = spawn("ip", [...onHost(lab, on), PEER, role, host, String(port)], { stdio: ["pipe", "pipe", "pipe"] });
+  onTestFinished(() => void child.kill("SIGKILL"));
+  let text = "";
+  let said = "";
+  child.stdout.setEncoding("latin1").on("data", (part: string) => (text += part));
+  child.stderr.setEncoding("utf8").on("data", (part: string) => (said += part));
+  child.stdin.on("error", () => undefined);
+  return {
+    send: (text) => void child.stdin.write(text),
+    end: () => void child.stdin.end(),
+    text: () => text,
+    isConnected: () => said.includes("connected"),
+    fate: () => /fate (\S+)/.exec(said)?.[1],
+    kill: () => void child.kill("SIGKILL"),
+  };
+}
+
+/** Sends a text and waits until it has come back, as everything after what came before. */
+export async function talk(talker: Talker, text: string, limitMs?: number): Promise<void> {
+  const before = talker.text();
+  talker.send(text);
+  const done = (): boolean => talker.text() === before + text || talker.fate() !== undefined;
+  await waitFor(`the echo of ${text}`, done, limitMs);
+  expect({ text: talker.text(), fate: talker.fate() }).toEqual({ text: before + text, fate: undefined });
+}
+
+/** Whether a new connection to a port of a host is echoed. */
+export async function isServed(lab: Lab, on: string, port: number): Promise<boolean> {
+  const talker = aTalker(lab, on, port);
+  talker.send("?");
+  await waitFor("an answer or an end", () => talker.text() === "?" || talker.fate() !== undefined, 10_000);
+  talker.kill();
+  return talker.text() === "?";
+}
+
+/** Waits until new connections to a port are echoed, and gives one. */
+export async function untilServed(lab: Lab, on: string, port: number, limitMs = 120_000): Promise<Talker> {
+  await waitFor(`${on} serves ${port}`, () => isServed(lab, on, port), limitMs);
+  const talker = aTalker(lab, on, port);
+  await talk(talker, "hello ");
+  return talker;
+}
+
+/** Waits until a connection has come to its end. */
+export function untilOver(talker: Talker, limitMs?: number): Promise<string> {
+  return waitFor("the flow has ended", () => talker.fate(), limitMs);
+}
+
+/** What a node says of its connectors. */
+export async function connectorsOf(lab: Lab, node: string): Promise<readonly ConnectorView[]> {
+  return ConnectorsReport.parse(await askAgent(lab, node, "/v1/connectors")).connectors;
+}
+
+/** The flow records that the controller has of a node. */
+export async function flowsOf(lab: Lab, node: string): Promise<readonly Readonly<Record<string, unknown>>[]> {
+  const found = await lab.call("GET", `/v2/flow?nodeIDs={${node}}`);
+  return found as readonly Readonly<Record<string, unknown>>[];
+}
+
+/** The events that the controller has of a node, newest first. */
+export async function eventsOf(lab: Lab, node: string): Promise<readonly MeshedEvent[]> {
+  return (await lab.call("GET", `/v2/event/{${node}}?limit=100&sort=timestamp:desc`)) as readonly MeshedEvent[];
+}
+
+export interface MeshedEvent {
+  readonly eventType: string;
+  readonly level: string;
+  readonly message: string;
+  readonly details: Readonly<Record<string, unknown>>;
+}

@@ -1,0 +1,89 @@
+import { join } from "node:path";
+import { pino } from "pino";
+import { Engine } from "../../../src/agent/reconcile/engine.ts";
+import { reconciler, type Reconciler } from "../../../src/agent/reconcile/section.ts";
+import { Checkpoint } from "../../../src/checkpoint/checkpoint.ts";
+import { systemClock } from "../../../src/host/clock.ts";
+import { hostFiles, type Files } from "../../../src/host/files/files.ts";
+import { testCommit } from "./commit.ts";
+import { modelSection, type ModelMachine } from "./model-section.ts";
+
+/** A machine whose values are the files of a directory. */
+export function fileMachine(files: Files, dir: string): ModelMachine {
+  return {
+    async read() {
+      const values = new Map<string, string>();
+      for (const name of await files.list(dir)) values.set(name, (await files.read(join(dir, name))) ?? "");
+      return values;
+    },
+    set: (subject, value) => files.writeAtomic(join(dir, subject), value, 0o600),
+    remove: (subject) => files.remove(join(dir, subject)),
+  };
+}
+
+/** Two sections over one directory's `one/` and `two/`, of which the second could cut the node off. */
+export function fileSections(files: Files, dir: string): readonly Reconciler[] {
+  return [
+    reconciler(modelSection(fileMachine(files, join(dir, "one")), { name: "one" })),
+    reconciler(
+      modelSection(fileMachine(files, join(dir, "two")), { name: "two", isGuarded: (name) => name !== "plain" }),
+    ),
+  ];
+}
+
+/** The same files, where `boundary` is called before and after each change. */
+function counted(files: Files, boundary: () => void): Files {
+  const around = async (change: () => Promise<void>): Promise<void> => {
+    boundary();
+    await change();
+    boundary();
+  };
+  return {
+    ...files,
+    writeAtomic: (path, text, mode) => around(() => files.writeAtomic(path, text, mode)),
+    move: (from, to) => around(() => files.move(from, to)),
+    remove: (path) => around(() => files.remove(path)),
+  };
+}
+
+/** Carries the machine in `dir` to `config` in one pass of the engine. */
+export async function carry(files: Files, dir: string, config: Readonly<Record<string, unknown>>): Promise<void> {
+  const checkpoint = new Checkpoint(files, join(dir, "desired"));
+  const onRelease = (): void => engine.look("commit");
+  const commit = testCommit(join(dir, "desired"), systemClock(), { checkpoint, disk: files, onRelease });
+  const engine: Engine = new Engine({
+    clock: systemClock(),
+    random: Math.random,
+    log: pino({ level: "silent" }),
+    sections: fileSections(files, dir),
+    checkpoint,
+    commit,
+    onReport: () => undefined,
+    onFault: () => undefined,
+  });
+  engine.start();
+  engine.set({ version: { node: 1 }, config, isActive: true });
+  await engine.idle();
+  // What was cut short is tried again when there is a session.
+  commit.sessionOpened();
+  await engine.idle();
+  await engine.close();
+  commit.close();
+}
+
+/** Carries the machine in `dir` to `config`, or restores it; dies at its n-th boundary, and prints how many there were. */
+async function main([task = "", dir = "", config = "", dieAt = "0"]: readonly string[]): Promise<void> {
+  let boundaries = 0;
+  const files = counted(hostFiles(), () => {
+    boundaries += 1;
+    if (boundaries === Number(dieAt)) process.kill(process.pid, "SIGKILL");
+  });
+  if (task === "restore") {
+    await new Checkpoint(files, join(dir, "desired")).restore(fileSections(files, dir), new AbortController().signal);
+  } else {
+    await carry(files, dir, JSON.parse(config) as Record<string, unknown>);
+  }
+  process.stdout.write(String(boundaries));
+}
+
+if (import.meta.main) await main(process.argv.slice(2));

@@ -1,0 +1,86 @@
+import { pino } from "pino";
+import { Commit } from "../../../src/agent/reconcile/commit.ts";
+import type { CommitOptions } from "../../../src/agent/reconcile/commit-options.ts";
+import { provenAtOnce, type Before, type Prover, type Unreached } from "../../../src/agent/reconcile/prover.ts";
+import { Checkpoint } from "../../../src/checkpoint/checkpoint.ts";
+import { commitFiles } from "../../../src/checkpoint/commit-files.ts";
+import type { Clock } from "../../../src/host/clock.ts";
+import { hostFiles, type Files } from "../../../src/host/files/files.ts";
+import { ownProcess } from "../../../src/host/process/process-tree.ts";
+
+export const BOOT = "0197f1a2-0000-4000-8000-00000000b007";
+
+/** A confirmed commit over the files of `dir`, watched by nobody, that proves everything at once unless told otherwise. */
+export function testCommit(
+  dir: string,
+  clock: Clock,
+  options: Partial<CommitOptions> & { readonly disk?: Files } = {},
+): Commit {
+  const { disk = hostFiles(), ...others } = options;
+  return new Commit({
+    clock,
+    log: pino({ level: "silent" }),
+    bootId: BOOT,
+    owner: ownProcess(),
+    checkpoint: new Checkpoint(disk, dir),
+    files: commitFiles(disk, dir),
+    prover: provenAtOnce,
+    watch: () => Promise.resolve({ end: () => Promise.resolve() }),
+    alone: (work) => work(),
+    request: () => ({ mode: "save", seconds: 120, isLocal: false }),
+    original: () => undefined,
+    refuse: () => Promise.resolve(false),
+    onTakenBack: () => undefined,
+    onProven: () => undefined,
+    onFound: () => undefined,
+    onRelease: () => undefined,
+    onStanding: () => undefined,
+    ...others,
+  });
+}
+
+/** What applies documents in a test proves changes by, unless it says otherwise. */
+export const testProof = {
+  bootId: BOOT,
+  owner: ownProcess(),
+  prover: provenAtOnce,
+  watch: () => Promise.resolve({ end: () => Promise.resolve() }),
+  onProven: () => undefined,
+};
+
+/** A world in which a test says who is reached. */
+export class ScriptedProver implements Prover {
+  /** Before the change, and after it. */
+  session = true;
+  gateways: string[] = [];
+  /** What is not reached: by the change, and by the control plane's own try after a restore. */
+  unreached: readonly Unreached[] = [];
+  afterRestore: Unreached | undefined;
+  attempts = 0;
+  onAttempt: () => void = () => undefined;
+
+  before(): { session: boolean; gateways: string[] } {
+    return { session: this.session, gateways: this.gateways };
+  }
+
+  /** Nobody answers at all, until the try is given up. */
+  isSilent = false;
+
+  attempt(_before: Before, signal: AbortSignal): Promise<readonly Unreached[]> {
+    this.attempts += 1;
+    this.onAttempt();
+    if (!this.isSilent) return Promise.resolve(this.unreached);
+    return new Promise((resolve) => signal.addEventListener("abort", () => resolve(this.unreached), { once: true }));
+  }
+
+  /** What the control plane says of itself. */
+  serving: number | undefined;
+
+  servingMs(): Promise<number | undefined> {
+    return Promise.resolve(this.serving);
+  }
+
+  controlPlane(): Promise<Unreached | undefined> {
+    return Promise.resolve(this.afterRestore);
+  }
+}

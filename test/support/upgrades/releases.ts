@@ -1,0 +1,100 @@
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { makeKeys, signerFrom } from "../../../scripts/packaging/keys.ts";
+import { signJws } from "../../../src/protocol/channel/jws.ts";
+import { MANIFEST_NAME, type ReleaseFile } from "../../../src/protocol/documents/release.ts";
+
+const ROOT = join(import.meta.dirname, "../../..");
+const run = promisify(execFile);
+
+/** A directory as `scripts/package` leaves it. */
+export interface Release {
+  readonly dir: string;
+  readonly version: string;
+}
+
+/** Releases of one maker, whose key the first one trusts. */
+export class Releases {
+  readonly #dir: string;
+  readonly #key: string;
+
+  constructor(dir: string) {
+    this.#dir = dir;
+    this.#key = join(dir, "key.jwk");
+    makeKeys(this.#key);
+  }
+
+  /** Packages this checkout's program as the build `YYYYMMDD-HHMMSS.COMMIT`, the way it is delivered, but for how hard it is pressed. */
+  async package(build: string): Promise<Release> {
+    const release = this.#named(build);
+    const script = ["--disable-warning=ExperimentalWarning", join(ROOT, "scripts/package.ts")];
+    const args = ["--arch", "amd64", "--level", "0", "--out", release.dir, "--build", build, "--sign", this.#key];
+    await run(process.execPath, [...script, ...args], { cwd: ROOT, timeout: 600_000 });
+    const tree = this.#tree(build);
+    mkdirSync(tree, { recursive: true });
+    const deb = join(release.dir, `holdfast_${release.version}_amd64.deb`);
+    const line = `dpkg-deb --fsys-tarfile '${deb}' | tar -C '${tree}' --strip-components=5 -xf - ./usr/lib/holdfast/base`;
+    await run("bash", ["--norc", "-o", "pipefail", "-c", line]);
+    return release;
+  }
+
+  /** A later build of what was packaged as `base`, with a bundle that is changed: a manifest and a tarball, which is all an upgrade takes. */
+  async upgrade(base: string, build: string, change: (bundle: string) => string = (text) => text): Promise<Release> {
+    const { dir, version } = this.#named(build);
+    const tree = this.#tree(build);
+    cpSync(this.#tree(base), tree, { recursive: true });
+    writeFileSync(join(tree, "version"), `${version}\n`);
+    const bundle = join(tree, "holdfast.mjs");
+    writeFileSync(bundle, change(readFileSync(bundle, "utf8").replaceAll(base, build)));
+    const overlay = join(tree, "overlay.mjs");
+    writeFileSync(overlay, readFileSync(overlay, "utf8").replaceAll(base, build));
+    mkdirSync(dir, { recursive: true });
+    const name = `holdfast-${version}-linux-amd64.tar`;
+    // Without compression, which would take longer than all the rest.
+    await run("tar", ["-C", tree, "--owner=0", "--group=0", "-cf", join(dir, name), ...readdirSync(tree)]);
+    const data = readFileSync(join(dir, name));
+    const unpackedSize = readdirSync(tree, { recursive: true, encoding: "utf8" })
+      .map((path) => statSync(join(tree, path)))
+      .reduce((sum, stat) => sum + (stat.isFile() ? stat.size : 0), 0);
+    const sha256 = createHash("sha256").update(data).digest("hex");
+    const file: ReleaseFile = { name, size: data.length, unpackedSize, sha256 };
+    const now = Math.floor(Date.now() / 1000);
+    const times = { iat: now - 60, exp: now + 86_400, minVersion: "0.1.00000000-0000" };
+    const claims = { product: "holdfast" as const, version, build, ...times, files: { amd64: file } };
+    const line = await signJws("holdfast-release+jwt", claims, await signerFrom(this.#key));
+    writeFileSync(join(dir, MANIFEST_NAME), `${line}\n`);
+    return { dir, version };
+  }
+
+  /** The Debian package of such a later build, made of that of `base`. */
+  async deb(base: Release, { version }: Release, build: string): Promise<void> {
+    const { dir } = this.#named(build);
+    const tree = join(dir, "deb");
+    const name = (of: string): string => `holdfast_${of}_amd64.deb`;
+    await run("dpkg-deb", ["--raw-extract", join(base.dir, name(base.version)), tree]);
+    cpSync(this.#tree(build), join(tree, "usr/lib/holdfast/base"), { recursive: true });
+    const control = join(tree, "DEBIAN/control");
+    writeFileSync(control, readFileSync(control, "utf8").replaceAll(base.version, version));
+    await run("dpkg-deb", ["-Znone", "--root-owner-group", "--build", tree, join(dir, name(version))]);
+  }
+
+  /** Puts the files of a release where a control plane offers them, the manifest last. */
+  offer({ dir }: Release, at: string): void {
+    mkdirSync(at, { recursive: true });
+    for (const name of readdirSync(dir).filter((name) => name.includes(".tar")))
+      cpSync(join(dir, name), join(at, name));
+    cpSync(join(dir, MANIFEST_NAME), join(at, `.${MANIFEST_NAME}`));
+    renameSync(join(at, `.${MANIFEST_NAME}`), join(at, MANIFEST_NAME));
+  }
+
+  #named(build: string): Release {
+    return { dir: join(this.#dir, build), version: `0.1.${build.slice(0, 13)}` };
+  }
+
+  #tree(build: string): string {
+    return join(this.#dir, `${build}.tree`);
+  }
+}

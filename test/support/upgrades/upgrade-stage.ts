@@ -1,0 +1,269 @@
+import { spawn, spawnSync, type ChildProcess } from "node:child_process";
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import type { UpgradeStanding } from "../../../src/protocol/documents/release.ts";
+import { localAgent } from "../../../src/upgrade/local-agent.ts";
+import { BUNDLE, FLAGS } from "../machine/programs.ts";
+import { tempDir } from "../temp-dir.ts";
+import { waitFor } from "../wait-for.ts";
+
+export const [OLD, NEW, NEWER] = ["0.1.20260101-0000", "0.1.20260202-0000", "0.1.20260303-0000"] as const;
+export type Behaviour = "good" | "exits" | "exits well" | "hangs" | "never reaches" | "loses" | "dies later";
+
+/** Of the built program: as it is, or with proofs that nobody takes. */
+type Real = "real" | "proves badly";
+
+const LAUNCH = join(import.meta.dirname, "../../../systemd/launch");
+const DRIVER = join(import.meta.dirname, "upgrade-driver.ts");
+const AGENT = readFileSync(join(import.meta.dirname, "upgrade-agent.mjs.txt"), "utf8");
+/** As long as an agent may take to be ready once it runs: what hangs does so for as long. */
+const READY_MS = 2500;
+const PAUSE_MS = 50;
+
+const LIMITS = {
+  settleMs: 300,
+  maxLookMs: 500,
+  againMs: 1500,
+  betterMs: 600_000,
+  everyMs: 60,
+  askEveryMs: 60,
+  pendingMs: 800,
+  backMs: 60_000,
+  probationSeconds: 3600,
+};
+/** What is given up for what it does not do, and not for how it ends, is only once its time is over. */
+const WINDOWS: Partial<Record<Behaviour | Real, number>> = {
+  hangs: 2500,
+  "never reaches": 8000,
+  loses: 8000,
+};
+/** The others have all the time that a busy machine needs. */
+const WINDOW_MS = 60_000;
+
+type Limits = typeof LIMITS & { readonly windowMs: number };
+
+/**
+ * Directories of an installed Holdfast whose agents are stand-ins, the real launcher, and a supervisor that does with them what systemd
+ * does with the unit: counts, starts, waits until it is ready, tells how it ended, and starts again.
+ */
+export class UpgradeStage {
+  readonly root = tempDir();
+  readonly run = join(this.root, "run");
+  readonly lib = join(this.root, "lib");
+  readonly versions = join(this.root, "versions");
+  readonly state = join(this.root, "state");
+  readonly #launch = join(this.root, "launch");
+  readonly #controlPlane: string;
+  #supervising: { isOver: boolean; done: Promise<void> } | undefined;
+  #agent: ChildProcess | undefined;
+  #id = 0;
+  #windowMs = WINDOW_MS;
+
+  constructor(controlPlane: string) {
+    this.#controlPlane = controlPlane;
+    for (const dir of [this.run, this.lib, this.versions, join(this.root, "bin")]) mkdirSync(dir, { recursive: true });
+    this.make(join(this.lib, "base"), OLD, "good");
+    // The manager has a job exactly when the supervisor was told to stop the agent.
+    const systemctl = join(this.root, "bin/systemctl");
+    const job = `[ ! -e '${this.run}/job' ] || echo 7`;
+    writeFileSync(systemctl, `#!/bin/sh\ncase $* in *Invocation*) cat '${this.run}/shown' ;; *) ${job} ;; esac\n`);
+    chmodSync(systemctl, 0o755);
+    // No start is old enough here to be forgiven, but where a test says so.
+    writeFileSync(join(this.root, "bin/systemd-run"), "#!/bin/sh\n", { mode: 0o755 });
+    const text = readFileSync(LAUNCH, "utf8").replace("PATH=/usr/sbin:", `PATH=${this.root}/bin:/usr/sbin:`);
+    writeFileSync(this.#launch, text, { mode: 0o755 });
+    onTestFinished(() => this.halt());
+  }
+
+  /** A directory of a version; as a release, it is what a request names. */
+  make(dir: string, version: string, behaviour: Behaviour): string {
+    mkdirSync(dir, { recursive: true });
+    const constants = { VERSION: version, BEHAVIOUR: behaviour, CONTROL_PLANE: this.#controlPlane };
+    const head = Object.entries(constants).map(([name, value]) => `const ${name} = ${JSON.stringify(value)};\n`);
+    writeFileSync(join(dir, "version"), `${version}\n`);
+    writeFileSync(join(dir, "holdfast.mjs"), head.join("") + AGENT);
+    writeFileSync(join(dir, "node"), `#!/bin/sh\nexec '${process.execPath}' "$@"\n`, { mode: 0o755 });
+    return dir;
+  }
+
+  /** The same with the built program, which takes itself for that version. */
+  makeReal(dir: string, version: string, how: Real = "real"): string {
+    this.make(dir, version, "good");
+    const [, , date] = version.split(".");
+    const text = readFileSync(BUNDLE, "utf8").replaceAll(/"\d{8}-\d{6}\.[0-9a-z]{1,40}"/g, `"${date}00.abc"`);
+    const proof = "holdfast-node-proof+jwt";
+    writeFileSync(
+      join(dir, "holdfast.mjs"),
+      how === "real" ? text : text.replaceAll(proof, proof.replace("proof", "claim")),
+    );
+    return dir;
+  }
+
+  request(version: string, behaviour: Behaviour | Real, more: object = {}): void {
+    this.#windowMs = WINDOWS[behaviour] ?? WINDOW_MS;
+    const dir = join(this.root, `release-${version}`);
+    const isReal = behaviour === "real" || behaviour === "proves badly";
+    const from = isReal ? this.makeReal(dir, version, behaviour) : this.make(dir, version, behaviour);
+    const request = { from, by: "operator", skipUnattended: true, ...more };
+    writeFileSync(join(this.run, "upgrade-request.json"), JSON.stringify(request));
+  }
+
+  /** Starts the supervisor, as a boot does. */
+  boot(): void {
+    const supervising = { isOver: false, done: Promise.resolve() };
+    supervising.done = this.#supervise(supervising);
+    this.#supervising = supervising;
+  }
+
+  /** Everything is gone at once, as at a power cut. */
+  async halt(): Promise<void> {
+    const supervising = this.#supervising;
+    if (supervising === undefined) return;
+    supervising.isOver = true;
+    this.#agent?.kill("SIGKILL");
+    await supervising.done;
+    this.#supervising = undefined;
+    for (const name of ["agent.sock", "admin.sock", "restart"]) rmSync(join(this.run, name), { force: true });
+  }
+
+  /** The start that is running has come of age, which the manager's timer tells the launcher. */
+  async live(): Promise<void> {
+    await waitFor("it is started", () => this.#agent !== undefined);
+    const id = `start-${this.#id}`;
+    writeFileSync(join(this.run, "shown"), `InvocationID=${id}\nActiveState=active\n`);
+    spawnSync(this.#launch, ["--lived", id], { env: this.#env() });
+  }
+
+  /** The agent is gone, and the machine is not. */
+  crash(): void {
+    this.#agent?.kill("SIGKILL");
+  }
+
+  async #supervise(me: { isOver: boolean }): Promise<void> {
+    while (!me.isOver) {
+      this.#id += 1;
+      const env = { ...this.#env(), INVOCATION_ID: `start-${this.#id}` };
+      spawnSync(this.#launch, ["--begin"], { env });
+      rmSync(join(this.run, "agent.sock"), { force: true });
+      const before = this.#noted();
+      const agent = spawn(this.#launch, ["agent"], { env, stdio: "ignore" });
+      this.#agent = agent;
+      const ended = new Promise<number | null>((resolve) => agent.once("exit", resolve));
+      const result = await this.#untilOver(agent, ended, before);
+      if (me.isOver) break;
+      spawnSync(this.#launch, ["--ended"], { env: { ...env, SERVICE_RESULT: result } });
+      rmSync(join(this.run, "job"), { force: true });
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  }
+
+  /** Grows as soon as an agent runs. */
+  #noted(): number {
+    return statSync(join(this.run, "starts"), { throwIfNoEntry: false })?.size ?? 0;
+  }
+
+  /** What systemd calls the end of it. */
+  async #untilOver(agent: ChildProcess, ended: Promise<number | null>, notedBefore: number): Promise<string> {
+    const restart = join(this.run, "restart");
+    let begun: number | undefined;
+    let isReady = false;
+    for (;;) {
+      const tick = new Promise<"tick">((resolve) => setTimeout(() => resolve("tick"), 20));
+      const came = await Promise.race([ended, tick]);
+      isReady ||= existsSync(join(this.run, "agent.sock"));
+      if (came !== "tick")
+        return came === 0 ? (isReady ? "success" : "protocol") : came === null ? "signal" : "exit-code";
+      if (existsSync(restart)) {
+        rmSync(restart);
+        writeFileSync(join(this.run, "job"), "");
+        agent.kill("SIGTERM");
+        const code = await ended;
+        return code === 0 ? "success" : "signal";
+      }
+      if (this.#noted() > notedBefore) begun ??= performance.now();
+      if (!isReady && begun !== undefined && performance.now() - begun > READY_MS) {
+        agent.kill("SIGKILL");
+        await ended;
+        return "timeout";
+      }
+    }
+  }
+
+  #env(): Record<string, string> {
+    const { lib, versions, run } = this;
+    return {
+      PATH: process.env["PATH"] ?? "",
+      HOLDFAST_LIB: lib,
+      HOLDFAST_VERSIONS: versions,
+      HOLDFAST_RUN: run,
+      HOLDFAST_STATE: this.state,
+    };
+  }
+
+  /** The arguments of our runtime that run an upgrade here. */
+  driver(options: { readonly isTraced?: boolean; readonly limits?: Partial<Limits> } = {}): readonly string[] {
+    const { run, lib, versions, state } = this;
+    const { isTraced = false, limits = {} } = options;
+    const file = join(this.root, `work-${isTraced}.json`);
+    const work = {
+      run,
+      state,
+      lib,
+      versions,
+      ownVersion: this.proven(),
+      isTraced,
+      limits: { ...LIMITS, windowMs: this.#windowMs, ...limits },
+    };
+    writeFileSync(file, JSON.stringify(work));
+    return [...FLAGS, DRIVER, file];
+  }
+
+  /** Runs the upgrade's program to its end. */
+  upgrade(limits: Partial<Limits> = {}): Promise<{ readonly code: number | null; readonly output: string }> {
+    const child = this.begin(limits);
+    let output = "";
+    child.stdout?.setEncoding("utf8").on("data", (chunk: string) => (output += chunk));
+    child.stderr?.setEncoding("utf8").on("data", (chunk: string) => (output += chunk));
+    return new Promise((resolve) => child.once("close", (code) => resolve({ code, output })));
+  }
+
+  /** Starts the upgrade's program. */
+  begin(limits: Partial<Limits> = {}): ChildProcess {
+    const child = spawn(process.execPath, this.driver({ limits }), { stdio: ["ignore", "pipe", "pipe"] });
+    onTestFinished(() => void child.kill("SIGKILL"));
+    return child;
+  }
+
+  /** The version that a judge would be of, by the real launcher. */
+  proven(): string {
+    const script = readFileSync(this.#launch, "utf8").replace(/^run "\$@"$/m, 'pick; echo "$name"');
+    const { stdout } = spawnSync("dash", ["-c", script, "launch", "--proven"], { encoding: "utf8", env: this.#env() });
+    return stdout.trim();
+  }
+
+  standing(): UpgradeStanding | undefined {
+    const path = join(this.versions, "upgrade.json");
+    return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as UpgradeStanding) : undefined;
+  }
+
+  /** The version of the agent that answers. */
+  async answers(): Promise<string | undefined> {
+    return (await localAgent(this.run).view(new AbortController().signal))?.version;
+  }
+
+  /** How often agents were asked how they are. */
+  looks(): number {
+    return statSync(join(this.run, "looks"), { throwIfNoEntry: false })?.size ?? 0;
+  }
+
+  /** How often a version was started. */
+  starts(version: string): number {
+    const path = join(this.run, "starts");
+    return existsSync(path)
+      ? readFileSync(path, "utf8")
+          .split("\n")
+          .filter((line) => line === version).length
+      : 0;
+  }
+}
