@@ -4,8 +4,8 @@ import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import { Text64 } from "../protocol/values/values.ts";
 
 /*
- * The agent that is looked at may be newer than this program: of its answers only what is needed is read, and a word that this program
- * does not know is one that says something else.
+ * A short string of an agent's response. The agent may be newer than this program, so only required fields are parsed, and an unknown
+ * value counts as a different one.
  */
 const Word = Text64;
 const Items = z.array(z.object({ id: z.string(), state: Word }));
@@ -36,19 +36,19 @@ export const ContainersAnswer = z.object({
     z.object({ id: z.string(), type: Word, enabled: z.boolean(), state: Word, health: Word.optional() }),
   ),
 });
-/** Where a gateway is dialled and the key that it shows. */
+/** Addresses at which a gateway is dialled, and the key that it presents. */
 export type GatewayPath = NetworkTargets["paths"][number];
 
-/** What an agent says of itself, as far as an upgrade asks. */
+/** An agent's own report, reduced to the fields that an upgrade needs. */
 export interface AgentView {
-  /** As versions are named on disk. */
+  /** Version as named on disk. */
   readonly version: string;
   readonly isRegistered: boolean;
   readonly session: { readonly state: string; readonly hasBeaten: boolean; readonly reason: string | undefined };
   readonly documents: Readonly<Record<string, number>>;
   readonly sections: ReadonlyMap<string, { readonly state: string; readonly version: number }>;
   readonly hasPendingChange: boolean;
-  /** Whether each works, by its id; what is switched off is left out, as if it were not there. */
+  /** Whether each item works, by id; disabled items are omitted. */
   readonly connectors: ReadonlyMap<string, boolean>;
   readonly services: ReadonlyMap<string, boolean>;
   readonly containers: ReadonlyMap<string, boolean>;
@@ -65,11 +65,11 @@ export interface Answers {
   readonly targets: NetworkTargets | undefined;
 }
 
-/** With its node an item is off, and a container is stopped that is enabled all the same. */
+/** An item is off together with its node; an enabled container can be stopped. */
 const isOn = ({ state }: { readonly state: string }): boolean => state !== "off";
 const SUSPENDED: ReadonlySet<string> = new Set(["idle", "stopping"]);
 
-/** Puts an agent's answers together; what it did not answer, none of works. Pure. */
+/** Combines an agent's responses; items of a missing response do not work. Pure. */
 export function viewOf({ status, connectors, services, gateways, containers, targets }: Answers): AgentView {
   const { session } = status;
   return {

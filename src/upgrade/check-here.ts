@@ -6,7 +6,7 @@ import { checkRelease } from "./fetch.ts";
 import { handOver, type HandedOver } from "./hand-over.ts";
 import { openFetching } from "./open-fetching.ts";
 
-/** A person who only asks is told at once. */
+/** One attempt: a person waits for the result. */
 const ONCE = { ...FETCH_LIMITS, attempts: 1 };
 
 export interface CheckOptions {
@@ -17,7 +17,7 @@ export interface CheckOptions {
   readonly targets: NetworkTargets | undefined;
 }
 
-/** What a manifest offers to this machine. Nothing is fetched but the manifest, and that once. */
+/** Returns the release that a manifest offers to this machine. Fetches only the manifest, in one attempt. */
 export async function checkHere(options: CheckOptions, signal: AbortSignal): Promise<ReleaseCheck> {
   const { from, isForced, ...where } = options;
   const deps = openFetching(where, () => undefined, signal);
@@ -29,8 +29,9 @@ export async function checkHere(options: CheckOptions, signal: AbortSignal): Pro
 }
 
 /**
- * Puts a release of this machine's own files where the upgrade's program can read it; undefined where no package has made room for versions.
- * @throws what `handOver` throws
+ * Copies a local release to where the upgrade program can read it; returns undefined if no package created the directory of
+ * versions.
+ * @throws errors of `handOver`
  */
 export async function handOverHere(options: CheckOptions, signal: AbortSignal): Promise<HandedOver | undefined> {
   const { from, isForced, ...where } = options;

@@ -1,28 +1,28 @@
 import type { InstalledVersion } from "../host/releases/versions.ts";
 import type { UpgradeRequest, UpgradeStanding } from "../protocol/documents/release.ts";
 
-/** Everything that says how far an upgrade has come: what lies on disk, and nothing else. */
+/** The complete state of an upgrade on disk. */
 export interface OnDisk {
   readonly standing: UpgradeStanding | undefined;
   readonly versions: readonly InstalledVersion[];
-  /** The request that was taken and not done. */
+  /** The accepted request that is not finished. */
   readonly request: UpgradeRequest | undefined;
 }
 
 export type Next =
   | { readonly do: "rest" }
   | { readonly do: "begin"; readonly request: UpgradeRequest }
-  /** A version is on trial, and nothing says since when it is being upgraded to. */
+  /** A version is on trial without a record of its upgrade. */
   | { readonly do: "adopt"; readonly version: string }
   | { readonly do: "prepare"; readonly request: UpgradeRequest; readonly standing: UpgradeStanding }
   | { readonly do: "switch"; readonly version: string; readonly standing: UpgradeStanding }
   | { readonly do: "judge"; readonly version: string; readonly standing: UpgradeStanding }
   | { readonly do: "complete"; readonly version: string; readonly standing: UpgradeStanding }
   | { readonly do: "go-back"; readonly version: string; readonly standing: UpgradeStanding }
-  /** It was cut short where nothing says how to go on. */
+  /** The upgrade was interrupted at a point from which it cannot continue. */
   | { readonly do: "abandon"; readonly standing: UpgradeStanding };
 
-/** What comes next, whoever was killed where. Pure. */
+/** Decides the next step of an upgrade, regardless of interruptions. Pure. */
 export function decide({ standing, versions, request }: OnDisk): Next {
   if (standing?.state !== "IN_PROGRESS") {
     const onTrial = versions.find(
@@ -41,10 +41,10 @@ export function decide({ standing, versions, request }: OnDisk): Next {
     return { do: "go-back", version: to, standing };
   }
   if (found.trial === undefined && found.probationUntil !== undefined) return { do: "complete", version: to, standing };
-  // Without its mark it would never be judged, and without its files it cannot be.
+  // Without its mark the version would never be judged; without its files it cannot be.
   if (found.trial === undefined || !found.isWhole) return { do: "go-back", version: to, standing };
   return { do: "judge", version: to, standing };
 }
 
-/** What comes once the version is known and tested. */
+/** Steps after the version is known and tested. */
 const SWITCHED: ReadonlySet<string> = new Set(["switching", "judging", "comparing", "going-back"]);

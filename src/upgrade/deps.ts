@@ -7,36 +7,37 @@ import type { LocalAgent } from "./local-agent.ts";
 import type { Probe } from "./probe.ts";
 import type { RequestBox } from "./request-box.ts";
 
-/** Says which step has begun, and for which version once that is known. */
+/** Reports the start of a step, and the version once it is known. */
 export type OnStep = (step: NonNullable<UpgradeStanding["step"]>, to?: string) => Promise<void>;
 
 /**
- * Fetches, verifies, unpacks, tests and stages the release that a request names; what a cut left is used again. Resolves to its version.
- * @throws {AgentError} with the code that the upgrade fails with
+ * Fetches, verifies, unpacks, tests and stages the requested release, reusing the results of an interrupted run. Returns its
+ * version.
+ * @throws {AgentError} with the code of the failed upgrade
  */
 export type Prepare = (request: UpgradeRequest, onStep: OnStep, signal: AbortSignal) => Promise<string>;
 
-/** What an upgrade does to the machine, apart from files. */
+/** Effects of an upgrade on the machine, apart from files. */
 export interface Services {
-  /** Ends the agent, and starts the newest version's; need not wait for either. */
+  /** Stops the agent and starts the newest version's; need not wait for either. */
   restartAgent(signal: AbortSignal): Promise<void>;
-  /** Starts the agent where it is not, and leaves one alone that is just starting. */
+  /** Starts the agent unless it is running or starting. */
   startAgent(signal: AbortSignal): Promise<void>;
-  /** Brings the packages of the operating system up to date; false where nothing here does that. */
+  /** Updates the packages of the operating system; returns false if no tool is installed for this. */
   updateSystem(signal: AbortSignal): Promise<boolean>;
-  /** Has an overlay of the newest version take over from the one that runs, with all its flows. */
+  /** Replaces the running overlay with one of the newest version, which takes over all flows. */
   succeedOverlay(version: string, signal: AbortSignal): Promise<void>;
 }
 
 export interface UpgradeLimits extends JudgeLimits {
   readonly everyMs: number;
-  /** How often the control plane is asked at most: it may be just what has too much to do. */
+  /** Minimum interval between probes of the control plane, which may be overloaded, in milliseconds. */
   readonly askEveryMs: number;
-  /** How long a pending change of the network is waited for. */
+  /** Time to wait for a pending network change, in milliseconds. */
   readonly pendingMs: number;
-  /** How long the old version may take to answer after the way back, and to have its session when it is tried. */
+  /** Time for the old version to respond after a rollback, and to get its session when it is compared, in milliseconds. */
   readonly backMs: number;
-  /** How long crashes of a version count that has proven itself. */
+  /** Time during which crashes of a proven version still count, in seconds. */
   readonly probationSeconds: number;
 }
 
@@ -46,9 +47,9 @@ export interface UpgradeDeps {
   readonly prepare: Prepare;
   readonly services: Services;
   readonly agent: LocalAgent;
-  /** Whether a change of the network that is not confirmed lies on disk: what there is to know of it while no agent answers. */
+  /** Reports whether an unconfirmed network change is on disk; the only source while no agent responds. */
   readonly isChangeLeft: () => Promise<boolean>;
-  /** Whom the node must reach and by which proxy, as it lies on disk. */
+  /** Returns the addresses that the node must reach and the proxy, as stored on disk. */
   readonly targets: () => Promise<NetworkTargets | undefined>;
   readonly probe: Probe;
   readonly clock: Clock;

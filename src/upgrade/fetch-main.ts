@@ -20,8 +20,8 @@ const USAGE = "usage: holdfast upgrade-fetch [--check] [--force] FILE|URL";
 type Deps = Omit<FetchDeps, "onRetry">;
 
 /**
- * The program `holdfast upgrade-fetch`: everything of an upgrade but the switch, so that what is slow can be done beforehand; with
- * `--check` only whether a release would be taken. Prints one JSON object a line, the last of which says how it went.
+ * The program `holdfast upgrade-fetch`: performs all slow steps of an upgrade before the switch. With `--check` it only reports
+ * whether the release would be accepted. Prints one JSON object per line; the last one is the result.
  */
 export function upgradeFetch(readTargets: (stateDir: string) => Promise<NetworkTargets>): {
   run(argv: readonly string[]): Promise<number>;
@@ -31,7 +31,7 @@ export function upgradeFetch(readTargets: (stateDir: string) => Promise<NetworkT
       process.umask(0o022);
       const print = (object: unknown): void => void process.stdout.write(`${JSON.stringify(object)}\n`);
       const ending = new AbortController();
-      const stop = (): void => ending.abort(new InputError("cancelled", "told to stop"));
+      const stop = (): void => ending.abort(new InputError("cancelled", "stopped by a signal"));
       process.once("SIGTERM", stop).once("SIGINT", stop);
       try {
         const { from, isCheck, isForced, ...where } = readArguments(argv);
@@ -70,7 +70,7 @@ async function fetchLocked(
   try {
     const onRetry = (error: Error, afterMs: number): void => {
       process.stderr.write(
-        `holdfast upgrade-fetch: ${plainLine(error.message)}; again in ${Math.ceil(afterMs / 1000)} s\n`,
+        `holdfast upgrade-fetch: ${plainLine(error.message)}; retrying in ${Math.ceil(afterMs / 1000)} s\n`,
       );
     };
     return { fetched: await fetchRelease(request, { ...deps, onRetry }, signal) };

@@ -19,44 +19,44 @@ import {
 } from "../protocol/documents/release.ts";
 import { judgeRelease, keySetOf, MAX_MANIFEST_BYTES, readManifest, type Situation, type Verdict } from "./manifest.ts";
 
-/** What fetching works with. */
+/** Dependencies of a fetch. */
 export interface FetchDeps extends Retrying {
   readonly limits?: FetchLimits;
   readonly source: ReleaseSource;
   readonly versions: Versions;
   readonly files: Files;
   readonly selfTester: SelfTester;
-  /** Files of trusted keys; the first that is there counts. */
+  /** Paths of the files of trusted keys; the first existing one is used. */
   readonly keyPaths: readonly string[];
-  /** The program that runs: the version that is upgraded. */
+  /** The running program, which is upgraded. */
   readonly own: { readonly version: string; readonly build: string };
   readonly architecture: Architecture | undefined;
-  /** Told of each step that begins, and of the version once it is known. */
+  /** Called at the start of each step, with the version once it is known. */
   readonly onStep: (step: NonNullable<UpgradeStanding["step"]>, to: string | undefined) => Promise<void> | void;
 }
 
 export type FetchRequest = Pick<UpgradeRequest, "from" | "by" | "isForced">;
 
-/** A version that is whole, tested, and has only to be placed. */
+/** A complete and tested version, ready to be placed. */
 export interface Fetched {
   readonly version: string;
   readonly build: string;
 }
 
-/** Stays free whatever is fetched. */
+/** Disk space that always stays free, in bytes. */
 const RESERVE_BYTES = 64 * 1024 * 1024;
 const KEYS_LIMITS = { maxBytes: 64 * 1024, maxDepth: 8 };
 
 /**
- * What a manifest says, and whether it would be taken.
- * @throws what reading it throws; a refusal is a result
+ * Returns the claims of a manifest and whether the release would be accepted.
+ * @throws errors of reading it; a refusal is a result
  */
 export async function checkRelease(
   request: FetchRequest,
   deps: Omit<FetchDeps, "selfTester" | "onStep">,
   signal: AbortSignal,
 ): Promise<{ readonly claims: ReleaseClaims; readonly verdict: Verdict }> {
-  // First of all, since nothing can be done without them.
+  // Keys come first, because nothing works without them.
   const keys = await keySetOf(await readReleaseKeys(deps.keyPaths, deps.files));
   const read = (): Promise<Uint8Array> => readWhole(deps, request.from, MAX_MANIFEST_BYTES, signal);
   const bytes = await withRetries(read, deps, signal);
@@ -65,10 +65,10 @@ export async function checkRelease(
 }
 
 /**
- * Fetches the version that a manifest names, unpacks and tests it; then `versions.place` switches to it. Whoever calls holds the lock.
- * Done again after it was cut short it goes on with what has been fetched; a version that is staged already is only tested again.
- * @throws {InputError} the code of whatever is wrong with the release; {HostError} `disk-too-small`, `self-test-failed` (the version is
- *   then marked as failed) and what the machine refuses; {SessionError} what the network refuses.
+ * Fetches, unpacks and tests the version of a manifest; `versions.place` then switches to it. The caller holds the lock. Resumes
+ * after an interruption; an already staged version is only tested again.
+ * @throws {InputError} the code of a defect of the release; {HostError} `disk-too-small`, `self-test-failed` (the version is then
+ *   marked as failed) and errors of the machine; {SessionError} errors of the network.
  */
 export async function fetchRelease(request: FetchRequest, deps: FetchDeps, signal: AbortSignal): Promise<Fetched> {
   const { versions, onStep } = deps;
@@ -79,7 +79,7 @@ export async function fetchRelease(request: FetchRequest, deps: FetchDeps, signa
   const { version, file } = verdict;
   const staged = await versions.staged(version, file.sha256);
   if (staged !== undefined) {
-    // The machine may have changed since.
+    // The machine may have changed since staging.
     await onStep("testing", version);
     await testVersion(version, staged, `${await versions.staging()}/${version}.work`, deps, signal);
     return { version, build: claims.build };
@@ -97,7 +97,7 @@ export async function fetchRelease(request: FetchRequest, deps: FetchDeps, signa
   const unpacked = `${staging}/${version}.unpacked`;
   const { architecture } = deps;
   if (architecture === undefined)
-    throw new InputError("wrong-architecture", "no package is made for this architecture");
+    throw new InputError("wrong-architecture", "the release has no package for this architecture");
   const unpacking = { archive, packing, into: unpacked, version, unpackedSize: file.unpackedSize, architecture };
   try {
     await unpackVersion(unpacking, signal);
@@ -125,14 +125,14 @@ async function testVersion(
   throw new HostError("self-test-failed", message, { details: { check: result.check } });
 }
 
-/** Before the first byte comes: room for the package three times over, and for all that is unpacked beside it. */
+/** Checks the disk space before the download: three times the package, plus the unpacked content. */
 export async function judgeSpace(staging: string, file: ReleaseFile, have: number, files: Files): Promise<void> {
   const { size, unpackedSize } = file;
   const needed = Math.max(3 * size, size + unpackedSize + RESERVE_BYTES) - Math.min(have, size);
   const { freeBytes } = await files.space(staging);
   if (freeBytes >= needed) return;
   const what = `the package of ${size} bytes, ${unpackedSize} bytes unpacked`;
-  const message = `${staging} has ${freeBytes} bytes free, and ${needed} are needed for ${what}: make room, then ask again`;
+  const message = `${staging} has ${freeBytes} bytes free, and ${needed} are needed for ${what}; free some space and retry`;
   throw new HostError("disk-too-small", message, { details: { freeBytes, needed } });
 }
 
@@ -150,14 +150,14 @@ function situationOf(
     failed: new Map(
       installed.flatMap(({ version, failed }) => (failed === undefined ? [] : [[version, failed.message]])),
     ),
-    // Nobody but who sits at the machine may make it go back.
+    // Only an operator at the machine may force a downgrade.
     isForced: isForced && by === "operator",
   };
 }
 
 /**
- * The keys that may sign releases: those of the first file that is there.
- * @throws {InputError} `bad-release-keys`; one that cannot be read is no reason to trust another's
+ * Returns the keys that may sign releases, from the first existing file.
+ * @throws {InputError} `bad-release-keys`; an unreadable file does not fall back to the next one
  */
 export async function readReleaseKeys(paths: readonly string[], files: Files): Promise<ReleaseKeys> {
   for (const path of paths) {
@@ -175,5 +175,5 @@ export async function readReleaseKeys(paths: readonly string[], files: Files): P
     if (parsed.success) return parsed.data;
     throw bad(describeIssues(parsed.error).join("; "), parsed.error);
   }
-  throw new InputError("bad-release-keys", `there is no file of trusted keys: ${paths.join(", ")}`);
+  throw new InputError("bad-release-keys", `no file of trusted keys exists: ${paths.join(", ")}`);
 }

@@ -12,25 +12,25 @@ import { checkRelease, judgeSpace } from "./fetch.ts";
 import { MAX_MANIFEST_BYTES } from "./manifest.ts";
 import type { openFetching } from "./open-fetching.ts";
 
-/** A release that lies where the upgrade's program can read it. */
+/** A local release, copied to where the upgrade program can read it. */
 export interface HandedOver {
-  /** Its manifest. */
+  /** Path of its manifest. */
   readonly from: string;
-  /** To be called once it has been asked for; from then on it is removed with what asks for it. */
+  /** Unlocks the copy after it was requested; it is then removed with the request. */
   release(): void;
-  /** Nobody asks for it. */
+  /** Removes the copy, which nobody requested. */
   discard(): Promise<void>;
 }
 
-/** Below the directory of versions: a directory for each release that is handed over, locked until it is asked for. */
+/** Directory below the versions with one locked directory for each copied release. */
 const PLACE = "given";
 const LOCK = "lock";
 const MAX_ENTRIES = 100;
 
 /**
- * Copies a manifest and this machine's package to where the upgrade's program can read them, whoever else may: it has no right but to what is
- * root's own. What would be refused is refused here, and there has to be room first.
- * @throws what `checkRelease` and `fetchFile` throw; {InputError} the code of the refusal; {HostError} `disk-too-small`
+ * Copies a manifest and this machine's package to where the upgrade program can read them, because that program can only read
+ * files of root. Checks the release and the disk space first.
+ * @throws errors of `checkRelease` and `fetchFile`; {InputError} the code of the refusal; {HostError} `disk-too-small`
  */
 export async function handOver(
   { from, isForced }: { readonly from: string; readonly isForced: boolean },
@@ -48,7 +48,7 @@ export async function handOver(
   const { verdict } = await checkRelease({ from, isForced, by: "operator" }, once, signal);
   if (verdict.is === "refused") throw new InputError(verdict.code, verdict.message);
   const { name, size, sha256, unpackedSize } = verdict.file;
-  // It lies here once more than when it is fetched from afar.
+  // The copy takes the package's size in addition to a remote fetch.
   await judgeSpace(versionsPath, { ...verdict.file, unpackedSize: unpackedSize + size }, 0, deps.files);
   const place = join(versionsPath, PLACE, `${process.pid}-${randomBytes(6).toString("hex")}`);
   await deps.files.makeDirectory(place, 0o700);
@@ -68,7 +68,7 @@ export async function handOver(
   return { from: join(place, MANIFEST_NAME), release: () => lock.release(), discard };
 }
 
-/** Removes releases that were handed over and that nobody asks for any more: whoever handed them over was killed, or their upgrade has ended. */
+/** Removes copied releases without a request, after the copying process was killed or the upgrade ended. */
 export async function sweepHandedOver(
   versionsPath: string,
   {
@@ -89,7 +89,7 @@ export async function sweepHandedOver(
     } catch (error) {
       if (isLocked(error)) continue;
     }
-    // Only now: it is asked for before it is let go of.
+    // Checked after locking: a request is written before the lock is released.
     if (!(await isAskedFor(place))) await removeAll(directories, place);
   }
 }

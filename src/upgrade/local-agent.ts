@@ -15,18 +15,18 @@ import {
   type AgentView,
 } from "./agent-view.ts";
 
-/** The agent of this machine, whichever version it is. */
+/** The agent of this machine, in any version. */
 export interface LocalAgent {
-  /** What it says of itself; undefined when it does not answer in time, or not what an agent would. */
+  /** Returns its own report; undefined if it times out or sends an invalid response. */
   view(signal: AbortSignal): Promise<AgentView | undefined>;
-  /** Has it look again at what lies on disk; an agent that does not answer is one that reads it when it starts. */
+  /** Makes it reread the state on disk; an agent that does not respond reads it at its start. */
   poke(signal: AbortSignal): Promise<void>;
 }
 
 const ANSWER_MS = 5000;
 const POKE_MS = 2000;
 
-/** The agent that has the sockets of a run directory. */
+/** Returns the agent that serves the sockets of a run directory. */
 export function localAgent(runDir: string): LocalAgent {
   const get = async <T>(path: string, schema: z.ZodType<T>, signal: AbortSignal, socket = READ_SOCKET): Promise<T> =>
     schema.parse(parseStrictJson(await ask(runDir, socket, "GET", path, signal), LOCAL_REPLY_LIMITS));

@@ -45,17 +45,17 @@ export const LIMITS: UpgradeLimits = {
   probationSeconds: 24 * 60 * 60,
 };
 
-/** What the end of a run means to whoever started it: `busy` may be tried again, and `failed` has said on disk why. */
+/** Exit statuses of a run: after `busy` the caller may retry; after `failed` the reason is on disk. */
 export const EXIT = { failed: 3, busy: 75, usage: 2 } as const;
 
-/** What an upgrade has of the agent of its own version. */
+/** Functions that need the agent of this version. */
 export interface OfAgent {
-  /** What is known of the node without an agent that runs. */
+  /** Reads the node's targets without a running agent. */
   readonly readTargets: (stateDir: string) => Promise<NetworkTargets>;
   readonly standingAsker: (stateDir: string) => AskStanding;
 }
 
-/** The program `holdfast upgrade-run`, which goes on until nothing is left to do. */
+/** The program `holdfast upgrade-run`, which runs until nothing is left to do. */
 export function upgradeRun(ofAgent: OfAgent): { run(argv: readonly string[]): Promise<number> } {
   return { run: (argv) => run(argv, ofAgent) };
 }
@@ -63,13 +63,13 @@ export function upgradeRun(ofAgent: OfAgent): { run(argv: readonly string[]): Pr
 async function run(argv: readonly string[], ofAgent: OfAgent): Promise<number> {
   process.umask(0o022);
   const ending = new AbortController();
-  const stop = (): void => ending.abort(new InputError("cancelled", "told to stop"));
+  const stop = (): void => ending.abort(new InputError("cancelled", "stopped by a signal"));
   process.once("SIGTERM", stop).once("SIGINT", stop);
   try {
     return await runAlone(hostDeps(readArguments(argv), ofAgent, ending.signal), ending.signal);
   } catch (thrown) {
     const error = toError(thrown);
-    // How far it came lies on disk, and the next start goes on from there.
+    // The progress is on disk, and the next start resumes it.
     if (ending.signal.aborted) return 0;
     process.stderr.write(`holdfast upgrade-run: ${error.message}\n`);
     if (!(error instanceof AgentError)) return 70;
@@ -77,7 +77,7 @@ async function run(argv: readonly string[], ofAgent: OfAgent): Promise<number> {
   }
 }
 
-/** Upgrades while nobody else does. @throws {HostError} `busy`, and what the disk refuses. */
+/** Upgrades while holding the lock. @throws {HostError} `busy`, and errors of the disk. */
 export async function runAlone(deps: UpgradeDeps, signal: AbortSignal): Promise<number> {
   const lock = deps.versions.lock();
   try {
@@ -111,7 +111,7 @@ function hostDeps(where: Where, { readTargets, standingAsker }: OfAgent, signal:
     );
   const sweep = (): Promise<void> =>
     sweepHandedOver(path, { files, directories, isAskedFor }).catch((error: unknown) =>
-      print(`not all of what was handed over could be removed: ${toError(error).message}`),
+      print(`cannot remove all copied releases: ${toError(error).message}`),
     );
   const targets = (): Promise<NetworkTargets | undefined> => readTargets(where.state).catch(() => undefined);
   return {
@@ -156,7 +156,7 @@ function fetching(
   print: (line: string) => void,
 ): Prepare {
   const onRetry = (error: Error, afterMs: number): void =>
-    print(`${error.message}; again in ${Math.ceil(afterMs / 1000)} s`);
+    print(`${error.message}; retrying in ${Math.ceil(afterMs / 1000)} s`);
   return async (request, onStep, signal) => {
     const deps = openFetching({ ...where, targets: await targets() }, onStep, signal);
     return (await fetchRelease(request, { ...deps, onRetry }, signal)).version;

@@ -4,26 +4,26 @@ import { verifyJws, type KeySet } from "../protocol/channel/jws.ts";
 import { thumbprint } from "../protocol/values/keys.ts";
 import type { Architecture, ReleaseClaims, ReleaseFile, ReleaseKeys } from "../protocol/documents/release.ts";
 
-/** The most bytes that a manifest may have. */
+/** Size limit of a manifest, in bytes. */
 export const MAX_MANIFEST_BYTES = 64 * 1024;
 const MAX_LINES = 16;
 const MAX_SKEW_SECONDS = 60;
 const JSON_LIMITS = { maxBytes: MAX_MANIFEST_BYTES, maxDepth: 8 };
 
-/** What a release is judged by. */
+/** Facts that decide whether a release is accepted. */
 export interface Situation {
-  /** The version that runs. */
+  /** The running version. */
   readonly own: string;
-  /** The version that came with the package: nothing older is ever picked. */
+  /** The package's own version, which is the oldest one ever picked. */
   readonly base: string | undefined;
-  /** When it was built, in Unix seconds; 0 where it does not say. */
+  /** Build time in Unix seconds; 0 if unknown. */
   readonly builtAt: number;
   readonly architecture: Architecture | undefined;
   /** Unix seconds. */
   readonly now: number;
-  /** Versions that were given up here, and why. */
+  /** Versions that were given up on this machine, with the reasons. */
   readonly failed: ReadonlyMap<string, string>;
-  /** An operator insists. */
+  /** Whether an operator forces it. */
   readonly isForced: boolean;
 }
 
@@ -44,26 +44,24 @@ export type Verdict =
   | { readonly is: "taken"; readonly version: string; readonly file: ReleaseFile }
   | { readonly is: "refused"; readonly code: ReleaseRefusal; readonly message: string };
 
-/** Trusted keys by their thumbprints. */
+/** Returns trusted keys by their thumbprints. */
 export async function keySetOf({ keys }: ReleaseKeys): Promise<KeySet> {
   return new Map(await Promise.all(keys.map(async (key) => [await thumbprint(key), key] as const)));
 }
 
 /**
- * Reads a manifest: a compact JWS a line. At least one must verify, and those that do must say the same.
- * @throws {InputError} `manifest-too-large`, `manifest-malformed`, `manifest-unsigned`, `manifest-contradictory` or `manifest-invalid`
+ * Reads a manifest with one compact JWS per line. At least one line must verify, and all that verify must agree.
+ * @throws {InputError} `manifest-too-large`, `manifest-malformed`, `manifest-unsigned`, `manifest-contradictory` or
+ *   `manifest-invalid`
  */
 export async function readManifest(bytes: Uint8Array, keys: KeySet): Promise<ReleaseClaims> {
   if (bytes.length > MAX_MANIFEST_BYTES) {
-    const message = `the manifest has ${bytes.length} bytes, and at most ${MAX_MANIFEST_BYTES} are read`;
+    const message = `the manifest has ${bytes.length} bytes; the limit is ${MAX_MANIFEST_BYTES}`;
     throw new InputError("manifest-too-large", message);
   }
   const lines = Buffer.from(bytes).toString("latin1").replace(/\n$/, "").split("\n");
   if (lines.length > MAX_LINES) {
-    throw new InputError(
-      "manifest-malformed",
-      `the manifest has ${lines.length} lines, and at most ${MAX_LINES} are read`,
-    );
+    throw new InputError("manifest-malformed", `the manifest has ${lines.length} lines; the limit is ${MAX_LINES}`);
   }
   const verified: ReleaseClaims[] = [];
   const reasons: string[] = [];
@@ -82,19 +80,19 @@ export async function readManifest(bytes: Uint8Array, keys: KeySet): Promise<Rel
   if (others.some((other) => JSON.stringify(other) !== JSON.stringify(claims))) {
     throw new InputError(
       "manifest-contradictory",
-      "lines of the manifest that are signed by trusted keys differ in what they say",
+      "lines of the manifest that are signed by trusted keys contradict each other",
     );
   }
   return claims;
 }
 
-/** The claims of a line that verifies; else why it does not. */
+/** Returns the claims of a line that verifies, or the reason why it does not. */
 async function readLine(line: string, number: number, keys: KeySet): Promise<ReleaseClaims | string> {
   if (!/^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/.test(line)) {
     throw new InputError("manifest-malformed", `line ${number} of the manifest is not a compact JWS`);
   }
   const invalid = (why: string, cause?: unknown): InputError =>
-    new InputError("manifest-invalid", `line ${number} of the manifest is signed by a trusted key, and yet ${why}`, {
+    new InputError("manifest-invalid", `line ${number} of the manifest is signed by a trusted key, but ${why}`, {
       cause,
     });
   let claims: ReleaseClaims;
@@ -105,7 +103,7 @@ async function readLine(line: string, number: number, keys: KeySet): Promise<Rel
     if (error.code === "bad-signature") return `line ${number}: ${error.message}`;
     throw invalid(error.message, error);
   }
-  // Of two members of one name a reader takes the first and another the last; what is signed must mean one thing.
+  // Readers differ in which of two members of one name they use, so signed text must not have duplicates.
   const [header = "", payload = ""] = line.split(".");
   for (const [part, name] of [
     [header, "header"],
@@ -119,7 +117,7 @@ async function readLine(line: string, number: number, keys: KeySet): Promise<Rel
   return claims;
 }
 
-/** Whether a release is for this machine, now. Pure. */
+/** Reports whether a release is accepted for this machine at this time. Pure. */
 export function judgeRelease(claims: ReleaseClaims, situation: Situation): Verdict {
   const { own, base, builtAt, architecture, now, failed, isForced } = situation;
   const { version, iat, exp, minVersion, files } = claims;

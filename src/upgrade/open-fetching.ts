@@ -14,18 +14,18 @@ import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import { Architecture, UPGRADE_PATHS, type UpgradeRequest } from "../protocol/documents/release.ts";
 import { fetchRelease, type FetchDeps } from "./fetch.ts";
 
-/** Where things lie; what is not given is where the package has it. */
+/** Paths and settings of a fetch; paths default to the package's. */
 export interface FetchingOptions {
   readonly packagePath?: string;
   readonly versionsPath?: string;
   readonly keyPaths?: readonly string[];
   readonly stateDir?: string;
   readonly configFile?: string;
-  /** Whom the node must reach, and by which proxy, as far as the agent's settings and its registration say. */
+  /** Addresses that the node must reach and the proxy, by the agent's settings and registration. */
   readonly targets: NetworkTargets | undefined;
 }
 
-/** What fetching works with on this machine. */
+/** Returns the dependencies of a fetch on this machine. */
 export function openFetching(
   options: FetchingOptions,
   onStep: FetchDeps["onStep"],
@@ -56,10 +56,10 @@ export function openFetching(
   };
 }
 
-/** Fetches, verifies, unpacks, tests and stages the release that a request names. Resolves to its version. */
+/** Fetches, verifies, unpacks, tests and stages the requested release. Returns its version. */
 export type Prepare = (request: UpgradeRequest, onStep: FetchDeps["onStep"], signal: AbortSignal) => Promise<string>;
 
-/** How releases are prepared on this machine; whom the node must reach is read anew each time. */
+/** Returns a function that prepares releases on this machine; it rereads the node's targets each time. */
 export function preparing(
   options: Omit<FetchingOptions, "targets">,
   readTargets: () => Promise<NetworkTargets | undefined>,
@@ -70,7 +70,7 @@ export function preparing(
   };
 }
 
-/** The settings' proxy is for https, and for plain http as well: a release may lie at either. */
+/** The configured proxy serves https and http, because a release may use either. */
 function proxiesOf(targets: NetworkTargets | undefined): ProxySettings {
   const { proxy } = targets ?? {};
   if (proxy === undefined) return { noProxy: [] };

@@ -6,28 +6,28 @@ import type { Standing } from "../protocol/channel/standing.ts";
 import { untilAborted } from "../lib/async/until-aborted.ts";
 import { withinTime } from "../lib/async/within-time.ts";
 import type { GatewayPath } from "./agent-view.ts";
-import type { Before } from "./before.ts";
+import type { Baseline } from "./baseline.ts";
 
-/** Finds out, without the agent, who could be reached from this machine. */
+/** Checks without the agent whether a remote is reachable from this machine. */
 export interface Probe {
   /**
-   * How far this program, which is the old version, gets with the control plane short of a session: TLS with the key that is meant, a
-   * WebSocket, the challenge, and the node's proof. Where anything else is answered, be it by something on the way, the old version would
+   * Returns how far this program, which is the old version, gets with the control plane without opening a session: TLS with the
+   * expected key, WebSocket, challenge, and the node's proof. If anything else responds, even a middlebox, the old version would
    * not get a session either.
    */
   controlPlane(
-    target: NonNullable<Before["controlPlane"]>,
+    target: NonNullable<Baseline["controlPlane"]>,
     proxies: ProxySettings,
     signal: AbortSignal,
   ): Promise<Standing>;
-  /** Whether one of a gateway's paths leads to who has its key. */
+  /** Reports whether one of a gateway's paths reaches a peer with its key. */
   gateway(paths: readonly GatewayPath[], signal: AbortSignal): Promise<boolean>;
 }
 
-/** Asks that as the agent of this version asks for a session, and opens none. */
+/** Asks the control plane like this version's agent asks for a session, without opening one. */
 export type AskStanding = (
   dialler: Dialler,
-  target: NonNullable<Before["controlPlane"]>,
+  target: NonNullable<Baseline["controlPlane"]>,
   limit: { readonly signal: AbortSignal; readonly timeoutMs: number },
 ) => Promise<Standing>;
 
@@ -38,7 +38,7 @@ export interface ProbeOptions {
 }
 
 const TIMEOUT_MS = 5000;
-/** On a slow line each of half a dozen round trips may take its time. */
+/** Each of about six round trips may be slow. */
 const SESSION_TIMEOUT_MS = 15_000;
 const MAX_PATHS = 8;
 

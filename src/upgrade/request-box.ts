@@ -4,22 +4,22 @@ import type { Files } from "../host/files/files.ts";
 import { parseStrictJson } from "../lib/formats/strict-json.ts";
 import { UpgradeRequest } from "../protocol/documents/release.ts";
 
-/** What is asked of the upgrade's program: left in one place by whoever asks, and kept in another until it is done. */
+/** The requests to the upgrade program: written to one path by the requester, kept at another until done. */
 export interface RequestBox {
-  /** Removes what was taken already, since whoever took it was cut short before it could. */
+  /** Removes a request that was taken by an interrupted run before it was removed. */
   settle(): Promise<void>;
-  /** The request that was taken and is not done. */
+  /** Returns the request that was taken and is not done. */
   taken(): Promise<UpgradeRequest | undefined>;
-  /** Takes a new request, if there is one; one that cannot be read is thrown away. */
+  /** Takes a new request, if there is one; discards an invalid one. */
   take(): Promise<boolean>;
-  /** Forgets what was taken. */
+  /** Removes the taken request. */
   done(): Promise<void>;
 }
 
 const LIMITS = { maxBytes: 16_384, maxDepth: 4 };
 const MODE = 0o600;
 
-/** @param kept the directory where a request outlives a restart of the machine */
+/** @param kept the directory in which a request survives a reboot */
 export function requestBox(
   files: Files,
   { asked, kept, print }: { readonly asked: string; readonly kept: string; readonly print: (line: string) => void },
@@ -45,7 +45,7 @@ export function requestBox(
       const text = await files.read(asked);
       if (text === undefined) return false;
       const request = parse(text);
-      if (request instanceof Error) print(`${asked} is no request: ${request.message}`);
+      if (request instanceof Error) print(`${asked} is not a valid request: ${request.message}`);
       else await files.writeAtomic(takenAt, `${JSON.stringify(request)}\n`, MODE);
       await files.remove(asked);
       return !(request instanceof Error);

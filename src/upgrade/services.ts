@@ -5,13 +5,13 @@ import type { Services } from "./deps.ts";
 const AGENT = "holdfast-agent.service";
 const SYSTEM_UPDATE = "holdfast-os-update.service";
 const DEADLINE_MS = 30_000;
-/** Longer than its unit may take: nothing is switched while packages are being replaced. */
+/** Longer than the time limit of the unit: the switch must wait until packages are replaced. */
 const SYSTEM_UPDATE_MS = 3 * 60 * 60_000;
 const PACKAGES_BYTES = 4 * 1024 * 1024;
 const MAX_NAMED = 8;
 const SUCCESSION_MS = 90_000;
 
-/** The units of a managed install. */
+/** Returns the services of a managed install. */
 export function systemdServices(exec: Pick<Exec, "run">): Services {
   const ask = async (args: readonly string[], deadlineMs: number, signal: AbortSignal): Promise<string> => {
     const result = await exec.run("systemctl", args, { signal, deadlineMs, maxOutputBytes: 16_384 });
@@ -30,7 +30,7 @@ export function systemdServices(exec: Pick<Exec, "run">): Services {
         signal.throwIfAborted();
         throw (await packageFault(exec, signal).catch(() => undefined)) ?? error;
       }
-      // Where the tool is not installed its unit is passed over, which is no failure.
+      // If the tool is not installed, systemd skips its unit, which is not a failure.
       const shown = await ask(["show", "--property=ConditionResult", "--", SYSTEM_UPDATE], DEADLINE_MS, signal);
       return shown.trim() === "ConditionResult=yes";
     },
@@ -39,15 +39,15 @@ export function systemdServices(exec: Pick<Exec, "run">): Services {
   };
 }
 
-/** The fault of the package database that keeps packages from being updated, if it has one: its unit has repaired what it could. */
+/** Returns the fault of the package database that prevents updates, if any; the unit has already repaired what it could. */
 async function packageFault(exec: Pick<Exec, "run">, signal: AbortSignal): Promise<HostError | undefined> {
   const args = ["--show", "--showformat=${db:Status-Abbrev}\t${binary:Package}\n"];
   const shown = await exec.run("dpkg-query", args, { signal, deadlineMs: DEADLINE_MS, maxOutputBytes: PACKAGES_BYTES });
   if (shown.exitCode !== 0) {
-    const said = shown.stderr.replaceAll(/\s+/gu, " ").trim().slice(0, 512) || `exit status ${shown.exitCode}`;
+    const why = shown.stderr.replaceAll(/\s+/gu, " ").trim().slice(0, 512) || `exit status ${shown.exitCode}`;
     return new HostError(
       "package-database",
-      `the package database cannot be read: ${said}; restore /var/lib/dpkg/status from /var/backups or /var/lib/dpkg/status-old`,
+      `the package database cannot be read: ${why}; restore /var/lib/dpkg/status from /var/backups or /var/lib/dpkg/status-old`,
     );
   }
   const broken = brokenPackages(shown.stdout);
@@ -60,10 +60,10 @@ async function packageFault(exec: Pick<Exec, "run">, signal: AbortSignal): Promi
   );
 }
 
-/** Letters of the status of a package in dpkg-query(1). */
+/** Status letters of a package in dpkg-query(1). */
 const UNFINISHED: Readonly<Record<string, string>> = { U: "unpacked", F: "half configured", H: "half installed" };
 
-/** The packages whose installation was interrupted or failed, from the lines of dpkg-query(1). Pure. */
+/** Returns the packages whose installation was interrupted or failed, from the output of dpkg-query(1). Pure. */
 export function brokenPackages(shown: string): readonly { readonly name: string; readonly state: string }[] {
   return shown.split("\n").flatMap((line) => {
     const [status = "", name = ""] = line.split("\t");

@@ -8,9 +8,9 @@ export type TryOldDeps = Pick<UpgradeDeps, "services" | "agent" | "clock" | "lim
 };
 
 /**
- * Has the old version's agent run for a while in the place of one on trial, which is started again before this resolves: whether the old
- * one had a session that lasted; undefined where it did not get its turn. Cut short, the version on trial is laid aside still. `onSeen` is
- * told what was seen before the other is started.
+ * Runs the old version's agent for a while in place of the one on trial, then starts the latter again. Returns whether the old
+ * version had a lasting session; undefined if it could not run. If interrupted, the version on trial stays set aside. `onSeen`
+ * receives the result before the restart.
  */
 export async function tryOld(
   deps: TryOldDeps,
@@ -28,7 +28,7 @@ export async function tryOld(
     return hadSession;
   } catch (error) {
     signal.throwIfAborted();
-    print(`the old version cannot be tried: ${toError(error).message}`);
+    print(`cannot try the old version: ${toError(error).message}`);
     await versions.bringBack(version);
     return undefined;
   }
@@ -49,7 +49,7 @@ async function untilSession(
     const now = clock.elapsed();
     goodSince = isOld && sessionOf(view) === "working" ? (goodSince ?? now) : undefined;
     if (goodSince !== undefined && now - goodSince >= limits.settleMs) return true;
-    // One that has begun may last: it had a session for nearly all of the time that it was given.
+    // A session that started late gets the full settling time.
     if (now >= until && goodSince === undefined) return isSeen ? false : undefined;
     await clock.sleep(Math.min(limits.everyMs, MAX_LOOK_MS), signal);
   }

@@ -2,19 +2,19 @@ import { AgentError, HostError, toError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import type { InstalledVersion } from "../host/releases/versions.ts";
 import type { UpgradeRequest, UpgradeStanding } from "../protocol/documents/release.ts";
-import { Before, beforeOf, NOTHING } from "./before.ts";
+import { Baseline, baselineOf, EMPTY_BASELINE } from "./baseline.ts";
 import { decide, type Next } from "./decide.ts";
 import { tryOld } from "./try-old.ts";
 import { watch } from "./watch.ts";
 import type { UpgradeDeps, OnStep } from "./deps.ts";
 import { defined } from "../lib/defined.ts";
 
-/** How the last upgrade of a run ended; `idle` where there was none. */
+/** The result of a run's last upgrade; `idle` if there was none. */
 export type UpgradeEnd = "completed" | "failed" | "idle";
 
 /**
- * Goes on from wherever an upgrade stands, to its end, and then with the next that was asked for. Each step reads from the disk what comes
- * next, so it makes no difference who carried out the one before, and whether it was cut short.
+ * Resumes an upgrade at any point and completes it, then runs the next requested one. Each step reads its state from disk, so it
+ * does not matter which process ran the previous step or whether that was interrupted.
  */
 export async function upgrade(deps: UpgradeDeps, signal: AbortSignal): Promise<UpgradeEnd> {
   const { versions, requests } = deps;
@@ -54,22 +54,22 @@ function carryOut(
     case "go-back":
       return goBack(deps, next, signal);
     case "abandon":
-      return giveUp(deps, next.standing, new HostError("interrupted", "it was cut short before the switch"), signal);
+      return giveUp(deps, next.standing, new HostError("interrupted", "it was interrupted before the switch"), signal);
   }
 }
 
 type Ongoing = { readonly version: string; readonly standing: UpgradeStanding };
 
-/** The time of the last upgrade's end stays until this one's. */
+/** Keeps the previous upgrade's end time until this one ends. */
 async function begin(
   deps: UpgradeDeps,
-  about: Pick<UpgradeStanding, "step" | "from" | "to">,
+  progress: Pick<UpgradeStanding, "step" | "from" | "to">,
   signal: AbortSignal,
 ): Promise<undefined> {
   const { versions, clock } = deps;
   const completedAt = (await versions.standing())?.completedAt;
   const ended = completedAt === undefined ? {} : { completedAt };
-  await stand(deps, { state: "IN_PROGRESS", ...about, begunAt: unixSeconds(clock), ...ended }, signal);
+  await stand(deps, { state: "IN_PROGRESS", ...progress, begunAt: unixSeconds(clock), ...ended }, signal);
 }
 
 async function adopt(deps: UpgradeDeps, version: string, signal: AbortSignal): Promise<undefined> {
@@ -101,7 +101,7 @@ async function prepare(
   return request.stageOnly === true ? leaveStaged(deps, current, signal) : undefined;
 }
 
-/** The release waits for a later upgrade. A cut before the request is forgotten leads here again. */
+/** Leaves the staged release for a later upgrade. An interruption before the request is removed repeats this step. */
 async function leaveStaged(
   { requests, versions, agent, print }: UpgradeDeps,
   { step: _step, ...standing }: UpgradeStanding,
@@ -114,7 +114,7 @@ async function leaveStaged(
   return "completed";
 }
 
-/** What the operating system lacks is no reason to go without the new version. */
+/** A failed update of the operating system does not prevent the upgrade. */
 async function updateSystem(
   { services, clock, print }: UpgradeDeps,
   signal: AbortSignal,
@@ -123,7 +123,7 @@ async function updateSystem(
     return (await services.updateSystem(signal)) ? { osUpdatedAt: unixSeconds(clock) } : {};
   } catch (error) {
     signal.throwIfAborted();
-    print(`the operating system was not brought up to date: ${toError(error).message}`);
+    print(`cannot update the operating system: ${toError(error).message}`);
     return { osReason: reasonFor(toError(error)) };
   }
 }
@@ -144,18 +144,18 @@ async function switchOver(
     const isPlaced = placed?.trial !== undefined && placed.isWhole && placed.failed === undefined;
     await untilNothingPends(deps, signal);
     const view = await agent.view(signal);
-    // What was placed before a cut knows what worked before it.
+    // A version placed before an interruption has its baseline in its mark.
     const { controlPlane } = (await deps.targets()) ?? view?.targets ?? {};
-    const seen = view === undefined || view.version === version ? NOTHING : beforeOf(view, controlPlane);
-    const known = isPlaced ? await beforeIn(deps, version) : undefined;
+    const seen = view === undefined || view.version === version ? EMPTY_BASELINE : baselineOf(view, controlPlane);
+    const known = isPlaced ? await baselineIn(deps, version) : undefined;
     const passedOver = await newerThan(deps, version);
     const at = unixSeconds(clock);
     await versions.place(version, { from: standing.from, since: at, bootId, before: { ...(known ?? seen) } });
-    const message = `an operator went back to ${version}`;
+    const message = `an operator downgraded to ${version}`;
     for (const newer of passedOver) await versions.fail(newer, { code: PASSED_OVER, message, at });
   } catch (error) {
     signal.throwIfAborted();
-    // The launcher may have given it up before this program came to see it.
+    // The launcher may have given it up before this program observed it.
     const found = await find(deps, version);
     if (found?.failed === undefined || !found.isWhole) return giveUp(deps, standing, toError(error), signal);
   }
@@ -163,27 +163,24 @@ async function switchOver(
   return undefined;
 }
 
-/** The newest version is the one that runs: those that an operator goes back behind are given up in favour of an older one. */
+/** Returns the newer versions, which are given up because the newest version runs. */
 async function newerThan({ versions }: UpgradeDeps, version: string): Promise<readonly string[]> {
   const newer = (await versions.list()).filter((found) => found.version > version && found.failed === undefined);
   if (newer.some(({ isBase }) => isBase)) {
-    throw new HostError("older-than-package", `the package itself is newer than ${version}: install an older package`);
+    throw new HostError("older-than-package", `the package is newer than ${version}; install an older package`);
   }
   return newer.map((found) => found.version);
 }
 
 const PASSED_OVER = "passed-over";
 
-/** A change of the network that is not confirmed yet would be taken back by a restart of the agent. */
+/** Waits until no network change is pending, because restarting the agent would revert it. */
 async function untilNothingPends(deps: UpgradeDeps, signal: AbortSignal): Promise<void> {
   const { agent, isChangeLeft, clock, limits } = deps;
   const until = clock.elapsed() + limits.pendingMs;
   while ((await agent.view(signal))?.hasPendingChange ?? (await isChangeLeft())) {
     if (clock.elapsed() >= until) {
-      throw new HostError(
-        "busy",
-        "a change of the network is pending: keep or revert it (holdfast network), then ask again",
-      );
+      throw new HostError("busy", "a network change is pending: keep or revert it (holdfast network), then retry");
     }
     await clock.sleep(limits.everyMs, signal);
   }
@@ -196,11 +193,11 @@ async function judgeVersion(
 ): Promise<undefined> {
   const { versions, requests, agent, services, clock, limits, print } = deps;
   await requests.done();
-  const before = (await beforeIn(deps, version)) ?? NOTHING;
-  // The old version was having its turn when this program was cut short, and has it now.
+  const baseline = (await baselineIn(deps, version)) ?? EMPTY_BASELINE;
+  // The old version was running in its place when this program was interrupted.
   const isAside = (await find(deps, version))?.isAside === true;
   const view = isAside ? undefined : await agent.view(signal);
-  // One that does not answer may be starting, and each start counts.
+  // An agent that does not respond may be starting, and each start counts.
   if (!isAside && view === undefined) await orSay(deps, "start the agent", services.startAgent(signal), signal);
   else if (view !== undefined && view.version !== version) {
     await orSay(deps, "restart the agent", services.restartAgent(signal), signal);
@@ -212,14 +209,14 @@ async function judgeVersion(
     orSay(deps, "note how it stands", stand(deps, { ...stood, ...seen }, signal), signal);
   const onSeen = (hadSession: boolean): Promise<void> =>
     note({ step: "judging", ...(hadSession ? { betterAt: unixSeconds(clock) } : {}) });
-  const turn = async (limit: AbortSignal): Promise<boolean | undefined> => {
+  const runOld = async (limit: AbortSignal): Promise<boolean | undefined> => {
     await note({ step: "comparing" });
     return tryOld(deps, { version, onSeen }, limit);
   };
-  const options = { agent, probe, targets, clock, limits, isGivenUp, tryOld: turn, print };
+  const options = { agent, probe, targets, clock, limits, isGivenUp, tryOld: runOld, print };
   const sinceBetterMs = (unixSeconds(clock) - (betterAt ?? 0)) * 1000;
   const wasBetter = sinceBetterMs >= 0 && sinceBetterMs <= limits.betterMs;
-  const why = await watch(options, { version, before, isAside, wasBetter }, signal);
+  const why = await watch(options, { version, baseline, isAside, wasBetter }, signal);
   if (why === undefined) {
     await versions.prove(version, unixSeconds(clock) + limits.probationSeconds);
     return;
@@ -232,8 +229,8 @@ async function judgeVersion(
     await stand(deps, { ...standing, step: "going-back", reason, starts }, signal);
   } catch (error) {
     signal.throwIfAborted();
-    // On a disk that takes nothing more the version is given up all the same.
-    print(`cannot note that ${version} is given up: ${toError(error).message}`);
+    // If the disk is full, the version is still given up.
+    print(`cannot record that ${version} is given up: ${toError(error).message}`);
     if (found?.failed === undefined) await versions.fail(version, { ...reason, at: unixSeconds(clock) });
   }
 }
@@ -281,12 +278,12 @@ async function goBack(deps: UpgradeDeps, { version, standing }: Ongoing, signal:
 }
 
 function reasonOf(found: InstalledVersion | undefined): { readonly code: string; readonly message: string } {
-  if (found?.failed === undefined) return { code: "damaged", message: "what was installed is no longer there" };
+  if (found?.failed === undefined) return { code: "damaged", message: "the installed version is missing or damaged" };
   const { code, message } = found.failed;
   return { code, message };
 }
 
-/** Nothing was switched: the version that runs goes on. */
+/** Ends the upgrade before the switch; the running version continues. */
 async function giveUp(
   deps: UpgradeDeps,
   standing: UpgradeStanding,
@@ -301,7 +298,7 @@ async function giveUp(
   return "failed";
 }
 
-/** Marks that nothing needs any more. What went wrong is seen to at the next occasion. */
+/** Removes marks that are no longer needed. Failures are retried on the next run. */
 async function tidy(deps: UpgradeDeps): Promise<void> {
   const now = unixSeconds(deps.clock);
   for (const { version, trial, failed, probationUntil, isBase, isWhole } of await deps.versions.list()) {
@@ -311,7 +308,7 @@ async function tidy(deps: UpgradeDeps): Promise<void> {
     if (isLeft || (until !== undefined && until <= now)) {
       await deps.versions.unmark(version).catch(() => undefined);
     } else if (until !== undefined && until > now + deps.limits.probationSeconds) {
-      // Written while the clock was ahead: years of crashes would count together.
+      // The mark was written while the clock was ahead and would count crashes for years.
       await deps.versions.prove(version, now + deps.limits.probationSeconds).catch(() => undefined);
     }
   }
@@ -323,7 +320,7 @@ async function forget(deps: UpgradeDeps, failed: string): Promise<void> {
   await tidyAway(deps, others);
 }
 
-/** What was fetched has done its service, too. */
+/** Removes old versions and fetched files. */
 async function tidyAway({ versions }: UpgradeDeps, keep: readonly string[]): Promise<void> {
   await versions.clean(keep);
   await versions.sweep([]);
@@ -333,18 +330,18 @@ async function find({ versions }: UpgradeDeps, version: string): Promise<Install
   return (await versions.list()).find((found) => found.version === version && !found.isBase);
 }
 
-async function beforeIn(deps: UpgradeDeps, version: string): Promise<Before | undefined> {
+async function baselineIn(deps: UpgradeDeps, version: string): Promise<Baseline | undefined> {
   const trial = (await find(deps, version))?.trial;
-  return trial === undefined || trial === "damaged" ? undefined : Before.safeParse(trial.before).data;
+  return trial === undefined || trial === "damaged" ? undefined : Baseline.safeParse(trial.before).data;
 }
 
-/** Puts on disk where the upgrade stands, and has the agent tell it. */
+/** Stores the state of the upgrade on disk and makes the agent report it. */
 async function stand({ versions, agent }: UpgradeDeps, standing: UpgradeStanding, signal: AbortSignal): Promise<void> {
   await versions.setStanding(standing);
   await agent.poke(signal);
 }
 
-/** What fails here ends nothing: how things stand is seen afterwards. */
+/** Prints a failure and continues; the result is observed later. */
 async function orSay({ print }: UpgradeDeps, what: string, work: Promise<unknown>, signal: AbortSignal): Promise<void> {
   try {
     await work;

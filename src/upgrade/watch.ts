@@ -4,7 +4,7 @@ import { IDENTITY_LOST } from "../protocol/local/identity-lost.ts";
 import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
 import type { Standing } from "../protocol/channel/standing.ts";
 import type { AgentView } from "./agent-view.ts";
-import { missingOf, type Before } from "./before.ts";
+import { missingOf, type Baseline } from "./baseline.ts";
 import {
   beginJudging,
   judge,
@@ -21,39 +21,39 @@ import type { UpgradeLimits } from "./deps.ts";
 export interface WatchOptions {
   readonly agent: LocalAgent;
   readonly probe: Probe;
-  /** Whom the node must reach and by which proxy, as it lies on disk. */
+  /** Returns the addresses that the node must reach and the proxy, as stored on disk. */
   readonly targets: () => Promise<NetworkTargets | undefined>;
   readonly clock: Clock;
   readonly limits: JudgeLimits & Pick<UpgradeLimits, "everyMs" | "askEveryMs">;
-  /** Whether the launcher has given the version up. */
+  /** Reports whether the launcher has given the version up. */
   readonly isGivenUp: (version: string) => Promise<boolean>;
-  /** Whether the old version, started for a while in the place of the one on trial, has a session; undefined where it cannot be. */
+  /** Reports whether the old version, run for a while in place of the one on trial, has a session; undefined if it cannot run. */
   readonly tryOld: (signal: AbortSignal) => Promise<boolean | undefined>;
   readonly print: (line: string) => void;
 }
 
-/** Refusals of the control plane that say nothing about this program. */
+/** Refusals by the control plane that prove nothing about this program. */
 const SERVERS_OWN: ReadonlySet<string> = new Set(["too-many", "superseded", "deleted", "server-error"]);
 
-/** A version on trial, and how far an earlier judge had come with it. */
+/** A version on trial, with the results of an earlier judge. */
 export interface Trial {
   readonly version: string;
-  readonly before: Before;
-  /** The old version was to have its turn, or was having it. */
+  readonly baseline: Baseline;
+  /** Whether the old version was running, or about to run, in its place. */
   readonly isAside: boolean;
-  /** The old version has just had a session in its place. */
+  /** Whether the old version has just had a session. */
   readonly wasBetter: boolean;
 }
 
-/** Watches a version on trial until it is known what to think of it; undefined means that it is healthy. */
+/** Watches a version on trial until it is judged; returns undefined if it is healthy. */
 export async function watch(
   options: WatchOptions,
-  { version, before, isAside, wasBetter }: Trial,
+  { version, baseline, isAside, wasBetter }: Trial,
   signal: AbortSignal,
 ): Promise<Failing | undefined> {
   const { clock, limits, print } = options;
   const ask = paced(options);
-  const { hasSession } = before;
+  const { hasSession } = baseline;
   const compared = async (state: JudgeState): Promise<JudgeState | undefined> => {
     const didBetter = await options.tryOld(signal);
     if (didBetter === undefined) return undefined;
@@ -63,9 +63,9 @@ export async function watch(
   let state = beginJudging(clock.elapsed());
   if (wasBetter) state = reconsider(state, true, { now: clock.elapsed(), limits });
   if (isAside) state = (await compared(state)) ?? state;
-  let said = "";
+  let printed = "";
   for (;;) {
-    const seen = await observe({ ...options, ask }, { version, before }, signal);
+    const seen = await observe({ ...options, ask }, { version, baseline }, signal);
     const [next, verdict] = judge(state, seen, { now: clock.elapsed(), hadSession: hasSession, limits });
     state = next;
     if (verdict.is === "healthy") return undefined;
@@ -79,19 +79,19 @@ export async function watch(
     }
     const { failing, waitingFor } = verdict;
     const line = failing?.message ?? (waitingFor === undefined ? "everything works" : `waits for ${waitingFor}`);
-    if (line !== said) print(`${version} on trial: ${line}`);
-    said = line;
+    if (line !== printed) print(`${version} on trial: ${line}`);
+    printed = line;
     await clock.sleep(limits.everyMs, signal);
   }
 }
 
 type Ask = (
-  target: NonNullable<Before["controlPlane"]>,
+  target: NonNullable<Baseline["controlPlane"]>,
   proxies: ProxySettings,
   signal: AbortSignal,
 ) => Promise<Standing>;
 
-/** The answer holds for a while, whatever it is: a whole fleet may be upgraded while its control plane is coming back. */
+/** Caches the result for a while, because a whole fleet may upgrade while its control plane recovers. */
 function paced({ probe, clock, limits }: WatchOptions): Ask {
   let last: { readonly until: number; readonly standing: Standing } | undefined;
   return async (target, proxies, signal) => {
@@ -105,7 +105,7 @@ function paced({ probe, clock, limits }: WatchOptions): Ask {
 
 async function observe(
   { agent, probe, targets, isGivenUp, ask }: WatchOptions & { readonly ask: Ask },
-  { version, before }: { readonly version: string; readonly before: Before },
+  { version, baseline }: { readonly version: string; readonly baseline: Baseline },
   signal: AbortSignal,
 ): Promise<Observation> {
   const isGone = await isGivenUp(version);
@@ -113,14 +113,14 @@ async function observe(
   const nothing = { controlPlane: "unasked", missing: [], isGivenUp: isGone, isChangePending: false } as const;
   if (view === undefined) return { ...nothing, agent: "silent", session: "missing" };
   if (view.version !== version) return { ...nothing, agent: "other", session: "missing" };
-  const missing = missingOf(before, view);
-  // A gateway that nobody reaches is not this version's doing.
+  const missing = missingOf(baseline, view);
+  // An unreachable gateway is not the fault of this version.
   const reachable = await Promise.all(
     missing.gateways.map(async ({ name, paths }) => ((await probe.gateway(paths, signal)) ? [`gateway ${name}`] : [])),
   );
   const session = sessionOf(view);
-  const asked = session === "missing" && before.hasSession ? ((await targets()) ?? view.targets) : undefined;
-  const target = before.controlPlane ?? asked?.controlPlane;
+  const asked = session === "missing" && baseline.hasSession ? ((await targets()) ?? view.targets) : undefined;
+  const target = baseline.controlPlane ?? asked?.controlPlane;
   const isAsked = asked !== undefined && target !== undefined;
   return {
     agent: "new",
@@ -132,14 +132,14 @@ async function observe(
   };
 }
 
-/** What an agent says of its session, as far as a judgement asks. Pure. */
+/** Classifies an agent's session for the judgement. Pure. */
 export function sessionOf({ isRegistered, session }: AgentView): Observation["session"] {
   if (!isRegistered || session.reason === IDENTITY_LOST.code) return "unregistered";
   if (session.state === "online") return session.hasBeaten ? "working" : "missing";
   return session.reason !== undefined && SERVERS_OWN.has(session.reason) ? "refused" : "missing";
 }
 
-/** The way may change at any time; whoever answers is proved by what was known before. */
+/** The proxy may change at any time; the expected keys stay those of the baseline. */
 function proxiesOf({ proxy }: NetworkTargets): ProxySettings {
   const url = proxy === undefined ? null : URL.parse(proxy.url);
   return { ...(url === null ? {} : { https: url }), noProxy: proxy?.noProxy ?? [] };

@@ -150,7 +150,7 @@ test("a node that had no session before has none to lose, and is done once there
   await waitFor("it is on trial", async () => (await stage.answers()) === NEW);
   first.kill("SIGTERM");
   await new Promise((resolve) => first.once("close", resolve));
-  const short = stage.begin({ windowMs: 1000, maxLookMs: 100 });
+  const short = stage.begin({ windowMs: 1000, maxElapsedMs: 100 });
   let said = "";
   short.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
   await waitFor("it says what it waits for", () => said.includes("waits for a session"));
@@ -321,7 +321,7 @@ test(
     // Long enough for a question, and for the beginning of a session.
     const dropping = setInterval(() => between.reset(), 300);
     onTestFinished(() => clearInterval(dropping));
-    await waitFor("it lacks its session", () => said.includes("would have this node, and there is no session"));
+    await waitFor("it lacks its session", () => said.includes("accepts this node, but there is no session"));
     await waitFor("the old version has its turn", async () => (await stage.answers()) === OLD);
     expect(stage.standing()).toMatchObject({ state: "IN_PROGRESS", step: "comparing", to: NEW });
     await waitFor("it did no better", () => said.includes("the old version had no session in its place"));
@@ -404,7 +404,7 @@ test("a request that cannot be read is thrown away", async () => {
   writeFileSync(join(stage.run, "upgrade-request.json"), "{nothing");
   const { code, output } = await stage.upgrade();
   expect(code).toBe(0);
-  expect(output).toContain("is no request");
+  expect(output).toContain("is not a valid request");
   expect(stage.standing()).toBeUndefined();
   expect(existsSync(join(stage.run, "upgrade-request.json"))).toBe(false);
 });

@@ -421,7 +421,7 @@ const payloads: Readonly<Record<string, readonly [Tampering, string, RegExp]>> =
   "an empty program": [
     { entries: [...without("./holdfast.mjs"), { path: "./holdfast.mjs" }] },
     "archive-incomplete",
-    /no file holdfast\.mjs/,
+    /does not contain holdfast\.mjs/,
   ],
   "another version inside": [
     { entries: [...without("./version"), { path: "./version", data: `${OWN_VERSION}\n` }] },

@@ -26,7 +26,7 @@ const Work = z.object({
   limits: z.object({
     windowMs: z.number(),
     settleMs: z.number(),
-    maxLookMs: z.number(),
+    maxElapsedMs: z.number(),
     againMs: z.number(),
     betterMs: z.number(),
     everyMs: z.number(),

@@ -23,7 +23,7 @@ const PAUSE_MS = 50;
 
 const LIMITS = {
   settleMs: 300,
-  maxLookMs: 500,
+  maxElapsedMs: 500,
   againMs: 1500,
   betterMs: 600_000,
   everyMs: 60,

@@ -131,9 +131,9 @@ test("calm begins anew after every lapse", () => {
 test("a judge that was stopped for hours holds against the version no more than a look", () => {
   const bad: Observation = { ...GOOD, agent: "silent" };
   const [first] = judge(beginJudging(0), bad, { now: DAY_MS, hadSession: true, limits });
-  expect(first.ownMs).toBe(limits.maxLookMs);
+  expect(first.ownMs).toBe(limits.maxElapsedMs);
   const [second, verdict] = judge(first, bad, { now: DAY_MS - 5000, hadSession: true, limits });
-  expect([second.ownMs, verdict.is]).toEqual([limits.maxLookMs, "open"]);
+  expect([second.ownMs, verdict.is]).toEqual([limits.maxElapsedMs, "open"]);
 });
 
 test("short failings in a long wait are forgotten, and long ones with short waits between them are not", () => {
@@ -159,16 +159,16 @@ describe("a version without the session that it had before", () => {
   /** Goes on from a state, looking every three seconds at the same, until a verdict or for a day; how long that took. */
   function lookedFrom(from: JudgeState, seen: Observation) {
     let state = from;
-    for (let now = state.lookedAt + STEP_MS; now < state.lookedAt + DAY_MS; now += STEP_MS) {
+    for (let now = state.observedAt + STEP_MS; now < state.observedAt + DAY_MS; now += STEP_MS) {
       const [next, verdict] = judge(state, seen, { now, hadSession: true, limits });
       state = next;
-      if (verdict.is !== "open") return { state, verdict, afterMs: now - from.lookedAt };
+      if (verdict.is !== "open") return { state, verdict, afterMs: now - from.observedAt };
     }
     return { state, verdict: undefined, afterMs: DAY_MS };
   }
   const doubted = () => lookedFrom(beginJudging(0), NO_SESSION).state;
   const after = (state: JudgeState, didBetter: boolean): JudgeState =>
-    reconsider(state, didBetter, { now: state.lookedAt + 60_000, limits });
+    reconsider(state, didBetter, { now: state.observedAt + 60_000, limits });
 
   test("fails where the old one had one and it has none for two minutes more", () => {
     const { verdict, afterMs } = lookedFrom(after(doubted(), true), NO_SESSION);
@@ -192,7 +192,7 @@ describe("a version without the session that it had before", () => {
     const waits: Observation = { ...NO_SESSION, controlPlane: "unreached" };
     let state = after(doubted(), true);
     for (let step = 0; step < 400; step += 1) {
-      [state] = judge(state, waits, { now: state.lookedAt + STEP_MS, hadSession: true, limits });
+      [state] = judge(state, waits, { now: state.observedAt + STEP_MS, hadSession: true, limits });
     }
     expect(lookedFrom(state, NO_SESSION).verdict?.is).toBe("doubted");
   });
@@ -216,11 +216,11 @@ describe("a version without the session that it had before", () => {
     let state = beginJudging(0);
     let verdict: Verdict = { is: "open" };
     while (state.sessionMs < limits.windowMs - STEP_MS) {
-      [state, verdict] = judge(state, NO_SESSION, { now: state.lookedAt + STEP_MS, hadSession: true, limits });
+      [state, verdict] = judge(state, NO_SESSION, { now: state.observedAt + STEP_MS, hadSession: true, limits });
     }
     expect(verdict.is).toBe("open");
     const lost: Observation = { ...NO_SESSION, missing: ["service a"] };
-    [state, verdict] = judge(state, lost, { now: state.lookedAt + STEP_MS, hadSession: true, limits });
+    [state, verdict] = judge(state, lost, { now: state.observedAt + STEP_MS, hadSession: true, limits });
     expect(verdict).toMatchObject({ is: "doubted", why: { code: "function-lost" } });
     const next = after(state, false);
     expect(next).toMatchObject({ ownMs: STEP_MS, sessionMs: 0 });
@@ -244,7 +244,7 @@ test("what is lost is named, and not without end", () => {
   const missing = Array.from({ length: 500 }, (_, i) => `connector ${"x".repeat(200)}${i}`);
   const [, verdict] = judge(beginJudging(0), { ...GOOD, missing }, { now: 1, hadSession: true, limits });
   const message = verdict.is === "open" ? (verdict.failing?.message ?? "") : "";
-  expect(message.startsWith("what worked before does not: connector x")).toBe(true);
+  expect(message.startsWith("lost since the upgrade: connector x")).toBe(true);
   expect(message.length).toBeLessThanOrEqual(1024);
   const [, few] = judge(
     beginJudging(0),

@@ -120,7 +120,7 @@ test("where the old version never answers nothing is known", async () => {
 test("what cannot be laid aside, or not be started, is brought back", async () => {
   const disk = await tried({ session: () => ONLINE, fault: "disk" });
   expect(disk).toMatchObject({ end: undefined, done: ["back"], seconds: 0 });
-  expect(disk.said).toEqual(["the old version cannot be tried: no space left"]);
+  expect(disk.said).toEqual(["cannot try the old version: no space left"]);
   const manager = await tried({ session: () => ONLINE, fault: "manager" });
   expect(manager).toMatchObject({ end: undefined, done: ["aside", "restart", "back"] });
 });

@@ -18,7 +18,7 @@ const DAY = 86_400;
 const LIMITS = {
   windowMs: 1000,
   settleMs: 100,
-  maxLookMs: 1000,
+  maxElapsedMs: 1000,
   againMs: 500,
   betterMs: 1000,
   everyMs: 100,

@@ -4,7 +4,7 @@ import { hostDialler } from "../../../src/host/net/dial.ts";
 import { systemClock } from "../../../src/host/clock.ts";
 import { systemResolve } from "../../../src/host/net/system-resolve.ts";
 import { viewOf, type AgentView, type Answers } from "../../../src/upgrade/agent-view.ts";
-import { beforeOf } from "../../../src/upgrade/before.ts";
+import { baselineOf } from "../../../src/upgrade/baseline.ts";
 import type { Failing } from "../../../src/upgrade/judge.ts";
 import { LIMITS } from "../../../src/upgrade/main.ts";
 import type { Standing } from "../../../src/protocol/channel/standing.ts";
@@ -35,7 +35,7 @@ const withSession = (session: Answers["status"]["session"]): Answers => ({
   ...answers,
   status: { ...answers.status, session },
 });
-const before = beforeOf(viewOf(answers), { session: "wss://cp", pins: [] });
+const baseline = baselineOf(viewOf(answers), { session: "wss://cp", pins: [] });
 
 /** What comes of a version that answers always the same, within a day; undefined stands for no end at all. */
 async function comesOf(
@@ -79,7 +79,7 @@ async function comesOf(
   const ends: (Failing | "healthy")[] = [];
   const watching = watch(
     options,
-    { version: VERSION, before, isAside: false, wasBetter: false, ...reached.from },
+    { version: VERSION, baseline, isAside: false, wasBetter: false, ...reached.from },
     ending.signal,
   ).then(
     (failing) => void ends.push(failing ?? "healthy"),

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { viewOf, type Answers } from "../../../src/upgrade/agent-view.ts";
-import { Before, beforeOf, missingOf, NOTHING } from "../../../src/upgrade/before.ts";
+import { Baseline, baselineOf, missingOf, EMPTY_BASELINE } from "../../../src/upgrade/baseline.ts";
 
 const gateway = "7d4f0c1e-3b5a-4a52-9d0a-0f3c5d6e7f80";
 const answers: Answers = {
@@ -36,10 +36,10 @@ const answers: Answers = {
   },
   targets: undefined,
 };
-const before = beforeOf(viewOf(answers), { session: "wss://cp", pins: [] });
+const baseline = baselineOf(viewOf(answers), { session: "wss://cp", pins: [] });
 
 test("what worked is kept, and nothing else", () => {
-  expect(before).toEqual({
+  expect(baseline).toEqual({
     isRegistered: true,
     hasSession: true,
     controlPlane: { session: "wss://cp", pins: [] },
@@ -50,13 +50,13 @@ test("what worked is kept, and nothing else", () => {
     gateways: [gateway],
     containers: ["k1"],
   });
-  expect(Before.parse(JSON.parse(JSON.stringify(before)))).toEqual(before);
+  expect(Baseline.parse(JSON.parse(JSON.stringify(baseline)))).toEqual(baseline);
 });
 
 test("the same works still, so nothing is missing; of nothing, nothing is", () => {
   const nothing = { local: [], gateways: [] };
-  expect(missingOf(before, viewOf(answers))).toEqual(nothing);
-  expect(missingOf(NOTHING, viewOf({ ...answers, connectors: undefined }))).toEqual(nothing);
+  expect(missingOf(baseline, viewOf(answers))).toEqual(nothing);
+  expect(missingOf(EMPTY_BASELINE, viewOf({ ...answers, connectors: undefined }))).toEqual(nothing);
 });
 
 const { status } = answers;
@@ -81,12 +81,12 @@ const changes: readonly (readonly [string, Partial<Answers>, readonly string[]])
 ];
 
 test.each(changes)("%s", (_what, change, local) => {
-  expect(missingOf(before, viewOf({ ...answers, ...change }))).toEqual({ local, gateways: [] });
+  expect(missingOf(baseline, viewOf({ ...answers, ...change }))).toEqual({ local, gateways: [] });
 });
 
 test("a gateway that is down may be so by itself", () => {
   const down = { gateways: [{ uid: gateway, name: "g", paths: [{ id: "", state: "down" }] }] };
-  expect(missingOf(before, viewOf({ ...answers, gateways: down }))).toEqual({
+  expect(missingOf(baseline, viewOf({ ...answers, gateways: down }))).toEqual({
     local: [],
     gateways: [{ name: gateway, paths: [] }],
   });
@@ -97,12 +97,12 @@ test("what a newer document took away is not missed, and what it broke is", () =
   const sections = { connectors: { state: "failed", version: 4 } };
   const newer = { ...answers, status: { ...status, documents, sections } };
   const gone = { connectors: { connectors: [] }, services: { services: [] }, containers: { containers: [] } };
-  expect(missingOf(before, viewOf({ ...newer, ...gone, gateways: { gateways: [] } }))).toEqual({
+  expect(missingOf(baseline, viewOf({ ...newer, ...gone, gateways: { gateways: [] } }))).toEqual({
     local: [],
     gateways: [],
   });
   const failing = { connectors: { connectors: [{ id: "c1", state: "failed" }] } };
-  expect(missingOf(before, viewOf({ ...newer, ...failing })).local).toEqual(["connector c1"]);
+  expect(missingOf(baseline, viewOf({ ...newer, ...failing })).local).toEqual(["connector c1"]);
 });
 
 test("what is off with a node that was made INACTIVE meanwhile is not missed, and without a newer document it is", () => {
@@ -112,20 +112,20 @@ test("what is off with a node that was made INACTIVE meanwhile is not missed, an
     containers: { containers: [{ id: "k1", type: "service", enabled: true, state: "idle" }] },
   };
   const documents = { node: { version: 4 }, domain: { version: 2 } };
-  expect(missingOf(before, viewOf({ ...answers, ...off, status: { ...status, documents } })).local).toEqual([]);
+  expect(missingOf(baseline, viewOf({ ...answers, ...off, status: { ...status, documents } })).local).toEqual([]);
   const missing = ["connector c1", "service s1", "service s3", "container k1"];
-  expect(missingOf(before, viewOf({ ...answers, ...off })).local).toEqual(missing);
+  expect(missingOf(baseline, viewOf({ ...answers, ...off })).local).toEqual(missing);
   const crashing = { containers: { containers: [{ id: "k1", type: "service", enabled: true, state: "backoff" }] } };
   const newer = { ...answers, ...crashing, status: { ...status, documents } };
-  expect(missingOf(before, viewOf(newer)).local).toEqual(["container k1"]);
+  expect(missingOf(baseline, viewOf(newer)).local).toEqual(["container k1"]);
 });
 
 test("it fits into a mark, however much worked", () => {
   const many = Array.from({ length: 20_000 }, (_, i) => `${"x".repeat(240)}${i}`);
   const connectors = { connectors: many.map((id) => ({ id, state: "listening" })) };
   const services = { services: many.map((id) => ({ id, state: "offered" })) };
-  const large = beforeOf(viewOf({ ...answers, connectors, services }), undefined);
+  const large = baselineOf(viewOf({ ...answers, connectors, services }), undefined);
   expect(JSON.stringify(large).length).toBeLessThanOrEqual(200_000);
   expect(large.connectors.length).toBeGreaterThan(100);
-  expect(Before.safeParse(large).success).toBe(true);
+  expect(Baseline.safeParse(large).success).toBe(true);
 });
