@@ -17,46 +17,46 @@ import { promisify } from "node:util";
 import { errnoOf, InputError } from "../../errors.ts";
 import { shown } from "./parse-path.ts";
 
-/** A name as bytes where it is no UTF-8: decoded it would be that of something else, or of nothing. */
+/** A file name; bytes if it is not valid UTF-8, because decoding would change it. */
 export type Name = string | Buffer;
 
-/** Finds a file and opens nothing of it, open(2); Node has no constant for it. */
+/** Opens a file for lookup only, open(2); Node has no constant for it. */
 const O_PATH = 0o10_000_000;
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
 const LOOK = O_PATH | O_NOFOLLOW;
 const DIRECTORY = LOOK | O_DIRECTORY;
-/** Entries that are read from a directory at a time. */
+/** Number of entries read from a directory at a time. */
 const BATCH = 256;
-// The types know only texts, and a decoded name may be that of nothing.
+// Decoding could change a name; the types know only texts.
 const READING = { encoding: "buffer" as BufferEncoding, bufferSize: BATCH };
 
-/** What an open descriptor refers to, wherever that is now; the call that is given it follows this one link, proc(5). */
+/** Returns a path to the file of an open descriptor, wherever it has moved. A call follows this one link, proc(5). */
 export const via = (fd: number): string => `/proc/self/fd/${fd}`;
 
-/** A name in an open directory: with calls that follow no last link this is openat(2). */
+/** Returns a path to a name in an open directory. Used with calls that do not follow a final link, this is openat(2). */
 export const at = (directory: number, name: Name): Name =>
   typeof name === "string"
     ? `/proc/self/fd/${directory}/${name}`
     : Buffer.concat([Buffer.from(`/proc/self/fd/${directory}/`), name]);
 
-/** Opens a directory of a directory for what is below it; a link is none. */
+/** Opens a subdirectory for access to its entries; refuses a link. */
 export const openDirectory = (directory: number, name: Name): number => openSync(at(directory, name), DIRECTORY);
 
-/** Opens whatever is there for looking at it; a link as a link. */
+/** Opens any entry for lookup; a link as a link. */
 export const openEntry = (directory: number, name: Name): number => openSync(at(directory, name), LOOK);
 
-/** Opens the directory of a descriptor for syncing it, which needs the right to read it. */
+/** Opens the directory of a descriptor for syncing, which needs read permission. */
 export const openForSync = (directory: number): number => openSync(at(directory, "."), O_RDONLY | O_DIRECTORY);
 
-/** Waits until what was made, renamed or removed in a directory is on the disk. */
+/** Resolves once creations, renames and removals in a directory are on disk. */
 export const syncDescriptor = promisify(fsync);
 
-/** Closes one in the background: the last descriptor of a large removed file takes the disk a while. */
+/** Closes a descriptor in the background, because the last descriptor of a large removed file blocks on the disk. */
 export function closeSlowly(fd: number): void {
   close(fd, () => undefined);
 }
 
-/** Gives a descriptor to some work, and closes it when that has ended. */
+/** Runs `work` with a descriptor and closes it afterwards. */
 export async function holding<T>(fd: number, work: (fd: number) => Promise<T>): Promise<T> {
   try {
     return await work(fd);
@@ -66,8 +66,8 @@ export async function holding<T>(fd: number, work: (fd: number) => Promise<T>): 
 }
 
 /**
- * Opens the directory that names lead to from a directory, name by name. The caller closes it.
- * @throws {InputError} `forbidden-path` when a link is on the way; errors of the system.
+ * Opens the directory at a path of names, one name at a time. The caller closes it.
+ * @throws {InputError} `forbidden-path` if a link is on the path; errors of the system.
  */
 export function descend(from: number, names: readonly Name[]): number {
   let here: number | undefined;
@@ -86,7 +86,7 @@ export function descend(from: number, names: readonly Name[]): number {
   return here ?? openDirectory(from, ".");
 }
 
-/** The same; directories that are missing are made with mode 0700. Tells how many of the names were there. */
+/** Like `descend`, but makes missing directories with mode 0700. Returns the number of names that existed. */
 export function makeWay(
   from: number,
   names: readonly string[],
@@ -107,7 +107,7 @@ export function makeWay(
   return { directory: here, found };
 }
 
-/** Makes one directory with mode 0700, whatever the umask says; false when something is there. */
+/** Makes one directory with mode 0700, ignoring the umask; returns false if the name exists. */
 export function makeDirectory(directory: number, name: string): boolean {
   if (lstatSync(at(directory, name), { throwIfNoEntry: false }) !== undefined) return false;
   try {
@@ -127,15 +127,15 @@ export function makeDirectory(directory: number, name: string): boolean {
 
 export interface Found {
   readonly name: Name;
-  /** For people: as text, with U+FFFD for what is none. */
+  /** The name as text for people, with U+FFFD for invalid bytes. */
   readonly text: string;
   readonly isDirectory: boolean;
 }
 
-/** The entries of an open directory in pieces, so that one of a million takes neither memory nor the time of others. */
+/** Yields the entries of an open directory in batches, so that a million entries neither fill memory nor block others. */
 export async function* entriesOf(directory: number): AsyncGenerator<readonly Found[]> {
   let batch: Found[] = [];
-  // A path of bytes, since that is what Node joins names to where the file system does not tell their kinds.
+  // Node joins names to this path if the file system does not report their types, so the path is bytes.
   for await (const entry of await opendir(Buffer.from(via(directory)), READING)) {
     const bytes = Buffer.from(entry.name);
     const text = bytes.toString();
@@ -147,7 +147,7 @@ export async function* entriesOf(directory: number): AsyncGenerator<readonly Fou
   if (batch.length > 0) yield batch;
 }
 
-/** All results once the last call has ended, since the descriptor in their paths is closed then; the first failure is thrown. */
+/** Waits for all calls, because the caller then closes the descriptor in their paths. Returns their results or throws the first failure. */
 export async function allEnded<T>(calls: readonly Promise<T>[]): Promise<readonly T[]> {
   const ended = await Promise.allSettled(calls);
   return ended.map((one) => {
@@ -156,19 +156,19 @@ export async function allEnded<T>(calls: readonly Promise<T>[]): Promise<readonl
   });
 }
 
-/** Number of the mount that something open is on, proc_pid_fdinfo(5): bind mounts have the device of where they are from. */
+/** Returns the mount number of an open file (proc_pid_fdinfo(5)). Bind mounts have their source's device number. */
 export function mountOf(fd: number): string {
   const { dev } = fstatSync(fd);
   const [, mount = ""] = /^mnt_id:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, "utf8")) ?? [];
   return `${dev} ${mount}`;
 }
 
-/** Device and inode: what a descriptor refers to, and a path does. */
+/** Returns device and inode, which identify a file for descriptors and paths alike. */
 export function identityOf({ dev, ino }: { readonly dev: bigint; readonly ino: bigint }): string {
   return `${dev} ${ino}`;
 }
 
-/** Makes a directory ours, so that what is in it can be removed: an agent that may only give files away cannot write those of others. */
+/** Takes ownership of a directory so that its entries can be removed: an agent that may change owners may not write others' directories. */
 export function claim(directory: number): void {
   const { uid, gid, mode } = fstatSync(directory);
   const self = process.geteuid?.() ?? 0;
@@ -176,7 +176,7 @@ export function claim(directory: number): void {
   if ((mode & 0o700) !== 0o700) chmodSync(via(directory), 0o700);
 }
 
-/** Changes a directory that may be somebody else's: for the moment of it the directory is ours. */
+/** Changes a directory that another user may own, taking ownership for the duration of the change. */
 export function withClaim<T>(directory: number, change: () => T): T {
   try {
     return change();
@@ -188,7 +188,7 @@ export function withClaim<T>(directory: number, change: () => T): T {
   try {
     return change();
   } finally {
-    // Setting the mode of a directory of a strange group would take its set-group-ID bit, chmod(2).
+    // Setting the mode of a directory with a foreign group would clear its set-group-ID bit, chmod(2).
     if ((mode & 0o700) !== 0o700) chmodSync(via(directory), mode & 0o7777);
     chownSync(via(directory), uid, gid);
   }
@@ -196,7 +196,7 @@ export function withClaim<T>(directory: number, change: () => T): T {
 
 export const isDenied = (error: unknown): boolean => errnoOf(error) === "EACCES" || errnoOf(error) === "EPERM";
 
-/** Nothing of that name is there, or not what it was. */
+/** Reports whether an error means that the entry is missing or has changed its type. */
 export const isGone = (error: unknown): boolean =>
   ["ENOENT", "ENOTDIR", "ELOOP"].includes(errnoOf(error) ?? "") ||
   (error instanceof InputError && ["forbidden-path", "not-a-directory"].includes(error.code));

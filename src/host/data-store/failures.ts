@@ -1,6 +1,6 @@
 import { AgentError, errnoOf, HostError, InputError, toError } from "../../errors.ts";
 
-/** The calls that ask for something that is not so, or may not be. */
+/** Errno values caused by the request, with their error codes and reasons. */
 const ASKED_WRONG: Readonly<Record<string, readonly [code: string, why: string]>> = {
   ENOENT: ["not-found", "there is no such file or directory"],
   ENOTDIR: ["not-a-directory", "a name on the way is not a directory"],
@@ -26,8 +26,8 @@ const MACHINE: Readonly<Record<string, readonly [code: string, why: string]>> = 
 };
 
 /**
- * What a failed call means to whoever asked for it. `doing` says what was tried, such as `open "a/b"`. Errors that say what they mean
- * stay as they are, and so do aborts.
+ * Converts a failed call to an error for its requester. `doing` describes the attempt, such as `open "a/b"`. Returns errors that
+ * already have a code, and aborts, unchanged.
  */
 export function storeFailure(error: unknown, doing: string): Error {
   const said = errnoOf(error) ?? "";
@@ -40,9 +40,9 @@ export function storeFailure(error: unknown, doing: string): Error {
   return new HostError(code, `cannot ${doing}: ${why}`, options);
 }
 
-/** Of the system; Node's own codes have an underline. */
+/** Matches errno names of the system; Node's own codes contain an underscore. */
 const SYSTEM = /^(E[A-Z0-9]+$|Unknown system error )/;
-/** Node has no names for all of them, errno(3). */
+/** Errno values that Node does not name, errno(3). */
 const UNNAMED: Readonly<Record<string, string>> = {
   "Unknown system error -116": "ESTALE",
   "Unknown system error -117": "EUCLEAN",

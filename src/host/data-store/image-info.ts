@@ -11,7 +11,10 @@ import { SEARCH_PATH } from "../process/exec.ts";
 import { privilegedCommand } from "../process/privileged-exec.ts";
 import { signalGroup } from "../process/process-tree.ts";
 
-/** Says what a virtual machine's image is, by an open descriptor of it. Never rejects for what the file holds; only its size without the tool. */
+/**
+ * Describes a virtual machine image by an open descriptor. Never rejects because of the content; without the tool it returns only
+ * the size.
+ */
 export type ReadImageInfo = (fd: number, signal: AbortSignal) => Promise<ImageInfo>;
 
 export interface ImageInfoOptions {
@@ -26,25 +29,25 @@ const PERMISSIONS = 0o7777;
 const DEADLINE_MS = 10_000;
 const MAX_OUTPUT_BYTES = 256 * 1024;
 const LIMITS = ["--as=2147483648", "--cpu=5", "--nofile=16", "--fsize=0", "--core=0"];
-/** From and below: no distribution gives out groups this high. */
+/** Range of group ids; no distribution assigns ids this high. */
 const UNUSED_GROUPS = [0x7000_0000, 0x7fff_0000] as const;
-/** Who owns nothing, on every distribution. */
+/** User id that owns nothing on any distribution. */
 const NOBODY = "65534";
 /** `info` alone opens no backing file. */
 const QUERY = ["info", "--output=json", "--force-share"];
 const IMAGE = "/proc/self/fd/0";
 
 /**
- * Asks qemu-img(1), which parses what strangers made: as nobody, without capabilities, bounded in memory and time, and with nothing but
- * the descriptor. It has to open that anew (proc(5)), so the file is readable to it meanwhile; the way to it stays closed. It is told the
- * format, and not asked of an image whose content is in other files: looking for the format by itself, it would open what those name.
- * In a managed install systemd starts it, since the unit of this program may not become anybody else.
+ * Runs qemu-img(1), which parses untrusted files: as nobody, without capabilities, with limits on memory and time, and with only
+ * the descriptor. The tool must reopen the descriptor (proc(5)), so the file is readable to it meanwhile; its directory stays
+ * inaccessible. The format is passed explicitly, and images whose content is in other files are skipped, because format probing
+ * would open those files. In a managed install systemd starts the tool, because this program's unit may not change its user.
  */
 export function hostImageInfo({ isManaged, searchPath = SEARCH_PATH }: ImageInfoOptions): ReadImageInfo {
   const tied = deathTie(SEARCH_PATH);
   const started = (command: CommandLine): CommandLine =>
     tied(isManaged ? privilegedCommand(command, DEADLINE_MS) : command);
-  // Each takes back the permission that it gave; two of the same file must not find each other's.
+  // Serialized: each run reverts the permission that it granted, and two runs on one file would interfere.
   let last: Promise<unknown> = Promise.resolve();
   return async (fd, signal) => {
     const { size: bytes } = fstatSync(fd);
@@ -86,15 +89,16 @@ async function ask(
 }
 
 /**
- * Lets the tool read a file, as a group that nobody else is in where the file is ours alone; one that has another owner or group keeps
- * them, since they may use it meanwhile, and is readable to everybody. Gives the group, and what takes all of it back.
+ * Lets the tool read a file: through an unused group if the file belongs only to this user. A file with another owner or group
+ * keeps them, because they may be using it, and becomes readable to everyone. Returns the group and a function that reverts the
+ * change.
  */
 function letIn(fd: number): { readonly group: string; readonly close: () => void } {
   const { mode, uid, gid } = fstatSync(fd);
   if ((mode & constants.S_IROTH) !== 0) return { group: NOBODY, close: () => undefined };
   const close = (): void => {
     fchownSync(fd, uid, gid);
-    // Last, since a change of the owner takes bits of the mode, chown(2).
+    // The mode is set last, because changing the owner clears mode bits, chown(2).
     fchmodSync(fd, mode & PERMISSIONS);
   };
   const group = randomInt(...UNUSED_GROUPS);
@@ -106,7 +110,7 @@ function letIn(fd: number): { readonly group: string; readonly close: () => void
   return { group: NOBODY, close: () => fchmodSync(fd, mode & PERMISSIONS) };
 }
 
-/** A user namespace does not know all groups, user_namespaces(7). */
+/** Reports whether the group was set; a user namespace does not map all groups, user_namespaces(7). */
 function isGiven(fd: number, group: number): boolean {
   try {
     fchownSync(fd, 0, group);
@@ -135,7 +139,7 @@ function findTool(searchPath: string): string | undefined {
     });
 }
 
-/** What it prints, or nothing when it fails, takes too long or prints too much. */
+/** Returns the tool's output; empty if it fails, times out or prints too much. */
 function outputOf(child: ChildProcess, signal: AbortSignal): Promise<string> {
   return new Promise((resolve) => {
     let output = "";

@@ -5,7 +5,7 @@ import { allEnded, at, entriesOf, holding, isDenied, isGone } from "./descriptor
 import { isHidden } from "./parse-path.ts";
 import type { ListCaps } from "./store.ts";
 
-/** The same shape as an entry, while it is filled. */
+/** An entry under construction. */
 interface Draft {
   readonly name: string;
   readonly path: string;
@@ -14,7 +14,7 @@ interface Draft {
   files?: Draft[];
 }
 
-/** A directory that is still to be read. */
+/** A directory still to be read. */
 interface Waiting {
   readonly names: readonly Name[];
   readonly depth: number;
@@ -24,9 +24,9 @@ interface Waiting {
 const MORE = "…";
 
 /**
- * What is in a directory and below it. Level by level, so that one large directory does not hide the others, and each is opened anew from
- * the root: of a tree that changes meanwhile each directory is as it was when it was read.
- * @param reach Opens the directory of some names; called until all is read.
+ * Lists a directory and its subdirectories, breadth first, so that one large directory does not hide the others. Opens each
+ * directory anew from the root, so that each is listed as it is when it is read.
+ * @param reach Opens the directory at a path of names; called until everything is read.
  */
 export async function listTree(
   reach: (names: readonly Name[]) => number,
@@ -53,7 +53,7 @@ export async function listTree(
   return (top.draft.files ?? []).map(finished);
 }
 
-/** Fills in a directory and tells which directories it has. */
+/** Fills in a directory and returns its subdirectories. */
 async function read(
   fd: number,
   { names, depth, draft }: Waiting,
@@ -96,7 +96,7 @@ async function look(directory: number, { name, text }: Found, parent: string): P
 
 const marker = (path: string): Draft => ({ name: MORE, path, type: "truncated", bytes: 0 });
 
-/** A directory is as large as what is listed of it. */
+/** The size of a directory is the sum of its listed entries. */
 function finished({ files, ...draft }: Draft): DataStoreEntry {
   if (draft.type !== "directory") return { ...draft, size: sizeText(draft.bytes) };
   const inner = (files ?? []).map(finished);
@@ -106,12 +106,12 @@ function finished({ files, ...draft }: Draft): DataStoreEntry {
 
 const UNITS = ["kB", "MB", "GB", "TB", "PB"] as const;
 
-/** A number of bytes in decimal units with one decimal: `9.4 GB`; below 1000 as it is: `17 B`. */
+/** Formats bytes in decimal units with one decimal, `9.4 GB`; below 1000 as is, `17 B`. */
 export function sizeText(bytes: number): string {
   if (bytes < 1000) return `${bytes} B`;
   let value = bytes / 1000;
   let unit = 0;
-  // What would be rounded to 1000.0 is one of the next unit.
+  // A value that would round to 1000.0 uses the next unit.
   while (value >= 999.95 && unit < UNITS.length - 1) {
     value /= 1000;
     unit += 1;

@@ -5,11 +5,11 @@ import { descend, openEntry, via } from "./descriptors.ts";
 import { shown } from "./parse-path.ts";
 import type { StoreFile } from "./store.ts";
 
-/** Where something is in the store. */
+/** A path in the store. */
 export interface Place {
-  /** The root's descriptor; asked for each time. */
+  /** Returns the root's descriptor; called each time. */
   readonly root: () => number;
-  /** The names of the directory, and the one in it. */
+  /** Names of the parent directories. */
   readonly parents: readonly string[];
   readonly name: string;
 }
@@ -29,8 +29,8 @@ export function openFile({ root, parents, name }: Place): StoreFile {
 }
 
 /**
- * Opens what is found to be a regular file with one name, and nothing else: opening a device or a FIFO could already do something, and a
- * second name may be that of a file outside.
+ * Opens an entry only if it is a regular file with one name. Opening a device or a FIFO could have side effects, and a second
+ * name may be outside the store.
  */
 export function openRegular(directory: number, name: Name, flags: number): number {
   const found = openEntry(directory, name);
@@ -52,7 +52,7 @@ export function openRegular(directory: number, name: Name, flags: number): numbe
   }
 }
 
-/** Closes a descriptor once, however often it is called: its number soon is that of something else. */
+/** Returns a function that closes a descriptor at most once, because its number is soon reused. */
 export function closing(fd: number): () => void {
   let isOpen = true;
   return () => {

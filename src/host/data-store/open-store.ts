@@ -17,12 +17,12 @@ import type { Store, StoreOptions } from "./store.ts";
 import { bytesOnDisk, sweep } from "./walk.ts";
 
 const COUNT_EVERY_MS = 60_000;
-/** Between two pieces of a walk through the whole store. */
+/** Pause between two steps of a walk through the whole store, in milliseconds. */
 const REST_MS = 4;
 
 /**
- * Opens a data store, its root made when it is missing. Other paths than the root's are judged name by name, see `Store`.
- * @throws {HostError} `storage-failed` when there can be no root.
+ * Opens a data store and makes its root if missing. Paths below the root are checked name by name, see `Store`.
+ * @throws {HostError} `storage-failed` if the root cannot be opened.
  */
 export function openStore(path: string, options: StoreOptions = {}): Store {
   const { isInUse = () => undefined, clock = systemClock(), countEveryMs = COUNT_EVERY_MS } = options;
@@ -44,7 +44,7 @@ export function openStore(path: string, options: StoreOptions = {}): Store {
   const fresh = (): number | undefined =>
     counted !== undefined && clock.elapsed() - counted.at < countEveryMs ? counted.bytes : undefined;
   const count = oneAtATime(async () => {
-    // Whoever came while another counted takes what came out.
+    // A caller that waited for another count uses its result.
     const known = fresh();
     if (known !== undefined) return known;
     const signal = closed.signal;
@@ -65,10 +65,10 @@ export function openStore(path: string, options: StoreOptions = {}): Store {
       doing(`make ${shown(path)}`, async () => {
         const names = parseNewPath(path);
         const name = names.at(-1);
-        if (name === undefined) throw new InputError("exists", "the root of the data store is there already");
+        if (name === undefined) throw new InputError("exists", "the root of the data store already exists");
         const { directory, found } = makeWay(root.current(), names.slice(0, -1));
         try {
-          if (!makeDirectory(directory, name)) throw new InputError("exists", `${shown(path)} is there already`);
+          if (!makeDirectory(directory, name)) throw new InputError("exists", `${shown(path)} already exists`);
         } finally {
           closeSync(directory);
         }
@@ -115,7 +115,7 @@ export function openStore(path: string, options: StoreOptions = {}): Store {
 function refuseStaying(names: readonly string[]): void {
   if (names.length > 1 || (names.length === 1 && names[0] !== IMAGES && names[0] !== VOLUMES)) return;
   const what = names.length === 0 ? "the root" : names[0];
-  throw new InputError("forbidden-path", `${what} of the data store stays`);
+  throw new InputError("forbidden-path", `${what} of the data store cannot be removed`);
 }
 
 async function doing<T>(what: string, work: () => Promise<T>): Promise<T> {

@@ -24,8 +24,8 @@ const { O_CREAT, O_EXCL, O_NOFOLLOW, O_RDWR } = constants;
 const ID = /^[0-9A-Za-z-]{1,64}$/;
 
 /**
- * Opens the part of a task, its directory made when missing, with the bytes that are to be kept of it.
- * @param inUse Throws when the place may not get another file.
+ * Opens the part file of a task, keeping at most `keepBytes` bytes; makes its directory if missing.
+ * @param refuseInUse Throws if the path may not be replaced.
  */
 export function openPart(place: Place, id: string, keepBytes: number, refuseInUse: () => void): StorePart {
   const part = partOf(id);
@@ -34,7 +34,7 @@ export function openPart(place: Place, id: string, keepBytes: number, refuseInUs
   let home: number;
   try {
     refuseTarget(way, place.name);
-    // It is to be synced in the end: one that cannot be is found before anything is fetched.
+    // The directory is synced at the end; a directory that cannot be is reported before the transfer starts.
     home = openForSync(way);
   } finally {
     closeSync(way);
@@ -43,7 +43,7 @@ export function openPart(place: Place, id: string, keepBytes: number, refuseInUs
   try {
     fd = openOrCreate(home, part);
     const { size, uid } = fstatSync(fd);
-    if (uid !== process.geteuid?.()) throw new InputError("forbidden-path", `${part} was made by another user`);
+    if (uid !== process.geteuid?.()) throw new InputError("forbidden-path", `${part} belongs to another user`);
     fchmodSync(fd, 0o600);
     const bytes = Math.min(keepBytes, size);
     if (bytes !== size) ftruncateSync(fd, bytes);
@@ -58,11 +58,11 @@ export function openPart(place: Place, id: string, keepBytes: number, refuseInUs
 interface OpenedPart {
   readonly place: Place;
   readonly part: string;
-  /** Descriptor of the directory that both names are in. */
+  /** Descriptor of the directory of both names. */
   readonly home: number;
   readonly fd: number;
   readonly bytes: number;
-  /** How many of the directory's names were there before. */
+  /** Number of the directory's names that existed before. */
   readonly found: number;
   readonly refuseInUse: () => void;
 }
@@ -70,7 +70,7 @@ interface OpenedPart {
 function opened(options: OpenedPart): StorePart {
   const { place, part, home, fd, bytes } = options;
   let is: "open" | "publishing" | "closed" = "open";
-  // Descriptors that are in use by a call are not closed: their numbers would soon be those of something else.
+  // A descriptor in use by a call is not closed, because its number would be reused.
   let afterwards: (() => void) | undefined;
   const close = (): void => {
     if (is !== "closed") for (const one of [fd, home]) closeSlowly(one);
@@ -106,7 +106,7 @@ function opened(options: OpenedPart): StorePart {
       is = "publishing";
       try {
         await publish(options, () => {
-          if (afterwards !== undefined) throw new HostError("storage-failed", `${part} was given up`);
+          if (afterwards !== undefined) throw new HostError("storage-failed", `${part} was discarded`);
         });
         close();
       } catch (error) {
@@ -127,24 +127,28 @@ async function publish({ place, part, home, fd, found, refuseInUse }: OpenedPart
   refuseInUse();
   const path = shown(parents.join("/"));
   if (!isStillAt(place, home))
-    throw new InputError("not-found", `the directory ${path} was moved or removed meanwhile`);
-  if (!isStill(home, part, fd)) throw new InputError("not-found", `${part} in ${path} was moved or removed meanwhile`);
+    throw new InputError("not-found", `the directory ${path} was moved or removed during the transfer`);
+  if (!isStill(home, part, fd))
+    throw new InputError("not-found", `${part} in ${path} was moved or removed during the transfer`);
   refuseTarget(home, name);
   await rename(at(home, part), at(home, name));
   await syncDescriptor(home);
-  // Directories that were made for it are entries of those above them.
+  // Sync the parents of directories that were created for it.
   for (let depth = found; depth < parents.length; depth += 1) {
     await syncDirectory(place.root(), parents.slice(0, depth));
   }
 }
 
-/** Neither the time nor the inode changes with the name; the number of the device may with every start of the machine. */
+/**
+ * Returns a mark that survives a rename and a reboot: inode and time do not change with the name. Device numbers may change at
+ * boot, so they are not included.
+ */
 function markOf(fd: number): string {
   const { ino, size, mtimeNs } = fstatSync(fd, { bigint: true });
   return `${ino} ${size} ${mtimeNs}`;
 }
 
-/** Whether the file at a place is the part that had this mark; its name is on the disk then. */
+/** Reports whether the file at a path is the part with this mark; also syncs its name to disk. */
 export async function isPublished({ root, parents, name }: Place, mark: string): Promise<boolean> {
   try {
     return await holding(descend(root(), parents), async (parent) => {
@@ -161,7 +165,7 @@ export async function isPublished({ root, parents, name }: Place, mark: string):
   }
 }
 
-/** Has what was made or removed in a directory on the disk. */
+/** Syncs creations and removals in a directory to disk. */
 export async function syncDirectory(root: number, names: readonly string[]): Promise<void> {
   const look = descend(root, names);
   let fd: number;
@@ -173,13 +177,13 @@ export async function syncDirectory(root: number, names: readonly string[]): Pro
   await holding(fd, (fd) => syncDescriptor(fd));
 }
 
-/** Whether a name still is that of an open file. */
+/** Reports whether a name still refers to an open file. */
 function isStill(directory: number, name: string, fd: number): boolean {
   const there = lstatSync(at(directory, name), { bigint: true, throwIfNoEntry: false });
   return there !== undefined && identityOf(there) === identityOf(fstatSync(fd, { bigint: true }));
 }
 
-/** Whether a directory still is where it was opened. */
+/** Reports whether a directory is still at the path where it was opened. */
 function isStillAt({ root, parents }: Place, directory: number): boolean {
   try {
     const there = descend(root(), parents);
@@ -194,7 +198,7 @@ function isStillAt({ root, parents }: Place, directory: number): boolean {
   }
 }
 
-/** Removes the part of a task; nothing when there is none. */
+/** Removes the part of a task, if it exists. */
 export async function dropPart({ root, parents }: Place, id: string): Promise<void> {
   const part = partOf(id);
   try {
@@ -206,7 +210,7 @@ export async function dropPart({ root, parents }: Place, id: string): Promise<vo
 
 function partOf(id: string): string {
   if (ID.test(id)) return partName(id);
-  throw new InputError("bad-path", `${shown(id)} is no id of a task`);
+  throw new InputError("bad-path", `${shown(id)} is not a task id`);
 }
 
 function openOrCreate(directory: number, part: string): number {
@@ -224,13 +228,13 @@ function openOrCreate(directory: number, part: string): number {
   }
 }
 
-/** Only a regular file is replaced. */
+/** Refuses to replace anything but a regular file. */
 function refuseTarget(directory: number, name: string): void {
   const stat = lstatSync(at(directory, name), { throwIfNoEntry: false });
   if (stat === undefined || stat.isFile()) return;
-  if (stat.isSymbolicLink()) throw new InputError("forbidden-path", `${shown(name)} is a link, which is not replaced`);
+  if (stat.isSymbolicLink()) throw new InputError("forbidden-path", `${shown(name)} is a link and cannot be replaced`);
   throw new InputError(
     "not-a-file",
-    `${shown(name)} is ${stat.isDirectory() ? "a directory" : "not a regular file"}, which is not replaced`,
+    `${shown(name)} is ${stat.isDirectory() ? "a directory" : "not a regular file"}and cannot be replaced`,
   );
 }

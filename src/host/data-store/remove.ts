@@ -18,28 +18,28 @@ import {
 } from "./descriptors.ts";
 import { shown } from "./parse-path.ts";
 
-/** Levels that are open at a time, two descriptors each. */
+/** Number of levels open at a time, with two descriptors each. */
 const MAX_LEVELS = 64;
-/** Times that a directory is read again because something came into it. */
+/** Limit of rereading a directory that keeps getting new entries. */
 const MAX_AGAIN = 100;
 
 interface Removal {
   readonly path: string;
   readonly signal: AbortSignal;
   readonly onRemoved: (entries: number) => void;
-  /** The mount that is not left. */
+  /** The mount that the removal stays on. */
   readonly mount: string;
-  /** The uppermost directory that is removed. */
+  /** The topmost removed directory. */
   readonly top: number;
   removed: number;
-  /** Directories that were taken up to `top`, since they are too deep. */
+  /** Number of directories moved to `top` because they were too deep. */
   moved: number;
 }
 
 /**
- * Removes an entry of an open directory, with all that is in it; links as links. Of each directory only what its descriptor refers to is
- * touched, and no mount is entered. `onRemoved` is told how many entries are gone so far.
- * @throws {InputError} `in-use` for what is mounted; errors of the system; the signal's reason.
+ * Removes an entry of an open directory with its content; links as links. Touches only files reached through descriptors, and
+ * enters no mount. `onRemoved` receives the number of entries removed so far.
+ * @throws {InputError} `in-use` for mounted file systems; errors of the system; the signal's reason.
  */
 export async function removeEntry(
   directory: number,
@@ -60,7 +60,7 @@ export async function removeEntry(
   });
 }
 
-/** Whatever is mounted in it is found before anything is gone. */
+/** Refuses mounts below the directory before anything is removed. */
 function refuseMounts(top: number, path: string): void {
   const real = readlinkSync(via(top), "buffer");
   const inside = Buffer.concat([real, Buffer.from("/")]);
@@ -71,11 +71,11 @@ function refuseMounts(top: number, path: string): void {
   if (isMounted) throw new InputError("in-use", `${shown(path)} cannot be removed: a file system is mounted there`);
 }
 
-/** Spaces and the like are octal in mountinfo, proc_pid_mountinfo(5). */
+/** Decodes the octal escapes of spaces and the like in mountinfo, proc_pid_mountinfo(5). */
 const unescaped = (text: string): string =>
   text.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCodePoint(Number.parseInt(octal, 8)));
 
-/** Empties an open directory, and removes it from the one it is in. */
+/** Empties an open directory and removes it from its parent. */
 async function clear(directory: number, name: Name, fd: number, run: Removal, level: number): Promise<void> {
   if (mountOf(fd) !== run.mount) {
     throw new InputError("in-use", `${shown(run.path)} cannot be removed: a file system is mounted in it`);
@@ -89,7 +89,7 @@ async function clear(directory: number, name: Name, fd: number, run: Removal, le
       return count(run, 1);
     } catch (error) {
       if (isGone(error)) return;
-      // A pass that took directories up has work left by itself.
+      // A pass that moved directories to the top leaves work by design.
       if (run.moved !== moved) again = 0;
       if (errnoOf(error) !== "ENOTEMPTY" || again >= MAX_AGAIN) throw error;
     }
@@ -122,14 +122,14 @@ async function clearEntry(directory: number, name: Name, run: Removal, level: nu
   }
   await holding(fd, async () => {
     if (level < MAX_LEVELS) return clear(directory, name, fd, run, level);
-    // A directory that changes its parent has to be writable itself, rename(2).
+    // A directory must be writable to change its parent, rename(2).
     if (mountOf(fd) === run.mount) claim(fd);
     await rename(at(directory, name), at(run.top, `.holdfast-${randomBytes(12).toString("hex")}`));
     run.moved += 1;
   });
 }
 
-/** Undefined when it is none, or gone. */
+/** Opens an entry if it is a directory; returns undefined otherwise or if it is missing. */
 function openIfDirectory(directory: number, name: Name): number | undefined {
   try {
     return openDirectory(directory, name);
@@ -139,7 +139,7 @@ function openIfDirectory(directory: number, name: Name): number | undefined {
   }
 }
 
-/** False when it is a directory. What is gone already is as good as removed. */
+/** Removes an entry that is not a directory; returns false for a directory. A missing entry counts as removed. */
 async function dropFile(directory: number, name: Name): Promise<boolean> {
   try {
     await unlinkFrom(directory, name);

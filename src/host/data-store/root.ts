@@ -6,15 +6,18 @@ import { IMAGES, VOLUMES } from "./parse-path.ts";
 /** A descriptor of the store's root. */
 export interface Root {
   /**
-   * The root as it is now: opened again when another directory has come to its path, as when a disk is mounted there, and made again
-   * when it is gone. Not to be kept across an await.
+   * Returns the current root's descriptor. Reopens it if another directory is at its path, as after a mount, and makes it again
+   * if it is missing. Not to be kept across an await.
    * @throws {HostError} `storage-failed`
    */
   current(): number;
   close(): void;
 }
 
-/** The root's path is the operator's: links in it are followed. It is made with mode 0700 when missing, its two directories as well. */
+/**
+ * Opens the root, following links in its path, which the operator chooses. Makes missing directories with mode 0700, including
+ * `images` and `volumes`.
+ */
 export function openRoot(path: string): Root {
   let open: { readonly fd: number; readonly identity: string } | undefined;
   let isClosed = false;
@@ -38,7 +41,7 @@ export function openRoot(path: string): Root {
       return current();
     } catch (error) {
       if (error instanceof HostError) throw error;
-      throw new HostError("storage-failed", `the data store ${path} cannot be used: ${toError(error).message}`, {
+      throw new HostError("storage-failed", `cannot use the data store ${path}: ${toError(error).message}`, {
         cause: error,
       });
     }
@@ -58,7 +61,7 @@ function make(path: string): void {
   chmodSync(path, 0o700);
 }
 
-/** A store that cannot have them, on a disk that is full or read-only, is still one to be listed and cleared. */
+/** Makes the store's own directories. A full or read-only disk without them can still be listed and cleared. */
 function makeParts(root: number): void {
   for (const name of [IMAGES, VOLUMES]) {
     try {

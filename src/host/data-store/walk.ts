@@ -4,17 +4,17 @@ import { partName } from "../../protocol/triggers/transfer.ts";
 import type { Found } from "./descriptors.ts";
 import { allEnded, at, entriesOf, holding, isDenied, isGone, mountOf, openDirectory } from "./descriptors.ts";
 
-/** How many levels are walked, two descriptors each. */
+/** Maximum depth of a walk, with two descriptors per level. */
 const MAX_LEVELS = 128;
 const BLOCK = 512; // of st_blocks, inode(7)
 
 export interface WalkOptions {
   readonly signal: AbortSignal;
-  /** Waits between two pieces of the work, so that it takes little of a small machine's time. */
+  /** Pauses between two steps, to use little of a small machine's processor time. */
   readonly rest: () => Promise<void>;
 }
 
-/** Bytes that everything in an open directory takes on the disk; a file of several names counts for as many as are met. */
+/** Returns the disk space of everything in an open directory, in bytes. Shares the size of a file with several names among those found. */
 export async function bytesOnDisk(directory: number, options: WalkOptions): Promise<number> {
   let bytes = 0;
   await walk(directory, options, async (fd, entries) => {
@@ -24,7 +24,7 @@ export async function bytesOnDisk(directory: number, options: WalkOptions): Prom
   return Math.round(bytes);
 }
 
-/** Removes the part files of all tasks but these, and tells how many they were. Those that are added meanwhile count, too. */
+/** Removes the part files of all tasks except these and returns their number. Ids added during the walk count too. */
 export async function sweep(directory: number, known: ReadonlySet<string>, options: WalkOptions): Promise<number> {
   let swept = 0;
   await walk(directory, options, async (fd, entries) => {
@@ -40,12 +40,12 @@ export async function sweep(directory: number, known: ReadonlySet<string>, optio
 
 const PART = new RegExp(`^${partName("([0-9A-Za-z-]+)").replaceAll(".", String.raw`\.`)}$`);
 
-/** Directories have a link for each directory in them. */
+/** A directory has a link for each subdirectory, so its link count is ignored. */
 const shares = (stat: Stats): number => (stat.isDirectory() ? 1 : Math.max(1, stat.nlink));
 
 type Visit = (directory: number, entries: readonly Found[]) => Promise<void>;
 
-/** Shows all entries of a tree on one file system, in pieces; what may not be read is left out. */
+/** Visits all entries of a tree on one file system in steps; skips unreadable ones. */
 async function walk(directory: number, options: WalkOptions, visit: Visit): Promise<void> {
   await into(directory, mountOf(directory), options, visit, 0);
 }

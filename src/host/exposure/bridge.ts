@@ -3,10 +3,10 @@ import { HostError } from "../../errors.ts";
 import { refusal, type ToolRunner } from "../network/ip/tool.ts";
 import type { Reader } from "../reader.ts";
 
-/** The link of the containers' network, as the engine makes it. */
+/** The bridge of the containers' network, as the engine makes it. */
 export interface Bridge {
   readonly link: string;
-  /** Its own, which is the gateway of the containers, and the length of the prefix. */
+  /** Address of the bridge, which is the containers' gateway, and its prefix length. */
   readonly address: string;
   readonly prefixLength: number;
 }
@@ -16,9 +16,9 @@ const Links = z.array(
 );
 
 /**
- * Makes the bridge again, and puts the ends of the containers of these processes back on it; nothing of theirs is stopped. Which ends
- * are theirs is read below `/proc`, so that no network has to be entered.
- * @throws {HostError} `ip-failed` (the link is there too), `bad-output`.
+ * Recreates the bridge and reattaches the links of the containers with these processes, without stopping them. Identifies their
+ * links through `/proc`, without entering a network namespace.
+ * @throws {HostError} `ip-failed` (also if the link exists), `bad-output`.
  */
 export async function restoreBridge(
   { tools, reader }: { readonly tools: ToolRunner; readonly reader: Pick<Reader, "read"> },
@@ -41,19 +41,19 @@ export async function restoreBridge(
     ]);
     const shown = await tools.run("ip", ["-json", "link", "show", "type", "veth"], signal);
     if (shown.exitCode !== 0) throw refusal("ip-failed", "ip", shown);
-    // An end that has a place already is somebody's who gave it one.
+    // A link that already has a master was attached by someone else.
     const ends = linksOf(shown.stdout).filter(
       ({ link_index, master }) => link_index !== undefined && inner.has(link_index) && master === undefined,
     );
     await batch(ends.flatMap(({ ifname }) => [`link set ${ifname} master ${link}`, `link set ${ifname} up`]));
   } catch (error) {
-    // Half of it would count as all of it.
+    // A partial bridge would pass for a complete one.
     await batch([`link delete ${link}`]).catch(() => undefined);
     throw error;
   }
 }
 
-/** The index of the link over which a process sends to this gateway: `net/route` and `net/igmp` of proc_pid_net(5). */
+/** Returns the index of the link through which a process reaches this gateway: `net/route` and `net/igmp` of proc_pid_net(5). */
 function linkIndexOf(reader: Pick<Reader, "read">, pid: number, gateway: string): number | undefined {
   const wanted = littleEndian(gateway);
   const routes = (reader.read(`/proc/${pid}/net/route`) ?? "").split("\n").map((line) => line.split(/\s+/));
@@ -66,7 +66,7 @@ function linkIndexOf(reader: Pick<Reader, "read">, pid: number, gateway: string)
   return undefined;
 }
 
-/** As the kernel writes an address of a route on this machine. */
+/** Formats an address in the kernel's byte order of a route table. */
 function littleEndian(address: string): string {
   const bytes = address.split(".").map((byte) => Number(byte).toString(16).padStart(2, "0"));
   return bytes.toReversed().join("").toUpperCase();
@@ -76,6 +76,6 @@ function linksOf(text: string): z.infer<typeof Links> {
   try {
     return Links.parse(JSON.parse(text === "" ? "[]" : text));
   } catch (cause) {
-    throw new HostError("bad-output", "ip link show says what cannot be read", { cause });
+    throw new HostError("bad-output", "cannot parse the output of ip link show", { cause });
   }
 }

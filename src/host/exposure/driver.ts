@@ -8,38 +8,38 @@ import type { ExposureRecord } from "./record.ts";
 import { addRoute, addRule, ContainerRouting, deleteRoute, deleteRule, type RoutingState } from "./routing.ts";
 import { UserChain, type UserRule } from "./user-chain.ts";
 
-/** The table of nftables for containers; the section `network` has one of its own. */
+/** The nftables table for containers; the section `network` has its own. */
 export const EXPOSURE_TABLE = "holdfast_containers";
 
-/** How containers of this node are reached, as the machine has it now. */
+/** The current state of ports and routes of containers on this machine. */
 export interface ExposureState extends RoutingState {
-  /** Why this machine's firewall may not be touched, so that the engine has to publish ports itself. */
+  /** Reason why this machine's firewall is unusable, so that the engine must publish ports itself. */
   readonly unusable: string | undefined;
-  /** Why no link can be put into a container; undefined as long as none was refused. */
+  /** Reason why links cannot be added to containers; undefined until one was refused. */
   readonly closed: string | undefined;
   readonly firewall: FirewallState | undefined;
-  /** Undefined where the engine has no chain for them. */
+  /** Our rules in the engine's chain; undefined if the chain does not exist. */
   readonly userRules: readonly UserRule[] | undefined;
-  /** The mappings in force, as they were named when they were loaded. */
+  /** The loaded mappings, by their names at loading. */
   readonly mapped: readonly string[];
-  /** The engine may have a network of ours. */
+  /** Whether the engine may have one of our networks. */
   readonly hasNetwork: boolean;
 }
 
-/** A pair of links, one end here and one in a container. */
+/** A veth pair with one end on the host and one in a container. */
 export interface VirtualLink {
-  /** Our end: `hfc` and twelve hex digits. */
+  /** The host's end: `hfc` and twelve hex digits. */
   readonly link: string;
   readonly engineId: string;
-  /** The container's end, and its address there when it gets one. */
+  /** The container's end, and its address, if it gets one. */
   readonly inside: string;
   readonly address: string | undefined;
-  /** What leads to it, once it is there. */
+  /** The route to it, added once it exists. */
   readonly route: string;
 }
 
 export type ExposureChange =
-  /** The whole table (none: it goes), the rules in the engine's chain, and flows that the change has to end. */
+  /** The complete table (undefined removes it), the rules in the engine's chain, and flows that the change must end. */
   | {
       readonly is: "ports";
       readonly text: string | undefined;
@@ -57,11 +57,11 @@ export type ExposureChange =
 
 export interface ExposureDriver {
   /**
-   * Looks at what is wanted and at what may be ours; starts no process for what is neither.
-   * @throws {HostError} of nft, iptables and ip.
+   * Reads the wanted state and any state that may be ours; starts no process otherwise.
+   * @throws {HostError} errors of nft, iptables and ip.
    */
   observe(wanted: { readonly ports: boolean; readonly routing: boolean }, signal: AbortSignal): Promise<ExposureState>;
-  /** Carries out one change; safe to repeat. `pidOf` says the process of a container. */
+  /** Applies one change; can be repeated. `pidOf` returns the process id of a container. */
   apply(
     change: ExposureChange,
     pidOf: (engineId: string, signal: AbortSignal) => Promise<number | undefined>,
@@ -71,17 +71,17 @@ export interface ExposureDriver {
 
 export interface ExposureDriverOptions {
   readonly tools: ToolRunner;
-  /** Runs what enters a container; by default `tools`. */
+  /** Runs tools that enter a container; `tools` by default. */
   readonly inside?: ToolRunner;
   readonly record: ExposureRecord;
   readonly conntrack: Pick<Conntrack, "remove">;
-  /** By default from the kernel itself. */
+  /** The kernel's tables by default. */
   readonly tables?: KernelTables;
 }
 
 const NO_ROUTING: RoutingState = { rules: [], routes: [], links: [] };
 
-/** Drives nft(8), iptables(8) and ip(8) for containers. */
+/** Returns a driver of nft(8), iptables(8) and ip(8) for containers. */
 export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
   const { tools, inside: enterer = tools, record, conntrack } = options;
   const firewall = new Firewall(tools, record, options.tables ?? kernelTables, EXPOSURE_TABLE);
@@ -90,7 +90,7 @@ export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
   let tried: { readonly unusable: string | undefined } | undefined;
   let closed: string | undefined;
 
-  /** Asked once: a container is not made anew for a firewall that comes and goes. */
+  /** Tries the firewall once, so that containers are not recreated for a firewall that comes and goes. */
   async function tryFirewall(signal: AbortSignal): Promise<string | undefined> {
     tried ??= { unusable: await refusalOf(signal) };
     return tried.unusable;
@@ -108,13 +108,13 @@ export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
 
   async function setPorts(change: Extract<ExposureChange, { is: "ports" }>, signal: AbortSignal): Promise<void> {
     await record.change({ hasFirewall: true });
-    // What lets packets pass is there before anything is sent that way, and goes after it.
+    // Accept rules are added before traffic is sent that way, and removed after it.
     if (change.text !== undefined) await chain.set(change.userRules, signal);
     await firewall.load(change.text, signal);
     if (change.text === undefined) await chain.set(change.userRules, signal);
     await record.change({ mapped: [...change.mapped] });
     for (const flows of change.ended) {
-      // What goes on with its old destination ends in its own time where conntrack(8) is missing.
+      // Without conntrack(8), flows to the old destination end by themselves.
       await conntrack.remove(flows, signal).catch(() => signal.throwIfAborted());
     }
   }
@@ -142,7 +142,7 @@ export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
       if (done.exitCode !== 0) throw refusal("ip-failed", "ip", done);
       await routing.run([`link set ${link} up`, addRoute(route)], signal);
     } catch (error) {
-      // Half of it would count as all of it.
+      // A partial link would pass for a complete one.
       await routing.run([`link delete ${link}`], signal).catch(() => undefined);
       throw error;
     }
@@ -176,7 +176,7 @@ export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
         case "routing": {
           const { added, removed } = change;
           await record.change({ hasRouting: true });
-          // Routes first: a rule that leads nowhere lets nothing pass.
+          // Routes come first: a rule whose table is empty has no effect.
           const lines = [...added.routes.map(addRoute), ...added.rules.map(addRule)];
           await routing.run(lines, signal);
           await routing.run([...removed.rules.map(deleteRule), ...removed.routes.map(deleteRoute)], signal);
@@ -184,7 +184,7 @@ export function exposureDriver(options: ExposureDriverOptions): ExposureDriver {
         }
         case "attach": {
           const pid = await pidOf(change.virtual.engineId, signal);
-          // One that has ended meanwhile gets its links when it starts again.
+          // A container that has exited gets its links when it starts again.
           if (pid !== undefined && pid > 0) await attach(change.virtual, pid, signal);
           return;
         }

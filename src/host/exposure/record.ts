@@ -7,24 +7,24 @@ import { stateFile, valueOf, type StateFile } from "../files/state-file.ts";
 import { serialQueue } from "../../lib/async/serial-queue.ts";
 
 const Content = z.object({
-  /** What comes after is of this start of the machine (`/proc/sys/kernel/random/boot_id`). */
+  /** Boot id of the following fields (`/proc/sys/kernel/random/boot_id`). */
   boot: Text64,
-  /** The engine may have a network of ours. Outlives the start of the machine. */
+  /** Whether the engine may have one of our networks. Survives a reboot. */
   hasNetwork: z.boolean(),
-  /** It had its link; one of another name, as engines other than Docker give it, is never missed. */
+  /** Whether the network had its link. A link with another name, as non-Docker engines create, is never reported missing. */
   hadBridge: z.boolean().optional(),
-  /** A table or a rule in a chain of the engine's may be ours. */
+  /** Whether a table, or a rule in the engine's chain, may be ours. */
   hasFirewall: z.boolean(),
-  /** A policy rule, a route or a link may be ours. */
+  /** Whether a policy rule, a route or a link may be ours. */
   hasRouting: z.boolean(),
-  /** What the table listed as right after the text of this digest was loaded. */
+  /** The table's listing right after the text with this digest was loaded. */
   firewall: z.object({ digest: Text64, listing: Text64 }).optional(),
-  /** The mappings in force. */
+  /** The loaded mappings. */
   mapped: z.array(Text128).max(65_536),
 });
 export type ExposureContent = z.infer<typeof Content>;
 
-/** What of the machine was made for containers, in `STATE/exposure.json`; written before the machine is touched. */
+/** Record of the changes made for containers, in `STATE/exposure.json`; written before each change. */
 export class ExposureRecord {
   readonly #file: StateFile<ExposureContent>;
   readonly #boot: string;
@@ -37,13 +37,13 @@ export class ExposureRecord {
     this.#boot = reader.read("/proc/sys/kernel/random/boot_id")?.trim() ?? "";
   }
 
-  /** What it says; what an earlier start of the machine took with it is left out. */
+  /** Returns the content without the parts that a reboot removed. */
   async content(): Promise<ExposureContent> {
     this.#content ??= await this.#load();
     return this.#content;
   }
 
-  /** Changes it in one durable step, one after the other; nothing is written when nothing changes. */
+  /** Changes the content durably, one change at a time; writes nothing if nothing changes. */
   change(part: Partial<ExposureContent>): Promise<void> {
     return this.#inTurn(() => this.#write(part));
   }
@@ -59,12 +59,12 @@ export class ExposureRecord {
 
   async #load(): Promise<ExposureContent> {
     const loaded = await this.#file.load();
-    // Of a record that is lost nobody knows that nothing is ours.
+    // If the record is lost, anything may be ours.
     const isLost = loaded.is === "lost";
     const fresh = { boot: this.#boot, hasNetwork: isLost, hasFirewall: isLost, hasRouting: isLost, mapped: [] };
     const stored = valueOf(loaded);
     if (stored === undefined) return fresh;
-    // The rules of the engine's chain may be kept over a restart by others; the table may be, too.
+    // Other programs may restore the engine's chain or the table after a reboot.
     if (stored.boot !== this.#boot) return { ...stored, boot: this.#boot, mapped: [], firewall: undefined };
     return stored;
   }

@@ -2,21 +2,21 @@ import { z } from "zod";
 import { HostError } from "../../errors.ts";
 import { refusal, type ToolRunner } from "../network/ip/tool.ts";
 
-/** The routing protocol number of what is made for containers; the section `network` has one of its own, and takes away what bears it. */
+/** The routing protocol number for containers. The section `network` has its own and removes routes that carry it. */
 export const CONTAINER_PROTOCOL = 219;
-/** Policy rules of containers are 5100–5179, before all others of ours: by source, and by interface. */
+/** Priorities of the containers' policy rules, 5100–5179, ahead of our others: by source and by interface. */
 export const PRIORITY = { from: 5110, end: 5111, inLink: 5150 } as const;
 const LINK_NAME = /^hfc[0-9a-f]{12}$/;
 const RTN_UNREACHABLE = "7";
 const SHOW = `rule show\nroute show table all protocol ${CONTAINER_PROTOCOL}\nlink show type veth\n`;
 
-/** What of the machine's routing is made for containers, each as ip(8) takes it, without the protocol. */
+/** The machine's routing for containers; each line in the syntax of ip(8) without the protocol. */
 export interface RoutingState {
   /** `priority 5110 from 172.18.0.16 lookup 1000`. */
   readonly rules: readonly string[];
   /** `172.18.0.0/16 dev holdfast0 scope link table 1000`. */
   readonly routes: readonly string[];
-  /** Our ends of the links into containers. */
+  /** The host's ends of the links into containers. */
   readonly links: readonly string[];
 }
 
@@ -41,7 +41,7 @@ const Routes = z.array(
 );
 const Links = z.array(z.object({ ifname: z.string() }));
 
-/** Rules by source, routes to the bridge, and links, by ip(8). */
+/** Manages rules by source, routes to the bridge, and links, with ip(8). */
 export class ContainerRouting {
   readonly #tools: ToolRunner;
 
@@ -59,7 +59,7 @@ export class ContainerRouting {
         rule.protocol === String(CONTAINER_PROTOCOL) ? [ruleText(rule)] : [],
       ),
       routes: read(Routes, routes).map(routeText),
-      // An empty object stands in the list for each link that is not shown.
+      // The list has an empty object for each link that is not shown.
       links: read(z.array(z.unknown()), links).flatMap((link) => {
         const name = Links.element.safeParse(link).data?.ifname ?? "";
         return LINK_NAME.test(name) ? [name] : [];
@@ -97,6 +97,6 @@ function read<T extends z.ZodType>(schema: T, text: string | undefined): z.infer
   try {
     return schema.parse(JSON.parse(text ?? ""));
   } catch (error) {
-    throw new HostError("bad-output", "cannot read what ip says of containers", { cause: error });
+    throw new HostError("bad-output", "cannot parse the output of ip for containers", { cause: error });
   }
 }

@@ -1,15 +1,15 @@
 import { HostError } from "../../errors.ts";
 import { refusal, type ToolRunner } from "../network/ip/tool.ts";
 
-/** The chain of Docker's that is meant for rules of others; Docker keeps what is in it. */
+/** Docker's chain for rules of other programs; Docker preserves its content. */
 const CHAIN = "DOCKER-USER";
 const MARK = "holdfast:containers";
 const WAIT = ["-w", "5"] as const;
 
-/** A rule of ours as iptables(8) takes it, without the chain and our mark: `-o holdfast0 -m conntrack --ctstate DNAT`. */
+/** One of our rules in the syntax of iptables(8), without chain and mark: `-o holdfast0 -m conntrack --ctstate DNAT`. */
 export type UserRule = string;
 
-/** Rules of ours in the chain of the engine's filter that lets things pass before it drops them. */
+/** Our accept rules in the engine's filter chain, which would otherwise drop the traffic. */
 export class UserChain {
   readonly #tools: ToolRunner;
 
@@ -17,7 +17,7 @@ export class UserChain {
     this.#tools = tools;
   }
 
-  /** The rules of ours, first things first; undefined when there is no such chain, and nothing to be let through. */
+  /** Returns our rules in order; undefined if the chain does not exist and nothing needs to be accepted. */
   async observe(signal: AbortSignal): Promise<readonly UserRule[] | undefined> {
     try {
       const listed = await this.#tools.run("iptables", [...WAIT, "-S", CHAIN], signal);
@@ -29,7 +29,7 @@ export class UserChain {
   }
 
   /**
-   * Has exactly these rules of ours in the chain, in front of those of others.
+   * Sets exactly these of our rules in the chain, ahead of the rules of others.
    * @throws {HostError} `iptables-failed`.
    */
   async set(wanted: readonly UserRule[], signal: AbortSignal): Promise<void> {
@@ -38,7 +38,7 @@ export class UserChain {
     for (const rule of wanted.filter((one) => !found.includes(one))) await this.#run("-I", rule, signal);
     const kept = new Set<UserRule>();
     for (const rule of found) {
-      // The same twice is once too often.
+      // Removes duplicates, too.
       if (!wanted.includes(rule) || kept.has(rule)) await this.#run("-D", rule, signal);
       kept.add(rule);
     }

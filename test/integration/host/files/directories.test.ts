@@ -53,7 +53,7 @@ describe("directories", () => {
     mkdirSync(join(root, "a"));
     mkdirSync(join(root, "taken"));
     expect(await directories.move(join(root, "none"), join(root, "b"))).toBe(false);
-    await expect(directories.move(join(root, "a"), join(root, "taken"))).rejects.toThrow(/is there already/);
+    await expect(directories.move(join(root, "a"), join(root, "taken"))).rejects.toThrow(/already exists/);
     expect(await directories.move(join(root, "a"), join(root, "b"))).toBe(true);
     expect(readdirSync(root).sort()).toEqual(["b", "taken"]);
   });
