@@ -1,16 +1,16 @@
 import { healthOf } from "./containers.ts";
 import type { ContainerDetail, ContainerSummary, EngineEvent } from "./engine.ts";
 
-/** What an event does to what is known of its container. */
+/** The effect of an event on the cached data of its container. */
 export type Effect =
-  /** Nothing that is kept here, such as a command run in it. */
+  /** The event changes no cached data, such as a command run in the container. */
   | { readonly kind: "none" }
   | { readonly kind: "gone" }
   | { readonly kind: "known"; readonly container: ContainerSummary }
-  /** The event says too little: the engine has to be asked. */
+  /** The event lacks data: query the engine. */
   | { readonly kind: "ask" };
 
-/** Applies an event of a container that is known, or is not. */
+/** Returns the effect of an event on a cached or unknown container. */
 export function effectOf(known: ContainerSummary | undefined, { action, attributes }: EngineEvent): Effect {
   if (action === "destroy" || action === "remove") return { kind: "gone" };
   const change = CHANGES.get(action.startsWith("health_status") ? "health_status" : action);
@@ -24,10 +24,10 @@ type Change = (action: string, attributes: Readonly<Record<string, string>>) => 
 const running: Change = () => ({ state: "running" });
 const unchanged: Change = () => ({});
 
-/** By the words of Docker, and Podman's own where they differ. */
+/** Docker's action names, and Podman's where they differ. */
 const CHANGES: ReadonlyMap<string, "ask" | Change> = new Map(
   Object.entries<"ask" | Change>({
-    // Image, addresses and the time are in no event.
+    // No event contains the image, the addresses or the time.
     create: "ask",
     start: "ask",
     die: (_, attributes) => ({ state: "exited", exitCode: exitCodeOf(attributes), health: undefined, addresses: {} }),
@@ -43,22 +43,22 @@ const CHANGES: ReadonlyMap<string, "ask" | Change> = new Map(
   }),
 );
 
-/** The exit status in a `die`; undefined when it is in none. */
+/** Returns the exit status of a `die` event; undefined if it has none. */
 export function exitCodeOf(attributes: Readonly<Record<string, string>>): number | undefined {
   const said = attributes["exitCode"] ?? attributes["containerExitCode"] ?? "";
   return /^\d{1,3}$/.test(said) ? Number(said) : undefined;
 }
 
-/** The part of a detail that is kept of every container. */
+/** Returns the cached part of a container's detail. */
 export function summaryOf(detail: ContainerDetail): ContainerSummary {
   const { id, name, imageId, image, labels, state, health, createdAt, exitCode, addresses } = detail;
   return { id, name, imageId, image, labels, state, health, createdAt, exitCode, addresses };
 }
 
-/** Whether a list says something else of a container than what is known. */
+/** Reports whether a list differs from the cached data of a container. */
 export function differs(known: ContainerSummary | undefined, listed: ContainerSummary): boolean {
   if (known === undefined) return true;
-  // No event tells an end after which the engine starts it again from one that stays.
+  // Events do not show whether the engine restarts a container that exited.
   if (known.state === "exited" && listed.state === "restarting") return false;
   const { state, health, name, exitCode } = listed;
   return known.state !== state || known.health !== health || known.name !== name || known.exitCode !== exitCode;

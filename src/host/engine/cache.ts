@@ -3,19 +3,19 @@ import type { ContainerSummary } from "./engine.ts";
 export type EngineStanding =
   | { readonly state: "unknown" }
   | { readonly state: "well"; readonly since: number }
-  /** Times in Unix milliseconds; what was known stays known meanwhile. */
+  /** Unix milliseconds. The cached containers stay available. */
   | { readonly state: "unwell"; readonly since: number; readonly reason: string };
 
-/** The containers that carry our owner label, kept current by the engine's events and a full list now and then. */
+/** The containers with our owner label, kept current by the engine's events and a periodic full list. */
 export interface EngineCache {
   readonly standing: EngineStanding;
-  /** Number of connections to the engine's events: while it stays the same, no event was missed. */
+  /** Number of connections to the engine's events. No event was missed while it stays the same. */
   readonly connections: number;
-  /** By engine id; the last that was known while the engine is unwell. */
+  /** Containers by engine id; the last known ones while the engine is unwell. */
   readonly containers: ReadonlyMap<string, ContainerSummary>;
-  /** Told of every change of a container or of the standing, after it is in the cache. */
+  /** Calls `listener` after each change of a container or of the engine's state. */
   onChange(listener: (change: EngineChange) => void): void;
-  /** Resolves with a list that begins no earlier than the call; all who wait share it. Rejects as the engine does. */
+  /** Resolves with a list that starts after the call; concurrent callers share it. Rejects with the engine's error. */
   refresh(signal: AbortSignal): Promise<void>;
   close(): void;
 }

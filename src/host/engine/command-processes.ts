@@ -8,13 +8,13 @@ const PAUSE_MS = 50;
 export interface RunningCommand {
   readonly pid: number;
   readonly containerId: string;
-  /** A variable, `NAME=value`, that it and whatever it starts has in its environment, and nobody else. */
+  /** An environment variable, `NAME=value`, that only this command and its descendants have. */
   readonly mark: string;
 }
 
 /**
- * Ends a command and what it started, be it in a session of its own (setsid(2)): whatever is of its session or has its mark, and is in a
- * control group of that container. Where the engine counts processes otherwise than this machine does, nothing is ended.
+ * Kills a command and its descendants, even in another session (setsid(2)): all processes in its session or with its mark that
+ * are in a control group of the container. Kills nothing if the engine's pids are not this machine's.
  */
 export async function endCommand(clock: Clock, command: RunningCommand): Promise<void> {
   for (let round = 0; round < ROUNDS; round += 1) {
@@ -25,7 +25,7 @@ export async function endCommand(clock: Clock, command: RunningCommand): Promise
   }
 }
 
-/** The living processes of a command. */
+/** Returns the living processes of a command. */
 export function processesOf({ pid, containerId, mark }: RunningCommand): readonly number[] {
   if (pid <= 1 || !/^[0-9a-f]{64}$/.test(containerId)) return [];
   return readdirSync("/proc")
@@ -36,13 +36,16 @@ export function processesOf({ pid, containerId, mark }: RunningCommand): readonl
 
 function isLivingPart(pid: number, leader: number, mark: string): boolean {
   const text = read(`/proc/${pid}/stat`);
-  // Fields 3 and 6 of proc_pid_stat(5); the name before them may hold spaces and parentheses.
+  // Fields 3 and 6 of proc_pid_stat(5); the name before them may contain spaces and parentheses.
   const [state = "", , , session] = text.slice(text.lastIndexOf(")") + 2).split(" ");
   if (state === "" || state === "Z" || state === "X") return false;
   return pid === leader || session === String(leader) || read(`/proc/${pid}/environ`).split("\0").includes(mark);
 }
 
-/** A control group of a container has the container's id in its name, whatever driver made it. */
+/**
+ * Reports whether a process is in a control group of the container. The group's name contains the container's id with any cgroup
+ * driver.
+ */
 function isWithin(pid: number, containerId: string): boolean {
   return read(`/proc/${pid}/cgroup`).includes(containerId);
 }
@@ -51,7 +54,7 @@ function send(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
-    // It ended between the look and the call, which is what was wanted.
+    // The process exited between the check and the call.
   }
 }
 

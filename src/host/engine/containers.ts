@@ -26,7 +26,7 @@ type Containers = Pick<
 
 const CHANGE_MS = 60_000;
 
-/** The calls about containers. */
+/** The Engine API's container calls. */
 export function containers(transport: Transport): Containers {
   const path = (id: string, action = ""): string => `/containers/${inPath(id)}${action}`;
   const change = (
@@ -71,7 +71,7 @@ export function containers(transport: Transport): Containers {
     },
     async removeContainer(id, { force }, signal) {
       const what = `cannot remove container ${id}`;
-      // What the image made it keep without a name goes with it.
+      // Removes the anonymous volumes of the image, too.
       const query = { force: String(force), v: "true" };
       const call = { what, method: "DELETE", path: path(id), query, accepts: [404], deadlineMs: CHANGE_MS } as const;
       await transport.send(call, signal);
@@ -85,19 +85,19 @@ export function containers(transport: Transport): Containers {
   };
 }
 
-/** What is known of one container, as the engine says it; undefined when there is none. */
+/** Returns the engine's data of one container; undefined if it does not exist. */
 export async function inspect(transport: Transport, id: string, signal: AbortSignal): Promise<Inspected | undefined> {
-  const what = `cannot look at container ${id}`;
+  const what = `cannot inspect container ${id}`;
   const call = { what, method: "GET", path: `/containers/${inPath(id)}/json`, accepts: [404] } as const;
   const { status, body } = await transport.send(call, signal);
   return status === 404 ? undefined : parsed(Inspected, body, `what the engine knows of container ${id}`);
 }
 
-/** The same, where there has to be one. */
+/** Like `inspect`, but throws if the container does not exist. */
 export async function inspectExisting(transport: Transport, id: string, signal: AbortSignal): Promise<Inspected> {
   const found = await inspect(transport, id, signal);
   if (found !== undefined) return found;
-  throw new HostError("engine-refused", `there is no container ${id}`, { details: { status: 404 } });
+  throw new HostError("engine-refused", `container ${id} does not exist`, { details: { status: 404 } });
 }
 
 const Created = z.object({ Id: z.string(), Warnings: z.array(z.string()).nullish() });
@@ -145,7 +145,7 @@ const Inspected = z.object({
 });
 type Inspected = z.infer<typeof Inspected>;
 
-/** One row of the list; health and exit code are only in its text, `Up 2 minutes (healthy)` or `Exited (137) 3 days ago`. */
+/** Parses one row of the list. Health and exit code are only in its text: `Up 2 minutes (healthy)` or `Exited (137) 3 days ago`. */
 export function summary(row: z.infer<typeof Row>): ContainerSummary {
   const state = stateOf(row.State);
   const exited = /^Exited \((\d+)\)/.exec(row.Status)?.[1];
@@ -205,7 +205,7 @@ function settingsOf({ HostConfig, NetworkSettings }: Inspected): ContainerSettin
   };
 }
 
-/** Docker's words, and Podman's own for what Docker has one word for. */
+/** Docker's state names, and Podman's more specific ones. */
 const STATES: ReadonlyMap<string, ContainerState> = new Map(
   Object.entries<ContainerState>({
     created: "created",
@@ -225,7 +225,7 @@ const stateOf = (said: string): ContainerState => STATES.get(said) ?? "dead";
 const hasEnded = (state: ContainerState): boolean => state === "exited" || state === "dead";
 const plainName = (name: string): string => name.replace(/^\//, "");
 
-/** Health as the engine names it, where it says something about the container. */
+/** Returns the engine's health state of a container; undefined if it has none. */
 export function healthOf(said: string | undefined): ContainerSummary["health"] {
   return said === "healthy" || said === "unhealthy" ? said : undefined;
 }
@@ -235,13 +235,13 @@ function addressesOf(settings: z.infer<typeof Networks> | null | undefined): Rea
   return Object.fromEntries(known.flatMap(([name, one]) => (one?.IPAddress ? [[name, one.IPAddress]] : [])));
 }
 
-/** Unix milliseconds; 0 for the year 1, by which the engine says never. */
+/** Returns Unix milliseconds; 0 for the year 1, which the engine uses for never. */
 function timeOf(text: string): number {
   const at = Date.parse(text);
   return Number.isNaN(at) || at < 0 ? 0 : at;
 }
 
-/** What the engine could repeat of a container's variables when it refuses them. */
+/** Returns the values of a container's variables, which the engine may repeat in errors. */
 function secretsOf(body: CreateBody): readonly string[] {
   const variables = Array.isArray(body["Env"]) ? body["Env"].map(String) : [];
   return variables.flatMap((variable) => [variable, variable.slice(variable.indexOf("=") + 1)]);

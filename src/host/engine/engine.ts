@@ -1,19 +1,20 @@
 import type { Duplex } from "node:stream";
 
 /**
- * Calls of the Engine API, one request each, over its Unix socket. Each ends by its own deadline.
- * Rejects with {HostError} `engine-unwell` (no socket, refused, reset, 5xx without a reason), `timeout`, or `engine-refused` with
- * `details: {status}` and what the engine said, `engine-unsupported` (no common version of the API); when aborted, with the signal's reason.
+ * Calls of the Engine API over its Unix socket. Each is one request with its own deadline.
+ * Rejects with {HostError} `engine-unwell` (no socket, refused, reset, 5xx without a reason), `timeout`, `engine-refused` with
+ * `details: {status}` and the engine's message, or `engine-unsupported` (no common API version); when aborted, with the signal's
+ * reason.
  */
 export interface Engine {
   version(signal: AbortSignal): Promise<EngineVersion>;
   info(signal: AbortSignal): Promise<EngineInfo>;
-  /** The cheapest question there is: resolves when the engine answers on a new connection. */
+  /** Resolves when the engine responds on a new connection; the cheapest call. */
   ping(signal: AbortSignal): Promise<void>;
 
-  /** Every container, running or not; only those with all the labels (`name` or `name=value`) when some are given. */
+  /** Returns every container, running or not. If labels (`name` or `name=value`) are given, returns those with all of them. */
   listContainers(labels: readonly string[], signal: AbortSignal): Promise<readonly ContainerSummary[]>;
-  /** Undefined when there is none. */
+  /** Returns undefined if it does not exist. */
   inspectContainer(id: string, signal: AbortSignal): Promise<ContainerDetail | undefined>;
   createContainer(
     name: string,
@@ -24,24 +25,24 @@ export interface Engine {
   /** Asks it to end and kills it after `graceSeconds`; the call's deadline is longer than that. */
   stopContainer(id: string, graceSeconds: number, signal: AbortSignal): Promise<void>;
   killContainer(id: string, signalName: string, signal: AbortSignal): Promise<void>;
-  /** Done as well when there is none. */
+  /** Removes a container, if it exists. */
   removeContainer(id: string, options: { readonly force: boolean }, signal: AbortSignal): Promise<void>;
   renameContainer(id: string, name: string, signal: AbortSignal): Promise<void>;
   updateContainer(id: string, body: UpdateBody, signal: AbortSignal): Promise<void>;
 
-  /** What a container has said, and says: of the current run, oldest first. Ends with the container when it follows. */
+  /** Yields the output of a container's current run, oldest first. When following, ends with the container. */
   logs(id: string, options: LogOptions, signal: AbortSignal): AsyncIterable<OutputFrame>;
-  /** Joins a container that is about to be started, so that nothing it says is lost. */
+  /** Attaches to a container before its start, so that no output is lost. */
   attach(id: string, signal: AbortSignal): Promise<AsyncIterable<OutputFrame>>;
-  /** Starts a command in a running container, on a terminal; the signal ends the stream too, at any time. */
+  /** Starts a command on a terminal in a running container; aborting the signal closes the stream at any time. */
   terminal(id: string, options: TerminalOptions, signal: AbortSignal): Promise<Terminal>;
 
   /**
-   * Fetches an image; resolves when it is there whole. Rejects with `pull-unauthorized`, `pull-not-found`, `pull-rate-limited`,
-   * `pull-no-space`, `image-platform` (it exists for other platforms only) or `pull-failed` as well.
+   * Pulls an image completely. Also rejects with `pull-unauthorized`, `pull-not-found`, `pull-rate-limited`, `pull-no-space`,
+   * `image-platform` (it exists only for other platforms) or `pull-failed`.
    */
   pull(reference: string, options: PullOptions, signal: AbortSignal): Promise<void>;
-  /** Undefined when there is none. */
+  /** Returns undefined if it does not exist. */
   inspectImage(reference: string, signal: AbortSignal): Promise<ImageDetail | undefined>;
   listImages(signal: AbortSignal): Promise<readonly ImageSummary[]>;
   removeImage(reference: string, signal: AbortSignal): Promise<void>;
@@ -59,8 +60,8 @@ export interface Engine {
   disconnectNetwork(network: string, container: string, signal: AbortSignal): Promise<void>;
 
   /**
-   * What happens in the engine from now on; ends when the engine goes, throws `engine-unwell` when it goes without a word. `onOpen` is
-   * called as soon as nothing that happens is missed.
+   * Yields the engine's events from this moment. Ends when the engine closes the stream; throws `engine-unwell` if the connection
+   * breaks. `onOpen` is called once no further event can be missed.
    */
   events(labels: readonly string[], signal: AbortSignal, onOpen?: () => void): AsyncIterable<EngineEvent>;
 }
@@ -78,7 +79,7 @@ export interface EngineInfo {
   readonly architecture: string;
   readonly cgroupDriver: "systemd" | "cgroupfs" | "other";
   readonly cgroupVersion: 1 | 2;
-  /** Where the engine keeps images and containers. */
+  /** The engine's directory for images and containers. */
   readonly rootDirectory: string;
   readonly storageDriver: string;
   readonly product: EngineVersion["product"];
@@ -93,19 +94,19 @@ export interface ContainerSummary {
   readonly image: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly state: ContainerState;
-  /** `healthy` and `unhealthy` of a running one that has a check. */
+  /** Health of a running container with a check. */
   readonly health: "healthy" | "unhealthy" | undefined;
   /** Unix seconds. */
   readonly createdAt: number;
-  /** Of the last run, when it has ended. */
+  /** Exit status of the last run, if it has ended. */
   readonly exitCode: number | undefined;
   readonly addresses: Readonly<Record<string, string>>;
 }
 
 export interface ContainerDetail extends ContainerSummary {
-  /** Process id on the machine; 0 when it does not run. */
+  /** Process id on the machine; 0 if it is not running. */
   readonly pid: number;
-  /** Unix milliseconds; 0 when it never was. */
+  /** Unix milliseconds; 0 for never. */
   readonly startedAt: number;
   readonly finishedAt: number;
   readonly restartCount: number;
@@ -120,31 +121,31 @@ export interface ContainerSettings {
   readonly restartPolicy: string;
   /** Fields of `HostConfig`; 0 and "" are unset. */
   readonly resources: Readonly<Record<string, number | string>>;
-  /** By network: the address there, and the names by which others on it reach the container. */
+  /** By network: the container's address, and its names for others on the network. */
   readonly networks: Readonly<Record<string, { readonly address: string; readonly aliases: readonly string[] }>>;
 }
 
 /** Attachment of a container to a network. */
 export interface EndpointBody {
   readonly aliases: readonly string[];
-  /** The engine chooses when it is undefined. */
+  /** Undefined lets the engine choose. */
   readonly address: string | undefined;
 }
 
-/** As `POST /containers/create` takes it; nothing in it is read back. */
+/** Body of `POST /containers/create`, passed through. */
 export type CreateBody = Readonly<Record<string, unknown>>;
 export type UpdateBody = Readonly<Record<string, unknown>>;
 
 export interface LogOptions {
   readonly follow: boolean;
-  /** Lines from the end; all when undefined. */
+  /** Number of lines from the end; undefined returns all. */
   readonly tail: number | undefined;
-  /** Unix seconds, with nanoseconds as a fraction, as text. */
+  /** Unix seconds as text, with nanoseconds as a fraction. */
   readonly since?: string;
   readonly timestamps?: boolean;
 }
 
-/** A piece of output; a character may be split between two. */
+/** A piece of output; may split a character. */
 export interface OutputFrame {
   readonly stream: "stdout" | "stderr";
   readonly data: Buffer;
@@ -159,24 +160,24 @@ export interface TerminalOptions {
 
 /** A command on a terminal. */
 export interface Terminal {
-  /** Bytes both ways; ends with the command. */
+  /** Input and output bytes; ends with the command. */
   readonly stream: Duplex;
   resize(columns: number, rows: number, signal: AbortSignal): Promise<void>;
-  /** The exit status, once the stream has ended; undefined when nobody knows. */
+  /** Returns the exit status after the stream has ended; undefined if unknown. */
   exitCode(signal: AbortSignal): Promise<number | undefined>;
-  /** Ends the command and what it started, which the Engine API cannot; then the stream. */
+  /** Kills the command and its descendants, which the Engine API does not support, then closes the stream. */
   kill(): Promise<void>;
 }
 
 export interface PullOptions {
-  /** `linux/arm64`; empty leaves it to the engine. */
+  /** `linux/arm64`; empty lets the engine choose. */
   readonly platform: string;
-  /** Kept in memory only. */
+  /** Kept only in memory. */
   readonly credential: { readonly username: string; readonly password: string; readonly server: string } | undefined;
   readonly onProgress: (progress: PullProgress) => void;
 }
 
-/** One line of a layer's fate, for people: `id`, what happens to it, and bytes where they are known. */
+/** Progress of one layer, for people: `id`, the action, and bytes if known. */
 export interface PullProgress {
   readonly layer: string | undefined;
   readonly status: string;
@@ -186,7 +187,7 @@ export interface PullProgress {
 
 export interface ImageDetail {
   readonly id: string;
-  /** `linux/arm64`; undefined when the image does not say. */
+  /** `linux/arm64`; undefined if the image does not state it. */
   readonly platform?: string;
   readonly digests: readonly string[];
   readonly tags: readonly string[];
@@ -214,7 +215,7 @@ export interface NetworkBody {
   readonly driver: "bridge";
   readonly subnet: string;
   readonly gateway: string;
-  /** Addresses that no container gets, by a name of their own. */
+  /** Addresses that no container gets, by a name. */
   readonly reserved: Readonly<Record<string, string>>;
   readonly options: Readonly<Record<string, string>>;
   readonly labels: Readonly<Record<string, string>>;
@@ -229,7 +230,7 @@ export interface NetworkSummary {
 
 export interface EngineEvent {
   readonly kind: "container" | "image" | "volume" | "network" | "daemon";
-  /** As the engine spells it: `start`, `die`, `oom`, `health_status: healthy`, `destroy`, … */
+  /** The engine's action name: `start`, `die`, `oom`, `health_status: healthy`, `destroy`, … */
   readonly action: string;
   readonly id: string;
   readonly attributes: Readonly<Record<string, string>>;

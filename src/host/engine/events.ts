@@ -18,7 +18,7 @@ const Event = z.object({
 
 const MAX_LINE_BYTES = 256 * 1024;
 
-/** What happens in the engine from now on to what carries all the labels. */
+/** Yields the engine's events of objects with all the labels, from this moment. */
 export async function* events(
   transport: Transport,
   labels: readonly string[],
@@ -41,7 +41,7 @@ export async function* events(
   }
 }
 
-/** One line of the event stream; undefined for a kind that is not watched. */
+/** Parses one line of the event stream; returns undefined for kinds that are not watched. */
 export function parseEvent(line: string): EngineEvent | undefined {
   if (line.trim() === "") return undefined;
   const said = parsed(Event, line, "an event of the engine");

@@ -4,9 +4,9 @@ import { unwell } from "./failure.ts";
 const HEADER = 8;
 
 /**
- * Splits the engine's joined outputs: each frame has 8 bytes before it, the stream and its length (big-endian). A frame comes in as
- * many pieces as it arrives in, so nothing is gathered, however long it says it is. With a terminal there are no frames.
- * @throws {HostError} `engine-unwell` when it is something else, or ends within a frame.
+ * Splits the engine's multiplexed output: each frame starts with 8 bytes that hold the stream and its big-endian length. Yields a
+ * frame in pieces as they arrive, so nothing is buffered, however large its length. Terminals have no frames.
+ * @throws {HostError} `engine-unwell` if the output has another format or ends within a frame.
  */
 export async function* framesOf(
   source: AsyncIterable<Buffer>,
@@ -43,7 +43,7 @@ export async function* framesOf(
 
 function streamOf(header: Buffer): OutputFrame["stream"] {
   const kind = header[0] ?? 255;
-  // 0 is standard input, which the engine shows as output where it is echoed.
+  // 0 is standard input, which the engine sends as output if it is echoed.
   if (kind > 2 || header.readUIntBE(1, 3) !== 0) throw unwell("the container engine's output is not in frames");
   return kind === 2 ? "stderr" : "stdout";
 }

@@ -21,7 +21,7 @@ const Info = z.object({
   Driver: z.string().default(""),
 });
 
-/** A container engine by its socket, Docker's own or Podman's compatible one. Connects with the first call. */
+/** Returns the engine at a socket: Docker, or Podman's compatible API. Connects on the first call. */
 export function hostEngine(options: { readonly socketPath: string; readonly clock: Clock }): Engine {
   const transport = new Transport(options);
   return {

@@ -16,12 +16,12 @@ const Image = z.object({
 });
 const ImageRow = Image.extend({ Created: z.number().default(0) });
 
-/** The calls about images. */
+/** The Engine API's image calls. */
 export function images(transport: Transport): Images {
   return {
     pull: (reference, options, signal) => pull(transport, reference, options, signal),
     async inspectImage(reference, signal) {
-      const what = `cannot look at image ${reference}`;
+      const what = `cannot inspect image ${reference}`;
       const call = { what, method: "GET", path: `/images/${inPath(reference)}/json`, accepts: [404] } as const;
       const { status, body } = await transport.send(call, signal);
       return status === 404 ? undefined : detail(parsed(Image, body, "what the engine knows of an image"));
@@ -42,7 +42,7 @@ export function images(transport: Transport): Images {
   };
 }
 
-/** An image without a name is listed under the name `<none>`. */
+/** An image without a name is listed as `<none>`. */
 function detail(image: z.infer<typeof Image>): ImageDetail {
   const named = (names: readonly string[] | null | undefined): readonly string[] =>
     (names ?? []).filter((name) => !name.startsWith("<none>"));

@@ -1,23 +1,23 @@
 import { HostError, toError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 
-/** A deadline and the caller's signal, joined into one signal for a request. */
+/** A deadline joined with the caller's signal into one signal for a request. */
 export interface Limit {
   readonly signal: AbortSignal;
-  /** Sets another deadline from now in place of the last, or none; the caller's signal goes on. */
+  /** Replaces the deadline, counted from now, or removes it; the caller's signal stays in effect. */
   allow(ms: number | undefined): void;
-  /** Takes back the deadline and the signal. */
+  /** Cancels the deadline and detaches from the signal. */
   release(): void;
 }
 
-/** After `deadlineMs` the signal is aborted with {HostError} `timeout` that names `what`. */
+/** Returns a limit whose signal aborts after `deadlineMs` with {HostError} `timeout` that names `what`. */
 export function limit(clock: Clock, what: string, deadlineMs: number, signal: AbortSignal): Limit {
   signal.throwIfAborted();
   const controller = new AbortController();
   const onAbort = (): void => controller.abort(toError(signal.reason));
   const ring = (ms: number): (() => void) =>
     clock.after(ms, () => {
-      controller.abort(new HostError("timeout", `${what}: the container engine did not answer within ${ms} ms`));
+      controller.abort(new HostError("timeout", `${what}: the container engine did not respond within ${ms} ms`));
     });
   signal.addEventListener("abort", onAbort, { once: true });
   let cancel = ring(deadlineMs);

@@ -18,7 +18,7 @@ const Created = z.object({ Id: z.string() });
 
 const CHANGE_MS = 30_000;
 
-/** The calls about networks of the engine. */
+/** The Engine API's network calls. */
 export function networks(transport: Transport): Networks {
   return {
     async listNetworks(labels, signal) {
@@ -36,7 +36,7 @@ export function networks(transport: Transport): Networks {
       const addresses = { Subnet: subnet, Gateway: gateway, AuxiliaryAddresses: reserved };
       const body = {
         Name: name,
-        CheckDuplicate: true, // names need not be unique before version 1.44
+        CheckDuplicate: true, // names may be duplicate before version 1.44
         Driver: driver,
         IPAM: { Driver: "default", Config: [addresses] },
         Options: options,

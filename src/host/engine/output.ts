@@ -4,10 +4,10 @@ import { framesOf } from "./frames.ts";
 import { inPath } from "./parse.ts";
 import type { Transport } from "./transport.ts";
 
-/** How long an engine under load may take from a process's start to noting it. */
+/** Time that an engine under load may take to record a process's start, in seconds. */
 const START_SECONDS = 1;
 
-/** What containers say, kept (`logs`) and live (`attach`). */
+/** The output of containers, stored (`logs`) and live (`attach`). */
 export function output(transport: Transport): Pick<Engine, "logs" | "attach"> {
   return {
     logs: (id, options, signal) => logs(transport, id, options, signal),
@@ -51,8 +51,8 @@ async function* logs(
 }
 
 /**
- * A time between the last run and this one. The engine notes the start only after the first output may have come, so a running
- * container's is best told by the end of the run before; once it has ended that is lost.
+ * Returns a time between the previous run and the current one. The engine may record the start after the first output, so the end
+ * of the previous run is used while the container runs; it is lost when the container exits.
  */
 function beginning(state: {
   readonly Running: boolean;
@@ -62,7 +62,7 @@ function beginning(state: {
   return state.Running ? secondsOf(state.FinishedAt) : secondsOf(state.StartedAt, START_SECONDS);
 }
 
-/** An RFC 3339 time as Unix seconds, with its nanoseconds, and some seconds earlier; `0` for what is none, and for the year 1. */
+/** Returns an RFC 3339 time as Unix seconds with its nanoseconds, minus `earlier` seconds; `0` for an invalid time and for the year 1. */
 export function secondsOf(time: string, earlier = 0): string {
   const at = Math.floor(Date.parse(time) / 1000) - earlier;
   if (Number.isNaN(at) || at <= 0) return "0";

@@ -15,10 +15,10 @@ const Line = z.object({
 });
 
 const MAX_LINE_BYTES = 64 * 1024;
-/** The engine asks the registry before it answers, and repeats that when it fails. */
+/** The engine queries the registry before it responds, and retries on failure. */
 const HEAD_DEADLINE_MS = 120_000;
 
-/** Fetches an image; see `Engine.pull`. */
+/** Pulls an image; see `Engine.pull`. */
 export async function pull(
   transport: Transport,
   reference: string,
@@ -28,7 +28,7 @@ export async function pull(
   const what = `cannot pull ${reference}`;
   const secrets = credential === undefined ? [] : [credential.password];
   const query = {
-    // Without a tag or digest every tag would be fetched.
+    // Without a tag or digest the engine would pull every tag.
     fromImage: /@|:[^/]*$/.test(reference) ? reference : `${reference}:latest`,
     ...(platform === "" ? {} : { platform }),
   };
@@ -58,12 +58,12 @@ export async function pull(
   }
 }
 
-/** Longer than an engine takes to unpack the largest layer without a word. */
+/** Longer than an engine takes to unpack the largest layer without output. */
 const IDLE_MS = 300_000;
 
-/** One line of a pull: progress, or why it failed, which comes in an answer of status 200. */
+/** Parses one line of a pull: progress, or the failure, which comes in a response of status 200. */
 export function parseLine(line: string): PullProgress | { readonly failure: string } {
-  const said = parsed(Line, line, "the engine's account of a pull");
+  const said = parsed(Line, line, "the engine's progress of a pull");
   const failure = said.errorDetail?.message ?? said.error;
   if (failure !== undefined) return { failure };
   return {
@@ -74,7 +74,7 @@ export function parseLine(line: string): PullProgress | { readonly failure: stri
   };
 }
 
-/** The credential as Docker wants it: JSON in base64url with its padding (RFC 4648 §5), without which it is passed over in silence. */
+/** Encodes the credential as Docker requires: JSON in padded base64url (RFC 4648 §5). Docker silently ignores it without the padding. */
 export function authHeader({ username, password, server }: NonNullable<PullOptions["credential"]>): string {
   const base64 = Buffer.from(JSON.stringify({ username, password, serveraddress: server })).toString("base64");
   return base64.replaceAll("+", "-").replaceAll("/", "_");
@@ -88,11 +88,11 @@ type PullCode =
   | "image-platform"
   | "pull-failed";
 
-/** The first that fits counts: a registry that hides what it does not show says `denied` and `does not exist` in one line. */
+/** The first match counts: a registry that hides private images says `denied` and `does not exist` in one line. */
 const SIGNS: readonly (readonly [PullCode, RegExp])[] = [
   ["pull-rate-limited", /toomanyrequests|too many requests|rate limit|\b429\b/i],
   ["pull-no-space", /no space left on device|disk quota exceeded/i],
-  // Docker's words, and Podman's.
+  // Messages of Docker and of Podman.
   [
     "image-platform",
     /no matching manifest for|does not match the (?:specified|requested) platform|no image found in (?:manifest list|image index) for architecture/i,
@@ -107,7 +107,7 @@ const SIGNS: readonly (readonly [PullCode, RegExp])[] = [
   ],
 ];
 
-/** Says by the engine's words what kept an image from being fetched. */
+/** Classifies the engine's message of a failed pull. */
 export function pullCode(message: string): PullCode {
   return SIGNS.find(([, sign]) => sign.test(message))?.[0] ?? "pull-failed";
 }

@@ -18,11 +18,11 @@ const Command = z.object({
   ContainerID: z.string(),
 });
 
-/** The end of the stream and the engine's knowing of it are some milliseconds apart. */
+/** The engine records the end some milliseconds after the stream ends. */
 const ATTEMPTS = 40;
 const PAUSE_MS = 50;
 
-/** Commands on terminals in running containers. */
+/** Runs commands on terminals in running containers. */
 export function terminals(transport: Transport, clock: Clock): Pick<Engine, "terminal"> {
   return {
     async terminal(id, options, signal) {
@@ -32,11 +32,11 @@ export function terminals(transport: Transport, clock: Clock): Pick<Engine, "ter
       try {
         stream = await start(transport, exec.id, options, signal);
         const terminal = new CommandTerminal(transport, clock, exec, stream);
-        // The engine takes the size with the start only from version 1.42 on.
+        // The engine accepts the size at the start only from API version 1.42.
         await terminal.resize(options.columns, options.rows, signal);
         return terminal;
       } catch (error) {
-        // It may have begun all the same, and nobody else can end it.
+        // The command may have started, and the Engine API cannot kill it.
         await end(transport, clock, exec).catch(() => undefined);
         stream?.destroy();
         throw error;
@@ -79,24 +79,24 @@ interface Exec {
   readonly mark: string;
 }
 
-async function look(
+async function inspectCommand(
   transport: Transport,
   { id }: Exec,
   signal: AbortSignal,
 ): Promise<z.infer<typeof Command> | undefined> {
   const path = `/exec/${inPath(id)}/json`;
-  const call = { what: "cannot look at a command", method: "GET", path, accepts: [404] } as const;
+  const call = { what: "cannot inspect a command", method: "GET", path, accepts: [404] } as const;
   const { status, body } = await transport.send(call, signal);
   return status === 404 ? undefined : parsed(Command, body, "what the engine knows of a command");
 }
 
-/** Ends the processes of a command; of one that is only just beginning they are waited for. */
+/** Kills the processes of a command; waits for them if the command is just starting. */
 async function end(transport: Transport, clock: Clock, exec: Exec): Promise<void> {
   const { signal } = new AbortController();
-  let command = await look(transport, exec, signal);
+  let command = await inspectCommand(transport, exec, signal);
   for (let attempt = 1; command?.Running === true && command.Pid <= 1 && attempt < ATTEMPTS; attempt += 1) {
     await clock.sleep(PAUSE_MS);
-    command = await look(transport, exec, signal);
+    command = await inspectCommand(transport, exec, signal);
   }
   if (command === undefined) return;
   await endCommand(clock, { pid: command.Pid, containerId: command.ContainerID, mark: exec.mark });
@@ -129,9 +129,9 @@ class CommandTerminal implements Terminal {
         return;
       } catch (error) {
         if (!(error instanceof HostError) || error.code !== "engine-refused") throw error;
-        // A command that has ended has no size; one that has not begun has none yet.
+        // A command that has ended, or has not started, has no size.
         if (attempt === ATTEMPTS || this.stream.readableEnded || this.stream.destroyed) return;
-        if ((await look(this.#transport, this.#exec, signal))?.Running !== true && attempt > 2) return;
+        if ((await inspectCommand(this.#transport, this.#exec, signal))?.Running !== true && attempt > 2) return;
       }
       await this.#clock.sleep(PAUSE_MS, signal);
     }
@@ -139,7 +139,7 @@ class CommandTerminal implements Terminal {
 
   async exitCode(signal: AbortSignal): Promise<number | undefined> {
     for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
-      const command = await look(this.#transport, this.#exec, signal);
+      const command = await inspectCommand(this.#transport, this.#exec, signal);
       if (command === undefined) return undefined;
       if (!command.Running) return command.ExitCode ?? undefined;
       await this.#clock.sleep(PAUSE_MS, signal);

@@ -9,23 +9,23 @@ import { negotiated, parseVersion } from "./version.ts";
 import type { EngineVersion } from "./engine.ts";
 
 export interface EngineCall {
-  /** For people, at the front of every error: `cannot start container 3f0c`. */
+  /** Prefix of every error message: `cannot start container 3f0c`. */
   readonly what: string;
   readonly method: "GET" | "POST" | "DELETE";
-  /** Without version and query. */
+  /** Path without API version and query. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Until the answer is there, or its head when it is a stream; 10 s when left out. */
+  /** Time limit of the whole response, or of its head for a stream, in milliseconds; 10 s by default. */
   readonly deadlineMs?: number;
-  /** How long a stream may stand still; for ever when left out. */
+  /** Time that a stream may be idle, in milliseconds; unlimited by default. */
   readonly idleMs?: number;
-  /** Statuses of 400 and above that are answers and no errors. */
+  /** Statuses of 400 and above that are not errors. */
   readonly accepts?: readonly number[];
-  /** Made on a new connection; otherwise a `GET` shares those that are kept. */
+  /** Whether to use a new connection; otherwise a `GET` shares pooled ones. */
   readonly isOnNewConnection?: boolean;
-  /** What the engine may repeat in its messages and nobody may read. */
+  /** Secrets that are removed from the engine's messages. */
   readonly secrets?: readonly string[];
 }
 
@@ -34,22 +34,22 @@ export interface EngineAnswer {
   readonly body: string;
 }
 
-/** An answer that goes on; the deadline has been lifted, the caller's signal still ends it. */
+/** A streamed response. The deadline no longer applies; the caller's signal still ends it. */
 export interface EngineStream {
   readonly source: AsyncIterable<Buffer>;
   close(): void;
 }
 
 const DEADLINE_MS = 10_000;
-/** An engine that hangs takes connections and answers nothing. */
+/** A hung engine accepts connections without responding. */
 const PING_MS = 5000;
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 const MAX_REFUSAL_BYTES = 64 * 1024;
-/** Requests that read share these; one that changes something has its own connection, since it could not be repeated. */
+/** Limit of pooled connections for reads. A change uses a new connection, because it could not be repeated. */
 const MAX_SOCKETS = 4;
 const IDLE_SOCKET_MS = 5000;
 
-/** Makes requests to an engine's Unix socket. Connects with the first one, and asks then for the version it may speak. */
+/** Sends requests to an engine's Unix socket. Connects on the first request, and then negotiates the API version. */
 export class Transport {
   readonly #socketPath: string;
   readonly #clock: Clock;
@@ -61,13 +61,13 @@ export class Transport {
     this.#clock = options.clock;
   }
 
-  /** Makes a request and reads its whole answer. */
+  /** Sends a request and reads the whole response. */
   async send(call: EngineCall, signal: AbortSignal): Promise<EngineAnswer> {
     const prefix = await this.#prefix(signal);
     return this.#whole(call, prefix, signal);
   }
 
-  /** Makes a request whose answer goes on; resolves with its head. */
+  /** Sends a request with a streamed response; resolves with its head. */
   async stream(call: EngineCall, signal: AbortSignal): Promise<EngineStream> {
     const prefix = await this.#prefix(signal);
     const bounds = limit(this.#clock, call.what, call.deadlineMs ?? DEADLINE_MS, signal);
@@ -83,7 +83,7 @@ export class Transport {
     }
   }
 
-  /** Makes a request that turns its connection into bytes both ways (101 UPGRADED). */
+  /** Sends a request that upgrades its connection to a raw byte stream (101 UPGRADED). */
   async upgrade(call: EngineCall, signal: AbortSignal): Promise<Duplex> {
     const prefix = await this.#prefix(signal);
     const bounds = limit(this.#clock, call.what, call.deadlineMs ?? DEADLINE_MS, signal);
@@ -98,7 +98,7 @@ export class Transport {
       bounds.allow(undefined);
       bounds.signal.addEventListener("abort", end, { once: true });
       socket.once("close", () => bounds.release());
-      // Whoever takes the stream may not listen yet; an error is seen again when it is read.
+      // The caller may not have a listener yet; reading reports the error again.
       socket.on("error", () => undefined);
       return socket;
     } catch (error) {
@@ -107,21 +107,21 @@ export class Transport {
     }
   }
 
-  /** Asks the engine who it is; what it said is remembered until a connection fails. */
+  /** Returns the engine's product and versions, cached until a connection fails. */
   async version(signal: AbortSignal): Promise<EngineVersion> {
     signal.throwIfAborted();
     this.#version ??= this.#askVersion();
     return untilAborted(this.#version, signal);
   }
 
-  /** The version it is spoken to with, such as `1.41`. */
+  /** Returns the negotiated API version, such as `1.41`. */
   async apiVersion(signal: AbortSignal): Promise<string> {
     return negotiated(await this.version(signal));
   }
 
   /**
-   * Asks nothing but whether anybody answers; no version is needed for it. An engine that shuts down takes no new connection, and still
-   * answers on those that it has.
+   * Checks whether the engine responds; needs no version. Uses a new connection, because an engine that is shutting down still
+   * responds on existing ones.
    */
   async ping(signal: AbortSignal): Promise<void> {
     const call = { what: "cannot reach the engine", method: "GET", path: "/_ping", deadlineMs: PING_MS } as const;
@@ -134,12 +134,12 @@ export class Transport {
 
   #askVersion(): Promise<EngineVersion> {
     const call: EngineCall = { what: "cannot ask the engine for its version", method: "GET", path: "/version" };
-    // Shared by everybody who waits for it, so nobody's signal ends it; the deadline does.
-    const asked = this.#whole(call, "", new AbortController().signal).then(({ body }) => parseVersion(body));
-    asked.catch(() => {
-      if (this.#version === asked) this.#version = undefined;
+    // All callers share the request, so only the deadline aborts it.
+    const pending = this.#whole(call, "", new AbortController().signal).then(({ body }) => parseVersion(body));
+    pending.catch(() => {
+      if (this.#version === pending) this.#version = undefined;
     });
-    return asked;
+    return pending;
   }
 
   async #whole(call: EngineCall, prefix: string, signal: AbortSignal): Promise<EngineAnswer> {
@@ -166,7 +166,7 @@ export class Transport {
     try {
       return await attempt(false);
     } catch (error) {
-      // The engine may have closed the idle connection just then.
+      // The engine may have closed the idle connection just before.
       if (!(error instanceof StaleConnection)) throw error;
       return attempt(true);
     }
@@ -213,7 +213,7 @@ export class Transport {
   async *#pieces(call: EngineCall, response: IncomingMessage, bounds: Limit): AsyncGenerator<Buffer, void> {
     try {
       for await (const piece of response as AsyncIterable<Buffer>) {
-        // Standing still is the engine's doing alone: whoever reads may take the time it needs.
+        // Only the engine's idle time counts, not the reader's.
         bounds.allow(undefined);
         yield piece;
         bounds.allow(call.idleMs);
@@ -230,7 +230,7 @@ export class Transport {
   async #refusal(call: EngineCall, response: IncomingMessage): Promise<HostError> {
     const body = await textOf(call, response, MAX_REFUSAL_BYTES);
     const error = refusal(call.what, response.statusCode ?? 0, body, call.secrets ?? []);
-    // Another engine listens than the one that was asked for its version.
+    // A different engine has replaced the one whose version is cached.
     if (/client version \S+ is too/.test(body)) this.#version = undefined;
     return error;
   }
@@ -244,7 +244,7 @@ export class Transport {
   }
 }
 
-/** A connection that was kept turned out to be closed. */
+/** A pooled connection that the engine had closed. */
 class StaleConnection extends Error {}
 
 function isRefused(call: EngineCall, response: IncomingMessage): boolean {

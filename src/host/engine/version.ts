@@ -10,11 +10,11 @@ const Version = z.object({
   Components: z.array(z.object({ Name: z.string() })).nullish(),
 });
 
-/** What is asked here has been the same from the first to the last of these. */
+/** The calls used are the same in all these API versions. */
 const OLDEST = "1.41";
 const NEWEST = "1.47";
 
-/** Reads the answer to `GET /version`. */
+/** Parses the response of `GET /version`. */
 export function parseVersion(body: string): EngineVersion {
   const said = parsed(Version, body, "the engine's version");
   const names = (said.Components ?? []).map(({ Name }) => Name);
@@ -28,8 +28,8 @@ export function parseVersion(body: string): EngineVersion {
 }
 
 /**
- * The newest version of the Engine API that both sides know.
- * @throws {HostError} `engine-unsupported` when there is none.
+ * Returns the newest Engine API version that both sides support.
+ * @throws {HostError} `engine-unsupported` if there is none.
  */
 export function negotiated({ product, version, apiVersion, minApiVersion }: EngineVersion): string {
   const name = product === "other" ? "the container engine" : product;
@@ -44,7 +44,7 @@ export function negotiated({ product, version, apiVersion, minApiVersion }: Engi
   return compare(apiVersion, NEWEST) < 0 ? apiVersion : NEWEST;
 }
 
-/** Whether one version is at least another. */
+/** Reports whether one version is at least another. */
 export function isAtLeast(version: string, wanted: string): boolean {
   return compare(version, wanted) >= 0;
 }

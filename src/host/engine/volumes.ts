@@ -16,7 +16,7 @@ const List = z.object({ Volumes: z.array(Volume).nullish() });
 
 const CHANGE_MS = 30_000;
 
-/** The calls about volumes; only those of the driver `local` are listed. */
+/** The Engine API's volume calls; lists only volumes of the driver `local`. */
 export function volumes(transport: Transport): Volumes {
   return {
     async listVolumes(labels, signal) {

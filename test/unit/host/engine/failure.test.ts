@@ -7,7 +7,7 @@ test("an engine that says why has refused, one that says nothing is unwell", () 
     message: "cannot x: in use",
     details: { status: 409 },
   });
-  expect(refusal("cannot x", 404, "", [])).toMatchObject({ code: "engine-refused", message: "cannot x: answered 404" });
+  expect(refusal("cannot x", 404, "", [])).toMatchObject({ code: "engine-refused", message: "cannot x: status 404" });
   expect(refusal("cannot x", 500, '{"cause":"c","message":"m","response":500}', [])).toMatchObject({
     message: "cannot x: m",
   });

@@ -33,7 +33,7 @@ test("a line is progress or a failure", () => {
   expect(parseLine('{"status":"Pulling","progressDetail":{}}')).toMatchObject({ layer: undefined, total: undefined });
   expect(parseLine('{"errorDetail":{"message":"detail"},"error":"short"}')).toEqual({ failure: "detail" });
   expect(parseLine('{"error":"short"}')).toEqual({ failure: "short" });
-  for (const wrong of ["", "no", "[]", '{"status":1}']) expect(() => parseLine(wrong)).toThrow("account of a pull");
+  for (const wrong of ["", "no", "[]", '{"status":1}']) expect(() => parseLine(wrong)).toThrow("progress of a pull");
 });
 
 test("the credential is base64url with padding", () => {
