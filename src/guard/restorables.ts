@@ -4,7 +4,7 @@ import { hostExec } from "../host/process/exec.ts";
 import { hostFiles } from "../host/files/files.ts";
 import { networkDriver } from "../host/network/driver.ts";
 import { networkRecord } from "../host/network/state/record.ts";
-import { NetworkUndo, takeBackNetwork } from "../host/network/restore.ts";
+import { NetworkUndo, revertNetwork } from "../host/network/restore.ts";
 import { hostReader } from "../host/reader.ts";
 
 export interface RestorableOptions {
@@ -24,7 +24,7 @@ export function listRestorables({ clock, stateDir, runDir, isManaged }: Restorab
       name: "network",
       async applyStored(step, signal) {
         const record = networkRecord(files, stateDir);
-        await takeBackNetwork(driver, record, NetworkUndo.parse(step), signal);
+        await revertNetwork(driver, record, NetworkUndo.parse(step), signal);
       },
     },
   ];

@@ -22,7 +22,7 @@ export interface Engine {
     signal: AbortSignal,
   ): Promise<{ id: string; warnings: readonly string[] }>;
   startContainer(id: string, signal: AbortSignal): Promise<void>;
-  /** Asks it to end and kills it after `graceSeconds`; the call's deadline is longer than that. */
+  /** Stops a container gracefully and kills it after `graceSeconds`; the call's deadline is longer. */
   stopContainer(id: string, graceSeconds: number, signal: AbortSignal): Promise<void>;
   killContainer(id: string, signalName: string, signal: AbortSignal): Promise<void>;
   /** Removes a container, if it exists. */

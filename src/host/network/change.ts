@@ -1,17 +1,17 @@
-/** One thing to do to the network of the machine; the kernel takes `nft` whole or not at all, `ip` line by line. */
+/** One change of the machine's network. The kernel applies `nft` atomically and `ip` line by line. */
 export type Change =
-  /** Lines for one `ip -batch -`: what is added first, then what goes. */
+  /** Lines for one `ip -batch -`: additions first, then removals. */
   | { readonly kind: "ip"; readonly lines: readonly string[] }
-  /** Loads the whole table in one transaction; without a text the table goes. */
+  /** Loads the whole table in one transaction; undefined deletes it. */
   | { readonly kind: "nft"; readonly text: string | undefined }
   | { readonly kind: "sysctl"; readonly values: readonly (readonly [name: string, value: string])[] }
-  /** ethtool(8): speed and duplex; absent: negotiated. */
+  /** Fixed speed and duplex (ethtool(8)); absent: negotiated. */
   | {
       readonly kind: "ethtool";
       readonly link: string;
       readonly fixed?: { readonly speedMbps: number; readonly duplex: "full" | "half" };
     }
-  /** Starts or stops our DHCP client on the link; it may ignore the default route of its lease. */
+  /** Starts or stops our DHCP client on the link, optionally ignoring its lease's default route. */
   | { readonly kind: "dhcp"; readonly link: string; readonly run: boolean; readonly withoutGateway?: true }
-  /** Sets the name servers; absent: hands them back to the system. */
+  /** Sets the name servers; undefined restores the system's own. */
   | { readonly kind: "resolver"; readonly servers: readonly string[] | undefined };

@@ -1,25 +1,25 @@
 import { toCount } from "../../lib/text/text-fields.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** One side of a flow as the kernel expects its packets. */
+/** One direction of a flow as the kernel expects its packets. */
 export interface FlowTuple {
   readonly source: string;
   readonly dest: string;
   readonly sourcePort?: number;
   readonly destPort?: number;
-  /** Of ICMP echo. */
+  /** The id of ICMP echo. */
   readonly icmpId?: number;
 }
 
-/** A tracked flow; counters and age are absent where the kernel was not told to keep them when it began. */
+/** A tracked flow. Counters and age are absent if accounting was off when it started. */
 export interface TrackedFlow {
   readonly family: 4 | 6;
-  /** `tcp`, `udp`, `icmp`, `icmpv6`, or another name or number of a protocol. */
+  /** `tcp`, `udp`, `icmp`, `icmpv6`, or another protocol by name or number. */
   readonly protocol: string;
-  /** The kernel's name of a TCP state. */
+  /** The kernel's name of the TCP state. */
   readonly state?: string;
   readonly original: FlowTuple;
-  /** Reversed, it is the original one unless addresses or ports were translated. */
+  /** The reverse of the original unless addresses or ports were translated. */
   readonly reply: FlowTuple;
   readonly sentBytes?: number;
   readonly receivedBytes?: number;
@@ -28,7 +28,7 @@ export interface TrackedFlow {
 
 const STATE = /^[A-Z][A-Z0-9_]*$/;
 
-/** Reads one line of `conntrack -L -o extended,id,timestamp` (conntrack(8)); undefined when it is none. */
+/** Parses one line of `conntrack -L -o extended,id,timestamp` (conntrack(8)); returns undefined for any other line. */
 export function parseFlow(line: string): TrackedFlow | undefined {
   const words = line.split(" ").filter((word) => word !== "");
   const family = words[0] === "ipv4" ? 4 : words[0] === "ipv6" ? 6 : undefined;
@@ -41,7 +41,7 @@ export function parseFlow(line: string): TrackedFlow | undefined {
   for (const word of words.slice(3)) {
     const equals = word.indexOf("=");
     if (equals < 0) {
-      // The lifetime and the protocol's number are before; flags in brackets are among the fields.
+      // The lifetime and the protocol number come before; flags in brackets are among the fields.
       if (at < 0 && STATE.test(word)) state = word;
       continue;
     }
@@ -49,7 +49,7 @@ export function parseFlow(line: string): TrackedFlow | undefined {
     if (key === "src") at += 1;
     if (key === "delta-time") age = toCount(value);
     const side = sides[at];
-    // The entry's own id stands last and must not pass for that of an ICMP echo.
+    // The entry's own id comes last and must not be taken for that of an ICMP echo.
     if (side !== undefined && !side.has(key)) side.set(key, value);
   }
   const [original, reply] = sides.map(tupleOf);

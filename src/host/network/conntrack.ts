@@ -4,7 +4,7 @@ import { parseFlow, type TrackedFlow } from "./conntrack-line.ts";
 import type { Exec } from "../process/exec.ts";
 import { switchOn, type SwitchOptions } from "./switched-on.ts";
 
-/** Which flows; what is absent is any. Addresses and ports are those that a flow began with. */
+/** Selects flows; an absent field matches any. Addresses and ports are the original ones. */
 export interface FlowFilter {
   readonly protocol?: "icmp" | "tcp" | "udp";
   /** Blocks, as `10.0.0.0/8`. */
@@ -12,25 +12,23 @@ export interface FlowFilter {
   readonly dest?: string;
   readonly sourcePort?: number;
   readonly destPort?: number;
-  /** An address that either begins the flow or answers it, behind whatever translation. */
+  /** An address that starts or answers the flow, regardless of translation. */
   readonly party?: string;
 }
 
 export interface FlowList {
   readonly flows: readonly TrackedFlow[];
-  /** There are more than were asked for. */
+  /** Whether there are more than the limit. */
   readonly isTruncated: boolean;
 }
 
-/** The flows that the kernel of this network namespace tracks, by conntrack(8). */
+/** The flows tracked by the kernel in this network namespace, through conntrack(8). */
 export interface Conntrack {
   /** Lists matching flows, at most `limit`. @throws {HostError} `tool-missing`, `exec-failed`. */
   list(filter: FlowFilter, limit: number, signal: AbortSignal): Promise<FlowList>;
-  /** Makes the kernel forget matching flows; none is a result. Answers how many. @throws as `list`. */
+  /** Deletes matching flows from the kernel's table and returns their number. @throws as `list`. */
   remove(filter: FlowFilter, signal: AbortSignal): Promise<number>;
-  /**
-   * Lets the kernel count bytes and keep the time of flows that begin from now on; answers whether it does.
-   */
+  /** Enables the kernel's byte counters and timestamps of new flows; returns whether they are enabled. */
   account(): Promise<boolean>;
 }
 
@@ -41,7 +39,7 @@ export interface ConntrackOptions extends SwitchOptions {
 const SETTINGS = ["net.netfilter.nf_conntrack_acct", "net.netfilter.nf_conntrack_timestamp"] as const;
 const MAX_COMPLAINT = 512;
 
-/** The flows of this machine. */
+/** Returns the flows of this machine. */
 export function hostConntrack({ exec, ...options }: ConntrackOptions): Conntrack {
   return {
     async list(filter, limit, signal) {
@@ -65,7 +63,7 @@ export function hostConntrack({ exec, ...options }: ConntrackOptions): Conntrack
           if (isTruncated) break;
           flows.push(flow);
         }
-        // Leaving the loop ends the tool.
+        // Leaving the loop stops the tool.
         if (isTruncated) return { flows, isTruncated };
       }
       signal.throwIfAborted();
@@ -85,7 +83,7 @@ export function hostConntrack({ exec, ...options }: ConntrackOptions): Conntrack
         signal.throwIfAborted();
         const exitCode = await tool.exitCode;
         const deleted = /(\d+) flow entries have been deleted/u.exec(said)?.[1];
-        // It exits with 1 where there was none to delete.
+        // The tool exits with 1 if it deleted nothing.
         if (deleted === undefined || exitCode > 1) throw failed(exitCode, said);
         count += Number(deleted);
       }
@@ -96,16 +94,16 @@ export function hostConntrack({ exec, ...options }: ConntrackOptions): Conntrack
   };
 }
 
-/** ICMP has two names, so the tool is not asked to filter it. */
+/** Returns the arguments of a listing. ICMP has two protocol names, so it is filtered here. */
 export function listArguments({ protocol }: FlowFilter): string[] {
   const only = protocol === undefined || protocol === "icmp" ? [] : ["-p", protocol];
   return ["-L", "-o", "extended,id,timestamp", ...only];
 }
 
-/** One command line for each family, and each protocol where ports need one; the tool deletes what it finds by itself. */
+/** Returns one command line per family, and per protocol if ports need one; the tool itself deletes what matches. */
 export function removalArguments(filter: FlowFilter): readonly (readonly string[])[] {
   const { party, ...rest } = filter;
-  // The tool takes an address for one side only, so the two sides are two lines.
+  // The tool takes an address for one direction only, so two command lines are needed.
   if (party !== undefined) {
     const begins = rest.source === undefined || addressFilter(rest.source)(party);
     return [
@@ -144,7 +142,7 @@ function nameOf(protocol: "icmp" | "tcp" | "udp", family: 4 | 6): string {
   return protocol === "icmp" && family === 6 ? "icmpv6" : protocol;
 }
 
-/** Whether a flow is one of those meant. */
+/** Returns a function that reports whether a flow matches. */
 export function flowMatcher(filter: FlowFilter): (flow: TrackedFlow) => boolean {
   const { protocol, sourcePort, destPort, party } = filter;
   const isFrom = filter.source === undefined ? undefined : addressFilter(filter.source);
@@ -164,5 +162,7 @@ function failed(exitCode: number, complaint: string): HostError {
       .trim()
       .split("\n")[0]
       ?.replace(/^conntrack v[\d.]+ \(conntrack-tools\): /u, "") ?? "";
-  return new HostError("exec-failed", `conntrack ended with ${exitCode}: ${said}`, { details: { tool: "conntrack" } });
+  return new HostError("exec-failed", `conntrack exited with status ${exitCode}: ${said}`, {
+    details: { tool: "conntrack" },
+  });
 }

@@ -3,26 +3,26 @@ import { addLinkLines, deleteLinkLine, setLinkLine, type LinkSetting } from "./i
 import type { LinkState, LinkTarget, NetworkState, NetworkTarget } from "./state/state.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** What becomes of the links, and what that does to what they carry. */
+/** The changes of the links and their effect on addresses and routes. */
 export interface LinkPlan {
   readonly added: readonly string[];
   readonly removed: readonly string[];
   readonly ethtool: readonly Change[];
-  /** Links made anew under their old name: nothing of what they carried is left. */
+  /** Links recreated under their old name; all their addresses and routes are lost. */
   readonly renewed: ReadonlySet<string>;
-  /** Links that are taken away. */
+  /** Removed links. */
   readonly gone: ReadonlySet<string>;
-  /** Links that lose all their routes: they are switched off, or get another master. */
+  /** Links that lose all their routes because they are switched off or change their master. */
   readonly flushed: ReadonlySet<string>;
-  /** Whether the link is there in the end. */
+  /** Reports whether the link exists after the changes. */
   has(link: string): boolean;
-  /** Whether it is there and switched on. */
+  /** Reports whether it exists and is up. */
   isUp(link: string): boolean;
-  /** Whether the sysctl is of a link that is only made. */
+  /** Reports whether the sysctl belongs to a link that is created. */
   makes(sysctl: string): boolean;
 }
 
-/** Makes and sets what is wanted; what is ours and not wanted goes last, a link on another before that. */
+/** Plans the links: creates and sets the desired ones, and last removes ours that are not desired, dependent links first. */
 export function diffLinks(state: NetworkState, target: NetworkTarget): LinkPlan {
   const known = new Map(state.links.map((link) => [link.name, link]));
   const wanted = new Map(target.links.map((link) => [link.name, link]));
@@ -45,7 +45,7 @@ export function diffLinks(state: NetworkState, target: NetworkTarget): LinkPlan 
     ({ found, set }) => found !== undefined && (set.master !== undefined || set.isUp === false),
   );
   const up = new Map(settings.map(({ link }) => [link.name, link.isUp]));
-  // A VRF is there before its members, and a parent is on before what stands on it.
+  // A VRF exists before its members, and a parent is up before its dependent links.
   const inOrder = made.filter(({ name }) => isMade.has(name)).toSorted((a, b) => rank(a) - rank(b));
   return {
     added: [
@@ -56,7 +56,7 @@ export function diffLinks(state: NetworkState, target: NetworkTarget): LinkPlan 
         .toSorted((a, b) => rank(a.link) - rank(b.link))
         .flatMap(({ set: { isUp, ...others } }) => setLinkLine(isUp === true ? { ...others, isUp } : others) ?? []),
     ],
-    // What is switched off takes its routes along, so it waits until others are in their place.
+    // Switching a link off drops its routes, so it waits until replacements are in place.
     removed: [
       ...settings.flatMap(({ set }) =>
         set.isUp === false ? (setLinkLine({ name: set.name, isUp: false }) ?? []) : [],
@@ -84,7 +84,7 @@ function isSameLink(found: LinkState, link: LinkTarget): boolean {
   );
 }
 
-/** What of a link has to be set; a stranger's bridge or bond keeps its members. */
+/** Returns the settings to change; a foreign bridge or bond keeps its members. */
 function settingOf(link: LinkTarget, found: LinkState | undefined, known: ReadonlyMap<string, LinkState>): LinkSetting {
   const { name, mtu, master, isUp } = link;
   const isOurMaster = found?.master !== undefined && known.get(found.master)?.kind === "vrf";

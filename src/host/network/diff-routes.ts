@@ -7,13 +7,13 @@ type RouteTarget = NetworkTarget["routes"][number];
 export interface RoutePlan {
   readonly added: readonly string[];
   readonly removed: readonly string[];
-  /** Routes that the kernel drops with the last address of their link, and that are wanted all the same. */
+  /** Desired routes that the kernel drops with the last address of their link, to add again. */
   readonly again: readonly string[];
 }
 
 /**
- * A route of ours goes in before one with the same key, so the new one is in force before the old one goes. Routes on which others rest
- * come first: a gateway has to be reachable when it is named.
+ * Plans the routes. A new route precedes one with the same key, so it applies before the old one is removed. Routes that others
+ * depend on come first, because a gateway must be reachable when it is named.
  */
 export function diffRoutes(
   state: NetworkState,
@@ -23,7 +23,7 @@ export function diffRoutes(
   const isLost = ({ link }: RouteTarget): boolean =>
     link !== undefined && (links.renewed.has(link) || links.gone.has(link) || links.flushed.has(link));
   const there = state.routes.filter((route) => !isLost(route));
-  // By their keys: of thousands of routes those take the time.
+  // Compared by keys, because comparing thousands of routes is slow.
   const ours = new Map(
     there.flatMap((route) => (route.protocol === OUR_PROTOCOL ? [[route, routeKey(route)] as const] : [])),
   );
@@ -41,7 +41,7 @@ export function diffRoutes(
     keys.has(key) || (!contested.has(slotOf(route)) && isMet(route, firstOf(route)));
   const missing = [...wanted].flatMap(([key, route]) => (isThere(key, route) ? [] : [route]));
   const overtaken = behindStrangers(there, ours);
-  // One that a stranger's has come before is not in force, so it can go and come again.
+  // A route of ours behind another program's does not apply, so it can be removed and added again.
   const renewed =
     overtaken.size === 0
       ? []
@@ -67,7 +67,7 @@ export function diffRoutes(
   };
 }
 
-/** The links that wait for a lease; what they had before it stays until then. */
+/** Returns the links that wait for a lease; their earlier routes stay until then. */
 export function waitingForLease(state: NetworkState, target: NetworkTarget): ReadonlySet<string> {
   if (target.isExact === true) return new Set();
   const leased = new Set(state.addresses.filter(({ isDynamic }) => isDynamic).map(({ link }) => link));
@@ -82,7 +82,7 @@ function inOrder(routes: readonly RouteTarget[]): readonly RouteTarget[] {
   return routes.toSorted((a, b) => Number(a.via !== undefined) - Number(b.via !== undefined));
 }
 
-/** The route that is taken for each table, destination and metric. */
+/** Returns the effective route for each table, destination and metric. */
 function firstOfKey(routes: readonly RouteState[]): ReadonlyMap<string, RouteState> {
   const first = new Map<string, RouteState>();
   for (const route of routes) {
@@ -92,7 +92,7 @@ function firstOfKey(routes: readonly RouteState[]): ReadonlyMap<string, RouteSta
   return first;
 }
 
-/** The keys of those of ours before which a stranger's stands in the same place. */
+/** Returns the keys of our routes that are behind another program's route in the same place. */
 function behindStrangers(routes: readonly RouteState[], ours: ReadonlyMap<RouteState, string>): ReadonlySet<string> {
   const taken = new Set<string>();
   const destinations = new Set<string>();
@@ -107,7 +107,7 @@ function behindStrangers(routes: readonly RouteState[], ours: ReadonlyMap<RouteS
   return behind;
 }
 
-/** Where strangers have several default routes, of which the kernel takes now one and now another. */
+/** Returns the places where other programs have several default routes, among which the kernel alternates. */
 function contestedSlots(routes: readonly RouteState[]): ReadonlySet<string> {
   const strangers = routes.filter(
     ({ destination, protocol }) => destination === "0.0.0.0/0" && protocol !== OUR_PROTOCOL,
@@ -126,15 +126,15 @@ function isMet(route: RouteTarget, found: RouteState | undefined): boolean {
   return route.kind !== "unicast" || (found.via === route.via && found.link === route.link);
 }
 
-/** Routes that take the place of one which differs from them only in that it names no source, and those that it replaces. */
+/** Replacements of routes that differ from the new one only by naming no source. */
 interface Succession {
   readonly lines: ReadonlyMap<RouteTarget, readonly string[]>;
   readonly replaced: ReadonlySet<RouteState>;
 }
 
 /**
- * Puts the new route behind the old one: the kernel deletes the first that fits, and the old one fits both. If another program's route is in
- * the same place, the new one would be behind that too, so the old one is deleted first.
+ * Appends the new route behind the old one: the kernel deletes the first match, and the old route matches both. If another
+ * program's route is in the same place, the new one would be behind that too, so the old one is deleted first.
  */
 function successionOf(
   missing: readonly RouteTarget[],
@@ -163,6 +163,6 @@ const slotOf = ({ table, destination, metric }: RouteTarget): string => `${table
 
 function routeKey(route: RouteTarget): string {
   const { kind, via, link, scope, source } = route;
-  // Whether the gateway was taken for reachable does not tell routes apart: the kernel deletes either of two.
+  // The onlink flag does not distinguish routes: the kernel deletes either of two.
   return kind === "unicast" ? `${slotOf(route)} ${kind} ${via} ${link} ${scope} ${source}` : `${slotOf(route)} ${kind}`;
 }

@@ -21,8 +21,8 @@ import {
 } from "./state/state.ts";
 
 /**
- * What has to be done to get from what is there to what is wanted. Whatever replaces something is in force before that goes: the
- * lines of `ip` add first and take away last. Pure; empty when the machine is as it is wanted.
+ * Returns the changes from the current to the desired state. A replacement is applied before the old object is removed: lines of
+ * `ip` add first and remove last. Pure; empty if nothing differs.
  */
 export function diffNetwork(state: NetworkState, target: NetworkTarget): readonly Change[] {
   const links = diffLinks(state, target);
@@ -32,7 +32,7 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
   const routes = diffRoutes(state, target, { ...links, flushed, emptied });
   const rules = diffRules(state, target, links);
   const stopping = [...state.dhcp].filter((link) => !target.dhcp.has(link));
-  // A running client cannot change how it sets the routes of its lease.
+  // A running client cannot change how it sets its lease's routes.
   const restarting = [...state.dhcp].filter(
     (link) => target.dhcp.has(link) && leavesGateway(state, link) !== leavesGateway(target, link),
   );
@@ -54,11 +54,11 @@ export function diffNetwork(state: NetworkState, target: NetworkTarget): readonl
   const ending = [...stopping, ...restarting];
   const { first, last, afterStop } = sysctlChanges(state, target, appears, addresses.promoting, ending);
   const stops = stopping.map((link) => ({ kind: "dhcp", link, run: false }) as const);
-  // All routes of a link go with its last address: what is to stay has to come after that.
-  // A client can give its lease back only while its link is on.
+  // All routes of a link go with its last address, so routes that stay are added after that. A client can release its lease only
+  // while its link is up.
   const off = new Set(target.links.flatMap(({ name, isUp }) => (isUp ? [] : [name])));
   const isEarly = (link: string): boolean => addresses.released.has(link) || off.has(link);
-  // Packets are no longer forwarded before nothing holds them back any more.
+  // Forwarding stops before the firewall is removed.
   const isOpened = nft !== undefined && target.firewall === undefined;
   const nameServers = resolverChange(state, target);
   return [
@@ -91,13 +91,13 @@ function startOf(link: string, target: NetworkTarget): Change {
 const KERNEL_PROTOCOL = 2;
 const MAIN_TABLE = 254;
 
-/** The sysctls that a difference to the target depends on, by the names of sysctl(8). */
+/** Yields the sysctl(8) names of the sysctls that a target depends on. */
 export function* sysctlsOf(target: NetworkTarget): Iterable<string> {
   yield* target.sysctls.keys();
   for (const link of new Set(target.addresses.map(({ link }) => link))) yield promotionOf(link);
 }
 
-/** A sysctl of a link, by its name as sysctl(8) has it: a dot in the name of the link is a slash there. */
+/** Returns a link's sysctl by its sysctl(8) name: a dot in the link's name becomes a slash. */
 export function linkSysctl(link: string, name: string): string {
   return `net.ipv4.conf.${link.replaceAll(".", "/")}.${name}`;
 }
@@ -105,15 +105,15 @@ export function linkSysctl(link: string, name: string): string {
 interface AddressPlan {
   readonly added: readonly string[];
   readonly removed: readonly string[];
-  /** For when the clients have ended that do. */
+  /** Replacements to make after the clients that interfere have stopped. */
   readonly swappedLast: readonly string[];
-  /** Links that lose an address whose subnet another one stays in: the kernel would take that along. */
+  /** Links that lose an address whose subnet another address stays in; the kernel would remove that too. */
   readonly promoting: ReadonlySet<string>;
-  /** Links whose client ends before anything is made: routes stay there without any address. */
+  /** Links whose client stops first, because their routes stay without any address. */
   readonly released: ReadonlySet<string>;
   /** Links that lose their last address, and with it all their routes. */
   readonly emptied: ReadonlySet<string>;
-  /** Links that are without any address by then, and have lost all their routes. */
+  /** Links that temporarily have no address and so lose all their routes. */
   readonly interrupted: ReadonlySet<string>;
 }
 
@@ -122,7 +122,7 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
   const known = new Map(there.map((address) => [addressKey(address), address]));
   const wanted = new Map(target.addresses.map((address) => [addressKey(address), address]));
   const waiting = waitingForLease(state, target);
-  // A lease that ends with its client is not there for long.
+  // A lease that ends with its client is not permanent.
   const isLasting = (address: AddressState): boolean =>
     !address.isDynamic || !state.dhcp.has(address.link) || target.dhcp.has(address.link);
   const possible = [...wanted].filter(([, { link }]) => links.has(link));
@@ -130,17 +130,17 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
     const found = known.get(key);
     return found === undefined || !isLasting(found) ? [address] : [];
   });
-  // What was leased becomes the link's for good while its client still runs, which then leaves it alone.
+  // A leased address becomes permanent while its client still runs, which then leaves it alone.
   const taken = new Set(added.filter((address) => known.has(addressKey(address))));
   const isLate = target.isExact === true ? outOfOrder(there) : () => false;
-  // The kernel cannot give an address that is there its route, or take it, or move it behind another one.
+  // The kernel cannot add or remove the subnet route of an existing address, or reorder addresses.
   const swapped = possible.flatMap(([key, address]) => {
     const found = known.get(key);
     const isBehind = isLate(address, found);
     const isOther = found !== undefined && (found.hasNoRoute ?? false) !== (address.hasNoRoute ?? false);
     return (isOther && (found.isOurs || taken.has(address))) || (isBehind && found?.isOurs === true) ? [address] : [];
   });
-  // A client would be confused by it as long as it runs.
+  // A running client would be confused by the change.
   const isHeldBack = ({ link }: AddressTarget): boolean => state.dhcp.has(link) && !target.dhcp.has(link);
   const swap = (address: AddressTarget): readonly string[] =>
     swapAddressLines(address, (other) => !known.has(addressKey(other)) && !wanted.has(addressKey(other)));
@@ -153,7 +153,7 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
   const lasting: readonly AddressTarget[] = [...there.filter((one) => !going.has(one) && isLasting(one)), ...added];
   const inhabited = new Set(lasting.map(({ link }) => link));
   const isRouted = (link: string): boolean => target.routes.some((route) => route.link === link);
-  // Without a lease no address goes, and with it no routes.
+  // Without a lease no address is removed, and so no routes are lost.
   const isLeasedAlone = (link: string): boolean => {
     const own = there.filter((one) => one.link === link);
     return own.length > 0 && !own.some(isLasting);
@@ -165,7 +165,7 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
   return {
     added: [...added.map(addressLine), ...swapped.filter((address) => !isHeldBack(address)).flatMap(swap)],
     swappedLast: swapped.filter(isHeldBack).flatMap(swap),
-    // With the first of a subnet go those after it.
+    // The first address of a subnet takes the later ones with it.
     removed: removed.toReversed().map(deleteAddressLine),
     released,
     promoting: new Set([...promoting, ...swapped].map(({ link }) => link)),
@@ -175,8 +175,8 @@ function diffAddresses(state: NetworkState, target: NetworkTarget, links: LinkPl
 }
 
 /**
- * Reports, for the desired addresses in order, which must move behind one of the same subnet that they precede now, since that one is
- * new or further back: the first of a subnet is the primary one.
+ * Returns a function that reports, for the desired addresses in order, whether an address must move behind another of its subnet
+ * that is new or currently behind it. The first address of a subnet is the primary one.
  */
 function outOfOrder(there: readonly AddressState[]): (address: AddressTarget, found?: AddressState) => boolean {
   const last = new Map<string, number>();
@@ -190,8 +190,8 @@ function outOfOrder(there: readonly AddressState[]): (address: AddressTarget, fo
 }
 
 /**
- * Addresses that stay, as ours, and whose subnet the kernel has no route to any more, or never had: a DHCP client takes that away where it
- * has one of its own, and brings it not back when it ends.
+ * Returns our permanent addresses whose subnet route is missing. A DHCP client replaces that route by its own, and does not
+ * restore it when it exits.
  */
 function lostSubnets(
   { addresses, links, routes }: NetworkState,
@@ -235,7 +235,7 @@ function diffRules(
   };
 }
 
-/** A rule may name a link that is not there yet, but nobody has a use for that. */
+/** Reports whether the links of a rule exist; the kernel would accept missing ones, but such a rule is useless. */
 function namesExist({ inLink, outLink }: Omit<RuleState, "protocol">, links: LinkPlan): boolean {
   return (inLink === undefined || links.has(inLink)) && (outLink === undefined || links.has(outLink));
 }
@@ -259,13 +259,13 @@ function promotionOf(link: string): string {
 }
 
 /**
- * Values to set before the lines of `ip`, and after. While an address of a subnet is replaced by another the link has to promote the
- * second one; afterwards it does as it did. So has one whose DHCP client ends and takes its address away.
+ * Returns the sysctls to set before and after the lines of `ip`. While an address of a subnet is replaced, or a client removes
+ * its address, the link promotes secondary addresses; the setting is restored afterwards.
  */
 function sysctlChanges(
   state: NetworkState,
   target: NetworkTarget,
-  /** Whether a value is not there yet and will be. */
+  /** Whether a value does not exist yet but will. */
   appears: (name: string) => boolean,
   promoting: ReadonlySet<string>,
   stopping: readonly string[],

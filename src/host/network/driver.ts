@@ -24,25 +24,25 @@ import { readSysctls, writeSysctl } from "./ip/sysctls.ts";
 import { refusal, toolRunner } from "./ip/tool.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** The network of the machine, in this process's network namespace. */
+/** The network of this process's network namespace. */
 export interface NetworkDriver {
-  /** What the machine can do; tried once, in a scratch namespace. */
+  /** Returns the features of the machine; tried once, in a scratch namespace. */
   features(signal: AbortSignal): Promise<NetworkFeatures>;
   /**
-   * Reads everything, in one process; in two where the kernel cannot be asked for the firewall.
-   * @throws {HostError} `tool-missing` without ip(8), `bad-output`, `too-much-output`, or what the tools refuse.
+   * Reads the whole state with one process, or two if the kernel cannot be asked for the firewall.
+   * @throws {HostError} `tool-missing` without ip(8), `bad-output`, `too-much-output`, and errors of the tools.
    */
   observe(wanted: { readonly sysctls: Iterable<string> }, signal: AbortSignal): Promise<NetworkState>;
-  /** IPv4 neighbours, as the kernel knows them. */
+  /** Returns the kernel's IPv4 neighbours. */
   observeNeighbours(signal: AbortSignal): Promise<readonly NeighbourState[]>;
   /**
-   * Applies one change, once the ledger notes that something may be ours.
-   * @throws {HostError} naming what failed; of lines for ip those before it are in force (`details.line` counts from 1).
+   * Applies one change, after recording in the ledger that something may be ours.
+   * @throws {HostError} that names the failure. Lines of ip before the failed one stay applied (`details.line` counts from 1).
    */
   apply(change: Change, signal: AbortSignal): Promise<void>;
-  /** Whether anything may be ours: without, there is nothing to observe when nothing is wanted. Starts no process. */
+  /** Reports whether anything may be ours; if not and nothing is desired, there is nothing to observe. Starts no process. */
   mayOwn(): Promise<boolean>;
-  /** Notes that nothing is ours any more. The next change takes it back. */
+  /** Records that nothing is ours. The next change reverts this. */
   disown(): Promise<void>;
 }
 
@@ -51,26 +51,26 @@ export interface NetworkDriverOptions {
   readonly files: Files;
   readonly reader: Reader;
   readonly clock: Clock;
-  /** Keeps `network.json` and the files of DHCP clients. */
+  /** Directory of `network.json` and the files of DHCP clients. */
   readonly stateDir: string;
-  /** Keeps what ends with this start of the machine. */
+  /** Directory of files that do not survive a reboot. */
   readonly runDir: string;
   /** Whether systemd runs this program. */
   readonly isManaged: boolean;
   readonly onDamage?: OnDamage;
-  /** By default `/etc/resolv.conf`. */
+  /** `/etc/resolv.conf` by default. */
   readonly resolverPath?: string;
-  /** By default all that can be driven. */
+  /** All supported clients by default. */
   readonly dhcpClients?: readonly DhcpClient[];
-  /** By default from the kernel itself. */
+  /** The kernel's tables by default. */
   readonly tables?: KernelTables;
-  /** By default the kernel's. */
+  /** The kernel's marks by default. */
   readonly addressMarks?: AddressMarks;
-  /** Of one tool. */
+  /** Output limit of one tool, in bytes. */
   readonly maxOutputBytes?: number;
 }
 
-/** Drives ip(8), nft(8), ethtool(8), a DHCP client and the resolver. */
+/** Returns a driver of ip(8), nft(8), ethtool(8), a DHCP client and the resolver. */
 export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   const { exec, files, reader, stateDir } = options;
   const tools = toolRunner(exec, options.maxOutputBytes);
@@ -83,7 +83,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   const base = { tools, files, reader, clock, stateDir, runDir, isManaged };
   const dhcp = new DhcpClients(clients === undefined ? base : { ...base, clients });
   let features: NetworkFeatures | undefined;
-  /** As they were seen last: what is gone from the machine need not stay in the ledger. */
+  /** Addresses of the last observation; the ledger drops those that no longer exist. */
   let addresses: readonly AddressState[] | undefined;
   const marks = options.addressMarks ?? kernelAddressMarks;
 
@@ -101,7 +101,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     return features;
   };
 
-  /** Marks the new addresses as ours where ip knows their protocol. */
+  /** Marks the new addresses as ours if ip knows address protocols. */
   const markedLines = async (lines: readonly string[], signal: AbortSignal): Promise<string> => {
     const knows = lines.some(isNewAddress) && (await tryOnce(signal)).addressProtocol;
     const marked = knows ? lines.map((line) => (isNewAddress(line) ? `${line} proto ${OUR_PROTOCOL}` : line)) : lines;
@@ -128,9 +128,9 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
     features: tryOnce,
     async observe({ sysctls }, signal) {
       const content = await ledger.content();
-      // Files are read while the kernel is asked, and a tool is at work.
+      // Files are read while the tools run.
       const others = Promise.all([nameServers.observe(), speed.observe(), dhcp.observe()]);
-      others.catch(() => undefined); // The tool's failure says more.
+      others.catch(() => undefined); // A failure of the tool is more informative.
       const [{ links, ...rest }, table] = await together(signal, [
         (both) => showAll(content, both),
         (both) => firewall.observe(both),
@@ -168,7 +168,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
         case "dhcp":
           if (change.run) return dhcp.start(change.link, change.withoutGateway !== true, signal);
           await dhcp.stop(change.link, signal);
-          // Addresses of the link that the client removed when it stopped were set again, without a mark.
+          // Addresses that the client removed when it stopped were set again, without a mark.
           marks.mark((addresses ?? []).filter(({ link, isOurs }) => isOurs && link === change.link));
           return;
         case "resolver":
@@ -180,7 +180,7 @@ export function networkDriver(options: NetworkDriverOptions): NetworkDriver {
   };
 }
 
-/** Runs two things at once; when one fails the other is ended, and waited for. */
+/** Runs two tasks concurrently; if one fails, aborts the other and waits for it. */
 async function together<A, B>(
   signal: AbortSignal,
   [one, other]: readonly [(both: AbortSignal) => Promise<A>, (both: AbortSignal) => Promise<B>],
@@ -203,8 +203,8 @@ async function together<A, B>(
 }
 
 function newAddress(line: string): readonly { readonly link: string; readonly address: string }[] {
-  const about = addressOfLine(line);
-  return about?.isAdded === true ? [about] : [];
+  const parsed = addressOfLine(line);
+  return parsed?.isAdded === true ? [parsed] : [];
 }
 
 const isNewAddress = (line: string): boolean => addressOfLine(line)?.isAdded === true;
@@ -218,8 +218,8 @@ function withFixed<T extends { readonly name: string }>(
 }
 
 /**
- * The unmarked addresses of ours to list before the lines are run, so that none of them is ever a stranger's, and after. One that is there
- * already, of a lease, takes no mark.
+ * Returns our unmarked addresses to record before the lines run, so that none is ever taken for foreign, and those to record
+ * afterwards. An existing leased address gets no mark.
  */
 function listed(
   { addresses }: LedgerContent,
@@ -235,10 +235,10 @@ function listed(
   );
   const removed = new Set<string>();
   for (const line of lines) {
-    const about = addressOfLine(line);
-    if (about === undefined) continue;
-    const { link, address, isAdded } = about;
-    const key = keyOf(about);
+    const parsed = addressOfLine(line);
+    if (parsed === undefined) continue;
+    const { link, address, isAdded } = parsed;
+    const key = keyOf(parsed);
     if (!isAdded) removed.add(key);
     else if (addressLabel(link) === undefined || (strange.has(key) && !removed.has(key))) {
       kept.set(key, { link, address });

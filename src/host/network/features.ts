@@ -5,19 +5,19 @@ import type { ToolRunner } from "./ip/tool.ts";
 const LINK_KINDS = ["vlan", "vrf", "bridge", "bond", "dummy", "gre", "xfrm", "wireguard"] as const;
 type LinkKind = (typeof LINK_KINDS)[number];
 
-/** What this machine can do, as far as trying tells. */
+/** The features of this machine, determined by trying. */
 export interface NetworkFeatures extends Readonly<Record<LinkKind, boolean>> {
   /** nftables with address translation by maps. */
   readonly nft: boolean;
   /** A DHCP client is installed. */
   readonly dhcp: boolean;
-  /** Addresses carry a protocol (IFA_PROTO), in ip(8) as well. */
+  /** Whether kernel and ip(8) support address protocols (IFA_PROTO). */
   readonly addressProtocol: boolean;
-  /** Why not, by the name of the feature. */
+  /** Reasons of missing features, by name. */
   readonly reasons: ReadonlyMap<string, string>;
 }
 
-/** The first line makes what the others stand on. */
+/** The first line creates the parent of the others. */
 const LINES: Readonly<Record<LinkKind, string>> = {
   vlan: "link add link hf-a name hf-vlan type vlan id 5",
   vrf: "link add name hf-vrf type vrf table 1000",
@@ -28,7 +28,7 @@ const LINES: Readonly<Record<LinkKind, string>> = {
   xfrm: "link add name hf-xfrm type xfrm dev hf-a if_id 5",
   wireguard: "link add name hf-wg type wireguard",
 };
-/** Asking for help ends a batch, so that comes last. */
+/** Asking for help ends a batch, so it comes last. */
 const BATCH = [
   "link add name hf-a type veth peer name hf-b",
   ...LINK_KINDS.map((kind) => LINES[kind]),
@@ -44,18 +44,18 @@ dnat ip prefix to ip daddr map @m
 }
 `;
 
-/** Tries everything in a network namespace of its own, which ends with the tool; `dhcp` tells whether there is a client. */
+/** Tries every feature in a network namespace of its own, which ends with the tool. `dhcp` is available if `hasDhcp`. */
 export async function tryFeatures(tools: ToolRunner, hasDhcp: boolean, signal: AbortSignal): Promise<NetworkFeatures> {
   const reasons = new Map<string, string>();
   const links = await inScratch(tools, ["ip", "-force", "-batch", "-"], BATCH, signal);
   const refused = typeof links === "string" ? undefined : refusedLines(links.stderr);
   LINK_KINDS.forEach((kind, at) => {
-    // The lines are counted from 1, and the first is not a kind's.
+    // Lines count from 1, and the first one does not try a kind.
     const reason = typeof links === "string" ? links : refused?.get(at + 2);
     if (reason !== undefined) reasons.set(kind, reason);
   });
   if (typeof links === "string") reasons.set("addressProtocol", links);
-  else if (!/\bproto\b/.test(links.stderr)) reasons.set("addressProtocol", "ip knows no protocol of an address");
+  else if (!/\bproto\b/.test(links.stderr)) reasons.set("addressProtocol", "ip does not support address protocols");
   const table = await inScratch(tools, ["nft", "-f", "-"], TABLE, signal);
   if (typeof table === "string") reasons.set("nft", table);
   else if (table.exitCode !== 0) reasons.set("nft", firstLine(table));
@@ -77,7 +77,7 @@ export async function tryFeatures(tools: ToolRunner, hasDhcp: boolean, signal: A
   };
 }
 
-/** What of each line `ip -force -batch` said it could not do, by its number. */
+/** Returns the error of each failed line of `ip -force -batch`, by line number. */
 export function refusedLines(stderr: string): ReadonlyMap<number, string> {
   const refused = new Map<number, string>();
   let said: string[] = [];
@@ -93,7 +93,10 @@ export function refusedLines(stderr: string): ReadonlyMap<number, string> {
   return refused;
 }
 
-/** What comes of a command in a namespace of its own, or why it could not be run. Where root may not make one, a user namespace may. */
+/**
+ * Runs a command in a network namespace of its own; returns the reason if that fails. Tries a user namespace if root may not
+ * create one.
+ */
 async function inScratch(
   tools: ToolRunner,
   command: readonly string[],
@@ -104,7 +107,7 @@ async function inScratch(
   for (const flags of ["-n", "-rn"]) {
     try {
       const result = await tools.run("unshare", [flags, "--", ...command], signal, input);
-      // What unshare(1) says of a command that it cannot find.
+      // unshare(1) exits with 127 if it cannot find the command.
       if (result.exitCode === 127) return `${command[0]} is not installed`;
       if (!result.stderr.startsWith("unshare: ")) return result;
       reason = firstLine(result);
@@ -113,7 +116,7 @@ async function inScratch(
       reason = error.message;
     }
   }
-  return `it could not be tried in a network namespace: ${reason}`;
+  return `cannot try it in a network namespace: ${reason}`;
 }
 
 function firstLine({ stderr, exitCode }: ExecResult): string {

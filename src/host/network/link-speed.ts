@@ -7,7 +7,7 @@ import { refusal, type ToolRunner } from "./ip/tool.ts";
 
 type Fixed = NonNullable<LinkState["fixed"]>;
 
-/** Speed and duplex of links, through ethtool(8). What was fixed here is in the ledger: the kernel does not tell who did. */
+/** Speed and duplex of links through ethtool(8). The ledger records our settings, because the kernel does not show who made them. */
 export class LinkSpeed {
   readonly #tools: ToolRunner;
   readonly #reader: Reader;
@@ -19,7 +19,7 @@ export class LinkSpeed {
     this.#ledger = ledger;
   }
 
-  /** What is fixed, by link; where the driver shows another speed or duplex than we fixed, that. */
+  /** Returns our fixed settings by link; shows the driver's speed and duplex if they differ. */
   async observe(): Promise<ReadonlyMap<string, Fixed>> {
     const { fixed } = await this.#ledger.content();
     return new Map(
@@ -32,8 +32,8 @@ export class LinkSpeed {
   }
 
   /**
-   * Fixes speed and duplex, or lets the link negotiate them again.
-   * @throws {HostError} `unsupported` without ethtool, or when the driver cannot do it; `ethtool-failed`.
+   * Fixes speed and duplex, or restores negotiation.
+   * @throws {HostError} `unsupported` without ethtool, or if the driver does not support it; `ethtool-failed`.
    */
   async set(link: string, fixed: Fixed | undefined, signal: AbortSignal): Promise<void> {
     const before = (await this.#ledger.content()).fixed;
@@ -50,10 +50,10 @@ export class LinkSpeed {
         throw refusal(cannot ? "unsupported" : "ethtool-failed", "ethtool", set);
       }
     } catch (error) {
-      // What was refused is not in force.
+      // A refused setting is not applied.
       await this.#ledger.change({ fixed: before });
       if (!(error instanceof HostError) || error.code !== "tool-missing") throw error;
-      throw new HostError("unsupported", "speed and duplex need ethtool, which is not installed", { cause: error });
+      throw new HostError("unsupported", "speed and duplex require ethtool, which is not installed", { cause: error });
     }
     if (fixed === undefined) await this.#ledger.change({ fixed: others });
   }

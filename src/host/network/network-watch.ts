@@ -8,11 +8,11 @@ import { RESOLVER_FILES } from "../net/resolver.ts";
 
 export interface WatchNetworkOptions {
   readonly clock: Clock;
-  /** `resumed` when the machine slept, or its clock was set: the monotonic clock does not know of either. */
+  /** Called with `resumed` after the machine was suspended or its clock set, which the monotonic clock does not show. */
   readonly onChange: (what: NetworkChange | "resumed") => void;
-  /** What to read the machine's files with. */
+  /** Reads the machine's files. */
   readonly reader?: Reader;
-  /** Forces one way of watching; by default netlink where it loads. */
+  /** Forces one mechanism; netlink by default, if it loads. */
   readonly engine?: "netlink" | "poll";
 }
 
@@ -21,42 +21,40 @@ export interface NetworkWatch {
   close(): void;
 }
 
-type Look = () => ReadonlySet<NetworkChange>;
+type ReadChanges = () => ReadonlySet<NetworkChange>;
 
-/** How often is looked without a reason: comparing /proc finds everything so, netlink only the resolver and a sleep. */
+/** Polling interval in milliseconds: comparing /proc detects every change, netlink only needs it for the resolver and for suspension. */
 const TICK_MS = { poll: 1000, netlink: 2000 };
-/** How long the notifications of one change may take to come in. */
+/** Time for the notifications of one change to arrive, in milliseconds. */
 const SETTLE_MS = 100;
 const SPACING_MS = 1000;
 const SLEPT_MS = 10_000;
 const NETLINK_ROUTE = 0;
 
-/** Reports what changed in the network at most once a second and kind, by kernel notifications or by comparing /proc. */
+/** Reports network changes at most once a second and kind, by kernel notifications or by comparing /proc. */
 export function watchNetwork(options: WatchNetworkOptions): NetworkWatch {
   const { clock, onChange, reader = hostReader() } = options;
-  const socket = options.engine === "poll" ? undefined : openNetlink(() => lookSoon());
+  const socket = options.engine === "poll" ? undefined : openNetlink(() => pollSoon());
   const engine = socket === undefined ? "poll" : "netlink";
-  const lookAtNetwork = socket?.drain ?? comparison(() => networkFingerprints(reader));
-  const lookAtResolver = comparison(() => [
-    ["resolver", RESOLVER_FILES.map((path) => reader.fingerprint(path)).join()],
-  ]);
+  const readNetwork = socket?.drain ?? comparison(() => networkFingerprints(reader));
+  const readResolver = comparison(() => [["resolver", RESOLVER_FILES.map((path) => reader.fingerprint(path)).join()]]);
   let isClosed = false;
   let ahead = clock.now() - clock.elapsed();
-  let lookedAt = clock.elapsed();
-  const look = (): void => {
-    cancel = clock.after(TICK_MS[engine], look);
+  let polledAt = clock.elapsed();
+  const poll = (): void => {
+    cancel = clock.after(TICK_MS[engine], poll);
     const before = ahead;
-    lookedAt = clock.elapsed();
-    ahead = clock.now() - lookedAt;
+    polledAt = clock.elapsed();
+    ahead = clock.now() - polledAt;
     const resumed = Math.abs(ahead - before) > SLEPT_MS ? (["resumed"] as const) : [];
-    for (const change of [...lookAtNetwork(), ...lookAtResolver(), ...resumed]) if (!isClosed) onChange(change);
+    for (const change of [...readNetwork(), ...readResolver(), ...resumed]) if (!isClosed) onChange(change);
   };
-  const lookSoon = (): void => {
+  const pollSoon = (): void => {
     if (isClosed) return;
     cancel();
-    cancel = clock.after(Math.max(SETTLE_MS, lookedAt + SPACING_MS - clock.elapsed()), look);
+    cancel = clock.after(Math.max(SETTLE_MS, polledAt + SPACING_MS - clock.elapsed()), poll);
   };
-  let cancel = clock.after(TICK_MS[engine], look);
+  let cancel = clock.after(TICK_MS[engine], poll);
   return {
     engine,
     close: () => {
@@ -68,8 +66,8 @@ export function watchNetwork(options: WatchNetworkOptions): NetworkWatch {
   };
 }
 
-/** Collects what the kernel tells of links, addresses and routes; undefined where it cannot be heard. */
-function openNetlink(onArrival: () => void): { drain: Look; close: () => void } | undefined {
+/** Collects the kernel's notifications of links, addresses and routes; undefined if netlink is unavailable. */
+function openNetlink(onArrival: () => void): { drain: ReadChanges; close: () => void } | undefined {
   const listener = listenNetlink({ protocol: NETLINK_ROUTE, groups: NETLINK_GROUPS, onArrival });
   return listener === undefined ? undefined : { drain: () => drained(listener), close: () => listener.close() };
 }
@@ -77,7 +75,7 @@ function openNetlink(onArrival: () => void): { drain: Look; close: () => void } 
 function drained(listener: NetlinkListener): ReadonlySet<NetworkChange> {
   const changes = new Set<NetworkChange>();
   listener.drain((datagram) => {
-    // Where the kernel dropped notifications anything may have changed.
+    // If the kernel dropped notifications, anything may have changed.
     for (const change of datagram === undefined ? (["link", "address", "route"] as const) : parseChanges(datagram)) {
       changes.add(change);
     }
@@ -85,8 +83,8 @@ function drained(listener: NetlinkListener): ReadonlySet<NetworkChange> {
   return changes;
 }
 
-/** Compares one reading with the last, kind by kind. */
-function comparison(read: () => readonly (readonly [NetworkChange, string])[]): Look {
+/** Compares each reading with the previous one, kind by kind. */
+function comparison(read: () => readonly (readonly [NetworkChange, string])[]): ReadChanges {
   let last = new Map(read());
   return () => {
     const previous = last;
@@ -104,7 +102,7 @@ function networkFingerprints(reader: Reader): readonly (readonly [NetworkChange,
     ["link", links.join("")],
     // The kernel keeps a local route for every IPv4 address, and prints it as a tree.
     ["address", text("/proc/net/if_inet6") + text("/proc/net/fib_trie")],
-    // Counters and reference counts move without any change; only where a route leads counts.
+    // Counters and reference counts change by themselves; only a route's target counts.
     [
       "route",
       stableRoutes(text("/proc/net/route"), [0, 1, 2, 3, 6, 7]) +

@@ -4,9 +4,9 @@ import type { Link } from "./ip/links.ts";
 import { linkOfUnit } from "./dhcp/dhcp-client.ts";
 import type { Reader } from "../reader.ts";
 
-/** How a link gets its address and which servers it brings, as far as the machine's network service says. */
+/** Address source and name servers of a link, by the machine's network service. */
 export interface LinkConfiguration {
-  /** Undefined when no service that we can read manages the link. */
+  /** Undefined if no readable service manages the link. */
   readonly usesDhcp: boolean | undefined;
   readonly nameServers: readonly string[];
 }
@@ -17,8 +17,8 @@ const MAX_CONNECTIONS = 256;
 const DHCLIENT_DIRECTORIES = ["/var/lib/dhcp", "/var/lib/dhclient"];
 
 /**
- * Reads who gives a link its address: our own DHCP client, whose files are in `runDir`, else systemd-networkd (also behind netplan), else
- * NetworkManager, else dhclient's leases. `now` in Unix milliseconds.
+ * Reads the address source of a link: our own DHCP client, whose files are in `runDir`, else systemd-networkd (also behind
+ * netplan), else NetworkManager, else dhclient's leases. `now` is in Unix milliseconds.
  */
 export function readLinkConfiguration(
   reader: Reader,
@@ -34,7 +34,7 @@ export function readLinkConfiguration(
   return service ?? { usesDhcp: hasDhclientLease(reader, link.name, now) ? true : undefined, nameServers: [] };
 }
 
-/** As a unit of systemd's, or as a detached child that says whose it is. */
+/** Reports whether our client runs, as a systemd unit or as a detached child with a pid file. */
 function hasOwnClient(reader: Reader, link: string, runDir: string): boolean {
   const units = reader.list(TRANSIENT_UNITS) ?? [];
   if (units.some((unit) => linkOfUnit(unit) === link)) return true;
@@ -42,7 +42,10 @@ function hasOwnClient(reader: Reader, link: string, runDir: string): boolean {
   return pid !== undefined && reader.read(`/proc/${pid}/comm`) !== undefined;
 }
 
-/** What NetworkManager does with a link: its device file names the connection, and that says how (nm-settings-keyfile(5)). */
+/**
+ * Reads NetworkManager's configuration of a link: its device file names the connection, whose file has the method
+ * (nm-settings-keyfile(5)).
+ */
 function networkManagerConfiguration(reader: Reader, index: number): LinkConfiguration | undefined {
   const device = reader.read(`/run/NetworkManager/devices/${index}`);
   const uuid = device === undefined ? undefined : /^connection-uuid=(\S+)/m.exec(device)?.[1];
@@ -75,7 +78,7 @@ function networkdConfiguration(reader: Reader, index: number): LinkConfiguration
   };
 }
 
-/** `DHCP=` in the [Network] section of a systemd.network(5) file: for IPv4. */
+/** Parses `DHCP=` in the [Network] section of a systemd.network(5) file, for IPv4. */
 export function networkUsesDhcp(text: string | undefined): boolean | undefined {
   if (text === undefined) return undefined;
   const section = text.split(/^\s*\[/m).filter((part) => part.startsWith("Network]"));
@@ -91,7 +94,7 @@ function hasDhclientLease(reader: Reader, link: string, now: number): boolean {
   );
 }
 
-/** Whether a dhclient.leases(5) text holds an unexpired lease for the link. */
+/** Reports whether a dhclient.leases(5) text has an unexpired lease for the link. */
 export function isLeased(text: string, link: string, now: number): boolean {
   return text.split(/^lease\s*\{/m).some((lease) => {
     if (/^\s*interface\s+"([^"]*)"\s*;/m.exec(lease)?.[1] !== link) return false;

@@ -10,7 +10,7 @@ const Fixed = z.object({ speedMbps: z.number(), duplex: z.enum(["full", "half"])
 const text = z.exactOptional(z.string());
 const count = z.exactOptional(z.number());
 
-/** A target as it is stored: plain JSON. */
+/** A target in its stored form, plain JSON. */
 export const StoredTarget = z.object({
   links: z.array(
     z.object({
@@ -62,18 +62,18 @@ export const StoredTarget = z.object({
 });
 export type StoredTarget = z.infer<typeof StoredTarget>;
 
-/** What the section `network` stores to take a whole pass back: what the machine was before its first step, and what was noted of it. */
+/** The stored data that reverts a whole pass of the section `network`: the machine and the record before its first step. */
 export const NetworkUndo = z.object({
   kind: z.literal("restore"),
   subject: z.string(),
   guarded: z.literal(true),
   target: StoredTarget,
-  /** What was noted then: how things had been that were adjusted. */
+  /** The record at that time: the original settings of adjusted objects. */
   record: NetworkRecord,
 });
 export type NetworkUndo = z.infer<typeof NetworkUndo>;
 
-/** A target for the disk. */
+/** Converts a target to its stored form. */
 export function storeTarget({ sysctls, dhcp, dhcpWithoutGateway, nameServers, ...rest }: NetworkTarget): StoredTarget {
   return {
     ...rest,
@@ -88,14 +88,14 @@ export function storeTarget({ sysctls, dhcp, dhcpWithoutGateway, nameServers, ..
   };
 }
 
-/** A target from the disk. */
+/** Converts a stored target back. */
 export function loadTarget({ sysctls, dhcp, ...rest }: StoredTarget): NetworkTarget {
   return { ...rest, sysctls: new Map(Object.entries(sysctls)), dhcp: new Set(dhcp) };
 }
 
 /**
- * What leads back from the target to what there is: everything of ours as it is, and what the target adjusts as it is. `firewall` is the
- * text that was loaded; when nobody knows it, the table of then stays whatever it becomes. Pure.
+ * Returns the target that reverts the machine to its current state: all our objects, and the current settings of what the target
+ * adjusts. `firewall` is the loaded text; if it is unknown, the table stays as it is then. Pure.
  */
 export function undoTarget(state: NetworkState, target: NetworkTarget, firewall: string | undefined): NetworkTarget {
   const adjusted = new Set(target.links.map(({ name }) => name));
@@ -138,7 +138,7 @@ function firewallBefore(
   return firewall === undefined ? { keepsFirewall: true } : { firewall };
 }
 
-/** What of the driver a restore needs. */
+/** The part of the driver that a restore needs. */
 export interface Restorer {
   observe(wanted: { readonly sysctls: Iterable<string> }, signal: AbortSignal): Promise<NetworkState>;
   apply(change: Change, signal: AbortSignal): Promise<void>;
@@ -147,9 +147,9 @@ export interface Restorer {
 const MAX_ROUNDS = 4;
 
 /**
- * Brings the machine to the target from wherever it is, and looks again until nothing differs. A change that fails does not keep the
- * others from being made; from the second round on each line stands for itself.
- * @throws {HostError} the first failure of the last round, or `not-restored` when something still differs.
+ * Applies changes until the machine matches the target. A failed change does not prevent the others; from the second round on
+ * each line is applied separately.
+ * @throws {HostError} the first failure of the last round, or `not-restored` if something still differs.
  */
 export async function restoreNetwork(driver: Restorer, target: NetworkTarget, signal: AbortSignal): Promise<void> {
   for (let round = 1; ; round += 1) {
@@ -170,8 +170,8 @@ export async function restoreNetwork(driver: Restorer, target: NetworkTarget, si
   }
 }
 
-/** Takes a stored pass back: the machine, and then what was noted of it. @throws as `restoreNetwork`. */
-export async function takeBackNetwork(
+/** Reverts a stored pass: the machine, and then the record. @throws as `restoreNetwork`. */
+export async function revertNetwork(
   driver: Restorer,
   record: Pick<RecordStore, "save">,
   undo: NetworkUndo,

@@ -1,18 +1,18 @@
 import type { Reader } from "../reader.ts";
 import { readSysctls, writeSysctl } from "./ip/sysctls.ts";
 
-/** What switches settings of the kernel on. */
+/** Dependencies of switching kernel settings on. */
 export interface SwitchOptions {
   readonly reader: Reader;
-  /** Keeps what a setting was before it is changed. */
+  /** Stores the former values before they are changed. */
   readonly record: (former: Readonly<Record<string, string>>) => Promise<void>;
-  /** By default the kernel's. */
+  /** Writes the kernel's sysctl by default. */
   readonly write?: (name: string, value: string) => Promise<void>;
 }
 
 /**
- * Sets sysctls to 1, and those that are already are left alone; answers whether this kernel has them all, and touches none where it
- * has not. @throws {HostError} `sysctl-failed`, and as `record` fails: then nothing was changed.
+ * Sets sysctls to 1, except those already set. Returns whether this kernel has all of them; changes none otherwise.
+ * @throws {HostError} `sysctl-failed`, and errors of `record`, before any change.
  */
 export async function switchOn(
   names: readonly string[],

@@ -4,7 +4,7 @@ import type { Change } from "../../../host/network/change.ts";
 import { diffNetwork, sysctlsOf } from "../../../host/network/diff.ts";
 import { isEmptyRecord, type NetworkRecord, type RecordStore } from "../../../host/network/state/record.ts";
 import type { ForwardDrop } from "../../../host/network/firewall/forward-drops.ts";
-import { NetworkUndo, takeBackNetwork } from "../../../host/network/restore.ts";
+import { NetworkUndo, revertNetwork } from "../../../host/network/restore.ts";
 import { OUR_PROTOCOL, type NetworkState } from "../../../host/network/state/state.ts";
 import { isObject } from "../../../protocol/sections/common/forms.ts";
 import { readNetwork, type NetworkContext } from "../../../protocol/sections/network/read.ts";
@@ -144,7 +144,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
         case "forget":
           return record.save(step.after);
         case "restore":
-          return takeBackNetwork(driver, record, step, signal);
+          return revertNetwork(driver, record, step, signal);
         default:
           if (step.before !== undefined) await keep(step.before);
           await carryOut(step, signal);

@@ -1,4 +1,4 @@
-/** The DHCP clients that are driven, in the order of preference. */
+/** The supported DHCP clients, in order of preference. */
 export const DHCP_CLIENTS = ["dhcpcd", "dhclient", "udhcpc"] as const;
 export type DhcpClient = (typeof DHCP_CLIENTS)[number];
 
@@ -11,9 +11,9 @@ export interface DhcpPaths {
   readonly leases: string;
   /** dhclient's own pid file. */
   readonly pid: string;
-  /** Where the script remembers the address. */
+  /** File in which the script stores the address. */
   readonly lease: string;
-  /** File in which the script notes the gateway and the name servers. */
+  /** File in which the script stores the gateway and the name servers. */
   readonly offer: string;
 }
 
@@ -24,17 +24,17 @@ export interface DhcpRoutes {
   readonly usesGateway: boolean;
 }
 
-/** How a client is started in the foreground, and ended so that it gives the lease back. */
+/** The command that runs a client in the foreground, and the way to stop it with a lease release. */
 export interface DhcpCommand {
   readonly args: readonly string[];
   readonly environment: Readonly<Record<string, string>>;
-  /** The signal after which it releases the lease and ends. */
+  /** The signal on which it releases the lease and exits. */
   readonly stopSignal: "SIGALRM" | "SIGTERM";
-  /** Run before the signal is sent, where a signal does not release. */
+  /** Arguments of a command to run before the signal, if the signal alone does not release the lease. */
   readonly stopArgs?: readonly string[];
 }
 
-/** The command line of a client for one link: IPv4 alone, routes as given; neither the resolver nor the host name is changed. */
+/** Returns a client's command line for one link: IPv4 only, routes as specified; neither the resolver nor the host name is changed. */
 export function dhcpCommand(
   client: DhcpClient,
   link: string,
@@ -49,11 +49,12 @@ export function dhcpCommand(
   };
   switch (client) {
     case "dhcpcd": {
-      // It sets addresses and routes itself. Our script replaces its hooks, which would write resolv.conf, and it has no configuration file.
+      // dhcpcd sets addresses and routes itself. Our script replaces its hooks, which would write resolv.conf, and it uses no
+      // configuration file.
       const quiet = ["-4", "-B", "-q", "-f", "/dev/null", "-c", paths.script, "--noipv4ll"];
       const handed = ["-e", "HOLDFAST_NOTES=1", "-e", `HOLDFAST_OFFER=${paths.offer}`];
       const asked = ["routers", "domain_name_servers"].flatMap((name) => ["-o", name]);
-      // It would set these routes also if a server sends them unasked.
+      // It would set these routes even if a server sends them unrequested.
       const ignored = ["static_routes", "classless_static_routes", "ms_classless_static_routes"];
       const refused = ignored.flatMap((name) => ["-O", name]);
       const options = [...asked, ...refused, "-m", `${metric}`, ...(usesGateway ? [] : ["--nogateway"])];
@@ -61,7 +62,7 @@ export function dhcpCommand(
     }
     case "dhclient": {
       const files = ["-cf", paths.config, "-sf", paths.script, "-lf", paths.leases, "-pf", paths.pid];
-      // It hands its script nothing of its own environment.
+      // It does not pass its own environment to its script.
       const handed = Object.entries(environment).flatMap(([name, value]) => ["-e", `${name}=${value}`]);
       const common = ["-4", "-q", ...files, ...handed];
       return {
@@ -80,7 +81,7 @@ export function dhcpCommand(
   }
 }
 
-/** The unit of a link's client: in an instance name only some characters stand for themselves (systemd.unit(5)). */
+/** Returns the unit of a link's client; an instance name escapes most characters (systemd.unit(5)). */
 export function dhcpUnit(link: string): string {
   const escaped = [...Buffer.from(link)].map((byte) => {
     const character = String.fromCodePoint(byte);
@@ -89,7 +90,7 @@ export function dhcpUnit(link: string): string {
   return `holdfast-dhcp@${escaped.join("")}.service`;
 }
 
-/** The link of a unit's name; undefined for another unit. */
+/** Returns the link of a client's unit; undefined for another unit. */
 export function linkOfUnit(unit: string): string | undefined {
   const instance = /^holdfast-dhcp@(.+)\.service$/.exec(unit)?.[1];
   if (instance === undefined) return undefined;

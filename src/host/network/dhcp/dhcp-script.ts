@@ -1,12 +1,12 @@
 /**
- * The script that dhclient-script(8) and udhcpc's default.script stand for: sets the address with its lifetime and two routes at most,
- * the subnet's and the default route, and touches neither the resolver nor the host's name. Static routes of the lease (options 33
- * and 121) are ignored. Addresses come with a lifetime, so that what a client leaves behind goes by itself; routes are bound to the
- * address by their source and go with it.
- * `HOLDFAST_METRIC` is the metric of the routes, `HOLDFAST_LEASE` the file that remembers the address: others that came by DHCP are
- * not ours. `HOLDFAST_OFFER` is the file that has the gateway and the name servers of the lease. With `HOLDFAST_GATEWAY=0` no default
- * route is set, nor the route of a subnet shorter than /8, which would stand for a part of it. With `HOLDFAST_NOTES=1` the client sets
- * everything itself, as dhcpcd does, and only that file is written.
+ * The script that replaces dhclient-script(8) and udhcpc's default.script. Sets the address with its lifetime and at most two
+ * routes: the subnet's and the default route. Does not change the resolver or the host name, and ignores static routes of the
+ * lease (options 33 and 121). The lifetime makes the kernel remove an address that a client leaves behind. Routes have the
+ * address as their source and are removed with it.
+ * `HOLDFAST_METRIC` is the metric of the routes. `HOLDFAST_LEASE` is the file that stores the address; other leased addresses are
+ * not ours. `HOLDFAST_OFFER` is the file for the gateway and the name servers of the lease. With `HOLDFAST_GATEWAY=0` it sets no
+ * default route, and no subnet route shorter than /8, which would act as part of one. With `HOLDFAST_NOTES=1` the client, such as
+ * dhcpcd, sets everything itself, and the script writes only the offer file.
  */
 export const DHCP_SCRIPT = `#!/bin/sh
 # Written by holdfast.
@@ -151,7 +151,7 @@ esac
 exit 0
 `;
 
-/** dhclient.conf(5): nothing is requested that is not used, so that servers name the gateway in option 3. */
+/** Configuration by dhclient.conf(5). Requests no unused options, so that servers send the gateway in option 3. */
 export const DHCLIENT_CONFIG = `# Written by holdfast.
 request subnet-mask, broadcast-address, routers, domain-name-servers;
 timeout 30;

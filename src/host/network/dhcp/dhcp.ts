@@ -27,24 +27,24 @@ export interface DhcpOptions {
   readonly clock: Clock;
   readonly stateDir: string;
   readonly runDir: string;
-  /** systemd runs this program, and so can run the clients; otherwise they are detached children. */
+  /** Whether systemd runs this program and can run the clients; otherwise clients are detached children. */
   readonly isManaged: boolean;
-  /** Those to choose from, the best first. */
+  /** Candidate clients, the preferred one first. */
   readonly clients?: readonly DhcpClient[];
 }
 
-/** The routes of a lease come after all that are configured, and before those of most other programs. */
+/** Lease routes rank after all configured routes, and before those of most other programs. */
 const FIRST_METRIC = 300;
 const metricOf = (index: number): number => FIRST_METRIC + (index % 700);
-/** A client that cannot work with its options ends at once. */
+/** Time after which a client counts as started; one that rejects its options exits at once. */
 const PROVEN_MS = 300;
 const STOP_WITHIN_MS = 5000;
 const LOOK_EVERY_MS = 50;
-/** Leaves its proc_pid_stat(5) behind and becomes the client: nobody has to write down the id of a process that already works. */
+/** Saves its proc_pid_stat(5) line and then executes the client, so that a running client always has its pid file. */
 const LAUNCH = 'cat /proc/$$/stat >"$0" && exec "$@"';
 const TRANSIENT_UNITS = "/run/systemd/transient";
 
-/** DHCP clients of ours, one for each link; they live on without us. */
+/** Our DHCP clients, one per link; they outlive this process. */
 export class DhcpClients {
   readonly #options: DhcpOptions;
 
@@ -52,7 +52,7 @@ export class DhcpClients {
     this.#options = options;
   }
 
-  /** The links that have one. */
+  /** Returns the links with a running client. */
   async observe(): Promise<ReadonlySet<string>> {
     const { isManaged, reader, files, runDir } = this.#options;
     if (isManaged) {
@@ -63,7 +63,7 @@ export class DhcpClients {
     return new Set(links.filter((link) => this.#find(link) !== undefined));
   }
 
-  /** State of the clients of these links: which ignore the default route of the lease, and what the leases name. */
+  /** Returns the state of these links' clients: those that ignore the lease's default route, and the offers of their leases. */
   details(links: ReadonlySet<string>): Pick<NetworkState, "dhcpWithoutGateway" | "leases"> {
     const { reader } = this.#options;
     const without = [...links].filter((link) => reader.read(this.#withoutGatewayPath(link)) !== undefined);
@@ -77,11 +77,11 @@ export class DhcpClients {
     };
   }
 
-  /** The client that would be started; undefined when none is installed. */
+  /** Returns the client to start; undefined if none is installed. */
   choose(): { readonly client: DhcpClient; readonly path: string } | undefined {
     const { reader, clients = DHCP_CLIENTS } = this.#options;
     for (const client of clients) {
-      // One that manages every link of the machine would take our command for its own.
+      // A dhcpcd that manages all links would take over our command.
       if (client === "dhcpcd" && ["/run/dhcpcd/pid", "/run/dhcpcd.pid"].some((path) => reader.read(path) !== undefined))
         continue;
       const path = SEARCH_PATH.split(":")
@@ -93,15 +93,15 @@ export class DhcpClients {
   }
 
   /**
-   * Starts a client, unless there is one; `usesGateway` tells whether the default route of its lease is set.
-   * @throws {HostError} `unsupported` when none is installed, `dhcp-failed`.
+   * Starts a client unless one is running. `usesGateway` controls whether the lease's default route is set.
+   * @throws {HostError} `unsupported` if no client is installed, `dhcp-failed`.
    */
   async start(link: string, usesGateway: boolean, signal: AbortSignal): Promise<void> {
     if ((await this.observe()).has(link)) return;
     const chosen = this.choose();
     if (chosen === undefined) {
       const names = DHCP_CLIENTS.join(", ");
-      throw new HostError("unsupported", `DHCP on ${link} needs one of ${names}, and none is installed`);
+      throw new HostError("unsupported", `DHCP on ${link} requires one of ${names}; install one`);
     }
     const { files, stateDir, isManaged } = this.#options;
     const index = await this.#indexOf(link, signal);
@@ -117,8 +117,8 @@ export class DhcpClients {
   }
 
   /**
-   * Ends the client, which gives its lease back and takes its address away. Where that is the link's for good by then it stays, and the
-   * client is not asked.
+   * Stops the client, which releases its lease and removes its address. If the address is permanent by then it stays, and the
+   * lease is not released.
    * @throws {HostError} `dhcp-failed`.
    */
   async stop(link: string, signal: AbortSignal): Promise<void> {
@@ -129,7 +129,7 @@ export class DhcpClients {
     else await this.#stopChild(link, isTaken, signal);
     const { lease, pid, offer } = this.#paths(link);
     const left = (await files.read(lease))?.trim() ?? "";
-    // The client could not clean up behind itself.
+    // The client could not clean up after itself.
     if (left !== "" && !isTaken) await tools.run("ip", ["-4", "address", "delete", left, "dev", link], signal);
     if (before.lasting.length > 0) {
       const still = new Set((await leasedAndLasting(tools, link, signal)).lasting);
@@ -141,8 +141,8 @@ export class DhcpClients {
   }
 
   /**
-   * Whether what the client was given is the link's for good; then the routes of the lease are gone, too. A client would take the address
-   * away all the same, and a server that had it back would give it to somebody else.
+   * Reports whether the leased address is now a permanent one of the link, and removes the lease's routes if so. Such a client is
+   * killed, because it would remove the address, and the server would lease a released one to another host.
    * @throws {HostError} `dhcp-failed`.
    */
   async #isTaken(link: string, { index, lasting, leased }: LeasedAndLasting, signal: AbortSignal): Promise<boolean> {
@@ -157,7 +157,7 @@ export class DhcpClients {
     return true;
   }
 
-  /** The sysfs that is mounted may be another network namespace's. */
+  /** The mounted sysfs may belong to another network namespace. */
   async #indexOf(link: string, signal: AbortSignal): Promise<number> {
     const shown = await this.#options.tools.run("ip", ["-o", "link", "show", "dev", link], signal);
     if (shown.exitCode !== 0) throw refusal("dhcp-failed", "ip", shown);
@@ -208,16 +208,16 @@ export class DhcpClients {
     const stays = clock.sleep(PROVEN_MS, AbortSignal.any([signal, proven.signal])).then(() => undefined);
     const how = await Promise.race([ended, stays]).finally(() => proven.abort());
     if (how === undefined) return;
-    throw new HostError("dhcp-failed", `${path} on ${link} ended at once: ${how}`, { details: { link } });
+    throw new HostError("dhcp-failed", `${path} on ${link} exited at once: ${how}`, { details: { link } });
   }
 
   async #stopUnit(link: string, isTaken: boolean, signal: AbortSignal): Promise<void> {
     const { tools } = this.#options;
     const unit = dhcpUnit(link);
-    // Of a client that was killed nothing more is run (ExecStop= of systemd.service(5)); one that is not there is none.
+    // systemd runs no ExecStop= for a killed client (systemd.service(5)). A missing unit is fine.
     if (isTaken) await tools.run("systemctl", ["kill", "--signal=SIGKILL", "--", unit], signal);
     const stopped = await tools.run("systemctl", ["stop", "--", unit], signal);
-    // 5: it is not loaded (systemctl(1)).
+    // 5: the unit is not loaded (systemctl(1)).
     if (stopped.exitCode !== 0 && stopped.exitCode !== 5) throw refusal("dhcp-failed", "systemctl", stopped);
   }
 
@@ -234,7 +234,7 @@ export class DhcpClients {
     }
     signalGroup(id.pid, "SIGKILL");
     if (await this.#isGone(link, signal)) return;
-    throw new HostError("dhcp-failed", `the DHCP client on ${link} cannot be ended`, {
+    throw new HostError("dhcp-failed", `cannot stop the DHCP client on ${link}`, {
       details: { link, pid: id.pid },
     });
   }
@@ -249,7 +249,7 @@ export class DhcpClients {
     return true;
   }
 
-  /** The client that the link's pid file names, as long as it lives. */
+  /** Returns the client of the link's pid file, if it is alive. */
   #find(link: string): { readonly id: ProcessId; readonly client: DhcpClient } | undefined {
     const { reader } = this.#options;
     const id = findProcess(reader.read(this.#pidPath(link)) ?? "");
@@ -289,7 +289,7 @@ function endOf(child: ChildProcess): Promise<string> {
   });
 }
 
-/** A word of a command line in a unit (systemd.service(5)). */
+/** Quotes a word of a unit's command line (systemd.service(5)). */
 function quoted(word: string): string {
   return `"${word.replaceAll(/["\\]/g, "\\$&").replaceAll("%", "%%").replaceAll("$", "$$$$")}"`;
 }

@@ -25,17 +25,17 @@ const Shown = z.array(
   }),
 );
 
-/** The IPv4 addresses of a link. */
+/** The IPv4 addresses of a link, leased and permanent. */
 export interface LeasedAndLasting {
-  /** Absent when the link is gone. */
+  /** Absent if the link does not exist. */
   readonly index?: number;
-  /** Those that no DHCP client has given a lifetime, each as the line of `ip -batch` that sets it. */
+  /** Addresses without a lifetime, each as the `ip -batch` line that adds it. */
   readonly lasting: readonly string[];
-  /** The others, without their prefix lengths. */
+  /** Addresses with a lifetime, without prefix lengths. */
   readonly leased: ReadonlySet<string>;
 }
 
-/** Looks at the addresses of a link; there are none when it is gone. */
+/** Reads the addresses of a link; returns none if it does not exist. */
 export async function leasedAndLasting(
   tools: ToolRunner,
   link: string,
@@ -63,7 +63,7 @@ export async function leasedAndLasting(
 
 const Routes = z.array(z.object({ prefsrc: z.string().optional() }));
 
-/** The addresses that routes name as their source, of those that a selector of ip-route(8) chooses. */
+/** Returns the source addresses of the routes that a selector of ip-route(8) matches. */
 export async function sourcesOf(
   tools: ToolRunner,
   selector: readonly string[],

@@ -6,22 +6,22 @@ import type { KernelTables } from "./table-dump.ts";
 import { refusal, type ToolRunner } from "../ip/tool.ts";
 
 const COMMENT = /^\tcomment "holdfast:([0-9a-f]{64})"$/m;
-/** Prefix of what is read from the kernel, to distinguish it from a listing by nft. */
+/** Prefix of a table read from the kernel, to distinguish it from a listing by nft. */
 const KERNEL = "kernel:";
 const MARK = /holdfast:([0-9a-f]{64})\0/;
 
-/** Names a text of the table, as the table's comment does. */
+/** Returns the digest of a table's text, as in the table's comment. */
 export function firewallDigest(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Remembers how the loaded text reads back, to detect later edits by others. */
+/** Stores how the loaded text reads back, to detect later edits by others. */
 export interface FirewallMemory {
   content(): Promise<{ readonly firewall?: Listed | undefined }>;
   change(part: { readonly firewall: Listed | undefined }): Promise<void>;
 }
 
-/** The table's mark, and what it looks like. */
+/** The table's digest and content. */
 type Seen = FirewallState;
 
 interface Listed {
@@ -29,7 +29,7 @@ interface Listed {
   readonly listing: string;
 }
 
-/** One table of the family `inet` of nftables (nft(8)), `holdfast` by default; no other is touched. */
+/** One nftables table of the family `inet` (nft(8)), `holdfast` by default. No other table is changed. */
 export class Firewall {
   readonly #tools: ToolRunner;
   readonly #ledger: FirewallMemory;
@@ -44,7 +44,7 @@ export class Firewall {
   }
 
   /**
-   * Reads the table; undefined when there is none, or no nftables.
+   * Reads the table; undefined if there is none, or no nftables.
    * @throws {HostError} `nft-failed`.
    */
   async observe(signal: AbortSignal): Promise<FirewallState | undefined> {
@@ -58,15 +58,16 @@ export class Firewall {
       const isListed = text.startsWith(KERNEL) && !known.listing.startsWith(KERNEL);
       if (!isListed || (await this.#list(signal))?.text !== known.listing) return { digest: "", text };
     }
-    // The record is of another text when the agent ended between the load and its record.
+    // If the agent exited between a load and its record, the record is of another text.
     if (digest !== "") await this.#ledger.change({ firewall: { digest, listing: text } });
     return seen;
   }
 
   /**
-   * Replaces the table by the text in one transaction; without a text deletes it. The record of the table that stood before is kept until
-   * nft has succeeded.
-   * @throws {HostError} `nft-refused` when nft's check refuses the text, `nft-failed` when only the load fails; then nothing is changed.
+   * Replaces the table by the text in one transaction; undefined deletes it. The record of the previous table is kept until nft
+   * succeeds.
+   * @throws {HostError} `nft-refused` if nft's check rejects the text, `nft-failed` if only the load fails; then nothing is
+   *   changed.
    */
   async load(text: string | undefined, signal: AbortSignal): Promise<void> {
     const table = `table inet ${this.#table}`;
@@ -82,14 +83,14 @@ export class Firewall {
     await this.#ledger.change({ firewall: isRead ? { digest: seen.digest, listing: seen.text } : undefined });
   }
 
-  /** Reads the table from the kernel, or by nft when the kernel cannot be asked. */
+  /** Reads the table from the kernel, or by nft if the kernel cannot be asked. */
   async #read(signal: AbortSignal): Promise<Seen | undefined> {
     const dump = this.#tables.read(this.#table);
     if (dump === undefined) return this.#list(signal);
     return dump.isThere ? { digest: markOf(dump.comment), text: `${KERNEL}${dump.digest}` } : undefined;
   }
 
-  /** As nft lists it. */
+  /** Reads the table as nft lists it. */
   async #list(signal: AbortSignal): Promise<Seen | undefined> {
     try {
       const listed = await this.#tools.run("nft", ["-s", "list", "table", "inet", this.#table], signal);
@@ -104,7 +105,7 @@ export class Firewall {
   }
 }
 
-/** Replaces each place in nft's messages by the number and the text of its line. */
+/** Replaces each location in nft's messages by the number and the text of its line. */
 function inWords(result: ExecResult, script: string): ExecResult {
   const lines = script.split("\n");
   const stderr = result.stderr.replaceAll(PLACE, (_place, line: string) => {
@@ -116,23 +117,23 @@ function inWords(result: ExecResult, script: string): ExecResult {
 const PLACE = /^\/dev\/stdin:(\d{1,9}):[0-9-]{1,32}: /gm;
 const MAX_WORDS = 200;
 
-/** The digest in a comment as the kernel has it; empty where there is none. */
+/** Returns the digest in a table's comment; empty if there is none. */
 function markOf(comment: string): string {
   return MARK.exec(comment)?.[1] ?? "";
 }
 
-/** The text with its digest as the table's comment. Only a single table is taken, and only ours. */
+/** Returns the text with its digest as the table's comment. Accepts only our own table, alone. */
 function commented(table: string, text: string): string {
   const head = `table inet ${table} {\n`;
   if (!text.startsWith(head) || !isOneBlock(text)) {
-    throw new HostError("nft-refused", `the text is not the table inet ${table} alone`);
+    throw new HostError("nft-refused", `the text is not exactly one table inet ${table}`);
   }
   return `${head}comment "holdfast:${firewallDigest(text)}"\n${text.slice(head.length)}`;
 }
 
-/** Whether the first brace is closed by the last character, blanks aside. Braces in quotes do not count. */
+/** Reports whether the last character, except blanks, closes the first brace. Ignores braces in quotes. */
 function isOneBlock(text: string): boolean {
-  // A text can have a megabyte, of which few characters matter, and a quoted comment for every element.
+  // A text may have a megabyte and a quoted comment per element, but few relevant characters.
   const bare = text.replaceAll(/"[^"\n]*"/g, "").trimEnd();
   let depth = 0;
   for (const { 0: found, index } of bare.matchAll(/[{}]/g)) {

@@ -4,25 +4,25 @@ import type { Exec } from "../../process/exec.ts";
 
 const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 64 * 1024 * 1024 };
 const MAX_CHAINS = 16;
-/** Statements of a rule that let every packet go on to the next. */
+/** Rule statements that let every packet continue to the next rule. */
 const PASSING = new Set(["counter", "log", "comment"]);
 const REFUSING = ["drop", "reject"] as const;
 
-/** A base chain of somebody else's that what this machine forwards comes through, and that refuses whatever it does not accept. */
+/** Another program's base chain of forwarded packets that refuses what it does not accept. */
 export interface ForwardDrop {
-  /** `ip filter`: family and name. */
+  /** Family and name: `ip filter`. */
   readonly table: string;
   readonly chain: string;
-  /** The chain's policy, or the verdict of a rule that every packet comes to. */
+  /** The chain's policy, or the verdict of a rule that every packet reaches. */
   readonly by: "policy drop" | "drop" | "reject";
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Reads them. @throws {HostError} `tool-missing`, `exec-failed`. */
+/** Reads the chains. @throws {HostError} `tool-missing`, `exec-failed`. */
 export type ReadForwardDrops = (signal: AbortSignal) => Promise<readonly ForwardDrop[]>;
 
-/** Reads them by one call of nft(8), without the elements of sets. */
+/** Returns a reader that uses one call of nft(8), without set elements. */
 export function forwardDrops(exec: Exec): ReadForwardDrops {
   return async (signal) => {
     const listed = await exec.run("nft", ["-j", "-t", "list", "ruleset"], { signal, ...BOUNDS });
@@ -32,7 +32,7 @@ export function forwardDrops(exec: Exec): ReadForwardDrops {
   };
 }
 
-/** Those of `nft -j list ruleset` (libnftables-json(5)) for IPv4 that are not ours. @throws {HostError} `exec-failed`. */
+/** Returns the foreign IPv4 chains of `nft -j list ruleset` (libnftables-json(5)). @throws {HostError} `exec-failed`. */
 export function parseForwardDrops(text: string): readonly ForwardDrop[] {
   const objects = listOf(asObject(parse(text))?.["nftables"]);
   const of = (kind: string): readonly Fields[] => objectsOf(objects.map((object) => asObject(object)?.[kind]));
@@ -57,7 +57,7 @@ function isForeignForward({ hook, type, family, table }: Fields): boolean {
   return hook === "forward" && type === "filter" && (family === "ip" || family === "inet") && !isOurs;
 }
 
-/** What becomes of every packet that comes to the rule; undefined when it asks something of them, or leaves it to others. */
+/** Returns the rule's verdict on every packet; undefined if the rule has conditions or delegates. */
 function verdictOf({ expr }: Fields): "accept" | "drop" | "reject" | undefined {
   const statements = objectsOf(listOf(expr));
   const deciding = statements.filter((statement) => !Object.keys(statement).every((name) => PASSING.has(name)));
@@ -75,6 +75,6 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new HostError("exec-failed", "nft: its answer is no JSON", { cause: error });
+    throw new HostError("exec-failed", "nft: the output is not JSON", { cause: error });
   }
 }

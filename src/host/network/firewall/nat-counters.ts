@@ -5,10 +5,10 @@ import type { Exec } from "../../process/exec.ts";
 const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 64 * 1024 * 1024 };
 const ABSENT = /No such file or directory/u;
 
-/** Reads how often each named translation was hit. @throws {HostError} `tool-missing`, `exec-failed`. */
+/** Reads the hit count of each named translation. @throws {HostError} `tool-missing`, `exec-failed`. */
 export type ReadNatCounters = (signal: AbortSignal) => Promise<ReadonlyMap<string, number>>;
 
-/** Counters of the table `inet holdfast` by nft(8); none when there is no such table. */
+/** Reads the counters of the table `inet holdfast` by nft(8); none if the table does not exist. */
 export function natCounters(exec: Exec): ReadNatCounters {
   return async (signal) => {
     const listed = await exec.run("nft", ["-j", "list", "table", "inet", "holdfast"], { signal, ...BOUNDS });
@@ -20,8 +20,9 @@ export function natCounters(exec: Exec): ReadNatCounters {
 }
 
 /**
- * First packets of flows by comment, from `nft -j list table` (libnftables-json(5)): of elements of maps and sets, and of rules. What
- * stands several times in one map or chain is added up; over several of them the highest counts, since they see the same flows.
+ * Returns the first packets of flows by comment, from `nft -j list table` (libnftables-json(5)): of map and set elements, and of
+ * rules. Counters of one comment are added within a map or chain. Among several maps or chains the highest counts, because they
+ * see the same flows.
  */
 export function parseNatCounters(text: string): ReadonlyMap<string, number> {
   const highest = new Map<string, number>();
@@ -61,7 +62,7 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new HostError("exec-failed", "nft: what it lists is no JSON", { cause: error, details: { tool: "nft" } });
+    throw new HostError("exec-failed", "nft: the listing is not JSON", { cause: error, details: { tool: "nft" } });
   }
 }
 

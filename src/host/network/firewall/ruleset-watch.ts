@@ -2,26 +2,26 @@ import { Buffer } from "node:buffer";
 import { listenNetlink } from "../netlink/netlink-listener.ts";
 import { isAbout, messagesOf } from "../netlink/nft-messages.ts";
 
-/** Hears that somebody changes nf_tables in this network namespace. */
+/** Detects changes of nf_tables in this network namespace. */
 export interface RulesetWatch {
-  /** What has changed until now is no matter; the next change is told. */
+  /** Discards changes up to this moment and reports the next one. */
   renew(): void;
   close(): void;
 }
 
 /**
- * Tells of the next change once it has been renewed, and then of none until the next time: however many follow cost nothing. With a
- * `table` of the family `inet`, only of a change of that.
+ * Reports the first change after each `renew`, so that further changes cost nothing. With a `table` of the family `inet`, reports
+ * only changes of that table.
  */
 export type WatchRuleset = (onChange: () => void, table?: string) => RulesetWatch;
 
 const NETLINK_NETFILTER = 12;
-/** NFNLGRP_NFTABLES of linux/netfilter/nfnetlink.h is 7, and the first group has the lowest bit. */
+/** NFNLGRP_NFTABLES of linux/netfilter/nfnetlink.h is 7; the first group has the lowest bit. */
 const NFTABLES_GROUP = 1 << 6;
 
-/** Tells of nothing where the kernel does not tell us, so that whoever watches has to look now and then anyway. */
+/** Watches through netlink; reports nothing if the kernel does not notify, so the caller must also poll. */
 export const watchRuleset: WatchRuleset = (onChange, table) => {
-  let isTold = true;
+  let isReported = true;
   const drained = (): boolean => {
     let hasAny = false;
     listener?.drain((datagram) => {
@@ -33,16 +33,16 @@ export const watchRuleset: WatchRuleset = (onChange, table) => {
     protocol: NETLINK_NETFILTER,
     groups: NFTABLES_GROUP,
     onArrival: () => {
-      // The signal is also that of other sockets. Once it was told nothing is read, and the kernel gives no signal for more of them.
-      if (isTold || !drained()) return;
-      isTold = true;
+      // Other sockets use the same signal. After a report nothing is read, and the kernel sends no signal for further changes.
+      if (isReported || !drained()) return;
+      isReported = true;
       onChange();
     },
   });
   return {
     renew() {
       drained();
-      isTold = false;
+      isReported = false;
     },
     close: () => listener?.close(),
   };

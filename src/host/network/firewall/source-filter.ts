@@ -3,35 +3,35 @@ import { Firewall, firewallDigest } from "./firewall.ts";
 import { kernelTables, type KernelTables } from "./table-dump.ts";
 import type { ToolRunner } from "../ip/tool.ts";
 
-/** The table for connectors as the machine has it. */
+/** The current table for connectors. */
 export interface SourceFilterState {
   /** The digest of the loaded text; absent without a table. */
   readonly digest?: string;
-  /** Why the table cannot be loaded as desired. */
+  /** Reason why the table cannot be loaded. */
   readonly unusable?: string;
 }
 
-/** Drives an optional table: a load that fails is reported in the state and throws nothing. */
+/** Drives an optional table: a failed load is reported in the state and not thrown. */
 export interface SourceFilterDriver {
   /** Reads the table; only once if none is desired and none exists. */
   observe(wanted: string | undefined, signal: AbortSignal): Promise<SourceFilterState>;
-  /** Replaces the table by the text; without a text deletes it. */
+  /** Replaces the table by the text; undefined deletes it. */
   load(text: string | undefined, signal: AbortSignal): Promise<void>;
 }
 
 export interface SourceFilterOptions {
   readonly tools: ToolRunner;
   readonly table: string;
-  /** Why this program may not touch the machine's network. */
+  /** Returns the reason why this program may not change the machine's network. */
   readonly unsupported: () => string | undefined;
-  /** By default from the kernel itself. */
+  /** The kernel's tables by default. */
   readonly tables?: KernelTables;
 }
 
-/** A refused table is tried again after so many passes, of which there is at least one a minute. */
-const LOOKS_BEFORE_RETRY = 10;
+/** Number of passes, at least one a minute, after which a refused table is retried. */
+const PASSES_BEFORE_RETRY = 10;
 
-/** Drives the table by nft(8). */
+/** Returns a driver of the table through nft(8). */
 export function sourceFilterDriver({ tools, table, unsupported, tables }: SourceFilterOptions): SourceFilterDriver {
   let listed: { readonly digest: string; readonly listing: string } | undefined;
   const memory = {
@@ -43,15 +43,15 @@ export function sourceFilterDriver({ tools, table, unsupported, tables }: Source
   };
   const firewall = new Firewall(tools, memory, tables ?? kernelTables, table);
   let isAbsent = false;
-  let refused: { readonly digest: string; readonly reason: string; looks: number } | undefined;
+  let refused: { readonly digest: string; readonly reason: string; passes: number } | undefined;
 
   return {
     async observe(wanted, signal) {
       const reason = unsupported();
       if (reason !== undefined) return { unusable: reason };
       if (wanted === undefined && isAbsent) return {};
-      if (refused?.digest === firewallDigest(wanted ?? "") && refused.looks < LOOKS_BEFORE_RETRY) {
-        refused.looks += 1;
+      if (refused?.digest === firewallDigest(wanted ?? "") && refused.passes < PASSES_BEFORE_RETRY) {
+        refused.passes += 1;
         return { unusable: refused.reason };
       }
       try {
@@ -60,7 +60,7 @@ export function sourceFilterDriver({ tools, table, unsupported, tables }: Source
         return found === undefined ? {} : { digest: found.digest };
       } catch (error) {
         signal.throwIfAborted();
-        // A program that may not read tables cannot have made one.
+        // A program that may not read tables cannot have created one.
         isAbsent = wanted === undefined;
         return wanted === undefined ? {} : { unusable: toError(error).message };
       }
@@ -72,7 +72,7 @@ export function sourceFilterDriver({ tools, table, unsupported, tables }: Source
         refused = undefined;
       } catch (error) {
         signal.throwIfAborted();
-        refused = { digest: firewallDigest(text ?? ""), reason: toError(error).message, looks: 0 };
+        refused = { digest: firewallDigest(text ?? ""), reason: toError(error).message, passes: 0 };
       }
     },
   };

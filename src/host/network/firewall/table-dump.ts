@@ -3,19 +3,19 @@ import { createHash } from "node:crypto";
 import { eachAttribute, eachOfAnswer, FAMILY_BYTES, Get, type Message } from "../netlink/nft-messages.ts";
 import { openNftSocket, type NftSocket } from "../netlink/nft-socket.ts";
 
-/** What the kernel has as a table: its comment, and a digest of all that is in it but for handles, uses and counters. */
+/** A table in the kernel: its comment, and a digest of its content without handles, uses and counters. */
 export type TableContent =
   | { readonly isThere: false }
   | { readonly isThere: true; readonly comment: string; readonly digest: string };
 
-/** nf_tables of this network namespace. */
+/** The nf_tables of this network namespace. */
 export interface KernelTables {
-  /** Reads a table of the family `inet`; undefined where only nft(8) can. */
+  /** Reads a table of the family `inet`; undefined if only nft(8) can read it. */
   read(table: string): TableContent | undefined;
 }
 
 const ATTEMPTS = 5;
-/** NFTA_*_TABLE is the first everywhere, and NFTA_SET_NAME the second. */
+/** NFTA_*_TABLE is the first attribute of every kind, and NFTA_SET_NAME the second. */
 const TABLE = 1;
 const SET_NAME = 2;
 const GENERATION_ID = 1;
@@ -26,7 +26,7 @@ const ELEMENT = { expiration: 5, expression: 7, expressions: 11 } as const;
 const EXPRESSION = { name: 1, data: 2 } as const;
 const COUNTER = Buffer.from("counter\0");
 
-/** What is in a table besides elements, and the attributes that say nothing of it: handles, uses, counts and places. */
+/** The parts of a table besides elements, and their attributes that change by themselves: handles, uses, counts and positions. */
 const PARTS = [
   { get: Get.chain, transient: [2, 6, 8] },
   { get: Get.set, transient: [16, 20] },
@@ -35,7 +35,7 @@ const PARTS = [
   { get: Get.flowtable, transient: [4, 5] },
 ] as const;
 
-/** Reads it from the kernel, as a whole of one generation: thousands of elements take it some milliseconds, and nft(8) ten times that. */
+/** Reads a table from the kernel within one generation. Thousands of elements take some milliseconds; nft(8) takes ten times that. */
 export const kernelTables: KernelTables = {
   read(table) {
     using socket = openNftSocket();
@@ -77,7 +77,7 @@ function dumpTable(socket: NftSocket, table: string): TableContent | "changed" |
     const done = socket.ask(get, true, [table], (answer) => {
       if (!isIn(answer, own)) return;
       if (get === Get.set) sets.push(nameAt(answer, SET_NAME));
-      // Few rules count, and to look into what all of them do takes longer than to read them.
+      // Few rules have counters, and inspecting all expressions takes longer than reading them.
       if (get === Get.rule && answer.body.includes(COUNTER)) quietExpressions(answer);
       hash.update(stable(answer, transient));
     });
@@ -88,24 +88,27 @@ function dumpTable(socket: NftSocket, table: string): TableContent | "changed" |
         for (const element of elementsOf(answer)) elements.push(element);
       });
       if (listed !== "whole") return listed === "absent" ? "changed" : listed;
-      // The order of a hash is another one each time.
+      // The order of a hash set differs each time.
       hash.update(`${set}\0${elements.sort().join("\0")}\0`, "latin1");
     }
   }
   return { isThere: true, comment, digest: hash.digest("base64url") };
 }
 
-/** The attributes of an answer with zeros for the values that change by themselves: in the place where they are, since there may be thousands. */
+/**
+ * Returns the attributes of a message with zeros for values that change by themselves, replaced in place, because there may be
+ * thousands.
+ */
 function stable(answer: Message, transient: readonly number[]): Buffer {
   const { body } = answer;
   eachOfAnswer(answer, (type, from, to) => {
     if (transient.includes(type)) body.fill(0, from, to);
   });
-  // Before them stands the generation.
+  // The generation precedes them.
   return body.subarray(FAMILY_BYTES);
 }
 
-/** Whether an answer is about that table, whose name ends with a zero. */
+/** Reports whether a message is about that table; its name ends with a zero byte. */
 function isIn(answer: Message, table: Buffer): boolean {
   const { body } = answer;
   let isOwn = false;
@@ -150,7 +153,7 @@ function quietList(bytes: Buffer, from: number, to: number): void {
   eachAttribute(bytes, from, to, (_, start, end) => quietExpression(bytes, start, end));
 }
 
-/** Puts zeros where a counter stands. */
+/** Replaces a counter's value by zeros. */
 function quietExpression(bytes: Buffer, from: number, to: number): void {
   let isCounter = false;
   eachAttribute(bytes, from, to, (type, start, end) => {

@@ -5,17 +5,17 @@ import { eachAttribute, type Message } from "../netlink/nft-messages.ts";
 import { OUR_PROTOCOL } from "../state/state.ts";
 
 /**
- * The protocol of addresses (IFA_PROTO), for an ip(8) that does not know it. Unlike a label it is kept when somebody renames the link: the
- * kernel rewrites labels then.
+ * The protocol of addresses (IFA_PROTO), for an ip(8) without support. It survives a rename of the link, whereas the kernel
+ * rewrites labels.
  */
 export interface AddressMarks {
-  /** The addresses with our protocol; none if the kernel cannot be asked or does not support it. */
+  /** Returns the addresses with our protocol; none if the kernel cannot be asked or does not support it. */
   read(): ReadonlySet<string>;
-  /** Sets our protocol on those of the addresses that exist and have no lifetime, if the kernel supports it. */
+  /** Sets our protocol on the given addresses that exist and have no lifetime, if the kernel supports it. */
   mark(addresses: readonly { readonly link: string; readonly address: string }[]): void;
 }
 
-/** An address as `read` has it: by the index of its link. */
+/** Returns an address in the form of `read`: link index and address. */
 export function addressMark(index: number, address: string): string {
   return `${index} ${address}`;
 }
@@ -24,7 +24,7 @@ const NETLINK_ROUTE = 0;
 /** RTM_NEWADDR and RTM_GETADDR of rtnetlink(7). */
 const NEW_ADDRESS = 20;
 const GET_ADDRESS = 22;
-/** Flags of netlink(7): a dump request; a request with an answer that replaces. */
+/** Flags of netlink(7): a dump request; a replacing request with an acknowledgement. */
 const DUMP = 0x301;
 const REPLACE = 0x105;
 const AF_INET = 2;
@@ -34,7 +34,7 @@ const IFADDRMSG_BYTES = 8;
 const ATTRIBUTE = { address: 1, local: 2, label: 3, flags: 8, rank: 9, protocol: 11 } as const;
 const PERMANENT = 0x80;
 
-/** An address as the kernel has it, with the bytes of its message. */
+/** An address in the kernel, with the bytes of its message. */
 interface Found {
   readonly index: number;
   readonly address: string;
@@ -89,7 +89,7 @@ function list(): readonly Found[] {
   return found;
 }
 
-/** The IPv4 address that a message of the kernel is about; undefined for another message. */
+/** Parses the IPv4 address of a kernel message; returns undefined for another message. */
 export function parseAddress({ type, body }: Pick<Message, "type" | "body">): Found | undefined {
   if (type !== NEW_ADDRESS || body.length < IFADDRMSG_BYTES || body[0] !== AF_INET) return undefined;
   let [local, label, flags, protocol] = ["", "", body.readUInt8(2), 0];

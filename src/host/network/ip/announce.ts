@@ -1,15 +1,15 @@
 import { HostError } from "../../../errors.ts";
 import type { Exec, ExecResult } from "../../process/exec.ts";
 
-/** Tells a link's neighbours that an address is here. @throws {HostError} `tool-missing`, `exec-failed`. */
+/** Announces an address to a link's neighbours. @throws {HostError} `tool-missing`, `exec-failed`. */
 export type Announce = (link: string, address: string, signal: AbortSignal) => Promise<void>;
 
 const COUNT = 3;
 const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 64 * 1024 };
 
 /**
- * Sends three gratuitous ARP requests (RFC 5227, section 3) with arping(8), whichever of the two programs of that name there is. That of
- * Habets has to be told the sender's address, and calls it a failure that nobody answers.
+ * Sends three gratuitous ARP requests (RFC 5227, section 3) with either arping(8): iputils' or Habets'. The latter needs the
+ * sender's address and reports a failure if nobody answers.
  */
 export function arpAnnouncer(exec: Pick<Exec, "run">): Announce {
   let isIputils = false;

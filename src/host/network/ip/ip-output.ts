@@ -12,10 +12,10 @@ import {
 } from "../state/state.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** What `ip -4 -N -json -details -batch -` is asked for, a document each. */
+/** Input of `ip -4 -N -json -details -batch -`; each line prints one document. */
 export const SHOW_ALL = "link show\naddress show\nroute show table all\nrule show\n";
 
-/** The answer to `SHOW_ALL`. */
+/** The parsed output of `SHOW_ALL`. */
 export interface IpOutput {
   readonly links: readonly LinkState[];
   readonly addresses: readonly AddressState[];
@@ -68,7 +68,7 @@ const Mark = z
   .string()
   .regex(/^0x[0-9a-f]{1,8}$/i)
   .transform(Number);
-/** Older tools print an empty object for what a filter leaves out. */
+/** Older tools print an empty object for each filtered item. */
 const listOf = <T extends z.ZodType>(item: T) =>
   z.preprocess((value) => (Array.isArray(value) ? value.filter((one) => !isEmpty(one)) : value), z.array(item));
 
@@ -110,7 +110,7 @@ const Addresses = listOf(
     ).default([]),
   }),
 );
-/** Made into code when it is read first: of routes and rules there may be thousands. */
+/** Compiled on first use, because there may be thousands of routes and rules. */
 const quick = <T>(schema: z.ZodType<T>): z.ZodType<T> => z.lazy(() => z.compile(schema));
 const Routes = listOf(
   z.object({
@@ -119,7 +119,7 @@ const Routes = listOf(
     gateway: z.string().optional(),
     dev: z.string().optional(),
     table: Numbered.default(254),
-    // FRR's and others' may have names of their own; none of them is ours.
+    // FRR and others may have names of their own; none of them is ours.
     protocol: Numbered.catch(0).default(3),
     scope: z.union([z.string(), z.number()]).default("global"),
     metric: z.number().default(0),
@@ -159,8 +159,8 @@ const Neighbours = listOf(
 );
 
 /**
- * Reads the answer to `SHOW_ALL`. `isListed` reports whether an address for which ip(8) shows no mark is known to be ours.
- * @throws {HostError} `bad-output` when a document is missing or of another form.
+ * Parses the output of `SHOW_ALL`. `isListed` reports whether an address without a visible mark is known to be ours.
+ * @throws {HostError} `bad-output` if a document is missing or has another form.
  */
 export function parseShown(
   stdout: string,
@@ -175,7 +175,7 @@ export function parseShown(
         const address = `${local}/${prefixlen}`;
         const isMarked = label !== undefined && label === addressLabel(ifname);
         const isDynamic = (valid_life_time ?? FOREVER) !== FOREVER;
-        // A client that is given the address that we had set takes it over, with our mark.
+        // A client that leases an address that we had set takes it over, with our mark.
         const isOurs =
           !isDynamic && (isMarked || String(protocol) === String(OUR_PROTOCOL) || isListed(ifname, address, ifindex));
         return [{ link: ifname, address, isOurs, isDynamic, ...(noprefixroute === true ? { hasNoRoute: true } : {}) }];
@@ -187,7 +187,7 @@ export function parseShown(
 }
 
 /**
- * Reads the answer of `ip -4 -N -json neighbour show`.
+ * Parses the output of `ip -4 -N -json neighbour show`.
  * @throws {HostError} `bad-output`.
  */
 export function parseNeighbours(stdout: string): readonly NeighbourState[] {
@@ -230,7 +230,7 @@ function routeState(raw: z.infer<typeof Routes>[number]): readonly RouteState[] 
       kind,
       destination: raw.dst === "default" ? "0.0.0.0/0" : raw.dst.includes("/") ? raw.dst : `${raw.dst}/32`,
       ...defined({ via: raw.gateway }),
-      // One that leads nowhere is shown with the loopback by some versions.
+      // Some versions show a route to nowhere with the loopback link.
       ...(raw.dev === undefined || kind !== "unicast" ? {} : { link: raw.dev }),
       metric: raw.metric,
       protocol: raw.protocol,
@@ -241,7 +241,7 @@ function routeState(raw: z.infer<typeof Routes>[number]): readonly RouteState[] 
   ];
 }
 
-/** Nothing for a rule that looks at more than we know: it must not be taken for the plain one. */
+/** Returns nothing for a rule with unknown selectors, which must not be taken for the plain one. */
 function ruleState(raw: z.infer<typeof Rules>[number]): readonly RuleState[] {
   const { priority, src, srclen, dst, dstlen, iif, oif, fwmark, fwmask, table, protocol } = raw;
   const { suppress_prefixlen: suppressLength } = raw;
@@ -283,7 +283,7 @@ function read<T extends z.ZodType>(schema: T, document: unknown, what: string): 
 }
 
 function badOutput(what: string, cause?: unknown): HostError {
-  return new HostError("bad-output", `cannot read what ip says: ${what}`, { cause, details: { tool: "ip" } });
+  return new HostError("bad-output", `cannot parse the output of ip: ${what}`, { cause, details: { tool: "ip" } });
 }
 
 function isEmpty(value: unknown): boolean {

@@ -2,28 +2,28 @@ import { HostError } from "../../../errors.ts";
 import { parseCidr } from "../../../lib/net/cidr.ts";
 import { OUR_PROTOCOL, type AddressTarget, type LinkTarget, type RouteState, type RuleState } from "../state/state.ts";
 
-/** The first part of the altname that marks a link of ours whose name is not free for us to choose. */
+/** Prefix of the altname that marks our links with predetermined names. */
 export const ALTNAME_PREFIX = "holdfast:";
 
-/** The link group of what we make: unlike an altname it is there from the moment the link is (ip-link(8)). */
+/** The link group of our links. Unlike an altname it is set at creation (ip-link(8)). */
 export const OUR_GROUP = OUR_PROTOCOL;
 
-/** What an address of ours has after its link's name as a label. */
+/** Suffix of the labels of our addresses, after the link's name. */
 export const LABEL_MARK = ":hf";
 
-/** Longest name of a link, and of a label (IFNAMSIZ of if.h, less its end). */
+/** Longest name of a link, and of a label (IFNAMSIZ of if.h, minus the terminator). */
 const MAX_NAME = 15;
 
 type RouteTarget = Omit<RouteState, "protocol">;
 type RuleTarget = Omit<RuleState, "protocol">;
 
-/** The label that marks an address of ours; undefined where the link's name leaves no room for it, and the ledger tells. */
+/** Returns the label that marks our address; undefined if the link's name is too long, and then the ledger records the address. */
 export function addressLabel(link: string): string | undefined {
   const label = `${link}${LABEL_MARK}`;
   return label.length > MAX_NAME ? undefined : label;
 }
 
-/** Makes a link of ours, marked from its first moment; the second line gives it the altname that other tools show. */
+/** Returns the lines that create our link, marked at creation; the second line adds the altname that other tools show. */
 export function addLinkLines(link: LinkTarget): readonly string[] {
   if (link.kind === undefined) return [];
   const name = word(link.name);
@@ -36,16 +36,16 @@ export function addLinkLines(link: LinkTarget): readonly string[] {
   return [made, `link property add dev ${name} altname ${ALTNAME_PREFIX}${name}`];
 }
 
-/** What of a link can be set while it stands. */
+/** Settings that can be changed on an existing link. */
 export interface LinkSetting {
   readonly name: string;
   readonly mtu?: number;
-  /** Null: of no bridge, bond or VRF. */
+  /** Null removes it from its bridge, bond or VRF. */
   readonly master?: string | null;
   readonly isUp?: boolean;
 }
 
-/** Sets a link, and switches it on or off last. Undefined when there is nothing to set. */
+/** Returns the line that sets a link, switching it on or off last; undefined if nothing is set. */
 export function setLinkLine({ name, mtu, master, isUp }: LinkSetting): string | undefined {
   const words = [
     ...(mtu === undefined ? [] : ["mtu", `${mtu}`]),
@@ -55,14 +55,14 @@ export function setLinkLine({ name, mtu, master, isUp }: LinkSetting): string | 
   return words.length === 0 ? undefined : ["link", "set", "dev", word(name), ...words].join(" ");
 }
 
-/** Takes a link of ours away, with its addresses and routes. */
+/** Returns the line that deletes our link with its addresses and routes. */
 export function deleteLinkLine(name: string): string {
   return `link delete dev ${word(name)}`;
 }
 
 /**
- * Adds an address with our mark; one that is there stays, and stays whose it was. A block of four and more gets its broadcast
- * address, as every other tool gives it.
+ * Returns the line that adds an address with our mark. An existing address stays with its owner. A block of four or more gets its
+ * broadcast address, as other tools set it.
  */
 export function addressLine({ link, address, hasNoRoute }: AddressTarget): string {
   const label = addressLabel(link);
@@ -73,7 +73,7 @@ export function addressLine({ link, address, hasNoRoute }: AddressTarget): strin
 }
 
 /**
- * Takes an address away. With the first of a subnet the kernel takes the others of the same subnet along, unless the link has
+ * Returns the line that deletes an address. With the first address of a subnet the kernel deletes the others, unless the link has
  * `promote_secondaries` (ip-sysctl of the kernel).
  */
 export function deleteAddressLine({ link, address }: AddressTarget): string {
@@ -81,8 +81,8 @@ export function deleteAddressLine({ link, address }: AddressTarget): string {
 }
 
 /**
- * Makes an address anew, whose flags cannot be changed. Under a prefix length that is free the machine has it all the while, and so neither
- * the routes that name it as their source nor, with the last address, all others of the link are dropped.
+ * Returns the lines that recreate an address, whose flags cannot be changed. The machine keeps it under an unused prefix length
+ * meanwhile, so routes with it as their source stay, as do all routes of the link.
  */
 export function swapAddressLines(address: AddressTarget, isFree: (other: AddressTarget) => boolean): readonly string[] {
   const { link } = address;
@@ -95,46 +95,46 @@ export function swapAddressLines(address: AddressTarget, isFree: (other: Address
 const LENGTHS = [32, 31, 30, 29];
 
 /**
- * Adds a route of ours. Where another one has the same table, destination and metric it goes in before that, so that ours is taken
- * and the other stays.
+ * Returns the line that adds our route, before an existing one with the same table, destination and metric. So ours is used and the
+ * other stays.
  */
 export function routeLine(route: RouteTarget): string {
   return `route prepend ${routeWords(route)}${route.isOnLink ? " onlink" : ""}`;
 }
 
 /**
- * Adds a route of ours behind those of the same table, destination and metric. Of two that differ only in that one names a source, the
- * kernel deletes the first if the request names none.
+ * Returns the line that adds our route behind those of the same table, destination and metric. If two differ only by a source,
+ * the kernel deletes the first one when the request names none.
  */
 export function lastRouteLine(route: RouteTarget): string {
   return `route append ${routeWords(route)}${route.isOnLink ? " onlink" : ""}`;
 }
 
-/** The route to the subnet of an address as the kernel makes it, with which it goes. */
+/** Returns the line of an address's subnet route as the kernel creates it; it is removed with the address. */
 export function subnetRouteLine({ link, address, table }: AddressTarget & { readonly table: number }): string {
   const source = address.split("/", 1)[0] ?? "";
   const subnet = parseCidr(address)?.text ?? address;
   return `route append ${subnet} dev ${link} table ${table} proto kernel scope link src ${source}`;
 }
 
-/** Takes exactly this route of ours away. */
+/** Returns the line that deletes exactly this route of ours. */
 export function deleteRouteLine(route: RouteTarget): string {
   return `route delete ${routeWords(route)}`;
 }
 
-/** Adds a rule of ours. The kernel takes the same rule twice only when its protocol differs. */
+/** Returns the line that adds our rule. The kernel accepts a duplicate rule only with a different protocol. */
 export function ruleLine(rule: RuleTarget): string {
   return ["rule", "add", ...ruleWords(rule)].join(" ");
 }
 
-/** Takes exactly this rule of ours away. */
+/** Returns the line that deletes exactly this rule of ours. */
 export function deleteRuleLine(rule: RuleTarget): string {
   return ["rule", "delete", ...ruleWords(rule)].join(" ");
 }
 
-/** The address that a line of `addressLine` or `deleteAddressLine` is about. */
+/** Returns the address of a line of `addressLine` or `deleteAddressLine`. */
 export function addressOfLine(line: string): (AddressTarget & { readonly isAdded: boolean }) | undefined {
-  // Of most lines nothing more has to be known.
+  // Most lines are not about addresses.
   if (!line.startsWith("address ")) return undefined;
   const [, verb, address, ...rest] = line.split(" ");
   const link = rest.includes("dev") ? rest[rest.indexOf("dev") + 1] : undefined;
@@ -146,7 +146,7 @@ function routeWords({ kind, destination, via, link, metric, table, scope, source
   const gateway = via === undefined ? "" : ` via ${word(via)}`;
   const device = link === undefined ? "" : ` dev ${word(link)}`;
   const rank = metric === 0 ? "" : ` metric ${metric}`;
-  // The kernel knows no other scope for those that lead nowhere.
+  // The kernel has no other scope for routes to nowhere.
   const reach = kind === "unicast" ? ` scope ${scope}` : "";
   const from = source === undefined ? "" : ` src ${word(source)}`;
   return `${kind} ${word(destination)}${gateway}${device}${rank} table ${table} proto ${OUR_PROTOCOL}${reach}${from}`;
@@ -173,9 +173,9 @@ function ruleWords(rule: RuleTarget): readonly string[] {
 
 const hex = (value: number): string => `0x${value.toString(16)}`;
 
-/** A batch splits lines at spaces, and quotes, backslashes and `#` mean something in it. */
+/** Returns a word of a batch line; refuses spaces, and quotes, backslashes and `#`, which have a meaning there. */
 export function word(text: string): string {
   if (/^[^\s"'#\\\p{Cc}]+$/u.test(text)) return text;
-  const message = `ip-batch cannot take the name ${JSON.stringify(text)}`;
+  const message = `ip -batch does not accept the name ${JSON.stringify(text)}`;
   throw new HostError("bad-name", message, { details: { name: text } });
 }

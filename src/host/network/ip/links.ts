@@ -8,7 +8,7 @@ import type { Reader } from "../../reader.ts";
 export interface Link {
   readonly name: string;
   readonly index: number | undefined;
-  /** Lower case with colons; undefined where the link has none. */
+  /** Lower case with colons; undefined if the link has none. */
   readonly mac: string | undefined;
   readonly mtu: number | undefined;
   readonly speedMbps: number | undefined;
@@ -16,10 +16,10 @@ export interface Link {
   /** RFC 2863: up, down, dormant, unknown, … */
   readonly operState: string;
   readonly hasCarrier: boolean | undefined;
-  /** Switched on by the administrator (IFF_UP). */
+  /** Whether the administrator switched it on (IFF_UP). */
   readonly isEnabled: boolean;
   readonly isLoopback: boolean;
-  /** A device stands behind it, real or given by a hypervisor. */
+  /** Whether it has a device, physical or provided by a hypervisor. */
   readonly isPhysical: boolean;
   /** `vlan`, `bond`, `bridge`, `wlan`, …; undefined for a plain link. */
   readonly kind: string | undefined;
@@ -48,7 +48,7 @@ const RTF_REJECT = 0x200;
 const NO_MAC = "00:00:00:00:00:00";
 const IS_LITTLE_ENDIAN = endianness() === "LE";
 
-/** Every link of this network namespace. */
+/** Returns every link of this network namespace. */
 export function readLinks(reader: Reader): readonly Link[] {
   return (reader.list("/sys/class/net") ?? []).flatMap((name) => {
     const link = readLink(reader, name);
@@ -56,7 +56,7 @@ export function readLinks(reader: Reader): readonly Link[] {
   });
 }
 
-/** One link; undefined when it is gone. */
+/** Returns one link; undefined if it does not exist. */
 export function readLink(reader: Reader, name: string): Link | undefined {
   const at = `/sys/class/net/${name}`;
   const word = (file: string): string | undefined => reader.read(`${at}/${file}`)?.trim();
@@ -82,7 +82,7 @@ export function readLink(reader: Reader, name: string): Link | undefined {
   };
 }
 
-/** Addresses by getifaddrs(3): only those of links that are running. */
+/** Returns the addresses of running links by getifaddrs(3). */
 export function readAddresses(): readonly LinkAddress[] {
   return Object.entries(networkInterfaces()).flatMap(([name, addresses]) =>
     (addresses ?? []).flatMap(({ address, family, cidr }) => {
@@ -94,7 +94,7 @@ export function readAddresses(): readonly LinkAddress[] {
   );
 }
 
-/** IPv4 addresses, also of links that are up without a carrier: a cable that is pulled takes no address away. */
+/** Returns the IPv4 addresses, including those of enabled links without a carrier: unplugging a cable removes no address. */
 export function readAddresses4(reader: Reader, running = readAddresses()): readonly LinkAddress[] {
   const own = running.filter(({ family }) => family === 4);
   const links = new Set(own.map(({ link }) => link));
@@ -126,7 +126,7 @@ function byLink(
   return texts;
 }
 
-/** Which network of which link an address is in, the smallest one. */
+/** Returns the smallest network of a link that contains an address. */
 function onLink(address: string, connected: readonly Route[]): LinkAddress | undefined {
   const [best] = connected
     .filter(({ destination, prefix }) => networkOf(address, prefix) === networkOf(destination, prefix))
@@ -138,7 +138,7 @@ function networkOf(address: string, prefix: number): string | undefined {
   return parseCidr(`${address}/${prefix}`)?.text;
 }
 
-/** The machine's own IPv4 addresses of /proc/net/fib_trie, whatever link they are on. */
+/** Returns the machine's own IPv4 addresses of /proc/net/fib_trie, on any link. */
 export function parseLocalAddresses(text: string): readonly string[] {
   const found = new Set<string>();
   let leaf = "";
@@ -149,7 +149,7 @@ export function parseLocalAddresses(text: string): readonly string[] {
   return [...found];
 }
 
-/** Usable IPv4 routes of /proc/net/route. */
+/** Parses the usable IPv4 routes of /proc/net/route. */
 export function parseRoutes(text: string): readonly Route[] {
   return text.split("\n").flatMap((line) => {
     const [link, destination, gateway, flags, , , metric, mask] = fieldsOf(line);
@@ -170,7 +170,7 @@ export function parseRoutes(text: string): readonly Route[] {
   });
 }
 
-/** Usable IPv6 routes of /proc/net/ipv6_route. */
+/** Parses the usable IPv6 routes of /proc/net/ipv6_route. */
 export function parseRoutes6(text: string): readonly Route[] {
   return text.split("\n").flatMap((line) => {
     const [destination, length, , , gateway, metric, , , flags, link] = fieldsOf(line);
@@ -184,7 +184,7 @@ export function parseRoutes6(text: string): readonly Route[] {
   });
 }
 
-/** Addresses of /proc/net/if_inet6. */
+/** Parses the addresses of /proc/net/if_inet6. */
 export function parseAddresses6(text: string): readonly LinkAddress[] {
   return text.split("\n").flatMap((line) => {
     const [raw, , length, , , link] = fieldsOf(line);
@@ -194,7 +194,7 @@ export function parseAddresses6(text: string): readonly LinkAddress[] {
   });
 }
 
-/** The route that traffic without a better one takes: the lowest metric wins. */
+/** Returns the default route with the lowest metric. */
 export function defaultRoute(routes: readonly Route[], family: 4 | 6): Route | undefined {
   return routes
     .filter((route) => route.family === family && route.prefix === 0)
@@ -204,19 +204,19 @@ export function defaultRoute(routes: readonly Route[], family: 4 | 6): Route | u
     );
 }
 
-/** A prefix length as a dotted mask: 24 is 255.255.255.0. */
+/** Formats a prefix length as a dotted mask: 24 is 255.255.255.0. */
 export function netmaskOf(prefix: number): string {
   return [0, 8, 16, 24].map((at) => 256 - 2 ** (8 - Math.min(8, Math.max(0, prefix - at)))).join(".");
 }
 
-/** An IPv4 address as /proc/net prints it: eight hex digits in the machine's byte order. */
+/** Parses an IPv4 address of /proc/net: eight hex digits in the machine's byte order. */
 export function address4(text: string | undefined): string | undefined {
   if (text === undefined || !/^[0-9A-Fa-f]{8}$/.test(text)) return undefined;
   const bytes = [...Buffer.from(text, "hex")];
   return (IS_LITTLE_ENDIAN ? bytes.reverse() : bytes).join(".");
 }
 
-/** An IPv6 address of 32 hex digits in the shortest form (RFC 5952). */
+/** Formats an IPv6 address of 32 hex digits in the shortest form (RFC 5952). */
 export function address6(text: string | undefined): string | undefined {
   if (text === undefined || !/^[0-9A-Fa-f]{32}$/.test(text)) return undefined;
   return new SocketAddress({ family: "ipv6", address: text.replaceAll(/(.{4})(?!$)/g, "$1:") }).address;

@@ -2,10 +2,10 @@ import { address4 } from "./links.ts";
 import type { Reader } from "../../reader.ts";
 import { fieldsOf } from "../../../lib/text/text-fields.ts";
 
-/** A socket that takes what comes to a port of this machine. */
+/** A socket that receives traffic to a port of this machine. */
 export interface Listener {
   readonly protocol: "tcp" | "udp";
-  /** Its IPv4 address; undefined: any. */
+  /** IPv4 address; undefined accepts any. */
   readonly address: string | undefined;
   readonly port: number;
 }
@@ -13,14 +13,14 @@ export interface Listener {
 const TABLES = [
   { path: "/proc/net/tcp", protocol: "tcp", state: "0A" },
   { path: "/proc/net/tcp6", protocol: "tcp", state: "0A" },
-  // A UDP socket that is connected takes from its other end alone, and is in another state.
+  // A connected UDP socket receives only from its peer and has another state.
   { path: "/proc/net/udp", protocol: "udp", state: "07" },
   { path: "/proc/net/udp6", protocol: "udp", state: "07" },
 ] as const;
 const ANY6 = "0".repeat(32);
 const MAPPED = /^0{16}(?:FFFF0000|0000FFFF)([0-9A-F]{8})$/;
 
-/** Sockets that take IPv4 packets, those of IPv6 that take both among them (proc_net_tcp of the kernel). */
+/** Returns the sockets that receive IPv4 packets, including dual-stack IPv6 sockets (proc_net_tcp of the kernel). */
 export function readListeners(reader: Reader): readonly Listener[] {
   return TABLES.flatMap(({ path, protocol, state }) =>
     (reader.read(path) ?? "").split("\n").flatMap((line) => {

@@ -6,13 +6,13 @@ import type { Exec, ExecResult } from "../../process/exec.ts";
 import { OUR_PROTOCOL } from "../state/state.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** Finds the IPv4 route to an address, in one process. @throws {HostError} `tool-missing`, `exec-failed`, `bad-output`. */
+/** Finds the IPv4 route to an address with one process. @throws {HostError} `tool-missing`, `exec-failed`, `bad-output`. */
 export type RouteTo = (address: string, signal: AbortSignal) => Promise<RouteAnswer>;
 
 const SHOW = ["-4", "-N", "-json", "-details"] as const;
 const BOUNDS = { deadlineMs: 10_000, maxOutputBytes: 64 * 1024 };
 
-/** What the kernel answers where no packet may leave (rtnetlink(7), errno(3)). */
+/** The kernel's errors if no packet may leave (rtnetlink(7), errno(3)). */
 const REFUSALS: readonly (readonly [RegExp, string])[] = [
   [/Network is unreachable/u, "none"],
   [/No route to host/u, "unreachable"],
@@ -22,7 +22,7 @@ const REFUSALS: readonly (readonly [RegExp, string])[] = [
 /** rtm_type of rtnetlink(7). */
 const KINDS: Readonly<Record<string, string>> = { 1: "unicast", 2: "local", 3: "broadcast", 5: "multicast" };
 
-/** The routes of this network namespace by ip-route(8). */
+/** Returns a finder of routes in this network namespace by ip-route(8). */
 export function routeFinder(exec: Exec): RouteTo {
   return async (address, signal) => {
     const input = `route get ${address}\nroute get fibmatch ${address}\n`;
@@ -33,14 +33,14 @@ export function routeFinder(exec: Exec): RouteTo {
   };
 }
 
-/** Reads `ip -N -json route get` and, on the line after it, `route get fibmatch`. @throws {HostError} `bad-output`. */
+/** Parses `ip -N -json route get` and, on the next line, `route get fibmatch`. @throws {HostError} `bad-output`. */
 export function parseRouteTo(address: string, stdout: string): RouteAnswer {
   const [taken, matched] = stdout
     .split("\n")
     .filter((line) => line.trim() !== "")
     .map(firstOf);
   if (taken === undefined)
-    throw new HostError("bad-output", "cannot read what ip says of a route", { details: { tool: "ip" } });
+    throw new HostError("bad-output", "cannot parse the output of ip for a route", { details: { tool: "ip" } });
   const [via, link, source] = [textOf(taken["gateway"]), textOf(taken["dev"]), textOf(taken["prefsrc"])];
   const table = count(taken["table"]);
   const destination = textOf(matched?.["dst"]);

@@ -32,8 +32,8 @@ export function parseListeners(text: string): readonly Listener[] {
 }
 
 /**
- * Whether every socket on which sshd listens is on the loopback; undefined when it cannot be known, because the tables or
- * the owner of a socket on the SSH port cannot be read.
+ * Reports whether all sockets of sshd listen on the loopback; undefined if the tables, or the owner of a socket on the SSH port,
+ * cannot be read.
  */
 export function isSshLocal(reader: Reader): boolean | undefined {
   const tables = TABLES.map((path) => reader.read(path));
@@ -46,7 +46,7 @@ export function isSshLocal(reader: Reader): boolean | undefined {
   return isComplete && !exposed.some(({ port }) => port === SSH_PORT) ? true : undefined;
 }
 
-/** Sockets that sshd holds, or that init holds on the SSH port to start sshd on demand. */
+/** Returns the sockets held by sshd, or by init on the SSH port to start sshd on demand. */
 function sshSockets(reader: Reader, exposed: readonly Listener[]): { inodes: Set<number>; isComplete: boolean } {
   const inodes = new Set<number>();
   let isComplete = true;
@@ -68,7 +68,7 @@ function socketsOf(reader: Reader, pid: string): readonly number[] | undefined {
   });
 }
 
-/** 127.0.0.0/8, ::1 and ::ffff:127.0.0.0/104, as /proc/net prints them. */
+/** Matches 127.0.0.0/8, ::1 and ::ffff:127.0.0.0/104 in the format of /proc/net. */
 function isLoopback(address: string): boolean {
   if (address.length === 8) return address4(address)?.startsWith("127.") ?? false;
   if (/^0{24}01000000$|^0{31}1$/.test(address)) return true;
@@ -77,9 +77,9 @@ function isLoopback(address: string): boolean {
 }
 
 /**
- * How many TCP connections are half open (SYN sent or received); undefined when the table cannot be read. The table grows
- * with the connections and the kernel gives one page at a time, so it is read on this thread, which costs nobody a
- * wake-up, with a turn for everything else between pieces.
+ * Returns the number of half-open TCP connections (SYN sent or received); undefined if the table cannot be read. The kernel
+ * returns one page at a time of a table that grows with the connections. So it is read on this thread, without waking another,
+ * and yields between pieces.
  */
 export async function countHalfOpen(root = "/"): Promise<number | undefined> {
   const count = await countTable(join(root, TABLES[0]));
@@ -99,7 +99,7 @@ async function countTable(path: string): Promise<number | undefined> {
       count += countHalfOpenIn(buffer.subarray(0, held + length));
       total += length;
       if (length < wanted) break;
-      // What may be the beginning of a state that goes on in the next piece.
+      // Keep the last bytes, which may be the start of a state that continues in the next piece.
       held = STATE_BYTES - 1;
       buffer.copyWithin(0, buffer.length - held);
       await nextTurn();
@@ -124,8 +124,8 @@ function fill(fd: number, buffer: Buffer): number {
 }
 
 /**
- * Counts the states SYN_SENT and SYN_RECV. No other field is of two digits with a zero before, so the bytes are searched
- * for them and no line is looked at: as text, the table of a busy machine would be megabytes of garbage every minute.
+ * Counts the states SYN_SENT and SYN_RECV. No other field has two digits with a leading zero, so the bytes are searched without
+ * splitting lines: as text, a busy machine's table would be megabytes of garbage every minute.
  */
 function countHalfOpenIn(piece: Buffer): number {
   let count = 0;

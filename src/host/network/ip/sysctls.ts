@@ -3,7 +3,7 @@ import { constants } from "node:fs";
 import { errnoOf, HostError, toError } from "../../../errors.ts";
 import type { Reader } from "../../reader.ts";
 
-/** Reads values by dotted names (sysctl(8)); what this machine does not have is left out. Blanks between values are one space. */
+/** Reads values by dotted names (sysctl(8)); omits missing ones. Multiple values are separated by one space. */
 export function readSysctls(reader: Reader, names: Iterable<string>): ReadonlyMap<string, string> {
   const values = new Map<string, string>();
   for (const name of names) {
@@ -15,7 +15,7 @@ export function readSysctls(reader: Reader, names: Iterable<string>): ReadonlyMa
 
 /**
  * Writes one value.
- * @throws {HostError} `unsupported` when this machine does not have it, `sysctl-failed` when the kernel refuses the value.
+ * @throws {HostError} `unsupported` if this machine does not have it, `sysctl-failed` if the kernel refuses the value.
  */
 export async function writeSysctl(name: string, value: string): Promise<void> {
   const details = { sysctl: name };
@@ -34,14 +34,14 @@ export async function writeSysctl(name: string, value: string): Promise<void> {
   }
 }
 
-/** A dot within a link's name is written as a slash: `net.ipv4.conf.eth0/30.forwarding`. */
+/** Returns the path of a sysctl. A dot within a link's name is written as a slash: `net.ipv4.conf.eth0/30.forwarding`. */
 function sysctlPath(name: string): string {
   if (!/^net(?:\.[^\s.]+)+$/u.test(name) || name.includes("\0")) {
-    throw new HostError("bad-name", `no name of a network sysctl: ${JSON.stringify(name)}`, { details: { name } });
+    throw new HostError("bad-name", `invalid name of a network sysctl: ${JSON.stringify(name)}`, { details: { name } });
   }
   const parts = name.split(".").map((part) => part.replaceAll("/", "."));
   if (parts.some((part) => /^\.+$/.test(part))) {
-    throw new HostError("bad-name", `no name of a network sysctl: ${JSON.stringify(name)}`, { details: { name } });
+    throw new HostError("bad-name", `invalid name of a network sysctl: ${JSON.stringify(name)}`, { details: { name } });
   }
   return `/proc/sys/${parts.join("/")}`;
 }

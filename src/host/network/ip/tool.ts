@@ -2,20 +2,20 @@ import { HostError } from "../../../errors.ts";
 import type { Exec, ExecResult, SpawnOptions } from "../../process/exec.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** A machine with a full routing table of the internet stays below it. */
+/** Output limit of one tool; a full internet routing table stays below it. */
 const MAX_OUTPUT_BYTES = 128 * 1024 * 1024;
 const DEADLINE_MS = 60_000;
 
-/** Runs ip, nft and their like; what one of them says when it fails is handed over whole. */
+/** Runs ip, nft and similar tools; passes on their error output completely. */
 export interface ToolRunner {
   /**
-   * Runs a tool to its end. A non-zero exit is a result.
+   * Runs a tool until it exits. A non-zero exit status is a result.
    * @throws {HostError} `tool-missing`, `exec-failed`, `timeout`, or `too-much-output`.
    */
   run(file: string, args: readonly string[], signal: AbortSignal, input?: SpawnOptions["input"]): Promise<ExecResult>;
 }
 
-/** Tools over `exec`, bounded in time and output. */
+/** Returns a runner over `exec` with limits on time and output. */
 export function toolRunner(exec: Pick<Exec, "run">, maxOutputBytes = MAX_OUTPUT_BYTES): ToolRunner {
   return {
     async run(file, args, signal, input) {
@@ -29,7 +29,7 @@ export function toolRunner(exec: Pick<Exec, "run">, maxOutputBytes = MAX_OUTPUT_
   };
 }
 
-/** The error for a tool that refused, in its own words. */
+/** Returns the error of a failed tool with its own message. */
 export function refusal(code: string, file: string, { exitCode, stderr }: ExecResult): HostError {
   const said = stderr.trim().slice(0, 2000);
   return new HostError(code, `${file}: ${said === "" ? `exit status ${exitCode}` : said}`, {

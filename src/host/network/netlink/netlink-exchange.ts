@@ -3,14 +3,14 @@ import type { NetlinkSocket } from "./netlink-socket.ts";
 import { netlinkAddress } from "./netlink.ts";
 import { messagesOf, type Message } from "./nft-messages.ts";
 
-/** The result of a request: answered whole, no such object, or changed during the dump. */
+/** The result of a request: complete, no such object, or changed during the dump. */
 export type Asked = "whole" | "absent" | "changed";
 
-/** A request as sent, with the sequence number of its answers. */
+/** A request message, with the sequence number of its responses. */
 export interface NetlinkRequest {
   readonly message: Buffer;
   readonly sequence: number;
-  /** Many answers come, up to a final one. */
+  /** Whether many responses follow, up to a final one. */
   readonly isDump: boolean;
 }
 
@@ -19,18 +19,18 @@ const NLMSG_ERROR = 2;
 const NLMSG_DONE = 3;
 const NLM_F_DUMP_INTR = 0x10;
 const ENOENT = 2;
-/** The kernel answers in datagrams of at most 32 KiB, unless one message alone is longer. */
+/** The kernel's datagrams have at most 32 KiB, unless a single message is longer. */
 const BUFFER_BYTES = 256 * 1024;
 const MAX_DATAGRAMS = 100_000;
 
-/** Room for the answers to one request after the other. */
+/** Returns a buffer for the responses of successive requests. */
 export function answerBuffer(): Buffer {
   return Buffer.alloc(BUFFER_BYTES);
 }
 
 /**
- * Asks the kernel, and passes on each answer, which is valid until the call returns. The kernel has answered when the request returns, so
- * it never blocks. Undefined when the kernel refuses or does not answer.
+ * Sends a request and passes on each response, which is valid until the callback returns. The kernel has responded when the send
+ * returns, so this never blocks. Returns undefined if the kernel refuses or does not respond.
  */
 export function exchange(
   { fd, libc }: NetlinkSocket,

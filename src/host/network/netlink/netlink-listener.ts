@@ -1,19 +1,22 @@
 import { constants } from "node:os";
 import { openNetlink } from "./netlink-socket.ts";
 
-/** Hears what the kernel tells the groups of one netlink protocol. */
+/** Receives notifications of one netlink protocol's groups. */
 export interface NetlinkListener {
-  /** Hands over what has arrived, each good until the call returns, or undefined where some was lost; what arrives from here on is announced. */
+  /**
+   * Passes on received datagrams, each valid until the callback returns, or undefined if some were lost; later arrivals are
+   * announced again.
+   */
   drain(onDatagram: (datagram: DataView | undefined) => void): void;
   close(): void;
 }
 
 export interface NetlinkListenerOptions {
-  /** As in netlink(7): 0 for routes, 12 for netfilter. */
+  /** Protocol number by netlink(7): 0 for routes, 12 for netfilter. */
   readonly protocol: number;
   /** A bit for each of the first 32 groups. */
   readonly groups: number;
-  /** Something may have arrived; told once until it is drained. */
+  /** Called when data may have arrived; once until it is drained. */
   readonly onArrival: () => void;
 }
 
@@ -26,10 +29,10 @@ const ENOBUFS = 105;
 const MAX_DATAGRAMS = 4096;
 
 /**
- * Node cannot wait for a socket that it did not make, so the kernel says by a signal that something has arrived (fcntl(2)),
- * once until it is drained. SIGURG, because a program that does not listen for it ignores it; every listener hears each, so
- * some come for nothing. Should one be lost, the datagrams are still there at the next look.
- * Undefined where this Node cannot call the C library, or the machine has no such groups for us.
+ * Opens a listener. Node cannot wait for a foreign socket, so the kernel sends a signal on arrival (fcntl(2)), once until the
+ * socket is drained. The signal is SIGURG, which is ignored by default. Every listener gets each signal, so some are spurious. If
+ * a signal is lost, the datagrams are found at the next drain. Returns undefined if this Node cannot call the C library, or the
+ * groups are unavailable.
  */
 export function listenNetlink({ protocol, groups, onArrival }: NetlinkListenerOptions): NetlinkListener | undefined {
   const socket = openNetlink(protocol, groups);
@@ -41,7 +44,7 @@ export function listenNetlink({ protocol, groups, onArrival }: NetlinkListenerOp
   };
   const onSignal = (): void => {
     if (!isArmed) return;
-    // Changes can come by the thousand, and one signal says as much as all of them.
+    // Changes may come by the thousand, and one signal covers all of them.
     isArmed = libc.fcntl(fd, F_SETFL, O_NONBLOCK) !== 0;
     onArrival();
   };
@@ -52,7 +55,7 @@ export function listenNetlink({ protocol, groups, onArrival }: NetlinkListenerOp
   const buffer = new Uint8Array(32 * 1024);
   return {
     drain(onDatagram) {
-      // Before reading: what arrives after the last one read must be announced.
+      // Armed before reading: arrivals after the last read must be announced.
       arm();
       for (let count = 0; count < MAX_DATAGRAMS; count += 1) {
         const length = Number(libc.recv(fd, buffer, BigInt(buffer.length), 0));

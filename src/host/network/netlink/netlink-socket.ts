@@ -2,7 +2,7 @@ import { closeSync } from "node:fs";
 import { loadLibc } from "../../process/libc.ts";
 import { netlinkAddress } from "./netlink.ts";
 
-/** A socket of netlink(7) that is never waited at, with the calls to use it. */
+/** A non-blocking netlink(7) socket, with the calls to use it. */
 export interface NetlinkSocket extends Disposable {
   readonly fd: number;
   readonly libc: NonNullable<ReturnType<typeof loadLibc>>;
@@ -14,8 +14,8 @@ const SOCK_NONBLOCK = 0o4000;
 const SOCK_CLOEXEC = 0o2_000_000;
 
 /**
- * Opens one of a protocol of netlink(7), which hears the groups whose bits are set of the first 32. Undefined where this Node cannot
- * call the C library, or the machine has no such sockets or groups for us.
+ * Opens a socket of a netlink(7) protocol that receives the groups whose bits are set, of the first 32. Returns undefined if this
+ * Node cannot call the C library, or such sockets or groups are unavailable.
  */
 export function openNetlink(protocol: number, groups = 0): NetlinkSocket | undefined {
   const libc = loadLibc();

@@ -1,4 +1,4 @@
-/** What a kernel notification is about. */
+/** The subject of a kernel notification. */
 export type NetworkChange = "link" | "address" | "route" | "resolver";
 
 const HEADER_BYTES = 16;
@@ -16,7 +16,7 @@ const CHANGES: Readonly<Record<number, NetworkChange>> = {
 /** Groups of rtnetlink(7): link, IPv4 address, IPv4 route, IPv6 address, IPv6 route. */
 export const NETLINK_GROUPS = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
 
-/** The changes that one received datagram announces. */
+/** Returns the changes that one received datagram announces. */
 export function parseChanges(datagram: DataView): ReadonlySet<NetworkChange> {
   const changes = new Set<NetworkChange>();
   let at = 0;
@@ -30,7 +30,7 @@ export function parseChanges(datagram: DataView): ReadonlySet<NetworkChange> {
   return changes;
 }
 
-/** struct sockaddr_nl of netlink(7), the port chosen by the kernel. */
+/** Returns a struct sockaddr_nl (netlink(7)); the kernel chooses the port. */
 export function netlinkAddress(groups: number): Uint8Array {
   const address = new DataView(new ArrayBuffer(12));
   address.setUint16(0, 16, true);

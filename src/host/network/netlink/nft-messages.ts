@@ -1,7 +1,7 @@
-/** Messages of nf_tables over netlink(7): linux/netfilter/nf_tables.h. Numbers are those of a little-endian machine. */
+/** Messages of nf_tables over netlink(7): linux/netfilter/nf_tables.h. Numbers are little-endian. */
 import { Buffer } from "node:buffer";
 
-/** What nf_tables is asked for. */
+/** The requests to nf_tables. */
 export const Get = {
   table: 1,
   chain: 4,
@@ -27,14 +27,14 @@ const FAMILY_INET = 1;
 const REQUEST = 1;
 const DUMP = 0x300;
 const HEADER_BYTES = 16;
-/** struct nfgenmsg: the family, and the generation of the moment. */
+/** struct nfgenmsg: the family, and the current generation. */
 export const FAMILY_BYTES = 4;
 const ATTRIBUTE_BYTES = 4;
 const TYPE_MASK = 0x3fff;
-/** NFTA_TABLE_NAME, and NFTA_*_TABLE of what is in one. */
+/** NFTA_TABLE_NAME, and NFTA_*_TABLE of a table's parts. */
 const TABLE_NAME = 1;
 
-/** A request; with `isDump` for all there are of the kind, as far as the names select them. */
+/** Returns a request; with `isDump` for all objects of the kind that the names select. */
 export function request(
   get: Get,
   {
@@ -54,13 +54,13 @@ export function request(
   return all;
 }
 
-/** Whether a message answers the request of that kind. */
+/** Reports whether a message responds to the request of that kind. */
 export function answers({ type }: Message, get: Get): boolean {
-  // The type of what is new is one below that of asking for it.
+  // The type of a response is one below that of the request.
   return type === ((SUBSYSTEM << 8) | (get - 1));
 }
 
-/** Whether a notice is about a table of the family `inet`, or of what is in it: the name is the first attribute of them all. */
+/** Reports whether a notification is about a table of the family `inet`, or a part of it: the name is the first attribute of each. */
 export function isAbout(notice: Message, table: string): boolean {
   if (notice.body[0] !== FAMILY_INET) return false;
   let isIt = false;
@@ -70,7 +70,7 @@ export function isAbout(notice: Message, table: string): boolean {
   return isIt;
 }
 
-/** The messages of a datagram; one that is cut short ends them. */
+/** Yields the messages of a datagram; stops at a truncated one. */
 export function* messagesOf(datagram: Buffer): Iterable<Message> {
   for (let at = 0; at + HEADER_BYTES <= datagram.length;) {
     const length = datagram.readUInt32LE(at);
@@ -85,7 +85,7 @@ export function* messagesOf(datagram: Buffer): Iterable<Message> {
   }
 }
 
-/** Calls `each` with the type, and where the value begins and ends, of the attributes between two places. */
+/** Calls `each` with the type, and the start and end of the value, of the attributes between two offsets. */
 export function eachAttribute(
   bytes: Buffer,
   from: number,
@@ -100,12 +100,12 @@ export function eachAttribute(
   }
 }
 
-/** A table of thousands has attributes by the ten thousand, and `readUInt16LE` looks at its arguments each time. */
+/** Reads 16 bits without the argument checks of `readUInt16LE`: a table of thousands of elements has tens of thousands of attributes. */
 function wordAt(bytes: Buffer, at: number): number {
   return (bytes[at] ?? 0) | ((bytes[at + 1] ?? 0) << 8);
 }
 
-/** The same of a whole answer of nf_tables. */
+/** Calls `each` for the attributes of a whole nf_tables message. */
 export function eachOfAnswer({ body }: Message, each: (type: number, from: number, to: number) => void): void {
   eachAttribute(body, FAMILY_BYTES, body.length, each);
 }

@@ -2,18 +2,19 @@ import { openNetlink } from "./netlink-socket.ts";
 import { answerBuffer, exchange, type Asked } from "./netlink-exchange.ts";
 import { answers, request, type Get, type Message } from "./nft-messages.ts";
 
-/** A conversation with nf_tables of this network namespace. */
+/** A connection to the nf_tables of this network namespace. */
 export interface NftSocket extends Disposable {
   /**
-   * Asks, and hands over each answer, which is good until the call returns. With `isDump` for all of the kind.
-   * Undefined when nf_tables does not answer.
+   * Sends a request and passes on each response, which is valid until the callback returns. `isDump` requests all objects of the
+   * kind.
+   * Returns undefined if nf_tables does not respond.
    */
   ask(get: Get, isDump: boolean, names: readonly string[], onAnswer: (answer: Message) => void): Asked | undefined;
 }
 
 const NETLINK_NETFILTER = 12;
 
-/** Undefined where this Node cannot call the C library, or the machine has no such sockets. */
+/** Returns undefined if this Node cannot call the C library, or such sockets are unavailable. */
 export function openNftSocket(): NftSocket | undefined {
   const socket = openNetlink(NETLINK_NETFILTER);
   if (socket === undefined) return undefined;

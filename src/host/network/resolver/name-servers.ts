@@ -14,9 +14,9 @@ export interface NameServersOptions {
   readonly tools: ToolRunner;
   readonly reader: Reader;
   readonly ledger: NetworkLedger;
-  /** The file of resolv.conf(5). */
+  /** Path of resolv.conf(5). */
   readonly path?: string;
-  /** By default by this process itself. */
+  /** By default this process changes it. */
   readonly changeFile?: ChangeResolverFile;
 }
 
@@ -25,7 +25,7 @@ const STUB = "127.0.0.53";
 const NO_LINK = /No such device|Unknown interface/i;
 const MODE = 0o644;
 
-/** The name servers that this machine asks: those of systemd-resolved where it is in charge, else resolv.conf(5) itself. */
+/** The machine's name servers: those of systemd-resolved if it is in use, else of resolv.conf(5). */
 export class NameServers {
   readonly #options: NameServersOptions;
   readonly #path: string;
@@ -37,7 +37,7 @@ export class NameServers {
     this.#changeFile = options.changeFile ?? ((change) => changeResolverFile(this.#path, change));
   }
 
-  /** Undefined unless we have set them. */
+  /** Returns our name servers; undefined unless we have set them. */
   async observe(): Promise<readonly string[] | undefined> {
     const { reader, ledger } = this.#options;
     const former = (await ledger.content()).resolver;
@@ -50,7 +50,7 @@ export class NameServers {
   }
 
   /**
-   * Sets them, or hands them back.
+   * Sets the name servers, or restores the system's own.
    * @throws {HostError} `resolver-failed` or `tool-missing`.
    */
   async set(servers: readonly string[] | undefined, signal: AbortSignal): Promise<void> {
@@ -61,7 +61,7 @@ export class NameServers {
     else await this.#write(former, servers, signal);
   }
 
-  /** Whether systemd-resolved writes what resolv.conf leads to, or is the only one asked. */
+  /** Reports whether systemd-resolved writes the target of resolv.conf, or is its only name server. */
   async #isResolved(): Promise<boolean> {
     const text = this.#options.reader.read(this.#path) ?? "";
     if (isMarked(text)) return false;
@@ -79,7 +79,10 @@ export class NameServers {
     const route = defaultRoute(parseRoutes(reader.read("/proc/net/route") ?? ""), 4);
     const link = former?.kind === "resolved" ? former.link : route?.link;
     if (link === undefined) {
-      throw new HostError("resolver-failed", "name servers belong to a link, and none has a default route");
+      throw new HostError(
+        "resolver-failed",
+        "systemd-resolved sets name servers by link, and no link has a default route",
+      );
     }
     await ledger.change({ resolver: { kind: "resolved", link, servers: [...servers] } });
     await this.#resolvectl(["dns", link, ...servers], signal);
@@ -87,8 +90,8 @@ export class NameServers {
   }
 
   async #resolvectl(args: readonly string[], signal: AbortSignal): Promise<void> {
-    const told = await this.#options.tools.run("resolvectl", args, signal);
-    if (told.exitCode !== 0) throw refusal("resolver-failed", "resolvectl", told);
+    const result = await this.#options.tools.run("resolvectl", args, signal);
+    if (result.exitCode !== 0) throw refusal("resolver-failed", "resolvectl", result);
   }
 
   async #write(former: FormerResolver | undefined, servers: readonly string[], signal: AbortSignal): Promise<void> {
@@ -106,12 +109,12 @@ export class NameServers {
     try {
       const target = (await lstat(this.#path)).isSymbolicLink() ? await readlink(this.#path) : undefined;
       const bytes = await readRegularFile(this.#path, MAX_RESOLVER_BYTES).catch((error: unknown) => {
-        if (errnoOf(error) === "EFBIG") throw new Error("it is too large to be kept");
+        if (errnoOf(error) === "EFBIG") throw new Error("it is too large to store");
         return undefined;
       });
       const text = bytes?.toString("utf8");
       const mode = text === undefined ? undefined : (await stat(this.#path)).mode & 0o777;
-      // What was there before is not known: the servers stay, without the mark.
+      // The earlier content is unknown: the servers stay, without the mark.
       if (text !== undefined && isMarked(text)) return { kind: "file", text: unmarked(text) };
       return {
         kind: "file",
@@ -126,13 +129,13 @@ export class NameServers {
   async #handBack(former: FormerResolver | undefined, signal: AbortSignal): Promise<void> {
     if (former?.kind === "resolved") {
       await this.#resolvectl(["revert", former.link], signal).catch((error: unknown) => {
-        // Without the link, or without systemd-resolved, nobody knows of our servers any more.
+        // Without the link or systemd-resolved, our servers are gone already.
         const isMoot = error instanceof HostError && (error.code === "tool-missing" || NO_LINK.test(error.message));
         if (!isMoot) throw error;
       });
     } else {
       const text = this.#options.reader.read(this.#path) ?? "";
-      // Who has written it since has taken it over.
+      // A program that rewrote the file has taken it over.
       if (isMarked(text)) await this.#putBack(former ?? { kind: "file", text: unmarked(text) }, signal);
     }
     await this.#options.ledger.change({ resolver: undefined });

@@ -10,12 +10,12 @@ import { resolverFileCommand } from "../../process/privileged-exec.ts";
 import { RESOLVER_FILES } from "../../net/resolver.ts";
 import { refusal, toolRunner } from "../ip/tool.ts";
 
-/** Bytes of a former text that is kept and restored. */
+/** Limit of an earlier text that is stored and restored, in bytes. */
 export const MAX_RESOLVER_BYTES = 65_536;
-/** Bytes of a change as JSON. */
+/** Limit of a change as JSON, in bytes. */
 export const MAX_CHANGE_BYTES = 8 * MAX_RESOLVER_BYTES;
 
-/** Permission bits: never set-user-ID, and never writable by everybody. */
+/** Permission bits; never set-user-ID, and never world-writable. */
 const Mode = z
   .int()
   .min(0)
@@ -35,15 +35,15 @@ export const ResolverFileChange = z.discriminatedUnion("kind", [
 ]);
 export type ResolverFileChange = z.infer<typeof ResolverFileChange>;
 
-/** Changes resolv.conf(5). @throws {HostError} `resolver-failed`, and as `Exec.run` does. */
+/** Changes resolv.conf(5). @throws {HostError} `resolver-failed`, and errors of `Exec.run`. */
 export type ChangeResolverFile = (change: ResolverFileChange, signal: AbortSignal) => Promise<void>;
 
-/** The program that changes the file within a unit of its own. */
+/** The verb that changes the file in a unit of its own. */
 export const RESOLVER_FILE_VERB = "resolver-file";
 
 /**
- * Changes the file at `path` directly, or, in a managed install whose unit may not write there, through a unit that can write nothing
- * else.
+ * Changes the file at `path` directly. In a managed install, whose unit may not write there, a unit that can write nothing else
+ * does it.
  */
 export function resolverFile(exec: Pick<Exec, "run">, path: string, isManaged: boolean): ChangeResolverFile {
   const tools = toolRunner(exec);
@@ -59,13 +59,13 @@ export function resolverFile(exec: Pick<Exec, "run">, path: string, isManaged: b
   };
 }
 
-/** Reads a change as another process gives it. @throws {InputError} `invalid-change`. */
+/** Parses a change from another process. @throws {InputError} `invalid-change`. */
 export function parseResolverFileChange(text: string): ResolverFileChange {
   try {
     return ResolverFileChange.parse(JSON.parse(text));
   } catch (cause) {
     const said = cause instanceof z.ZodError ? z.prettifyError(cause) : "it is not JSON";
-    throw new InputError("invalid-change", `the change of the resolver's file is refused: ${said}`, { cause });
+    throw new InputError("invalid-change", `invalid change of the resolver's file: ${said}`, { cause });
   }
 }
 
@@ -84,7 +84,7 @@ export async function changeResolverFile(path: string, change: ResolverFileChang
   }
 }
 
-/** The failure of a change of the file at `path`. */
+/** Returns the error of a failed change of the file at `path`. */
 export function resolverFailed(path: string, cause: unknown): HostError {
   return new HostError("resolver-failed", `cannot set the name servers in ${path}: ${toError(cause).message}`, {
     cause,
@@ -103,12 +103,12 @@ async function link(path: string, target: string): Promise<void> {
   }
 }
 
-/** In one step, except where the file is a mount of its own, as in a container. */
+/** Replaces the file atomically, or in place if it is a mount of its own, as in a container. */
 async function replace(path: string, text: string, mode: number): Promise<void> {
   const temporary = temporaryOf(path);
   try {
     await writeFile(temporary, text, { mode, flag: "wx", flush: true });
-    // The umask makes our files private; everybody reads this one.
+    // The umask makes our files private, but this one is public.
     await chmod(temporary, mode);
     await rename(temporary, path);
     return;

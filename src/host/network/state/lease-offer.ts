@@ -10,7 +10,7 @@ export interface LeaseOffer {
 /** The limit of resolv.conf(5). */
 const MAX_NAME_SERVERS = 3;
 
-/** Reads the notes of the DHCP clients' script; ignores values that are no address of a host. */
+/** Parses the file of the DHCP clients' script; ignores values that are not host addresses. */
 export function parseOffer(text: string): LeaseOffer {
   const words = (name: string): readonly string[] => {
     const line = text.split("\n").find((one) => one.startsWith(`${name} `)) ?? "";

@@ -10,41 +10,41 @@ const Name = Text64;
 const Address = z.object({ link: Name, address: Name });
 const Fixed = z.object({ link: Name, speedMbps: z.number(), duplex: z.enum(["full", "half"]) });
 
-/** How the name servers were before we set them. */
+/** The name servers before we set them. */
 const FormerResolver = z.union([
   z.object({ kind: z.literal("resolved"), link: Name, servers: z.array(Name).max(64) }),
   z.object({
     kind: z.literal("file"),
-    /** What the file said; absent when there was none. */
+    /** Content of the file; absent if there was none. */
     text: z.string().max(65_536).optional(),
     mode: z.int().optional(),
-    /** What the symbolic link in its place said. */
+    /** Target of the symbolic link in its place. */
     target: Text4096.optional(),
   }),
 ]);
 export type FormerResolver = z.infer<typeof FormerResolver>;
 
 const Content = z.object({
-  /** A change was begun since nothing here was ours. */
+  /** Whether a change was started since nothing was ours. */
   isUsed: z.boolean(),
-  /** What comes after is of this start of the machine (`/proc/sys/kernel/random/boot_id`), except for the resolver's file. */
+  /** Boot id of the following fields (`/proc/sys/kernel/random/boot_id`), except the resolver's file. */
   boot: Text64,
-  /** Addresses that bear no mark. */
+  /** Our addresses without a mark. */
   addresses: z.array(Address).max(65_536),
   fixed: z.array(Fixed).max(4096),
-  /** What the table listed as right after the text of this digest was loaded. */
+  /** The table's listing right after the text with this digest was loaded. */
   firewall: z.object({ digest: Text64, listing: Text64 }).optional(),
   resolver: FormerResolver.optional(),
 });
 export type LedgerContent = z.infer<typeof Content>;
 
-/** Where it is kept: `STATE/network.json`. */
+/** Returns the ledger's file, `STATE/network.json`. */
 export function networkLedgerFile(files: Files, stateDir: string, onDamage?: OnDamage): StateFile<LedgerContent> {
   const file = stateFile(files, { path: `${stateDir}/network.json`, schema: Content, keepsPrevious: true });
   return tellingDamage(file, "network.json", onDamage);
 }
 
-/** What of the network is ours and bears no mark; written before the machine is touched. */
+/** Record of our unmarked network objects; written before each change of the machine. */
 export class NetworkLedger {
   readonly #file: StateFile<LedgerContent>;
   readonly #files: Files;
@@ -60,13 +60,13 @@ export class NetworkLedger {
     this.#boot = reader.read("/proc/sys/kernel/random/boot_id")?.trim() ?? "";
   }
 
-  /** What it says; what an earlier start of the machine took with it is left out. */
+  /** Returns the content without the parts that a reboot removed. */
   async content(): Promise<LedgerContent> {
     this.#content ??= await this.#load();
     return this.#content;
   }
 
-  /** Changes it in one durable step, one after the other; nothing is written when nothing changes. */
+  /** Changes the content durably, one change at a time; writes nothing if nothing changes. */
   change(part: Partial<LedgerContent>): Promise<void> {
     return this.#inTurn(() => this.#write(part));
   }
@@ -83,7 +83,7 @@ export class NetworkLedger {
   async #load(): Promise<LedgerContent> {
     const loaded = await this.#file.load();
     const stored = valueOf(loaded);
-    // Of a ledger that is lost nobody knows that nothing is ours.
+    // If the ledger is lost, anything may be ours.
     const fresh = { isUsed: loaded.is === "lost", boot: this.#boot, addresses: [], fixed: [] };
     if (stored === undefined) return fresh;
     if (stored.boot === this.#boot) return stored;

@@ -3,41 +3,41 @@ import type { Files } from "../../files/files.ts";
 import { tellingDamage, type OnDamage } from "../../files/damage.ts";
 import { stateFile, valueOf, type StateFile } from "../../files/state-file.ts";
 
-/** What of the machine was found before it was adjusted, and what else has to outlive the agent. */
+/** Original settings of adjusted objects, and other data that must survive a restart of the agent. */
 export const NetworkRecord = z.object({
   links: z.record(z.string(), z.object({ mtu: z.number(), isUp: z.boolean() })),
   sysctls: z.record(z.string(), z.string()),
-  /** The table of each VRF, by its name. */
+  /** The table of each VRF, by name. */
   vrfs: z.record(z.string(), z.number()),
-  /** The texts of the firewall that was loaded and of the one before, by digest. */
+  /** The loaded firewall text and the previous one, by digest. */
   firewalls: z.array(z.object({ digest: z.string(), text: z.string() })),
-  /** The interface that was the WAN: what a plan does to the default route must not make another of it. */
+  /** The WAN interface, so that a changed default route does not select another one. */
   wan: z.exactOptional(z.string()),
 });
 export type NetworkRecord = z.infer<typeof NetworkRecord>;
 
-/** Of a machine of which nothing was ever adjusted. */
+/** The record of a machine without adjustments. */
 export const EMPTY_RECORD: NetworkRecord = { links: {}, sysctls: {}, vrfs: {}, firewalls: [] };
 
-/** Whether nothing was ever adjusted. */
+/** Reports whether nothing was ever adjusted. */
 export function isEmptyRecord({ links, sysctls, vrfs, firewalls }: NetworkRecord): boolean {
   return [links, sysctls, vrfs, firewalls].every((part) => Object.keys(part).length === 0);
 }
 
-/** Where a record is kept. */
+/** Storage of a record. */
 export interface RecordStore {
   load(): Promise<NetworkRecord>;
   save(record: NetworkRecord): Promise<void>;
 }
 
-/** Where it is kept: `STATE/network-record.json`. */
+/** Returns the record's file, `STATE/network-record.json`. */
 export function networkRecordFile(files: Files, stateDir: string, onDamage?: OnDamage): StateFile<NetworkRecord> {
   const name = "network-record.json";
   const options = { path: `${stateDir}/${name}`, schema: NetworkRecord, keepsPrevious: true };
   return tellingDamage(stateFile(files, options), name, onDamage);
 }
 
-/** What was noted of the network as it was; read once. */
+/** Returns the store of the network record, which is read once. */
 export function networkRecord(files: Files, stateDir: string, onDamage?: OnDamage): RecordStore {
   const file = networkRecordFile(files, stateDir, onDamage);
   let known: NetworkRecord | undefined;

@@ -106,7 +106,7 @@ test("what the tool says on failure is told, and a missing one is named with its
   const failure = {
     code: "exec-failed",
     message:
-      "conntrack ended with 1: Operation failed: sorry, you must be root or get CAP_NET_ADMIN capability to do this",
+      "conntrack exited with status 1: Operation failed: sorry, you must be root or get CAP_NET_ADMIN capability to do this",
   };
   await expect(conntrack.list({}, 1, signal)).rejects.toMatchObject(failure);
   await expect(conntrack.remove({}, signal)).rejects.toMatchObject(failure);

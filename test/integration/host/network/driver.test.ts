@@ -341,7 +341,7 @@ describe("features", () => {
     const machine = await networkMachine(tempDir(), { searchPath: toolDirectory("ip"), dhcpClients: [] });
     const features = await machine.features();
     expect(features).toMatchObject({ vlan: false, nft: false, dhcp: false });
-    const reason = "it could not be tried in a network namespace: unshare is not installed";
+    const reason = "cannot try it in a network namespace: unshare is not installed";
     expect(features.reasons).toMatchObject({ vlan: reason, nft: reason, dhcp: "no DHCP client is installed" });
   });
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { diffNetwork } from "../../../../src/host/network/diff.ts";
 import { networkRecord, type NetworkRecord } from "../../../../src/host/network/state/record.ts";
-import { NetworkUndo, storeTarget, takeBackNetwork, undoTarget } from "../../../../src/host/network/restore.ts";
+import { NetworkUndo, storeTarget, revertNetwork, undoTarget } from "../../../../src/host/network/restore.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import type { NetworkTarget } from "../../../../src/host/network/state/state.ts";
 import { aMachine } from "../../../support/network/network-section.ts";
@@ -35,7 +35,7 @@ test("whoever takes a change back leaves the machine and what was noted of it as
   for (const change of diffNetwork(before, TARGET)) await model.apply(change);
   expect(model.state()).not.toEqual(before);
 
-  await takeBackNetwork(model, networkRecord(hostFiles(), dir), undo, signal);
+  await revertNetwork(model, networkRecord(hostFiles(), dir), undo, signal);
   expect(model.state()).toEqual(before);
   // The agent that comes next.
   expect(await networkRecord(hostFiles(), dir).load()).toEqual(BEFORE);
@@ -49,6 +49,6 @@ test("what was noted stays while the machine is not restored", async () => {
   const saved: NetworkRecord[] = [];
   const store = { save: (record: NetworkRecord) => Promise.resolve(void saved.push(record)) };
   model.apply = () => Promise.reject(new Error("Operation not permitted"));
-  await expect(takeBackNetwork(model, store, undo, signal)).rejects.toThrow("Operation not permitted");
+  await expect(revertNetwork(model, store, undo, signal)).rejects.toThrow("Operation not permitted");
   expect(saved).toEqual([]);
 });
