@@ -161,7 +161,7 @@ test("what was not staged cannot be placed", async () => {
   const { versions } = rig();
   await expect(versions.place(NEW, TRIAL)).rejects.toMatchObject({ code: "not-staged" });
   await expect(versions.stage("nothing", NEW, "sha")).rejects.toMatchObject({ code: "not-staged" });
-  await expect(versions.fail("../../etc/passwd", { code: "a", message: "b" })).rejects.toThrow("no version");
+  await expect(versions.fail("../../etc/passwd", { code: "a", message: "b" })).rejects.toThrow("not a version");
 });
 
 test("marks follow a version's life", async () => {

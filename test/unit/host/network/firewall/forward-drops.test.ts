@@ -43,5 +43,5 @@ test.each(["{}", "[]", "null", '{"nftables": 5}', '{"nftables": [1, null, {"chai
 );
 
 test("an answer that is no JSON is said to be none", () => {
-  expect(() => parseForwardDrops("oops")).toThrow("no JSON");
+  expect(() => parseForwardDrops("oops")).toThrow("not JSON");
 });
