@@ -4,7 +4,7 @@ import { normaliseConnectors, type Connector } from "../../../protocol/sections/
 import { relevantNotices } from "../../../protocol/sections/common/items.ts";
 import type { NodeType } from "../../../protocol/values/values.ts";
 import type { Section } from "../../reconcile/section.ts";
-import { describeConnectorStep } from "./plan-detail.ts";
+import { describeConnectorStep } from "./describe.ts";
 import {
   lateFilters,
   listenersOf,

@@ -3,7 +3,7 @@ import { normaliseGateway, type Gateway } from "../../../protocol/sections/gatew
 import type { NodeType } from "../../../protocol/values/values.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { meshCompiler, type MeshSurroundings } from "./mesh.ts";
-import { describeGatewayStep } from "./plan-detail.ts";
+import { describeGatewayStep } from "./describe.ts";
 import { planGateway, type GatewayActual, type GatewayStep } from "./plan.ts";
 import { waitingGateway } from "./waits.ts";
 

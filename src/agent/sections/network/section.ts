@@ -12,7 +12,7 @@ import type { Section } from "../../reconcile/section.ts";
 import type { Carrier, NetworkActual, NetworkDesired, NetworkFeatures, Unfixable } from "./actual.ts";
 import { sysctlNames } from "./compile.ts";
 import { dropNotice, IP_FORWARD, isForwarding, passesOn } from "./forwarding.ts";
-import { describeNetworkStep } from "./plan-detail.ts";
+import { describeNetworkStep } from "./describe.ts";
 import { planNetwork, undoOf, type ChangeStep, type NetworkPlan, type NetworkStep } from "./plan.ts";
 import { reportNetwork } from "./report.ts";
 

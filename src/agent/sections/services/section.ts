@@ -2,7 +2,7 @@ import type { Overlay } from "../../../host/overlay/client.ts";
 import { normaliseServices, type Service } from "../../../protocol/sections/services/services.ts";
 import { relevantNotices } from "../../../protocol/sections/common/items.ts";
 import type { Section } from "../../reconcile/section.ts";
-import { describeServiceStep } from "./plan-detail.ts";
+import { describeServiceStep } from "./describe.ts";
 import { planServices, unjudgedServices, waitingServices, type ServicesActual, type ServiceStep } from "./plan.ts";
 
 export interface ServicesOptions {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { describeGatewayStep } from "../../../../../src/agent/sections/gateway/plan-detail.ts";
+import { describeGatewayStep } from "../../../../../src/agent/sections/gateway/describe.ts";
 import { planGateway, type GatewayActual } from "../../../../../src/agent/sections/gateway/plan.ts";
 import { waitingGateway } from "../../../../../src/agent/sections/gateway/waits.ts";
 import { MAX_DETAIL } from "../../../../../src/protocol/documents/reconcile.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { nodesOf, planConnectors } from "../../../../../src/agent/sections/connectors/plan.ts";
-import { describeConnectorStep } from "../../../../../src/agent/sections/connectors/plan-detail.ts";
+import { describeConnectorStep } from "../../../../../src/agent/sections/connectors/describe.ts";
 import type { OverlayListener } from "../../../../../src/protocol/overlay/overlay.ts";
 import type { Connector } from "../../../../../src/protocol/sections/connectors/connectors.ts";
 import { uidOf } from "../../../../support/overlay/mesh.ts";

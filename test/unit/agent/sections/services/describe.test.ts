@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { planServices } from "../../../../../src/agent/sections/services/plan.ts";
-import { describeServiceStep } from "../../../../../src/agent/sections/services/plan-detail.ts";
+import { describeServiceStep } from "../../../../../src/agent/sections/services/describe.ts";
 import type { OverlayService } from "../../../../../src/protocol/overlay/overlay.ts";
 import type { Service } from "../../../../../src/protocol/sections/services/services.ts";
 import { aConfigService, itsEntry } from "../../../../support/overlay/l4-items.ts";
