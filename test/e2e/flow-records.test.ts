@@ -26,7 +26,7 @@ function openTelemetry(path: string) {
     names: { own: () => "me", nameOf: (uid) => uid },
     clock,
     spool,
-    look: () => pusher.look(),
+    onReady: () => pusher.push(),
   });
   const close = (): void => {
     recorder.close();

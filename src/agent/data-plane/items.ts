@@ -24,17 +24,17 @@ export function carrierText({ gateway, path, reason }: Carrier): string {
 }
 
 function waysItem(state: string, counted: string, carrier: Carrier | undefined): HealthItem {
-  const about = { name: "data-plane", ...(carrier === undefined ? {} : { since: carrier.since }) };
+  const item = { name: "data-plane", ...(carrier === undefined ? {} : { since: carrier.since }) };
   const message = carrier === undefined ? counted : `${counted}; ${carrierText(carrier)}`;
   const fix = "see 'holdfast gateways' for each path and why it is down; the node keeps retrying";
   switch (state) {
     case "up":
-      return { ...about, status: "pass", message };
+      return { ...item, status: "pass", message };
     case "degraded":
-      return { ...about, status: "warn", message, fix };
+      return { ...item, status: "warn", message, fix };
     case "down":
-      return { ...about, status: "fail", message, fix };
+      return { ...item, status: "fail", message, fix };
     default:
-      return { ...about, status: "unknown", message: "the overlay does not report it" };
+      return { ...item, status: "unknown", message: "the overlay does not report it" };
   }
 }

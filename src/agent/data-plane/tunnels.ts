@@ -34,9 +34,10 @@ export function agentTunnels(sources: TunnelSources): Tunnels {
       return state === "up" ? since : undefined;
     },
     paths: () => overlay.view.mesh?.paths ?? [],
-    mesh: (signal) => told(signal, graceMs, (limit) => overlay.mesh(limit)),
-    echo: (request, signal) => told(signal, request.timeoutMs + graceMs, (limit) => overlay.echo(request, limit)),
-    perf: (request, onProgress, signal) => told(signal, undefined, (limit) => overlay.perf(request, onProgress, limit)),
+    mesh: (signal) => asked(signal, graceMs, (limit) => overlay.mesh(limit)),
+    echo: (request, signal) => asked(signal, request.timeoutMs + graceMs, (limit) => overlay.echo(request, limit)),
+    perf: (request, onProgress, signal) =>
+      asked(signal, undefined, (limit) => overlay.perf(request, onProgress, limit)),
   };
 }
 
@@ -51,7 +52,7 @@ const OF_THE_WAY: ReadonlySet<string> = new Set([
 ]);
 
 /** Calls the overlay. @throws errors of the path; {HostError} `timeout` or `exec-failed` for an overlay that hangs or fails. */
-async function told<T>(
+async function asked<T>(
   signal: AbortSignal,
   limitMs: number | undefined,
   ask: (limit: AbortSignal) => Promise<T>,

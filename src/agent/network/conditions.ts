@@ -28,20 +28,20 @@ export function networkConditions(standing: Standing | undefined): readonly Cond
 }
 
 function routeConditions({ outcome }: Standing): readonly Condition[] {
-  const about = { eventType: ROUTE_ERROR, object: "routes", level: "ERROR", over: ROUTES_OVER } as const;
+  const condition = { eventType: ROUTE_ERROR, object: "routes", level: "ERROR", over: ROUTES_OVER } as const;
   if (outcome.state === "failed") {
     const { error, step } = outcome;
     const line = error instanceof AgentError ? error.details?.["text"] : undefined;
     if (step?.kind !== "ip" || typeof line !== "string" || !ROUTE_LINE.test(line)) return [];
     const details = { route: line, reason: error.message.slice(0, 512) };
-    return [{ ...about, message: `A route could not be applied: ${line}`.slice(0, 512), details }];
+    return [{ ...condition, message: `A route could not be applied: ${line}`.slice(0, 512), details }];
   }
   if (outcome.state !== "diverged") return [];
   // Applied steps that are needed again at the next observation.
   const left = outcome.remaining.filter(({ kind }) => kind === "ip");
   if (left.length === 0) return [];
   const details = { steps: left.slice(0, 16).map(({ kind, subject }) => `${kind} ${subject}`) };
-  return [{ ...about, message: "Routes or addresses do not stay as applied", details }];
+  return [{ ...condition, message: "Routes or addresses do not stay as applied", details }];
 }
 
 function leaseConditions({ issues }: Standing): readonly Condition[] {
@@ -92,7 +92,7 @@ export function watchNetworkSection({
   readonly clusterIssues: () => readonly Issue[];
   /** Conditions from other sources: another machine answers for an address. */
   readonly others: () => readonly Condition[];
-}): { look(): void; close(): void } {
+}): { refresh(): void; close(): void } {
   return watchConditions({
     clock,
     events,

@@ -32,15 +32,15 @@ export function startForwardWatch(options: ForwardWatchOptions): ForwardWatch {
   let isWanted = false;
   let isReading = false;
   let hasChanged = false;
-  let lookedAt = -Infinity;
+  let readAt = -Infinity;
   let ruleset: RulesetWatch | undefined;
   let cancel: (() => void) | undefined;
 
-  const lookAfter = (ms: number): void => {
+  const readAfter = (ms: number): void => {
     cancel?.();
-    cancel = clock.after(ms, look);
+    cancel = clock.after(ms, readRules);
   };
-  const look = (): void => {
+  const readRules = (): void => {
     cancel = undefined;
     isReading = true;
     hasChanged = false;
@@ -52,14 +52,14 @@ export function startForwardWatch(options: ForwardWatchOptions): ForwardWatch {
       .then(take, () => undefined)
       .finally(() => {
         isReading = false;
-        lookedAt = clock.elapsed();
-        if (isWanted && !ending.signal.aborted) lookAfter(hasChanged ? SPACING_MS : EVERY_MS);
+        readAt = clock.elapsed();
+        if (isWanted && !ending.signal.aborted) readAfter(hasChanged ? SPACING_MS : EVERY_MS);
         else rest();
       });
   };
   const onRuleset = (): void => {
     hasChanged = true;
-    if (!isReading) lookAfter(Math.max(SETTLE_MS, lookedAt + SPACING_MS - clock.elapsed()));
+    if (!isReading) readAfter(Math.max(SETTLE_MS, readAt + SPACING_MS - clock.elapsed()));
   };
   const take = (drops: readonly ForwardDrop[]): void => {
     if (!isWanted || ending.signal.aborted || isDeepStrictEqual(drops, found)) return;
@@ -79,7 +79,7 @@ export function startForwardWatch(options: ForwardWatchOptions): ForwardWatch {
         found = [];
         if (!isReading) rest();
       } else if (cancel === undefined && !isReading && !ending.signal.aborted) {
-        lookAfter(0);
+        readAfter(0);
       }
       return found;
     },

@@ -43,7 +43,7 @@ export interface PreparedStream {
   discard(): Promise<void>;
 }
 
-const LOOK_MS = 15_000;
+const CHECK_MS = 15_000;
 const LAST_WORDS_MS = 2000;
 /** The control plane pings four times within this time. */
 const SILENT_MS = 60_000;
@@ -94,7 +94,7 @@ export class Streams {
     });
     const closing = this.#closing.signal;
     const late = new AbortController();
-    const takeBack = this.#options.clock.after(STREAM_OPEN_MS, () =>
+    const cancelDeadline = this.#options.clock.after(STREAM_OPEN_MS, () =>
       late.abort(new HostError("timeout", `it did not open within ${STREAM_OPEN_MS / 1000} s`)),
     );
     let opened: OpenedStream;
@@ -105,7 +105,7 @@ export class Streams {
       free();
       throw error;
     } finally {
-      takeBack();
+      cancelDeadline();
     }
     const { subject } = opened;
     const log = this.#options.log.child({ kind, subject, user });
@@ -166,7 +166,7 @@ export class Streams {
     if (signal.aborted) onAbort();
     else signal.addEventListener("abort", onAbort, { once: true });
     link.begin();
-    const stopLooking = this.#watch(link, silentMs, (reason) => over.abort(reason));
+    const stopWatching = this.#watch(link, silentMs, (reason) => over.abort(reason));
     try {
       const end = await opened.carry(link, over.signal).catch((error: unknown) => endOf(error));
       await opened.close();
@@ -175,7 +175,7 @@ export class Streams {
       await Promise.race([link.finish(end), limit]);
       return end;
     } finally {
-      stopLooking();
+      stopWatching();
       signal.removeEventListener("abort", onAbort);
       link.destroy();
     }
@@ -187,7 +187,7 @@ export class Streams {
     let { carried } = link;
     let movedAt = clock.elapsed();
     let cancel = (): void => undefined;
-    const look = (): void => {
+    const check = (): void => {
       const now = clock.elapsed();
       if (carried !== link.carried) movedAt = now;
       ({ carried } = link);
@@ -196,9 +196,9 @@ export class Streams {
       if (!link.isHeldBack && now - link.heardAt > silentMs) {
         end(new SessionError("timeout", "the control plane stopped responding"));
       }
-      cancel = clock.after(LOOK_MS, look);
+      cancel = clock.after(CHECK_MS, check);
     };
-    cancel = clock.after(LOOK_MS, look);
+    cancel = clock.after(CHECK_MS, check);
     return () => cancel();
   }
 

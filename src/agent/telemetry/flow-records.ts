@@ -25,21 +25,21 @@ export interface FlowRecorderOptions {
   readonly spool: Spool;
   readonly names: FlowNames;
   /** Called when there is enough for a message. */
-  readonly look: () => void;
+  readonly onReady: () => void;
 }
 
 const SEND = { records: 500, afterMs: 10_000 };
 /** The last millisecond with a four-digit year in ISO 8601. */
 const MAX_TIME = 253_402_300_799_999;
 
-export function flowRecorder({ clock, spool, names, look }: FlowRecorderOptions): FlowRecorder {
+export function flowRecorder({ clock, spool, names, onReady }: FlowRecorderOptions): FlowRecorder {
   let waiting = 0;
   let cancel: (() => void) | undefined;
   const send = (): void => {
     cancel?.();
     cancel = undefined;
     waiting = 0;
-    look();
+    onReady();
   };
   return {
     take(flows) {

@@ -27,7 +27,7 @@ export interface KnownTimeOptions {
 }
 
 /** A time received from a source, and the monotonic time of its receipt. */
-interface Told {
+interface ReceivedTime {
   readonly at: number;
   readonly sinceBoot: number;
 }
@@ -36,7 +36,7 @@ interface Told {
 export class KnownTime {
   readonly #options: KnownTimeOptions;
   readonly #startedAt: number;
-  #told: Told | undefined;
+  #received: ReceivedTime | undefined;
   #savedAt: number | undefined;
   #behindSince: number | undefined;
   /** Returns the machine's clock, but never less than the known time; used for everything that leaves this machine. */
@@ -54,7 +54,7 @@ export class KnownTime {
       sleep: (ms, signal) => clock.sleep(ms, signal),
       after: (ms, run) => clock.after(ms, run),
     };
-    this.look();
+    this.refresh();
   }
 
   /** Returns the wall clock, or the lower bound while the clock is behind; Unix milliseconds. */
@@ -66,37 +66,37 @@ export class KnownTime {
     const { clock, builtAt, kept } = this.#options;
     const elapsed = clock.sinceBoot() - this.#startedAt;
     // A control plane corrects the stored time, also downwards.
-    const toldAt = this.#toldNow() ?? (kept === undefined ? undefined : kept.at + elapsed);
+    const toldAt = this.#receivedNow() ?? (kept === undefined ? undefined : kept.at + elapsed);
     return judgeClock(clock.now(), leastTime(builtAt === undefined ? undefined : builtAt + elapsed, toldAt));
   }
 
   /** Seconds by which the wall clock is ahead of the control plane's last time; undefined before the first session. */
   offsetSeconds(): number | undefined {
-    const told = this.#toldNow();
-    return told === undefined ? undefined : (this.#options.clock.now() - told) / 1000;
+    const received = this.#receivedNow();
+    return received === undefined ? undefined : (this.#options.clock.now() - received) / 1000;
   }
 
   /** Time since which the clock is behind, by the clock itself. */
   get behindSince(): number | undefined {
-    return this.look() === undefined ? undefined : this.#behindSince;
+    return this.refresh() === undefined ? undefined : this.#behindSince;
   }
 
   /** Takes the time of a session, in Unix milliseconds. Stores it if the stored time is a day older, or later. */
-  told(at: number): void {
-    this.#told = { at, sinceBoot: this.#options.clock.sinceBoot() };
-    this.look();
+  receive(at: number): void {
+    this.#received = { at, sinceBoot: this.#options.clock.sinceBoot() };
+    this.refresh();
     const ahead = at - (this.#savedAt ?? Number.NEGATIVE_INFINITY);
     if (ahead < 0 || ahead >= SAVE_EVERY_MS) void this.#save(at);
   }
 
   /** Stores the current lower bound at the end, if a control plane gave the time. */
   async stopped(): Promise<void> {
-    const told = this.#toldNow();
-    if (told !== undefined) await this.#save(told);
+    const received = this.#receivedNow();
+    if (received !== undefined) await this.#save(received);
   }
 
   /** Checks whether the clock became right or wrong, and logs a change once. */
-  look(): ClockBehind | undefined {
+  refresh(): ClockBehind | undefined {
     const { clock, log } = this.#options;
     const behind = this.behind();
     if (behind !== undefined && this.#behindSince === undefined) {
@@ -109,10 +109,10 @@ export class KnownTime {
     return behind;
   }
 
-  #toldNow(): number | undefined {
-    return this.#told === undefined
+  #receivedNow(): number | undefined {
+    return this.#received === undefined
       ? undefined
-      : this.#told.at + (this.#options.clock.sinceBoot() - this.#told.sinceBoot);
+      : this.#received.at + (this.#options.clock.sinceBoot() - this.#received.sinceBoot);
   }
 
   async #save(at: number): Promise<void> {
@@ -135,8 +135,8 @@ export function openKnownTime(parts: {
 }
 
 /** Explains timestamps that differ from the machine's clock. */
-export function clockReasons(time: Pick<KnownTime, "look" | "behindSince">): Reason[] {
-  const behind = time.look();
+export function clockReasons(time: Pick<KnownTime, "refresh" | "behindSince">): Reason[] {
+  const behind = time.refresh();
   if (behind === undefined) return [];
   const since = Math.max(0, Math.round(time.behindSince ?? behind.clockAt));
   const { message, fix } = clockBehindText(behind);

@@ -35,7 +35,7 @@ export class Pusher {
 
   online(connection: Connection): void {
     this.#connection = connection;
-    this.look();
+    this.push();
   }
 
   offline(): void {
@@ -43,7 +43,7 @@ export class Pusher {
   }
 
   /** Handles an append to the spool. */
-  look(): void {
+  push(): void {
     this.#cancelFlush ??= this.#options.clock.after(FLUSH_MS, this.#flush);
     // A running pass may have finished this stream already.
     if (this.#isRunning) this.#isDueAgain = true;
@@ -54,7 +54,7 @@ export class Pusher {
   async sent(ms: number): Promise<boolean> {
     const { clock, spool } = this.#options;
     const until = clock.elapsed() + ms;
-    this.look();
+    this.push();
     while (spool.status().events.queued > 0) {
       if (this.#connection === undefined || clock.elapsed() >= until) return false;
       await clock.sleep(SENT_LOOK_MS);
@@ -87,11 +87,11 @@ export class Pusher {
       if (!connection.signal.aborted) {
         this.#options.log.warn({ reason: toError(error).message }, "telemetry was not accepted");
         this.#cancelRetry();
-        this.#cancelRetry = this.#options.clock.after(RETRY_MS, () => this.look());
+        this.#cancelRetry = this.#options.clock.after(RETRY_MS, () => this.push());
       }
     } finally {
       this.#isRunning = false;
-      if (this.#connection !== undefined && this.#connection !== connection) this.look();
+      if (this.#connection !== undefined && this.#connection !== connection) this.push();
     }
   }
 

@@ -52,17 +52,17 @@ export function osEventsOf(
   standing: UpgradeStanding | undefined,
   open: readonly OpenEvent[],
 ): { readonly raises: readonly EventInput[]; readonly clears: readonly Clearing[] } {
-  const told = open.find(({ eventType, object }) => eventType === ABOUT_OS.eventType && object === ABOUT_OS.object);
+  const reported = open.find(({ eventType, object }) => eventType === ABOUT_OS.eventType && object === ABOUT_OS.object);
   if (standing?.osReason === undefined) {
-    const isUpdated = standing?.osUpdatedAt !== undefined && told !== undefined;
+    const isUpdated = standing?.osUpdatedAt !== undefined && reported !== undefined;
     return { raises: [], clears: isUpdated ? [{ ...ABOUT_OS, message: "The operating system was updated" }] : [] };
   }
   const { osReason, begunAt } = standing;
-  if (told?.details["begunAt"] === begunAt) return { raises: [], clears: [] };
+  if (reported?.details["begunAt"] === begunAt) return { raises: [], clears: [] };
   const message = `The operating system was not updated: ${osReason.code}: ${osReason.message}`.slice(0, MAX_TEXT);
   return {
     raises: [{ ...ABOUT_OS, level: "WARNING", message, details: { begunAt, code: osReason.code } }],
-    clears: told === undefined ? [] : [{ ...ABOUT_OS, message: "Another update has been tried since" }],
+    clears: reported === undefined ? [] : [{ ...ABOUT_OS, message: "Another update has been tried since" }],
   };
 }
 
@@ -73,13 +73,13 @@ export function eventsOf(
   standing: UpgradeStanding | undefined,
   open: readonly OpenEvent[],
 ): { readonly raises: readonly EventInput[]; readonly clears: readonly Clearing[] } {
-  const told = open.find(({ eventType, object }) => eventType === ABOUT.eventType && object === ABOUT.object);
+  const reported = open.find(({ eventType, object }) => eventType === ABOUT.eventType && object === ABOUT.object);
   if (standing?.state === "COMPLETED") {
     const clearing = { ...ABOUT, message: `Upgraded from ${standing.from} to ${standing.to ?? "a newer version"}` };
-    return { raises: [], clears: told === undefined ? [] : [clearing] };
+    return { raises: [], clears: reported === undefined ? [] : [clearing] };
   }
   const { completedAt: at = 0 } = standing ?? {};
-  if (standing?.state !== "FAILED" || told?.details["completedAt"] === at) return { raises: [], clears: [] };
+  if (standing?.state !== "FAILED" || reported?.details["completedAt"] === at) return { raises: [], clears: [] };
   const { from, to, reason, starts } = standing;
   const details = {
     completedAt: at,
@@ -92,14 +92,14 @@ export function eventsOf(
   const raised: EventInput = { ...ABOUT, level: "ERROR", message: message.slice(0, MAX_TEXT), details };
   return {
     raises: [raised],
-    clears: told === undefined ? [] : [{ ...ABOUT, message: "Another upgrade has been tried since" }],
+    clears: reported === undefined ? [] : [{ ...ABOUT, message: "Another upgrade has been tried since" }],
   };
 }
 
 /** Returns the audit line of an unreported update of the operating system. Pure. */
-export function osAuditOf(standing: UpgradeStanding | undefined, told: number | undefined): NodeAudit | undefined {
+export function osAuditOf(standing: UpgradeStanding | undefined, reported: number | undefined): NodeAudit | undefined {
   const at = standing?.osUpdatedAt;
-  if (at === undefined || (told !== undefined && told >= at)) return undefined;
+  if (at === undefined || (reported !== undefined && reported >= at)) return undefined;
   const value = `OS Security Update applied on ${new Date(at * 1000).toUTCString()}`;
   return { category: "OS Update", value, timestamp: at };
 }

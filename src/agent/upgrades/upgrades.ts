@@ -42,28 +42,28 @@ export interface UpgradesOptions {
   readonly events: Pick<EventLog, "raise" | "clear" | "openEvents">;
   readonly audit: (audit: NodeAudit) => void;
   /** Unix seconds of the last reported update of the operating system. */
-  readonly told: { load(): Promise<number | undefined>; save(at: number): Promise<void> };
+  readonly lastReported: { load(): Promise<number | undefined>; save(at: number): Promise<void> };
   readonly onChanged: () => void;
 }
 
 /** Poll interval during an upgrade, in case its progress is not reported. */
-const LOOK_MS = 10_000;
+const POLL_MS = 10_000;
 
 /** Requests upgrades and reports their state. A separate program performs them. */
 export class Upgrades {
   readonly #options: UpgradesOptions;
   /** Reads the state again and reports changes. Never rejects. */
-  readonly look: () => Promise<void>;
+  readonly refresh: () => Promise<void>;
   readonly #inTurn = serialQueue();
   #status: UpgradeStatus = {};
-  #cancelLook = (): void => undefined;
+  #cancelPoll = (): void => undefined;
   #isClosed = false;
 
   constructor(options: UpgradesOptions) {
     this.#options = options;
     const notRead = (error: unknown): void =>
       options.log.warn({ err: toError(error) }, "the state of upgrades cannot be read");
-    this.look = oneAtATime(() => this.#look().catch(notRead));
+    this.refresh = oneAtATime(() => this.#refresh().catch(notRead));
   }
 
   /** Last state read. */
@@ -109,7 +109,7 @@ export class Upgrades {
 
   close(): void {
     this.#isClosed = true;
-    this.#cancelLook();
+    this.#cancelPoll();
   }
 
   #refuse(): void {
@@ -126,11 +126,11 @@ export class Upgrades {
       throw new InputError("busy", `no upgrade can start while ${holder} is running: retry when it has ended`);
   }
 
-  async #look(): Promise<void> {
-    const { clock, versions, version, events, audit, told, onChanged } = this.#options;
+  async #refresh(): Promise<void> {
+    const { clock, versions, version, events, audit, lastReported, onChanged } = this.#options;
     // Without a managed install, the versions on this machine belong to another installation.
     if (this.#isClosed || !this.#options.unit.isManaged) return;
-    this.#cancelLook();
+    this.#cancelPoll();
     const [written, list] = await Promise.all([versions.standing(), versions.list()]);
     const standing = standingNow(written, list, version);
     const trial = list.find((found) => found.version === version && !found.isBase)?.trial;
@@ -143,14 +143,14 @@ export class Upgrades {
       for (const clearing of clears) events.clear(clearing);
       for (const event of raises) events.raise(event);
     }
-    const os = osAuditOf(standing, await told.load());
+    const os = osAuditOf(standing, await lastReported.load());
     if (os !== undefined) {
       audit(os);
-      await told.save(os.timestamp).catch(() => undefined);
+      await lastReported.save(os.timestamp).catch(() => undefined);
     }
     onChanged();
     if (!this.#isClosed && (standing?.state === "IN_PROGRESS" || trial !== undefined)) {
-      this.#cancelLook = clock.after(LOOK_MS, () => void this.look());
+      this.#cancelPoll = clock.after(POLL_MS, () => void this.refresh());
     }
   }
 }

@@ -114,7 +114,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   await openFaces({ settings, provider, log, clock, dispatcher, sql, faults, power }, stack);
   stack.use(work.move());
 
-  await upgrades.look();
+  await upgrades.refresh();
   if (hasDataStore()) void dataStore.resume();
   if (lastGood.registration !== undefined) {
     await controlPlane.manage(lastGood.registration);

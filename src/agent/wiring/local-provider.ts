@@ -36,7 +36,7 @@ export interface LocalProviderDeps {
   readonly memory: LogMemory;
   readonly reader: Reader;
   readonly dispatcher: Dispatcher;
-  readonly upgrades: Pick<Upgrades, "ask" | "look">;
+  readonly upgrades: Pick<Upgrades, "ask" | "refresh">;
   readonly containers: Pick<ContainersView, "compute" | "audit">;
   readonly streams: Pick<Streams, "prepare">;
   readonly documents: DesiredDocuments;
@@ -142,7 +142,7 @@ export function localProvider({
     upgrade: (order) => upgrades.ask({ ...order, by: "operator" }),
     wake() {
       signals.session.current?.wake("operator");
-      void upgrades.look();
+      void upgrades.refresh();
     },
   };
 }

@@ -74,10 +74,10 @@ export function openMachine(options: OpenMachineOptions, stack: AsyncDisposableS
     stamps,
     createSampler({ reader, clock: stamps, countHalfOpen: () => countHalfOpen(), extra }),
     (sample) => {
-      time.look();
+      time.refresh();
       reportClock(time, events);
       spool.append("metrics", sample);
-      pusher.look();
+      pusher.push();
       signals.facts.set();
     },
     (error) => log.warn({ err: toError(error) }, "metrics could not be read"),

@@ -171,17 +171,17 @@ export function openMesh(options: OpenMeshOptions): OpenedMesh {
   }
 
   function look(): void {
-    pathEvents.look();
-    watch.look();
-    hops.look();
+    pathEvents.refresh();
+    watch.refresh();
+    hops.refresh();
   }
 
   return {
     notices: {
       onMesh(standing) {
         pathEvents.stands(standing);
-        watch.look();
-        hops.look();
+        watch.refresh();
+        hops.refresh();
         reportSoon();
       },
       onMeshEvents: (list) => pathEvents.happened(list),

@@ -88,13 +88,13 @@ export function openNetworkView(options: NetworkViewOptions, stack: AsyncDisposa
     clock,
     announce: arpAnnouncer(capture),
     held,
-    onChange: () => conditions.look(),
+    onChange: () => conditions.refresh(),
   });
   const arp = startArpProbe({
     clock,
     exec: capture,
     held,
-    onChange: () => conditions.look(),
+    onChange: () => conditions.refresh(),
     onError: (error) => log.debug({ err: error }, "the cluster address could not be probed"),
   });
   const conditions = watchNetworkSection({
@@ -106,7 +106,7 @@ export function openNetworkView(options: NetworkViewOptions, stack: AsyncDisposa
   });
   for (const watch of [conditions, announcer, arp, natWatch]) stack.defer(() => watch.close());
   signals.settled.changed(() => {
-    for (const watch of [natWatch, arp, announcer, conditions]) watch.look();
+    for (const watch of [natWatch, arp, announcer, conditions]) watch.refresh();
   });
   return {
     facts: () =>

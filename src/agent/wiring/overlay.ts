@@ -32,7 +32,7 @@ export interface OpenOverlayOptions extends Omit<
   readonly state: Pick<AgentState, "noteAdjusted">;
   readonly spool: Spool;
   readonly faults: Pick<FaultList, "add" | "settled">;
-  readonly pusher: Pick<Pusher, "look">;
+  readonly pusher: Pick<Pusher, "push">;
   readonly signals: Pick<AgentSignals, "config" | "connection" | "facts" | "settled" | "surroundings">;
 }
 
@@ -60,7 +60,7 @@ export function openOverlay(options: OpenOverlayOptions, stack: AsyncDisposableS
     log.info({ reason: toError(error).message }, "a connect may be lost when an overlay is replaced");
   });
   const names = flowNames(options);
-  const flows = flowRecorder({ clock, spool, names, look: () => pusher.look() });
+  const flows = flowRecorder({ clock, spool, names, onReady: () => pusher.push() });
   const meter = overlayMeter({ clock, events });
   const services = serviceEvents(events);
   const mesh = openMesh({
@@ -69,7 +69,7 @@ export function openOverlay(options: OpenOverlayOptions, stack: AsyncDisposableS
     overlay: () => overlay,
     config: () => signals.config.current,
     isOnline: () => signals.connection.current !== undefined,
-    onRecords: () => pusher.look(),
+    onRecords: () => pusher.push(),
     onChanged: () => signals.facts.set(),
   });
   const overlay: Overlay = new Overlay({
@@ -81,7 +81,7 @@ export function openOverlay(options: OpenOverlayOptions, stack: AsyncDisposableS
     runDir,
     ...(settings.unit === undefined ? { start: () => startOverlayProcess(stateDir, runDir) } : {}),
     onChanged: (cause) => signals.surroundings.set({ cause, sections: OVERLAY_SECTIONS }),
-    onHealth: (health) => services.look(health),
+    onHealth: (health) => services.refresh(health),
     onFlows(ended) {
       for (const flow of ended)
         log.debug(flowFields(flow, names), flow.interim === true ? "flow goes on" : "flow ended");

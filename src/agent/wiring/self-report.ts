@@ -108,7 +108,7 @@ function gather(options: SelfReportOptions): Gathered {
     process: readProcess(reader),
     faults: [...faults.all, ...options.sync.faults, ...accepted.faults],
     clockOffsetSeconds: options.time.offsetSeconds(),
-    clockBehind: options.time.look(),
+    clockBehind: options.time.refresh(),
     storageRefusal: storage.refusal,
     unsavedDocuments: documents.unsaved,
     diskUsedRatio: usedRatioOf(reader.space("/")),

@@ -65,7 +65,7 @@ export async function openTelemetry(options: OpenTelemetryOptions, stack: AsyncD
   const pusher = new Pusher({ clock: stamps, log: log.child({ component: "telemetry" }), spool });
   const put = (stream: "events" | "audits", record: Readonly<Record<string, unknown>>): void => {
     spool.append(stream, { ...record });
-    pusher.look();
+    pusher.push();
   };
   const open = await state.openEvents.load();
   const events = createEventLog({
@@ -98,7 +98,7 @@ export async function openTelemetry(options: OpenTelemetryOptions, stack: AsyncD
   for (const audit of assessed.audits) put("audits", audit);
   signals.connection.changed((connection) => {
     if (connection === undefined) return;
-    time.told(connection.sessionNow() * 1000);
+    time.receive(connection.sessionNow() * 1000);
     reportClock(time, events);
   });
   signals.isWritable.changed((isWritable) => {

@@ -49,9 +49,9 @@ export function openUpgrades(options: OpenUpgradesOptions, stack: AsyncDisposabl
     manifest,
     audit: (audit) => {
       spool.append("audits", { ...audit });
-      pusher.look();
+      pusher.push();
     },
-    told: {
+    lastReported: {
       load: async () => valueOf(await state.toldUpgrade.load())?.osUpdatedAt,
       save: (osUpdatedAt) => state.toldUpgrade.save({ osUpdatedAt }),
     },

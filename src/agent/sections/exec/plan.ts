@@ -250,7 +250,7 @@ function kindOf(wanted: Wanted, view: WorkView | undefined): Kind | undefined {
   if (goal.is !== "kept") return undefined;
   const found = view?.standing.found;
   const isUp = found !== undefined && found.is !== "stopped";
-  if (view !== undefined && isTold(wanted, view)) {
+  if (view !== undefined && isUnchanged(wanted, view)) {
     if (view.standing.isLost && goal.execType === "service") return "create";
     const isOther = isUp && found.hash === goal.hash && blueprint !== undefined && view.limits !== blueprint.limitsHash;
     if (blueprint !== undefined && view.refusedLimits?.limits === blueprint.limitsHash) return undefined;
@@ -266,13 +266,13 @@ function kindOf(wanted: Wanted, view: WorkView | undefined): Kind | undefined {
 }
 
 /** Reports whether the supervisor already has this desired state. */
-function isTold({ spec, goal, blueprint }: Wanted, { wanted, standing }: WorkView): boolean {
-  const told = standing.goal;
-  if (wanted === undefined || told.is !== "kept" || goal.is !== "kept") return false;
+function isUnchanged({ spec, goal, blueprint }: Wanted, { wanted, standing }: WorkView): boolean {
+  const current = standing.goal;
+  if (wanted === undefined || current.is !== "kept" || goal.is !== "kept") return false;
   const { heldUntil, ...rest } = goal;
-  const { heldUntil: toldHeld, ...toldRest } = told;
-  const isReleased = heldUntil === undefined && toldHeld !== undefined && standing.found === undefined;
-  if (isReleased || !isDeepStrictEqual(rest, toldRest)) return false;
+  const { heldUntil: currentHeld, ...currentRest } = current;
+  const isReleased = heldUntil === undefined && currentHeld !== undefined && standing.found === undefined;
+  if (isReleased || !isDeepStrictEqual(rest, currentRest)) return false;
   if (!isDeepStrictEqual(wanted.blueprint?.image, blueprint?.image)) return false;
   return isDeepStrictEqual({ ...wanted.spec, path: "" }, { ...spec, path: "" });
 }

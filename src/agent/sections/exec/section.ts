@@ -45,7 +45,7 @@ const ASKING: ReadonlySet<string> = new Set(["update", "restore settings", "rest
 /** Deadline of the engine for changed limits. */
 const UPDATE_MS = 15_000;
 /** Longer than it takes to detect an engine that hangs. */
-const LOOK_MS = 10_000;
+const OBSERVE_MS = 10_000;
 
 /** `exec`: the containers of this node, each by its definition. */
 export function execSection(options: ExecOptions): Section<ExecDesired, ExecActual, ExecStep> {
@@ -133,7 +133,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
 
   async function lookSoon(signal: AbortSignal): Promise<Seen> {
     try {
-      return await keeper.look(AbortSignal.any([signal, AbortSignal.timeout(LOOK_MS)]));
+      return await keeper.look(AbortSignal.any([signal, AbortSignal.timeout(OBSERVE_MS)]));
     } catch (error) {
       signal.throwIfAborted();
       throw error instanceof HostError

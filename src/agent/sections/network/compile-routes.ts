@@ -171,12 +171,12 @@ export function routeVia(
 }
 
 /** Caches by gateway: most of thousands of routes share one. */
-function onceEach(tell: (member: Member, via: string) => boolean): (member: Member, via: string) => boolean {
-  const told = new Map<Member, Map<string, boolean>>();
+function onceEach(compute: (member: Member, via: string) => boolean): (member: Member, via: string) => boolean {
+  const cached = new Map<Member, Map<string, boolean>>();
   return (member, via) => {
-    const known = told.get(member) ?? new Map<string, boolean>();
-    told.set(member, known);
-    const is = known.get(via) ?? tell(member, via);
+    const known = cached.get(member) ?? new Map<string, boolean>();
+    cached.set(member, known);
+    const is = known.get(via) ?? compute(member, via);
     known.set(via, is);
     return is;
   };

@@ -107,17 +107,17 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
       const noted = await record.load();
       const mayOwn = await driver.mayOwn();
       const reached = { carrier: carrier(), gateways: gateways(), pathSources: pathSources() };
-      const about = { record: noted, ...reached, isActiveMember: isActiveMember(), unfixable, defaultMtu };
+      const inputs = { record: noted, ...reached, isActiveMember: isActiveMember(), unfixable, defaultMtu };
       // An idle agent starts no process: nothing is desired and nothing was ever applied.
       if (desired?.config.isPresent === false && !mayOwn && isEmptyRecord(noted)) {
         readingTable?.(false);
-        return { state: NOTHING, features: NO_FEATURES, forwardDrops: forwardDrops(false), ...about };
+        return { state: NOTHING, features: NO_FEATURES, forwardDrops: forwardDrops(false), ...inputs };
       }
       known ??= await driver.features(signal);
       readingTable?.(mayOwn);
       const state = await driver.observe({ sysctls: sysctlNames(desired?.config, noted) }, signal);
       if (desired?.config.isPresent === false && isEmptyRecord(noted) && isBare(state)) await driver.disown();
-      return { state, features: known, forwardDrops: forwardDrops(isForwarding(state)), ...about };
+      return { state, features: known, forwardDrops: forwardDrops(isForwarding(state)), ...inputs };
     },
     plan: (desired, actual) => planOf(desired, actual).steps,
     // Leases, sessions and a forwarding switch of other programs change by themselves and are not drift.
@@ -147,7 +147,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
           return revertNetwork(driver, record, step, signal);
         default:
           if (step.before !== undefined) await keep(step.before);
-          await carryOut(step, signal);
+          await applyChange(step, signal);
           if (step.after !== undefined) await keep(step.after);
       }
     },
@@ -162,7 +162,7 @@ export function networkSection(options: NetworkOptions): Section<NetworkDesired,
   };
 
   /** After an interrupted or repeated batch some lines are applied already: plan the rest once more. */
-  async function carryOut({ change, target }: ChangeStep, signal: AbortSignal): Promise<void> {
+  async function applyChange({ change, target }: ChangeStep, signal: AbortSignal): Promise<void> {
     try {
       await driver.apply(change, signal);
     } catch (error) {

@@ -25,14 +25,14 @@ export const ANNOUNCED_OVER = "The cluster address is announced again";
 
 /** Announces a cluster address as soon as this member holds it, and once a minute while it does. Starts no process without an address. */
 export function startArpAnnouncer({ clock, announce, held, onChange }: ArpAnnouncerOptions): {
-  look(): void;
+  refresh(): void;
   conditions(): readonly Condition[];
   close(): void;
 } {
   const stop = new AbortController();
   const failures = new Map<string, Condition>();
   /** Time of the last announcement by address. */
-  const told = new Map<string, number>();
+  const announcedAt = new Map<string, number>();
   let cancel: (() => void) | undefined;
   let isTelling = false;
 
@@ -40,7 +40,7 @@ export function startArpAnnouncer({ clock, announce, held, onChange }: ArpAnnoun
 
   async function tell({ link, address }: ClusterAddress): Promise<void> {
     const key = keyOf({ link, address });
-    told.set(key, clock.elapsed());
+    announcedAt.set(key, clock.elapsed());
     try {
       await announce(link, address, stop.signal);
       failures.delete(key);
@@ -56,32 +56,32 @@ export function startArpAnnouncer({ clock, announce, held, onChange }: ArpAnnoun
 
   function dueOf(addresses: readonly ClusterAddress[]): ClusterAddress | undefined {
     const now = clock.elapsed();
-    return addresses.find((one) => now - (told.get(keyOf(one)) ?? Number.NEGATIVE_INFINITY) >= EVERY_MS);
+    return addresses.find((one) => now - (announcedAt.get(keyOf(one)) ?? Number.NEGATIVE_INFINITY) >= EVERY_MS);
   }
 
-  function look(): void {
+  function refresh(): void {
     const addresses = bounded();
     const keys = new Set(addresses.map(keyOf));
-    for (const key of told.keys()) if (!keys.has(key)) told.delete(key);
+    for (const key of announcedAt.keys()) if (!keys.has(key)) announcedAt.delete(key);
     for (const key of failures.keys()) if (!keys.has(key)) failures.delete(key);
     cancel?.();
     cancel = undefined;
     if (isTelling || addresses.length === 0) return;
     if (dueOf(addresses) === undefined) {
-      const first = Math.min(...addresses.map((one) => told.get(keyOf(one)) ?? 0));
-      cancel = clock.after(Math.max(first + EVERY_MS - clock.elapsed(), 0), look);
+      const first = Math.min(...addresses.map((one) => announcedAt.get(keyOf(one)) ?? 0));
+      cancel = clock.after(Math.max(first + EVERY_MS - clock.elapsed(), 0), refresh);
       return;
     }
     isTelling = true;
     void tellDue().finally(() => {
       isTelling = false;
-      look();
+      refresh();
       onChange();
     });
   }
 
   return {
-    look,
+    refresh,
     conditions: () => [...failures.values()],
     close() {
       stop.abort();

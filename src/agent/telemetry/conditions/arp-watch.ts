@@ -24,7 +24,7 @@ const MAX_HELD = 64;
 
 /** Probes once a minute whether another machine answers for an address of this node; starts no process while it holds none. */
 export function startArpProbe({ clock, exec, held, onChange, onError }: ArpProbeOptions): {
-  look(): void;
+  refresh(): void;
   conditions(): readonly Condition[];
   close(): void;
 } {
@@ -46,7 +46,7 @@ export function startArpProbe({ clock, exec, held, onChange, onError }: ArpProbe
     for (const one of held().slice(0, MAX_HELD)) await probe(one);
   }
 
-  function look(): void {
+  function refresh(): void {
     const addresses = new Set(stop.signal.aborted ? [] : held().map(({ address }) => address));
     for (const address of watches.keys()) if (!addresses.has(address)) watches.delete(address);
     if (addresses.size === 0) {
@@ -60,7 +60,7 @@ export function startArpProbe({ clock, exec, held, onChange, onError }: ArpProbe
           })
           .finally(() => {
             cancel = undefined;
-            look();
+            refresh();
             onChange();
           });
       });
@@ -68,7 +68,7 @@ export function startArpProbe({ clock, exec, held, onChange, onError }: ArpProbe
   }
 
   return {
-    look,
+    refresh,
     conditions: () => [...watches.values()].filter(({ watch }) => watch.isStale).map(({ condition }) => condition),
     close() {
       stop.abort();

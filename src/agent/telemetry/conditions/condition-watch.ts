@@ -75,7 +75,7 @@ export interface ConditionWatchOptions {
 
 /** Raises and clears the events of conditions, re-evaluated on each change. */
 export function watchConditions({ clock, events, read, adopt }: ConditionWatchOptions): {
-  look(): void;
+  refresh(): void;
   close(): void;
 } {
   const quietUntil = clock.elapsed() + QUIET_AFTER_START_MS;
@@ -88,7 +88,7 @@ export function watchConditions({ clock, events, read, adopt }: ConditionWatchOp
   );
   let cancel: (() => void) | undefined;
   let isClosed = false;
-  const look = (): void => {
+  const refresh = (): void => {
     if (isClosed) return;
     cancel?.();
     const step = nextConditions(conditions, read(), clock.elapsed(), quietUntil);
@@ -99,10 +99,10 @@ export function watchConditions({ clock, events, read, adopt }: ConditionWatchOp
     for (const { eventType, object, details, over } of step.cleared) {
       events.clear({ eventType, object, message: over, ...defined({ details }) });
     }
-    cancel = step.waitMs === undefined ? undefined : clock.after(Math.max(1, Math.ceil(step.waitMs)), look);
+    cancel = step.waitMs === undefined ? undefined : clock.after(Math.max(1, Math.ceil(step.waitMs)), refresh);
   };
   return {
-    look,
+    refresh,
     close() {
       isClosed = true;
       cancel?.();

@@ -26,7 +26,7 @@ export interface GatewayWatchOptions {
 /** Compares round trips and ingress with their limits every 20 s, from the first refresh on while anything is monitored. */
 export interface GatewayWatch {
   /** Re-evaluates the monitors. */
-  look(): void;
+  refresh(): void;
   close(): void;
 }
 
@@ -39,7 +39,7 @@ export function gatewayWatch({ clock, events, wish, ask }: GatewayWatchOptions):
   const states = new Map<string, LatencyState>();
   let ingress: IngressState = { isReached: false };
   let before: { readonly bytes: ReadonlyMap<string, number>; readonly at: number } | undefined;
-  let takeBack: (() => void) | undefined;
+  let cancelTimer: (() => void) | undefined;
   let isClosed = false;
 
   for (const { eventType, object } of events.openEvents()) {
@@ -52,9 +52,9 @@ export function gatewayWatch({ clock, events, wish, ask }: GatewayWatchOptions):
   }
 
   function arm(): void {
-    if (isClosed || takeBack !== undefined || !isNeeded(wish())) return;
-    takeBack = clock.after(EVERY_MS, () => {
-      takeBack = undefined;
+    if (isClosed || cancelTimer !== undefined || !isNeeded(wish())) return;
+    cancelTimer = clock.after(EVERY_MS, () => {
+      cancelTimer = undefined;
       // An overlay that does not answer gives no samples.
       ask()
         .then(sample, () => sample(undefined))
@@ -118,18 +118,18 @@ export function gatewayWatch({ clock, events, wish, ask }: GatewayWatchOptions):
     if (next.isReached === wasReached) return;
     const [mbps, maxMbps] = [bitsPerSecond, limit].map((bits) => Math.round(bits / 100_000) / 10);
     const details = { mbps, maxmbps: maxMbps };
-    const about = { eventType: INGRESS, object: SERVER, details };
+    const condition = { eventType: INGRESS, object: SERVER, details };
     if (next.isReached) {
       const message = `Ingress over tunnels is at its limit of ${maxMbps} Mbit/s`;
-      events.raise({ ...about, level: "ERROR", message });
-    } else events.clear({ ...about, message: "Ingress over tunnels is no longer at its limit" });
+      events.raise({ ...condition, level: "ERROR", message });
+    } else events.clear({ ...condition, message: "Ingress over tunnels is no longer at its limit" });
   }
 
   return {
-    look: arm,
+    refresh: arm,
     close() {
       isClosed = true;
-      takeBack?.();
+      cancelTimer?.();
     },
   };
 }

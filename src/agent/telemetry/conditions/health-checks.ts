@@ -160,19 +160,19 @@ async function patiently(
 
 function announceDns(events: EventLog, name: string, { isHealthy, servers }: DnsHealth): void {
   const details = { name, servers: Object.fromEntries(servers.map(({ server, answer }) => [server, answer])) };
-  const about = { eventType: "DNS Resolution", object: "dns", details };
-  if (isHealthy) events.clear({ ...about, message: "DNS resolution re-established" });
-  else events.raise({ ...about, level: "ERROR", message: "DNS resolution failed" });
+  const condition = { eventType: "DNS Resolution", object: "dns", details };
+  if (isHealthy) events.clear({ ...condition, message: "DNS resolution re-established" });
+  else events.raise({ ...condition, level: "ERROR", message: "DNS resolution failed" });
 }
 
 function announceRepository(events: EventLog, answer: RepositoryAnswer): void {
-  const about = { eventType: "Repo Connectivity", object: "repository", details: { answer } };
-  if (answer === "ok") events.clear({ ...about, message: "Repo connectivity re-established" });
-  else events.raise({ ...about, level: "ERROR", message: "Repo connectivity failed" });
+  const condition = { eventType: "Repo Connectivity", object: "repository", details: { answer } };
+  if (answer === "ok") events.clear({ ...condition, message: "Repo connectivity re-established" });
+  else events.raise({ ...condition, level: "ERROR", message: "Repo connectivity failed" });
 }
 
 function announceSsh(events: EventLog, isLocal: boolean): void {
-  const about = { eventType: "SSH Lockdown", object: "sshd" };
-  if (isLocal) events.clear({ ...about, message: "SSH listens locally only" });
-  else events.raise({ ...about, level: "ERROR", message: "SSH is reachable on an address that is not local" });
+  const condition = { eventType: "SSH Lockdown", object: "sshd" };
+  if (isLocal) events.clear({ ...condition, message: "SSH listens locally only" });
+  else events.raise({ ...condition, level: "ERROR", message: "SSH is reachable on an address that is not local" });
 }

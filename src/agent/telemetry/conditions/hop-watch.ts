@@ -37,7 +37,7 @@ export interface HopWatchOptions {
 /** Traces paths to gateways with mtr(8), one after the other, from the first refresh on while any is wanted. */
 export interface HopWatch {
   /** Re-evaluates the paths to trace. */
-  look(): void;
+  refresh(): void;
   /** Returns and removes the results of a path. */
   take(gateway: string, path: string): readonly Hop[];
   close(): void;
@@ -51,7 +51,7 @@ const MAX_RUNS = 16;
 export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopWatchOptions): HopWatch {
   const ending = new AbortController();
   const runs = new Map<string, (readonly Hop[])[]>();
-  let takeBack: (() => void) | undefined;
+  let cancelTimer: (() => void) | undefined;
   let isRunning = false;
   let isUnable = false;
   /** True if the last run found no mtr. The next run retries, since it may have been installed. */
@@ -63,11 +63,11 @@ export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopW
   }
 
   function arm(delayMs: number): void {
-    if (ending.signal.aborted || isUnable || isRunning || takeBack !== undefined) return;
+    if (ending.signal.aborted || isUnable || isRunning || cancelTimer !== undefined) return;
     if (wish().targets.length === 0) return;
     if (!isPermitted()) return unable("tracing needs the capability CAP_NET_RAW, which this agent does not have");
-    takeBack = clock.after(delayMs, () => {
-      takeBack = undefined;
+    cancelTimer = clock.after(delayMs, () => {
+      cancelTimer = undefined;
       isRunning = true;
       const from = clock.elapsed();
       void traceAll().finally(() => {
@@ -114,7 +114,7 @@ export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopW
   }
 
   return {
-    look: () => arm(0),
+    refresh: () => arm(0),
     take(gateway, path) {
       const key = keyOf({ gateway, path });
       const found = runs.get(key) ?? [];
@@ -123,7 +123,7 @@ export function hopWatch({ clock, log, exec, wish, isPermitted, onUnable }: HopW
     },
     close() {
       ending.abort();
-      takeBack?.();
+      cancelTimer?.();
     },
   };
 }

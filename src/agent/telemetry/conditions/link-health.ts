@@ -109,18 +109,18 @@ function objectOf(link: string, fault: Fault): string {
 }
 
 function announce(events: EventLog, { link, fault, isRaised }: LinkTransition): void {
-  const about = { eventType: EVENT_TYPES[fault], object: objectOf(link, fault), details: { interface: link } };
+  const condition = { eventType: EVENT_TYPES[fault], object: objectOf(link, fault), details: { interface: link } };
   if (fault === "half-duplex") {
     if (isRaised)
-      events.raise({ ...about, level: "WARNING", message: `Interface ${link} is running with half-duplex` });
-    else events.clear({ ...about, message: `Interface ${link} is no longer running with half-duplex` });
+      events.raise({ ...condition, level: "WARNING", message: `Interface ${link} is running with half-duplex` });
+    else events.clear({ ...condition, message: `Interface ${link} is no longer running with half-duplex` });
   } else if (isRaised) {
-    events.raise({ ...about, level: "ERROR", message: `Interface ${link} is down` });
+    events.raise({ ...condition, level: "ERROR", message: `Interface ${link} is down` });
   } else {
     const others = events
       .openEvents()
-      .some((open) => open.eventType === about.eventType && open.object !== about.object);
-    events.clear({ ...about, message: others ? `Interface ${link} is no longer down` : "All interfaces are up" });
+      .some((open) => open.eventType === condition.eventType && open.object !== condition.object);
+    events.clear({ ...condition, message: others ? `Interface ${link} is no longer down` : "All interfaces are up" });
   }
 }
 

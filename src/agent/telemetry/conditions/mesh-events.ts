@@ -21,7 +21,7 @@ export interface MeshEvents {
   /** Takes recoveries, with cause and duration. */
   happened(events: readonly MeshEvent[]): void;
   /** Handles the start or end of a session with the control plane. */
-  look(): void;
+  refresh(): void;
   /** Raises nothing from now on: the end of this run is intended. */
   close(): void;
 }
@@ -76,7 +76,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
   let standing: MeshStanding | undefined;
   let goneAt: number | undefined;
   let hasClosed = false;
-  let takeBack = (): void => undefined;
+  let cancelTimer = (): void => undefined;
 
   for (const { eventType, object, level, message } of events.openEvents()) {
     if (!OURS.has(eventType)) continue;
@@ -123,7 +123,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
     };
   }
 
-  function look(): void {
+  function refresh(): void {
     if (hasClosed) return;
     const now = clock.elapsed();
     const isQuiet = now < quietUntil;
@@ -159,24 +159,24 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
     const recovery = recoveries.get(object);
     recoveries.delete(object);
     if (!isRaised) return;
-    const told = isGone
+    const clearing = isGone
       ? { level: "INFO" as const, message: `The path to ${object} is no longer in use` }
       : condition.end;
-    const { reason: _reason, ...about } = details;
+    const { reason: _reason, ...shown } = details;
     const took = isGone ? {} : { durationMs: Math.round(endedAt - since), ...recovery };
-    events.clear({ eventType, object, ...told, details: { ...about, ...took } });
+    events.clear({ eventType, object, ...clearing, details: { ...shown, ...took } });
   }
 
   /** One timer for the next deadline. */
   function wait(now: number): void {
-    takeBack();
+    cancelTimer();
     const times = [
       quietUntil,
       ...(goneAt === undefined ? [] : [goneAt + OVERLAY_BACK_MS]),
       ...[...known.values()].flatMap(({ firstSeen, hasBeenUp }) => (hasBeenUp ? [] : [firstSeen + FIRST_UP_MS])),
       ...[...seen.values()].flatMap(({ endedAt }) => (endedAt === undefined ? [] : [endedAt + STABLE_MS])),
     ].filter((time) => time > now);
-    if (times.length > 0) takeBack = clock.after(Math.min(...times) - now, look);
+    if (times.length > 0) cancelTimer = clock.after(Math.min(...times) - now, refresh);
   }
 
   function happen(event: MeshEvent): void {
@@ -241,7 +241,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
         goneAt = undefined;
       } else if (isWanted()) goneAt ??= clock.elapsed();
       else [standing, goneAt] = [undefined, undefined];
-      look();
+      refresh();
     },
     happened(list) {
       if (hasClosed) return;
@@ -251,10 +251,10 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
         !isQuiet || durationMs !== undefined || kind === "gateway-removed";
       for (const event of list.filter(isTold)) happen(event);
     },
-    look,
+    refresh,
     close() {
       hasClosed = true;
-      takeBack();
+      cancelTimer();
     },
   };
 }

@@ -4,7 +4,7 @@ import type { EventLog } from "../events.ts";
 /** Raises events of services that health checks withdraw and offer again. */
 export interface ServiceEvents {
   /** Takes the states of services; services that are not listed stay unchanged. */
-  look(services: readonly ServiceHealth[]): void;
+  refresh(services: readonly ServiceHealth[]): void;
   /** Takes the states of all services with health checks; a service that is not listed is no longer withdrawn. */
   lookAtAll(services: readonly ServiceHealth[]): void;
 }
@@ -27,7 +27,7 @@ export function serviceEvents(events: Pick<EventLog, "raise" | "clear" | "openEv
     if (withdrawn.delete(object)) events.clear({ eventType: EVENT_TYPE, object, message });
   }
 
-  function look(services: readonly ServiceHealth[]): void {
+  function refresh(services: readonly ServiceHealth[]): void {
     for (const { name, state } of services) {
       const object = objectOf(name);
       if (state === "up") clear(object, `Service ${name} answers again`);
@@ -39,9 +39,9 @@ export function serviceEvents(events: Pick<EventLog, "raise" | "clear" | "openEv
   }
 
   return {
-    look,
+    refresh,
     lookAtAll(services) {
-      look(services);
+      refresh(services);
       const judged = new Set(services.map(({ name }) => objectOf(name)));
       for (const object of withdrawn) if (!judged.has(object)) clear(object, `The ${object} is no longer checked`);
     },

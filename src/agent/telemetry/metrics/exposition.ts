@@ -13,12 +13,12 @@ export async function exposition(families: readonly Family[]): Promise<Expositio
   const registry = new Registry();
   for (const { name, help, type, samples } of families) {
     const labelNames = Object.keys(samples[0]?.labels ?? {});
-    const about = { name, help, labelNames, registers: [registry] };
+    const options = { name, help, labelNames, registers: [registry] };
     if (type === "counter") {
-      const counter = new Counter(about);
+      const counter = new Counter(options);
       for (const { labels, value } of samples) counter.inc({ ...labels }, value);
     } else {
-      const gauge = new Gauge(about);
+      const gauge = new Gauge(options);
       for (const { labels, value } of samples) gauge.set({ ...labels }, value);
     }
   }

@@ -30,7 +30,7 @@ const GROWN_BYTES = 2_000_000;
 export function keepMemoryLow({ clock, usage, giveBack }: RestingMemoryOptions): () => void {
   let before = { at: clock.elapsed(), cpuMs: usage().cpuMs };
   let leastBytes: number | undefined;
-  const look = (): void => {
+  const check = (): void => {
     const { privateBytes, cpuMs } = usage();
     const now = clock.elapsed();
     const isResting = cpuMs - before.cpuMs < RESTING * (now - before.at);
@@ -39,9 +39,9 @@ export function keepMemoryLow({ clock, usage, giveBack }: RestingMemoryOptions):
       leastBytes = usage().privateBytes;
     }
     before = { at: now, cpuMs };
-    cancel = clock.after(EVERY_MS, look);
+    cancel = clock.after(EVERY_MS, check);
   };
-  let cancel = clock.after(FIRST_MS, look);
+  let cancel = clock.after(FIRST_MS, check);
   return () => cancel();
 }
 

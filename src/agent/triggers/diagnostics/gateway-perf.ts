@@ -34,7 +34,7 @@ export function gatewayPerf(tunnels: Tunnels, clock: Clock, runMs = RUN_MS): Str
       const way = neededPath(await tunnels.mesh(signal), gwPath);
       const limit = new AbortController();
       const tooLong = new HostError("timeout", `the upload took longer than ${runMs / 1000} s`);
-      const takeBack = clock.after(runMs, () => limit.abort(tooLong));
+      const cancelTimer = clock.after(runMs, () => limit.abort(tooLong));
       const meter = new Dots();
       let shown = emit({ kind: "stdout", data: `Sending ${bytes} bytes to ${peer.fqdn}\n` });
       const onProgress = (progress: UploadProgress): void => {
@@ -57,7 +57,7 @@ export function gatewayPerf(tunnels: Tunnels, clock: Clock, runMs = RUN_MS): Str
         if (silenceOf(error) === "not-connected") throw notConnected(peer, error);
         throw error;
       } finally {
-        takeBack();
+        cancelTimer();
       }
     },
   };

@@ -43,7 +43,7 @@ const NEVER: Entry = { hits: 0, seen: 0, initialHit: undefined, latestHit: undef
 
 export interface NatWatch {
   /** Starts or stops sampling, depending on whether there are translations. */
-  look(): void;
+  refresh(): void;
   /** Returns the hits so far by tracker. @throws errors of reading the counters. */
   hits(signal: AbortSignal): Promise<ReadonlyMap<string, NatHits>>;
   /** Resets trackers; returns their number. */
@@ -81,12 +81,12 @@ export function startNatWatch({ clock, read, size, onError }: NatWatchOptions): 
         })
         .finally(() => {
           cancel = undefined;
-          look();
+          refresh();
         });
     });
   }
 
-  function look(): void {
+  function refresh(): void {
     const count = stop.signal.aborted ? 0 : size();
     if (count === 0) {
       cancel?.();
@@ -99,7 +99,7 @@ export function startNatWatch({ clock, read, size, onError }: NatWatchOptions): 
   }
 
   return {
-    look,
+    refresh,
     hits: (signal) => (size() === 0 ? Promise.resolve(new Map()) : sample(signal)),
     reset(trackers) {
       const next = new Map(book);

@@ -24,7 +24,7 @@ export interface OpenContainersViewOptions {
   readonly documents: { readonly current: Desired };
   readonly sql: DatabaseSync;
   readonly spool: Pick<Spool, "appendAll">;
-  readonly pusher: Pick<Pusher, "look">;
+  readonly pusher: Pick<Pusher, "push">;
   readonly events: EventLog;
   /** Called when a shadow fact may have changed. */
   readonly onChanged: () => void;
@@ -57,7 +57,7 @@ export function openContainersView(options: OpenContainersViewOptions): Containe
       stream,
       records.map((record) => ({ ...record })),
     );
-    pusher.look();
+    pusher.push();
   };
   const saver = new OutputSaver({
     compute,

@@ -114,14 +114,14 @@ test("raised and cleared as the section goes on", async () => {
     clusterIssues: () => [],
     others: () => [],
   });
-  watch.look();
+  watch.refresh();
   await clock.advance(60_000);
   expect(sent).toEqual([]);
   current = [standing({ outcome: { state: "failed", step: step("ip"), error: refused(LINE) } })];
-  watch.look();
+  watch.refresh();
   await clock.advance(5000);
   current = [standing()];
-  watch.look();
+  watch.refresh();
   await clock.advance(5000);
   expect(sent.map(({ eventType, state }) => `${eventType} ${state}`)).toEqual([
     "Network Route Error EXCEEDED",

@@ -121,7 +121,7 @@ describe("the recorder", () => {
     sql.exec(spoolMigration);
     const spool = new Spool(sql, () => undefined);
     let looks = 0;
-    const recorder = flowRecorder({ names: NAMES, clock, spool, look: () => void (looks += 1) });
+    const recorder = flowRecorder({ names: NAMES, clock, spool, onReady: () => void (looks += 1) });
     return { clock, spool, recorder, looks: () => looks };
   }
   const flows = (count: number) => Array.from({ length: count }, () => FLOW);

@@ -58,7 +58,7 @@ it("a clock before the build is behind, and what is stamped goes on from the bui
 it("is right at once when it is set, and says nothing more", () => {
   const { known, time } = rig(60_000);
   time.now = BUILT + DAY;
-  expect(known.look()).toBeUndefined();
+  expect(known.refresh()).toBeUndefined();
   expect(clockReasons(known)).toEqual([]);
   expect(known.stamps.now()).toBe(BUILT + DAY);
 });
@@ -67,7 +67,7 @@ it("is judged by what was kept where that is later, and by nothing else than the
   const { known, time } = rig(BUILT + DAY, BUILT + 10 * DAY);
   expect(known.behind()).toMatchObject({ knownAt: BUILT + 10 * DAY, by: "control-plane" });
   // What was kept was told by somebody whose clock was wrong.
-  known.told(BUILT + DAY);
+  known.receive(BUILT + DAY);
   expect(known.behind()).toBeUndefined();
   time.now -= 301_000;
   expect(known.behind()).toMatchObject({ knownAt: BUILT + DAY, by: "control-plane" });
@@ -76,19 +76,19 @@ it("is judged by what was kept where that is later, and by nothing else than the
 
 it("less than five minutes are only an offset", () => {
   const { known } = rig(BUILT + DAY - 299_000);
-  known.told(BUILT + DAY);
+  known.receive(BUILT + DAY);
   expect(known.behind()).toBeUndefined();
   expect(known.offsetSeconds()).toBe(-299);
 });
 
 it("is kept once a day, when the server corrects it, and at a clean stop with what has passed", async () => {
   const { known, saved, pass } = rig(BUILT + DAY, BUILT);
-  known.told(BUILT + DAY);
-  known.told(BUILT + DAY + 1000);
-  known.told(BUILT + 2 * DAY - 1);
+  known.receive(BUILT + DAY);
+  known.receive(BUILT + DAY + 1000);
+  known.receive(BUILT + 2 * DAY - 1);
   expect(saved).toEqual([BUILT + DAY]);
-  known.told(BUILT + 2 * DAY);
-  known.told(BUILT + DAY);
+  known.receive(BUILT + 2 * DAY);
+  known.receive(BUILT + DAY);
   expect(saved).toEqual([BUILT + DAY, BUILT + 2 * DAY, BUILT + DAY]);
   pass(7000);
   await known.stopped();
@@ -110,18 +110,18 @@ it("a clock that is wrong by more than 300 s raises one event, which is cleared 
   };
   reportClock(known, events);
   expect(told).toEqual([]);
-  known.told(time.now - 301_000);
+  known.receive(time.now - 301_000);
   reportClock(known, events);
-  known.told(time.now + 900_000);
+  known.receive(time.now + 900_000);
   reportClock(known, events);
   expect(told.splice(0)).toEqual([
     "ERROR This machine's clock is 301 s ahead of the control plane's",
     "ERROR This machine's clock is 900 s behind the control plane's",
   ]);
-  known.told(time.now + 120_000);
+  known.receive(time.now + 120_000);
   reportClock(known, events);
   expect(told).toEqual([]);
-  known.told(time.now + 1000);
+  known.receive(time.now + 1000);
   reportClock(known, events);
   expect(told).toEqual(["clear This machine's clock agrees with the control plane's"]);
 });

@@ -72,7 +72,7 @@ describe("the pusher", () => {
     const { spool, pusher, clock } = setUp();
     for (let i = 0; i < 700; i += 1) spool.append("events", { i });
     spool.append("metrics", { t: 1 });
-    pusher.look();
+    pusher.push();
     const { connection, pushes } = session(takeAll);
     pusher.online(connection);
     await settled();
@@ -102,7 +102,7 @@ describe("the pusher", () => {
   test("writes to disk what has waited a minute", async () => {
     const { spool, pusher, clock, stored } = setUp();
     spool.append("metrics", { t: 1 });
-    pusher.look();
+    pusher.push();
     await clock.advance(59_999);
     expect(stored().metrics.queued).toBe(0);
     await clock.advance(1);
@@ -112,7 +112,7 @@ describe("the pusher", () => {
   test("writes at its close", () => {
     const { spool, pusher, stored, clock } = setUp();
     spool.append("metrics", { t: 1 });
-    pusher.look();
+    pusher.push();
     pusher.close();
     expect(stored().metrics.queued).toBe(1);
     expect(clock.pendingTimers).toBe(0);
@@ -145,7 +145,7 @@ test("what is appended to a stream already passed is sent in the same run", asyn
   pusher.online(connection);
   await settled();
   spool.append("events", { late: true });
-  pusher.look();
+  pusher.push();
   gate.resolve(undefined);
   await settled();
   expect(pushes.map(({ stream }) => stream)).toEqual(["metrics", "events"]);
@@ -157,7 +157,7 @@ test("a control plane that takes nothing is asked every five seconds, however mu
   pusher.online(connection);
   for (let i = 0; i < 20; i += 1) {
     spool.append("events", { i });
-    pusher.look();
+    pusher.push();
     await settled();
   }
   const before = pushes.length;
@@ -189,7 +189,7 @@ test("a full spool goes to disk piece by piece once it has waited a minute", asy
     "flows",
     Array.from({ length: 2500 }, (_, i) => ({ i })),
   );
-  pusher.look();
+  pusher.push();
   await clock.advance(60_000);
   expect(stored().flows.queued).toBe(1000);
   await clock.advance(100);

@@ -60,7 +60,7 @@ function rig(changes: Partial<UpgradesOptions> & { isManaged?: boolean } = {}) {
     ending: () => undefined,
     events,
     audit: ({ category, value }) => told.push([category, value]),
-    told: {
+    lastReported: {
       load: () => Promise.resolve(state.osTold),
       save(at) {
         state.osTold = at;
@@ -125,10 +125,10 @@ describe("an upgrade", () => {
 describe("how an upgrade stands", () => {
   test("is in the shadow step by step, and looked at again by itself", async () => {
     const { upgrades, state, clock } = rig();
-    await upgrades.look();
+    await upgrades.refresh();
     expect(upgrades.facts()).toEqual({});
     state.standing = { ...begun, completedAt: 500 };
-    await upgrades.look();
+    await upgrades.refresh();
     expect(upgrades.facts()).toEqual({
       "node.upgrade.state": "IN_PROGRESS",
       "node.upgrade.completed.tstamp": 500,
@@ -150,22 +150,22 @@ describe("how an upgrade stands", () => {
       { section: "upgrade", code: "upgrade-failed", since: 2_000_000 },
     ]);
     await clock.advance(60_000);
-    await upgrades.look();
+    await upgrades.refresh();
     expect(state.changes).toBe(before + 2);
   });
 
   test("is an event when it failed, once for each time, until one succeeds", async () => {
     const { upgrades, state, told } = rig();
     state.standing = failed;
-    await upgrades.look();
-    await upgrades.look();
+    await upgrades.refresh();
+    await upgrades.refresh();
     state.standing = { ...begun, begunAt: 2500, completedAt: 2000 };
-    await upgrades.look();
+    await upgrades.refresh();
     state.standing = { ...failed, completedAt: 2600 };
-    await upgrades.look();
+    await upgrades.refresh();
     state.standing = completed;
-    await upgrades.look();
-    await upgrades.look();
+    await upgrades.refresh();
+    await upgrades.refresh();
     const message = `The upgrade from ${OLD} to ${NEW} failed: crashed: it ended three times`;
     expect(told).toEqual([
       ["Upgrade Failed", "EXCEEDED", "ERROR", message],
@@ -192,8 +192,8 @@ describe("how an upgrade stands", () => {
         failed: given,
       },
     ];
-    await upgrades.look();
-    await upgrades.look();
+    await upgrades.refresh();
+    await upgrades.refresh();
     expect(upgrades.facts()).toMatchObject({
       "node.upgrade.state": "FAILED",
       "node.upgrade.reason": `given-up: ${given.message}`,
@@ -203,15 +203,15 @@ describe("how an upgrade stands", () => {
     ]);
     // An operator who went back behind it gave up another version than the one that was upgraded to.
     state.standing = { ...completed, from: NEW, to: OLD };
-    await upgrades.look();
+    await upgrades.refresh();
     expect(upgrades.facts()).toMatchObject({ "node.upgrade.state": "COMPLETED" });
   });
 
   test("tells of an update of the operating system once", async () => {
     const { upgrades, state, told } = rig();
     state.standing = { ...completed, osUpdatedAt: 3500 };
-    await upgrades.look();
-    await upgrades.look();
+    await upgrades.refresh();
+    await upgrades.refresh();
     expect(told).toEqual([["OS Update", "OS Security Update applied on Thu, 01 Jan 1970 00:58:20 GMT"]]);
   });
 
@@ -219,18 +219,18 @@ describe("how an upgrade stands", () => {
     const { upgrades, state, told } = rig();
     const osReason = { code: "package-database", message: "packages are not completely installed: half" };
     state.standing = { ...completed, osReason };
-    await upgrades.look();
-    await upgrades.look();
+    await upgrades.refresh();
+    await upgrades.refresh();
     expect(upgrades.facts()).toMatchObject({ "node.upgrade.os.reason": `package-database: ${osReason.message}` });
     expect(upgrades.why({ schema: 1, reasons: [] }).reasons).toMatchObject([{ code: "os-update-failed" }]);
     const text = `The operating system was not updated: package-database: ${osReason.message}`;
     expect(told).toEqual([["Upgrade Failed", "EXCEEDED", "WARNING", text]]);
     // An upgrade without packages says nothing of them.
     state.standing = { ...completed, begunAt: 5000 };
-    await upgrades.look();
+    await upgrades.refresh();
     expect(told).toHaveLength(1);
     state.standing = { ...completed, begunAt: 6000, osUpdatedAt: 6001 };
-    await upgrades.look();
+    await upgrades.refresh();
     expect(told.slice(1, 2)).toEqual([["Upgrade Failed", "CLEARED", "INFO", "The operating system was updated"]]);
   });
 
@@ -250,7 +250,7 @@ describe("how an upgrade stands", () => {
     };
     state.list = [version];
     state.standing = { ...begun, to: NEW, step: "judging" };
-    await upgrades.look();
+    await upgrades.refresh();
     expect(upgrades.status.trial).toEqual({ from: OLD, since: 1500 });
     expect(upgrades.facts()).toMatchObject({ "node.upgrade.trial": "true" });
     expect(upgrades.why({ schema: 1, reasons: [] }).reasons).toMatchObject([
@@ -258,17 +258,17 @@ describe("how an upgrade stands", () => {
       { code: "on-trial", notice: true, message: `this version is not confirmed yet; otherwise ${OLD} is restored` },
     ]);
     state.list = [{ ...version, trial: "damaged" }];
-    await upgrades.look();
+    await upgrades.refresh();
     expect(upgrades.status.trial).toEqual({});
     state.list = [{ ...version, version: OLD }];
-    await upgrades.look();
+    await upgrades.refresh();
     expect(upgrades.status.trial).toBeUndefined();
   });
 
   test("is nobody's business where this program is not managed", async () => {
     const { upgrades, state } = rig({ isManaged: false });
     state.standing = failed;
-    await upgrades.look();
+    await upgrades.refresh();
     expect(upgrades.status).toEqual({});
   });
 });

@@ -41,7 +41,7 @@ test("a floor that was reset makes its document due again", async () => {
     dispatcher: rig([]).dispatcher,
     upgrades: {
       ask: () => Promise.reject(new Error("no upgrade")),
-      look: () => Promise.resolve(),
+      refresh: () => Promise.resolve(),
     },
     containers: { compute: () => new FakeCompute(), audit: () => undefined },
     streams: { prepare: () => Promise.reject(new Error("nothing is opened")) },
@@ -83,7 +83,7 @@ describe("connectors and services", () => {
       dispatcher: rig([]).dispatcher,
       upgrades: {
         ask: () => Promise.reject(new Error("no upgrade")),
-        look: () => Promise.resolve(),
+        refresh: () => Promise.resolve(),
       },
       containers: { compute: () => new FakeCompute(), audit: () => undefined },
       streams: { prepare: () => Promise.reject(new Error("nothing is opened")) },

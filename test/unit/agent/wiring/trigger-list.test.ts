@@ -23,7 +23,7 @@ const triggers = listTriggers({
   networkView: {
     conntrack: hostConntrack({ exec, reader: hostReader(), record: () => Promise.resolve() }),
     nats: () => [],
-    natWatch: { look: unasked, hits: () => Promise.resolve(new Map()), reset: () => 0, close: unasked },
+    natWatch: { refresh: unasked, hits: () => Promise.resolve(new Map()), reset: () => 0, close: unasked },
   },
   overlay: {
     flows: () => Promise.resolve({ flows: [], total: 0 }),

@@ -30,29 +30,29 @@ function stage() {
 
 test("an address is announced when it is taken, and every minute while it is held", async () => {
   const { clock, machine, announcer } = stage();
-  announcer.look();
+  announcer.refresh();
   await clock.advance(3_600_000);
   expect([machine.told, clock.pendingTimers]).toEqual([[], 0]);
   machine.held = [VIP];
-  announcer.look();
+  announcer.refresh();
   await clock.advance(0);
   expect(machine.told).toEqual(["eth1 10.0.0.9"]);
-  announcer.look();
+  announcer.refresh();
   await clock.advance(59_000);
   expect(machine.told).toHaveLength(1);
   machine.held = [VIP, OTHER];
-  announcer.look();
+  announcer.refresh();
   await clock.advance(0);
   expect(machine.told).toEqual(["eth1 10.0.0.9", "eth1.10 10.1.0.9"]);
   await clock.advance(1000);
   expect(machine.told).toHaveLength(3);
   machine.held = [];
-  announcer.look();
+  announcer.refresh();
   await clock.advance(3_600_000);
   expect([machine.told.length, clock.pendingTimers]).toEqual([3, 0]);
   // Whoever takes it again says so at once.
   machine.held = [VIP];
-  announcer.look();
+  announcer.refresh();
   await clock.advance(0);
   expect(machine.told).toHaveLength(4);
   announcer.close();
@@ -63,7 +63,7 @@ test("that it cannot be announced is told, until it can or nobody has to", async
   const { clock, machine, announcer } = stage();
   machine.held = [VIP];
   machine.failure = new Error("arping is not installed");
-  announcer.look();
+  announcer.refresh();
   await clock.advance(0);
   expect(announcer.conditions()).toMatchObject([
     { eventType: "Network Error", object: "announce:10.0.0.9", level: "WARNING" },
@@ -77,6 +77,6 @@ test("that it cannot be announced is told, until it can or nobody has to", async
   await clock.advance(60_000);
   expect(announcer.conditions()).toHaveLength(1);
   machine.held = [];
-  announcer.look();
+  announcer.refresh();
   expect(announcer.conditions()).toEqual([]);
 });

@@ -64,13 +64,13 @@ test("probed once a minute, only while the address is held", async () => {
     onChange: () => (machine.changes += 1),
     onError: (error) => expect.unreachable(error.message),
   });
-  probe.look();
+  probe.refresh();
   await clock.advance(3_600_000);
   expect([machine.calls, clock.pendingTimers]).toEqual([0, 0]);
   machine.held = [{ address: "10.77.0.2", link: "wan0", mac: OWN }];
   machine.answers = [OTHER];
-  probe.look();
-  probe.look();
+  probe.refresh();
+  probe.refresh();
   await clock.advance(60_000);
   expect(machine.calls).toBe(1);
   expect(probe.conditions()).toEqual([staleArp("10.77.0.2", "wan0", new Set([OTHER]))]);
@@ -81,6 +81,6 @@ test("probed once a minute, only while the address is held", async () => {
   expect(probe.conditions()).toEqual([]);
   expect(machine.changes).toBe(4);
   machine.held = [];
-  probe.look();
+  probe.refresh();
   expect(clock.pendingTimers).toBe(0);
 });

@@ -29,7 +29,7 @@ function stage(open: readonly OpenEvent[] = []) {
     messages: () => sent.map(({ level, state, message }) => `${level} ${state} ${message}`),
     see: (...objects: readonly string[]) => {
       current = objects.map(condition);
-      watch.look();
+      watch.refresh();
     },
   };
 }

@@ -36,7 +36,7 @@ function setUp(raw: unknown, mesh: OverlayMesh | undefined = aMesh(), open: read
       return now.standing;
     },
   });
-  watch.look();
+  watch.refresh();
   const { sessions: _sessions, ...state } = aMeshState();
   return {
     clock,

@@ -44,7 +44,7 @@ function setUp(targets: readonly HopTarget[], answer: () => Promise<ExecResult> 
 
 test("every path is traced once in an interval, one after the other, and its runs are handed over as one", async () => {
   const rig = setUp([GW1, GW2]);
-  rig.watch.look();
+  rig.watch.refresh();
   await rig.clock.advance(45_000);
   expect(rig.ran.map((line) => line.split(" ").at(-1))).toEqual([1, 2, 3].flatMap(() => ["192.0.2.1", "192.0.2.2"]));
   expect(rig.watch.take("a", "")).toMatchObject([{ hop: 1, ip: "10.0.0.1", numRtt: 9 }]);
@@ -55,11 +55,11 @@ test("every path is traced once in an interval, one after the other, and its run
 
 test("nothing is traced while nobody asks, nor after the end", async () => {
   const rig = setUp([]);
-  rig.watch.look();
+  rig.watch.refresh();
   await rig.clock.advance(60_000);
   expect([rig.ran.length, rig.clock.pendingTimers]).toEqual([0, 0]);
   rig.now.targets = [GW1];
-  rig.watch.look();
+  rig.watch.refresh();
   await rig.clock.advance(1000);
   rig.watch.close();
   await rig.clock.advance(60_000);
@@ -68,7 +68,7 @@ test("nothing is traced while nobody asks, nor after the end", async () => {
 
 test("a run that hangs is ended with everything", async () => {
   const rig = setUp([GW1], () => new Promise(() => undefined));
-  rig.watch.look();
+  rig.watch.refresh();
   await rig.clock.advance(60_000);
   expect(rig.ran).toHaveLength(1);
   rig.watch.close();
@@ -89,9 +89,9 @@ test.each([
   ],
 ] as const)("%s is told of once, and nothing is tried any more", async (_, answer, why) => {
   const rig = setUp([GW1, GW2], answer);
-  rig.watch.look();
+  rig.watch.refresh();
   await rig.clock.advance(120_000);
-  rig.watch.look();
+  rig.watch.refresh();
   await rig.clock.advance(120_000);
   expect([rig.ran.length, rig.unable.length]).toEqual([1, 1]);
   expect(rig.unable[0]).toMatch(why);
@@ -101,7 +101,7 @@ test("a missing tool is reported once, tried again at each interval, and used wh
   const missing = (): Promise<ExecResult> => Promise.reject(new HostError("tool-missing", "mtr is missing"));
   let answer = missing;
   const rig = setUp([GW1, GW2], () => answer());
-  rig.watch.look();
+  rig.watch.refresh();
   await rig.clock.advance(50_000);
   // The other path would not find it either.
   expect([rig.ran.length, rig.unable.length]).toEqual([3, 1]);
@@ -117,7 +117,7 @@ test("a missing tool is reported once, tried again at each interval, and used wh
 test("without the capability nothing is started", async () => {
   const rig = setUp([GW1]);
   rig.now.isPermitted = false;
-  rig.watch.look();
+  rig.watch.refresh();
   await rig.clock.advance(60_000);
   expect([rig.ran.length, rig.unable.length]).toEqual([0, 1]);
 });
@@ -128,14 +128,14 @@ test.each([
   ["an end too late", () => Promise.reject(new HostError("timeout", "too late"))],
 ])("%s leaves no hops and is tried again", async (_, answer) => {
   const rig = setUp([GW1], answer);
-  rig.watch.look();
+  rig.watch.refresh();
   await rig.clock.advance(25_000);
   expect([rig.ran.length, rig.watch.take("a", ""), rig.unable]).toEqual([2, [], []]);
 });
 
 test("what is traced no longer leaves nothing behind, and what nobody takes is bounded", async () => {
   const rig = setUp([GW1]);
-  rig.watch.look();
+  rig.watch.refresh();
   await rig.clock.advance(20_000 * 40);
   expect(rig.watch.take("a", "")[0]?.numRtt).toBe(48);
   await rig.clock.advance(20_000);

@@ -156,13 +156,13 @@ describe("all ways together", () => {
     rig.stand(UP);
     await rig.clock.advance(MINUTE);
     rig.surroundings.isOnline = false;
-    rig.mesh.look();
+    rig.mesh.refresh();
     expect(rig.told()).toEqual([]);
     rig.stand(DOWN);
     const both = "Data and Control Plane Disruption: Data and Control plane connection";
     expect(rig.told()).toEqual([LOST, NONE, `EXCEEDED ERROR ${both} is down`]);
     rig.surroundings.isOnline = true;
-    rig.mesh.look();
+    rig.mesh.refresh();
     await rig.clock.advance(10_000);
     expect(rig.told()).toEqual([`CLEARED INFO ${both} is up`]);
   });

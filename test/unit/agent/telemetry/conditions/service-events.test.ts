@@ -16,18 +16,18 @@ const is = (name: string, state: ServiceHealth["state"]): ServiceHealth => ({ na
 
 test("a service that is withdrawn is told of once, and again when it is back", () => {
   const { watch, told } = setUp();
-  watch.look([is("web", "unknown"), is("db", "up")]);
+  watch.refresh([is("web", "unknown"), is("db", "up")]);
   expect(told()).toEqual([]);
-  watch.look([is("web", "down")]);
+  watch.refresh([is("web", "down")]);
   watch.lookAtAll([is("web", "down"), is("db", "up")]);
   expect(told()).toEqual([["EXCEEDED", "WARNING", "service web"]]);
-  watch.look([is("web", "unknown")]);
-  watch.look([is("db", "up")]);
+  watch.refresh([is("web", "unknown")]);
+  watch.refresh([is("db", "up")]);
   expect(told()).toEqual([]);
-  watch.look([is("web", "up")]);
-  watch.look([is("web", "up")]);
+  watch.refresh([is("web", "up")]);
+  watch.refresh([is("web", "up")]);
   expect(told()).toEqual([["CLEARED", "INFO", "service web"]]);
-  watch.look([is("web", "down")]);
+  watch.refresh([is("web", "down")]);
   expect(told()).toEqual([["EXCEEDED", "WARNING", "service web"]]);
 });
 
@@ -43,7 +43,7 @@ test("what an earlier run told of is over with the service, and nobody else's ev
     { ...earlier, object: "service old" },
     { ...earlier, object: "eth0" },
   ]);
-  watch.look([]);
+  watch.refresh([]);
   expect(told()).toEqual([]);
   watch.lookAtAll([is("new", "up")]);
   expect(told()).toEqual([["CLEARED", "INFO", "service old"]]);
@@ -52,9 +52,9 @@ test("what an earlier run told of is over with the service, and nobody else's ev
 
 test("only so many are open at a time", () => {
   const { watch, events } = setUp();
-  watch.look(Array.from({ length: 150 }, (_, i) => is(`s${i}`, "down")));
+  watch.refresh(Array.from({ length: 150 }, (_, i) => is(`s${i}`, "down")));
   expect(events.openEvents().length).toBe(100);
-  watch.look([is("s0", "up"), is("s149", "down")]);
+  watch.refresh([is("s0", "up"), is("s149", "down")]);
   expect([events.isOpen("Network Error", "service s0"), events.isOpen("Network Error", "service s149")]).toEqual([
     false,
     true,

@@ -41,7 +41,7 @@ function stage(size: number) {
 
 test("nothing is read while there is nothing to count", async () => {
   const { clock, machine, watch } = stage(0);
-  watch.look();
+  watch.refresh();
   await clock.advance(3_600_000);
   expect(await watch.hits(signal)).toEqual(new Map());
   expect(machine.reads).toBe(0);
@@ -50,8 +50,8 @@ test("nothing is read while there is nothing to count", async () => {
 
 test("it is read at once and every ten seconds, until there is none any longer", async () => {
   const { clock, machine, watch } = stage(1);
-  watch.look();
-  watch.look();
+  watch.refresh();
+  watch.refresh();
   await clock.advance(0);
   expect(machine.reads).toBe(1);
   machine.now = counters({ a: 3 });
@@ -59,11 +59,11 @@ test("it is read at once and every ten seconds, until there is none any longer",
   expect(machine.reads).toBe(2);
   expect((await watch.hits(signal)).get("a")).toMatchObject({ hits: 2 });
   machine.size = 0;
-  watch.look();
+  watch.refresh();
   expect(clock.pendingTimers).toBe(0);
   machine.size = 1;
   machine.now = counters({ b: 4 });
-  watch.look();
+  watch.refresh();
   // What came while nobody counted is new, and each hit of it counts.
   expect((await watch.hits(signal)).get("b")).toMatchObject({ hits: 4 });
   watch.close();
@@ -72,7 +72,7 @@ test("it is read at once and every ten seconds, until there is none any longer",
 
 test("thousands are read once a minute", async () => {
   const { clock, machine, watch } = stage(5000);
-  watch.look();
+  watch.refresh();
   await clock.advance(0);
   await clock.advance(59_999);
   expect(machine.reads).toBe(1);
@@ -84,7 +84,7 @@ test("thousands are read once a minute", async () => {
 test("a reading that fails is told and tried again", async () => {
   const { clock, errors, machine, watch } = stage(1);
   machine.refusal = new Error("no nft");
-  watch.look();
+  watch.refresh();
   await clock.advance(0);
   expect(errors).toEqual([machine.refusal]);
   await expect(watch.hits(signal)).rejects.toThrow("no nft");
