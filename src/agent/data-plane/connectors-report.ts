@@ -49,7 +49,7 @@ export function connectorsReport(reading: OverlayReading): ConnectorsReport {
   const viewOf = (item: Connector): ConnectorView => {
     const standsHow = standing(item);
     const key = keyOf(item);
-    // Of two items at one address only the enabled one has the listener.
+    // If two items have one address, only the enabled one has the listener.
     const isThere = standsHow.state === "listening" || standsHow.state === "failed";
     const own = isThere ? counted.get(key) : undefined;
     const dropped = ignored.get(item.path);

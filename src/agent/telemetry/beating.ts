@@ -37,7 +37,7 @@ export class Beating {
   #after(ms: number, connection: BeatConnection): void {
     this.#cancel = this.#options.clock.after(ms, () => {
       this.#after(connection.heartbeatMs * (0.9 + 0.2 * this.#options.random()), connection);
-      // A gap in the numbers tells the control plane that a heartbeat was skipped.
+      // A gap in the numbers shows the control plane that a heartbeat was skipped.
       this.#seq += 1;
       if (connection.isCongested()) this.#leftOut += 1;
       else {

@@ -92,7 +92,7 @@ function nodesOf(
 }
 
 /**
- * Returns the bits that say why a flow was denied, or 0. A target that failed, a limit, and a broken flow are no denial: they have only a
+ * Returns the bits for the reason of a denied flow, or 0. A target that failed, a limit, and a broken flow are no denial: they have only a
  * reason.
  */
 function deniedFlags(reason: OverlayReason | undefined): number {

@@ -41,6 +41,6 @@ export interface ExecActual {
   readonly outlawed?: ReadonlyMap<string, string>;
   /** Limits of all containers together; absent if they are not managed. */
   readonly caps?: CapsSeen | undefined;
-  /** How containers are reached; absent if that is not managed. */
+  /** Observed exposure of the containers; absent if it is not managed. */
   readonly exposure?: ExposureSeen;
 }

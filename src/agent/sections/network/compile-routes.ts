@@ -188,7 +188,7 @@ function reaches(member: Member, via: string, state: NetworkActual["state"]): bo
 
 function routeThrough(destination: string, via: string, link: string, at: At, isReached: boolean): RouteTarget {
   const isDefault = destination === ANYWHERE && at.table === MAIN_TABLE;
-  // Of default routes with equal metric and scope the kernel uses the one whose gateway seems alive instead of the first.
+  // Among default routes with equal metric and scope the kernel uses the one whose gateway seems alive instead of the first.
   const scope = isDefault ? "site" : "global";
   return { ...at, kind: "unicast", destination, via, link, scope, isOnLink: !isReached };
 }

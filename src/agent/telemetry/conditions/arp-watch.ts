@@ -77,7 +77,7 @@ export function startArpProbe({ clock, exec, held, onChange, onError }: ArpProbe
   };
 }
 
-/** Whether another machine answers for our address, and the number of consecutive probes without such an answer. */
+/** State of an address: a foreign answer, and the number of consecutive probes without one. */
 export interface ArpWatch {
   readonly isStale: boolean;
   readonly clean: number;

@@ -12,7 +12,7 @@ const MAX_KEPT = 4096;
 const MAX_ASKED = 4;
 const MAX_NAME = 253;
 
-/** Looks names up in the background and caches them for an hour. */
+/** Resolves names in the background and caches them for an hour. */
 export function reverseNames(clock: Pick<Clock, "elapsed">, lookUp: ReverseLookup): ReverseNames {
   const kept = new Map<string, { readonly name: string | undefined; readonly until: number }>();
   const asked = new Set<string>();

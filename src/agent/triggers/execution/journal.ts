@@ -71,7 +71,7 @@ const interrupted: TriggerReply = {
 };
 
 export interface JournalOptions {
-  /** Of the running kernel, /proc/sys/kernel/random/boot_id. */
+  /** Boot id of the running kernel, /proc/sys/kernel/random/boot_id. */
   readonly bootId: string;
   /** True if the database outlives this process; if false, `begin` returns `unavailable`. */
   readonly isPersistent: boolean;
