@@ -409,7 +409,7 @@ const payloads: Readonly<Record<string, readonly [Tampering, string, RegExp]>> =
   "zstd with something behind it": [
     { name: "holdfast.tar.zst", pack: (tar) => Buffer.concat([zstdCompressSync(tar), asText("evil")]) },
     "archive-trailing-data",
-    /behind its end/,
+    /after its end/,
   ],
   "xz that is none": [{ name: "holdfast.tar.xz", pack: (tar) => tar }, "archive-damaged", /xz/],
   "gzip that was cut": [
@@ -417,7 +417,7 @@ const payloads: Readonly<Record<string, readonly [Tampering, string, RegExp]>> =
     "archive-damaged",
     /cannot be unpacked/,
   ],
-  "no runtime": [{ entries: without("./node") }, "archive-incomplete", /no file node/],
+  "no runtime": [{ entries: without("./node") }, "archive-incomplete", /does not contain node/],
   "an empty program": [
     { entries: [...without("./holdfast.mjs"), { path: "./holdfast.mjs" }] },
     "archive-incomplete",
@@ -471,7 +471,7 @@ test.each([
     version: NEW_VERSION,
     build: "20261120-120000.0123456789ab",
   });
-  expect(stage.left()).toEqual([`part/${NEW_VERSION}.ready`]);
+  expect(stage.left()).toEqual([`part/${NEW_VERSION}.ready`, `part/${NEW_VERSION}.sha256`]);
 });
 
 test("a line of a key that nobody knows does no harm beside one that is trusted", async () => {
@@ -480,7 +480,7 @@ test("a line of a key that nobody knows does no harm beside one that is trusted"
       [rawJws(stranger, "{}"), rawJws(second, claims), rawJws(trusted, claims), ""].join("\n"),
   });
   await fetchRelease(stage.request, stage.deps, AbortSignal.timeout(120_000));
-  expect(stage.left()).toEqual([`part/${NEW_VERSION}.ready`]);
+  expect(stage.left()).toEqual([`part/${NEW_VERSION}.ready`, `part/${NEW_VERSION}.sha256`]);
 });
 
 test("an operator may insist on a version that failed, or is older, and on nothing else", async () => {
