@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { tellingDamage, type OnDamage } from "../host/files/damage.ts";
+import { reportingDamage, type OnDamage } from "../host/files/damage.ts";
 import type { Files } from "../host/files/files.ts";
 import { stateFile, type StateFile } from "../host/files/state-file.ts";
 import { WhyTakenBack } from "../protocol/values/commit.ts";
@@ -70,7 +70,7 @@ export interface CommitFiles {
 /** Opens the files in `dir`, the `desired/` of the state directory, which also holds the checkpoint. */
 export function commitFiles(files: Files, dir: string, onDamage?: OnDamage): CommitFiles {
   const at = <T>(name: string, schema: z.ZodType<T>, keepsPrevious: boolean): StateFile<T> =>
-    tellingDamage(
+    reportingDamage(
       stateFile(files, { path: `${dir}/${name}.json`, schema, keepsPrevious }),
       `desired/${name}.json`,
       onDamage,

@@ -4,7 +4,7 @@ import { sessionOf } from "./watch.ts";
 import type { UpgradeDeps } from "./deps.ts";
 
 export type TryOldDeps = Pick<UpgradeDeps, "services" | "agent" | "clock" | "limits" | "print"> & {
-  readonly versions: Pick<Versions, "layAside" | "bringBack">;
+  readonly versions: Pick<Versions, "setAside" | "restore">;
 };
 
 /**
@@ -19,17 +19,17 @@ export async function tryOld(
 ): Promise<boolean | undefined> {
   const { versions, services, print } = deps;
   try {
-    await versions.layAside(version);
+    await versions.setAside(version);
     await services.restartAgent(signal);
     const hadSession = await untilSession(deps, version, signal);
     if (hadSession !== undefined) await onSeen(hadSession);
-    await versions.bringBack(version);
+    await versions.restore(version);
     await services.restartAgent(signal);
     return hadSession;
   } catch (error) {
     signal.throwIfAborted();
     print(`cannot try the old version: ${toError(error).message}`);
-    await versions.bringBack(version);
+    await versions.restore(version);
     return undefined;
   }
 }

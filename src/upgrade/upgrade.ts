@@ -198,15 +198,15 @@ async function judgeVersion(
   const isAside = (await find(deps, version))?.isAside === true;
   const view = isAside ? undefined : await agent.view(signal);
   // An agent that does not respond may be starting, and each start counts.
-  if (!isAside && view === undefined) await orSay(deps, "start the agent", services.startAgent(signal), signal);
+  if (!isAside && view === undefined) await orPrint(deps, "start the agent", services.startAgent(signal), signal);
   else if (view !== undefined && view.version !== version) {
-    await orSay(deps, "restart the agent", services.restartAgent(signal), signal);
+    await orPrint(deps, "restart the agent", services.restartAgent(signal), signal);
   }
   const isGivenUp = async (asked: string): Promise<boolean> => (await find(deps, asked))?.failed !== undefined;
   const { probe, targets } = deps;
   const { betterAt, ...stood } = standing;
   const note = (seen: Pick<UpgradeStanding, "step" | "betterAt">): Promise<void> =>
-    orSay(deps, "note how it stands", stand(deps, { ...stood, ...seen }, signal), signal);
+    orPrint(deps, "note how it stands", stand(deps, { ...stood, ...seen }, signal), signal);
   const onSeen = (hadSession: boolean): Promise<void> =>
     note({ step: "judging", ...(hadSession ? { betterAt: unixSeconds(clock) } : {}) });
   const runOld = async (limit: AbortSignal): Promise<boolean | undefined> => {
@@ -238,11 +238,11 @@ async function judgeVersion(
 async function complete(deps: UpgradeDeps, { version, standing }: Ongoing, signal: AbortSignal): Promise<UpgradeEnd> {
   const { requests, services, clock, print } = deps;
   await requests.done();
-  await orSay(deps, "have a new overlay take over", services.succeedOverlay(version, signal), signal);
+  await orPrint(deps, "have a new overlay take over", services.succeedOverlay(version, signal), signal);
   const { step: _step, reason: _reason, starts: _starts, betterAt: _at, ...rest } = standing;
   await stand(deps, { ...rest, state: "COMPLETED", completedAt: unixSeconds(clock) }, signal);
   print(`upgraded from ${standing.from} to ${version}`);
-  await orSay(deps, "remove old versions", tidyAway(deps, [version, standing.from]), signal);
+  await orPrint(deps, "remove old versions", tidyAway(deps, [version, standing.from]), signal);
   return "completed";
 }
 
@@ -254,13 +254,13 @@ async function goBack(deps: UpgradeDeps, { version, standing }: Ongoing, signal:
   const starts = standing.starts ?? found?.starts ?? 0;
   const { betterAt: _at, ...stood } = standing;
   const going: UpgradeStanding = { ...stood, step: "going-back", reason: why, starts };
-  await orSay(deps, "note how it stands", stand(deps, going, signal), signal);
+  await orPrint(deps, "note how it stands", stand(deps, going, signal), signal);
   if ((await find(deps, standing.from))?.failed?.code === PASSED_OVER) await versions.forgive(standing.from);
   if (found?.failed === undefined) await versions.fail(version, { ...why, at: unixSeconds(clock) });
   print(`${version} is given up: ${why.message}`);
   const view = await agent.view(signal);
   if (view === undefined || view.version === version) {
-    await orSay(deps, "restart the agent", services.restartAgent(signal), signal);
+    await orPrint(deps, "restart the agent", services.restartAgent(signal), signal);
   }
   const until = clock.elapsed() + limits.backMs;
   let back = await agent.view(signal);
@@ -273,7 +273,7 @@ async function goBack(deps: UpgradeDeps, { version, standing }: Ongoing, signal:
   const { step: _step, ...rest } = going;
   const reason = { code: why.code, message: message.slice(0, 1024) };
   await stand(deps, { ...rest, state: "FAILED", reason, completedAt: unixSeconds(clock) }, signal);
-  await orSay(deps, "remove what is left of it", forget(deps, version), signal);
+  await orPrint(deps, "remove what is left of it", forget(deps, version), signal);
   return "failed";
 }
 
@@ -342,7 +342,12 @@ async function stand({ versions, agent }: UpgradeDeps, standing: UpgradeStanding
 }
 
 /** Prints a failure and continues; the result is observed later. */
-async function orSay({ print }: UpgradeDeps, what: string, work: Promise<unknown>, signal: AbortSignal): Promise<void> {
+async function orPrint(
+  { print }: UpgradeDeps,
+  what: string,
+  work: Promise<unknown>,
+  signal: AbortSignal,
+): Promise<void> {
   try {
     await work;
   } catch (error) {

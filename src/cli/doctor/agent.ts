@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { AgentError } from "../../errors.ts";
-import { lookAt, type Looked } from "../../host/files/look-at.ts";
+import { readEntry, type PathEntry } from "../../host/files/path-entry.ts";
 import { readPidFile } from "../../host/process/pid-file.ts";
 import { buildInfo } from "../../lib/build-info.ts";
 import { formatSpan } from "../../lib/text/durations.ts";
@@ -15,7 +15,7 @@ export const agentChecks: CheckFamily = {
   name: "agent",
   async run({ agent, runDir, clock }) {
     const { error, status } = await agent();
-    const sockets = [READ_SOCKET, ADMIN_SOCKET].map((name) => socketCheck(name, lookAt(join(runDir, name))));
+    const sockets = [READ_SOCKET, ADMIN_SOCKET].map((name) => socketCheck(name, readEntry(join(runDir, name))));
     const answer = answerCheck(error, await readPidFile(runDir, "agent"));
     if (status === undefined) return [answer, ...sockets];
     return [
@@ -60,15 +60,15 @@ export function answerCheck(error: Error | undefined, pid: number | undefined): 
   return fail("running", code, `${error.message}${who}`, "'holdfast bundle' first, then restart it");
 }
 
-function socketCheck(name: string, looked: Looked | "absent" | "denied"): Check {
-  if (looked === "denied") return skip(name, "access-denied", "it may not be looked at: run the command with sudo");
-  if (looked === "absent") return skip(name, "absent", "it is not there: no agent has made it");
-  const isWell = looked.kind === "socket" && (looked.mode & 0o007) === 0;
-  if (isWell) return pass(name, `mode ${looked.mode.toString(8)}`);
+function socketCheck(name: string, entry: PathEntry | "absent" | "denied"): Check {
+  if (entry === "denied") return skip(name, "access-denied", "no permission to read it: run the command with sudo");
+  if (entry === "absent") return skip(name, "absent", "it is not there: no agent has made it");
+  const isWell = entry.kind === "socket" && (entry.mode & 0o007) === 0;
+  if (isWell) return pass(name, `mode ${entry.mode.toString(8)}`);
   return fail(
     name,
     "unsafe-socket",
-    `it is ${looked.kind === "socket" ? "open to everybody" : "no socket"}`,
+    `it is ${entry.kind === "socket" ? "open to everybody" : "no socket"}`,
     "restart the agent",
   );
 }

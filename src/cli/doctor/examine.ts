@@ -1,6 +1,6 @@
 import { AgentError, toError } from "../../errors.ts";
 import { hostExec } from "../../host/process/exec.ts";
-import { isRoot } from "../../host/files/look-at.ts";
+import { isRoot } from "../../host/files/path-entry.ts";
 import { hostReader } from "../../host/reader.ts";
 import { withinTime } from "../../lib/async/within-time.ts";
 import { ContainersReport } from "../../protocol/local/containers.ts";

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { lookAt, type Looked } from "../../host/files/look-at.ts";
+import { readEntry, type PathEntry } from "../../host/files/path-entry.ts";
 import { sizeText } from "../../lib/text/size-text.ts";
 import type { LeftState } from "../../protocol/local/left-state.ts";
 import { IDENTITY_LOST, identityLostFix } from "../../protocol/local/identity-lost.ts";
@@ -29,9 +29,9 @@ export const settingsChecks: CheckFamily = {
 export const stateChecks: CheckFamily = {
   name: "state",
   async run({ stateDir, reader, left, isRoot }) {
-    const looked = lookAt(stateDir);
-    const place = directoryCheck(stateDir, looked, process.geteuid?.() ?? 0);
-    if (looked === "absent") return [place];
+    const entry = readEntry(stateDir);
+    const place = directoryCheck(stateDir, entry, process.geteuid?.() ?? 0);
+    if (entry === "absent") return [place];
     const space = reader.space(stateDir);
     const names = ["", "identity", "desired", "reported"].flatMap((part) =>
       (reader.list(join(stateDir, part)) ?? []).map((name) => join(part, name)),
@@ -50,8 +50,8 @@ const needsRoot = (isRoot: boolean): string =>
   isRoot ? "it cannot be read" : "only root and its owner can see it: run the command with sudo";
 
 /** Judges permissions and owner of a state directory. Pure. */
-export function directoryCheck(path: string, looked: Looked | "absent" | "denied", uid: number): Check {
-  if (looked === "absent") {
+export function directoryCheck(path: string, entry: PathEntry | "absent" | "denied", uid: number): Check {
+  if (entry === "absent") {
     return warn(
       "directory",
       "state-absent",
@@ -59,12 +59,12 @@ export function directoryCheck(path: string, looked: Looked | "absent" | "denied
       "it is made when an agent starts, or name another with --state",
     );
   }
-  if (looked === "denied")
-    return skip("directory", "access-denied", `${path} may not be looked at: run the command with sudo`);
-  if (looked.kind !== "directory")
+  if (entry === "denied")
+    return skip("directory", "access-denied", `no permission to read ${path}: run the command with sudo`);
+  if (entry.kind !== "directory")
     return fail("directory", "not-a-directory", `${path} is no directory`, "move it away");
-  if ((looked.mode & 0o077) !== 0) {
-    const mode = looked.mode.toString(8);
+  if ((entry.mode & 0o077) !== 0) {
+    const mode = entry.mode.toString(8);
     return fail(
       "directory",
       "unsafe-directory",
@@ -72,11 +72,11 @@ export function directoryCheck(path: string, looked: Looked | "absent" | "denied
       `chmod 700 ${path}`,
     );
   }
-  if (looked.uid !== 0 && looked.uid !== uid) {
+  if (entry.uid !== 0 && entry.uid !== uid) {
     return warn(
       "directory",
       "other-owner",
-      `${path} belongs to user ${looked.uid}`,
+      `${path} belongs to user ${entry.uid}`,
       "see that the agent runs as this user, or chown it",
     );
   }

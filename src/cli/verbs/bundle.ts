@@ -3,7 +3,7 @@ import { z } from "zod";
 import { HostError, InputError } from "../../errors.ts";
 import { packArchive, writeArchive, writeOutput, type ArchiveFile } from "../../host/files/archive.ts";
 import { hostExec } from "../../host/process/exec.ts";
-import { isRoot } from "../../host/files/look-at.ts";
+import { isRoot } from "../../host/files/path-entry.ts";
 import { MachineOwner } from "../../host/machine/machine-owner.ts";
 import { hostReader } from "../../host/reader.ts";
 import { buildInfo } from "../../lib/build-info.ts";

@@ -87,7 +87,7 @@ export function descend(from: number, names: readonly Name[]): number {
 }
 
 /** Like `descend`, but makes missing directories with mode 0700. Returns the number of names that existed. */
-export function makeWay(
+export function makeDirectories(
   from: number,
   names: readonly string[],
 ): { readonly directory: number; readonly found: number } {

@@ -71,7 +71,7 @@ async function ask(
 ): Promise<string> {
   const isRoot = process.geteuid?.() === 0;
   const bounded = ["prlimit", ...LIMITS, "--", ...query];
-  const { group, close } = isRoot ? letIn(fd) : { group: NOBODY, close: () => undefined };
+  const { group, close } = isRoot ? grantRead(fd) : { group: NOBODY, close: () => undefined };
   const drop = ["--reuid", NOBODY, "--regid", group, "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
   const args = [...(isRoot ? drop : []), "--no-new-privs", "--", ...bounded];
   const command = started({ file: "setpriv", args });
@@ -93,7 +93,7 @@ async function ask(
  * keeps them, because they may be using it, and becomes readable to everyone. Returns the group and a function that reverts the
  * change.
  */
-function letIn(fd: number): { readonly group: string; readonly close: () => void } {
+function grantRead(fd: number): { readonly group: string; readonly close: () => void } {
   const { mode, uid, gid } = fstatSync(fd);
   if ((mode & constants.S_IROTH) !== 0) return { group: NOBODY, close: () => undefined };
   const close = (): void => {

@@ -4,7 +4,7 @@ import { InputError } from "../../errors.ts";
 import { oneAtATime } from "../../lib/async/one-at-a-time.ts";
 import { untilAborted } from "../../lib/async/until-aborted.ts";
 import { systemClock } from "../clock.ts";
-import { descend, holding, makeDirectory, makeWay, via } from "./descriptors.ts";
+import { descend, holding, makeDirectory, makeDirectories, via } from "./descriptors.ts";
 import { storeFailure } from "./failures.ts";
 import { listTree } from "./list.ts";
 import type { Place } from "./open-file.ts";
@@ -66,7 +66,7 @@ export function openStore(path: string, options: StoreOptions = {}): Store {
         const names = parseNewPath(path);
         const name = names.at(-1);
         if (name === undefined) throw new InputError("exists", "the root of the data store already exists");
-        const { directory, found } = makeWay(root.current(), names.slice(0, -1));
+        const { directory, found } = makeDirectories(root.current(), names.slice(0, -1));
         try {
           if (!makeDirectory(directory, name)) throw new InputError("exists", `${shown(path)} already exists`);
         } finally {

@@ -9,7 +9,7 @@ import {
   holding,
   identityOf,
   isGone,
-  makeWay,
+  makeDirectories,
   openEntry,
   openForSync,
   syncDescriptor,
@@ -30,7 +30,7 @@ const ID = /^[0-9A-Za-z-]{1,64}$/;
 export function openPart(place: Place, id: string, keepBytes: number, refuseInUse: () => void): StorePart {
   const part = partOf(id);
   refuseInUse();
-  const { directory: way, found } = makeWay(place.root(), place.parents);
+  const { directory: way, found } = makeDirectories(place.root(), place.parents);
   let home: number;
   try {
     refuseTarget(way, place.name);

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { Text64, Text128 } from "../../protocol/values/values.ts";
-import { tellingDamage, type OnDamage } from "../files/damage.ts";
+import { reportingDamage, type OnDamage } from "../files/damage.ts";
 import type { Files } from "../files/files.ts";
 import type { Reader } from "../reader.ts";
 import { stateFile, valueOf, type StateFile } from "../files/state-file.ts";
@@ -33,7 +33,7 @@ export class ExposureRecord {
 
   constructor(files: Files, reader: Reader, stateDir: string, onDamage?: OnDamage) {
     const file = stateFile(files, { path: `${stateDir}/exposure.json`, schema: Content, keepsPrevious: true });
-    this.#file = tellingDamage(file, "exposure.json", onDamage);
+    this.#file = reportingDamage(file, "exposure.json", onDamage);
     this.#boot = reader.read("/proc/sys/kernel/random/boot_id")?.trim() ?? "";
   }
 

@@ -14,7 +14,7 @@ export interface Damage {
 export type OnDamage = (found: Damage) => void;
 
 /** Wraps a state file so that damage is reported when it is read. `name` is relative to the state directory. */
-export function tellingDamage<T>(file: StateFile<T>, name: string, onDamage: OnDamage | undefined): StateFile<T> {
+export function reportingDamage<T>(file: StateFile<T>, name: string, onDamage: OnDamage | undefined): StateFile<T> {
   return {
     ...file,
     async load() {

@@ -29,11 +29,11 @@ export function preferSmallMemory(): void {
  * has doubled, which an idle heap never does. A heap query is documented to collect all garbage first, and needs no flag.
  */
 export function collectGarbage(): void {
-  queryObjects(nobodyMakes, { format: "count" });
+  queryObjects(neverConstructed, { format: "count" });
 }
 
 /** A constructor without instances, to query for. */
-function nobodyMakes(): void {}
+function neverConstructed(): void {}
 
 /** Long-running programs. Other verbs start with V8's default flags, which takes half the time. */
 export const LASTING_PROGRAMS = ["agent", "overlay", "guard", "upgrade-run", "controller"];

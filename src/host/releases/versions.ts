@@ -87,8 +87,8 @@ export interface Versions {
   /** Removes the failure mark, at an operator's request. */
   forgive(version: string): Promise<void>;
   /** Makes the launcher skip a version on trial temporarily. */
-  layAside(version: string): Promise<void>;
-  bringBack(version: string): Promise<void>;
+  setAside(version: string): Promise<void>;
+  restore(version: string): Promise<void>;
   /** Ends the trial as a success: writes `.probation`, then removes `.trial`. Starts are still counted. */
   prove(version: string, until: number): Promise<void>;
   /** Removes all marks except `.failed`, at the end of the probation or after a new placement. */
@@ -172,8 +172,8 @@ export function hostVersions(options: VersionsOptions): Versions {
     const versions = new Set([...names].map((name) => name.replace(MARK_SUFFIX, "")).filter(isVersion));
     const found = await Promise.all([...versions].map((version) => inspect(version, names)));
     // While the package is being replaced, its previous version is in `base.before`; the launcher does the same.
-    const before = await lookAtBase(files, join(packagePath, "base.before"));
-    const base = before?.isWhole === true ? before : await lookAtBase(files, join(packagePath, "base"));
+    const before = await inspectBase(files, join(packagePath, "base.before"));
+    const base = before?.isWhole === true ? before : await inspectBase(files, join(packagePath, "base"));
     // Marks of the package's own version may exist too; they count for the version in the directory.
     return [...(base === undefined ? [] : [base]), ...found].sort(newestFirst);
   };
@@ -257,8 +257,8 @@ export function hostVersions(options: VersionsOptions): Versions {
       }
     },
     forgive: (version) => drop(version, ["failed"]),
-    layAside: (version) => write(version, "aside", ""),
-    bringBack: (version) => drop(version, ["aside"]),
+    setAside: (version) => write(version, "aside", ""),
+    restore: (version) => drop(version, ["aside"]),
     async prove(version, until) {
       // Starts so far still count: a series of crashes may start on trial and end after it.
       await write(version, "probation", `until=${Math.floor(until)}\n`);
@@ -297,7 +297,7 @@ function newestFirst(a: InstalledVersion, b: InstalledVersion): number {
 }
 
 /** Returns the version that came with the package; it has no marks. */
-async function lookAtBase(files: Files, path: string): Promise<InstalledVersion | undefined> {
+async function inspectBase(files: Files, path: string): Promise<InstalledVersion | undefined> {
   const version = (await readMark(files, join(path, "version")))?.trim();
   if (version === undefined || !isVersion(version)) return undefined;
   const unmarked = { trial: undefined, probationUntil: undefined, isAside: false, starts: 0, failed: undefined };

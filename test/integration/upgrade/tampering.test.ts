@@ -159,7 +159,7 @@ const manifests: Readonly<Record<string, readonly [Tampering, string, RegExp]>> 
         `${rawJws(trusted, claims)}\n${rawJws(second, claims.replace("0123456789ab", "ba9876543210"))}`,
     },
     "manifest-contradictory",
-    /differ/,
+    /contradict each other/,
   ],
   "seventeen lines": [
     { manifest: (claims, { trusted }) => Array.from({ length: 17 }, () => rawJws(trusted, claims)).join("\n") },
@@ -169,7 +169,7 @@ const manifests: Readonly<Record<string, readonly [Tampering, string, RegExp]>> 
   "64 KiB and one byte": [
     { manifest: (claims, { trusted }) => rawJws(trusted, claims).padEnd(64 * 1024 + 1, "A") },
     "too-large",
-    /more than 65536 bytes/,
+    /larger than 65536 bytes/,
   ],
   "a member twice in the claims": [
     { manifest: (claims, { trusted }) => rawJws(trusted, claims.replace("{", `{"version":"9.9.20261120-1200",`)) },

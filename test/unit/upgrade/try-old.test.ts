@@ -45,7 +45,7 @@ async function tried({ session, fault, signal = new AbortController().signal }: 
   };
   const end = await tryOld(
     {
-      versions: { layAside: () => set(true), bringBack: () => set(false) },
+      versions: { setAside: () => set(true), restore: () => set(false) },
       services: {
         restartAgent: () => {
           done.push("restart");

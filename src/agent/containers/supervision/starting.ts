@@ -27,11 +27,11 @@ export async function startWork(
     (row) => row.definition === id && row.replaces !== undefined,
   );
   const isCutShort = cutShort.some(({ hash }) => hash === blueprint.hash);
-  const bringBack = async (): Promise<void> => {
+  const restore = async (): Promise<void> => {
     if (cutShort.length > 0 && spec.execType === "service") await revive(launching, id, signal);
   };
   // What ran before waits no longer for a successor that nobody wants any more.
-  if (!isCutShort) await bringBack();
+  if (!isCutShort) await restore();
   const request = {
     image: blueprint.image,
     isLocalEnough: job.isCrash || isCutShort,
@@ -46,7 +46,7 @@ export async function startWork(
   let isLate = early === undefined;
   const imageId = await ensureImage(pulling, { ...request, onAsking: () => (isLate = true) }, signal).catch(
     async (error: unknown) => {
-      await bringBack();
+      await restore();
       throw error;
     },
   );

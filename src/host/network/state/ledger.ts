@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Text64, Text4096 } from "../../../protocol/values/values.ts";
 import type { Files } from "../../files/files.ts";
-import { tellingDamage, type OnDamage } from "../../files/damage.ts";
+import { reportingDamage, type OnDamage } from "../../files/damage.ts";
 import type { Reader } from "../../reader.ts";
 import { stateFile, valueOf, type StateFile } from "../../files/state-file.ts";
 import { serialQueue } from "../../../lib/async/serial-queue.ts";
@@ -41,7 +41,7 @@ export type LedgerContent = z.infer<typeof Content>;
 /** Returns the ledger's file, `STATE/network.json`. */
 export function networkLedgerFile(files: Files, stateDir: string, onDamage?: OnDamage): StateFile<LedgerContent> {
   const file = stateFile(files, { path: `${stateDir}/network.json`, schema: Content, keepsPrevious: true });
-  return tellingDamage(file, "network.json", onDamage);
+  return reportingDamage(file, "network.json", onDamage);
 }
 
 /** Record of our unmarked network objects; written before each change of the machine. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Files } from "../../files/files.ts";
-import { tellingDamage, type OnDamage } from "../../files/damage.ts";
+import { reportingDamage, type OnDamage } from "../../files/damage.ts";
 import { stateFile, valueOf, type StateFile } from "../../files/state-file.ts";
 
 /** Original settings of adjusted objects, and other data that must survive a restart of the agent. */
@@ -34,7 +34,7 @@ export interface RecordStore {
 export function networkRecordFile(files: Files, stateDir: string, onDamage?: OnDamage): StateFile<NetworkRecord> {
   const name = "network-record.json";
   const options = { path: `${stateDir}/${name}`, schema: NetworkRecord, keepsPrevious: true };
-  return tellingDamage(stateFile(files, options), name, onDamage);
+  return reportingDamage(stateFile(files, options), name, onDamage);
 }
 
 /** Returns the store of the network record, which is read once. */

@@ -170,14 +170,14 @@ test("marks follow a version's life", async () => {
   await stage(own, NEW);
   await versions.place(NEW, TRIAL);
   put(`${NEW}.starts`, "1\n");
-  await versions.layAside(NEW);
+  await versions.setAside(NEW);
   expect(existsSync(join(own.path, `${NEW}.aside`))).toBe(true);
   expect((await versions.list())[0]).toMatchObject({ version: NEW, trial: TRIAL, starts: 1, isAside: true });
-  await versions.bringBack(NEW);
+  await versions.restore(NEW);
   expect((await versions.list())[0]).toMatchObject({ trial: TRIAL, isAside: false });
-  await versions.bringBack(NEW);
+  await versions.restore(NEW);
   expect(existsSync(join(own.path, `${NEW}.aside`))).toBe(false);
-  await versions.layAside(NEW);
+  await versions.setAside(NEW);
   await versions.prove(NEW, 1_700_086_400.7);
   expect((await versions.list())[0]).toMatchObject({ trial: undefined, probationUntil: 1_700_086_400, starts: 1 });
   await versions.fail(NEW, { code: "crashed", message: "it crashed", at: 5 });

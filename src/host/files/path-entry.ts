@@ -2,7 +2,7 @@ import { lstatSync } from "node:fs";
 import { errnoOf } from "../../errors.ts";
 
 /** The type, mode and size of the entry at a path; links are not followed. */
-export interface Looked {
+export interface PathEntry {
   readonly kind: "file" | "directory" | "socket" | "other";
   readonly uid: number;
   readonly gid: number;
@@ -12,7 +12,7 @@ export interface Looked {
 }
 
 /** Reads the entry at a path; returns `denied` if this user lacks permission. */
-export function lookAt(path: string): Looked | "absent" | "denied" {
+export function readEntry(path: string): PathEntry | "absent" | "denied" {
   try {
     const found = lstatSync(path);
     const kind = found.isFile() ? "file" : found.isDirectory() ? "directory" : found.isSocket() ? "socket" : "other";
