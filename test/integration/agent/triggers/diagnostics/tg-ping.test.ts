@@ -186,7 +186,7 @@ describe("through the tunnel", () => {
     const { run } = rig([tgPing(exec, hostFiles(), new ScriptedTunnels(), fast)]);
     const pinged = messageOf(await run("tg-ping", { body: { host, count: 1 } }));
     expect(pinged.startsWith(said)).toBe(true);
-    expect(pinged.includes("taken for")).toBe(said !== "");
+    expect(pinged.includes("used as a host name")).toBe(said !== "");
   });
 
   test("an INACTIVE node pings hosts and no peers", async () => {
