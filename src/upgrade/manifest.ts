@@ -123,17 +123,17 @@ export function judgeRelease(claims: ReleaseClaims, situation: Situation): Verdi
   const { version, iat, exp, minVersion, files } = claims;
   const refuse = (code: ReleaseRefusal, message: string): Verdict => ({ is: "refused", code, message });
   if (now + MAX_SKEW_SECONDS < builtAt) {
-    const message = `the clock says ${time(now)}, which is before this version was built (${time(builtAt)}): set it`;
+    const message = `the clock is at ${time(now)}, before this version was built (${time(builtAt)}): set the clock`;
     return refuse("clock-before-build", message);
   }
   if (exp <= iat) return refuse("bad-lifetime", `exp is ${time(exp)}, which is not after iat, ${time(iat)}`);
   if (iat > now + MAX_SKEW_SECONDS) {
-    return refuse("release-from-future", `iat is ${time(iat)}, and the clock says ${time(now)}: set the clock`);
+    return refuse("release-from-future", `iat is ${time(iat)}, and the clock is at ${time(now)}: set the clock`);
   }
   if (exp <= now)
     return refuse(
       "release-expired",
-      `exp is ${time(exp)}, and the clock says ${time(now)}: get a manifest that is signed anew, or set the clock if it is wrong`,
+      `exp is ${time(exp)}, and the clock is at ${time(now)}: get a newly signed manifest, or set the clock if it is wrong`,
     );
   if (own < minVersion) {
     return refuse(
@@ -142,18 +142,15 @@ export function judgeRelease(claims: ReleaseClaims, situation: Situation): Verdi
     );
   }
   if (version === own)
-    return refuse("same-version", `version is ${version}, which runs already: there is nothing to do`);
+    return refuse("same-version", `version is ${version}, which is already running: there is nothing to do`);
   if (version < own && !isForced) {
     return refuse(
       "not-newer",
-      `version is ${version}, which is older than ${own}: 'holdfast upgrade --force' goes back to it all the same`,
+      `version is ${version}, which is older than ${own}: 'holdfast upgrade --force' downgrades to it`,
     );
   }
   if (base !== undefined && version <= base) {
-    return refuse(
-      "older-than-package",
-      `version is ${version}, and the package itself has ${base}: install an older package`,
-    );
+    return refuse("older-than-package", `version is ${version}, and the package has ${base}: install an older package`);
   }
   const file = architecture === undefined ? undefined : files[architecture];
   if (architecture === undefined || file === undefined) {
@@ -173,7 +170,7 @@ export function judgeRelease(claims: ReleaseClaims, situation: Situation): Verdi
   if (why !== undefined && !isForced) {
     return refuse(
       "failed-before",
-      `version is ${version}, which was given up here: ${why}; 'holdfast upgrade --force' tries it once more`,
+      `version is ${version}, which was given up here: ${why}; 'holdfast upgrade --force' retries it`,
     );
   }
   return { is: "taken", version, file };

@@ -93,7 +93,7 @@ export function openStore(path: string, options: StoreOptions = {}): Store {
         const names = parseNewPath(path);
         return openPart(placeOf(names), id, keepBytes, () => refuseInUse(names));
       }),
-    isPublished: (path, mark) => doing(`look at ${shown(path)}`, () => isPublished(placeOf(parsePath(path)), mark)),
+    isPublished: (path, mark) => doing(`inspect ${shown(path)}`, () => isPublished(placeOf(parsePath(path)), mark)),
     dropPart: (path, id) => doing(`drop a part of ${shown(path)}`, () => dropPart(placeOf(parsePath(path)), id)),
     sweepParts: (known, signal) =>
       doing("sweep the data store", () =>

@@ -44,15 +44,15 @@ export function isHidden(directory: readonly (string | Buffer)[], name: string):
 export const shown = (path: string): string => safeJson(path.length > 200 ? `${path.slice(0, 200)}…` : path);
 
 function wrongWith(names: readonly string[]): string | undefined {
-  if (names.includes("..")) return "it has the name ..";
-  if (names.some((name) => name.includes("\0"))) return "it has a NUL";
+  if (names.includes("..")) return "it contains the name ..";
+  if (names.some((name) => name.includes("\0"))) return "it contains a NUL byte";
   // Encoding would replace it by U+FFFD and so change the name.
   if (names.some((name) => LONE_SURROGATE.test(name))) return "it is not Unicode text";
   if (names.some((name) => Buffer.byteLength(name) > MAX_NAME_BYTES)) {
     return `a name is longer than ${MAX_NAME_BYTES} bytes`;
   }
   if (names.length > MAX_NAMES) return `it is deeper than ${MAX_NAMES} names`;
-  return names.some(isOwnName) ? "only Holdfast makes names like that" : undefined;
+  return names.some(isOwnName) ? "the name is reserved for Holdfast" : undefined;
 }
 
 function isAgents([first, second]: readonly string[]): boolean {

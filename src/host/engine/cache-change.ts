@@ -45,8 +45,8 @@ const CHANGES: ReadonlyMap<string, "ask" | Change> = new Map(
 
 /** Returns the exit status of a `die` event; undefined if it has none. */
 export function exitCodeOf(attributes: Readonly<Record<string, string>>): number | undefined {
-  const said = attributes["exitCode"] ?? attributes["containerExitCode"] ?? "";
-  return /^\d{1,3}$/.test(said) ? Number(said) : undefined;
+  const text = attributes["exitCode"] ?? attributes["containerExitCode"] ?? "";
+  return /^\d{1,3}$/.test(text) ? Number(text) : undefined;
 }
 
 /** Returns the cached part of a container's detail. */

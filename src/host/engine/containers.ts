@@ -54,7 +54,7 @@ export function containers(transport: Transport): Containers {
       const call = { what: `cannot create container ${name}`, method: "POST", path: "/containers/create" } as const;
       const more = { query: { name }, body, secrets: secretsOf(body), deadlineMs: CHANGE_MS };
       const answer = await transport.send({ ...call, ...more }, signal);
-      const { Id, Warnings } = parsed(Created, answer.body, "the engine's answer");
+      const { Id, Warnings } = parsed(Created, answer.body, "the engine's response");
       return { id: Id, warnings: Warnings ?? [] };
     },
     async startContainer(id, signal) {

@@ -44,9 +44,9 @@ export async function* events(
 /** Parses one line of the event stream; returns undefined for kinds that are not watched. */
 export function parseEvent(line: string): EngineEvent | undefined {
   if (line.trim() === "") return undefined;
-  const said = parsed(Event, line, "an event of the engine");
-  const kind = KINDS.find((one) => one === said.Type);
+  const event = parsed(Event, line, "an event of the engine");
+  const kind = KINDS.find((one) => one === event.Type);
   if (kind === undefined) return undefined;
-  const at = said.timeNano === undefined ? said.time * 1000 : Math.floor(said.timeNano / 1e6);
-  return { kind, action: said.Action, id: said.Actor.ID, attributes: said.Actor.Attributes, at };
+  const at = event.timeNano === undefined ? event.time * 1000 : Math.floor(event.timeNano / 1e6);
+  return { kind, action: event.Action, id: event.Actor.ID, attributes: event.Actor.Attributes, at };
 }

@@ -29,11 +29,11 @@ export function hostEngine(options: { readonly socketPath: string; readonly cloc
     ping: (signal) => transport.ping(signal),
     async info(signal) {
       const { body } = await transport.send(
-        { what: "cannot ask the engine about itself", method: "GET", path: "/info" },
+        { what: "cannot read the engine's info", method: "GET", path: "/info" },
         signal,
       );
       const { product } = await transport.version(signal);
-      return info(parsed(Info, body, "what the engine says of itself"), product);
+      return info(parsed(Info, body, "the engine's info"), product);
     },
     ...containers(transport),
     ...output(transport),
@@ -45,16 +45,16 @@ export function hostEngine(options: { readonly socketPath: string; readonly cloc
   };
 }
 
-function info(said: z.infer<typeof Info>, product: EngineInfo["product"]): EngineInfo {
-  const driver = said.CgroupDriver;
+function info(data: z.infer<typeof Info>, product: EngineInfo["product"]): EngineInfo {
+  const driver = data.CgroupDriver;
   return {
-    cpus: said.NCPU,
-    memoryBytes: said.MemTotal,
-    architecture: said.Architecture,
+    cpus: data.NCPU,
+    memoryBytes: data.MemTotal,
+    architecture: data.Architecture,
     cgroupDriver: driver === "systemd" || driver === "cgroupfs" ? driver : "other",
-    cgroupVersion: said.CgroupVersion === "2" ? 2 : 1,
-    rootDirectory: said.DockerRootDir,
-    storageDriver: said.Driver,
+    cgroupVersion: data.CgroupVersion === "2" ? 2 : 1,
+    rootDirectory: data.DockerRootDir,
+    storageDriver: data.Driver,
     product,
   };
 }

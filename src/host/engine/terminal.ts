@@ -87,7 +87,7 @@ async function inspectCommand(
   const path = `/exec/${inPath(id)}/json`;
   const call = { what: "cannot inspect a command", method: "GET", path, accepts: [404] } as const;
   const { status, body } = await transport.send(call, signal);
-  return status === 404 ? undefined : parsed(Command, body, "what the engine knows of a command");
+  return status === 404 ? undefined : parsed(Command, body, "the engine's state of a command");
 }
 
 /** Kills the processes of a command; waits for them if the command is just starting. */

@@ -16,15 +16,15 @@ const NEWEST = "1.47";
 
 /** Parses the response of `GET /version`. */
 export function parseVersion(body: string): EngineVersion {
-  const said = parsed(Version, body, "the engine's version");
-  const names = (said.Components ?? []).map(({ Name }) => Name);
+  const data = parsed(Version, body, "the engine's version");
+  const names = (data.Components ?? []).map(({ Name }) => Name);
   const product = names.some((name) => name.startsWith("Podman"))
     ? "podman"
     : names.includes("Engine")
       ? "docker"
       : "other";
-  const { Version: version, ApiVersion: apiVersion } = said;
-  return { product, version, apiVersion, minApiVersion: said.MinAPIVersion ?? apiVersion };
+  const { Version: version, ApiVersion: apiVersion } = data;
+  return { product, version, apiVersion, minApiVersion: data.MinAPIVersion ?? apiVersion };
 }
 
 /**

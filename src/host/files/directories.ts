@@ -41,7 +41,7 @@ async function kind(path: string): Promise<EntryKind | undefined> {
     return stat.isSymbolicLink() ? "link" : "other";
   } catch (error) {
     if (isAbsent(error)) return undefined;
-    throw failed("look at", path, error);
+    throw failed("inspect", path, error);
   }
 }
 
@@ -126,7 +126,7 @@ async function claim(
 async function removeTree(path: string, maxEntries: number, signal: AbortSignal): Promise<boolean> {
   const top = await lstat(path).catch((error: unknown) => {
     if (isAbsent(error)) return undefined;
-    throw failed("look at", path, error);
+    throw failed("inspect", path, error);
   });
   if (top === undefined) return true;
   const budget = { left: maxEntries };

@@ -104,7 +104,7 @@ export function hostFiles(root = "/"): Files {
         for (const name of leftovers) await rm(at(join(path, name)), { force: true });
         if (leftovers.length > 0) await syncDirectory(at(path));
       } catch (error) {
-        if (!isAbsent(error)) throw fileError("tidy", path, error);
+        if (!isAbsent(error)) throw fileError("clean up", path, error);
       }
     },
     async space(path) {

@@ -20,7 +20,7 @@ export function readPrivateFile(path: string, uid = process.getuid?.()): string 
     const found = fstatSync(fd);
     if (!found.isFile()) throw refusal(path, "is not a regular file");
     if (found.uid !== 0 && found.uid !== uid) throw refusal(path, "belongs to another user");
-    if ((found.mode & 0o077) !== 0) throw refusal(path, "may be read or written by others than its owner: chmod 600");
+    if ((found.mode & 0o077) !== 0) throw refusal(path, "is accessible to other users; run chmod 600");
     if (found.size > MAX_BYTES) throw refusal(path, `is larger than ${MAX_BYTES} bytes`);
     return readFileSync(fd, "utf8");
   } finally {

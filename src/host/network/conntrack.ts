@@ -76,15 +76,15 @@ export function hostConntrack({ exec, ...options }: ConntrackOptions): Conntrack
       let count = 0;
       for (const args of removalArguments(filter)) {
         const tool = exec.spawn("conntrack", args, { signal });
-        let said = "";
+        let stderrText = "";
         for await (const { kind, data } of tool.output) {
-          if (kind === "stderr") said = (said + data).slice(-MAX_COMPLAINT);
+          if (kind === "stderr") stderrText = (stderrText + data).slice(-MAX_COMPLAINT);
         }
         signal.throwIfAborted();
         const exitCode = await tool.exitCode;
-        const deleted = /(\d+) flow entries have been deleted/u.exec(said)?.[1];
+        const deleted = /(\d+) flow entries have been deleted/u.exec(stderrText)?.[1];
         // The tool exits with 1 if it deleted nothing.
-        if (deleted === undefined || exitCode > 1) throw failed(exitCode, said);
+        if (deleted === undefined || exitCode > 1) throw failed(exitCode, stderrText);
         count += Number(deleted);
       }
       return count;
@@ -157,12 +157,12 @@ export function flowMatcher(filter: FlowFilter): (flow: TrackedFlow) => boolean 
 }
 
 function failed(exitCode: number, complaint: string): HostError {
-  const said =
+  const reason =
     complaint
       .trim()
       .split("\n")[0]
       ?.replace(/^conntrack v[\d.]+ \(conntrack-tools\): /u, "") ?? "";
-  return new HostError("exec-failed", `conntrack exited with status ${exitCode}: ${said}`, {
+  return new HostError("exec-failed", `conntrack exited with status ${exitCode}: ${reason}`, {
     details: { tool: "conntrack" },
   });
 }

@@ -121,7 +121,7 @@ export function controlGroups(
       const wantsIo = [limits.ioRbps, limits.ioWbps, limits.ioRiops, limits.ioWiops].some((rate) => rate !== undefined);
       const warnings: string[] =
         wantsIo && disk === undefined
-          ? ["limits: the disk behind the containers cannot be told: I/O is not limited"]
+          ? ["limits: cannot determine the disk of the containers; I/O is not limited"]
           : [];
       if (isSystemd) {
         await systemctl(["set-property", "--runtime", SLICE, ...sliceProperties(limits, disk)], signal);

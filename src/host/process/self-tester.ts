@@ -80,10 +80,10 @@ export function judge({
   // A program that does not know the verb, or does nothing, prints no PASS.
   if (exitCode === 0 && /^PASS /m.test(stdout)) return { is: "passed" };
   const lines = stderr.trim().split("\n");
-  const said = lines.find((line) => /^\w*Error\b/.test(line)) ?? lines.at(-1) ?? "";
+  const reason = lines.find((line) => /^\w*Error\b/.test(line)) ?? lines.at(-1) ?? "";
   return {
     is: "failed",
     check: "start",
-    message: `exit status ${exitCode}${said === "" ? "" : `: ${said.slice(0, 512)}`}`,
+    message: `exit status ${exitCode}${reason === "" ? "" : `: ${reason.slice(0, 512)}`}`,
   };
 }

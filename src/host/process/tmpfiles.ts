@@ -12,6 +12,6 @@ export async function makeManagedDirectory(exec: Pick<Exec, "run">, path: string
   const args = ["--create", `--prefix=${path}`, RULES];
   const { exitCode, stderr } = await privilegedExec(exec, true).run("systemd-tmpfiles", args, options);
   if (exitCode === 0) return;
-  const said = stderr.trim().slice(0, 300) || `exit status ${exitCode}`;
-  throw new HostError("directory-failed", `cannot make ${path} again: systemd-tmpfiles: ${said}`);
+  const reason = stderr.trim().slice(0, 300) || `exit status ${exitCode}`;
+  throw new HostError("directory-failed", `cannot make ${path} again: systemd-tmpfiles: ${reason}`);
 }

@@ -19,7 +19,7 @@ export interface TransferProcess {
   publish(): void;
   /** Asks it to stop but keep its partial data, so that another transfer can continue; kills it after 2 s. */
   leave(): void;
-  /** How it ended, for people, and the end of its standard error. Never rejects. */
+  /** The result for people, and the end of its standard error. Never rejects. */
   readonly ended: Promise<{ readonly how: string; readonly said: string }>;
 }
 

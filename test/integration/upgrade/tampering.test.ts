@@ -219,7 +219,11 @@ const manifests: Readonly<Record<string, readonly [Tampering, string, RegExp]>> 
     "not-newer",
     /older than 0.1.20261101-1200/,
   ],
-  "the version that runs": [{ claims: (claims) => (claims["version"] = OWN_VERSION) }, "same-version", /runs already/],
+  "the version that runs": [
+    { claims: (claims) => (claims["version"] = OWN_VERSION) },
+    "same-version",
+    /already running/,
+  ],
   "only for newer ones": [
     { claims: (claims) => (claims["minVersion"] = "0.1.20261110-1200") },
     "below-min-version",

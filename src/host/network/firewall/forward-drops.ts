@@ -27,8 +27,10 @@ export function forwardDrops(exec: Exec): ReadForwardDrops {
   return async (signal) => {
     const listed = await exec.run("nft", ["-j", "-t", "list", "ruleset"], { signal, ...BOUNDS });
     if (listed.exitCode === 0 && !listed.truncated) return parseForwardDrops(listed.stdout);
-    const said = listed.truncated ? "its list is too long" : (listed.stderr.trim().split("\n")[0] ?? "").slice(0, 512);
-    throw new HostError("exec-failed", `nft: ${said}`, { details: { tool: "nft" } });
+    const reason = listed.truncated
+      ? "its list is too long"
+      : (listed.stderr.trim().split("\n")[0] ?? "").slice(0, 512);
+    throw new HostError("exec-failed", `nft: ${reason}`, { details: { tool: "nft" } });
   };
 }
 

@@ -14,8 +14,10 @@ export function natCounters(exec: Exec): ReadNatCounters {
     const listed = await exec.run("nft", ["-j", "list", "table", "inet", "holdfast"], { signal, ...BOUNDS });
     if (listed.exitCode === 0 && !listed.truncated) return parseNatCounters(listed.stdout);
     if (ABSENT.test(listed.stderr)) return new Map();
-    const said = listed.truncated ? "its list is too long" : (listed.stderr.trim().split("\n")[0] ?? "").slice(0, 512);
-    throw new HostError("exec-failed", `nft: ${said}`, { details: { tool: "nft" } });
+    const reason = listed.truncated
+      ? "its list is too long"
+      : (listed.stderr.trim().split("\n")[0] ?? "").slice(0, 512);
+    throw new HostError("exec-failed", `nft: ${reason}`, { details: { tool: "nft" } });
   };
 }
 

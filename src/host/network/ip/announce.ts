@@ -29,6 +29,6 @@ export function arpAnnouncer(exec: Pick<Exec, "run">): Announce {
 }
 
 function refusal(link: string, { exitCode, stderr }: ExecResult): HostError {
-  const said = (stderr.trim().split("\n")[0] ?? "").slice(0, 512);
-  return new HostError("exec-failed", `arping on ${link}: ${said}`, { details: { tool: "arping", link, exitCode } });
+  const reason = (stderr.trim().split("\n")[0] ?? "").slice(0, 512);
+  return new HostError("exec-failed", `arping on ${link}: ${reason}`, { details: { tool: "arping", link, exitCode } });
 }

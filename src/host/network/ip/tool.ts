@@ -31,8 +31,8 @@ export function toolRunner(exec: Pick<Exec, "run">, maxOutputBytes = MAX_OUTPUT_
 
 /** Returns the error of a failed tool with its own message. */
 export function refusal(code: string, file: string, { exitCode, stderr }: ExecResult): HostError {
-  const said = stderr.trim().slice(0, 2000);
-  return new HostError(code, `${file}: ${said === "" ? `exit status ${exitCode}` : said}`, {
+  const reason = stderr.trim().slice(0, 2000);
+  return new HostError(code, `${file}: ${reason === "" ? `exit status ${exitCode}` : reason}`, {
     details: { tool: file, exitCode },
   });
 }

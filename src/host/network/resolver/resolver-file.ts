@@ -64,8 +64,8 @@ export function parseResolverFileChange(text: string): ResolverFileChange {
   try {
     return ResolverFileChange.parse(JSON.parse(text));
   } catch (cause) {
-    const said = cause instanceof z.ZodError ? z.prettifyError(cause) : "it is not JSON";
-    throw new InputError("invalid-change", `invalid change of the resolver's file: ${said}`, { cause });
+    const reason = cause instanceof z.ZodError ? z.prettifyError(cause) : "it is not JSON";
+    throw new InputError("invalid-change", `invalid change of the resolver's file: ${reason}`, { cause });
   }
 }
 

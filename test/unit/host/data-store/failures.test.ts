@@ -24,12 +24,12 @@ describe("a failed call", () => {
 
   test.each([
     ["ENOSPC", "disk-full", "no space is left on the disk"],
-    ["EDQUOT", "disk-full", "the quota of the disk is used up"],
-    ["Unknown system error -122", "disk-full", "the quota of the disk is used up"],
+    ["EDQUOT", "disk-full", "the disk quota is exhausted"],
+    ["Unknown system error -122", "disk-full", "the disk quota is exhausted"],
     ["EROFS", "read-only", "the file system is read-only"],
     ["EIO", "storage-failed", "the disk has an error (EIO)"],
-    ["EMFILE", "storage-failed", "the system says EMFILE"],
-    ["Unknown system error -116", "storage-failed", "the system says ESTALE"],
+    ["EMFILE", "storage-failed", "the system reports EMFILE"],
+    ["Unknown system error -116", "storage-failed", "the system reports ESTALE"],
   ])("with %s is the machine's: %s", (errno, code, why) => {
     const error = storeFailure(failed(errno), 'open "a"');
     expect(error).toBeInstanceOf(HostError);

@@ -19,7 +19,7 @@ test("a file that only its owner may read is read, through a link too", () => {
 
 test.each([0o640, 0o604, 0o620, 0o610])("a file of mode %o is refused, with its name and what to do", (mode) => {
   const path = secret(mode);
-  expect(() => readPrivateFile(path)).toThrow(`${path} may be read or written by others than its owner: chmod 600`);
+  expect(() => readPrivateFile(path)).toThrow(`${path} is accessible to other users; run chmod 600`);
 });
 
 test("a file of another user than the reader and root is refused", () => {
