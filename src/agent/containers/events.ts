@@ -1,7 +1,7 @@
 import type { ContainerStatus } from "./model/compute.ts";
 import type { EventInput, EventLog } from "../telemetry/events.ts";
 
-/** What is told of containers, each as an event type of its own. */
+/** Event types of containers. */
 const TYPES = {
   crashes: "Container Crash Loop",
   memory: "Container Out Of Memory",
@@ -15,10 +15,10 @@ const WINDOW_MS = 600_000;
 const LOOP_EXITS = 5;
 const PULL_MS = 900_000;
 const MAX_CONTAINERS = 1000;
-/** How the keeper begins what it says of an image that it cannot get. */
+/** Prefix of the supervisor's message about an image that cannot be pulled. */
 const PULL = /^(?:pull of |no room for an image)/;
 
-/** What is remembered of a container; times are monotonic milliseconds. */
+/** Event state of a container; times are monotonic milliseconds. */
 interface Memory {
   readonly restarts: number;
   readonly oomKills: number;
@@ -37,7 +37,7 @@ export interface ContainerEventStep {
   readonly cleared: readonly Omit<EventInput, "level">[];
 }
 
-/** Decides what is told: each trouble when it begins and when it is over, and of a container no more than one beginning in ten minutes. Pure. */
+/** Decides which events to raise and clear: one per problem, at most one new event per container in ten minutes. Pure. */
 export function nextContainerEvents(
   before: Memories,
   containers: readonly ContainerStatus[],
@@ -93,7 +93,7 @@ function look(known: Memory | undefined, status: ContainerStatus, now: number): 
     oomKills,
     exits: recent.slice(-LOOP_EXITS),
     oomAt: oomKills > (known?.oomKills ?? 0) ? now : known?.oomAt,
-    // While it is tried again nothing is said of the last time.
+    // Nothing is reported of the last failure during a retry.
     pullSince:
       isPullFailing || state === "pulling" ? (known?.pullSince ?? (isPullFailing ? now : undefined)) : undefined,
     raisedAt: known?.raisedAt,
@@ -121,7 +121,7 @@ function troublesOf(
   return found;
 }
 
-/** Raises and clears the events of containers; called whenever one of them changes, and every minute. */
+/** Raises and clears the events of containers; called on every change and every minute. */
 export function containerEvents(
   events: Pick<EventLog, "raise" | "clear" | "openEvents">,
   elapsed: () => number,
@@ -135,7 +135,7 @@ export function containerEvents(
   };
 }
 
-/** What an earlier run of the agent raised is cleared by this one. */
+/** Clears events that an earlier run of the agent raised. */
 function adopted(open: ReturnType<EventLog["openEvents"]>, now: number): Memories {
   const memories = new Map<string, Memory>();
   for (const { eventType, object } of open) {
@@ -146,7 +146,7 @@ function adopted(open: ReturnType<EventLog["openEvents"]>, now: number): Memorie
     memories.set(name, {
       restarts: 0,
       oomKills: 0,
-      // Whether it goes on shows within the next ten minutes.
+      // Recovery is decided within the next ten minutes.
       exits: trouble === "crashes" ? Array<number>(LOOP_EXITS).fill(now) : (known?.exits ?? []),
       oomAt: trouble === "memory" ? now : known?.oomAt,
       pullSince: trouble === "pull" ? now - PULL_MS : known?.pullSince,

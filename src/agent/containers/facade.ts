@@ -11,10 +11,10 @@ import { defined } from "../../lib/defined.ts";
 export interface FacadeOptions {
   readonly keeper: Keeper;
   readonly now: () => number;
-  /** The definitions in force, whether anything could be done about them or not. */
+  /** The applied definitions, whether or not they could be carried out. */
   readonly definitions: () => readonly ContainerSpec[];
   readonly volumes: () => readonly VolumeStatus[];
-  /** The full reference of an image that a definition would name so. @throws {InputError} when it is none. */
+  /** Returns the full reference of an image as a definition names it. @throws {InputError} if it is invalid. */
   readonly referenceOf: (repository: string, tag: string) => string;
   readonly startedAt: number;
 }
@@ -135,7 +135,7 @@ function statusOf(view: WorkView, now: number): readonly ContainerStatus[] {
   ];
 }
 
-/** One of which nobody can say whether it runs, since its engine does not answer: on the wire it is stopped. */
+/** Status of a container whose engine does not answer: `stopped` on the wire. */
 function unknownSince(
   status: ContainerStatus,
   { since, reason }: { readonly since: number; readonly reason: string },
@@ -146,7 +146,7 @@ function unknownSince(
   return { ...status, state: "waiting", since, reason: because, health: undefined, nextAttempt: undefined };
 }
 
-/** The status of a container whose engine has not answered since the definition came. */
+/** Status of a container whose engine has not answered since the definition arrived. */
 function untold(spec: ContainerSpec, engine: Keeper["engineStanding"], startedAt: number): ContainerStatus {
   const { id, name, execType, enabled, saveOutput, image } = spec;
   const isUnwell = engine.state === "unwell";

@@ -2,10 +2,10 @@ import type { ShadowMap } from "../../protocol/values/shadow.ts";
 import { WIRE_STATES, type ContainerStatus } from "./model/compute.ts";
 
 const MAX_CONTAINERS = 256;
-/** The shadow as a whole has a bound, and other keys need room. */
+/** Limit of containers in the shadow, whose size is bounded. */
 const MAX_BYTES = 16 * 1024;
 
-/** How the containers stand, a few keys for each; what is too much is counted in `container.more`. Pure. */
+/** Returns a few shadow keys per container; `container.more` counts those beyond the limit. Pure. */
 export function containerFacts(containers: readonly ContainerStatus[]): ShadowMap {
   const facts: ShadowMap = {};
   let bytes = 0;

@@ -8,14 +8,14 @@ export interface ContainerMetricsSources {
   readonly containers: () => readonly ContainerStatus[];
 }
 
-/** Where the group of all containers may be, by the engine's driver. */
+/** Possible control groups of all containers, by the engine's driver. */
 const GROUPS = ["holdfast.slice/holdfast-containers.slice", "holdfast-containers"].map(
   (group) => `/sys/fs/cgroup/${group}`,
 );
 
 /**
- * Makes what samples the containers: how many there are and run, and what all of them use, from two files of their group: bytes of
- * memory, and since the last sample percent of one processor. Nothing where there are none.
+ * Returns a sampler of the containers: their number, how many run, their memory in bytes and, since the last sample, their processor
+ * time in percent of one core. Reads two files of their control group; returns nothing without containers.
  */
 export function containerMetrics(sources: ContainerMetricsSources): () => Readonly<Record<string, number>> {
   const { clock, reader, containers } = sources;

@@ -2,7 +2,7 @@ import type { ContainersReport, ContainerView, VolumesReport, VolumeView } from 
 import type { Compute, ContainerStatus, VolumeStatus } from "./model/compute.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** The containers for people on this machine, from memory. Nothing secret is in it. Pure. */
+/** Returns the local report of the containers, from memory and free of secrets. Pure. */
 export function containersReport(compute: Pick<Compute, "engine" | "containers"> | undefined): ContainersReport {
   if (compute === undefined) return { schema: 1, engine: { state: "unused", since: 0 }, containers: [] };
   const { state, since, reason } = compute.engine;
@@ -13,7 +13,7 @@ export function containersReport(compute: Pick<Compute, "engine" | "containers">
   };
 }
 
-/** The volumes in the same way. Pure. */
+/** Returns the local report of the volumes. Pure. */
 export function volumesReport(compute: Pick<Compute, "volumes"> | undefined): VolumesReport {
   return { schema: 1, volumes: (compute?.volumes() ?? []).map(volumeOf) };
 }

@@ -5,14 +5,14 @@ import type { ImageRow } from "../model/ledger.ts";
 const MIN_FREE_RATIO = 0.15;
 const MIN_AGE_MS = 24 * 3_600_000;
 
-/** Whether the disk that holds the images is so full that unused ones go. */
+/** Reports whether the images' disk is so full that unused images are removed. */
 export function isShort(space: DiskSpace | undefined): boolean {
   return space !== undefined && space.totalBytes > 0 && space.freeBytes / space.totalBytes < MIN_FREE_RATIO;
 }
 
 /**
- * The images that may go, oldest use first: fetched by this node, in the engine still, of no definition and no container, unused for a
- * day, and named by nobody else. Pure.
+ * Returns the removable images, least recently used first: pulled by this node, still in the engine, used by no definition and no
+ * container, unused for a day, and without tags of others. Pure.
  */
 export function unusedImages(
   rows: Iterable<ImageRow>,
@@ -25,7 +25,7 @@ export function unusedImages(
     .filter(({ id, reference, usedAt }) => {
       const image = there.get(id);
       if (image === undefined || used.ids.has(id) || now - usedAt < MIN_AGE_MS) return false;
-      // With an image all its tags go.
+      // Removing an image removes all its tags.
       if (image.tags.some((tag) => tag !== reference)) return false;
       return ![...image.tags, ...image.digests].some((name) => used.references.has(name));
     })

@@ -18,40 +18,40 @@ export interface PullingOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly slots: Slots;
-  /** Asks for a short-lived credential of the node's own registry; rejects soon when nobody can be asked. */
+  /** Requests a short-lived credential of the node's own registry; rejects quickly if the control plane is unreachable. */
   readonly credential: (repository: string, signal: AbortSignal) => Promise<PullOptions["credential"]>;
   /** The registry of the node's own organization. */
   readonly registry?: () => RegistryPlace | undefined;
-  /** Of the disk that holds the engine's images. */
+  /** Free space of the disk that holds the engine's images. */
   readonly space: () => DiskSpace | undefined;
-  /** The machine's, as `platformOf` writes it. */
+  /** Platform of the machine, as `platformOf` writes it. */
   readonly platform: (signal: AbortSignal) => Promise<string>;
 }
 
 export interface PullRequest {
   readonly image: Blueprint["image"];
-  /** What is there is good enough: what had ended is only brought back. */
+  /** True if a local image suffices: the start only revives an ended container. */
   readonly isLocalEnough: boolean;
-  /** What is there is not enough: a registry is about to be asked. */
+  /** Called before a registry is asked. */
   readonly onAsking?: () => void;
-  /** The registry did not answer, and the image that is here is used. */
+  /** Called if the registry did not answer and the local image is used. */
   readonly onUnasked?: (reason: string) => void;
-  /** That takes longer than a moment. */
+  /** Called if the pull takes longer than a moment. */
   readonly onPulling: () => void;
   readonly onProgress: (progress: PullProgress) => void;
 }
 
-/** With less than this no layer is begun. */
+/** Minimum free space for a pull, in bytes. */
 const MIN_FREE_BYTES = 64 * 1024 * 1024;
-/** A registry that says nothing for so long is not waited for when there is an image. */
+/** Time after which a silent registry is given up if a local image exists. */
 const SILENCE_MS = 15_000;
-/** A registry that dribbles does not hold one of the few places for ever. */
+/** Time limit of a pull, so that a slow registry does not block a slot indefinitely. */
 const LONGEST_MS = 6 * 3_600_000;
 const CHECK_MS = 2000;
 const USED_STEP_MS = 3_600_000;
 
 /**
- * Makes sure that the machine has the image of a definition, the newest of its tag for this machine's platform. Returns its id.
+ * Ensures that the machine has a definition's image, the newest of its tag for this platform. Returns its id.
  * @throws {HostError} `disk-full`, `image-platform` (it is for another platform), `pull-failed`; otherwise as the engine.
  */
 export async function ensureImage(options: PullingOptions, request: PullRequest, signal: AbortSignal): Promise<string> {
@@ -97,7 +97,7 @@ export async function ensureImage(options: PullingOptions, request: PullRequest,
   function note({ id }: ImageDetail): string {
     const known = ledger.images.get(id);
     const now = clock.now();
-    // Only what was fetched for a definition is ever removed again.
+    // Only images pulled for a definition are removed later.
     const isOurs = known !== undefined || local?.id !== id;
     if (isOurs && (known === undefined || now - known.usedAt > USED_STEP_MS)) {
       ledger.putImage({ id, reference: image.reference, usedAt: now });
@@ -111,7 +111,7 @@ export function isFull({ freeBytes }: DiskSpace): boolean {
   return freeBytes < MIN_FREE_BYTES;
 }
 
-/** Why a pull failed, in one sentence: registry, engine and client each repeat what the one before has said. Pure. */
+/** Returns why a pull failed in one sentence, without the repetitions of registry, engine and client. Pure. */
 export function pullReason(reference: string, message: string): string {
   const lead = `cannot pull ${reference}: `;
   const said = message.startsWith(lead) ? message.slice(lead.length) : message;
@@ -138,13 +138,13 @@ async function fetch(
   }: {
     readonly platform: string;
     readonly hasLocal: boolean;
-    /** Called with the registry that is asked, and the credential. */
+    /** Called with the registry and the credential. */
     readonly onAsked: (text: string) => void;
   },
   signal: AbortSignal,
 ): Promise<void> {
   const { engine, clock, slots, credential, space } = options;
-  // To hear that nothing is newer takes a moment; whatever takes longer is no part of a pass.
+  // A check for a newer image is quick; longer pulls run outside the pass.
   const takeBackPulling = clock.after(hasLocal ? CHECK_MS : 0, onPulling);
   await slots
     .run(signal, async () => {
@@ -169,7 +169,7 @@ async function fetch(
       try {
         const both = AbortSignal.any([signal, patience.signal]);
         const given = image.isFromRegistry ? await credential(image.repository, both) : undefined;
-        // The registry may be another by now than the one that the reference names.
+        // The registry may differ from the one in the reference.
         const known = given !== undefined && image.reference.startsWith(`${given.server}/`) ? given : undefined;
         const about = { given: given?.server, isUsed: known !== undefined };
         onAsked(registryAsked(image, options.registry?.(), about));

@@ -1,7 +1,7 @@
 import type { ImageSummary, OutputFrame, PullProgress, Terminal } from "../../../host/engine/engine.ts";
 import type { ExecType } from "../../../protocol/sections/exec/config.ts";
 
-/** Where a definition stands; the wire shows three of them (`WIRE_STATES`). */
+/** State of a definition; the wire shows three of them (`WIRE_STATES`). */
 export type WorkState = "idle" | "waiting" | "pulling" | "creating" | "running" | "stopping" | "backoff";
 
 export const WIRE_STATES: Readonly<Record<WorkState, "INITIALIZING" | "RUNNING" | "STOPPED">> = {
@@ -14,29 +14,29 @@ export const WIRE_STATES: Readonly<Record<WorkState, "INITIALIZING" | "RUNNING" 
   backoff: "STOPPED",
 };
 
-/** What is known of one definition; times in Unix milliseconds. */
+/** Status of one definition; times in Unix milliseconds. */
 export interface ContainerStatus {
   readonly id: string;
   readonly name: string;
   readonly execType: ExecType;
   readonly enabled: boolean;
-  /** Whether what it writes is kept by the control plane. */
+  /** True if the control plane stores its output. */
   readonly savesOutput: boolean;
   readonly state: WorkState;
   readonly since: number;
-  /** Why it does not run, for people: `pull failed: unauthorized`. */
+  /** Why it does not run: `pull failed: unauthorized`. */
   readonly reason: string | undefined;
   readonly nextAttempt: number | undefined;
   readonly nextRun: number | undefined;
   readonly isStoppedByHand: boolean;
   readonly health: "healthy" | "unhealthy" | undefined;
-  /** Exits of its process since the agent knows it, starts by the engine included. */
+  /** Exits of its process since the agent knows it, restarts by the engine included. */
   readonly restarts: number;
-  /** How often the kernel killed a process of it for want of memory, since the agent knows it. */
+  /** Out-of-memory kills since the agent knows it. */
   readonly oomKills: number;
   readonly lastExitCode: number | undefined;
   readonly image: { readonly repository: string; readonly tag: string };
-  /** Of the engine; undefined while there is none. */
+  /** Id at the engine; undefined without a container. */
   readonly engineId: string | undefined;
   readonly imageId: string | undefined;
   readonly address: string | undefined;
@@ -51,26 +51,26 @@ export interface VolumeStatus {
   readonly usedBy: readonly string[];
 }
 
-/** The containers of this node, as triggers, the local API, shadow, metrics and events see them. */
+/** The containers of this node, for triggers, the local API, shadow, metrics and events. */
 export interface Compute {
-  /** Whether the engine answers, and since when. */
+  /** State of the engine and its start time. */
   readonly engine: {
     readonly state: "unused" | "unknown" | "well" | "unwell";
     readonly since: number;
     readonly reason: string | undefined;
   };
-  /** In the order of their names. */
+  /** Ordered by name. */
   containers(): readonly ContainerStatus[];
   volumes(): readonly VolumeStatus[];
-  /** Told of every change of what the two above say. */
+  /** Notifies of every change of the two fields above. */
   onChange(listener: () => void): void;
   /**
-   * Starts one by name, and resolves once it runs. `onOutput` makes it an attached run: resolves when that has ended, and ends it when
-   * the signal is aborted.
+   * Starts a container by name and resolves once it runs. With `onOutput` the run is attached: resolves when it has ended, and an abort
+   * of the signal ends it.
    * @throws {InputError} `not-found`, `not-configured` (disabled), `busy` (a run is on); {HostError} why it could not start.
    */
   start(name: string, options: StartOptions, signal: AbortSignal): Promise<{ readonly exitCode: number | undefined }>;
-  /** Stops one and keeps it stopped until it is started or its definition changes. @throws as `start`. */
+  /** Stops a container until it is started or its definition changes. @throws as `start`. */
   stop(name: string, signal: AbortSignal): Promise<void>;
   restart(name: string, signal: AbortSignal): Promise<void>;
   /** Output of the current run. @throws {InputError} `not-found`; {HostError} of the engine. */
@@ -80,29 +80,29 @@ export interface Compute {
     signal: AbortSignal,
   ): AsyncIterable<OutputFrame>;
   /**
-   * Everything that one container of the engine writes in its current run, each line led by its time (RFC 3339), from a moment on in Unix
-   * seconds; ends with the run. `run` tells it from other runs. Rejects as `Engine` does.
+   * Returns the output of a container's current run from a time on (Unix seconds), each line prefixed with its time (RFC 3339); ends with
+   * the run. `run` identifies the run. Rejects like `Engine`.
    */
   output(engineId: string, since: string | undefined, signal: AbortSignal): Promise<RunOutput>;
-  /** A shell, or the command given, in a running one, as its user. @throws {InputError} `not-found`, `not-configured` (does not run). */
+  /** Opens a shell, or runs the given command, in a running container as its user. @throws {InputError} `not-found`, `not-configured` (does not run). */
   terminal(name: string, request: TerminalRequest, signal: AbortSignal): Promise<Terminal>;
-  /** Images that the engine has. */
+  /** Lists the engine's images. */
   images(signal: AbortSignal): Promise<readonly ImageSummary[]>;
   /** Removes an image by repository and tag as definitions name it. @throws {InputError} `not-found`, `busy` (in use, by what). */
   removeImage(repository: string, tag: string, signal: AbortSignal): Promise<void>;
 }
 
-/** What one run of a container writes. */
+/** Output of one run of a container. */
 export interface RunOutput {
   readonly run: string;
   readonly frames: AsyncIterable<OutputFrame>;
 }
 
-/** What a terminal starts with. */
+/** Initial parameters of a terminal. */
 export interface TerminalRequest {
   readonly columns: number;
   readonly rows: number;
-  /** In place of a shell. */
+  /** Command to run instead of a shell. */
   readonly command?: readonly string[];
 }
 

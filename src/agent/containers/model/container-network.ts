@@ -3,36 +3,35 @@ import type { Engine, NetworkSummary } from "../../../host/engine/engine.ts";
 import { addressRange, type AddressRange } from "../../../lib/net/cidr.ts";
 import { OWNER_LABEL } from "./own-containers.ts";
 
-/** The bridge in the kernel; `hf-` is the prefix of the links that the section network owns. */
+/** Name of the kernel bridge; `hf-` is the prefix of links that the section network owns. */
 export const CONTAINER_LINK = "holdfast0";
 
 export interface ContainerNetworkOptions {
   /** Uid of the node. */
   readonly owner: () => string;
   readonly subnet: () => string;
-  /** Addresses that no container gets, by a name of their own. */
+  /** Reserved addresses by name. */
   readonly reserved: () => Readonly<Record<string, string>>;
   /** The bridge's own address. */
   readonly gateway: () => string;
-  /** This machine's IPv4 addresses by link, with the length of their prefix. */
+  /** IPv4 addresses of this machine by link, with prefix length. */
   readonly addresses: () => ReadonlyMap<string, readonly string[]>;
-  /** Stops what of ours is on it. */
+  /** Stops our containers on the network. */
   readonly empty: (signal: AbortSignal) => Promise<void>;
 }
 
 type NetworkEngine = Pick<Engine, "listNetworks" | "createNetwork" | "removeNetwork">;
 
-/** The network that containers of this node are attached to. */
+/** The network of this node's containers. */
 export interface ContainerNetwork {
   readonly name: () => string;
   /**
-   * Makes it if it is not there, and anew if it has another range; then the containers on it are stopped first, and each moves as it
-   * is replaced.
+   * Creates the network, or recreates it for another range; its containers are stopped first, and each moves when it is replaced.
    * @throws {HostError} `address-conflict` when a link of the machine has an address in its range, or another network of the engine, or of
    * a link if the range is new, overlaps the range; nothing is changed then. Otherwise as the engine.
    */
   ensure(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
-  /** Whether it is there with its range, and nobody is about to change that; asks and changes nothing. */
+  /** Reports whether the network exists with its range and no change is in progress. Changes nothing. */
   stands(engine: NetworkEngine, signal: AbortSignal): Promise<boolean>;
   /**
    * Has somebody make its link again, and nobody change the network meanwhile; says false when the engine has no such network.
@@ -43,11 +42,11 @@ export interface ContainerNetwork {
     makeLink: (bridge: { readonly address: string; readonly prefixLength: number }) => Promise<void>,
     signal: AbortSignal,
   ): Promise<boolean>;
-  /** Takes it away; done as well when there is none. */
+  /** Removes the network; succeeds if it does not exist. */
   remove(engine: NetworkEngine, signal: AbortSignal): Promise<void>;
 }
 
-/** The network of the node's containers, made when the first of them is. */
+/** The network of the node's containers, created with the first one. */
 export function containerNetwork(options: ContainerNetworkOptions): ContainerNetwork {
   const name = (): string => `holdfast-${options.owner().slice(0, 8)}`;
   let running: Promise<void> = Promise.resolve();
@@ -63,7 +62,7 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
     const networks = await engine.listNetworks([], signal);
     const found = networks.find(isOurs);
     if (found?.subnets.includes(subnet) === true) return;
-    // Whatever would keep the new one from being made is found before the old one is touched.
+    // Conflicts of the new network are found before the old one is touched.
     checkLinks(subnet, options.addresses());
     checkOthers(
       subnet,
@@ -87,7 +86,7 @@ export function containerNetwork(options: ContainerNetworkOptions): ContainerNet
     );
   }
 
-  /** Of several that need it at once the first makes it. */
+  /** Shares one creation between concurrent callers. */
   function inTurn<T>(work: () => Promise<T>): Promise<T> {
     under += 1;
     const mine = running.then(work).finally(() => (under -= 1));
@@ -135,7 +134,7 @@ function checkRange(subnet: string, addresses: ReadonlyMap<string, readonly stri
   if (conflict !== undefined) throw new HostError("address-conflict", conflict);
 }
 
-/** Finds a link of the machine that has an address in the range of the containers, and says so; undefined when none has. Pure. */
+/** Returns the conflict with a link that has an address in the containers' range, if there is one. Pure. */
 export function rangeConflict(subnet: string, addresses: ReadonlyMap<string, readonly string[]>): string | undefined {
   const range = addressRange(subnet);
   if (range === undefined) return undefined;
@@ -148,7 +147,7 @@ export function rangeConflict(subnet: string, addresses: ReadonlyMap<string, rea
   return undefined;
 }
 
-/** Refuses a range that overlaps a link's network, whose packets the bridge would take. @throws {HostError} `address-conflict`. */
+/** Rejects a range that overlaps a link's network, whose packets the bridge would capture. @throws {HostError} `address-conflict`. */
 function checkLinks(subnet: string, addresses: ReadonlyMap<string, readonly string[]>): void {
   for (const [link, own] of addresses) {
     const other = link === CONTAINER_LINK ? undefined : own.find((text) => overlap(text, subnet));

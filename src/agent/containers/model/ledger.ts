@@ -1,7 +1,7 @@
 import type { DatabaseSync, SQLOutputValue, StatementSync } from "node:sqlite";
 import { transaction } from "../../../host/files/database.ts";
 
-/** Schema of the ledger, for the list of migrations of the state database. */
+/** Migration that creates the ledger. */
 export const computeMigration = `
 CREATE TABLE compute_containers (
   nonce TEXT PRIMARY KEY,
@@ -37,27 +37,27 @@ CREATE TABLE compute_images (
 ) STRICT;
 `;
 
-/** What the ledger says beyond its first schema; comes after every migration that was there before it. */
+/** Migration that extends the ledger. */
 export const computeColumnsMigration = `
 ALTER TABLE compute_containers ADD COLUMN privileges TEXT;
 ALTER TABLE compute_definitions ADD COLUMN refused TEXT;
 `;
 
-/** A container that was, or was about to be, created; only these are ours. Times in Unix milliseconds. */
+/** A container that was created, or was about to be; only these are ours. Times in Unix milliseconds. */
 export interface ContainerRow {
-  /** Also a label of the container, written here before it is created. */
+  /** Unique value, also a label of the container; stored before the container is created. */
   readonly nonce: string;
   readonly definition: string;
-  /** Undefined until the engine has answered. */
+  /** Id at the engine; undefined until the engine has answered. */
   readonly engineId: string | undefined;
-  /** Of the definition that it carries out, changes made while it ran included. */
+  /** Hash of the definition, live changes included. */
   readonly hash: string;
-  /** Of the limits that it was given last. */
+  /** Hash of the last applied limits. */
   readonly limits: string;
   readonly createdAt: number;
-  /** The nonce of the container that ran before, which is started again if this one cannot be. */
+  /** Nonce of the predecessor, which is restarted if this container cannot start. */
   readonly replaces: string | undefined;
-  /** What it was given of the machine, as `privilegesText` writes it; undefined when nobody noted it. */
+  /** Granted privileges, as `privilegesText` writes them; undefined if not recorded. */
   readonly privileges: string | undefined;
 }
 
@@ -65,36 +65,36 @@ export interface DefinitionRow {
   readonly id: string;
   readonly name: string;
   readonly firstSeen: number;
-  /** Of the documents in which it was seen first. */
+  /** Versions of the documents that contained it first. */
   readonly firstVersion: string;
-  /** On the container network. */
+  /** Address on the container network. */
   readonly address: string | undefined;
-  /** The hash of what was stopped by hand. */
+  /** Hash of the definition that was stopped by hand. */
   readonly byHand: string | undefined;
   readonly schedule: string | undefined;
   readonly nextRun: number | undefined;
   readonly lastRun: number | undefined;
-  /** A successor that could not be started, as JSON of `Refusal`. */
+  /** A successor that could not start, as JSON of `Refusal`. */
   readonly refused: string | undefined;
 }
 
 export interface VolumeRow {
   readonly name: string;
-  /** What it is made of, as JSON of whoever keeps it. */
+  /** Record of the volume, as JSON. */
   readonly detail: string;
   readonly createdAt: number;
   readonly quarantinedAt: number | undefined;
 }
 
-/** An image that was fetched for a definition. */
+/** An image pulled for a definition. */
 export interface ImageRow {
   readonly id: string;
   readonly reference: string;
-  /** When a container was last made of it. */
+  /** Time of the last container created from it. */
   readonly usedAt: number;
 }
 
-/** What of the engine is ours, and what must be known of definitions beyond the agent's life. A failed SQLite call throws as it is. */
+/** Records which objects of the engine are ours, and facts about definitions that outlive the agent. Throws SQLite's errors. */
 export class Ledger {
   readonly #sql: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
@@ -127,7 +127,7 @@ export class Ledger {
     return this.#imageRows();
   }
 
-  /** Whether nothing was ever made, or nothing is left of it. */
+  /** Reports whether the ledger is empty. */
   get isEmpty(): boolean {
     return this.containers.size === 0 && this.definitions.size === 0 && this.volumes.size === 0;
   }
@@ -175,13 +175,13 @@ export class Ledger {
     rows.set(row.id, row);
   }
 
-  /** Changes some of what is known of a definition; nothing when it is unknown. */
+  /** Updates fields of a definition; does nothing if it is unknown. */
   changeDefinition(id: string, change: Partial<DefinitionRow>): void {
     const row = this.#definitionRows().get(id);
     if (row !== undefined) this.putDefinition({ ...row, ...change, id });
   }
 
-  /** Forgets a definition, its containers with it. */
+  /** Deletes a definition and its containers. */
   dropDefinition(id: string): void {
     const rows = this.#definitionRows();
     const own = [...this.#containerRows().values()].filter(({ definition }) => definition === id);
@@ -298,7 +298,7 @@ export class Ledger {
     this.#prepare(query).run(...values);
   }
 
-  /** A node without containers prepares nothing. */
+  /** Prepared on first use: nodes without containers need none. */
   #prepare(query: string): StatementSync {
     const known = this.#statements.get(query);
     if (known !== undefined) return known;

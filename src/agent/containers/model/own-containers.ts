@@ -2,15 +2,15 @@ import type { ContainerSummary } from "../../../host/engine/engine.ts";
 import type { Found } from "./standing.ts";
 import type { ContainerRow, Ledger } from "./ledger.ts";
 
-/** Labels that mark a container as ours; what they say counts only together with the ledger. */
+/** Labels of our containers; valid only together with the ledger. */
 export const OWNER_LABEL = "io.holdfast.owner";
 export const CONTAINER_LABEL = "io.holdfast.container";
 export const NONCE_LABEL = "io.holdfast.nonce";
 
-/** The name of a definition's container in the engine. */
+/** Returns the engine's name of a definition's container. */
 export const engineNameOf = (id: string): string => `holdfast-${id}`;
 
-/** A container of the engine that the ledger knows. */
+/** A container that the ledger knows. */
 export interface Own {
   readonly row: ContainerRow;
   readonly container: ContainerSummary;
@@ -18,17 +18,17 @@ export interface Own {
 
 const CREATE_MS = 600_000;
 
-/** What a list of all containers with our label holds. */
+/** Classified list of all containers with our label. */
 export interface Sorted {
-  /** By definition, the newest first. */
+  /** Our containers by definition, newest first. */
   readonly own: ReadonlyMap<string, readonly Own[]>;
-  /** Those that only claim to be ours. */
+  /** Containers with our label that the ledger does not know. */
   readonly foreign: readonly ContainerSummary[];
-  /** Rows whose container is not there, and will not come any more. */
+  /** Rows whose container does not exist and will not appear. */
   readonly missing: readonly ContainerRow[];
 }
 
-/** Tells ours from what only claims it: a container is ours by a nonce that was noted before it was made. Pure. */
+/** Separates our containers from those that only carry the label: ours have a nonce that was recorded before creation. Pure. */
 export function sortContainers(
   containers: Iterable<ContainerSummary>,
   ledger: Pick<Ledger, "containers">,
@@ -52,19 +52,19 @@ export function sortContainers(
     own.set(row.definition, [...(own.get(row.definition) ?? []), { row, container }]);
   }
   for (const list of own.values()) list.sort((one, other) => other.row.createdAt - one.row.createdAt);
-  // An engine goes on creating what nobody waits for any more.
+  // The engine may still create a container after the request was aborted.
   const isExpected = ({ engineId, createdAt }: ContainerRow): boolean =>
     engineId === undefined && Math.abs(now - createdAt) < CREATE_MS;
   const missing = [...ledger.containers.values()].filter((row) => !seen.has(row.nonce) && !isExpected(row));
   return { own, foreign, missing };
 }
 
-/** Of several containers of a definition that which counts: the one that runs, else the newest. */
+/** Returns the relevant container of a definition: the running one, else the newest. */
 export function foremost(own: readonly Own[]): Own | undefined {
   return own.find(({ container }) => stateOf(container) !== "stopped") ?? own[0];
 }
 
-/** What is found of a definition. */
+/** Returns the state of a definition's containers. */
 export function foundOf(own: readonly Own[]): Found | undefined {
   const one = foremost(own);
   if (one === undefined) return undefined;

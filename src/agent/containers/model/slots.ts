@@ -1,6 +1,6 @@
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
 
-/** Lets so many do something at once; who comes later waits, in the order of coming. */
+/** Bounds concurrency; later callers wait in order. */
 export class Slots {
   #free: number;
   readonly #waiting: (() => void)[] = [];
@@ -9,7 +9,7 @@ export class Slots {
     this.#free = count;
   }
 
-  /** Rejects with the signal's reason when aborted before its turn. */
+  /** Waits for a slot; rejects with the signal's reason if aborted first. */
   async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     await this.#enter(signal);
     try {
@@ -34,7 +34,7 @@ export class Slots {
       await untilAborted(turn, signal);
     } catch (error) {
       const at = this.#waiting.indexOf(enter);
-      // Its turn may have come in the moment in which it was given up.
+      // The slot may have been granted at the moment of the abort.
       if (at < 0) this.#leave();
       else this.#waiting.splice(at, 1);
       throw error;

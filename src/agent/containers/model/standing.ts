@@ -1,69 +1,69 @@
 import type { ExecType } from "../../../protocol/sections/exec/config.ts";
 import type { WorkState } from "./compute.ts";
 
-/** What is wanted of one definition. */
+/** Desired state of one definition. */
 export type Goal =
-  /** Nobody has said yet: whatever is there is left as it is. */
+  /** Unknown yet: existing containers stay as they are. */
   | { readonly is: "unknown" }
   | {
       readonly is: "kept";
-      /** Of everything that only a new container can change. */
+      /** Hash of everything that only a new container can change. */
       readonly hash: string;
       readonly execType: ExecType;
       readonly enabled: boolean;
-      /** The engine itself starts it again when it ends. */
+      /** True if the engine restarts it. */
       readonly engineRestarts: boolean;
-      /** Until when it must not begin, in Unix milliseconds: its definition may be half written. */
+      /** Earliest start in Unix milliseconds: the definition may be incomplete. */
       readonly heldUntil: number | undefined;
-      /** Why it cannot be started as things are; what runs of it goes on. */
+      /** Why it cannot start now; a running container continues. */
       readonly obstacle: string | undefined;
     }
-  /** Stopped for a while, and nothing of it is taken away. */
+  /** Suspended: stopped, nothing removed. */
   | { readonly is: "suspended" }
   | { readonly is: "gone" };
 
-/** The container of a definition as the engine has it. */
+/** The engine's container of a definition. */
 export interface Found {
   readonly id: string;
   readonly hash: string;
   readonly is: "running" | "restarting" | "stopped";
-  /** What a replacement that was cut short has left beside it is still to be cleared away. */
+  /** True if leftovers of an interrupted replacement must be removed. */
   readonly isUntidy?: boolean | undefined;
-  /** Of its last run, when that has ended. */
+  /** Exit of its last run. */
   readonly exitCode?: number | undefined;
 }
 
 export type JobKind = "start" | "restart" | "tidy" | "stop" | "remove";
 
-/** What is being done at the engine; one thing at a time. */
+/** The current job at the engine. */
 export interface Job {
   readonly kind: JobKind;
-  /** Whether it only brings back what had ended by itself, with the image it had. */
+  /** True if it only restarts an ended container with its image. */
   readonly isCrash: boolean;
   readonly number: number;
-  /** Of the goal that it serves. */
+  /** Hash of its goal. */
   readonly hash: string | undefined;
-  /** Where a start stands: the image is looked for, fetched, or there. */
+  /** Phase of a start: checking, pulling, or having the image. */
   readonly phase: "image" | "pulling" | "creating";
   readonly isCancelled: boolean;
 }
 
-/** Reports whether the engine is to start it again by itself, at a time that it does not tell. */
+/** Reports whether the engine will restart it at an unknown time. */
 export function isEnginesTurn({ found, retry }: Pick<Standing, "found" | "retry">): boolean {
   return retry?.after === "crash" && found?.is === "restarting";
 }
 
-/** Why and until when nothing is tried. */
+/** A wait: its reason and end. */
 export interface Retry {
   readonly at: number;
-  /** When it was decided upon: earlier than that it can only be after the clock was set back. */
+  /** Time of the decision; an earlier clock means that it was set back. */
   readonly since: number;
-  /** `stop`: somebody, or the engine as it shut down, has stopped it. */
+  /** `stop`: stopped by somebody, or by the engine while shutting down. */
   readonly after: "failure" | "condition" | "crash" | "engine" | "stop";
   readonly reason: string;
 }
 
-/** Everything that is decided upon; times in Unix milliseconds. */
+/** Input of the decisions; times in Unix milliseconds. */
 export interface Standing {
   readonly goal: Goal;
   readonly found: Found | undefined;
@@ -72,28 +72,28 @@ export interface Standing {
   readonly retry: Retry | undefined;
   /** The hash of the definition that was stopped by hand. */
   readonly byHand: string | undefined;
-  /** A run is asked for: by hand, or because it is due. */
+  /** A run is requested: by hand or by schedule. */
   readonly isAsked: boolean;
-  /** The run that is on shall end. */
+  /** The current run must end. */
   readonly isEnding: boolean;
-  /** It shall be stopped and started, by hand. */
+  /** A restart is requested by hand. */
   readonly isRestarting: boolean;
-  /** Somebody took the container away; the next pass brings it back. */
+  /** Somebody removed the container; the next pass restores it. */
   readonly isLost: boolean;
   readonly failures: number;
   readonly crashes: number;
   readonly exits: number;
   readonly lastExitCode: number | undefined;
   readonly startedAt: number;
-  /** Why the last start did not come about, of one that is not tried again. */
+  /** Why the last start failed, if it is not retried. */
   readonly lastFailure: string | undefined;
-  /** The code of the condition of the machine, if that is the reason of `lastFailure`. */
+  /** Code of the machine's condition behind `lastFailure`. */
   readonly failureCode: string | undefined;
 }
 
 export type Wish = "run" | "leave" | "stop" | "remove";
 
-/** Where one begins of which the engine has this much, and the ledger that it was stopped by hand. */
+/** Returns the initial state from the engine's container and the ledger's note of a manual stop. */
 export function beginning(found: Found | undefined, byHand: string | undefined): Standing {
   return {
     goal: { is: "unknown" },
@@ -116,21 +116,21 @@ export function beginning(found: Found | undefined, byHand: string | undefined):
   };
 }
 
-/** How long a new service without any extended part waits for the rest of its definition, at most. */
+/** Maximum wait of a new service for the rest of its definition, in milliseconds. */
 export const HOLD_MS = 75_000;
 
-/** Whether a retry is still waited for. A clock that was set back makes no wait longer than it was meant. */
+/** Reports whether a retry must still wait. Setting the clock back does not extend the wait. */
 export function isAhead(retry: Retry | undefined, now: number): retry is Retry {
   return retry !== undefined && retry.at > now && retry.since <= now;
 }
 
-/** Whether it is too early to begin with what a goal wants. */
+/** Reports whether it is too early to start a goal. */
 export function isHeld(goal: Goal, now: number): boolean {
   if (goal.is !== "kept" || goal.heldUntil === undefined) return false;
   return goal.heldUntil > now && goal.heldUntil <= now + HOLD_MS;
 }
 
-/** When it must be looked at again although nothing happens. */
+/** Returns when to re-evaluate without an event. */
 export function wakeAt({ goal, job, retry }: Standing, now: number): number | undefined {
   if (job !== undefined) return undefined;
   const held = isHeld(goal, now) && goal.is === "kept" ? goal.heldUntil : undefined;
@@ -139,7 +139,7 @@ export function wakeAt({ goal, job, retry }: Standing, now: number): number | un
   return known.length === 0 ? undefined : Math.min(...known);
 }
 
-/** Where it stands, for people and the wire: what runs is running, whatever is tried besides. */
+/** Returns the displayed state: a running container is `running`, whatever else is tried. */
 export function standsAt(standing: Standing, now: number): { readonly state: WorkState; readonly reason?: string } {
   const { goal, found, job, retry } = standing;
   const why = reasonOf(standing, now);
@@ -156,17 +156,17 @@ export function standsAt(standing: Standing, now: number): { readonly state: Wor
   return { state: isWaiting ? "waiting" : "idle", ...because };
 }
 
-/** Whether nothing is at work that ends by itself within seconds. */
+/** Reports whether no short job is running. */
 export function isParked({ job }: Standing): boolean {
   return job === undefined || (job.phase === "pulling" && !job.isCancelled);
 }
 
-/** Whether a run of it is on, or about to be. */
+/** Reports whether a run is active or about to start. */
 export function isBusy({ found, job }: Standing): boolean {
   return found?.is === "running" || found?.is === "restarting" || job?.kind === "start" || job?.kind === "restart";
 }
 
-/** Whether what is wanted is not reached yet. */
+/** Reports whether the goal is not reached yet. */
 export function isWanting(standing: Standing): boolean {
   const { goal, found, job } = standing;
   switch (wishOf(standing)) {
@@ -181,7 +181,7 @@ export function isWanting(standing: Standing): boolean {
   }
 }
 
-/** What is to become of its process. */
+/** Returns what must happen to its process. */
 export function wishOf(standing: Standing): Wish {
   const { goal, byHand, isAsked, isEnding, isRestarting } = standing;
   if (goal.is === "unknown") return "leave";
@@ -197,7 +197,7 @@ function reasonOf(standing: Standing, now: number): string | undefined {
     return isEnginesTurn(standing) ? `${retry.reason}; the container engine starts it again` : retry.reason;
   }
   if (lastFailure !== undefined) return lastFailure;
-  // What must not run has a reason for it; what nobody wants to run needs none.
+  // A container that must not run has a reason; an unwanted one needs none.
   if (goal.is === "kept" && !goal.enabled) return goal.obstacle;
   if (goal.is !== "kept" || wishOf(standing) !== "run") return undefined;
   if (found?.is === "running" && found.hash === goal.hash) return undefined;
@@ -206,17 +206,17 @@ function reasonOf(standing: Standing, now: number): string | undefined {
   return isLost ? "the container was removed by somebody else" : undefined;
 }
 
-/** Whether it may run at all. */
+/** Reports whether it may run. */
 export function canRun(goal: Goal): boolean {
   return goal.is === "kept" && goal.enabled;
 }
 
-/** Whether it has a process, or is about to have one again. */
+/** Reports whether it has a process or will soon have one. */
 export function isUp(found: Found | undefined): boolean {
   return found?.is === "running" || found?.is === "restarting";
 }
 
-/** Of what is wanted; undefined when nothing is to run. */
+/** Hash of the goal; undefined if nothing should run. */
 export function hashOf(goal: Goal): string | undefined {
   return goal.is === "kept" ? goal.hash : undefined;
 }

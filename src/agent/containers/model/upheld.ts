@@ -10,13 +10,13 @@ export interface Upheld {
 /** The one network that a container is attached to. */
 export interface Attachment {
   readonly name: string;
-  /** The name by which its siblings reach it. */
+  /** Name for its siblings. */
   readonly alias: string;
   /** Undefined: the engine chooses. */
   readonly address: string | undefined;
 }
 
-/** The machine, as far as neutral values depend on it. */
+/** Facts of the machine that neutral values depend on. */
 export interface Machine extends Pick<EngineInfo, "cpus" | "cgroupVersion"> {
   /** Its memory nodes, `0-1`. */
   readonly memoryNodes: string;
@@ -66,7 +66,7 @@ export function changedFields(
 export function puttingBack(upheld: Upheld, fields: readonly string[], machine: Machine | undefined): UpdateBody {
   const neutral = machine === undefined ? {} : neutralValues(upheld, machine);
   return {
-    // Memory and swap are judged together, so all of them go.
+    // The engine validates memory and swap together, so all are sent.
     ...upheld.resources,
     RestartPolicy: { Name: upheld.restartPolicy },
     ...Object.fromEntries(fields.flatMap((name) => (neutral[name] === undefined ? [] : [[name, neutral[name]]]))),

@@ -3,17 +3,17 @@ import type { ContainerSpec } from "../../../protocol/sections/exec/config.ts";
 import type { Goal } from "./standing.ts";
 import type { Upheld } from "./upheld.ts";
 
-/** A definition as the keeper carries it out. */
+/** A definition in the supervisor's form. */
 export interface Wanted {
   readonly spec: ContainerSpec;
   readonly goal: Goal;
-  /** Undefined where the definition cannot be carried out. */
+  /** Undefined if the definition cannot be carried out. */
   readonly blueprint: Blueprint | undefined;
-  /** Of the documents it is in, so that the next ones can be told from them. */
+  /** Versions of the documents that contain it. */
   readonly version: string;
 }
 
-/** How a container of a definition is made. */
+/** Blueprint of a definition's container. */
 export interface Blueprint {
   readonly hash: string;
   readonly limitsHash: string;
@@ -23,18 +23,18 @@ export interface Blueprint {
     readonly isFromRegistry: boolean;
     readonly isPinned: boolean;
   };
-  /** The body of the request, with this nonce among the labels. */
+  /** Returns the body of the create request, with this nonce as a label. */
   readonly bodyOf: (nonce: string) => CreateBody;
   readonly update: UpdateBody;
   readonly memoryHighBytes: number;
   /** Undefined if the engine does not report settings in a form that can be compared. */
   readonly upheld: Upheld | undefined;
-  /** What of the definition is served otherwise than it is written. */
+  /** Deviations from the definition. */
   readonly warnings: readonly string[];
-  /** What of the machine it asks for, as `privilegesText` writes it. */
+  /** Requested privileges, as `privilegesText` writes them. */
   readonly privileges: string;
-  /** On the container network; kept for the definition. */
+  /** Address on the container network, reserved for the definition. */
   readonly address: string | undefined;
-  /** Why it must not be started as the machine is now. */
+  /** Why it must not start on the machine as it is now. */
   readonly check: () => Promise<string | undefined>;
 }

@@ -1,13 +1,13 @@
 import { StringDecoder } from "node:string_decoder";
 import type { OutputFrame } from "../../../host/engine/engine.ts";
 
-/** A piece of what a container wrote, as text. */
+/** A piece of a container's output as text. */
 export interface OutputText {
   readonly stream: OutputFrame["stream"];
   readonly data: string;
 }
 
-/** Output as text. A character may come in two pieces, with a piece of the other stream in between. */
+/** Decodes output to text. A character may be split over two pieces with the other stream in between. */
 export async function* decodeOutput(frames: AsyncIterable<OutputFrame>): AsyncGenerator<OutputText, void> {
   const decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
   for await (const { stream, data } of frames) {

@@ -6,7 +6,7 @@ import { CONTAINER_OUTPUT_CHARS, type ContainerOutput } from "../../../protocol/
 import type { Compute, ContainerStatus } from "../model/compute.ts";
 import { timedLines, type TimedText } from "./timed-lines.ts";
 
-/** How far the output of each container of the engine is saved, for the list of migrations of the state database. */
+/** Migration for the saved position of each container's output. */
 export const outputMigration = `
 CREATE TABLE compute_output (engine_id TEXT PRIMARY KEY, since TEXT NOT NULL, at_ms INTEGER NOT NULL) STRICT;
 `;
@@ -16,9 +16,9 @@ export interface OutputSaverOptions {
   readonly sql: DatabaseSync;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Takes records for the control plane; keeps a bounded number of them. */
+  /** Accepts records for the control plane, in bounded number. */
   readonly append: (records: readonly ContainerOutput[]) => void;
-  /** The database refused a write. */
+  /** Called if the database refuses a write. */
   readonly onRefused: (error: unknown) => void;
 }
 
@@ -28,7 +28,7 @@ interface Follower {
 }
 
 const FLUSH_MS = 1000;
-/** What is read at once before a pause, and the pause: a container that writes without end is read at 256 KiB a second. */
+/** Bytes read before a pause, and the pause: at most 256 KiB a second of one container. */
 const BURST_CHARS = 64 * 1024;
 const BURST_PAUSE_MS = 250;
 const AGAIN_MS = 1000;
@@ -37,15 +37,15 @@ const MAX_FOLLOWERS = 256;
 const MAX_ROWS = 1000;
 
 /**
- * Hands what containers with `saveOutput` write to the control plane's records. It reads what the engine has kept, from where it left off, so
- * that neither a restart of the agent loses anything nor does a slow disk or control plane hold up a container.
+ * Sends the output of containers with `saveOutput` to the control plane. It reads the engine's logs from the last position, so that a
+ * restart of the agent loses nothing and a slow disk or control plane blocks no container.
  */
 export class OutputSaver {
   readonly #options: OutputSaverOptions;
   readonly #followers = new Map<string, Follower>();
-  /** What was read to its end, and after how many exits. */
+  /** Finished runs, by number of exits. */
   readonly #read = new Map<string, number>();
-  /** Containers that were seen when their output was nobody's business. */
+  /** Containers first seen while their output was not saved. */
   readonly #unsaved = new Set<string>();
   #isClosed = false;
   #takeBack: (() => void) | undefined;
@@ -55,7 +55,7 @@ export class OutputSaver {
     options.compute.onChange(() => this.look());
   }
 
-  /** Looks whose output is to be saved; called again by itself at every change. */
+  /** Updates which containers' output is saved; called on every change. */
   look(): void {
     if (this.#isClosed) return;
     const { compute } = this.#options;
@@ -125,7 +125,7 @@ export class OutputSaver {
       waiting = [];
       chars = 0;
       append(records);
-      // After the records: what comes twice after a crash is better than what is missing.
+      // Saved after the records: duplicates after a crash are better than gaps.
       this.#try(() => this.#keep(id, last.next));
     };
     try {
@@ -176,7 +176,7 @@ export class OutputSaver {
 
 type Piece = Pick<ContainerOutput, "stream" | "at" | "text">;
 
-/** Joins what came one after the other on the same stream, and cuts what is too long for a record. Pure. */
+/** Joins consecutive output of a stream and splits it at the size limit of a record. Pure. */
 export function recordsOf(pieces: readonly TimedText[]): readonly Piece[] {
   const records: Piece[] = [];
   for (const { stream, at, text } of pieces) {

@@ -1,31 +1,31 @@
 import { StringDecoder } from "node:string_decoder";
 import type { OutputFrame } from "../../../host/engine/engine.ts";
 
-/** A piece of what a container wrote, and when. */
+/** A piece of a container's output with its time. */
 export interface TimedText {
   readonly stream: OutputFrame["stream"];
   readonly text: string;
   /** Unix milliseconds. */
   readonly at: number;
-  /** From which moment on nothing of it comes again: Unix seconds with nanoseconds. */
+  /** Position after it: Unix seconds with nanoseconds. */
   readonly next: string;
 }
 
-/** As the engine writes it before each line, and before each part of a very long one; longer than any. */
+/** Maximum length of the engine's time before each line, and each part of a long line. */
 const TIME = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z /;
 const BEGINS_LIKE_TIME = /^[\d:T.Z-]*$/;
 const TIME_MAX = 40;
 
 interface Side {
   readonly decoder: StringDecoder;
-  /** Of what may become a time. */
+  /** Prefix of a possible time. */
   held: Buffer;
   isWithinLine: boolean;
   at: number;
   next: string;
 }
 
-/** Makes what takes the times out of an output that the engine put them in. */
+/** Returns a parser that removes the engine's times from output. */
 export function timedLines(): (frame: OutputFrame) => readonly TimedText[] {
   const sideOf = (): Side => ({
     decoder: new StringDecoder("utf8"),
@@ -40,7 +40,7 @@ export function timedLines(): (frame: OutputFrame) => readonly TimedText[] {
     const pieces: TimedText[] = [];
     let rest = side.held.length === 0 ? data : Buffer.concat([side.held, data]);
     side.held = Buffer.alloc(0);
-    // A time within a line can only be where a piece begins.
+    // A time within a line occurs only at the start of a piece.
     let mayBeTime = true;
     while (rest.length > 0) {
       if (mayBeTime || !side.isWithinLine) {

@@ -1,17 +1,17 @@
 const CRASH = { firstMs: 100, capMs: 60_000, resetMs: 10_000 };
 const FAILURE = { firstMs: 5000, capMs: 600_000 };
 
-/** Milliseconds until a process is started again that has ended by itself for the n-th time in a row, as the Docker Engine has it. */
+/** Returns the delay before the restart after the n-th consecutive exit, in milliseconds, as the Docker Engine does. */
 export function crashDelay(crashes: number): number {
   return doubled(CRASH, crashes);
 }
 
-/** Milliseconds until a start is tried again that failed before the process ran, for the n-th time in a row. */
+/** Returns the delay before the retry after the n-th consecutive failed start, in milliseconds. */
 export function failureDelay(failures: number): number {
   return doubled(FAILURE, failures);
 }
 
-/** How many ends in a row this one makes, when the process ran for `ranMs` before it. */
+/** Returns the count of consecutive exits after a run of `ranMs`. */
 export function crashesAfter(crashes: number, ranMs: number): number {
   return ranMs >= CRASH.resetMs ? 1 : crashes + 1;
 }

@@ -20,13 +20,13 @@ export type Event =
   | { readonly is: "asked"; readonly to: "start" | "stop" | "restart" }
   | { readonly is: "due" }
   | { readonly is: "found"; readonly found: Found | undefined }
-  /** Its process ended; `found` is what the engine has made of it since. */
+  /** Its process ended; `found` is the engine's state since. */
   | { readonly is: "exited"; readonly found: Found; readonly code: number | undefined }
-  /** It was stopped at the engine: by somebody, or by the engine that shuts down. */
+  /** It was stopped at the engine: by somebody, or by the engine shutting down. */
   | { readonly is: "stopped"; readonly id: string }
-  /** Somebody stopped it at the engine, which still serves. */
+  /** Somebody stopped it at the engine, which still runs. */
   | { readonly is: "stopped-outside"; readonly id: string }
-  /** The engine has shut down since it was stopped, and `engine-well` says when it is back. */
+  /** The engine has shut down since the stop; `engine-well` follows. */
   | { readonly is: "stopped-with-engine"; readonly id: string }
   | { readonly is: "phase"; readonly number: number; readonly phase: Job["phase"] }
   | { readonly is: "ended"; readonly number: number; readonly result: JobResult; readonly found: Found | undefined }
@@ -36,11 +36,11 @@ export type Event =
 export type JobResult =
   | { readonly is: "done" }
   | { readonly is: "cancelled" }
-  /** For want of the engine, or of something of the machine that the definition needs. */
+  /** Blocked: the engine or a condition of the machine is missing. */
   | {
       readonly is: "failed";
       readonly reason: string;
-      /** The code of the condition of the machine, if that is the reason. */
+      /** Code of the machine's condition, if that is the reason. */
       readonly code?: string | undefined;
       readonly isEngine: boolean;
       readonly isWaiting?: boolean;
@@ -51,14 +51,14 @@ export type Effect =
   | { readonly do: "cancel"; readonly number: number }
   | { readonly do: "note-by-hand"; readonly hash: string | undefined };
 
-/** Time in which the engine restarts a container by itself, before it is asked whether it will: after `docker kill` it does not. */
+/** Time for the engine to restart a container before it is asked; after `docker kill` it does not restart it. */
 const ENGINE_GRACE_MS = 5000;
-/** Longer than it takes to find out whether the engine shuts down. */
+/** Longer than the detection of the engine's shutdown. */
 const STOP_GRACE_MS = 15_000;
-/** The engine waits a minute at most before it starts a container again, and says so meanwhile. */
+/** The engine waits at most a minute before a restart, and reports `restarting` meanwhile. */
 const ENGINE_BACKOFF_MS = 75_000;
 
-/** What becomes of one definition by an event, and what is to be done about it. Pure. */
+/** Returns a definition's next state and actions after an event. Pure. */
 export function decide(standing: Standing, event: Event, now: number): readonly [Standing, readonly Effect[]] {
   const [after, effects] = take(standing, event, now);
   const [settled, more] = settle(after, now);
@@ -97,7 +97,7 @@ function take(before: Standing, event: Event, now: number): readonly [Standing, 
 
 function wanted(before: Standing, goal: Goal): readonly [Standing, readonly Effect[]] {
   const isNew = hashOf(goal) !== hashOf(before.goal);
-  // A retry is for what was wanted; whoever changes that wants it tried at once.
+  // A retry belongs to the old goal; a new goal is tried at once.
   const fresh = { retry: undefined, failures: 0, lastFailure: undefined, failureCode: undefined };
   const after: Standing = {
     ...before,
@@ -140,7 +140,7 @@ function asked(before: Standing, to: "start" | "stop" | "restart"): readonly [St
 }
 
 function foundAt(before: Standing, found: Found | undefined, now: number): readonly [Standing, readonly Effect[]] {
-  // While something is being done, what is seen may be of any moment of it.
+  // During a job an observation may be of any moment of it.
   if (before.job !== undefined) return [before, []];
   const isLost = found === undefined && (before.isLost || before.found !== undefined);
   const after: Standing = { ...before, found, isLost };
@@ -150,12 +150,12 @@ function foundAt(before: Standing, found: Found | undefined, now: number): reado
     startedAt: now,
     retry: before.retry?.after === "crash" || before.retry?.after === "stop" ? undefined : before.retry,
   };
-  // Somebody started it at the engine, or the engine itself, which knows of no wish to keep it stopped.
+  // Started at the engine by somebody, or by the engine, which does not know that it should stay stopped.
   if (before.byHand === undefined) return [started, []];
   return [{ ...started, byHand: undefined }, [{ do: "note-by-hand", hash: undefined }]];
 }
 
-/** Waits until it is known who stopped it. */
+/** Waits until it is known whether the engine is shutting down. */
 function stopped(before: Standing, id: string, now: number): Standing {
   const { goal, found, job } = before;
   if (job !== undefined || found?.id !== id || goal.is !== "kept" || goal.execType !== "service") return before;
@@ -164,12 +164,12 @@ function stopped(before: Standing, id: string, now: number): Standing {
   return { ...before, found: { ...found, is: "stopped" }, retry };
 }
 
-/** Reports whether it is still as it was when it was stopped at the engine. */
+/** Reports whether nothing changed since it was stopped at the engine. */
 function isStopped({ found, job, retry }: Standing, id: string): boolean {
   return job === undefined && found?.id === id && retry?.after === "stop";
 }
 
-/** The engine may start it again itself, and until it is back it cannot be asked. */
+/** Waits for the engine, which may restart the container itself. */
 function stoppedWithEngine(before: Standing, id: string): Standing {
   const { retry } = before;
   if (retry === undefined || !isStopped(before, id)) return before;
@@ -189,12 +189,12 @@ function exited(
   now: number,
 ): Standing {
   if (before.found?.id !== found.id || before.job !== undefined || before.found.is === "stopped") return before;
-  // Until it is seen otherwise, what the engine is to start again is about to be.
+  // A container that the engine will restart counts as about to run.
   const isAwaited = before.goal.is === "kept" && before.goal.engineRestarts && found.is === "stopped";
   return over({ ...before, found: isAwaited ? { ...found, is: "restarting" } : found }, code, now);
 }
 
-/** A run has ended by itself. */
+/** Handles the end of a run. */
 function over(before: Standing, code: number | undefined, now: number): Standing {
   const after: Standing = {
     ...before,
@@ -208,7 +208,7 @@ function over(before: Standing, code: number | undefined, now: number): Standing
   if (wishOf(after) !== "run" || found?.is === "running" || goal.is !== "kept") return after;
   const crashes = crashesAfter(before.crashes, now - before.startedAt);
   const reason = code === undefined ? "it ended" : `it ended with exit code ${code}`;
-  // What the engine does by itself is done twice only if it has not been by then; what somebody removed it does not start.
+  // The start is repeated only if the engine has not done it by then; the engine does not start removed containers.
   const isAwaited = goal.engineRestarts && found !== undefined;
   const at = now + crashDelay(crashes) + (isAwaited ? ENGINE_GRACE_MS : 0);
   return { ...after, crashes, retry: { at, since: now, after: "crash", reason } };
@@ -225,15 +225,15 @@ function ended(
   const isStart = job.kind === "start" || job.kind === "restart";
   if (result.is === "done") {
     const fresh = { failures: 0, retry: undefined, lastFailure: undefined, failureCode: undefined, isEnding: false };
-    // Nothing is left of it to be wanted.
+    // Nothing of it is left.
     const isGone = job.kind === "remove" && after.goal.is === "gone";
     if (isGone) return { ...after, ...fresh, goal: { is: "unknown" } };
-    // A start that was asked for meanwhile does not wait for the engine's restart.
+    // A start requested meanwhile does not wait for the engine's restart.
     if (job.kind === "tidy" && before.isRestarting) return { ...after, ...fresh };
     if (job.kind === "tidy") return { ...after, ...fresh, retry: afterTidying(before, found, now) };
     if (!isStart) return { ...after, ...fresh };
     const started: Standing = { ...after, ...fresh, isAsked: false, isRestarting: false, startedAt: now };
-    // It may have been over before anybody looked.
+    // The run may have ended before the first observation.
     return found?.is === "running" ? started : over({ ...started, crashes: before.crashes }, found?.exitCode, now);
   }
   if (result.is === "cancelled" || job.isCancelled) return after;
@@ -242,13 +242,13 @@ function ended(
   const failures = before.failures + 1;
   const retry: Retry = { at: now + failureDelay(failures), since: now, after: isEngine ? "engine" : cause, reason };
   const failed = { lastFailure: reason, failureCode: code };
-  // A run by hand is tried again by hand.
+  // A manual run is only retried by hand.
   const isOnce = isStart && before.goal.is === "kept" && before.goal.execType === "onDemand";
   if (isOnce) return { ...after, ...failed, isAsked: false, isRestarting: false };
   return { ...after, ...failed, failures, retry };
 }
 
-/** When what could not be tidied, or what the engine is still to start, is looked at again. */
+/** Returns when to re-check failed clean-ups and pending restarts by the engine. */
 function afterTidying({ failures, retry }: Standing, found: Found | undefined, now: number): Retry | undefined {
   if (found?.is === "restarting") {
     return { at: now + ENGINE_BACKOFF_MS, since: now, after: "crash", reason: retry?.reason ?? "it ended" };
@@ -258,7 +258,7 @@ function afterTidying({ failures, retry }: Standing, found: Found | undefined, n
   return { at: now + failureDelay(Math.max(failures, 1)), since: now, after: "failure", reason };
 }
 
-/** What follows from where it stands. */
+/** Returns the next action of a state. */
 function settle(standing: Standing, now: number): readonly [Standing, readonly Effect[]] {
   const { goal, found, job, retry, isLost } = standing;
   const wish = wishOf(standing);
@@ -267,7 +267,7 @@ function settle(standing: Standing, now: number): readonly [Standing, readonly E
     return [{ ...standing, job: { ...job, isCancelled: true } }, [{ do: "cancel", number: job.number }]];
   }
   if (isAhead(retry, now)) {
-    // Whoever shall stop does not wait for what was to be tried.
+    // A stop does not wait for a retry.
     const isIdle = retry.after === "crash" || retry.after === "stop";
     if (!isIdle || wish === "run") return [standing, []];
     return settle({ ...standing, retry: undefined }, now);
@@ -286,7 +286,7 @@ function settle(standing: Standing, now: number): readonly [Standing, readonly E
         if (standing.isRestarting) return begin(standing, "restart");
         return found.isUntidy === true ? begin(standing, "tidy") : [{ ...standing, isAsked: false }, []];
       }
-      // Whoever waited in vain for the engine asks what has become of it.
+      // After a failed wait for the engine, its state is read again.
       if (found?.is === "restarting" && found.hash === goal.hash) {
         return begin(standing, standing.isRestarting ? "restart" : "tidy");
       }
@@ -307,11 +307,11 @@ function ceased(standing: Standing): Standing {
   return standing.isEnding ? { ...standing, isEnding: false } : standing;
 }
 
-/** Whether what is being done still leads to what is wanted. */
+/** Reports whether the current job still serves the goal. */
 function isServed(job: Job, standing: Standing): boolean {
   const wish = wishOf(standing);
-  // Ending a process is what it takes in any case.
+  // Stopping the process is needed in any case.
   if (job.kind === "stop" || job.kind === "remove" || job.kind === "tidy") return true;
-  // From where something may have been stopped it is quicker to have it through.
+  // Once something may have been stopped, finishing is quicker.
   return wish === "run" && (job.phase === "creating" || hashOf(standing.goal) === job.hash);
 }

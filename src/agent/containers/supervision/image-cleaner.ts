@@ -17,7 +17,7 @@ export interface ImageCleanerOptions {
 const EVERY_MS = 600_000;
 const CALL_MS = 60_000;
 
-/** Removes images that were fetched for definitions and are of no use any more, while the disk is short of space. */
+/** Removes unused images that were pulled for definitions while disk space is low. */
 export class ImageCleaner {
   readonly #options: ImageCleanerOptions;
   readonly #ending = new AbortController();
@@ -25,7 +25,7 @@ export class ImageCleaner {
 
   constructor(options: ImageCleanerOptions) {
     this.#options = options;
-    // There is nothing to clean before there was a container.
+    // Before the first container there is nothing to clean.
     options.keeper.onChange(() => this.#arm());
   }
 
@@ -65,7 +65,7 @@ export class ImageCleaner {
         await engine.removeImage(id, signal);
       } catch (error) {
         signal.throwIfAborted();
-        // Others may go all the same.
+        // Continue with the others.
         log.warn({ image: reference, err: toError(error) }, "an unused image stays");
         continue;
       }

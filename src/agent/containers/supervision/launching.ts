@@ -23,17 +23,17 @@ export interface LaunchingOptions {
   readonly owner: () => string;
   readonly slots: Slots;
   readonly nonce: () => string;
-  /** Has the network that containers are attached to; rejects when it cannot be had. */
+  /** Creates the container network if needed; rejects if that fails. */
   readonly ensureNetwork: (signal: AbortSignal) => Promise<void>;
-  /** Whether that network is as it should be; changes nothing. Left out, it is made sure of each time. */
+  /** Reports whether the network is as desired. Changes nothing. Without it the network is ensured each time. */
   readonly hasNetwork?: (signal: AbortSignal) => Promise<boolean>;
-  /** Why local policy forbids what a container was given when it was made; left out, nothing is forbidden. */
+  /** Returns why local policy forbids a container's privileges; without it nothing is forbidden. */
   readonly forbids?: (privileges: string | undefined) => Promise<string | undefined>;
-  /** What the engine cannot do itself for a container that runs. */
+  /** Applies limits that the engine does not support. */
   readonly afterStart: (detail: ContainerDetail, blueprint: Blueprint, signal: AbortSignal) => Promise<void>;
 }
 
-/** What there was of a definition a moment ago. */
+/** Recent state of a definition at the engine. */
 export interface Survey {
   readonly own: readonly Own[];
   readonly hasNetwork: boolean;
@@ -41,28 +41,28 @@ export interface Survey {
 
 export interface LaunchRequest {
   readonly id: string;
-  /** Asked for by the caller while it saw to the image; must be of the last moments. */
+  /** State that the caller read meanwhile; must be recent. */
   readonly survey: Survey;
   readonly blueprint: Blueprint;
   readonly imageId: string;
-  /** Each run is a container of its own. */
+  /** True if each run needs a new container. */
   readonly isFresh: boolean;
   readonly isRestart: boolean;
   readonly stopSeconds: number;
-  /** It could not be started, and what ran before it runs again. */
+  /** The successor could not start, and its predecessor runs again. */
   readonly onFellBack: (error: unknown) => void;
-  /** Takes what it says from its first byte on. */
+  /** Receives output from the first byte. */
   readonly onAttached?: (output: AsyncIterable<OutputFrame>) => void;
 }
 
-/** What ran beside another of the same definition has no definition of its own to say how long. */
+/** Stop timeout of an extra container, which has no definition of its own. */
 const STRAY_STOP_SECONDS = 10;
-/** Cleaning up after something that failed has this long, whoever wants it ended. */
+/** Time limit of a clean-up, independent of aborts. */
 const CLEAN_UP_MS = 30_000;
 
 /**
- * Has one container of a definition running and no other. What ran before is stopped only when its successor has been created, and is
- * started again when that cannot be. A crash anywhere leaves one of the two running or stopped, and the same again finishes.
+ * Ensures that exactly one container of a definition runs. The predecessor is stopped only after its successor was created, and restarted
+ * if the successor cannot start. After a crash at any point one of the two exists, and repeating the call finishes.
  */
 export async function launch(options: LaunchingOptions, request: LaunchRequest, signal: AbortSignal): Promise<void> {
   const { engine, log, slots } = options;
@@ -75,7 +75,7 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
       container.imageId === request.imageId &&
       (isRestart || !isFresh || container.state === "created"),
   );
-  // Of two that an earlier attempt left, the successor names the one that ran before it.
+  // Of two leftovers, the successor names its predecessor.
   const running = own.find((one) => one !== usable && isUp(one));
   const former = running ?? own.find(({ row }) => row.nonce === usable?.row.replaces);
   const chosen = await slots.run(signal, async () => {
@@ -83,13 +83,13 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
     return usable?.container.id ?? create(options, request, former?.row, signal);
   });
   const ending = own.filter((one) => one !== usable || isRestart);
-  // Whoever takes a day to end keeps nobody else from starting.
+  // A slow stop must not block other starts.
   await stopAll(options, ending, stopSeconds, signal);
-  // The engine may have started it itself since the start was decided on.
+  // The engine may have started it since the decision.
   const isOn = !isRestart && usable !== undefined && stateOf(usable.container) === "running";
   const begin = async (): Promise<void> => {
     try {
-      // What ran until now, or what shares a directory with it, may have put a link in the place of a bind's source.
+      // The previous container, or one sharing a directory, may have replaced a bind's source by a link.
       await mayStart(blueprint);
       await start(options, chosen, request.onAttached, signal);
     } catch (error) {
@@ -105,7 +105,7 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
     signal,
   );
   const detail = await giveName(options, id, chosen, signal).catch((error: unknown) => {
-    // It runs; what is left to do is done by tidying.
+    // It runs; tidying does the rest.
     log.warn({ container: id, err: toError(error) }, "the container has not got its name yet");
     return engine.inspectContainer(chosen, signal);
   });
@@ -116,16 +116,16 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
   }
 }
 
-/** Asks at once what a launch has to know, and changes nothing. Rejects as the engine does. */
+/** Reads everything that a launch needs in parallel. Changes nothing. Rejects like the engine. */
 export async function survey(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<Survey> {
   const asked = [ownOf(options, id, signal), options.hasNetwork?.(signal) ?? Promise.resolve(false)] as const;
-  // One that fails does not leave the other without anybody who listens.
+  // If one fails, the other's rejection is handled.
   await Promise.allSettled(asked);
   const [own, hasNetwork] = await Promise.all(asked);
   return { own, hasNetwork };
 }
 
-/** Has what ran before running again where a replacement was cut short that is not wanted any more, or cannot be finished now. */
+/** Restarts the predecessor of an interrupted replacement that is no longer desired or cannot finish. */
 export async function revive(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<void> {
   const own = await ownOf(options, id, signal);
   if (own.some(isUp)) return;
@@ -139,7 +139,7 @@ export async function revive(options: LaunchingOptions, id: string, signal: Abor
   }
 }
 
-/** Clears away what a replacement that was cut short left beside the container that runs. */
+/** Removes leftovers of an interrupted replacement. */
 export async function tidy(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<void> {
   const own = await ownOf(options, id, signal);
   const kept = own.find(isUp) ?? own[0];
@@ -150,7 +150,7 @@ export async function tidy(options: LaunchingOptions, id: string, signal: AbortS
   await giveName(options, id, kept.container.id, signal);
 }
 
-/** Ends whatever runs of a definition. */
+/** Stops all containers of a definition. */
 export async function halt(
   options: LaunchingOptions,
   id: string,
@@ -160,7 +160,7 @@ export async function halt(
   await stopAll(options, await ownOf(options, id, signal), stopSeconds, signal);
 }
 
-/** Ends and removes everything of a definition, and forgets it unless somebody has come to want it again. */
+/** Stops and removes everything of a definition, and deletes its record unless it is desired again. */
 export async function removeAll(
   options: LaunchingOptions,
   { id, stopSeconds, isGone }: { readonly id: string; readonly stopSeconds: number; readonly isGone: () => boolean },
@@ -172,7 +172,7 @@ export async function removeAll(
   if (isGone()) options.ledger.dropDefinition(id);
 }
 
-/** What the engine has of a definition now, with what the ledger knows of it brought up to date. */
+/** Reads a definition's containers and updates the ledger. */
 export async function ownOf(options: LaunchingOptions, id: string, signal: AbortSignal): Promise<readonly Own[]> {
   const { engine, ledger } = options;
   const labels = [`${OWNER_LABEL}=${options.owner()}`, `${CONTAINER_LABEL}=${id}`];
@@ -189,7 +189,7 @@ async function mayStart({ check }: Blueprint): Promise<void> {
   if (refusal !== undefined) throw new HostError("not-startable", refusal);
 }
 
-/** What listens to one that does not start is let go. */
+/** Starts a container; closes its output if the start fails. */
 async function start(
   { engine }: LaunchingOptions,
   chosen: string,
@@ -226,7 +226,7 @@ async function create(
   ledger.putContainer(row);
   try {
     const body = blueprint.bodyOf(nonce);
-    // Its proper name may still be that of the container which it follows, or of somebody else's.
+    // Its name may still belong to its predecessor or to a stranger.
     const name = `${engineNameOf(id)}-${nonce.slice(0, 8)}`;
     const created =
       own.length > 0
@@ -238,13 +238,13 @@ async function create(
     ledger.putContainer({ ...row, engineId: created.id });
     return created.id;
   } catch (error) {
-    // Only a clear refusal says that there is none; anything else is found by its nonce.
+    // Only a clear refusal means that no container exists; otherwise it is found by its nonce.
     if (error instanceof HostError && error.code === "engine-refused") ledger.dropContainer(nonce);
     throw error;
   }
 }
 
-/** Has what ran before running again, since its successor cannot be started; says whether it does. */
+/** Restarts the predecessor of a failed successor; returns whether it runs. */
 async function fallBack(
   options: LaunchingOptions,
   successor: string,
@@ -253,7 +253,7 @@ async function fallBack(
   signal: AbortSignal,
 ): Promise<boolean> {
   const { engine, ledger, log } = options;
-  // Whoever wants it stopped wants this one stopped too.
+  // A requested stop applies to this container too.
   if (signal.aborted) return false;
   const enough = AbortSignal.any([signal, AbortSignal.timeout(CLEAN_UP_MS)]);
   let isBack = false;
@@ -313,7 +313,7 @@ async function giveName(
   return detail;
 }
 
-/** Docker refuses a name that is taken with 409, Podman with 500 and the reason. */
+/** Reports whether an error means that the name is in use: status 409 from Docker, 500 with a reason from Podman. */
 function isNameTaken(error: unknown): boolean {
   if (!(error instanceof HostError) || error.code !== "engine-refused") return false;
   return error.details?.["status"] === 409 || /\bname\b.*\b(?:in use|taken|exists)\b/i.test(error.message);

@@ -5,12 +5,12 @@ import type { Worker } from "./worker.ts";
 
 type LimitingOptions = Pick<LaunchingOptions, "engine" | "ledger" | "clock" | "log" | "afterStart">;
 
-/** Until limits that were refused are tried again. */
+/** Delay before refused limits are retried. */
 const RETRY_MS = 60_000;
 
 /**
- * Gives the container of a definition that runs other limits. What the engine says against them is noted with the worker and tried again
- * after a minute (`onRetry`): the container goes on with those it has.
+ * Applies new limits to a definition's running container. A refusal is recorded with the worker and retried after a minute (`onRetry`);
+ * the container keeps its limits.
  * @throws {HostError} `engine-unwell`, `timeout`.
  */
 export async function giveLimits(
@@ -36,7 +36,7 @@ export async function giveLimits(
   ledger.putContainer({ ...row, limits: blueprint.limitsHash });
 }
 
-/** Changes a container and reports whether the engine did so. A refusal is noted with its worker, and `onRetry` called after a minute. */
+/** Updates a container and reports whether the engine accepted. Records a refusal with the worker and calls `onRetry` after a minute. */
 export async function unlessRefused(
   change: () => Promise<void>,
   {
@@ -67,7 +67,7 @@ export async function unlessRefused(
   }
 }
 
-/** What the engine cannot do for a container itself is done again when it has started one that nobody asked it to. */
+/** Reapplies unsupported limits after the engine restarted a container. */
 export async function limitAgain(
   options: LimitingOptions,
   { wanted, standing: { found, job } }: { readonly wanted: Wanted | undefined; readonly standing: Worker["standing"] },
@@ -81,7 +81,7 @@ export async function limitAgain(
   });
 }
 
-/** A machine that lacks what it takes is no reason to leave out what it has. */
+/** Ignores unsupported limits, so that the others are applied. */
 async function setAfterStart(
   { engine, afterStart, log }: LimitingOptions,
   id: string,

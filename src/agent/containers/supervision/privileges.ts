@@ -1,17 +1,17 @@
 import { z } from "zod";
 import type { ContainerSpec } from "../../../protocol/sections/exec/config.ts";
 
-/** What of the machine a container was given when it was made. */
+/** Privileges that a container got at creation. */
 export const Privileges = z.object({
   privileged: z.boolean(),
-  /** Added ones, without `CAP_`. */
+  /** Added capabilities, without `CAP_`. */
   capabilities: z.array(z.string()),
-  /** Sources of its binds, as the definition wrote them. */
+  /** Sources of its binds, as written in the definition. */
   binds: z.array(z.string()),
 });
 export type Privileges = z.infer<typeof Privileges>;
 
-/** One text for the same privileges, for the ledger. */
+/** Serializes privileges canonically for the ledger. */
 export function privilegesText({
   privileged,
   capabilities,
@@ -22,7 +22,7 @@ export function privilegesText({
   return JSON.stringify(said);
 }
 
-/** What such a text says; undefined where there is none, or it cannot be read. */
+/** Parses serialized privileges; undefined if absent or invalid. */
 export function privilegesOf(text: string | undefined): Privileges | undefined {
   if (text === undefined) return undefined;
   try {

@@ -4,7 +4,7 @@ import type { StartOptions } from "../model/compute.ts";
 import { isBusy, type Standing } from "../model/standing.ts";
 import type { Worker } from "./worker.ts";
 
-/** Starts one by hand: see `Compute.start`. */
+/** Starts a container by hand; see `Compute.start`. */
 export async function startByHand(
   worker: Worker,
   { onOutput, onPull }: StartOptions,
@@ -28,7 +28,7 @@ export async function startByHand(
     onPull,
     onOutput: (output: AsyncIterable<OutputFrame>): void => {
       pumped = pump(output, onOutput);
-      // Whoever waits for it hears of it below.
+      // The waiting caller is notified below.
       pumped.catch(() => undefined);
     },
   };
@@ -48,7 +48,7 @@ export async function startByHand(
   }
 }
 
-/** Stops one and keeps it stopped: see `Compute.stop`. */
+/** Stops a container and keeps it stopped; see `Compute.stop`. */
 export async function stopByHand(worker: Worker, signal: AbortSignal): Promise<void> {
   specOf(worker);
   worker.take({ is: "asked", to: "stop" });
@@ -60,7 +60,7 @@ export async function stopByHand(worker: Worker, signal: AbortSignal): Promise<v
   if (end.failure !== undefined) throw new HostError("not-stopped", end.failure);
 }
 
-/** Stops one and starts it again; one that does not run is only started. */
+/** Restarts a container; one that does not run is only started. */
 export async function restartByHand(worker: Worker, signal: AbortSignal): Promise<void> {
   specOf(worker);
   mayStart(worker);

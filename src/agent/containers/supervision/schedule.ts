@@ -1,21 +1,21 @@
 import type { Schedule } from "../../../protocol/sections/exec/config.ts";
 
-/** The fields of a cron expression as lists of what matches. */
+/** Fields of a cron expression as lists of matching values. */
 export interface CronFields {
   readonly minute: readonly number[];
   readonly hour: readonly number[];
   readonly dayOfMonth: readonly number[];
   readonly month: readonly number[];
   readonly dayOfWeek: readonly number[];
-  /** Whether the day of the month, or of the week, is said at all; when both are, one of them is enough (crontab(5)). */
+  /** Whether day of month and day of week are restricted; if both are, either one matches (crontab(5)). */
   readonly isByMonthDay: boolean;
   readonly isByWeekDay: boolean;
 }
 
-/** When something is to run: `next(after)` is in Unix milliseconds, and undefined if never. */
+/** A schedule; `next(after)` is in Unix milliseconds, or undefined if never. */
 export interface Timetable {
   next(after: number): number | undefined;
-  /** The next run when the last plan was for `planned`; what was missed is not made up for. */
+  /** Returns the next run after the last planned one; missed runs are skipped. */
   resume(planned: number, now: number): number | undefined;
 }
 
@@ -25,7 +25,7 @@ export async function timetable(schedule: Schedule): Promise<Timetable> {
   return cronTimetable(await readCron(schedule.text));
 }
 
-/** In equal intervals, the first one interval from now. */
+/** Schedule with equal intervals; the first run is one interval from now. */
 export function rateTimetable(everyMs: number): Timetable {
   return {
     next: (after) => after + everyMs,
@@ -34,12 +34,12 @@ export function rateTimetable(everyMs: number): Timetable {
   };
 }
 
-/** By five cron fields in UTC. */
+/** Schedule with five cron fields in UTC. */
 export function cronTimetable(fields: CronFields): Timetable {
   return { next: (after) => nextMatch(fields, after), resume: (_planned, now) => nextMatch(fields, now) };
 }
 
-/** It takes 10 MB, so it is loaded by those who have such a schedule. */
+/** Loaded on demand: the parser takes 10 MB. */
 async function readCron(text: string): Promise<CronFields> {
   const { parse } = await import("node-cron");
   const words = text.trim().split(/\s+/);
@@ -65,7 +65,7 @@ function numbersOf(text: string, list: readonly (number | string)[]): readonly n
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 86_400_000;
-/** A 29 February on a given week day comes within this many years. */
+/** Search limit in years: a 29 February on a given weekday occurs within it. */
 const MAX_DAYS = 41 * 366;
 
 function nextMatch(fields: CronFields, after: number): number | undefined {

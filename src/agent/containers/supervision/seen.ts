@@ -5,38 +5,38 @@ import type { Standing } from "../model/standing.ts";
 import type { Tampered } from "./upholding.ts";
 import type { Wanted } from "../model/wanted.ts";
 
-/** What is known of one definition. */
+/** Snapshot of one definition. */
 export interface WorkView {
   readonly id: string;
   readonly row: DefinitionRow | undefined;
-  /** Undefined until somebody said so since the agent began. */
+  /** Undefined until set since the agent started. */
   readonly wanted: Wanted | undefined;
   readonly standing: Standing;
   readonly since: number;
-  /** Of its container, of the limits it was given last. */
+  /** Hash of its container's last applied limits. */
   readonly limits: string | undefined;
-  /** What its container was given of the machine when it was made, as `privilegesText` writes it. */
+  /** Privileges of its container, as `privilegesText` writes them. */
   readonly privileges?: string | undefined;
-  /** Limits that its container was not given, and why. */
+  /** Refused limits of its container, with the reason. */
   readonly refusedLimits?: { readonly limits: string; readonly reason: string } | undefined;
-  /** Why its image could not be compared with the registry's when it was started last. */
+  /** Why its image could not be compared with the registry at the last start. */
   readonly unaskedImage?: { readonly reference: string; readonly reason: string } | undefined;
-  /** Changes that somebody made to its container at the engine. */
+  /** Changes made to its container at the engine by others. */
   readonly tampered?: Tampered | undefined;
   /** Fields that the engine does not set as requested. */
   readonly unsetFields?: readonly string[];
   readonly container: ContainerSummary | undefined;
-  /** How often the kernel killed a process of it for want of memory. */
+  /** Out-of-memory kills. */
   readonly oomKills: number;
 }
 
-/** What a pass sees. */
+/** Observation of a pass. */
 export interface Seen {
   readonly engine: EngineStanding | { readonly state: "unused" };
   readonly info: EngineInfo | undefined;
   readonly now: number;
   /** By definition. */
   readonly works: ReadonlyMap<string, WorkView>;
-  /** Containers that only claim to be ours. */
+  /** Containers with our label that the ledger does not know. */
   readonly foreign: readonly ContainerSummary[];
 }

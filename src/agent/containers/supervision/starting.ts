@@ -11,8 +11,8 @@ export interface StartingOptions {
 }
 
 /**
- * Has what is wanted of a definition running, its image first. What runs is stopped for one and the same successor once: if that cannot be
- * started then, it is tried again when something has changed.
+ * Starts a definition's container, after ensuring its image. A running container is stopped only once for the same successor: if the
+ * successor cannot start, it is retried only after a change.
  */
 export async function startWork(
   { launching, pulling }: StartingOptions,
@@ -30,7 +30,7 @@ export async function startWork(
   const restore = async (): Promise<void> => {
     if (cutShort.length > 0 && spec.execType === "service") await revive(launching, id, signal);
   };
-  // What ran before waits no longer for a successor that nobody wants any more.
+  // The predecessor no longer waits for an unwanted successor.
   if (!isCutShort) await restore();
   const request = {
     image: blueprint.image,
@@ -40,7 +40,7 @@ export async function startWork(
     onProgress: attachment?.onPull ?? (() => undefined),
   };
   if (!request.isLocalEnough) worker.unaskedImage = undefined;
-  // What a launch has to know is asked for together with the image; what a registry was asked for meanwhile makes it too old.
+  // The launch's state is read together with the image; a pull in between makes it stale.
   const early = cutShort.length === 0 ? survey(launching, id, signal) : undefined;
   early?.catch(() => undefined);
   let isLate = early === undefined;
@@ -69,7 +69,7 @@ export async function startWork(
       isFresh: spec.execType !== "service",
       stopSeconds: spec.stopTimeSeconds,
       onFellBack(error) {
-        // An engine that is not well says nothing of the container, and what the machine lacks may come.
+        // A failing engine proves nothing about the container, and missing conditions may be met later.
         if (error instanceof HostError && ["engine-unwell", "not-startable"].includes(error.code)) return;
         const { hash, limitsHash: limits } = blueprint;
         worker.refusal = { hash, limits, imageId, reason: toError(error).message, code: failureCode(error) };

@@ -20,18 +20,18 @@ export interface KeeperOptions
   extends
     Pick<LaunchingOptions, "ledger" | "clock" | "log" | "owner" | "nonce" | "afterStart" | "forbids">,
     Pick<PullingOptions, "credential" | "registry"> {
-  /** Opens the engine; called when there is something to keep, and not before. */
+  /** Opens the engine on first use. */
   readonly open: () => { readonly engine: Engine; readonly cache: EngineCache };
   readonly space: (path: string) => ReturnType<PullingOptions["space"]>;
   readonly ensureNetwork: (engine: Engine, signal: AbortSignal) => Promise<void>;
   readonly hasNetwork?: (engine: Engine, signal: AbortSignal) => Promise<boolean>;
-  /** The machine's memory nodes as the kernel lists them, `0-1`; one when left out. */
+  /** Memory nodes of the machine as the kernel lists them, `0-1`; one if absent. */
   readonly memoryNodes?: () => string;
-  /** Something has changed that a pass would see. */
+  /** Called on any change that a pass would observe. */
   readonly onLook: () => void;
-  /** Whether we stopped this one so that it moves to another network; asked once for each stop. */
+  /** Reports whether we stopped this container to move it to another network; asked once per stop. */
   readonly isMoving?: (engineId: string) => boolean;
-  /** The ledger could not be written. */
+  /** Called if the ledger cannot be written. */
   readonly onRefused: (error: unknown) => void;
 }
 
@@ -44,13 +44,13 @@ const MAX_PULLS = 3;
 const MAX_STARTS = 4;
 const FIRST_LIST_MS = 3000;
 const LOOK_GAP_MS = 1000;
-/** An engine that shuts down has closed its socket by then. */
+/** Time after which an engine that shuts down has closed its socket. */
 const STOP_JUDGED_MS = 3000;
 const AFTER_START_MS = 30_000;
-/** Events after which a container may not be what it was. */
+/** Events that may change a container's settings. */
 const RESETTLING: ReadonlySet<string> = new Set(["update", "start", "restart", "die"]);
 
-/** Keeps containers as they are wanted: one worker each, over one engine. */
+/** Supervises the containers: one worker each, over one engine. */
 export class Keeper {
   readonly #options: KeeperOptions;
   readonly #workers = new Map<string, Worker>();
@@ -62,14 +62,14 @@ export class Keeper {
   readonly #upholding: Upholding;
   #opened: Opened | undefined;
   #info: EngineInfo | undefined;
-  /** Stays known while the engine is unreachable, so that a start need not ask for it. */
+  /** Cached while the engine is unreachable, so that a start needs no query. */
   #architecture: string | undefined;
   #foreign: readonly ContainerSummary[] = [];
   #hasList = false;
   #wasUnwell = false;
   #look: (() => void) | undefined;
   readonly #judged = new Set<() => void>();
-  /** Cancel the judgements of stops that are not made yet. */
+  /** Cancel pending checks of stops. */
   readonly #judgements = new Set<() => void>();
 
   constructor(options: KeeperOptions) {
@@ -79,7 +79,7 @@ export class Keeper {
     this.#upholding = new Upholding({ clock, log, machine });
   }
 
-  /** Whether there is anything to keep. */
+  /** Reports whether there are containers to supervise. */
   get isUsed(): boolean {
     return this.#workers.size > 0 || !this.#options.ledger.isEmpty;
   }
@@ -88,7 +88,7 @@ export class Keeper {
     return this.#opened?.cache.standing ?? { state: "unused" };
   }
 
-  /** What the engine says of itself; undefined while it has not. */
+  /** The engine's description; undefined until it has answered. */
   get info(): EngineInfo | undefined {
     return this.#info;
   }
@@ -97,7 +97,7 @@ export class Keeper {
     return this.#workers;
   }
 
-  /** The engine, opened if it was not. */
+  /** Returns the engine and opens it if needed. */
   get engine(): Engine {
     return this.#open().engine;
   }
@@ -106,7 +106,7 @@ export class Keeper {
     this.#listeners.add(listener);
   }
 
-  /** What there is; waits for the engine's first list, and not for long. */
+  /** Returns the observed containers; waits briefly for the engine's first list. */
   async look(signal: AbortSignal): Promise<Seen> {
     const { clock } = this.#options;
     const { engine, cache } = this.#open();
@@ -147,7 +147,7 @@ export class Keeper {
     };
   }
 
-  /** Has a definition carried out from now on. */
+  /** Sets the goal of a definition. */
   want(wanted: Wanted): void {
     const { ledger, clock } = this.#options;
     const { id, name } = wanted.spec;
@@ -160,23 +160,23 @@ export class Keeper {
       lastRun: undefined,
       refused: undefined,
     };
-    // The address is kept before it is used, so that no other gets it after a crash.
+    // The address is stored before use, so that no other container gets it after a crash.
     const address = wanted.blueprint?.address ?? known?.address;
     ledger.putDefinition({ ...empty, ...first, ...known, id, name, address });
     this.#worker(id).want(wanted);
   }
 
-  /** Stops one, and keeps what there is of it. */
+  /** Stops a container and keeps it. */
   suspend(id: string): void {
     this.#workers.get(id)?.suspend();
   }
 
-  /** Stops one, takes it away and forgets it. */
+  /** Stops and removes a container and deletes its record. */
   drop(id: string): void {
     this.#worker(id).drop();
   }
 
-  /** Gives a running container other limits; what is refused of them holds nothing up. */
+  /** Applies new limits to a running container; refused limits do not block. */
   async update(wanted: Wanted, signal: AbortSignal): Promise<void> {
     const { onLook } = this.#options;
     const { blueprint } = wanted;
@@ -199,7 +199,7 @@ export class Keeper {
     await unlessRefused(change, { clock, worker, blueprint, onRetry: onLook });
   }
 
-  /** Resolves when nothing is at work for these that ends soon by itself, or after `ms`. */
+  /** Resolves when no short job runs for these definitions, or after `ms`. */
   async settled(ids: readonly string[], ms: number, signal: AbortSignal): Promise<void> {
     const late = AbortSignal.timeout(ms);
     const workers = ids.flatMap((id) => this.#workers.get(id) ?? []);
@@ -226,7 +226,7 @@ export class Keeper {
     return opened;
   }
 
-  /** The engine's description of itself, asked for until it has answered once. */
+  /** Requests the engine's description until it has answered once. */
   async #about(engine: Engine, signal: AbortSignal): Promise<EngineInfo | undefined> {
     this.#info ??= await engine.info(signal).catch((error: unknown) => {
       signal.throwIfAborted();
@@ -241,11 +241,11 @@ export class Keeper {
     const enough = AbortSignal.any([signal, AbortSignal.timeout(FIRST_LIST_MS)]);
     try {
       await cache.refresh(enough);
-      // A list says what there is at that moment; it is well once nothing is missed that happens after.
+      // A list is a snapshot; the engine is well once later events are received too.
       if (cache.standing.state !== "unknown") return;
       await untilAborted(new Promise<void>((resolve) => this.#judged.add(resolve)), enough);
     } catch {
-      // How it stands is in the cache.
+      // Its state is in the cache.
       signal.throwIfAborted();
     }
   }
@@ -279,7 +279,7 @@ export class Keeper {
     try {
       if (change.kind === "event") return this.#event(cache, change);
       if (change.kind === "standing" && cache.standing.state !== "well") {
-        // Another one may come back in its place.
+        // Another engine may come back in its place.
         this.#info = undefined;
         this.#wasUnwell = true;
         this.#tell();
@@ -289,7 +289,7 @@ export class Keeper {
       const isBack = change.kind === "standing" && this.#wasUnwell;
       if (isBack) this.#wasUnwell = false;
       for (const worker of this.#workers.values()) {
-        // Another engine may be able to do what the one before could not.
+        // Another engine may support what the previous one did not.
         if (isBack) worker.refusal = undefined;
         worker.take({ is: "engine-well" });
       }
@@ -329,8 +329,8 @@ export class Keeper {
   }
 
   /**
-   * Finds out whether somebody has stopped a container: an engine that shuts down says the same of each of its own, and takes no new
-   * connection after that.
+   * Determines whether somebody stopped a container: an engine that shuts down reports the same stop for all its containers, and accepts
+   * no new connection afterwards.
    */
   #judgeStop(worker: Worker, id: string): void {
     if (this.#opened === undefined) return;
@@ -346,14 +346,14 @@ export class Keeper {
       );
       if (isAnswered && isServing()) return worker.take({ is: "stopped-outside", id });
       worker.take({ is: "stopped-with-engine", id });
-      // It may have come back before that: a list made now counts as its return.
+      // It may be back already: a list made now counts as its return.
       if (isAnswered) await cache.refresh(signal).catch(() => undefined);
     };
     const cancel = this.#options.clock.after(STOP_JUDGED_MS, () => void judge());
     this.#judgements.add(cancel);
   }
 
-  /** Brings everything in line with a full list. */
+  /** Updates all workers from a full list. */
   #sync(): void {
     if (this.#opened === undefined) return;
     const { ledger, clock, onRefused } = this.#options;
@@ -368,7 +368,7 @@ export class Keeper {
         for (const { row, container } of own) ledger.putContainer({ ...row, engineId: container.id });
       }
     } catch (error) {
-      // What there is counts, whether it can be put on record or not.
+      // Existing containers count even if they cannot be recorded.
       onRefused(error);
     }
     for (const id of new Set([...ledger.definitions.keys(), ...sorted.own.keys(), ...this.#workers.keys()])) {
@@ -402,7 +402,7 @@ export class Keeper {
     }
   }
 
-  /** Wraps `afterStart` so that the settings that the engine gave a new container are noted. */
+  /** Wraps `afterStart` to record the settings that the engine gave a new container. */
   #noting({ ledger, afterStart }: LaunchingOptions): LaunchingOptions["afterStart"] {
     const known = new Set([...ledger.containers.values()].map(({ engineId }) => engineId));
     return (detail, blueprint, signal) => {
@@ -456,7 +456,7 @@ export class Keeper {
     for (const listener of this.#listeners) listener();
   }
 
-  /** Asks for a pass, soon and not too often. */
+  /** Requests a pass, rate limited. */
   #tell(): void {
     if (this.#ending.signal.aborted) return;
     for (const listener of this.#listeners) listener();

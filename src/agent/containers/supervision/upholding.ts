@@ -23,7 +23,7 @@ export interface Tampered {
 
 type Hands = Pick<LaunchingOptions, "ensureNetwork" | "hasNetwork"> & { readonly engine: Engine };
 
-/** Less than the interval between two passes. */
+/** Shorter than the interval between passes. */
 const FRESH_MS = 30_000;
 /** Containers inspected in one pass; with more, each is inspected less often. */
 const MAX_ASKED = 64;
@@ -32,16 +32,16 @@ const ASK_MS = 3000;
 /** Finds changes that somebody made to running containers at the engine, and restores them. */
 export class Upholding {
   readonly #options: UpholdingOptions;
-  /** By engine id; asked `at` this time of the monotonic clock. */
+  /** Inspections by engine id, with monotonic time. */
   readonly #seen = new Map<string, { readonly at: number; readonly settings: ContainerSettings }>();
-  /** By engine id, the fields that this engine does not set as requested. */
+  /** Fields that this engine does not set as requested, by engine id. */
   readonly #unset = new Map<string, readonly string[]>();
 
   constructor(options: UpholdingOptions) {
     this.#options = options;
   }
 
-  /** Has a container inspected in the next pass. */
+  /** Requests an inspection in the next pass. */
   forget(id: string): void {
     this.#seen.delete(id);
   }

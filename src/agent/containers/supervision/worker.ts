@@ -11,11 +11,11 @@ import { refusalOf, type Refusal } from "./refusal.ts";
 import type { Wanted } from "../model/wanted.ts";
 import { timetable, type Timetable } from "./schedule.ts";
 
-/** What a worker has done for it at the engine. */
+/** Operations of a worker at the engine. */
 export interface Hands {
-  /** Carries out a job; says where a start stands. */
+  /** Runs a job and reports a start's phase. */
   work(worker: Worker, job: Job, signal: AbortSignal): Promise<void>;
-  /** What the engine has of a definition now. */
+  /** Reads a definition's container at the engine. */
   found(id: string, signal: AbortSignal): Promise<Found | undefined>;
 }
 
@@ -24,13 +24,13 @@ export interface WorkerOptions {
   readonly log: Logger;
   readonly ledger: Ledger;
   readonly hands: Hands;
-  /** After each change of where it stands. */
+  /** Called after each change of state. */
   readonly onChange: (worker: Worker) => void;
-  /** The ledger could not be written. */
+  /** Called if the ledger cannot be written. */
   readonly onRefused: (error: unknown) => void;
 }
 
-/** A run that somebody watches. */
+/** A run with a waiting caller. */
 export interface Attachment {
   readonly onOutput: (output: AsyncIterable<OutputFrame>) => void;
   readonly onPull: ((progress: PullProgress) => void) | undefined;
@@ -39,7 +39,7 @@ export interface Attachment {
 const MAX_WAIT_MS = 3_600_000;
 const FOUND_MS = 10_000;
 
-/** One definition: where it stands, its timers, and the one thing that is being done for it. */
+/** One definition: its state, its timers and its current job. */
 export class Worker {
   readonly id: string;
   readonly #options: WorkerOptions;
@@ -56,17 +56,17 @@ export class Worker {
   #timetable: { readonly text: string; readonly of: Timetable } | undefined;
   #refusal: Refusal | undefined;
   attachment: Attachment | undefined;
-  /** Limits that the engine would not give to what runs, by their hash. */
+  /** Limits that the engine refused for the running container, by hash. */
   refusedLimits: { readonly limits: string; readonly reason: string } | undefined;
-  /** Why its image, which was there, could not be compared with the registry's when it was started last. */
+  /** Why its local image could not be compared with the registry at the last start. */
   unaskedImage: { readonly reference: string; readonly reason: string } | undefined;
-  /** How often the kernel killed a process of it for want of memory. */
+  /** Out-of-memory kills. */
   oomKills = 0;
 
   constructor(id: string, found: Found | undefined, options: WorkerOptions) {
     this.id = id;
     this.#options = options;
-    // Whatever runs has been started by somebody since.
+    // A running container was started by somebody since.
     const known = options.ledger.definitions.get(id);
     const byHand = found?.is === "running" ? undefined : known?.byHand;
     this.#refusal = refusalOf(known?.refused);
@@ -91,30 +91,30 @@ export class Worker {
     return this.#refusal;
   }
 
-  /** Outlives the agent: what runs is not stopped at each of its starts for what cannot be started. */
+  /** Stored refusal: a running container is not stopped at each agent start for a successor that cannot start. */
   set refusal(refusal: Refusal | undefined) {
     this.#refusal = refusal;
     this.#note({ refused: refusal === undefined ? undefined : JSON.stringify(refusal) });
   }
 
-  /** What is wanted from now on. */
+  /** Sets the goal. */
   want(wanted: Wanted): void {
     const { blueprint } = wanted;
     const isSame = blueprint?.hash === this.#refusal?.hash && blueprint?.limitsHash === this.#refusal?.limits;
-    // What an agent is told first is what the one before it was told last, unless it says otherwise.
+    // The first goal of an agent equals the last goal of the previous one unless it differs.
     if (this.#wanted !== undefined || !isSame) this.refusal = undefined;
     this.#wanted = wanted;
     this.take({ is: "wanted", goal: wanted.goal });
     void this.#plan();
   }
 
-  /** Stops it, and keeps what there is. */
+  /** Stops the container and keeps it. */
   suspend(): void {
     this.#takeBackRun();
     this.take({ is: "wanted", goal: { is: "suspended" } });
   }
 
-  /** Stops it and takes it away. */
+  /** Stops and removes the container. */
   drop(): void {
     this.#takeBackRun();
     this.take({ is: "wanted", goal: { is: "gone" } });
@@ -138,7 +138,7 @@ export class Worker {
     onChange(this);
   }
 
-  /** Resolves as soon as the probe says something else than undefined; rejects when aborted or closed. */
+  /** Resolves once the probe returns a value; rejects if aborted or closed. */
   until<T>(probe: () => T | undefined, signal: AbortSignal): Promise<T> {
     return new Promise((resolve, reject) => {
       const both = AbortSignal.any([signal, this.#ending.signal]);
@@ -163,7 +163,7 @@ export class Worker {
     });
   }
 
-  /** Ends what is being done for it, and nothing that runs. */
+  /** Aborts the current job; containers keep running. */
   async close(): Promise<void> {
     this.#ending.abort(new InputError("cancelled", "the agent is stopping"));
     this.#takeBack();
@@ -193,7 +193,7 @@ export class Worker {
   async #work(job: Job, cancelled: AbortSignal): Promise<void> {
     const { hands, log } = this.#options;
     const ending = this.#ending.signal;
-    // What is decided upon next must not be decided while this decision is still being carried out.
+    // The next decision must wait until this one is applied.
     await Promise.resolve();
     let result: JobResult = { is: "done" };
     try {
@@ -216,7 +216,7 @@ export class Worker {
       found = await hands.found(this.id, AbortSignal.any([ending, AbortSignal.timeout(FOUND_MS)]));
     } catch {
       if (ending.aborted) return;
-      // The engine is not well: its list says what there is as soon as it is.
+      // The engine is unwell; its next list shows the state.
     }
     this.take({ is: "ended", number: job.number, result, found });
   }
@@ -230,7 +230,7 @@ export class Worker {
     this.#takeBack = clock.after(Math.min(at - now, MAX_WAIT_MS), () => this.take({ is: "tick" }));
   }
 
-  /** Has the next run in the ledger, and a timer for it. */
+  /** Stores the next run and sets its timer. */
   async #plan(): Promise<void> {
     const { clock, ledger, log, onRefused } = this.#options;
     this.#takeBackRun();
@@ -253,7 +253,7 @@ export class Worker {
       if (this.#wanted !== wanted || this.#ending.signal.aborted) return;
       const { of } = this.#timetable;
       const row = ledger.definitions.get(this.id);
-      // A definition that was changed begins its interval anew, and one that only comes back goes on.
+      // A changed definition restarts its interval; a returning one continues.
       const key = `${schedule.text} ${wanted.goal.is === "kept" ? wanted.goal.hash : ""}`;
       const now = clock.now();
       const planned = row?.schedule === key ? row.nextRun : undefined;
@@ -280,7 +280,7 @@ export class Worker {
     });
   }
 
-  /** The wait was too long for one timer, or the clock was set back. */
+  /** Re-arms: the wait exceeds one timer, or the clock was set back. */
   #runLater(of: Timetable, planned: number, now: number): void {
     const next = of.resume(planned, now);
     if (next !== planned) this.#note({ nextRun: next });

@@ -9,7 +9,7 @@ export interface BoundVolume {
 
 const OWNER_LABEL = "io.holdfast.owner";
 
-/** Volumes of the engine that carry our label, known after one list. @throws {HostError} as the engine does. */
+/** Cached list of the engine's volumes with our label. @throws {HostError} as the engine */
 export class EngineVolumes {
   readonly #engine: Pick<Engine, "listVolumes" | "createVolume" | "removeVolume">;
   readonly #owner: string;
@@ -20,30 +20,30 @@ export class EngineVolumes {
     this.#owner = owner;
   }
 
-  /** Lets the next `list` ask again. */
+  /** Invalidates the cache. */
   forget(): void {
     this.#known = undefined;
   }
 
-  /** Asks the engine what it has, unless that is known. */
+  /** Lists the engine's volumes unless cached. */
   async list(signal: AbortSignal): Promise<void> {
     if (this.#known !== undefined) return;
     const volumes = await this.#engine.listVolumes([`${OWNER_LABEL}=${this.#owner}`], signal);
     this.#known = new Map(volumes.map((volume) => [volume.name, volume]));
   }
 
-  /** Whether the engine has it, ours and for this directory. */
+  /** Reports whether the engine has our volume for this directory. */
   has({ engineName, directory }: BoundVolume): boolean {
     return this.#known?.get(engineName)?.driverOptions["device"] === directory;
   }
 
   /**
-   * Makes it unless it is there; true when it had to be made. The engine may answer with a stranger's of that name: list it again.
+   * Creates the volume if absent; returns whether it was created. The engine may return a stranger's volume of that name: list again.
    * @throws {HostError} as the engine does, and as `remove`.
    */
   async ensure(volume: BoundVolume, signal: AbortSignal): Promise<boolean> {
     if (this.has(volume)) return false;
-    // One of ours for another directory: the data store has moved.
+    // Ours, but for another directory: the data store has moved.
     await this.remove(volume, signal);
     await this.#engine.createVolume(
       {
@@ -58,7 +58,7 @@ export class EngineVolumes {
   }
 
   /**
-   * Removes one of ours; one that is not there is fine. What a directory has in it stays.
+   * Removes one of our volumes; succeeds if it does not exist. The directory's content stays.
    * @throws {HostError} `volume-in-engine` for one that binds no directory: its files are the engine's, and would go with it.
    */
   async remove({ engineName, directory }: BoundVolume, signal: AbortSignal): Promise<void> {

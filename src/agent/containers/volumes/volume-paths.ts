@@ -3,7 +3,7 @@ import type { EncryptedVolume } from "../../../host/machine/encrypted-volume.ts"
 import { CONTENT } from "../../../host/machine/encrypted-volume.ts";
 import type { VolumeSpec } from "../../../protocol/sections/exec/config.ts";
 
-/** Directories of the data store that are the agent's own; no name of a volume begins with a dot. */
+/** The agent's own directories in the data store; names of volumes cannot begin with a dot. */
 export const VOLUMES = "volumes";
 export const QUARANTINE = [VOLUMES, ".quarantine"] as const;
 export const IMAGES = [VOLUMES, ".encrypted"] as const;
@@ -13,14 +13,14 @@ const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/;
 const MAX_LOCATION = 1024;
 const MAX_DEPTH = 16;
 
-/** What of a volume cannot be changed once it is there. */
+/** Properties of a volume that cannot change after creation. */
 export interface VolumeShape {
   readonly encrypted: boolean;
-  /** The names on the way to it from the data store. */
+  /** Path components below the data store. */
   readonly parts: readonly string[];
 }
 
-/** Where a volume is kept, or why its name or location cannot be used. */
+/** Returns a volume's place, or why its name or location is invalid. */
 export function shapeOf(
   spec: Pick<VolumeSpec, "name" | "encrypted" | "location">,
 ): VolumeShape | { readonly wrong: string } {
@@ -42,21 +42,21 @@ export function shapeOf(
   return { encrypted: spec.encrypted, parts: spec.encrypted ? [...parts, `${spec.name}.img`] : parts };
 }
 
-/** Whether one lies in the other, or both in the same place. */
+/** Reports whether one path contains or equals the other. */
 export function isOverlap(a: VolumeShape, b: VolumeShape): boolean {
   const [short, long] = a.parts.length <= b.parts.length ? [a.parts, b.parts] : [b.parts, a.parts];
   return short.every((part, index) => part === long[index]);
 }
 
-/** The name of a volume in the engine. */
+/** Returns the engine's name of a volume. */
 export const engineVolumeName = (owner: string, name: string): string => `holdfast-${owner.slice(0, 8)}-${name}`;
 
-/** The directory that the engine binds: of an encrypted volume one that is there only while it is open. */
+/** Returns the directory that the engine binds; an encrypted volume's exists only while it is unlocked. */
 export function contentPath(dataStore: string, name: string, shape: VolumeShape): string {
   return shape.encrypted ? join(dataStore, ...MOUNTS, name, CONTENT) : join(dataStore, ...shape.parts);
 }
 
-/** An encrypted volume as its driver knows it. */
+/** Returns an encrypted volume in its driver's form. */
 export function encryptedVolume(
   { dataStore, owner }: { readonly dataStore: string; readonly owner: string },
   name: string,
@@ -82,7 +82,7 @@ export interface Quarantined {
 export const quarantineEntry = (name: string, beganAt: number, endsAt: number): string =>
   `${name}@${endsAt}@${beganAt}`;
 
-/** Undefined for what is no entry of ours. */
+/** Parses an entry's name; undefined if it is not ours. */
 export function parseQuarantined(entry: string): Quarantined | undefined {
   const [, name = "", endsAt, beganAt] = /^([^@]+)@(\d{1,16})@(\d{1,16})$/.exec(entry) ?? [];
   return NAME.test(name) ? { entry, name, endsAt: Number(endsAt), beganAt: Number(beganAt) } : undefined;

@@ -4,11 +4,11 @@ import type { Directories } from "../../../host/files/directories.ts";
 import type { Files } from "../../../host/files/files.ts";
 import { parseQuarantined, QUARANTINE, quarantineEntry, type Quarantined, type VolumeShape } from "./volume-paths.ts";
 
-/** Before this the machine's clock has not been set yet, and no time since then can be told. */
+/** Times before this mean that the clock is not set. */
 const FIRST_BELIEVABLE_MS = Date.UTC(2025, 0, 1);
 const MAX_ENTRIES_PER_CALL = 20_000;
 
-/** Where removed volumes wait for their end. All that is known of them is in their names, so nothing can be lost between two steps. */
+/** Quarantine of removed volumes. Their names hold all state, so nothing is lost between two steps. */
 export class VolumeQuarantine {
   readonly #dataStore: string;
   readonly #clock: Clock;
@@ -28,12 +28,12 @@ export class VolumeQuarantine {
     this.#directories = parts.directories;
   }
 
-  /** When the next one ends, in Unix milliseconds; undefined when there is none. */
+  /** Expiry of the next entry in Unix milliseconds; undefined without one. */
   get nextEnd(): number | undefined {
     return this.#endsAt.length === 0 ? undefined : Math.min(...this.#endsAt);
   }
 
-  /** Puts a volume away. Done as well when nothing is left of it. */
+  /** Moves a volume to quarantine; succeeds if nothing is left of it. */
   async put(name: string, shape: VolumeShape, keepMs: number): Promise<void> {
     await this.#directories.makeWithin(this.#dataStore, QUARANTINE, 0o700);
     const now = this.#clock.now();
@@ -44,7 +44,7 @@ export class VolumeQuarantine {
     await this.list();
   }
 
-  /** Puts the last of that name and kind back to where it was; false when there is none, or something is there already. */
+  /** Restores the latest volume of that name and kind; false if there is none or the place is in use. */
   async restore(name: string, shape: VolumeShape): Promise<boolean> {
     if ((await this.#directories.kind(join(this.#dataStore, ...shape.parts))) !== undefined) return false;
     const kind = shape.encrypted ? "file" : "directory";
@@ -56,7 +56,7 @@ export class VolumeQuarantine {
     return false;
   }
 
-  /** What is there, the oldest first. */
+  /** Lists entries, oldest first. */
   async list(): Promise<readonly Quarantined[]> {
     const names = await this.#files.list(join(this.#dataStore, ...QUARANTINE));
     const entries = names.flatMap((name) => parseQuarantined(name) ?? []).toSorted((a, b) => a.beganAt - b.beganAt);
@@ -64,14 +64,14 @@ export class VolumeQuarantine {
     return entries;
   }
 
-  /** Removes what has been there long enough, a bounded part of it in one call; returns the errors of those that cannot be. */
+  /** Removes expired entries, a bounded part per call; returns the errors of those that cannot be removed. */
   async sweep(signal: AbortSignal): Promise<readonly Error[]> {
     const errors: Error[] = [];
     const now = this.#clock.now();
     if (now < FIRST_BELIEVABLE_MS) return errors;
     for (const one of await this.list()) {
       if (one.beganAt < FIRST_BELIEVABLE_MS) {
-        // It was put away before the clock was set: its time begins now.
+        // Quarantined before the clock was set: its time starts now.
         const entry = quarantineEntry(one.name, now, now + Math.max(one.endsAt - one.beganAt, 0));
         await this.#directories.move(this.#at(one.entry), this.#at(entry));
       } else if (one.endsAt <= now) {

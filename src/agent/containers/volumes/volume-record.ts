@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { isOverlap, type VolumeShape } from "./volume-paths.ts";
 
-/** What is remembered of a volume; times in Unix milliseconds. */
+/** Record of a volume; times in Unix milliseconds. */
 export interface VolumeRecord {
   readonly name: string;
   readonly detail: string;
@@ -9,7 +9,7 @@ export interface VolumeRecord {
   readonly quarantinedAt: number | undefined;
 }
 
-/** Where it is remembered. */
+/** Storage of the record. */
 export interface VolumeRecords {
   readonly volumes: ReadonlyMap<string, VolumeRecord>;
   putVolume(row: VolumeRecord): void;
@@ -21,16 +21,16 @@ const Detail = z.object({
   parts: z.array(z.string().regex(/^(?!\.\.?$)[^/\0]+$/)).min(1),
 });
 
-/** The detail of a record. */
+/** Serializes a record's details. */
 export const detailOf = ({ encrypted, parts }: VolumeShape): string => JSON.stringify({ encrypted, parts });
 
-/** Undefined when it cannot be read. */
+/** Parses a record's details; undefined if invalid. */
 export function parseDetail(text: string): VolumeShape | undefined {
   const parsed = Detail.safeParse(parseJson(text));
   return parsed.success ? parsed.data : undefined;
 }
 
-/** The name of a volume whose content is at a place of the data store, in it, or around it; those put away do not count. Pure. */
+/** Returns the name of a volume that overlaps a place of the data store; quarantined ones do not count. Pure. */
 export function volumeAt(records: Iterable<VolumeRecord>, parts: readonly string[]): string | undefined {
   for (const { name, detail, quarantinedAt } of records) {
     const shape = quarantinedAt === undefined ? parseDetail(detail) : undefined;

@@ -23,7 +23,7 @@ import { serialQueue } from "../../../lib/async/serial-queue.ts";
 export interface VolumeKeeperParts {
   /** Uid of the node. */
   readonly owner: string;
-  /** Directory of the node's data store, without links in it. */
+  /** Resolved directory of the node's data store. */
   readonly dataStore: string;
   readonly engine: Pick<Engine, "listVolumes" | "createVolume" | "removeVolume">;
   readonly records: VolumeRecords;
@@ -31,11 +31,11 @@ export interface VolumeKeeperParts {
   readonly files: Files;
   readonly directories: Directories;
   readonly clock: Clock;
-  /** Asks for the key of an encrypted volume; undefined when nobody gives it now. */
+  /** Requests the key of an encrypted volume; undefined if it is not available now. */
   readonly askKey: (name: string, signal: AbortSignal) => Promise<string | undefined>;
 }
 
-/** What containers can mount: by the name in its definition, what the engine calls it and binds. */
+/** Mountable volumes by name of the definition: engine name and directory. */
 export type UsableVolume =
   | { readonly engineName: string; readonly isEncrypted: boolean; readonly directory: string }
   | { readonly missing: string };
@@ -46,7 +46,7 @@ interface Found {
 }
 
 export interface SettleOptions {
-  /** How long what is removed is kept; a day unless told. */
+  /** Retention of removed volumes; default one day. */
   readonly quarantineMs?: number;
 }
 
@@ -54,14 +54,14 @@ const DAY_MS = 86_400_000;
 const MIN_IMAGE_BYTES = 64 * 1024 * 1024;
 const MAX_IMAGE_BYTES = 1024 ** 4;
 
-/** Volumes of definitions: directories or encrypted files in the data store, volumes of the engine that bind them. */
+/** Volumes of definitions: directories or encrypted files in the data store, bound by volumes of the engine. */
 export class VolumeKeeper {
   readonly #parts: VolumeKeeperParts;
   readonly #quarantine: VolumeQuarantine;
   readonly #published: EngineVolumes;
-  /** The name of a volume and what of it can be mounted, as the last `settle` found it. */
+  /** Mountable volumes by name, as of the last `settle`. */
   #usable: ReadonlyMap<string, UsableVolume> = new Map();
-  /** Whose key nobody gave when it was asked for. */
+  /** Volumes whose key was not available. */
   readonly #keyless = new Set<string>();
   readonly #inTurn = serialQueue();
 
@@ -71,7 +71,7 @@ export class VolumeKeeper {
     this.#published = new EngineVolumes(parts.engine, parts.owner);
   }
 
-  /** When `settle` has something to remove, in Unix milliseconds. */
+  /** Time at which `settle` has something to remove, in Unix milliseconds. */
   get nextDue(): number | undefined {
     return this.#quarantine.nextEnd;
   }
@@ -80,19 +80,19 @@ export class VolumeKeeper {
     return engineVolumeName(this.#parts.owner, name);
   }
 
-  /** What a container can mount under that name. An encrypted volume has to be unlocked before the container starts. */
+  /** Returns the mount of a name. An encrypted volume must be unlocked before the container starts. */
   lookup(name: string): UsableVolume {
     return this.#usable.get(name) ?? { missing: "is not defined" };
   }
 
-  /** Lets the next `settle` ask the engine what it has: after a volume was removed there, or it was away. */
+  /** Makes the next `settle` query the engine, after a volume was removed there or the engine was away. */
   forget(): void {
     this.#published.forget();
   }
 
   /**
-   * Makes what is wanted, puts away what is neither wanted nor in `referenced`, and removes what was put away long enough ago. Never
-   * call it with half a document. What fails is said of its volume; rejects when aborted, or when nothing can be put on record. `usedBy` is left to the caller.
+   * Creates desired volumes, quarantines those that are neither desired nor in `referenced`, and removes expired ones. Never call it with
+   * a partial document. Failures are reported per volume; rejects if aborted or if nothing can be recorded. The caller sets `usedBy`.
    */
   settle(
     wanted: readonly VolumeSpec[],
@@ -104,8 +104,8 @@ export class VolumeKeeper {
   }
 
   /**
-   * Has the engine know a volume of the last `settle`, by its own directory, as it is before a container starts; true when the engine
-   * had lost it, or had another in its place.
+   * Ensures before a container starts that the engine has a volume of the last `settle` with its directory; returns true if the engine had
+   * lost it or had another one.
    * @throws {HostError} as the engine does, and when it has one of that name that is not ours.
    */
   restore(name: string, signal: AbortSignal): Promise<boolean> {
@@ -123,7 +123,7 @@ export class VolumeKeeper {
   }
 
   /**
-   * Opens an encrypted volume, making it the first time; of another nothing is to be done.
+   * Unlocks an encrypted volume and creates it at first use; does nothing for other volumes.
    * @throws {HostError} `volume-locked` when nobody gives the key, `volume-unsupported`, `not-found`, as `EncryptedVolumes` does.
    */
   async unlock(name: string, signal: AbortSignal): Promise<void> {
@@ -135,7 +135,7 @@ export class VolumeKeeper {
       return true;
     });
     if (!isLocked) return;
-    // Whoever has the key may take its time, and other volumes must not wait for it.
+    // Fetching the key may take long; other volumes must not wait.
     const key = await this.#parts.askKey(name, signal);
     signal.throwIfAborted();
     if (key === undefined) {
@@ -153,7 +153,7 @@ export class VolumeKeeper {
     });
   }
 
-  /** Locks an encrypted volume unless something uses it when its turn has come. @throws {HostError} as `EncryptedVolumes` does. */
+  /** Locks an encrypted volume unless it is in use by then. @throws {HostError} as `EncryptedVolumes` does. */
   lock(name: string, signal: AbortSignal, isUsed: () => boolean = () => false): Promise<void> {
     return this.#inTurn(async () => {
       if (isUsed()) return;
@@ -183,7 +183,7 @@ export class VolumeKeeper {
     const isOver = [...records.volumes.values()].some(
       ({ name, quarantinedAt }) => !names.has(name) && quarantinedAt === undefined && !referenced.has(name),
     );
-    // What is removed is judged by what the engine has at that moment.
+    // Removal is decided by the engine's current state.
     if (isOver) unreachable ??= await this.#listAnew(signal);
     for (const { name, quarantinedAt } of records.volumes.values()) {
       if (names.has(name) || quarantinedAt !== undefined) continue;
@@ -196,7 +196,7 @@ export class VolumeKeeper {
     return [...found.map(({ status }) => status), ...retired, ...quarantined];
   }
 
-  /** Makes what is to be on the disk. */
+  /** Creates the volume on disk. */
   async #realize(spec: VolumeSpec, support: EncryptionSupport | undefined, signal: AbortSignal): Promise<Found> {
     const { records, clock, dataStore } = this.#parts;
     const cannot = (state: VolumeStatus["state"], reason: string): Found => ({
@@ -221,7 +221,7 @@ export class VolumeKeeper {
         const before = records.volumes.get(spec.name);
         const detail = detailOf(shape);
         if (before?.detail === detail) await this.#quarantine.restore(spec.name, shape);
-        // On record before it is there: what was made by us must not be left behind unknown.
+        // Recorded before creation, so that our volume is never left behind unknown.
         records.putVolume({ name: spec.name, detail, createdAt: clock.now(), quarantinedAt: undefined });
       }
       await this.#make(shape.encrypted ? [...MOUNTS, spec.name] : shape.parts);
@@ -241,7 +241,7 @@ export class VolumeKeeper {
     };
   }
 
-  /** Makes the engine's volumes; a failure is only told, since the engine can make them from what a container mounts as well. */
+  /** Creates the engine's volumes. A failure is only reported, since the engine can also create them from a container's mounts. */
   async #publish(found: Found[], unreachable: HostError | undefined, signal: AbortSignal): Promise<void> {
     let hasCreated = false;
     for (const [index, { status, volume }] of found.entries()) {
@@ -252,13 +252,13 @@ export class VolumeKeeper {
           hasCreated = (await this.#published.ensure(volume, signal)) || hasCreated;
         }));
       if (failure === undefined) continue;
-      // Another volume of that name has other files than the directory.
+      // Another volume of that name has different files.
       const { message: reason } = failure;
       const isOther = failure.code === "volume-in-engine";
       found[index] = { status: { ...status, state: "failed", reason }, volume: isOther ? { missing: reason } : volume };
     }
     if (!hasCreated) return;
-    // The engine takes a volume that has the name already for the one asked for, whoever it belongs to.
+    // The engine accepts an existing volume of that name, whoever owns it.
     if ((await this.#listAnew(signal)) !== undefined) return;
     for (const [index, { status, volume }] of found.entries()) {
       if ("missing" in volume || status.state !== "ready" || this.#published.has(volume)) continue;
@@ -268,8 +268,7 @@ export class VolumeKeeper {
   }
 
   /**
-   * Removes the engine's volume first: as long as a container has it, nothing else happens to it. Undefined when it was put away, else
-   * how it stands.
+   * Removes the engine's volume first; while a container uses it, nothing else happens. Returns undefined if quarantined, else its state.
    */
   async #retire(
     name: string,
@@ -326,7 +325,7 @@ export class VolumeKeeper {
     }
   }
 
-  /** Of what is encrypted and on record; undefined for other volumes. @throws {HostError} `not-found`. */
+  /** Returns the record of an encrypted volume; undefined for other volumes. @throws {HostError} `not-found`. */
   async #encrypted(name: string) {
     const shape = this.#shapeOnRecord(name);
     if (shape === undefined) throw new HostError("not-found", `there is no volume ${name}`);
@@ -336,13 +335,13 @@ export class VolumeKeeper {
     return encryptedVolume(this.#parts, name, shape, sizeBytes);
   }
 
-  /** Of a volume that is there, not of one that was put away. */
+  /** Returns the record of an existing volume, not of a quarantined one. */
   #shapeOnRecord(name: string): VolumeShape | undefined {
     const record = this.#parts.records.volumes.get(name);
     return record === undefined || record.quarantinedAt !== undefined ? undefined : parseDetail(record.detail);
   }
 
-  /** The names of those that are encrypted and on record. */
+  /** Names of recorded encrypted volumes. */
   get encrypted(): readonly string[] {
     return [...this.#parts.records.volumes.keys()].filter((name) => this.#shapeOnRecord(name)?.encrypted === true);
   }
@@ -359,7 +358,7 @@ export class VolumeKeeper {
 
 const strangers = (engineName: string): string => `the engine has a volume ${engineName} of somebody else`;
 
-/** The error of a machine that refuses; another error is one of the program. */
+/** Returns the error if it is the machine's; rethrows program errors. */
 async function attempt(signal: AbortSignal, work: () => Promise<unknown>): Promise<HostError | undefined> {
   signal.throwIfAborted();
   try {
