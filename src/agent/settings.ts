@@ -127,7 +127,7 @@ export const AgentFile = z.strictObject({
   network: JsonObject.optional(),
   /** Socket of the container engine; by default Docker's, else Podman's. */
   engineSocket: AbsolutePath.optional(),
-  /** What containers may have beyond the defaults. */
+  /** Permissions of containers beyond the defaults. */
   containers: z
     .strictObject({
       allowPrivileged: z.boolean().optional(),
@@ -190,7 +190,7 @@ export interface AgentSettings {
   readonly literals?: MeshLiterals | undefined;
   readonly dataStore: DataStoreSettings;
   readonly upgrade: {
-    /** By default the control plane's own. */
+    /** Default: the control plane's own. */
     readonly manifest: string | undefined;
     /** The directories of installed versions, and of the package's version. */
     readonly versionsDir: string;

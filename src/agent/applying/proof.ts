@@ -72,7 +72,7 @@ async function askControlPlane(
   }
 }
 
-/** One of the gateways reached before is enough. */
+/** A single gateway reached before is enough. */
 async function tryGateways(
   { targets, resolve }: ProofOptions,
   { gateways }: Before,

@@ -39,9 +39,9 @@ export interface DataStoreOptions {
 }
 
 const LIST_CAPS = { maxEntries: 10_000, maxDepth: 16 };
-/** Whoever asks gets it in parts, and puts no more than this together. */
+/** Maximum size of an answer that is assembled from parts, in bytes. */
 const MAX_LIST_BYTES = REPLY_LIMITS.maxBytes - 65_536;
-/** What takes longer is shown among the tasks. */
+/** Time after which a request becomes a task, in milliseconds. */
 const SHORT_MS = 2000;
 
 interface Deletion {
@@ -56,7 +56,7 @@ export class DataStore {
   readonly #transfers: Transfers;
   readonly #room: Room;
   readonly #deletions = new Map<string, Deletion>();
-  /** Whose parts stay when leftovers are swept: a walk that takes a while, in which others begin. */
+  /** Tasks whose parts survive a sweep of leftovers; new tasks start during the walk. */
   #unswept: Set<string> | undefined;
   readonly #ending = new AbortController();
   #cancelPruning = (): void => undefined;
@@ -207,7 +207,7 @@ export class DataStore {
       if (isShown) tasks.put(task, event.is === "removed" ? "remembered" : "synced");
     };
     const control = new AbortController();
-    // Who does not wait any longer takes it back, until it is a task, which has a life of its own.
+    // A caller that gives up cancels the request until it has become a task.
     const takeBack = (): void => control.abort(signal.reason);
     signal.addEventListener("abort", takeBack, { once: true });
     const cancelShowing = clock.after(SHORT_MS, () => {
@@ -327,7 +327,7 @@ export class DataStore {
 
   async #jobOf(task: Task, request: TransferRequest): Promise<TransferJob> {
     const { store, settings } = this.#options;
-    // What is on the disk already needs no room, and may have its name, which only its process can say.
+    // A complete file needs no more space; only its process knows whether it was published.
     const isWhole = task.resume?.whole !== undefined;
     const { parts, quotaBytes } = isWhole
       ? { parts: parseNewPath(task.path), quotaBytes: undefined }

@@ -1,6 +1,6 @@
 import { AgentError, HostError, InputError } from "../../errors.ts";
 
-/** What the platform calls the refusals of a store; the others have a code of the platform, or are faults. */
+/** Platform codes of the store's refusals; other errors have a platform code or are faults. */
 const CODES: Readonly<Record<string, string>> = {
   "bad-path": "invalid-body",
   "not-a-directory": "conflict",

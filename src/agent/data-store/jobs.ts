@@ -4,14 +4,14 @@ import type { S3Access, TransferJob, TransferLimits } from "../../protocol/trigg
 import { InputError } from "../../errors.ts";
 import type { Task, TransferRequest } from "./tasks.ts";
 
-/** What the machine's owner has set for transfers. */
+/** Local settings of transfers. */
 export interface JobSettings {
   /** That all files of the store may take together; undefined without a quota. */
   readonly maxBytes: number | undefined;
   /** Share of the file system that stays free. */
   readonly reserveRatio: number;
   readonly maxTransfers: number;
-  /** Of all transfers together. */
+  /** Limit of all transfers together. */
   readonly maxBytesPerSecond: number | undefined;
   /** Requests of an object transfer at a time. */
   readonly maxRequests: number;
@@ -19,7 +19,7 @@ export interface JobSettings {
   readonly allowAddresses: readonly string[];
   /** Names that a proxy may resolve although this machine cannot check their addresses, written as `noProxy` is. */
   readonly proxyNames: readonly string[];
-  /** How the buckets of one name, or of any (`*`), are reached. */
+  /** Access to the buckets of a name, or of any name (`*`). */
   readonly buckets: readonly (S3Access & { readonly bucket: string })[];
   readonly proxies: ProxySettings;
 }
@@ -34,7 +34,7 @@ export interface JobPlace {
 const DAY_MS = 86_400_000;
 const SLOWEST = 1024;
 
-/** What a child is told to carry out a request. @throws {InputError} `invalid-body` for an address that cannot be one. Pure. */
+/** Builds the job of a transfer process for a request. @throws {InputError} `invalid-body` for an address that cannot be one. Pure. */
 export function jobFor(
   { id, resume }: Pick<Task, "id" | "resume">,
   request: TransferRequest,
@@ -69,7 +69,7 @@ export function jobFor(
   }
 }
 
-/** What a child is told to take back the upload that a request has begun; undefined for one that begins none. Pure. */
+/** Builds the job that aborts a request's upload; undefined if the request starts none. Pure. */
 export function abortJobFor(
   task: Pick<Task, "id" | "resume" | "path">,
   request: TransferRequest,
@@ -80,7 +80,7 @@ export function abortJobFor(
   return job.kind === "s3-upload" ? { ...job, kind: "s3-abort" } : undefined;
 }
 
-/** Where the object is, and how its bucket is reached: its own entry comes before that of any, and without one it is the cloud's own. */
+/** Returns the object's location and access: the bucket's own entry, else the entry `*`, else the cloud's defaults. */
 function objectOf(uri: string, field: string, { buckets }: JobSettings) {
   const object = parseS3Uri(uri);
   if (object === undefined) throw new InputError("invalid-body", `${field}: must be s3://<bucket>/<key>`);
@@ -98,7 +98,7 @@ function limitsOf({ quotaBytes, settings }: JobPlace): TransferLimits {
     reserveRatio: settings.reserveRatio,
     quotaBytes,
     maxBytesPerSecond: share,
-    // Who is held to less than that is not given up for it.
+    // A transfer limited to a lower rate does not fail for being slow.
     minBytesPerSecond: Math.min(SLOWEST, (share ?? Infinity) / 4),
     maxMs: 7 * DAY_MS,
     connectMs: 30_000,

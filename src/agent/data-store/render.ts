@@ -19,7 +19,7 @@ export function renderTask({ id, name, path, peer, startedAt, state }: Task): Da
   };
 }
 
-/** How far it is, or how it ended, as a sentence or its parts: `45 % · 450.0 MB of 1.0 GB · 12.3 MB/s · 45 s left`. Pure. */
+/** Formats a task's progress or result: `45 % · 450.0 MB of 1.0 GB · 12.3 MB/s · 45 s left`. Pure. */
 export function detailsOf(state: TaskState): string {
   switch (state.status) {
     case "Pending":
@@ -38,7 +38,7 @@ export function detailsOf(state: TaskState): string {
   }
 }
 
-/** What the transfer has said of it itself is not said again. */
+/** Omits text that the transfer reported itself. */
 function withLeft(text: string, uploadId: string | undefined): string {
   const left = `the unfinished upload ${uploadId ?? ""} is left`;
   return uploadId === undefined || text.includes(left) ? text : `${text}; ${left}`;

@@ -15,10 +15,10 @@ export interface RoomOptions {
   readonly signal: AbortSignal;
 }
 
-/** What one download has brought, and how much it will be. */
+/** Received and total bytes of one download. */
 interface Claim {
   bytes: number;
-  /** Of these bytes those that the last count has seen. */
+  /** Bytes that the last count included. */
   counted: number;
   total: number | undefined;
   isOver: boolean;
@@ -42,7 +42,7 @@ export class Room {
   }
 
   /**
-   * How many bytes of the quota are left for a download besides the others; undefined without one.
+   * Returns the bytes of the quota left for a download besides the others; undefined without a quota.
    * @throws {HostError} `disk-full` when nothing is left of it, or of the disk but the reserve
    */
   async left(signal: AbortSignal, id?: string): Promise<number | undefined> {
@@ -114,13 +114,13 @@ export class Room {
     }
   }
 
-  /** What the store takes: what was counted, and what has come since. */
+  /** Bytes used by the store: the last count plus later bytes. */
   #used(): number {
     const since = [...this.#claims.values()].map(({ bytes, counted }) => Math.max(0, bytes - counted));
     return (this.#counted?.bytes ?? 0) + sum(since);
   }
 
-  /** What is yet to come of some downloads, as far as their size is known. */
+  /** Returns the outstanding bytes of downloads, as far as their sizes are known. */
   #coming(ids: readonly string[]): number {
     return sum(
       ids.map((id) => {
@@ -134,7 +134,7 @@ export class Room {
     return [...this.#claims.keys()].filter((other) => other !== id);
   }
 
-  /** Those that began before a download, and itself. */
+  /** Returns a download and those that started before it. */
   #upTo(id: string): readonly string[] {
     const ids = [...this.#claims.keys()];
     return ids.slice(0, ids.indexOf(id) + 1);

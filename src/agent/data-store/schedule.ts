@@ -1,7 +1,7 @@
 /** A transfer that is not over. `held` waits for a time of its own before it may run again. */
 export interface Slot {
   readonly id: string;
-  /** What only one transfer at a time may write. */
+  /** Targets that only one transfer at a time may write. */
   readonly target: string;
   readonly is: "queued" | "held" | "running";
 }
@@ -28,7 +28,7 @@ export function refusalOf(
   return schedule.length >= room ? { full: limits.maxWaiting } : undefined;
 }
 
-/** Those that may begin now, first come first served. Pure. */
+/** Returns the tasks that may start now, in order of arrival. Pure. */
 export function dueOf(schedule: Schedule, { maxRunning }: Pick<ScheduleLimits, "maxRunning">): readonly string[] {
   const free = maxRunning - schedule.filter(({ is }) => is === "running").length;
   return schedule

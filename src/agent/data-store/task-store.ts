@@ -4,12 +4,12 @@ import { DataStoreRequest } from "../../protocol/triggers/data-store.ts";
 import { Resume } from "../../protocol/triggers/transfer.ts";
 import { isOver, TaskState, type Task, type Work } from "./tasks.ts";
 
-/** How long a task is shown after its end, and how many such at most. */
+/** Retention of ended tasks, and their maximum number. */
 export const KEEP_MS = 6 * 3_600_000;
 const MAX_OVER = 200;
 
 /**
- * How a task is kept: until a power cut and after, until the program ends in whatever way, or in memory alone. While transfers write,
+ * Durability of a task's record: across power cuts, across crashes of the program, or in memory only. While transfers write,
  * whoever waits for the disk may wait for seconds.
  */
 export type Keeping = "synced" | "written" | "remembered";

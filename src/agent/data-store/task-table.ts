@@ -1,6 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 
-// What an agent needs that uses no data store: apart from the store, whose schemas it then does not load.
+// Kept apart from the store, so that an agent without a data store does not load its schemas.
 
 /** Schema of the tasks, for the list of migrations of the state database. */
 export const dataStoreMigration = `
@@ -23,7 +23,7 @@ export function hasOpenTasks(sql: DatabaseSync): boolean {
   return sql.prepare("SELECT 1 FROM data_store_tasks WHERE is_over=0 LIMIT 1").get() !== undefined;
 }
 
-/** How many tasks wait or run. */
+/** Returns the number of waiting and running tasks. */
 export function countOpenTasks(sql: DatabaseSync): number {
   return Number(sql.prepare("SELECT count(*) AS open FROM data_store_tasks WHERE is_over=0").get()?.["open"] ?? 0);
 }

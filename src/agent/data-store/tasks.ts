@@ -5,7 +5,7 @@ import type { Resume, TransferEvent } from "../../protocol/triggers/transfer.ts"
 type Transferring = "HTTP_DOWNLOAD" | "HTTP_UPLOAD" | "S3_DOWNLOAD" | "S3_UPLOAD";
 /** A request that a child program carries out. */
 export type TransferRequest = Extract<DataStoreRequest, { readonly action: Transferring }>;
-/** What can be a task. */
+/** Kinds of tasks. */
 export type Work = TransferRequest | Extract<DataStoreRequest, { readonly action: "DELETE" }>;
 
 const Moved = { bytes: z.number().optional(), total: z.number().optional() } as const;
@@ -13,7 +13,7 @@ const Moved = { bytes: z.number().optional(), total: z.number().optional() } as 
 /** Id of a multipart upload that is still on the server, as far as is known. */
 const Left = { left: z.string().optional() } as const;
 
-/** Where a task stands. Of a transfer bytes are counted, of a deletion entries. Times in Unix milliseconds. */
+/** State of a task. Progress counts bytes of a transfer and entries of a deletion. Times in Unix milliseconds. */
 export const TaskState = z.discriminatedUnion("status", [
   /** `waitMs`: how long it waits after the end of a child that said nothing. */
   z.object({ status: z.literal("Pending"), deaths: z.number(), waitMs: z.number().optional() }),
@@ -46,13 +46,13 @@ export interface Task {
   readonly peer: string | undefined;
   /** Unix milliseconds. */
   readonly startedAt: number;
-  /** What was asked for; undefined once it is over, since an address may itself be a credential. */
+  /** The request; undefined once the task has ended, since an address may be a credential. */
   readonly work: Work | undefined;
   readonly state: TaskState;
   readonly resume: Resume | undefined;
 }
 
-/** What happens to a task. */
+/** Events of a task. */
 export type TaskEvent =
   | TransferEvent
   | { readonly is: "started" }
@@ -96,7 +96,7 @@ export function isDownload(work: Work): boolean {
   return work.action === "HTTP_DOWNLOAD" || work.action === "S3_DOWNLOAD";
 }
 
-/** What no other transfer may write at the same time: the file, or what the other side keeps it as. Pure. */
+/** Returns the exclusive targets of a transfer: the local file, or the remote object. Pure. */
 export function targetOf(work: Work): string {
   switch (work.action) {
     case "HTTP_UPLOAD":

@@ -24,9 +24,9 @@ export interface TransfersOptions {
   readonly start: StartTransfer;
   /** That run at a time. */
   readonly maxTransfers: number;
-  /** What a child is told, judged anew at its start; rejects with why the transfer cannot be. */
+  /** Builds the job at its start; rejects if the transfer is not allowed. */
   readonly jobOf: (task: Task, request: TransferRequest) => Promise<TransferJob>;
-  /** What a child is told to take back what a transfer began on a server; undefined when there is nothing. */
+  /** Builds the job that aborts a transfer's upload on the server, if there is one. */
   readonly abortJobOf: (task: Task, request: TransferRequest) => TransferJob | undefined;
   /** Why what a download has fetched may not be given its name after all; undefined when nothing is against it. */
   readonly refusalOf: (task: Task) => string | undefined;
@@ -39,16 +39,16 @@ export interface TransfersOptions {
 
 /** That wait besides those that run. */
 export const MAX_WAITING = 32;
-/** How often what a transfer could go on from is written at most. */
+/** Minimum interval between saved positions of a transfer. */
 const SAVE_MS = 2000;
-/** How long taking back an upload may take. */
+/** Time limit of aborting an upload. */
 const TIDY_MS = 20_000;
 
 interface Active {
   /** Undefined until what it is told is known. */
   child: TransferProcess | undefined;
   isCancelled: boolean;
-  /** What it has fetched is being given its name, which is not taken back. */
+  /** True while the file is being published, which cannot be cancelled. */
   isPublishing: boolean;
   /** Its size is known, and was held against what the disk has. */
   isJudged: boolean;
@@ -63,9 +63,9 @@ export class Transfers {
   readonly #options: TransfersOptions;
   readonly #active = new Map<string, Active>();
   readonly #timers = new Map<string, () => void>();
-  /** Those that ended with something left on a server, as they were before. */
+  /** Ended tasks with leftovers on a server. */
   readonly #untidy = new Map<string, Task>();
-  /** What takes that back, until it is done. */
+  /** Transfers that remove these leftovers. */
   readonly #tidying = new Map<string, { readonly child: TransferProcess; readonly done: Promise<void> }>();
   #schedule: Schedule = [];
   #isClosed = false;
@@ -167,7 +167,7 @@ export class Transfers {
     if (task?.work === undefined || task.work.action === "DELETE") return;
     try {
       const job = await jobOf(task, task.work);
-      // Whoever took it back meanwhile had nothing to tell it to.
+      // A cancellation meanwhile had no process to notify.
       if (active.isCancelled || this.#isClosed) return;
       active.child = start(job, (event) => this.#heard(id, event));
     } catch (error) {
@@ -189,7 +189,7 @@ export class Transfers {
   #heard(id: string, event: TransferEvent): void {
     const active = this.#active.get(id);
     if (active === undefined) return;
-    // What is given up at somebody's request has not failed, and what ends with the agent is gone on with by the next.
+    // A cancelled transfer has not failed, and one that ends with the agent is resumed by the next.
     if (event.is === "failed" && (active.isCancelled || this.#isClosed)) return;
     if (event.is === "whole") return this.#whole(id, event, active);
     if (event.is === "progress") this.#judgeRoom(id, event, active);
@@ -216,7 +216,7 @@ export class Transfers {
     active.child?.publish();
   }
 
-  /** Of what comes at the same time no process knows but this one. */
+  /** Size known only to this process. */
   #judgeRoom(id: string, { bytes, total }: Extract<TransferEvent, { is: "progress" }>, active: Active): void {
     const { room, log } = this.#options;
     const message = room.heard(id, bytes, total);

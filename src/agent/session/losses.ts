@@ -15,7 +15,7 @@ export interface RepeatedLoss {
 export const NO_LOSSES: Losses = { times: [], cause: "" };
 
 const WINDOW_MS = 600_000;
-/** So many losses within the window are no accident. */
+/** Losses within the window that count as a problem. */
 const REPEATED = 4;
 /** One a second for the whole window; attempts come no faster. */
 const MAX_TIMES = 600;

@@ -27,7 +27,7 @@ export interface ReporterState {
   readonly changedAt: number | undefined;
   /** Reports in a row that were not acknowledged. */
   readonly failures: number;
-  /** How many keys of the last facts were too long, not finite, or too many. */
+  /** Keys of the last facts that were dropped: too long, not finite, or too many. */
   readonly dropped: number;
 }
 

@@ -215,7 +215,7 @@ function logParts({ left, reader, call }: Pick<PartTools, "left" | "reader" | "c
 
 function journal(unit: string): PartSpec {
   return {
-    // Of successors there is one file for all.
+    // All successors share one file.
     name: `logs/${unit.replace("*", "")}.log`,
     about: `journalctl -u ${unit}, the newest ${JOURNAL_LINES} lines`,
     isLog: true,

@@ -23,7 +23,7 @@ export const NetworkCheck = z.object({
   target: z.enum(["node", "control-plane", "gateway"]),
   /** The origin of the control plane, or the gateway's FQDN. */
   name: Text512,
-  /** Of a gateway: the path; empty for the built-in one. */
+  /** Path of a gateway; empty for the built-in one. */
   path: Text128.optional(),
   check: CheckName,
   status: z.enum(["pass", "fail", "skip"]),

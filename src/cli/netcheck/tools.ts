@@ -30,7 +30,7 @@ export async function tried<T>(tools: CheckTools, work: (signal: AbortSignal) =>
   const late = new Promise<never>((_, reject) => {
     limit.addEventListener("abort", () => reject(toError(limit.reason)), { once: true });
   });
-  // What cannot be interrupted is not waited for.
+  // A tool that cannot be interrupted is not awaited.
   return Promise.race([work(limit), late]);
 }
 

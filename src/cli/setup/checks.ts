@@ -86,7 +86,7 @@ async function checkServers(name: string, reader: Reader, { signal }: CheckTools
 /** Says of the chain what netcheck says of the key. */
 function tlsSaid(finding: Finding, clockBehind: ClockBehind | undefined): SetupFinding {
   if (finding.status === "skip") return finding;
-  // Of a certificate that is not valid yet the clock is to blame, and not whoever looks into TLS.
+  // A certificate that is not yet valid means a wrong clock, not TLS inspection.
   if (clockBehind !== undefined && /CERT_NOT_YET_VALID|CERT_HAS_EXPIRED/.test(finding.message)) {
     return { ...finding, fix: clockBehindText(clockBehind).fix };
   }

@@ -24,7 +24,7 @@ import type { Call, LocalSettings } from "../frame/verb.ts";
 const DEFAULT_CONFIG = "/etc/holdfast/agent.json";
 const COMMAND_MS = 90_000;
 
-/** How this machine stands before anything is done. */
+/** State of this machine before setup. */
 export interface Standing {
   /** Undefined when no agent runs. */
   readonly status: Status | undefined;
@@ -52,7 +52,7 @@ export async function readStanding(call: Call): Promise<Standing> {
   return { status, node: await read?.(call.settings.stateDir), settings, network };
 }
 
-/** What a running agent says; undefined when none runs. */
+/** Status of the running agent; undefined without one. */
 export async function runningStatus(call: Call): Promise<Status | undefined> {
   try {
     return await fetchReport(call, "/v1/status", Status);
@@ -62,7 +62,7 @@ export async function runningStatus(call: Call): Promise<Status | undefined> {
   }
 }
 
-/** Whom a registered node must reach. */
+/** Targets that a registered node must reach. */
 export async function readTargets(call: Call): Promise<NetworkTargets | undefined> {
   try {
     return await ask(call, { method: "GET", path: "/v1/targets", socket: ADMIN_SOCKET }, NetworkTargets);

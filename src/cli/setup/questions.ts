@@ -5,11 +5,11 @@ import { judgeLicense } from "./license.ts";
 import { addressOf, isInside, prefixLength, type Wan } from "./wan.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** What is known before anything is asked. */
+/** Facts known before the first question. */
 export interface Facts {
   /** The interfaces of this machine that may be the WAN. */
   readonly nics: readonly string[];
-  /** How the proxy stands in the local settings, without its password. */
+  /** Proxy of the local settings, without its password. */
   readonly proxy: string | undefined;
   readonly noProxy: readonly string[];
   /** Why the network cannot be set here; undefined when it can. */
@@ -20,7 +20,7 @@ export interface Facts {
   readonly least: number;
 }
 
-/** What was answered so far, each as its question read it. */
+/** Parsed answers so far. */
 export interface Answers {
   readonly nic?: string;
   readonly ip?: string;
@@ -49,7 +49,7 @@ export type QuestionId =
   | "time"
   | "license";
 
-/** What an answer came to: what to ask next, a file to read in its place, or why it cannot be used. */
+/** Result of an answer: the next question, a file to read instead, or why it is invalid. */
 export type Parsed =
   | { readonly is: "answer"; readonly answers: Answers; readonly next: QuestionId | "done" }
   | { readonly is: "file"; readonly path: string }
@@ -183,7 +183,7 @@ export const questions: Readonly<Record<QuestionId, Question>> = {
   },
 };
 
-/** Where the dialogue begins. Pure. */
+/** Returns the first question. Pure. */
 export function firstQuestion({ whyNoNetwork, nics }: Facts): QuestionId {
   return whyNoNetwork === undefined && nics.length > 0 ? "nic" : "proxy";
 }
@@ -200,7 +200,7 @@ function momentOf(text: string): number | undefined {
     .slice(1)
     .map((part) => Number(part ?? "0"));
   const at = Date.UTC(year, month - 1, day, hour, minute, second);
-  // Of a day that there is not, or an hour after the last, another date would come.
+  // Rejects impossible days and hours, which Date would shift.
   const isSame =
     new Date(at).toISOString().slice(0, 16) === `${found.slice(1, 4).join("-")}T${found.slice(4, 6).join(":")}`;
   return isSame && second < 60 ? at : undefined;

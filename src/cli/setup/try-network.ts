@@ -8,7 +8,7 @@ import type { Call } from "../frame/verb.ts";
 const MINUTES = 10;
 const LOOK_EVERY_MS = 250;
 
-/** How a trial of a network ended; `unchanged`: it was so already. */
+/** Result of a network trial; `unchanged`: nothing to do. */
 export type Tried = { readonly is: "kept" | "unchanged" } | { readonly is: "taken-back"; readonly why: string };
 
 /**
@@ -59,7 +59,7 @@ async function untilPending(
   for (;;) {
     const isLast = trial.ended;
     const report = await look(call);
-    // What somebody else tries is not ours to decide about.
+    // A trial of somebody else is left alone.
     const isOurs = report.pending?.isLocal === true && report.pending.since >= since;
     if (isOurs && report.pending?.state !== "applying") return report;
     if (isLast) return report;

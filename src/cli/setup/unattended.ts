@@ -107,7 +107,7 @@ async function readSetupFile(path: string, signal: AbortSignal): Promise<SetupFi
   try {
     value = parseStrictJson(text, SETUP_LIMITS);
   } catch (error) {
-    // What the parser quotes may be the license.
+    // The parser's message may quote the license.
     const { message } = toError(error);
     const where = /position \d+(?: \(line \d+ column \d+\))?/.exec(message)?.[0];
     const why =
@@ -161,7 +161,7 @@ async function putInForce(call: Call, wanted: Wanted, standing: Standing, note: 
   }
   const names = await local.change(path, changes);
   if (names.length === 0) return note("settings", "unchanged", `${path} says so already`);
-  // What the running agent has of the network it has already.
+  // The running agent already has the network.
   const outward = outwardOf(names);
   const isRestarted = outward.length > 0 && (await restartAgent(call, await local.read(path)));
   const isOpen = outward.length > 0 && !isRestarted && standing.status !== undefined;
@@ -169,7 +169,7 @@ async function putInForce(call: Call, wanted: Wanted, standing: Standing, note: 
   return note("settings", "done", `${names.join(", ")} of ${path}${after}`);
 }
 
-/** Who the node is in the end; undefined when nobody said who it is to be. */
+/** Returns the node's final identity; undefined without a license. */
 async function registered(
   call: Call,
   { license }: Wanted,

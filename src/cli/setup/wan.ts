@@ -4,7 +4,7 @@ import { listOf, textOf } from "../../lib/formats/json-shape.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** How an interface gets its address. */
+/** Address configuration of an interface. */
 export interface Wan {
   readonly nic: string;
   /** Absent: by DHCP. */
@@ -53,7 +53,7 @@ export function withWan(before: JsonObject, { nic, fixed, dns }: Wan): JsonObjec
   return { ...before, interfaces: [own, ...others] };
 }
 
-/** What a section says of each interface; what it has besides is not told. Pure. */
+/** Returns the address configuration of each interface of a section. Pure. */
 export function networkLines(section: JsonObject): readonly string[] {
   return listOf(section["interfaces"]).flatMap((one) => {
     const entry = JsonObject.safeParse(one);
@@ -67,7 +67,7 @@ export function networkLines(section: JsonObject): readonly string[] {
   });
 }
 
-/** How an interface is set up, for a person. Pure. */
+/** Formats an interface's configuration. Pure. */
 export function wanText({ nic, fixed, dns }: Wan): string {
   const how =
     fixed === undefined

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { License } from "../../protocol/documents/claims.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 
-/** What is to be in force at the end. */
+/** Desired result of setup. */
 export interface Wanted {
   /** Members of the local settings; null takes one away. */
   readonly changes: JsonObject;
@@ -11,7 +11,7 @@ export interface Wanted {
   readonly license: { readonly text: string; readonly claims: License } | undefined;
 }
 
-/** Of the members that change, those that a running agent does not have yet. Pure. */
+/** Returns changed fields that a running agent has not loaded. Pure. */
 export function outwardOf(names: readonly string[]): readonly string[] {
   return names.filter((name) => name !== "network");
 }

@@ -5,7 +5,7 @@ import type { DataStoreTask } from "../../protocol/triggers/data-store.ts";
 const WIDEST_BAR = 30;
 const NARROWEST_BAR = 10;
 
-/** How far a task is, on one line no wider than `columns`: a bar where there is room and an end is known. Pure. */
+/** Formats a task's progress on one line of at most `columns`, with a bar if there is room and the size is known. Pure. */
 export function progressLine(task: DataStoreTask, columns: number): string {
   const { progress } = task;
   if (progress === undefined) return plainLine(task.details).slice(0, columns);

@@ -20,7 +20,7 @@ export async function* measurement<T>(
       throw new SessionError(code, message, details === undefined ? {} : { details });
     }
     if (line.kind === "result") return;
-    // What a newer agent may tell besides is for others.
+    // Ignores fields of newer agents.
     const parsed = line.channel === "json" ? schema.safeParse(line.data) : undefined;
     if (parsed?.success === true) yield parsed.data;
   }

@@ -20,7 +20,7 @@ export function pathText(gateway: string, path: PathView, now: number, paint: Pa
   };
 }
 
-/** What a path is called: the built-in one has no id. */
+/** Returns the name of a path; the built-in one has no id. */
 export function pathName(id: string): string {
   return id === "" ? "(default path)" : `(path ${id})`;
 }

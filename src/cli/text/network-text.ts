@@ -2,7 +2,7 @@ import { formatDuration, formatMoment } from "../../lib/text/durations.ts";
 import type { CommitReport, PendingChange, TakenBackChange } from "../../protocol/local/commit.ts";
 import { layOut, type Paint } from "../frame/terminal.ts";
 
-/** How changes of the network stand, for a person; times relative to `now` (Unix milliseconds). */
+/** Formats the state of network changes; times are relative to `now` (Unix milliseconds). */
 export function networkText(report: CommitReport, now: number, columns: number, paint: Paint): string {
   const { pending, lastTakenBack, kept } = report;
   const rows: (readonly [string, string])[] = [];

@@ -40,7 +40,7 @@ export function stateText(state: string, paint: Paint): string {
   return style === undefined ? state : paint(style, state);
 }
 
-/** Where a connector listens, as far as that is known: `eth0:8080`. */
+/** Formats a connector's address, as far as it is known: `eth0:8080`. */
 export function placeText({ nic, address, port }: Omit<NonNullable<ConnectorView["listen"]>, "bound">): string {
   return `${nic ?? address ?? "any"}:${port}`;
 }

@@ -73,7 +73,7 @@ function isOpen({ mendedAt }: Status["faults"][number]): boolean {
   return mendedAt === undefined;
 }
 
-/** What is under way or went wrong; how the last one ended well is a dim word. */
+/** Formats a running or failed upgrade; a successful one is a dim word. */
 function upgradeRow({ standing, trial }: NonNullable<Status["upgrade"]>, now: number, paint: Paint): string {
   const parts: string[] = [];
   if (standing !== undefined) {

@@ -146,7 +146,7 @@ function maxBytes(value: string | boolean | undefined): number {
   throw new InputError("usage", `--max needs a size from 64K to 10G, such as 50M, not ${String(value)}`);
 }
 
-/** How much content there is room for: an archive is never larger. @throws {HostError} `disk-full` */
+/** Returns the room for content; an archive is never larger. @throws {HostError} `disk-full` */
 export function roomFor(
   max: number,
   space: { readonly totalBytes: number; readonly freeBytes: number } | undefined,

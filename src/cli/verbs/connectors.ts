@@ -48,7 +48,7 @@ function counterLines(counters: ConnectorCounters): readonly string[] {
   ];
 }
 
-/** How many sources are shown. */
+/** Maximum number of sources shown. */
 const SHOWN_SOURCES = 16;
 
 function limitLines({ limits, listen }: ConnectorView): readonly string[] {

@@ -19,7 +19,7 @@ const STYLES: Readonly<Record<DoctorCheck["status"], Style>> = {
   skip: "dim",
 };
 
-/** So many checks are named once more at the end. */
+/** Maximum number of checks named again in the summary. */
 const MAX_NAMED = 8;
 
 export const doctorVerb: Verb = {

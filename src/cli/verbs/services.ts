@@ -35,7 +35,7 @@ function healthText({ health }: ServiceView, now: number, paint: Paint): string 
   return `${stateText(health.state, paint)} ${formatSpan(now - health.since)}`;
 }
 
-/** Where each listens, which is how people know it, and then what it is called or the beginning of its id. */
+/** Formats a service's address, then its name or the start of its id. */
 function usersText({ connectors, usedBy }: ServiceView): string {
   if (connectors.length === 0) return "no connector of this node leads to it";
   if (usedBy === undefined) return `used by ${formatCount(connectors.length, "connector")}`;

@@ -95,7 +95,7 @@ async function handOver(call: Call, order: UpgradeOrder): Promise<UpgradeAnswer>
   }
 }
 
-/** By the running agent, or without one in its place. */
+/** Requests the upgrade from the agent, or runs it without one. */
 async function askFor(call: Call, order: UpgradeOrder): Promise<UpgradeAnswer> {
   try {
     return await ask(call, adminRequest(UPGRADE_PATH, order), UpgradeAnswer);

@@ -12,7 +12,7 @@ const Installed = z.object({
   version: z.string(),
   /** It came with the package. */
   isBase: z.boolean(),
-  /** What is not `ready` is only begun when it is on trial or on probation. */
+  /** Only a `ready` version, or one on trial or probation, starts. */
   state: z.enum(["ready", "trial", "probation", "failed", "broken"]),
   /** This program is of it. */
   isOwn: z.boolean(),
@@ -26,7 +26,7 @@ const VersionOutput = z.object({
   schema: z.literal(1),
   version: z.string(),
   build: z.string(),
-  /** Of the runtime. */
+  /** Version of the runtime. */
   node: z.string(),
   /** Side by side on this machine, the newest first; none where no package is. */
   installed: z.array(Installed),
@@ -56,7 +56,7 @@ export const versionVerb: Verb = {
   },
 };
 
-/** How a version stands; what failed comes before all else. Pure. */
+/** Returns a version's state; a failure comes first. Pure. */
 export function describe(found: InstalledVersion, own: string): Installed {
   const { version, isBase, failed, starts, isWhole, trial, probationUntil } = found;
   const about = { version, isBase, isOwn: version === own };

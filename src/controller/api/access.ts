@@ -198,7 +198,7 @@ export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly R
         ...violations,
       },
       handle: ({ params: { name }, caller }) => {
-        // Whoever has a credential has the permissions of its user, so a caller needs them all; replacing one's own gains nothing.
+        // A credential grants its user's permissions, so the caller must have all of them; replacing one's own gains nothing.
         const policies = caller.name === name ? [] : (access.serviceUser(name)?.policies ?? []);
         for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
         const clientId = randomUUID();

@@ -17,7 +17,7 @@ interface Share {
 export interface Domain {
   readonly nodes: ReadonlyMap<string, MeshNode>;
   readonly gateways: readonly MeshNode[];
-  /** By UID, name and FQDN. */
+  /** Nodes by UID, name and FQDN. */
   readonly named: ReadonlyMap<string, readonly MeshNode[]>;
   /** Nodes by the names that their connectors and gateways refer to. */
   readonly calling: ReadonlyMap<string, readonly MeshNode[]>;

@@ -121,7 +121,7 @@ export interface ContainerSettings {
   readonly restartPolicy: string;
   /** Fields of `HostConfig`; 0 and "" are unset. */
   readonly resources: Readonly<Record<string, number | string>>;
-  /** By network: the container's address, and its names for others on the network. */
+  /** Networks by name: the container's address, and its names for others on the network. */
   readonly networks: Readonly<Record<string, { readonly address: string; readonly aliases: readonly string[] }>>;
 }
 

@@ -6,7 +6,7 @@ const CHAIN = "DOCKER-USER";
 const MARK = "holdfast:containers";
 const WAIT = ["-w", "5"] as const;
 
-/** One of our rules in the syntax of iptables(8), without chain and mark: `-o holdfast0 -m conntrack --ctstate DNAT`. */
+/** A rule of ours in the syntax of iptables(8), without chain and mark: `-o holdfast0 -m conntrack --ctstate DNAT`. */
 export type UserRule = string;
 
 /** Our accept rules in the engine's filter chain, which would otherwise drop the traffic. */

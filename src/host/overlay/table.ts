@@ -19,7 +19,7 @@ export interface OverlayView {
   readonly listeners: ReadonlyMap<string, OverlayListener>;
   /** By key. */
   readonly states: ReadonlyMap<string, ListenerState>;
-  /** By name; only services with a health check. */
+  /** Health by service name; only services with a health check. */
   readonly health: ReadonlyMap<string, ServiceHealth>;
   /** Absent if no entry targets another node. */
   readonly mesh?: OverlayMesh | undefined;

@@ -25,7 +25,7 @@ export interface RpcOptions<Local extends Table, Remote extends Table> {
   /** A function makes them for each call, so that thousands of idle peers need not hold a set each. */
   readonly handlers: Handlers<Local> | (() => Handlers<Local>);
   send(text: string): void;
-  /** Told of everything a handler threw that is not an answer: a bug or a bad notification. */
+  /** Called with unexpected errors of handlers: a bug or an invalid notification. */
   onFault(method: string, error: Error): void;
   /** Called at the end of each request that was not cancelled: answered (failures included), timed out, or not as its schema says. */
   onOutcome?(method: string, outcome: "answered" | "unanswered" | "nonsense"): void;
@@ -201,7 +201,7 @@ export class RpcPeer<Local extends Table, Remote extends Table> {
       return { code: rpc, message, data: { code: error.code, details: error.details } };
     }
     const code = codeOf(error);
-    // What nobody threw on purpose may hold anything, so its words stay here.
+    // The text of an unexpected error may contain anything, so it is not sent.
     if (error instanceof AgentError && code !== "internal") {
       return {
         code: errorCodes[code].rpc,

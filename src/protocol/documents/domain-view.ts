@@ -8,7 +8,7 @@ import type { z } from "zod";
 /** Items of a `domain` document. Invalid items become issues; the others are used. */
 export interface DomainView {
   readonly fqdn: string;
-  /** By uid. */
+  /** Nodes by uid. */
   readonly peers: ReadonlyMap<string, DomainPeer>;
   readonly grants: readonly DomainGrant[];
   readonly issues: readonly Issue[];

@@ -29,7 +29,7 @@ export type ReleaseFile = z.infer<typeof ReleaseFile>;
 const FilesByArchitecture = z.record(z.string().regex(/^[a-z0-9]{1,16}$/, "must be an architecture"), ReleaseFile);
 
 /**
- * What a release is, signed: the claims of `manifest.jws`, a line of which is a compact JWS for each key that vouches for it. Later versions
+ * A signed release: the claims of `manifest.jws`, a line of which is a compact JWS for each key that vouches for it. Later versions
  * may say more of themselves, and are to be installed by this one all the same.
  */
 export const ReleaseClaims = z.object({

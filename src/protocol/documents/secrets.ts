@@ -34,7 +34,7 @@ const SECRET_ENDINGS = [
 const SECRET_ENDINGS_OF: Readonly<Partial<Record<SectionName, readonly string[]>>> = {
   snmp: ["community", "communitystring"],
 };
-/** By what items of a list that has no place of its own are told apart. */
+/** Fields that identify items of a list without a key. */
 const ANY_KEYS = ["id", "uid", "name"] as const;
 
 const VARIABLES: Place = { below: { variables: { keyedBy: ["name"], shown: ["name", "uid"] } } };
@@ -91,7 +91,7 @@ function hidden(value: unknown, place: Place | undefined, hiding: Hiding): unkno
   // Clients are not of one mind about capitals, and what is capitalised oddly is as secret.
   const hides = new Set(secrets.map((name) => name.toLowerCase()));
   const below = new Map(Object.entries(place?.below ?? {}).map(([name, inner]) => [name.toLowerCase(), inner]));
-  // Of what ought to be a list each member may be an item.
+  // Each member of a would-be list may be an item.
   const member = place?.keyedBy === undefined ? undefined : place;
   const entries = Object.entries(value).map(([name, inner]) => {
     const known = name.toLowerCase();

@@ -21,7 +21,7 @@ import {
   Version,
 } from "../values/values.ts";
 
-// What the agent answers is read by the command line, so the agent itself loads none of these schemas, nor those of local-*.ts.
+// Only the command line parses the agent's answers; the agent does not load these schemas.
 
 /** Something that went wrong, as every face of the local API and every `--json` prints it. */
 export const Failure = z.object({

@@ -9,7 +9,7 @@ export const PendingChange = z.object({
   mode: z.enum(["save", "try"]),
   state: z.enum(["applying", "proving", "awaiting-keep"]),
   since: UnixMilliseconds,
-  /** By the wall clock as it was set at the beginning; `secondsLeft` is what counts. */
+  /** Wall-clock time as of the start; `secondsLeft` is authoritative. */
   deadline: UnixMilliseconds,
   secondsLeft: z.number().min(0),
   versions: Versions,

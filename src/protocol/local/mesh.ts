@@ -18,7 +18,7 @@ import {
 } from "../values/values.ts";
 
 /**
- * How the ways that this node initiates stand: `up` all, `degraded` some, `down` none of them; `none` where it has none to keep, and
+ * State of the paths that this node initiates: `up` all, `degraded` some, `down` none of them; `none` where it has none to keep, and
  * `unknown` while no overlay tells.
  */
 export const DataPlaneState = z.enum(["up", "degraded", "down", "none", "unknown"]);

@@ -59,7 +59,7 @@ export const MeshLiterals = z.object({ allow: z.array(AddressBlock).max(64), own
 export type MeshLiterals = z.infer<typeof MeshLiterals>;
 
 /**
- * Where this node's own gateway listens. `relays` are the pairs that it may carry: streams that `source` opens to `dest`, with the bytes of
+ * Address of this node's own gateway. `relays` are the pairs that it may carry: streams that `source` opens to `dest`, with the bytes of
  * both directions. The opposite pair is one of its own. Absent means every pair.
  */
 export const MeshServer = z.object({

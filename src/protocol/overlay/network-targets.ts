@@ -11,7 +11,7 @@ export const NetworkTargets = z.object({
   proxy: z.object({ url: Text512, noProxy: z.array(Text256).max(256) }).optional(),
   /** Addresses that are set by hand, by the name that they are for. */
   hosts: z.record(Text253, z.array(IpAddress).max(8)).optional(),
-  /** By the gateway's FQDN, or its uid where no name is known; `key` is the RFC 7638 thumbprint that proves it. */
+  /** Target by the gateway's FQDN, or its uid if it has no name; `key` is the RFC 7638 thumbprint that proves it. */
   paths: z.array(MeshPath.extend({ name: Text253, key: Base64Url32.optional() })).max(1024),
 });
 export type NetworkTargets = z.infer<typeof NetworkTargets>;

@@ -176,7 +176,7 @@ export type ListenerState = z.infer<typeof ListenerState>;
 export const ListenerCounters = z.object({
   key: Text512,
   connector: Text,
-  /** Those that have reached their target; the refused are in `refusals` alone. */
+  /** Flows that reached their target; `refusals` counts the refused ones. */
   flows: Version,
   activeFlows: Version,
   /** Bytes that clients sent, and that they were sent. */

@@ -81,7 +81,7 @@ export const TransferJob = z.discriminatedUnion("kind", [
 ]);
 export type TransferJob = z.infer<typeof TransferJob>;
 
-/** What a transfer tells, one JSON object a line. The end of its input ends it: whoever asked is gone, and what was written stays. */
+/** Events of a transfer, one JSON object a line. The end of its input ends it: the requester is gone, and written data stays. */
 export const TransferEvent = z.discriminatedUnion("is", [
   /** About twice a second while bytes move. */
   z.object({ is: z.literal("progress"), bytes: z.number(), total: z.number().optional(), rate: z.number() }),

@@ -7,7 +7,7 @@ export const CONFIRM_SECONDS = { usual: 120, min: 30, max: 3600 } as const;
 export const TRY_MINUTES = [10, 30, 60] as const;
 
 /**
- * How the change of a document is to be confirmed by the node, which ends with the document's version. `seconds` is the time to prove
+ * Confirmation of a document's change by the node, which ends with the document's version. `seconds` is the time to prove
  * itself; with `tryMinutes` it is a trial, which must also be kept before that time is over.
  */
 export const ConfirmRequest = z.object({

@@ -107,12 +107,12 @@ export class Ledger {
     this.#sql = sql;
   }
 
-  /** By nonce. */
+  /** Returns the container with a nonce. */
   get containers(): ReadonlyMap<string, ContainerRow> {
     return this.#containerRows();
   }
 
-  /** By definition. */
+  /** Returns the rows of a definition. */
   get definitions(): ReadonlyMap<string, DefinitionRow> {
     return this.#definitionRows();
   }

@@ -35,7 +35,7 @@ export interface Seen {
   readonly engine: EngineStanding | { readonly state: "unused" };
   readonly info: EngineInfo | undefined;
   readonly now: number;
-  /** By definition. */
+  /** Returns the rows of a definition. */
   readonly works: ReadonlyMap<string, WorkView>;
   /** Containers with our label that the ledger does not know. */
   readonly foreign: readonly ContainerSummary[];

@@ -27,7 +27,7 @@ export interface MetricReadings {
   readonly load: number | undefined;
   readonly tcp: TcpCounters | undefined;
   readonly halfOpen: number | undefined;
-  /** By name; `index` identifies a link that was recreated under its old name. */
+  /** Links by name; `index` identifies a link that was recreated under its old name. */
   readonly links: ReadonlyMap<string, LinkCounters & { readonly index: string | undefined }>;
   readonly heapUsedRatio: number;
   readonly processTicks: number | undefined;

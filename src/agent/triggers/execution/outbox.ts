@@ -27,7 +27,7 @@ export class Outbox {
   readonly #clock: Clock;
   readonly #journal: Journal;
   readonly #log: Logger;
-  /** By id; at most as many as the journal's rows. */
+  /** Results by id; at most as many as the journal's rows. */
   readonly #holds = new Map<string, Hold>();
   #channel: TriggerChannel | undefined;
   #isSending = false;

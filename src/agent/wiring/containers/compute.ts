@@ -270,7 +270,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
   };
 }
 
-/** Of the engine that there is, by its driver. */
+/** Control group of the current engine, by its driver. */
 function groupsOf({ reader, exec }: Pick<OpenComputeOptions, "reader" | "exec">) {
   const known = new Map<string, ControlGroups>();
   return (info: EngineInfo | undefined): ControlGroups | undefined => {

@@ -6,7 +6,7 @@ import { openStream } from "../../frame/client.ts";
 import type { RawTerminal } from "../../frame/raw-terminal.ts";
 import type { Call } from "../../frame/verb.ts";
 
-/** What is run, and where; a shell without a command. */
+/** Command and container; a shell without a command. */
 export interface WantedExec {
   readonly container: string;
   readonly command: readonly string[];
@@ -35,7 +35,7 @@ export async function containersExec(
     return end.code;
   } finally {
     terminal.end();
-    // What runs there ends with the connection.
+    // The command ends with the connection.
     socket.terminate();
   }
 }

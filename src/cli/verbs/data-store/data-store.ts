@@ -21,7 +21,7 @@ const OPTIONS: readonly (readonly [option: string, actions: readonly string[]])[
   ["multipart", ["put"]],
   ["watch", ["tasks"]],
 ];
-/** How many arguments each action needs and takes at most. */
+/** Minimum and maximum number of arguments of each action. */
 const COUNTS: Readonly<Record<string, readonly [least: number, most: number, what: string]>> = {
   ls: [0, 1, "takes a path at most"],
   rm: [1, 1, "needs one path"],

@@ -10,7 +10,7 @@ import type { Call } from "../../frame/verb.ts";
 import { watch } from "../../frame/watch.ts";
 import type { Paint } from "../../frame/terminal.ts";
 
-/** Of an id, which is enough to name it among those of one node. */
+/** Characters shown of an id, which are unique within a node. */
 const SHORT_ID = 8;
 const Done = z.looseObject({});
 const STYLES = { Pending: "dim", Running: "bold", Completed: "green", Failed: "red", Cancelled: "yellow" } as const;
@@ -35,7 +35,7 @@ export async function dataStoreTasks(call: Call, action: string, id: string | un
   return "ok";
 }
 
-/** What the data store does and has done. @throws {SessionError} as `askDataStore`. */
+/** Lists running and ended tasks of the data store. @throws {SessionError} as `askDataStore`. */
 export function fetchTasks(call: Call): Promise<DataStoreTasks> {
   return askDataStore(call, { action: "TASKS" }, DataStoreTasks);
 }

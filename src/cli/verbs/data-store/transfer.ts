@@ -12,7 +12,7 @@ import type { Call } from "../../frame/verb.ts";
 const LOOK_MS = 1000;
 /** Between two lines where nobody watches. */
 const LINE_MS = 5000;
-/** How long an agent may be away, as while it restarts: its tasks go on after that. */
+/** How long to wait for an agent that restarts; its tasks continue afterwards. */
 const AWAY_MS = 60_000;
 /** How long a cancelled task may take to end. */
 const CANCEL_MS = 10_000;
@@ -86,7 +86,7 @@ function conclude({ terminal, settings }: Call, shown: Shown, task: DataStoreTas
   return "ok";
 }
 
-/** What is shown while a task runs: one line that is written over on a terminal, else a line every few seconds. */
+/** Progress of a running task: one line rewritten on a terminal, else a line every few seconds. */
 class Shown {
   readonly #call: Call;
   #isDrawn = false;

@@ -61,7 +61,7 @@ function decoded(name: string): string {
   }
 }
 
-/** What the file's hash must be, the algorithm found by its length. */
+/** Expected hash of the file; its length selects the algorithm. */
 function hashOf({ sha256, hash }: Call["values"]): { readonly hash: string; readonly algo: HashAlgorithm } | undefined {
   if (sha256 !== undefined && hash !== undefined) throw new InputError("usage", "give --sha256 or --hash, not both");
   const given = sha256 ?? hash;

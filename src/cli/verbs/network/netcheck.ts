@@ -27,7 +27,7 @@ export const netcheckVerb: Verb = {
   },
 };
 
-/** So that all groups are aligned. */
+/** Width of the first column, so that all groups align. */
 const LONGEST_NAME = Math.max(...CheckName.options.map(({ length }) => length));
 
 const STYLES: Readonly<Record<NetworkCheck["status"], Style>> = { pass: "green", fail: "red", skip: "dim" };

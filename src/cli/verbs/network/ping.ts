@@ -25,7 +25,7 @@ const ProbeLine = z.union([
 ]);
 type ProbeLine = z.infer<typeof ProbeLine>;
 
-/** What all probes came to; `ways` counts the answers by gateway and path. */
+/** Summary of all probes; `ways` counts the answers by gateway and path. */
 const PingSummary = z.object({
   summary: z.object({
     sent: Version,
@@ -115,7 +115,7 @@ function wayText({ gateway = "?", path }: { readonly gateway?: string | undefine
   return `${plainLine(gateway)} ${plainLine(pathName(path))}`;
 }
 
-/** What the probes came to. Pure. */
+/** Formats the summary of the probes. Pure. */
 export function summaryOf(probes: readonly ProbeLine[]): Summary {
   const answers = probes.flatMap((probe) => ("rttMs" in probe ? [probe] : []));
   const rtts = answers.map(({ rttMs }) => rttMs);

@@ -9,7 +9,7 @@ import type { Call, Verb } from "../../frame/verb.ts";
 import { wholeOption } from "../../frame/whole-option.ts";
 import { COMMON } from "../../frame/verb-options.ts";
 
-/** What the verb prints without an address. */
+/** Output without an address. */
 const RouteList = z.object({
   schema: z.literal(1),
   routes: z.array(RouteView),

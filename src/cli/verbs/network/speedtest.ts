@@ -76,7 +76,7 @@ function showProgress({ terminal }: Call, body: SpeedTest, figures: SpeedFigures
   terminal.out(terminal.isInteractive ? `${CLEAR_LINE}${text.slice(0, terminal.size().columns - 1)}` : `${text}\n`);
 }
 
-/** What is known of each direction so far; one that has not begun is left out. */
+/** Results per direction; a direction that has not started is absent. */
 function directions({ action }: SpeedTest, figures: SpeedFigures): readonly string[] {
   const { downloadMbps, maxDownloadMbps, uploadMbps, maxUploadMbps, done } = figures;
   const shown = (is: "download" | "upload", peak: number): boolean =>

@@ -16,7 +16,7 @@ export interface NameServersOptions {
   readonly ledger: NetworkLedger;
   /** Path of resolv.conf(5). */
   readonly path?: string;
-  /** By default this process changes it. */
+  /** Changes the file; by default this process does. */
   readonly changeFile?: ChangeResolverFile;
 }
 

@@ -31,7 +31,7 @@ const RESET_RATE = { perSecond: 20, burst: 200 };
 /** Routes every stream of a hop session: requests to this node, tunnels, and streams to relay. */
 export class StreamRouter {
   readonly #options: StreamRouterOptions;
-  /** By peer; only peers that have reset a stream. */
+  /** Counts by peer; only peers that have reset a stream. */
   readonly #resets = new Map<string, TokenBucket>();
   #self: string | undefined;
   #gateways: ReadonlySet<string> = new Set();

@@ -45,7 +45,7 @@ export class ReceiveBuffers {
   readonly #onReset: (peer: string) => void;
   readonly #perPeer: number;
   readonly #inAll: number;
-  /** By the sending peer. */
+  /** Buffers by sending peer. */
   readonly #stalled = new Map<string, Group>();
   readonly #watched = new WeakSet<Watched>();
   /** Destination of the bytes read from a stream. */

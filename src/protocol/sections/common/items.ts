@@ -10,7 +10,7 @@ import { configIssue, type ConfigCode, type ConfigIssue } from "./issue.ts";
 export interface Normalised<Item> {
   /** Whether the section is enabled. */
   readonly enabled: boolean;
-  /** By `index`, then id. */
+  /** Sorts by `index`, then id. */
   readonly items: readonly Item[];
   readonly rejected: readonly ConfigIssue[];
   readonly notices: readonly ConfigIssue[];

@@ -98,7 +98,7 @@ function nodeLimits(reader: ExecReader, value: unknown): ExecConfig["limits"] {
   return {};
 }
 
-/** By id; of two that are alike the one whose text is first counts, wherever it stands. */
+/** Sorts by id; of equal ids the one with the smaller text comes first. */
 function readContainers(reader: ExecReader, items: readonly RawItem[]) {
   const named = items.flatMap((item) => {
     const { id, name } = item.fields;

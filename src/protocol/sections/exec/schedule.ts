@@ -5,7 +5,7 @@ const UNITS: Readonly<Record<string, number>> = { minute: 60, hour: 3600, day: 8
 const RATE = /^rate\(\s*(\d{1,6})\s+(minute|hour|day)s?\s*\)$/;
 const LONGEST_SECONDS = 366 * 86_400;
 
-// What the library reads has to be small: a range such as 0-4294967295 would have it fill the memory.
+// Bounds the fields: the library would expand a range such as 0-4294967295 in memory.
 const VALUE = "(?:\\d{1,2}|[a-z]{3,9})";
 const PART = `(?:\\*|\\?|${VALUE}(?:-${VALUE})?)(?:/\\d{1,2})?`;
 const FIELDS = new RegExp(`^${PART}(?:,${PART}){0,63}(?: ${PART}(?:,${PART}){0,63}){4}$`);

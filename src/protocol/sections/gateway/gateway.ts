@@ -222,7 +222,7 @@ function monitorsOf(reader: GatewayReader, paths: readonly Found<{ readonly id: 
     .items("latencyMonitors", LatencyMonitorItem, ["maxLatency", "triggerCount", "recoverCount"])
     .flatMap(({ item, at }) => {
       if (item.path !== undefined && !known.has(item.path)) {
-        // Of paths that cannot be read nothing is known.
+        // Unreadable paths are unknown.
         if (Array.isArray(reader.raw["paths"]) || !isPresent(reader.raw["paths"]))
           reader.conflict("E_DEPENDENCY", at, "path", `there is no path ${item.path}`);
         return [];

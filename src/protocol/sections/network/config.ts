@@ -53,7 +53,7 @@ export interface SubInterface {
   readonly link: string;
   readonly ip: string;
   readonly addIps: readonly string[];
-  /** Those of `ip` and `addIps` that come from the cluster: only the active member holds them. */
+  /** Addresses of `ip` and `addIps` that come from the cluster; only the active member holds them. */
   readonly roleBound?: readonly string[];
   readonly vrf?: string;
   readonly routes: readonly (InterfaceRoute & { readonly next: string })[];

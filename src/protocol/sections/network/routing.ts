@@ -57,7 +57,7 @@ interface Placed<T> {
   readonly at: RawItem;
 }
 
-/** By line; those without one last, in the order in which they are written, and those whose line cannot be read first. */
+/** Sorts by `line`: unreadable lines first, missing ones last in written order. */
 function inOrder<T>(found: readonly Placed<T>[]): T[] {
   const lineOf = ({ fields: { line } }: RawItem): number =>
     isPresent(line) && line !== "" ? (toNumber(line) ?? -Infinity) : Infinity;
@@ -127,7 +127,7 @@ function checkLengths(
 }
 
 /**
- * What may pass. An entry that denies and cannot be used denies more than it says, and a list of which nothing can be used lets nothing
+ * Filter of addresses. An entry that denies and cannot be used denies more than it says, and a list of which nothing can be used lets nothing
  * pass: what is left out must not come to mean that more is allowed.
  */
 function aclsOf(reader: NetworkReader, at: Place, fields: JsonObject, isDefault: boolean): Pick<Routing, "acls"> {
