@@ -32,7 +32,7 @@ export interface DataStoreOptions {
   readonly start: StartTransfer;
   readonly imageInfo: ReadImageInfo;
   readonly settings: JobSettings;
-  /** Why what is at these names may not be replaced; undefined when nothing is against it. */
+  /** Returns why these names may not be replaced, or undefined. */
   readonly isInUse: (parts: readonly string[]) => string | undefined;
   /** Called when the unfinished files of an earlier agent are removed. */
   readonly onSwept?: () => void;
@@ -50,7 +50,7 @@ interface Deletion {
   readonly done: Promise<void>;
 }
 
-/** The data store of a node: every request that can be made of it, and the tasks that come of them. */
+/** The data store of a node: its requests and their tasks. */
 export class DataStore {
   readonly #options: DataStoreOptions;
   readonly #transfers: Transfers;
@@ -84,7 +84,7 @@ export class DataStore {
     });
   }
 
-  /** Goes on with what an earlier agent left. */
+  /** Resumes the tasks of an earlier agent. */
   reopen(): void {
     const { tasks, clock, store, log } = this.#options;
     for (const task of tasks.all()) {
@@ -115,8 +115,8 @@ export class DataStore {
   }
 
   /**
-   * Begins a file from memory, which appears under its name when it is whole and replaces what was there. Holds as much as the disk's
-   * reserve and the quota leave at this moment.
+   * Starts a file from memory. It is published under its name once complete and replaces an existing file. Its size is limited by the
+   * current free space above the reserve and the quota.
    * @throws as `handle`
    */
   async create(path: string, signal: AbortSignal): Promise<TextFile> {
@@ -131,7 +131,7 @@ export class DataStore {
     }
   }
 
-  /** Leaves what is under way to the next agent. */
+  /** Stops; the next agent resumes running tasks. */
   async close(): Promise<void> {
     this.#cancelPruning();
     this.#ending.abort(new InputError("cancelled", "the agent ends"));
@@ -167,7 +167,7 @@ export class DataStore {
     }
   }
 
-  /** As much as fits one answer. */
+  /** Truncates a list to the size of one answer. */
   async #list(path: string | undefined, signal: AbortSignal): Promise<DataStoreListing> {
     const { maxDepth } = LIST_CAPS;
     let { maxEntries } = LIST_CAPS;
@@ -175,7 +175,7 @@ export class DataStore {
       const listing = await this.#options.store.list(path, { maxEntries, maxDepth }, signal);
       const bytes = Buffer.byteLength(JSON.stringify(listing));
       if (bytes <= MAX_LIST_BYTES || maxEntries <= 1) return listing;
-      // Entries are of different lengths: what is a bit too long again is shortened again.
+      // Entries differ in length, so the list is shortened until it fits.
       const fitting = Math.floor((entriesIn(listing.files) * MAX_LIST_BYTES * 0.95) / bytes);
       maxEntries = Math.max(1, Math.min(fitting, maxEntries - 1));
     }
@@ -272,7 +272,7 @@ export class DataStore {
   async #transfer(request: TransferRequest, signal: AbortSignal): Promise<TaskStarted> {
     this.#check(request);
     await this.#judge(request, signal);
-    // Another of the same may have come meanwhile.
+    // A request for the same target may have arrived meanwhile.
     this.#check(request);
     const task = newTask(randomUUID(), request, this.#options.clock.now());
     this.#unswept?.add(task.id);
@@ -288,7 +288,7 @@ export class DataStore {
     this.#transfers.check(request);
   }
 
-  /** Refuses at once what could only fail later. Gives the names of the file, and how many bytes the quota leaves. */
+  /** Rejects requests that would fail later. Returns the file's names and the bytes left of the quota. */
   async #judge(
     request: TransferRequest,
     signal: AbortSignal,
@@ -303,7 +303,7 @@ export class DataStore {
     return { parts: file.parts, quotaBytes: undefined };
   }
 
-  /** The same of a file that is to come. Gives how many bytes the disk has for it as well. */
+  /** Checks a new file likewise. Also returns the bytes that the disk has for it. */
   async #judgeNew(
     path: string,
     field: string,
@@ -350,12 +350,12 @@ function entriesIn(files: readonly DataStoreEntry[]): number {
   return files.reduce((sum, { files: inside = [] }) => sum + 1 + entriesIn(inside), 0);
 }
 
-/** Whether a path is another or lies in it. */
+/** Reports whether a path equals or lies below another. */
 function isBelow(path: readonly string[], directory: readonly string[]): boolean {
   return directory.every((name, at) => path[at] === name);
 }
 
-/** A file that is there is replaced; anything else is not. */
+/** Rejects a target that exists and is no file. */
 function requireNoDirectory(store: Store, path: string): void {
   try {
     store.open(path).close();

@@ -12,7 +12,7 @@ const CODES: Readonly<Record<string, string>> = {
   "storage-failed": "storage-unavailable",
 };
 
-/** The error under the code that the caller is told; its own code is in the details, as `reason`. Pure. */
+/** Converts an error to the platform's code; the original code is the detail `reason`. Pure. */
 export function storeRefusal(error: Error): Error {
   if (!(error instanceof AgentError)) return error;
   const code = CODES[error.code];

@@ -6,7 +6,7 @@ import type { Task, TransferRequest } from "./tasks.ts";
 
 /** Local settings of transfers. */
 export interface JobSettings {
-  /** That all files of the store may take together; undefined without a quota. */
+  /** Quota of all files in bytes; undefined without one. */
   readonly maxBytes: number | undefined;
   /** Share of the file system that stays free. */
   readonly reserveRatio: number;
@@ -93,7 +93,7 @@ function limitsOf({ quotaBytes, settings }: JobPlace): TransferLimits {
   const share =
     settings.maxBytesPerSecond === undefined ? undefined : settings.maxBytesPerSecond / settings.maxTransfers;
   return {
-    // Only the disk bounds it.
+    // The disk is the only limit.
     maxBytes: Number.MAX_SAFE_INTEGER,
     reserveRatio: settings.reserveRatio,
     quotaBytes,

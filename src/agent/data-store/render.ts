@@ -3,7 +3,7 @@ import type { DataStoreTask } from "../../protocol/triggers/data-store.ts";
 import type { Task, TaskState } from "./tasks.ts";
 import { defined } from "../../lib/defined.ts";
 
-/** A task as it is shown. Pure. */
+/** Returns the displayed form of a task. Pure. */
 export function renderTask({ id, name, path, peer, startedAt, state }: Task): DataStoreTask {
   const progress = progressOf(state);
   return {
@@ -74,7 +74,7 @@ function progressOf(state: TaskState): DataStoreTask["progress"] {
   };
 }
 
-/** Undefined while nothing moves or nobody knows how much there is. */
+/** Returns the remaining time; undefined while stalled or without a known size. */
 function secondsLeft({ bytes, total, rate }: Running): number | undefined {
   if (bytes === undefined || total === undefined || rate === undefined || rate < 1) return undefined;
   return Math.max(0, Math.ceil((total - bytes) / rate));

@@ -7,11 +7,11 @@ import { untilAborted } from "../../lib/async/until-aborted.ts";
 export interface RoomOptions {
   readonly clock: Clock;
   readonly store: Pick<Store, "space" | "used">;
-  /** That all files of the store may take together; undefined without a quota. */
+  /** Quota of all files in bytes; undefined without one. */
   readonly maxBytes: number | undefined;
   /** Share of the disk that stays free. */
   readonly reserveRatio: number;
-  /** Ends the counting. */
+  /** Aborts the count. */
   readonly signal: AbortSignal;
 }
 
@@ -27,12 +27,12 @@ interface Claim {
 const COUNT_EVERY_MS = 60_000;
 
 /**
- * Divides the quota and the disk among the downloads: what those that began earlier have yet to bring is as good as taken. Each of them
- * alone is held to it by its own process; what they come to together is seen here, as they tell how far they are.
+ * Shares the quota and the disk among downloads: outstanding bytes of earlier downloads count as used. Each process enforces its own limit;
+ * this class checks their sum as they report progress.
  */
 export class Room {
   readonly #options: RoomOptions;
-  /** In the order in which they began. */
+  /** Downloads in the order of their start. */
   readonly #claims = new Map<string, Claim>();
   #counted: { readonly bytes: number; readonly goodUntil: number } | undefined;
   #counting: Promise<void> | undefined;
@@ -65,12 +65,12 @@ export class Room {
     throw new HostError("disk-full", `the data store's quota of ${sizeText(maxBytes)} is used up`);
   }
 
-  /** Enters a download that begins, with what an earlier attempt has left of it. */
+  /** Adds a download that starts, with the bytes of an earlier attempt. */
   begin(id: string, bytes: number): void {
     if (!this.#claims.has(id)) this.#claims.set(id, { bytes, counted: bytes, total: undefined, isOver: false });
   }
 
-  /** Takes how far a download is. Gives why it cannot go on: with it, the quota is not kept. */
+  /** Records a download's progress. Returns why it must stop if it exceeds the quota. */
   heard(id: string, bytes: number, total: number | undefined): string | undefined {
     const { maxBytes } = this.#options;
     const claim = this.#claims.get(id);
@@ -81,14 +81,14 @@ export class Room {
     return `with the other downloads it is more than the data store's quota of ${sizeText(maxBytes)} leaves`;
   }
 
-  /** Why a download whose size is known cannot go on: those before it will take what the disk has but for the reserve. */
+  /** Returns why a download of known size must stop: earlier ones will use the disk's free space up to the reserve. */
   async judge(id: string): Promise<string | undefined> {
     const { freeBytes, totalBytes } = await this.#options.store.space();
     const left = freeBytes - totalBytes * this.#options.reserveRatio - this.#coming(this.#upTo(id));
     return left >= 0 ? undefined : `with the other downloads it is ${sizeText(-left)} more than the disk has room for`;
   }
 
-  /** A download is over; `isKept` says whether its file stays. */
+  /** Removes an ended download; `isKept` tells whether its file stays. */
   end(id: string, isKept: boolean): void {
     const claim = this.#claims.get(id);
     if (claim === undefined) return;
@@ -98,7 +98,7 @@ export class Room {
     this.forget();
   }
 
-  /** Something is gone: it is counted again before the next download is refused for it. */
+  /** Invalidates the count after a removal, so that no download is refused by a stale one. */
   forget(): void {
     if (this.#counted !== undefined) this.#counted = { ...this.#counted, goodUntil: -Infinity };
   }

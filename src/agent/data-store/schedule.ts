@@ -1,4 +1,4 @@
-/** A transfer that is not over. `held` waits for a time of its own before it may run again. */
+/** An unfinished transfer. `held` waits for its retry time. */
 export interface Slot {
   readonly id: string;
   /** Targets that only one transfer at a time may write. */
@@ -6,17 +6,17 @@ export interface Slot {
   readonly is: "queued" | "held" | "running";
 }
 
-/** In the order in which they came. */
+/** Transfers in order of arrival. */
 export type Schedule = readonly Slot[];
 
 export interface ScheduleLimits {
-  /** That run at a time. */
+  /** Maximum number of running transfers. */
   readonly maxRunning: number;
-  /** That wait besides. */
+  /** Maximum number of waiting transfers. */
   readonly maxWaiting: number;
 }
 
-/** Why another cannot be taken: too many wait, or that one is at work on the same target. Undefined when it can. Pure. */
+/** Returns why another transfer is refused: the queue is full, or its target is in use. Undefined if it is accepted. Pure. */
 export function refusalOf(
   schedule: Schedule,
   target: string,
@@ -37,17 +37,17 @@ export function dueOf(schedule: Schedule, { maxRunning }: Pick<ScheduleLimits, "
     .map(({ id }) => id);
 }
 
-/** With one more at its end. Pure. */
+/** Returns the queue with one more at its end. Pure. */
 export function withSlot(schedule: Schedule, slot: Slot): Schedule {
   return [...schedule, slot];
 }
 
-/** With one in another standing. Pure. */
+/** Returns the queue with one transfer in another state. Pure. */
 export function withStanding(schedule: Schedule, id: string, is: Slot["is"]): Schedule {
   return schedule.map((slot) => (slot.id === id ? { ...slot, is } : slot));
 }
 
-/** Without one. Pure. */
+/** Returns the queue without one transfer. Pure. */
 export function withoutSlot(schedule: Schedule, id: string): Schedule {
   return schedule.filter((slot) => slot.id !== id);
 }

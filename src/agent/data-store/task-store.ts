@@ -9,19 +9,19 @@ export const KEEP_MS = 6 * 3_600_000;
 const MAX_OVER = 200;
 
 /**
- * Durability of a task's record: across power cuts, across crashes of the program, or in memory only. While transfers write,
- * whoever waits for the disk may wait for seconds.
+ * Durability of a task's record: across power cuts, across crashes of the program, or in memory only. A sync may take seconds while
+ * transfers write.
  */
 export type Keeping = "synced" | "written" | "remembered";
 
 export interface TaskStoreOptions {
   /** Wall-clock milliseconds. */
   readonly now: () => number;
-  /** The database took no write; the tasks go on in memory. */
+  /** Called if the database refuses a write; tasks continue in memory. */
   readonly onRefused: (error: unknown) => void;
 }
 
-/** The tasks of the data store; what is in memory counts, and the database is for the next agent. */
+/** The tasks of the data store. Memory is authoritative; the database is for the next agent. */
 export class TaskStore {
   readonly #sql: DatabaseSync;
   readonly #options: TaskStoreOptions;
@@ -37,7 +37,7 @@ export class TaskStore {
     this.prune();
   }
 
-  /** In the order in which they were asked for. */
+  /** Tasks in order of request. */
   all(): readonly Task[] {
     return [...this.#tasks.values()];
   }
@@ -46,7 +46,7 @@ export class TaskStore {
     return this.#tasks.get(id);
   }
 
-  /** Keeps it. */
+  /** Stores a task. */
   put(task: Task, keeping: Keeping = "synced"): void {
     this.#tasks.set(task.id, task);
     if (keeping === "synced") this.#try(() => this.#write(task));
@@ -57,7 +57,7 @@ export class TaskStore {
     if (this.#tasks.delete(id)) this.#drop(id);
   }
 
-  /** Forgets what was over long ago; a clock that jumped counts as a long time. Gives how many ended tasks are left. */
+  /** Deletes old ended tasks; a clock jump counts as elapsed time. Returns the number of ended tasks left. */
   prune(): number {
     const now = this.#options.now();
     const over = this.all().filter(isOver);
@@ -100,7 +100,7 @@ export class TaskStore {
   }
 }
 
-/** None for a row that another version wrote in a way of its own. */
+/** Parses a row; undefined if another version wrote it differently. */
 function taskOf(row: Record<string, SQLOutputValue>): readonly Task[] {
   const state = TaskState.safeParse(parsed(row["state"]));
   if (!state.success) return [];

@@ -2,7 +2,7 @@ import type { DatabaseSync } from "node:sqlite";
 
 // Kept apart from the store, so that an agent without a data store does not load its schemas.
 
-/** Schema of the tasks, for the list of migrations of the state database. */
+/** Migration that creates the tasks' table. */
 export const dataStoreMigration = `
 CREATE TABLE data_store_tasks (
   id TEXT PRIMARY KEY,
@@ -18,7 +18,7 @@ CREATE TABLE data_store_tasks (
 CREATE INDEX data_store_tasks_open ON data_store_tasks (id) WHERE is_over = 0;
 `;
 
-/** Whether a task was cut off, asked without reading any. */
+/** Reports whether a task was interrupted, without reading tasks. */
 export function hasOpenTasks(sql: DatabaseSync): boolean {
   return sql.prepare("SELECT 1 FROM data_store_tasks WHERE is_over=0 LIMIT 1").get() !== undefined;
 }

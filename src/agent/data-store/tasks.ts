@@ -40,7 +40,7 @@ export type TaskState = z.infer<typeof TaskState>;
 
 export interface Task {
   readonly id: string;
-  /** The kind of work, for people. */
+  /** Kind of work, for display. */
   readonly name: string;
   readonly path: string;
   readonly peer: string | undefined;
@@ -58,9 +58,9 @@ export type TaskEvent =
   | { readonly is: "started" }
   | { readonly is: "removed"; readonly entries: number }
   | { readonly is: "cancelled" }
-  /** Its child ended and had not said what came of it. */
+  /** Its process ended without a result. */
   | { readonly is: "died"; readonly how: string }
-  /** The agent ended meanwhile. */
+  /** The agent ended during the task. */
   | { readonly is: "reopened" };
 
 const MAX_DEATHS = 3;
@@ -73,7 +73,7 @@ const NAMES: Readonly<Record<Work["action"], string>> = {
   DELETE: "Delete",
 };
 
-/** The path in the data store that a piece of work is about, without a leading slash. Pure. */
+/** Returns the path of a task in the data store, without a leading slash. Pure. */
 export function pathOf(work: Work): string {
   const path = ((): string => {
     switch (work.action) {
@@ -91,7 +91,7 @@ export function pathOf(work: Work): string {
   return names.join("/");
 }
 
-/** Whether the file in the data store is what it writes. Pure. */
+/** Reports whether a task writes a file of the data store. Pure. */
 export function isDownload(work: Work): boolean {
   return work.action === "HTTP_DOWNLOAD" || work.action === "S3_DOWNLOAD";
 }
@@ -108,7 +108,7 @@ export function targetOf(work: Work): string {
   }
 }
 
-/** A task that nobody has begun. Pure. */
+/** Returns a new task. Pure. */
 export function newTask(id: string, work: Work, now: number): Task {
   return {
     id,
@@ -139,7 +139,7 @@ export function isOver({ state }: Pick<Task, "state">): boolean {
   return state.status !== "Pending" && state.status !== "Running";
 }
 
-/** The task that is over, once nothing of its upload is left. Pure. */
+/** Returns an ended task after its upload was removed. Pure. */
 export function tidied(task: Task): Task {
   const { state } = task;
   if (state.status !== "Failed" && state.status !== "Cancelled") return task;
@@ -147,7 +147,7 @@ export function tidied(task: Task): Task {
   return { ...task, state: rest };
 }
 
-/** The task after something happened to it; what comes after its end changes nothing. Pure. */
+/** Returns the task after an event; events after its end change nothing. Pure. */
 export function step(task: Task, event: TaskEvent, now: number): Task {
   const { state } = task;
   if (state.status !== "Pending" && state.status !== "Running") return task;
@@ -199,7 +199,7 @@ function afterDeath(task: Task, how: string, deaths: number, failed: (reason: st
   return { ...task, state: { status: "Pending", deaths, waitMs: FIRST_WAIT_MS * 4 ** (deaths - 1) } };
 }
 
-/** Why what was cut off cannot be gone on with, or undefined when it can. */
+/** Returns why an interrupted task cannot be resumed, or undefined. */
 function lostOf(work: Work | undefined): string | undefined {
   switch (work?.action) {
     case undefined:

@@ -4,17 +4,17 @@ import { writeAt } from "../../host/files/open-bytes.ts";
 import { sizeText } from "../../lib/text/size-text.ts";
 import { storeRefusal } from "./failures.ts";
 
-/** A file that is being written into the data store from memory; what fails has a code of the platform. */
+/** A file being written into the data store from memory. Errors have the platform's codes. */
 export interface TextFile {
-  /** @throws {HostError} `disk-full` when there is no room for it, `storage-unavailable` */
+  /** Appends bytes. @throws {HostError} `disk-full`, `storage-unavailable` */
   append(content: string | Uint8Array): void;
-  /** Gives it its name, and tells how many bytes it has. @throws {InputError} `not-found`, `conflict`; {HostError} as `append` */
+  /** Publishes the file and returns its size in bytes. @throws {InputError} `not-found`, `conflict`; {HostError} as `append` */
   publish(): Promise<number>;
-  /** Leaves nothing of it. */
+  /** Discards the file. */
   discard(): void;
 }
 
-/** Writes into a part of the store, at most so many bytes. */
+/** Writes into a part file up to a maximum size. */
 export function textFile(part: StorePart, mostBytes: number): TextFile {
   let bytes = 0;
   return {

@@ -22,22 +22,22 @@ export interface TransfersOptions {
   readonly log: Logger;
   readonly tasks: TaskStore;
   readonly start: StartTransfer;
-  /** That run at a time. */
+  /** Maximum number of running transfers. */
   readonly maxTransfers: number;
   /** Builds the job at its start; rejects if the transfer is not allowed. */
   readonly jobOf: (task: Task, request: TransferRequest) => Promise<TransferJob>;
   /** Builds the job that aborts a transfer's upload on the server, if there is one. */
   readonly abortJobOf: (task: Task, request: TransferRequest) => TransferJob | undefined;
-  /** Why what a download has fetched may not be given its name after all; undefined when nothing is against it. */
+  /** Returns why a finished download may not be published, or undefined. */
   readonly refusalOf: (task: Task) => string | undefined;
   readonly room: Room;
-  /** Removes what a download has left that nobody goes on with. */
+  /** Removes the leftovers of a download that is not resumed. */
   readonly dropPart: (path: string, id: string) => Promise<void>;
-  /** A task is over. */
+  /** Called when a task ends. */
   readonly onOver: () => void;
 }
 
-/** That wait besides those that run. */
+/** Maximum number of waiting transfers. */
 export const MAX_WAITING = 32;
 /** Minimum interval between saved positions of a transfer. */
 const SAVE_MS = 2000;
@@ -45,20 +45,20 @@ const SAVE_MS = 2000;
 const TIDY_MS = 20_000;
 
 interface Active {
-  /** Undefined until what it is told is known. */
+  /** The process; undefined until its job is built. */
   child: TransferProcess | undefined;
   isCancelled: boolean;
   /** True while the file is being published, which cannot be cancelled. */
   isPublishing: boolean;
-  /** Its size is known, and was held against what the disk has. */
+  /** True once its size is known and was checked against the disk. */
   isJudged: boolean;
-  /** When its standing was written last, by the monotonic clock. */
+  /** Monotonic time of the last stored state. */
   savedAt: number;
-  /** Resolves when nothing of it is left. */
+  /** Resolves when its process has ended. */
   gone: Promise<void>;
 }
 
-/** Runs transfers, each in a process of its own: so many at a time, the others in turn, and over again when one ends without a word. */
+/** Runs transfers in processes of their own, with bounded concurrency; restarts one whose process ends without a result. */
 export class Transfers {
   readonly #options: TransfersOptions;
   readonly #active = new Map<string, Active>();
@@ -74,7 +74,7 @@ export class Transfers {
     this.#options = options;
   }
 
-  /** Takes up what an earlier agent left. */
+  /** Resumes the transfers of an earlier agent. */
   reopen(): void {
     const { tasks } = this.#options;
     for (const task of tasks.all().filter((one) => !isOver(one))) {
@@ -85,7 +85,7 @@ export class Transfers {
     this.#look();
   }
 
-  /** @throws {InputError} `busy` when another is at work on the same target, or too many wait. */
+  /** Checks that a transfer can be queued. @throws {InputError} `busy` if its target is in use or the queue is full */
   check(request: TransferRequest): void {
     const limits = { maxRunning: this.#options.maxTransfers, maxWaiting: MAX_WAITING };
     const refusal = refusalOf(this.#schedule, targetOf(request), limits);
@@ -105,8 +105,8 @@ export class Transfers {
   }
 
   /**
-   * Takes a task back; resolves when its process is gone, and what it began on a server taken back or given up.
-   * @throws {InputError} `conflict` when it was completed before.
+   * Cancels a task; resolves when its process has ended and its upload was aborted or given up.
+   * @throws {InputError} `conflict` if it has completed.
    */
   async cancel(id: string): Promise<void> {
     const active = this.#active.get(id);
@@ -130,7 +130,7 @@ export class Transfers {
     await this.#tidying.get(id)?.done;
   }
 
-  /** Ends every process so that the next agent can go on. */
+  /** Stops all processes so that the next agent can resume. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const takeBack of this.#timers.values()) takeBack();
@@ -160,7 +160,7 @@ export class Transfers {
     }
   }
 
-  /** Never rejects. */
+  /** Runs one transfer. Never rejects. */
   async #run(id: string, active: Active): Promise<void> {
     const { start, jobOf, log } = this.#options;
     const task = this.#apply(id, { is: "started" });
@@ -196,7 +196,7 @@ export class Transfers {
     this.#apply(id, event, event.is === "resumable" ? this.#keepingOf(active) : keepingOfEnd(event));
   }
 
-  /** The first that could be gone on from may name what is left on a server otherwise; of the others a power cut may take the last. */
+  /** Stores the first resumable position durably, since it names leftovers on a server; a power cut may lose later ones. */
   #keepingOf(active: Active): Keeping {
     const now = this.#options.clock.elapsed();
     if (now - active.savedAt < SAVE_MS) return "remembered";
@@ -205,7 +205,7 @@ export class Transfers {
     return keeping;
   }
 
-  /** Written down before it has its name: whatever ends from here on, the next knows what to look for. */
+  /** Records a complete file before it is published, so that the next agent recognizes it after any interruption. */
   #whole(id: string, event: TransferEvent, active: Active): void {
     const task = this.#apply(id, event);
     if (task === undefined || active.isCancelled || this.#isClosed) return;
@@ -235,12 +235,12 @@ export class Transfers {
     active.child?.cancel();
   }
 
-  /** After its process: it is over, waits to be tried again, or is left to the next agent. */
+  /** Handles the end of a process: the task ends, waits for a retry, or is left to the next agent. */
   #settle(id: string, isCancelled: boolean): void {
     const { tasks, clock } = this.#options;
     const task = tasks.find(id);
     if (task === undefined || isOver(task) || isCancelled) return this.#end(id);
-    // As far as it came, for the next agent.
+    // Stores the position for the next agent.
     if (this.#isClosed) return tasks.put(task);
     const waitMs = task.state.status === "Pending" ? (task.state.waitMs ?? 0) : 0;
     this.#schedule = withStanding(this.#schedule, id, "held");
@@ -253,7 +253,7 @@ export class Transfers {
     this.#look();
   }
 
-  /** It is over, cancelled unless something else was said of it. */
+  /** Ends a task, as cancelled unless it has a result. */
   #end(id: string): void {
     const { dropPart, room, log, onOver } = this.#options;
     const task = this.#apply(id, { is: "cancelled" });
@@ -271,7 +271,7 @@ export class Transfers {
     this.#look();
   }
 
-  /** Takes back the upload that nobody goes on with; until that is done the task tells that it is left. */
+  /** Aborts an upload that is not resumed; until then the task reports it as left. */
   #tidy(task: Task): void {
     const { start, abortJobOf, log, clock, tasks } = this.#options;
     const { id, work } = task;

@@ -30,7 +30,7 @@ const RETRY_MS = 60_000;
 /** Opens the limits; nothing is read before the engine is known. */
 export function openCaps({ reader, groups, info, clock, onLook }: OpenCapsOptions): OpenedCaps {
   let last: CapsSeen["last"];
-  /** How long an engine's kind of control groups is remembered. */
+  /** Cache time of an engine's control group driver. */
   let latest: EngineInfo | undefined;
   const diskOf = (known: EngineInfo) => wholeDiskOf(reader, known.rootDirectory);
 

@@ -92,7 +92,7 @@ export interface OpenedCompute {
 const Key = z.object({ key: z.string().regex(/^[A-Za-z0-9_-]{43}$/) });
 const SOCKETS = ["/var/run/docker.sock", "/run/podman/podman.sock"] as const;
 const CREDENTIAL_MS = 10_000;
-/** How long a container may take to stop when all of them move to another network. */
+/** Stop timeout of a container when all move to another network. */
 const MOVE_GRACE_S = 10;
 
 /** Opens the containers. No socket is opened, no file read and no timer set before there is a container. */
