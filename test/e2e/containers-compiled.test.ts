@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "zod";
-import { VolumeKeeper } from "../../src/agent/containers/volumes/volumes.ts";
+import { VolumeManager } from "../../src/agent/containers/volumes/volumes.ts";
 import { compileContainer, engineNameOf, type Compiled } from "../../src/agent/sections/exec/compile.ts";
 import { wholeDiskOf } from "../../src/host/process/block-device.ts";
 import { systemClock } from "../../src/host/clock.ts";
@@ -27,7 +27,7 @@ const NETWORK = "holdfast-0f0e0d0c";
 let dir: string;
 let real: TestEngine;
 let engine: Engine;
-let keeper: VolumeKeeper;
+let manager: VolumeManager;
 
 beforeAll(async () => {
   dir = realpathSync(mkdtempSync(join(tmpdir(), "hf-")));
@@ -36,7 +36,7 @@ beforeAll(async () => {
   const exec = hostExec(clock);
   const directories = hostDirectories();
   engine = hostEngine({ socketPath: real.socketPath, clock });
-  keeper = new VolumeKeeper({
+  manager = new VolumeManager({
     owner: OWNER,
     dataStore: join(dir, "data-store"),
     engine,
@@ -81,7 +81,7 @@ async function compiled(spec: Partial<ContainerSpec>): Promise<Compiled> {
     placement({
       host: { cpus, memoryBytes, ...(disk === undefined ? {} : { diskDevice: disk.path }) },
       network: { name: NETWORK },
-      volumes: (name) => keeper.lookup(name),
+      volumes: (name) => manager.lookup(name),
     }),
   );
   if ("refused" in result) throw new Error(result.refused);
@@ -100,7 +100,7 @@ const Names = z.object({ Aliases: z.array(z.string()) });
 const inspected = async (id: string): Promise<unknown> => (await real.call("GET", `/containers/${id}/json`)).body;
 
 test("the engine takes a definition with everything in it", async () => {
-  await keeper.settle([volume("all")], new Set(), signal);
+  await manager.settle([volume("all")], new Set(), signal);
   const { id, request } = await started("all", {
     command: ["sleep", "1000"],
     hostname: "inside",
@@ -158,7 +158,7 @@ test("a bind of what is not there fails and makes nothing", async () => {
 });
 
 test("a volume gets what the image has there, keeps it over containers, and is the same when the engine has lost it", async () => {
-  const [status] = await keeper.settle([volume("data")], new Set(), signal);
+  const [status] = await manager.settle([volume("data")], new Set(), signal);
   const path = join(dir, "data-store/volumes/data");
   expect(status).toMatchObject({ state: "ready", path });
   const mounts = [{ kind: "volume", source: "data", dest: "/seeded" }] as const;
@@ -166,20 +166,20 @@ test("a volume gets what the image has there, keeps it over containers, and is t
   expect(readFileSync(join(path, "first"), "utf8")).toBe("from the image");
   writeFileSync(join(path, "first"), "changed");
   await engine.removeContainer(first.id, { force: true }, signal);
-  await engine.removeVolume(keeper.engineName("data"), signal);
+  await engine.removeVolume(manager.engineName("data"), signal);
   expect(readFileSync(join(path, "first"), "utf8")).toBe("changed");
   const second = await started("second", { mounts });
   expect(readFileSync(join(path, "first"), "utf8")).toBe("changed");
-  keeper.forget();
-  const refused = await keeper.settle([], new Set(), signal);
+  manager.forget();
+  const refused = await manager.settle([], new Set(), signal);
   expect(refused.find(({ name }) => name === "data")).toMatchObject({ state: "failed" });
   expect(existsSync(path)).toBe(true);
   await engine.removeContainer(second.id, { force: true }, signal);
-  const gone = await keeper.settle([], new Set(), signal);
+  const gone = await manager.settle([], new Set(), signal);
   expect(gone.find(({ name }) => name === "data")).toMatchObject({ state: "quarantined" });
   expect(existsSync(path)).toBe(false);
   expect(await engine.listVolumes([`io.holdfast.owner=${OWNER}`], signal)).toEqual([]);
-  await keeper.settle([volume("data")], new Set(), signal);
+  await manager.settle([volume("data")], new Set(), signal);
   expect(readFileSync(join(path, "first"), "utf8")).toBe("changed");
 });
 
@@ -189,7 +189,7 @@ test("an encrypted volume says why this machine cannot have it, where it cannot"
     reader: hostReader(),
     directories: hostDirectories(),
   }).support(signal);
-  const statuses = await keeper.settle([{ ...volume("secret"), encrypted: true }], new Set(), signal);
+  const statuses = await manager.settle([{ ...volume("secret"), encrypted: true }], new Set(), signal);
   const secret = statuses.find(({ name }) => name === "secret");
   if (support.isSupported) expect(secret).toMatchObject({ state: "ready" });
   else expect(secret).toMatchObject({ state: "unsupported", reason: support.reason });

@@ -57,7 +57,7 @@ const box = (fields: Record<string, unknown> = {}) => ({
 const tagged = (tag: string) => box({ image: { repository: REPOSITORY, tag } });
 const commands = (...list: readonly unknown[]) => ({ commands: list });
 const all = (): Promise<readonly ContainerSummary[]> => plain.listContainers([], forever);
-const workOf = (stage: Stage) => stage.keeper.workers.get(ID);
+const workOf = (stage: Stage) => stage.supervisor.workers.get(ID);
 const idle = (stage: Stage) => waitFor("nothing is being done", () => workOf(stage)?.standing.job === undefined);
 const states = async () => (await all()).map(({ name, state }) => `${name} ${state}`);
 const NAME = `holdfast-${ID}`;
@@ -198,7 +198,7 @@ describe("a service", () => {
     await idle(stage);
     const [before] = await all();
     await plain.removeContainer(before?.id ?? "", { force: true }, forever);
-    await waitFor("the keeper has heard", () => workOf(stage)?.standing.isLost);
+    await waitFor("the supervisor has heard", () => workOf(stage)?.standing.isLost);
     expect((await stage.pass(commands(box()))).took).toEqual([`create ${ID}`]);
     await idle(stage);
     expect(await states()).toEqual(RUNS);

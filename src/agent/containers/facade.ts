@@ -2,14 +2,14 @@ import { HostError, InputError } from "../../errors.ts";
 import type { ContainerSpec } from "../../protocol/sections/exec/config.ts";
 import { WIRE_STATES, type Compute, type ContainerStatus, type VolumeStatus } from "./model/compute.ts";
 import { isEnginesTurn, standsAt } from "./model/standing.ts";
-import type { Keeper } from "./supervision/supervisor.ts";
+import type { Supervisor } from "./supervision/supervisor.ts";
 import type { WorkView } from "./supervision/seen.ts";
 import { restartByHand, startByHand, stopByHand } from "./supervision/running.ts";
 import type { Worker } from "./supervision/worker.ts";
 import { defined } from "../../lib/defined.ts";
 
 export interface FacadeOptions {
-  readonly keeper: Keeper;
+  readonly supervisor: Supervisor;
   readonly now: () => number;
   /** The applied definitions, whether or not they could be carried out. */
   readonly definitions: () => readonly ContainerSpec[];
@@ -24,17 +24,17 @@ const SHELL: readonly string[] = ["/bin/sh"];
 
 /** The containers of this node for triggers, the local API and reports. */
 export function computeFacade(options: FacadeOptions): Compute {
-  const { keeper, now, definitions, volumes, referenceOf, startedAt } = options;
+  const { supervisor, now, definitions, volumes, referenceOf, startedAt } = options;
 
   function workerOf(name: string): Worker {
-    const worker = [...keeper.workers.values()].find(
+    const worker = [...supervisor.workers.values()].find(
       ({ wanted, standing }) => wanted?.spec.name === name && standing.goal.is !== "gone",
     );
     if (worker !== undefined) return worker;
     if (!definitions().some((spec) => spec.name === name)) {
       throw new InputError("not-found", `no container is called ${name}`);
     }
-    const { engineStanding: standing } = keeper;
+    const { engineStanding: standing } = supervisor;
     const why = standing.state === "unwell" ? standing.reason : "it has not answered yet";
     throw new HostError("engine-unwell", `the container engine does not answer: ${why}`);
   }
@@ -47,54 +47,54 @@ export function computeFacade(options: FacadeOptions): Compute {
 
   return {
     get engine() {
-      const standing = keeper.engineStanding;
+      const standing = supervisor.engineStanding;
       const since = "since" in standing ? standing.since : startedAt;
       return { state: standing.state, since, reason: standing.state === "unwell" ? standing.reason : undefined };
     },
     containers() {
-      const engine = keeper.engineStanding;
-      const known = [...keeper.workers.values()]
-        .flatMap((worker) => statusOf(keeper.view(worker), now()))
+      const engine = supervisor.engineStanding;
+      const known = [...supervisor.workers.values()]
+        .flatMap((worker) => statusOf(supervisor.view(worker), now()))
         .map((status) => (engine.state === "unwell" ? unknownSince(status, engine) : status));
       const ids = new Set(known.map(({ id }) => id));
       const rest = definitions().flatMap((spec) => (ids.has(spec.id) ? [] : [untold(spec, engine, startedAt)]));
       return [...known, ...rest].toSorted((one, other) => (one.name < other.name ? -1 : 1));
     },
     volumes,
-    onChange: (listener) => keeper.onChange(listener),
+    onChange: (listener) => supervisor.onChange(listener),
     start: async (name, startOptions, signal) => startByHand(workerOf(name), startOptions, signal),
     stop: async (name, signal) => stopByHand(workerOf(name), signal),
     restart: async (name, signal) => restartByHand(workerOf(name), signal),
     async *logs(name, { follow, lines }, signal) {
-      yield* keeper.engine.logs(idOf(name), { follow, tail: lines }, signal);
+      yield* supervisor.engine.logs(idOf(name), { follow, tail: lines }, signal);
     },
     async output(engineId, since, signal) {
-      const detail = await keeper.engine.inspectContainer(engineId, signal);
+      const detail = await supervisor.engine.inspectContainer(engineId, signal);
       if (detail === undefined) throw new InputError("not-found", `there is no container ${engineId}`);
       const options = { follow: true, tail: undefined, timestamps: true, ...defined({ since }) };
       const run = `${engineId.slice(0, SHORT_ID)}-${detail.startedAt}`;
-      return { run, frames: keeper.engine.logs(engineId, options, signal) };
+      return { run, frames: supervisor.engine.logs(engineId, options, signal) };
     },
     async terminal(name, size, signal) {
       const worker = workerOf(name);
       if (worker.standing.found?.is !== "running") throw new InputError("not-configured", `${name} does not run`);
       const user = worker.wanted?.spec.user;
-      return keeper.engine.terminal(idOf(name), { command: SHELL, user, ...size }, signal);
+      return supervisor.engine.terminal(idOf(name), { command: SHELL, user, ...size }, signal);
     },
-    images: async (signal) => keeper.engine.listImages(signal),
+    images: async (signal) => supervisor.engine.listImages(signal),
     async removeImage(repository, tag, signal) {
       const reference = referenceOf(repository, tag);
-      const image = await keeper.engine.inspectImage(reference, signal);
+      const image = await supervisor.engine.inspectImage(reference, signal);
       if (image === undefined) throw new InputError("not-found", `there is no image ${repository}:${tag}`);
-      const users = [...keeper.workers.values()].filter(
-        (worker) => keeper.view(worker).container?.imageId === image.id,
+      const users = [...supervisor.workers.values()].filter(
+        (worker) => supervisor.view(worker).container?.imageId === image.id,
       );
       if (users.length > 0) {
         const names = users.map(({ wanted, id }) => wanted?.spec.name ?? id);
         throw new InputError("busy", `${repository}:${tag} is in use by ${names.join(", ")}`);
       }
       try {
-        await keeper.engine.removeImage(reference, signal);
+        await supervisor.engine.removeImage(reference, signal);
       } catch (error) {
         const isInUse = error instanceof HostError && error.details?.["status"] === 409;
         throw isInUse ? new InputError("busy", error.message, { cause: error }) : error;
@@ -147,7 +147,7 @@ function unknownSince(
 }
 
 /** Status of a container whose engine has not answered since the definition arrived. */
-function untold(spec: ContainerSpec, engine: Keeper["engineStanding"], startedAt: number): ContainerStatus {
+function untold(spec: ContainerSpec, engine: Supervisor["engineStanding"], startedAt: number): ContainerStatus {
   const { id, name, execType, enabled, saveOutput, image } = spec;
   const isUnwell = engine.state === "unwell";
   return {

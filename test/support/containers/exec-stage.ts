@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { containerNetwork } from "../../../src/agent/containers/model/container-network.ts";
-import { Keeper, type KeeperOptions } from "../../../src/agent/containers/supervision/supervisor.ts";
+import { Supervisor, type SupervisorOptions } from "../../../src/agent/containers/supervision/supervisor.ts";
 import { computeColumnsMigration, computeMigration, Ledger } from "../../../src/agent/containers/model/ledger.ts";
 import { openPolicy } from "../../../src/agent/wiring/containers/policy.ts";
 import { reconciler, type View } from "../../../src/agent/reconcile/section.ts";
@@ -26,7 +26,7 @@ export interface ExecStageOptions {
   readonly clock: Clock;
   /** Kept between agents; a temporary one when left out. */
   readonly dir?: string;
-  readonly keeper?: Partial<KeeperOptions>;
+  readonly supervisor?: Partial<SupervisorOptions>;
   readonly network?: boolean;
   /** Why a definition must not be started as the machine is. */
   readonly check?: () => Promise<string | undefined>;
@@ -36,12 +36,12 @@ export interface ExecStageOptions {
   readonly policy?: () => ContainerPolicy;
 }
 
-/** The section `exec` with its keeper and its ledger, as an agent has them, without the agent. */
+/** The section `exec` with its supervisor and its ledger, as an agent has them, without the agent. */
 export function execStage({
   open,
   clock,
   dir,
-  keeper: more = {},
+  supervisor: more = {},
   network: hasNetwork = true,
   check,
   forbidden,
@@ -73,7 +73,7 @@ export function execStage({
     },
   };
   const allowed = openPolicy({ settings, socketPath: () => join(own, "engine.sock") });
-  const keeper: Keeper = new Keeper({
+  const supervisor: Supervisor = new Supervisor({
     ledger,
     clock,
     log: pino({ level: process.env["HF_LOG"] ?? "silent" }),
@@ -88,7 +88,7 @@ export function execStage({
     onLook: () => {
       looks += 1;
     },
-    forbids: (privileges) => allowed.forbids(privileges, keeper.info),
+    forbids: (privileges) => allowed.forbids(privileges, supervisor.info),
     onRefused: (error) => {
       throw error;
     },
@@ -96,7 +96,7 @@ export function execStage({
   });
   let isActive = true;
   const section = execSection({
-    keeper,
+    supervisor,
     unsupported: () => undefined,
     settleVolumes: () => Promise.resolve(),
     surroundings: async (seen) => ({
@@ -126,7 +126,7 @@ export function execStage({
     dir: own,
     section: wrapped,
     ledger,
-    keeper,
+    supervisor,
     get looks() {
       return looks;
     },
@@ -155,10 +155,10 @@ export function execStage({
     /** As `kill -9` would: what is being done is left as it is. */
     async crash() {
       database.sql.close();
-      await keeper.close();
+      await supervisor.close();
     },
     async close() {
-      await keeper.close();
+      await supervisor.close();
       database.sql.close();
       if (dir === undefined) rmSync(own, { recursive: true, force: true });
     },

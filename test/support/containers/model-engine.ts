@@ -25,7 +25,7 @@ interface ModelContainer {
 }
 
 /**
- * The calls of an engine that the keeper makes, as a real one answers them, on containers in memory: for random sequences that would
+ * The calls of an engine that the supervisor makes, as a real one answers them, on containers in memory: for random sequences that would
  * take hours otherwise. What it is trusted for is tried on a real engine too, in `test/e2e/containers.test.ts`.
  */
 export class ModelEngine {

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import type { KeeperOptions } from "../../../src/agent/containers/supervision/supervisor.ts";
+import type { SupervisorOptions } from "../../../src/agent/containers/supervision/supervisor.ts";
 import type { ContainerPolicy } from "../../../src/agent/sections/exec/policy.ts";
 import { systemClock, type Clock } from "../../../src/host/clock.ts";
 import { execStage } from "../containers/exec-stage.ts";
@@ -25,7 +25,7 @@ export const itemOf = (n: number, more: object = {}) => ({
 
 export interface ModelStageOptions {
   readonly clock?: Clock;
-  readonly keeper?: Partial<KeeperOptions>;
+  readonly supervisor?: Partial<SupervisorOptions>;
   readonly check?: () => Promise<string | undefined>;
   readonly forbidden?: ReadonlyMap<string, string>;
   readonly policy?: () => ContainerPolicy;
@@ -33,10 +33,10 @@ export interface ModelStageOptions {
   readonly left?: { readonly model: ModelEngine; readonly dir: string };
 }
 
-/** The stage of section and keeper on an engine in memory; closed with the test. */
+/** The stage of section and supervisor on an engine in memory; closed with the test. */
 export function modelStage({
   clock = systemClock(),
-  keeper = {},
+  supervisor = {},
   check,
   forbidden,
   policy,
@@ -49,7 +49,7 @@ export function modelStage({
   const stage = execStage({
     open: () => ({ engine: model.engine, cache: model.cache }),
     clock,
-    keeper,
+    supervisor,
     dir,
     ...(check === undefined ? {} : { check }),
     ...(forbidden === undefined ? {} : { forbidden }),

@@ -3,11 +3,11 @@ import { HostError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { DiskSpace } from "../../../host/files/files.ts";
 import { isShort, unusedImages } from "../images/image-cleanup.ts";
-import type { Keeper } from "./supervisor.ts";
+import type { Supervisor } from "./supervisor.ts";
 import type { Ledger } from "../model/ledger.ts";
 
 export interface ImageCleanerOptions {
-  readonly keeper: Pick<Keeper, "engine" | "engineStanding" | "info" | "workers" | "onChange">;
+  readonly supervisor: Pick<Supervisor, "engine" | "engineStanding" | "info" | "workers" | "onChange">;
   readonly ledger: Ledger;
   readonly clock: Clock;
   readonly log: Logger;
@@ -26,7 +26,7 @@ export class ImageCleaner {
   constructor(options: ImageCleanerOptions) {
     this.#options = options;
     // Before the first container there is nothing to clean.
-    options.keeper.onChange(() => this.#arm());
+    options.supervisor.onChange(() => this.#arm());
   }
 
   close(): void {
@@ -47,16 +47,16 @@ export class ImageCleaner {
   }
 
   async #clean(): Promise<void> {
-    const { keeper, ledger, clock, space, log } = this.#options;
-    const root = keeper.info?.rootDirectory;
-    if (root === undefined || keeper.engineStanding.state !== "well" || !isShort(space(root))) return;
-    const { engine } = keeper;
+    const { supervisor, ledger, clock, space, log } = this.#options;
+    const root = supervisor.info?.rootDirectory;
+    if (root === undefined || supervisor.engineStanding.state !== "well" || !isShort(space(root))) return;
+    const { engine } = supervisor;
     const signal = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(CALL_MS)]);
     const images = await engine.listImages(signal);
     const containers = await engine.listContainers([], signal);
     const used = {
       references: new Set(
-        [...keeper.workers.values()].flatMap(({ wanted }) => wanted?.blueprint?.image.reference ?? []),
+        [...supervisor.workers.values()].flatMap(({ wanted }) => wanted?.blueprint?.image.reference ?? []),
       ),
       ids: new Set(containers.map(({ imageId }) => imageId)),
     };

@@ -16,7 +16,7 @@ import type { Wanted } from "../model/wanted.ts";
 import { Worker } from "./worker.ts";
 import { defined } from "../../../lib/defined.ts";
 
-export interface KeeperOptions
+export interface SupervisorOptions
   extends
     Pick<LaunchingOptions, "ledger" | "clock" | "log" | "owner" | "nonce" | "afterStart" | "forbids">,
     Pick<PullingOptions, "credential" | "registry"> {
@@ -51,8 +51,8 @@ const AFTER_START_MS = 30_000;
 const RESETTLING: ReadonlySet<string> = new Set(["update", "start", "restart", "die"]);
 
 /** Supervises the containers: one worker each, over one engine. */
-export class Keeper {
-  readonly #options: KeeperOptions;
+export class Supervisor {
+  readonly #options: SupervisorOptions;
   readonly #workers = new Map<string, Worker>();
   readonly #listeners = new Set<() => void>();
   readonly #pulls = new Slots(MAX_PULLS);
@@ -72,7 +72,7 @@ export class Keeper {
   /** Cancel pending checks of stops. */
   readonly #judgements = new Set<() => void>();
 
-  constructor(options: KeeperOptions) {
+  constructor(options: SupervisorOptions) {
     this.#options = options;
     const { clock, log, memoryNodes = () => "0" } = options;
     const machine = () => (this.#info === undefined ? undefined : { ...this.#info, memoryNodes: memoryNodes() });
@@ -187,7 +187,7 @@ export class Keeper {
   }
 
   /** Restores the settings or the network of a definition's container that somebody changed at the engine. */
-  async putBack(id: string, what: "settings" | "network", signal: AbortSignal): Promise<void> {
+  async restoreChanges(id: string, what: "settings" | "network", signal: AbortSignal): Promise<void> {
     const { clock, onLook } = this.#options;
     const worker = this.#workers.get(id);
     const blueprint = worker?.wanted?.blueprint;

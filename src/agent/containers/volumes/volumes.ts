@@ -20,7 +20,7 @@ import { VolumeQuarantine } from "./volume-quarantine.ts";
 import { detailOf, parseDetail, type VolumeRecords } from "./volume-record.ts";
 import { serialQueue } from "../../../lib/async/serial-queue.ts";
 
-export interface VolumeKeeperParts {
+export interface VolumeManagerOptions {
   /** Uid of the node. */
   readonly owner: string;
   /** Resolved directory of the node's data store. */
@@ -55,8 +55,8 @@ const MIN_IMAGE_BYTES = 64 * 1024 * 1024;
 const MAX_IMAGE_BYTES = 1024 ** 4;
 
 /** Volumes of definitions: directories or encrypted files in the data store, bound by volumes of the engine. */
-export class VolumeKeeper {
-  readonly #parts: VolumeKeeperParts;
+export class VolumeManager {
+  readonly #parts: VolumeManagerOptions;
   readonly #quarantine: VolumeQuarantine;
   readonly #published: EngineVolumes;
   /** Mountable volumes by name, as of the last `settle`. */
@@ -65,7 +65,7 @@ export class VolumeKeeper {
   readonly #keyless = new Set<string>();
   readonly #inTurn = serialQueue();
 
-  constructor(parts: VolumeKeeperParts) {
+  constructor(parts: VolumeManagerOptions) {
     this.#parts = parts;
     this.#quarantine = new VolumeQuarantine(parts);
     this.#published = new EngineVolumes(parts.engine, parts.owner);

@@ -5,7 +5,7 @@ import type { ResourceLimits, VolumeSpec } from "../../../protocol/sections/exec
 import { isObject } from "../../../protocol/sections/common/forms.ts";
 import { standsAt } from "../../containers/model/standing.ts";
 import { WIRE_STATES } from "../../containers/model/compute.ts";
-import type { Keeper } from "../../containers/supervision/supervisor.ts";
+import type { Supervisor } from "../../containers/supervision/supervisor.ts";
 import type { Seen } from "../../containers/supervision/seen.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { describeExecStep } from "./describe.ts";
@@ -14,9 +14,9 @@ import type { ExecActual, ExecDesired } from "./actual.ts";
 import { noticesExec, planExec, waitingExec, type ExecStep } from "./plan.ts";
 
 export interface ExecOptions {
-  readonly keeper: Pick<
-    Keeper,
-    "isUsed" | "look" | "want" | "update" | "putBack" | "suspend" | "drop" | "settled" | "workers"
+  readonly supervisor: Pick<
+    Supervisor,
+    "isUsed" | "look" | "want" | "update" | "restoreChanges" | "suspend" | "drop" | "settled" | "workers"
   >;
   /** Reads the inputs, other than the engine's state, that decide how a definition is run. */
   readonly surroundings: (
@@ -49,7 +49,7 @@ const OBSERVE_MS = 10_000;
 
 /** `exec`: the containers of this node, each by its definition. */
 export function execSection(options: ExecOptions): Section<ExecDesired, ExecActual, ExecStep> {
-  const { keeper, surroundings, settleVolumes, unsupported, expose, limit } = options;
+  const { supervisor, surroundings, settleVolumes, unsupported, expose, limit } = options;
 
   /** Applies all steps; a failed step does not block the others. Throws the first of several failures. */
   async function applyAll(steps: readonly ExecStep[], signal: AbortSignal): Promise<void> {
@@ -75,7 +75,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     for (const step of containers) if (!ASKING.has(step.kind)) await attempt(() => hand(step, signal));
     const within = AbortSignal.any([signal, AbortSignal.timeout(UPDATE_MS)]);
     await Promise.all(containers.flatMap((step) => (ASKING.has(step.kind) ? [attempt(() => hand(step, within))] : [])));
-    await keeper.settled(
+    await supervisor.settled(
       steps.map(({ subject }) => subject),
       SETTLE_MS,
       signal,
@@ -89,17 +89,17 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
   ): Promise<void> {
     switch (step.kind) {
       case "remove":
-        return keeper.drop(step.subject);
+        return supervisor.drop(step.subject);
       case "suspend":
-        return keeper.suspend(step.subject);
+        return supervisor.suspend(step.subject);
       case "update":
-        return keeper.update(step.wanted, signal);
+        return supervisor.update(step.wanted, signal);
       case "restore settings":
-        return keeper.putBack(step.subject, "settings", signal);
+        return supervisor.restoreChanges(step.subject, "settings", signal);
       case "restore network":
-        return keeper.putBack(step.subject, "network", signal);
+        return supervisor.restoreChanges(step.subject, "network", signal);
       default:
-        return keeper.want(step.wanted);
+        return supervisor.want(step.wanted);
     }
   }
 
@@ -118,7 +118,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
     },
     async observe(signal, desired) {
       const isWanted = desired !== undefined && isAnyWanted(desired);
-      const seen = isWanted || keeper.isUsed ? await lookSoon(signal) : NOTHING;
+      const seen = isWanted || supervisor.isUsed ? await lookSoon(signal) : NOTHING;
       return { seen, ...(await surroundings(seen, desired, signal)) };
     },
     plan: planExec,
@@ -133,7 +133,7 @@ export function execSection(options: ExecOptions): Section<ExecDesired, ExecActu
 
   async function lookSoon(signal: AbortSignal): Promise<Seen> {
     try {
-      return await keeper.look(AbortSignal.any([signal, AbortSignal.timeout(OBSERVE_MS)]));
+      return await supervisor.look(AbortSignal.any([signal, AbortSignal.timeout(OBSERVE_MS)]));
     } catch (error) {
       signal.throwIfAborted();
       throw error instanceof HostError

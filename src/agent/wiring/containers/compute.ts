@@ -22,7 +22,7 @@ import { containerNetwork } from "../../containers/model/container-network.ts";
 import type { Compute } from "../../containers/model/compute.ts";
 import { computeFacade } from "../../containers/facade.ts";
 import { ImageCleaner } from "../../containers/supervision/image-cleaner.ts";
-import { Keeper } from "../../containers/supervision/supervisor.ts";
+import { Supervisor } from "../../containers/supervision/supervisor.ts";
 import type { Seen } from "../../containers/supervision/seen.ts";
 import { Ledger } from "../../containers/model/ledger.ts";
 import { OWNER_LABEL } from "../../containers/model/own-containers.ts";
@@ -113,11 +113,11 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     reserved: () => ({ resolver: resolverAddress(subnet()) ?? "" }),
     addresses: () => networksByLink(reader),
     async empty(signal) {
-      const up = [...keeper.workers.values()].flatMap(({ standing: { found } }) =>
+      const up = [...supervisor.workers.values()].flatMap(({ standing: { found } }) =>
         found === undefined || found.is === "stopped" ? [] : [found.id],
       );
       for (const id of up) moving.add(id);
-      await Promise.all(up.map((id) => keeper.engine.stopContainer(id, MOVE_GRACE_S, signal).catch(unlessGone)));
+      await Promise.all(up.map((id) => supervisor.engine.stopContainer(id, MOVE_GRACE_S, signal).catch(unlessGone)));
     },
   });
   const exposure = openExposure({
@@ -126,14 +126,14 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     network,
     stateDir: settings.stateDir,
     isManaged: settings.unit !== undefined,
-    engine: () => keeper.engine,
+    engine: () => supervisor.engine,
     record: options.networkRecord,
   });
-  const volumes = openVolumes({ ...options, log, ledger, owner, engine: () => keeper.engine });
+  const volumes = openVolumes({ ...options, log, ledger, owner, engine: () => supervisor.engine });
   const groups = groupsOf(options);
   const policy = openPolicy({ settings, socketPath: () => socketOf(settings, reader) });
-  const caps = openCaps({ reader, groups, info: () => keeper.info, clock, onLook: options.onLook });
-  const keeper: Keeper = new Keeper({
+  const caps = openCaps({ reader, groups, info: () => supervisor.info, clock, onLook: options.onLook });
+  const supervisor: Supervisor = new Supervisor({
     ledger,
     clock,
     log,
@@ -148,7 +148,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     ensureNetwork: (engine, signal) => exposure.ensureNetwork(engine, signal),
     hasNetwork: (engine, signal) => exposure.hasNetwork(engine, signal),
     afterStart: async ({ pid, id }, { memoryHighBytes }, signal) => {
-      await groups(keeper.info)?.setMemoryHigh({ pid, id }, memoryHighBytes, signal);
+      await groups(supervisor.info)?.setMemoryHigh({ pid, id }, memoryHighBytes, signal);
     },
     async credential(repository, signal) {
       const host = node()?.registry?.host;
@@ -158,7 +158,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       return token === undefined ? undefined : { username: token.username, password: token.password, server: host };
     },
     registry: () => node()?.registry,
-    forbids: (privileges) => policy.forbids(privileges, keeper.info),
+    forbids: (privileges) => policy.forbids(privileges, supervisor.info),
     isMoving: (id) => moving.delete(id),
     onLook: options.onLook,
     onRefused(error) {
@@ -166,17 +166,18 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
       options.onRefused(error);
     },
   });
-  const cleaner = new ImageCleaner({ keeper, ledger, clock, log, space: (path) => reader.space(path) });
-  keeper.onChange(() => {
+  const cleaner = new ImageCleaner({ supervisor, ledger, clock, log, space: (path) => reader.space(path) });
+  supervisor.onChange(() => {
     // The users of a volume are known once every container that was made has been found.
     const isKnown =
-      keeper.engineStanding.state === "well" && [...ledger.definitions.keys()].every((id) => keeper.workers.has(id));
-    if (isKnown) volumes.release((name) => [...keeper.workers.values()].some((worker) => holds(worker, name)));
+      supervisor.engineStanding.state === "well" &&
+      [...ledger.definitions.keys()].every((id) => supervisor.workers.has(id));
+    if (isKnown) volumes.release((name) => [...supervisor.workers.values()].some((worker) => holds(worker, name)));
   });
   const hashKey = keyOf(files, settings.stateDir);
 
   const compute = computeFacade({
-    keeper,
+    supervisor,
     startedAt,
     now: () => clock.now(),
     definitions: () => parsed.exec(config().exec).config.containers,
@@ -248,7 +249,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
   return {
     compute,
     section: {
-      keeper,
+      supervisor,
       surroundings,
       unsupported: () => {
         if (node()?.type === "Agent") return "containers run on nodes of type Node only";
@@ -265,7 +266,7 @@ export function openCompute(options: OpenComputeOptions): OpenedCompute {
     async close() {
       cleaner.close();
       volumes.close();
-      await keeper.close();
+      await supervisor.close();
     },
   };
 }

@@ -14,7 +14,7 @@ import type { VolumeStatus } from "../../containers/model/compute.ts";
 import type { Ledger } from "../../containers/model/ledger.ts";
 import { contentPath, engineVolumeName, shapeOf } from "../../containers/volumes/volume-paths.ts";
 import { parseDetail } from "../../containers/volumes/volume-record.ts";
-import { VolumeKeeper } from "../../containers/volumes/volumes.ts";
+import { VolumeManager } from "../../containers/volumes/volumes.ts";
 import type { VolumeLookup } from "../../sections/exec/compile-mounts.ts";
 import type { VolumesSeen } from "../../sections/exec/actual.ts";
 import type { AgentSettings } from "../../settings.ts";
@@ -57,11 +57,11 @@ const UNLOCK_MS = 200_000;
 /** Opens the volumes; nothing is read or made before a definition has one. */
 export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
   const { log, clock, exec, files, reader, settings, ledger, owner, engine, volumeKey } = options;
-  let keeper: VolumeKeeper | undefined;
+  let manager: VolumeManager | undefined;
   let last: readonly VolumeStatus[] | undefined;
-  const opened = (): VolumeKeeper => {
+  const opened = (): VolumeManager => {
     const directories = hostDirectories();
-    keeper ??= new VolumeKeeper({
+    manager ??= new VolumeManager({
       owner: owner(),
       dataStore,
       engine: engine(),
@@ -85,7 +85,7 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
         }
       },
     });
-    return keeper;
+    return manager;
   };
   const dataStore = join(settings.stateDir, "data-store");
   /** Returns the directory of a volume, if it can have one. */
@@ -98,7 +98,7 @@ export function openVolumes(options: OpenVolumesOptions): OpenedVolumes {
   /** Locked since the agent started, and not opened after that. */
   const locked = new Set<string>();
   const closing = new AbortController();
-  const isDue = (): boolean => keeper?.nextDue !== undefined && keeper.nextDue <= clock.now();
+  const isDue = (): boolean => manager?.nextDue !== undefined && manager.nextDue <= clock.now();
   const troubles = () =>
     (last ?? []).flatMap(({ name, state, reason }) =>
       state === "ready" || state === "quarantined" ? [] : [{ name, reason: reason ?? state }],

@@ -14,7 +14,7 @@ async function strictened(more: object, lax: ContainerPolicy = LAX) {
   await opened.stage.pass({ commands: [itemOf(1, more)] });
   expect(opened.running()).toEqual([idOf(1)]);
   policy = STRICT;
-  const worker = opened.stage.keeper.workers.get(idOf(1));
+  const worker = opened.stage.supervisor.workers.get(idOf(1));
   const isAtRest = () => worker?.standing.job === undefined;
   return { ...opened, isAtRest };
 }
@@ -72,6 +72,6 @@ test("what was cut short does not bring back what local policy has come to forbi
   policy = STRICT;
   const next = modelStage({ left, policy: () => policy });
   await next.stage.pass({ commands: [itemOf(1, { image: { repository: "team/app", tag: "9" } })] });
-  await waitFor("it has been tried", () => next.stage.keeper.workers.get(idOf(1))?.standing.retry !== undefined);
+  await waitFor("it has been tried", () => next.stage.supervisor.workers.get(idOf(1))?.standing.retry !== undefined);
   expect(next.running()).toEqual([]);
 });

@@ -15,7 +15,7 @@ import { reconciler } from "../../../../src/agent/reconcile/section.ts";
 import { SectionName } from "../../../../src/protocol/sections/sections.ts";
 import { execDisturbances, execSubject, rawExecs } from "../../../support/containers/exec-arbitraries.ts";
 import { ModelEngine } from "../../../support/containers/model-engine.ts";
-import { Keeper } from "../../../../src/agent/containers/supervision/supervisor.ts";
+import { Supervisor } from "../../../../src/agent/containers/supervision/supervisor.ts";
 import { Ledger } from "../../../../src/agent/containers/model/ledger.ts";
 import { aGatewayActual, gatewayOver, rawGateways } from "../../../support/overlay/gateway-model.ts";
 import { modelOverlay, rawSections, sectionsOver } from "../../../support/overlay/l4-model.ts";
@@ -150,7 +150,7 @@ const sections = listSections({
     unsupported: () => undefined,
   },
   exec: {
-    keeper: new Keeper({
+    supervisor: new Supervisor({
       ledger: new Ledger(new DatabaseSync(":memory:")),
       clock: systemClock(),
       log: pino({ level: "silent" }),

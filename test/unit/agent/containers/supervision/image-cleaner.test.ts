@@ -52,7 +52,7 @@ test("an image that the engine keeps does not keep the others", async () => {
   for (const id of ["a", "b"]) ledger.putImage(row(id));
   const asked: string[] = [];
   let changed = (): void => undefined;
-  const keeper = {
+  const supervisor = {
     info: { rootDirectory: "/var/lib/docker" },
     engineStanding: { state: "well", since: 0 },
     workers: new Map(),
@@ -65,9 +65,9 @@ test("an image that the engine keeps does not keep the others", async () => {
         return id === "a" ? Promise.reject(new HostError("engine-refused", "in use")) : Promise.resolve();
       },
     },
-  } as unknown as ImageCleanerOptions["keeper"];
+  } as unknown as ImageCleanerOptions["supervisor"];
   const space = () => ({ freeBytes: 1, usedBytes: 99, totalBytes: 100 });
-  const cleaner = new ImageCleaner({ keeper, ledger, clock, log: pino({ level: "silent" }), space });
+  const cleaner = new ImageCleaner({ supervisor, ledger, clock, log: pino({ level: "silent" }), space });
   onTestFinished(() => cleaner.close());
   changed();
   await clock.advance(600_000);

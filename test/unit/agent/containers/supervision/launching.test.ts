@@ -70,7 +70,7 @@ test("what is forbidden between the end of one and the start of its successor do
 test("what the engine starts again by itself gets the limits that the engine cannot set", async () => {
   const limited: string[] = [];
   const afterStart = ({ id }: { readonly id: string }) => Promise.resolve(void limited.push(id));
-  const { model, stage } = modelStage({ keeper: { afterStart } });
+  const { model, stage } = modelStage({ supervisor: { afterStart } });
   await stage.pass({ commands });
   const [id = ""] = model.containers.keys();
   expect(limited).toEqual([id]);

@@ -78,7 +78,7 @@ test("that an image could not be compared with its registry's is a notice until 
   model.registry.delete("team/app:1");
   const notices = async (item: object) => {
     await stage.pass({ commands: [item] });
-    await waitFor("it is at rest", () => stage.keeper.workers.get(idOf(1))?.standing.job === undefined);
+    await waitFor("it is at rest", () => stage.supervisor.workers.get(idOf(1))?.standing.job === undefined);
     return (await stage.look({ commands: [item] })).notices ?? [];
   };
   const [notice, ...more] = await notices(itemOf(1, other));
@@ -96,7 +96,7 @@ test("an image for other machines is not started, and is a reason of its own", a
   model.platforms.set("sha256:2", "linux/arm64");
   const commands = [itemOf(1, { image: { repository: "team/app", tag: "2" } })];
   await stage.pass({ commands });
-  await waitFor("it has been tried", () => stage.keeper.workers.get(idOf(1))?.standing.retry !== undefined);
+  await waitFor("it has been tried", () => stage.supervisor.workers.get(idOf(1))?.standing.retry !== undefined);
   const { waits } = await stage.look({ commands });
   expect(waits).toMatchObject([
     { code: "image-platform", message: expect.stringMatching(/c1: .*team\/app:2 is for linux\/arm64/) as unknown },
@@ -109,7 +109,7 @@ test("restarting a container takes a tag that has moved, and what it has where t
   const { model, stage, running } = modelStage();
   await stage.pass({ commands: [itemOf(1)] });
   const { signal } = new AbortController();
-  const worker = stage.keeper.workers.get(idOf(1));
+  const worker = stage.supervisor.workers.get(idOf(1));
   if (worker === undefined) throw new Error("no worker");
   await restartByHand(worker, signal);
   expect([count(model.calls, "create"), count(model.calls, "start"), running()]).toEqual([1, 2, [idOf(1)]]);
@@ -124,7 +124,7 @@ test("a successor that could not be started on a full disk is tried again once t
   const clock = new FakeClock();
   const { model, stage, running } = modelStage({
     clock,
-    keeper: { space: () => ({ freeBytes, totalBytes: 1e9, usedBytes: 1e9 - freeBytes }) },
+    supervisor: { space: () => ({ freeBytes, totalBytes: 1e9, usedBytes: 1e9 - freeBytes }) },
   });
   await stage.pass({ commands: [itemOf(1)] });
   const [before] = model.containers.keys();
@@ -138,7 +138,7 @@ test("a successor that could not be started on a full disk is tried again once t
   });
   const commands = [itemOf(1, other)];
   await stage.pass({ commands });
-  const worker = stage.keeper.workers.get(idOf(1));
+  const worker = stage.supervisor.workers.get(idOf(1));
   await waitFor("it has been tried", () => worker?.standing.retry !== undefined);
   const { waits } = await stage.look({ commands });
   expect(waits).toMatchObject([{ code: "disk-full" }]);
@@ -158,13 +158,13 @@ test("one that comes back while it is being removed is remembered", async () => 
   const { model, stage, running, hold } = modelStage();
   await stage.pass({ commands: [itemOf(1)] });
   const free = hold("stop");
-  const wanted = stage.keeper.workers.get(idOf(1))?.wanted;
+  const wanted = stage.supervisor.workers.get(idOf(1))?.wanted;
   if (wanted === undefined) throw new Error("not wanted");
-  stage.keeper.drop(idOf(1));
+  stage.supervisor.drop(idOf(1));
   await waitFor("it is being stopped", () => model.calls.includes("stop"));
-  stage.keeper.want(wanted);
+  stage.supervisor.want(wanted);
   free();
-  const isDone = () => stage.keeper.workers.get(idOf(1))?.standing.job === undefined && running().includes(idOf(1));
+  const isDone = () => stage.supervisor.workers.get(idOf(1))?.standing.job === undefined && running().includes(idOf(1));
   await waitFor("it runs again", isDone);
   expect(stage.ledger.definitions.get(idOf(1))?.address).toBe(wanted.blueprint?.address);
   expect(stage.ledger.containers.size).toBe(1);
@@ -244,10 +244,10 @@ describe("a successor that cannot be started", () => {
     };
     const retries = async (times: number): Promise<void> => {
       for (let time = 0; time < times; time += 1) {
-        const jobs = opened.stage.keeper.workers.get(idOf(1))?.standing.jobs ?? 0;
+        const jobs = opened.stage.supervisor.workers.get(idOf(1))?.standing.jobs ?? 0;
         await clock.advance(600_000);
         await waitFor("another try", () => {
-          const standing = opened.stage.keeper.workers.get(idOf(1))?.standing;
+          const standing = opened.stage.supervisor.workers.get(idOf(1))?.standing;
           return standing !== undefined && standing.jobs > jobs && standing.job === undefined;
         });
       }
@@ -277,7 +277,7 @@ describe("a successor that cannot be started", () => {
     const next = modelStage({ left });
     model.before = before;
     await next.stage.pass({ commands });
-    const worker = next.stage.keeper.workers.get(idOf(1));
+    const worker = next.stage.supervisor.workers.get(idOf(1));
     await waitFor("it says why", () => worker?.standing.retry?.reason.includes("no such program"));
     expect(count(model.calls, "stop")).toBe(1);
     expect(next.running()).toContain(idOf(1));
@@ -294,7 +294,7 @@ describe("a successor that cannot be started", () => {
     expect(count(model.calls, "stop")).toBe(2);
     await stage.pass({ commands: [itemOf(1, third)] });
     expect(count(model.calls, "stop")).toBe(3);
-    const worker = stage.keeper.workers.get(idOf(1));
+    const worker = stage.supervisor.workers.get(idOf(1));
     worker?.take({ is: "asked", to: "start" });
     await waitFor("a try by hand", () => count(model.calls, "stop") === 4);
     await waitFor("it is over", () => worker?.standing.job === undefined);
@@ -370,13 +370,13 @@ test("a container whose engine has never answered waits for it, and one that is 
   const clock = new FakeClock();
   const known = modelStage({ clock });
   await known.stage.pass({ commands: [itemOf(1)] });
-  const spec = known.stage.keeper.workers.get(idOf(1))?.wanted?.spec;
+  const spec = known.stage.supervisor.workers.get(idOf(1))?.wanted?.spec;
   if (spec === undefined) throw new Error("no definition");
   const { model, stage } = modelStage({ clock });
   model.setStanding({ state: "unwell", since: 7, reason: "it has no socket" });
   await stage.look({ commands: [], limits: { cpuMax: 50 } });
   const compute = computeFacade({
-    keeper: stage.keeper,
+    supervisor: stage.supervisor,
     now: () => clock.now(),
     definitions: () => [spec, { ...spec, id: idOf(2), name: "off", enabled: false }],
     volumes: () => [],
@@ -401,7 +401,7 @@ describe("a service that is stopped at the engine", () => {
     if (container === undefined) throw new Error("no container");
     opened.model.stop(container.id);
     const byHand = () => opened.stage.ledger.definitions.get(idOf(1))?.byHand;
-    const standing = () => opened.stage.keeper.workers.get(idOf(1))?.standing;
+    const standing = () => opened.stage.supervisor.workers.get(idOf(1))?.standing;
     return { ...opened, clock, container, byHand, standing };
   }
 
@@ -453,9 +453,9 @@ describe("a service that is stopped at the engine", () => {
     model.setStanding({ state: "well", since: clock.now() });
     await waitFor("it runs again", () => running().length === 1);
     expect(byHand()).toBeUndefined();
-    await waitFor("it is known", () => stage.keeper.workers.get(idOf(1))?.standing.job === undefined);
+    await waitFor("it is known", () => stage.supervisor.workers.get(idOf(1))?.standing.job === undefined);
     const compute = computeFacade({
-      keeper: stage.keeper,
+      supervisor: stage.supervisor,
       now: () => clock.now(),
       definitions: () => [],
       volumes: () => [],

@@ -10,7 +10,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { VolumeKeeper } from "../../../../../src/agent/containers/volumes/volumes.ts";
+import { VolumeManager } from "../../../../../src/agent/containers/volumes/volumes.ts";
 import { HostError } from "../../../../../src/errors.ts";
 import { hostDirectories } from "../../../../../src/host/files/directories.ts";
 import type { EncryptedVolumes } from "../../../../../src/host/machine/encrypted-volume.ts";
@@ -39,7 +39,7 @@ function rig(options: { readonly encrypted?: EncryptedVolumes; readonly wall?: n
   const clock = new FakeClock(options.wall);
   const keys = new Map<string, string>();
   const start = () =>
-    new VolumeKeeper({
+    new VolumeManager({
       owner: OWNER,
       dataStore,
       engine,
@@ -50,18 +50,18 @@ function rig(options: { readonly encrypted?: EncryptedVolumes; readonly wall?: n
       directories: hostDirectories(),
       askKey: (name) => Promise.resolve(keys.get(name)),
     });
-  const keeper = start();
-  const settle = (wanted: readonly VolumeSpec[], used: readonly string[] = [], by = keeper) =>
+  const manager = start();
+  const settle = (wanted: readonly VolumeSpec[], used: readonly string[] = [], by = manager) =>
     by.settle(wanted, new Set(used), never);
   const at = (...parts: string[]): string => join(dataStore, ...parts);
   const quarantine = (): readonly string[] =>
     existsSync(at("volumes/.quarantine")) ? readdirSync(at("volumes/.quarantine")) : [];
-  return { dataStore, engine, records, clock, keys, keeper, start, settle, at, quarantine };
+  return { dataStore, engine, records, clock, keys, manager, start, settle, at, quarantine };
 }
 
 describe("a volume", () => {
   test("is a directory of the data store that the engine binds under our label", async () => {
-    const { settle, engine, at, keeper } = rig();
+    const { settle, engine, at, manager } = rig();
     expect(await settle([volume("data")])).toEqual([
       { name: "data", state: "ready", reason: undefined, encrypted: false, path: at("volumes/data"), usedBy: [] },
     ]);
@@ -76,22 +76,22 @@ describe("a volume", () => {
         mountpoint: "",
       },
     ]);
-    expect(keeper.lookup("data")).toEqual({
+    expect(manager.lookup("data")).toEqual({
       engineName: "holdfast-0f0e0d0c-data",
       isEncrypted: false,
       directory: at("volumes/data"),
     });
-    expect(keeper.lookup("other")).toEqual({ missing: "is not defined" });
+    expect(manager.lookup("other")).toEqual({ missing: "is not defined" });
   });
 
   test("asks the engine for nothing when nothing has changed, and again after it was forgotten", async () => {
-    const { settle, engine, keeper } = rig();
+    const { settle, engine, manager } = rig();
     await settle([volume("a"), volume("b")]);
     engine.calls.length = 0;
     await settle([volume("a"), volume("b")]);
     expect(engine.calls).toEqual([]);
     engine.volumes.delete("holdfast-0f0e0d0c-a");
-    keeper.forget();
+    manager.forget();
     await settle([volume("a"), volume("b")]);
     expect(engine.calls).toEqual(["list", "create holdfast-0f0e0d0c-a", "list"]);
   });
@@ -116,7 +116,7 @@ describe("a volume", () => {
   });
 
   test("that has changed its place or kind stays as it was made, with a word", async () => {
-    const { settle, at, keeper } = rig();
+    const { settle, at, manager } = rig();
     await settle([volume("data")]);
     for (const change of [{ location: "elsewhere" }, { encrypted: true }]) {
       expect(await settle([volume("data", change)])).toMatchObject([
@@ -127,13 +127,13 @@ describe("a volume", () => {
           reason: expect.stringMatching(/cannot be changed/) as unknown,
         },
       ]);
-      expect(keeper.lookup("data")).toMatchObject({ isEncrypted: false });
+      expect(manager.lookup("data")).toMatchObject({ isEncrypted: false });
     }
     expect(existsSync(at("elsewhere"))).toBe(false);
   });
 
   test("never leaves the data store, by name or by link", async () => {
-    const { settle, at, keeper } = rig();
+    const { settle, at, manager } = rig();
     const outside = tempDir();
     mkdirSync(at("links"), { recursive: true });
     symlinkSync(outside, at("links/out"));
@@ -148,7 +148,7 @@ describe("a volume", () => {
     const states = (await settle(wanted)).map(({ name, state }) => `${name} ${state}`);
     expect(states).toEqual(["up failed", "link failed", "direct failed", "blocked failed", "fine ready"]);
     expect(readdirSync(outside)).toEqual([]);
-    expect(keeper.lookup("link")).toEqual({ missing: expect.stringMatching(/is not a directory/) as unknown });
+    expect(manager.lookup("link")).toEqual({ missing: expect.stringMatching(/is not a directory/) as unknown });
   });
 
   test("does not lie within another", async () => {
@@ -158,7 +158,7 @@ describe("a volume", () => {
   });
 
   test("is not taken for that of a stranger with the same name", async () => {
-    const { settle, engine, keeper } = rig();
+    const { settle, engine, manager } = rig();
     engine.volumes.set("holdfast-0f0e0d0c-data", {
       name: "holdfast-0f0e0d0c-data",
       driver: "local" as const,
@@ -170,34 +170,34 @@ describe("a volume", () => {
       { name: "data", state: "failed", reason: expect.stringMatching(/of somebody else/) as unknown },
       { name: "own", state: "ready" },
     ]);
-    expect(keeper.lookup("data")).toHaveProperty("missing");
+    expect(manager.lookup("data")).toHaveProperty("missing");
     expect(engine.volumes.get("holdfast-0f0e0d0c-data")?.labels).toEqual({});
   });
 
   test("says so when the engine is away, is asked for once, and can be mounted all the same", async () => {
-    const { settle, engine, keeper } = rig();
+    const { settle, engine, manager } = rig();
     engine.failures.set("list", new HostError("engine-unwell", "no engine"));
     expect(await settle([volume("a"), volume("b")])).toMatchObject([
       { state: "failed", reason: "no engine" },
       { state: "failed", reason: "no engine" },
     ]);
     expect(engine.calls).toEqual(["list"]);
-    expect(keeper.lookup("a")).toHaveProperty("engineName");
+    expect(manager.lookup("a")).toHaveProperty("engineName");
     engine.failures.clear();
     expect(await settle([volume("a"), volume("b")])).toMatchObject([{ state: "ready" }, { state: "ready" }]);
   });
 
   test("that the engine has lost is made again for its own directory before it is used", async () => {
-    const { settle, engine, keeper, at } = rig();
+    const { settle, engine, manager, at } = rig();
     await settle([volume("data")]);
     writeFileSync(at("volumes/data/x"), "kept");
-    expect(await keeper.restore("data", never)).toBe(false);
+    expect(await manager.restore("data", never)).toBe(false);
     engine.volumes.clear();
-    expect(await keeper.restore("data", never)).toBe(true);
+    expect(await manager.restore("data", never)).toBe(true);
     expect([...engine.volumes.values()]).toMatchObject([{ driverOptions: { device: at("volumes/data") } }]);
     expect(readFileSync(at("volumes/data/x"), "utf8")).toBe("kept");
-    expect(await keeper.restore("data", never)).toBe(false);
-    expect(await keeper.restore("undefined", never)).toBe(false);
+    expect(await manager.restore("data", never)).toBe(false);
+    expect(await manager.restore("undefined", never)).toBe(false);
     engine.volumes.clear();
     const stranger = {
       name: "holdfast-0f0e0d0c-data",
@@ -207,11 +207,11 @@ describe("a volume", () => {
       mountpoint: "",
     };
     engine.volumes.set(stranger.name, stranger);
-    await expect(keeper.restore("data", never)).rejects.toThrow(/of somebody else/);
+    await expect(manager.restore("data", never)).rejects.toThrow(/of somebody else/);
   });
 
   test("whose files are the engine's own is neither used nor removed, and says what to do", async () => {
-    const { settle, engine, keeper, at, quarantine } = rig();
+    const { settle, engine, manager, at, quarantine } = rig();
     await settle([volume("data")]);
     const name = "holdfast-0f0e0d0c-data";
     const own = {
@@ -223,9 +223,9 @@ describe("a volume", () => {
     };
     engine.volumes.set(name, own);
     const reason = expect.stringMatching(/\/e\/d, instead of .*\/volumes\/data: copy .*docker volume rm/) as unknown;
-    await expect(keeper.restore("data", never)).rejects.toMatchObject({ code: "volume-in-engine", message: reason });
+    await expect(manager.restore("data", never)).rejects.toMatchObject({ code: "volume-in-engine", message: reason });
     expect(await settle([volume("data")])).toMatchObject([{ state: "failed", reason }]);
-    expect(keeper.lookup("data")).toEqual({ missing: reason });
+    expect(manager.lookup("data")).toEqual({ missing: reason });
     engine.calls.length = 0;
     expect(await settle([])).toMatchObject([{ name: "data", state: "failed", reason }]);
     expect(engine.calls).toEqual(["list"]);
@@ -263,7 +263,7 @@ describe("a volume", () => {
 
 describe("a volume that is no longer wanted", () => {
   test("stays while something uses it, waits a day in quarantine, and goes", async () => {
-    const { settle, engine, at, clock, quarantine, records, keeper } = rig();
+    const { settle, engine, at, clock, quarantine, records, manager } = rig();
     await settle([volume("data")]);
     writeFileSync(at("volumes/data/x"), "1");
     expect(await settle([], ["data"])).toMatchObject([
@@ -273,21 +273,21 @@ describe("a volume that is no longer wanted", () => {
     expect(engine.volumes.size).toBe(0);
     expect(existsSync(at("volumes/data"))).toBe(false);
     expect(quarantine()).toHaveLength(1);
-    expect(keeper.nextDue).toBe(clock.now() + 24 * HOUR_MS);
+    expect(manager.nextDue).toBe(clock.now() + 24 * HOUR_MS);
     await clock.advance(24 * HOUR_MS - 1);
     expect(await settle([])).toMatchObject([{ state: "quarantined" }]);
     await clock.advance(1);
     expect(await settle([])).toEqual([]);
     expect(quarantine()).toEqual([]);
     expect(records.volumes.size).toBe(0);
-    expect(keeper.nextDue).toBeUndefined();
+    expect(manager.nextDue).toBeUndefined();
   });
 
   test("is kept longer when told", async () => {
-    const { keeper, settle, clock } = rig();
+    const { manager, settle, clock } = rig();
     await settle([volume("data")]);
-    await keeper.settle([], new Set(), never, { quarantineMs: 168 * HOUR_MS });
-    expect(keeper.nextDue).toBe(clock.now() + 168 * HOUR_MS);
+    await manager.settle([], new Set(), never, { quarantineMs: 168 * HOUR_MS });
+    expect(manager.nextDue).toBe(clock.now() + 168 * HOUR_MS);
   });
 
   test("comes back with its files when it is wanted again as it was", async () => {
@@ -373,42 +373,42 @@ describe("an encrypted volume", () => {
   const secret = volume("secret", { encrypted: true });
 
   test("is unsupported where the machine cannot, with the reason, and makes no clear one", async () => {
-    const { settle, keeper, engine, at } = rig();
+    const { settle, manager, engine, at } = rig();
     expect(await settle([secret, volume("plain")])).toMatchObject([
       { name: "secret", state: "unsupported", reason: "this machine has no device mapper", encrypted: true },
       { name: "plain", state: "ready" },
     ]);
-    expect(keeper.lookup("secret")).toEqual({ missing: "this machine has no device mapper" });
+    expect(manager.lookup("secret")).toEqual({ missing: "this machine has no device mapper" });
     expect([...engine.volumes.keys()]).toEqual(["holdfast-0f0e0d0c-plain"]);
     expect(existsSync(at("volumes/secret"))).toBe(false);
-    await expect(keeper.unlock("secret", never)).rejects.toMatchObject({ code: "not-found" });
+    await expect(manager.unlock("secret", never)).rejects.toMatchObject({ code: "not-found" });
   });
 
   test("waits for its key, opens with it, and is locked again", async () => {
     const encrypted = fakeEncryption();
-    const { settle, keeper, keys, at } = rig({ encrypted });
+    const { settle, manager, keys, at } = rig({ encrypted });
     expect(await settle([secret])).toMatchObject([{ state: "ready", path: at("volumes/.mounts/secret/content") }]);
-    expect(keeper.lookup("secret")).toMatchObject({ isEncrypted: true });
-    await expect(keeper.unlock("secret", never)).rejects.toMatchObject({ code: "volume-locked" });
+    expect(manager.lookup("secret")).toMatchObject({ isEncrypted: true });
+    await expect(manager.unlock("secret", never)).rejects.toMatchObject({ code: "volume-locked" });
     expect(await settle([secret])).toMatchObject([{ state: "missing", reason: "no key" }]);
     keys.set("secret", "k1");
-    await keeper.unlock("secret", never);
+    await manager.unlock("secret", never);
     expect(await settle([secret])).toMatchObject([{ state: "ready", reason: undefined }]);
     expect([...encrypted.opened]).toEqual(["holdfast-0f0e0d0c-secret"]);
-    await keeper.lock("secret", never, () => true);
+    await manager.lock("secret", never, () => true);
     expect(encrypted.opened.size).toBe(1);
-    await keeper.lock("secret", never);
+    await manager.lock("secret", never);
     expect(encrypted.opened.size).toBe(0);
     keys.set("secret", "k2");
-    await expect(keeper.unlock("secret", never)).rejects.toMatchObject({ code: "wrong-key" });
+    await expect(manager.unlock("secret", never)).rejects.toMatchObject({ code: "wrong-key" });
   });
 
   test("is locked before it goes to quarantine, and others do not wait for a key", async () => {
     const encrypted = fakeEncryption();
-    const { settle, keeper, keys, at, quarantine } = rig({ encrypted });
+    const { settle, manager, keys, at, quarantine } = rig({ encrypted });
     await settle([secret]);
     keys.set("secret", "k1");
-    const unlocking = keeper.unlock("secret", never);
+    const unlocking = manager.unlock("secret", never);
     await settle([secret]);
     await unlocking;
     mkdirSync(at("volumes/.encrypted"), { recursive: true });
@@ -421,17 +421,17 @@ describe("an encrypted volume", () => {
   });
 
   test("of others needs no key", async () => {
-    const { settle, keeper } = rig();
+    const { settle, manager } = rig();
     await settle([volume("plain")]);
-    await keeper.unlock("plain", never);
-    await keeper.lock("plain", never);
+    await manager.unlock("plain", never);
+    await manager.lock("plain", never);
   });
 });
 
 test("an aborted pass rejects with its reason", async () => {
-  const { keeper } = rig();
+  const { manager } = rig();
   const reason = new Error("enough");
-  await expect(keeper.settle([volume("a", { location: "../x" })], new Set(), AbortSignal.abort(reason))).rejects.toBe(
+  await expect(manager.settle([volume("a", { location: "../x" })], new Set(), AbortSignal.abort(reason))).rejects.toBe(
     reason,
   );
 });
