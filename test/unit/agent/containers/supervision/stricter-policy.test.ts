@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { ContainerPolicy } from "../../../../src/agent/sections/exec/policy.ts";
-import { idOf, itemOf, modelStage } from "../../../support/reconcile/model-stage.ts";
-import { waitFor } from "../../../support/wait-for.ts";
+import type { ContainerPolicy } from "../../../../../src/agent/sections/exec/policy.ts";
+import { idOf, itemOf, modelStage } from "../../../../support/reconcile/model-stage.ts";
+import { waitFor } from "../../../../support/wait-for.ts";
 
 const STRICT: ContainerPolicy = { allowPrivileged: false, allowBinds: [], allowCapabilities: [] };
 const LAX: ContainerPolicy = { ...STRICT, allowPrivileged: true };

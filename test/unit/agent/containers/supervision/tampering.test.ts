@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { HostError } from "../../../../src/errors.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
-import { idOf, itemOf, modelStage } from "../../../support/reconcile/model-stage.ts";
+import { HostError } from "../../../../../src/errors.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
+import { idOf, itemOf, modelStage } from "../../../../support/reconcile/model-stage.ts";
 
 const NETWORK = "holdfast-7d1c2f0e";
 const commands = [itemOf(1), itemOf(2)];
