@@ -75,7 +75,7 @@ export const tour: readonly Stop[] = [
       `until ${LAB} exec c holdfast network | grep 'not reached'; do sleep 1; done`,
       `until ${LAB} exec c ping -c 1 -W 1 ${CONTROLLER} > .lab/answer; do sleep 1; done; ${LAB} exec c holdfast network`,
     ].join("\n"),
-    expect: /not reached[^]*taken back[^]*control plane/,
+    expect: /not reached[^]*reverted[^]*control plane/,
   },
   {
     title: "what the control plane knows of it",

@@ -33,7 +33,7 @@ export async function restore(deps: GuardDeps, signal: AbortSignal, maxTries = M
       return toError(error);
     });
     if (end instanceof Error) {
-      deps.print(`not taken back: ${end.message}`);
+      deps.print(`not rolled back: ${end.message}`);
       await deps.clock.sleep(retryMs(tries), signal);
       continue;
     }
@@ -45,7 +45,7 @@ export async function restore(deps: GuardDeps, signal: AbortSignal, maxTries = M
     }
     const failures = failuresOf(end.restored);
     deps.print(
-      `taken back: ${end.restored.undone} steps${failures.length === 0 ? "" : `, not: ${failures.join("; ")}`}`,
+      `rolled back: ${end.restored.undone} steps${failures.length === 0 ? "" : `, not: ${failures.join("; ")}`}`,
     );
     if (failures.length === 0) return 0;
     if (tries >= maxTries) return 1;

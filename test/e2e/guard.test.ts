@@ -188,7 +188,7 @@ describe("holdfast guard restore", () => {
     const dir = machine();
     await leftBehind(dir);
     const first = guard(dir, "restore");
-    expect([first.status, first.stdout]).toEqual([0, expect.stringContaining("taken back: 1 steps")]);
+    expect([first.status, first.stdout]).toEqual([0, expect.stringContaining("rolled back: 1 steps")]);
     expect(await stateOf(dir)).toEqual(OLD);
     expect((await resultOf(dir))?.takenBack).toMatchObject({ code: "rebooted", by: "guard" });
     const second = guard(dir, "restore");
@@ -226,7 +226,7 @@ describe("holdfast guard restore", () => {
     }
     expect(await stateOf(dir)).toEqual(NEW);
     await agent.end("SIGKILL");
-    expect(guard(dir, "restore", shifted("-30d")).stdout).toContain("taken back");
+    expect(guard(dir, "restore", shifted("-30d")).stdout).toContain("rolled back");
     expect(await stateOf(dir)).toEqual(OLD);
     for (const pid of processesOf(dir)) process.kill(-pid, "SIGTERM");
   });

@@ -98,10 +98,10 @@ async function newer(machine: EdgeMachine): Promise<void> {
   expect(machine.reachesController()).toBe(true);
 }
 
-/** The control plane has been told that the change was taken back. */
+/** The control plane has been told that the change was reverted. */
 function isTold(machine: EdgeMachine): Promise<unknown> {
   return waitFor(`the control plane knows of ${machine.name}`, async () =>
-    /taken back/i.test(JSON.stringify(await machine.events())),
+    /was reverted/i.test(JSON.stringify(await machine.events())),
   );
 }
 

@@ -93,7 +93,7 @@ async function suffer({ machine: name, section, before, evidence }: Fault): Prom
   if (tookMs > (WINDOW_SECONDS + 10) * 1000) throw new Error(`taken back only after ${tookMs} ms`);
   const reported = await waitFor("the control plane knows", async () => {
     const events = JSON.stringify(await machine.events());
-    return evidence.test(events) && /taken back|rolled/i.test(events) ? events : undefined;
+    return evidence.test(events) && /was reverted/i.test(events) ? events : undefined;
   });
   expect(reported).toMatch(evidence);
   const refused = (documents.node?.version ?? 0) + 1;

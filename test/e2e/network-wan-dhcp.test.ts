@@ -149,7 +149,7 @@ each(
     await machine.untilAs(before, (WINDOW_SECONDS + 20) * 1000, isAside);
     await waitFor(
       "the control plane knows",
-      async () => /taken back[^"]*control plane/i.test(JSON.stringify(await machine.events())),
+      async () => /reverted[^"]*control plane/i.test(JSON.stringify(await machine.events())),
       60_000,
     );
     stop();

@@ -27,7 +27,7 @@ export function pendingText({ mode, state, secondsLeft }: PendingChange, paint: 
     case "applying":
       return `${paint("yellow", name)} is being applied, ${left} left`;
     case "proving":
-      return `${paint("yellow", name)} is being proven, ${left} left before it is taken back`;
+      return `${paint("yellow", name)} is being proven, ${left} left before it is reverted`;
     case "awaiting-keep":
       return `${paint("yellow", name)} is proven, ${left} left: 'holdfast network keep' keeps it`;
   }
@@ -47,7 +47,7 @@ function takenBackRows(last: TakenBackChange, now: number, paint: Paint): (reado
   const { at, by, code, evidence, step, isLocal, versions, failed } = last;
   const whose = isLocal ? "of this machine" : versionsText(versions);
   const rows: (readonly [string, string])[] = [
-    ["taken back", `${formatMoment(at, now)} by the ${by}: ${whose}, ${NEXT[last.is]}`],
+    ["reverted", `${formatMoment(at, now)} by the ${by}: ${whose}, ${NEXT[last.is]}`],
     ["  why", `${paint("yellow", code)} ${evidence}`],
   ];
   if (step !== undefined) rows.push(["  step", `${step.kind} ${step.subject}`]);

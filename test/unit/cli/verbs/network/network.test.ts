@@ -90,7 +90,7 @@ test.each<[what: string, report: CommitReport, lines: readonly string[]]>([
     "a change that is being proven",
     { schema: 1, pending },
     [
-      "pending      change is being proven, 1 min left before it is taken back",
+      "pending      change is being proven, 1 min left before it is reverted",
       "what         node 7; must reach the control plane and one of 2 gateways again",
       "not reached  control plane 192.0.2.1:443: connection timed out",
     ],
@@ -127,7 +127,7 @@ test.each<[what: string, report: CommitReport, lines: readonly string[]]>([
     [
       "pending         nothing",
       "kept            3 s ago: tried and kept on this machine, until it starts anew or the control plane says otherwise",
-      "taken back      60 s ago by the agent: node 6, not tried again until it is changed",
+      "reverted        60 s ago by the agent: node 6, not tried again until it is changed",
       "  why           not-proven control plane 192.0.2.1:443: connection timed out",
       "  step          ip route add default",
       "  not restored  network: ip: No buffer space available",
