@@ -80,7 +80,7 @@ test("an engine that hangs is told apart from one that has nothing, and what was
   stage.engine.freeze();
   onTestFinished(() => stage.engine.thaw());
   await stage.put("late");
-  await stage.untilWhy(/^engine-unwell .*did not answer|late: .*did not answer/);
+  await stage.untilWhy(/^engine-unwell .*did not respond|late: .*did not respond/);
   // The rest of the node does not wait for it.
   const path = `/node/${stage.uid}/trigger/tg-nc?wait=1`;
   expect((await stage.call("POST", path, { host: "127.0.0.1", port: 1 })).status).toBe(200);

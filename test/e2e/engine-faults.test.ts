@@ -124,7 +124,7 @@ test("a frozen engine is unwell within the deadline, and well again when it goes
   onTestFinished(() => real.thaw());
   await expect(direct.listContainers([], signal)).rejects.toMatchObject({ code: "timeout" });
   await waitFor("the engine is unwell", isUnwell(cache));
-  expect(cache.standing).toMatchObject({ reason: expect.stringMatching("did not answer") as string });
+  expect(cache.standing).toMatchObject({ reason: expect.stringMatching("did not respond") as string });
   real.thaw();
   await waitFor("the engine is well", isWell(cache));
 });
