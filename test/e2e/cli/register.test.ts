@@ -57,7 +57,7 @@ describe("holdfast register", () => {
     ["wrong", "a.b", "three parts"],
     ["empty", "", "it is empty"],
     ["binary", Buffer.from([0xff, 0xfe]).toString("latin1"), "license"],
-    ["far too long", "x".repeat(70_000), "more than 65536 bytes"],
+    ["far too long", "x".repeat(70_000), "larger than 65536 bytes"],
   ])("refuses a license that is %s without asking anybody", async (_what, text, message) => {
     await using agent = await startLocalAgent();
     const { code, stderr } = await holdfast(["register", licenseFile(agent, text), "--run", agent.runDir]);
