@@ -6,8 +6,8 @@ import { waitFor } from "../support/wait-for.ts";
 const support = (name: string): string => JSON.stringify(new URL(`../support/${name}`, import.meta.url).href);
 
 const SCRIPT = `
-  import { startEngine } from ${support("docker-engine.ts")};
-  import { makeImage } from ${support("images.ts")};
+  import { startEngine } from ${support("containers/docker-engine.ts")};
+  import { makeImage } from ${support("containers/images.ts")};
   const engine = await startEngine();
   await makeImage(engine, { tag: "busybox:1", command: ["sleep", "1000"] });
   await engine.call("POST", "/containers/create?name=one", { Image: "busybox:1" });
