@@ -4,7 +4,7 @@ export abstract class AgentError extends Error {
   static override readonly name: string = "AgentError";
   /** Stable, kebab-case. */
   readonly code: string;
-  /** Names the field, the tool or the file; safe to show to whoever asked. */
+  /** Names the field, the tool or the file; safe to show to the caller. */
   readonly details: Readonly<Record<string, unknown>> | undefined;
 
   constructor(code: string, message: string, options?: ErrorOptions & { details?: Readonly<Record<string, unknown>> }) {
@@ -35,7 +35,7 @@ export class InternalError extends AgentError {
   static override readonly name: string = "InternalError";
 }
 
-/** Turns whatever was thrown into an `Error`, keeping errors as they are. */
+/** Converts a thrown value to an `Error`; errors stay as they are. */
 export function toError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new InternalError("internal", `thrown: ${String(thrown)}`);
 }

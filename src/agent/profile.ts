@@ -5,7 +5,7 @@ import type { NodeFacts } from "./triggers/execution/admit.ts";
 /** The kind of install: an appliance of its own, or a program on a machine of somebody else. */
 export type Profile = "appliance" | "agent";
 
-/** Returns the type of the node: an install as an agent is one, whatever the control plane says. */
+/** Returns the type of the node: an install as an agent is one, regardless of the control plane's record. */
 export function typeHere(profile: Profile, type: NodeType | undefined): NodeType {
   return profile === "agent" ? "Agent" : (type ?? "Node");
 }

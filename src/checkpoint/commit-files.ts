@@ -28,7 +28,7 @@ export const TakenBack = z.object({
   wasTried: z.boolean().optional(),
   /** Targets reached before, if only these were missed: without one of them the change is not to blame. */
   gateways: z.array(z.string().max(300)).max(64).optional(),
-  /** How long the control plane was unreachable, if no other target explains it. */
+  /** Duration for which the control plane was unreachable, if no other target explains it. */
   silentMs: z.number().optional(),
   /** A gateway was reached and only the control plane was not. */
   isHeard: z.boolean().optional(),

@@ -41,7 +41,7 @@ export function openChannel({ input, print }: ChannelEnds): Channel {
       else if (order === "publish") permit();
       isFirst = false;
     }
-    throw new SessionError("left", "whoever asked for the transfer is gone");
+    throw new SessionError("left", "the requester of the transfer is gone");
   };
   read().catch((error: unknown) => {
     reject(toError(error));

@@ -14,7 +14,7 @@ import type { TransferDeps } from "./deps.ts";
 export type HttpUpload = Extract<TransferJob, { kind: "http-upload" }>;
 
 const PIECE_BYTES = 512 * 1024;
-/** How long to wait for `100 Continue`; many servers never send it (RFC 9110 §10.1.1). */
+/** Time limit of waiting for `100 Continue`; many servers never send it (RFC 9110 §10.1.1). */
 const EXPECT_MS = 1000;
 
 /**

@@ -14,7 +14,7 @@ export async function run(): Promise<number> {
   return transfer(process.stdin, (line) => void process.stdout.write(`${line}\n`));
 }
 
-/** Runs one transfer. Resolves to the exit status: 0 if the result was reported, whatever it is. */
+/** Runs one transfer. Resolves to the exit status: 0 if the result was reported, a failure included. */
 export async function transfer(input: Readable, print: (line: string) => void): Promise<number> {
   const channel = openChannel({ input, print });
   try {

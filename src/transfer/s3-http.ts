@@ -37,7 +37,7 @@ export interface S3HttpOptions {
 
 /** Status codes of a response with an object: all of it, or a range. */
 const OBJECT: ReadonlySet<number> = new Set([200, 206]);
-/** How long the body waits for the server's `100 Continue` (RFC 9110 §10.1.1). */
+/** Time limit of waiting for the server's `100 Continue` (RFC 9110 §10.1.1). */
 const CONTINUE_MS = 1000;
 
 /** Limit of a response that is no object: XML of a few KiB, which the SDK reads into memory. */

@@ -352,7 +352,7 @@ function pendingReason(pending: PendingChange | undefined): Reason[] {
     state === "awaiting-keep"
       ? `the network is on trial: ${until} confirmed, or it is reverted`
       : `the network is changed${mode === "try" ? " on trial" : ""}: ${until} proven${open}`;
-  // An unreachable target needs attention, whatever the result of the change.
+  // An unreachable target needs attention, regardless of the result of the change.
   const notice = unreached.length === 0 ? ({ notice: true } as const) : {};
   return [{ section: "network", code: "unconfirmed", message, since, lastAttempt: since, ...notice }];
 }

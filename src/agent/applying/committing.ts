@@ -44,7 +44,7 @@ export interface CommittingOptions {
   readonly onStanding: () => void;
 }
 
-/** How long a restore waits for a restore by the guard. */
+/** Time limit of waiting for a restore by the guard. */
 const LOCK_MS = 10_000;
 
 /** Decides on confirmed commits for documents and people: how long they wait, whether they need confirmation, and what a revert does. */

@@ -16,7 +16,7 @@ export class Forgeries {
     return this.#count;
   }
 
-  /** Counts and reports one, whatever its code. */
+  /** Counts and reports one, regardless of its code. */
   note(what: string, error: AgentError): void {
     this.#count += 1;
     this.#events.notice({

@@ -285,7 +285,7 @@ export class Engine {
     this.#answer(this.#withheld(section, result, desired), "", desired.version);
   }
 
-  /** Reports a held section as failed, whatever the state of the configuration applied instead. */
+  /** Reports a held section as failed, regardless of the configuration applied instead. */
   #withheld(section: Reconciler, result: SectionResult, desired: DesiredState): SectionResult {
     const reason = this.#options.commit.whyNot(section.name, rawOf(section, desired));
     if (reason === undefined || result.outcome.state !== "converged") return result;

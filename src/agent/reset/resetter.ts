@@ -22,7 +22,7 @@ export interface ResetterOptions {
   readonly onReset?: () => void;
 }
 
-/** How long the control plane may take to acknowledge the event. */
+/** Time limit of the control plane's acknowledgement of the event. */
 const REPORT_MS = 5000;
 
 /** Accepts the order for a reset: writes it to disk, and reports it to the control plane if there is a session. */

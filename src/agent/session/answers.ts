@@ -9,7 +9,7 @@ export interface Unanswered {
   readonly count: number;
 }
 
-/** How long the failure of a method is remembered if the method is not called again. */
+/** Retention of a method's failure if the method is not called again. */
 const FORGET_MS = 600_000;
 /** A session in which nothing is answered is cut after so many requests and this time. */
 const CUT = { requests: 3, afterMs: 60_000 };

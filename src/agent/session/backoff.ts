@@ -22,7 +22,7 @@ export interface BackoffInput {
   readonly ending: Ending;
   /** Attempts that failed since the last stable session; zero right after losing one. */
   readonly failures: number;
-  /** How long there has been no session. */
+  /** Time since the last session. */
   readonly offlineMs: number;
 }
 

@@ -24,7 +24,7 @@ export function judgeEnd(
   { closeCode, reason, ours }: TransportEnd,
   { isProven, isDeleted }: Evidence,
 ): { readonly ending: Ending; readonly error: SessionError } {
-  // The node acts on the number, whatever the reason next to it.
+  // The node acts on the number and ignores the reason next to it.
   const words = reason === "" ? "" : `: ${reason}`;
   const message = closeCode === undefined ? reason : `closed with ${closeCode}${words}`;
   const named = (code: string, ending: Ending) => ({ ending, error: new SessionError(code, message) });

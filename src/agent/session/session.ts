@@ -77,7 +77,7 @@ export class Session {
     return this.#attempt?.connection;
   }
 
-  /** How long the next action has been overdue: milliseconds, unless its timer was lost. */
+  /** Delay of the next action: milliseconds, unless its timer was lost. */
   get overdueMs(): number {
     const at = this.#armedFor;
     return at === undefined ? 0 : Math.max(0, this.#options.clock.elapsed() - at);

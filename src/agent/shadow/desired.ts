@@ -86,7 +86,7 @@ export class DesiredDocuments {
   }
 
   /**
-   * The applied documents. A deleted node is INACTIVE, whatever its document says, and so is one whose cluster document is still that
+   * The applied documents. A deleted node is INACTIVE, regardless of its document, and so is one whose cluster document is still that
    * of a restricted node, because the rest of the cluster's sections has not arrived yet.
    */
   get current(): Desired {

@@ -24,7 +24,7 @@ const FORGED: ReadonlySet<string> = new Set(["bad-signature", "invalid-claims"])
 const DOCUMENT_MAX_BYTES = 64 * 1024 * 1024;
 /** A download that makes no progress for this long has failed. */
 const STALL_MS = 15_000;
-/** How long a document may be wanted before it is overdue. */
+/** Time after which a requested document is overdue. */
 const OVERDUE_MS = 30_000;
 const KEYS_LIMITS = { maxBytes: 1024 * 1024, maxDepth: 8 };
 

@@ -48,7 +48,7 @@ export function mergeNetwork(ours: JsonObject, theirs: JsonObject, findings: Fin
 }
 
 function mergeInterfaces(ours: readonly unknown[], theirs: readonly unknown[], findings: Findings): unknown[] {
-  // Of two entries for one interface the first applies.
+  // The first of two entries for one interface applies.
   const inherited = new Map(theirs.flatMap((value) => entry(asObject(value), nicOf)).toReversed());
   const merged = ours.map((value) => {
     const own = asObject(value);

@@ -106,7 +106,7 @@ export type CheckReleaseOffline = (
 ) => Promise<ReleaseCheck>;
 
 /**
- * Puts a release that lies in files of this machine where the upgrade's program can read it, whoever may read the files, and says where;
+ * Copies a release from files of this machine to where the upgrade's program can read it, and returns the place;
  * undefined where nothing is upgraded. What would be refused is refused at once.
  */
 export type HandOverRelease = (

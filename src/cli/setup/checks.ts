@@ -10,7 +10,7 @@ import { checkControlPlane } from "../netcheck/control-plane.ts";
 import type { Finding } from "../netcheck/result.ts";
 import { tried, wordsOf, type CheckTools } from "../netcheck/tools.ts";
 
-/** One thing that was looked at, as netcheck's, under whatever name. */
+/** A check of netcheck under a name of its own. */
 export interface SetupFinding extends Omit<Finding, "check"> {
   readonly check: string;
 }

@@ -12,7 +12,7 @@ const LOOK_EVERY_MS = 250;
 export type Tried = { readonly is: "kept" | "unchanged" } | { readonly is: "taken-back"; readonly why: string };
 
 /**
- * Has the agent put a network in force on trial, and keeps it or takes it back as `decide` says. Whatever happens to this program, the
+ * Applies a network on trial through the agent, and confirms or reverts it as `decide` returns. If this program ends early, the
  * agent takes it back when its time is over.
  */
 export async function tryNetwork(

@@ -16,7 +16,7 @@ export function outwardOf(names: readonly string[]): readonly string[] {
   return names.filter((name) => name !== "network");
 }
 
-/** Reports whether two JSON values are the same, whatever the order of their members. Pure. */
+/** Reports whether two JSON values are equal, regardless of the order of their members. Pure. */
 export function isSame(one: unknown, other: unknown): boolean {
   return isDeepStrictEqual(JSON.parse(JSON.stringify(one)), JSON.parse(JSON.stringify(other)));
 }

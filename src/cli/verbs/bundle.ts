@@ -24,7 +24,7 @@ import type { Call, Verb } from "../frame/verb.ts";
 import { COMMON, CONFIG } from "../frame/verb-options.ts";
 
 const DEFAULT_MAX = 200_000_000;
-/** The disk keeps so much, whatever is asked for. */
+/** Minimum free space of the disk, in bytes. */
 const RESERVE = { bytes: 64 * 1024 * 1024, ratio: 0.05 };
 const LEAST = 64 * 1024;
 const DOCTOR_MS = 120_000;

@@ -70,7 +70,7 @@ export const upgradeVerb: Verb = {
   },
 };
 
-/** A manifest as the agent takes it, whatever directory it works in. */
+/** Returns a manifest's absolute address, since the agent has another working directory. */
 function addressOf(given: string | undefined): string | undefined {
   if (given === undefined) return undefined;
   const parsed = ManifestAddress.safeParse(/^[a-z][a-z0-9+.-]*:\/\//i.test(given) ? given : resolve(given));

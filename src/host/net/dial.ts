@@ -19,7 +19,7 @@ export interface DialRequest {
     /** Authorities trusted besides the pinned keys; Node's own if absent. */
     readonly authorities?: SecureContext;
   };
-  /** Without TLS, connect only to addresses of this machine, whatever the host is called. */
+  /** Without TLS, connect only to addresses of this machine, regardless of the host's name. */
   readonly plainOnlyLoopback?: boolean;
   /** Tried after the resolver's addresses, and alone if the resolver fails. */
   readonly knownAddresses?: readonly string[];

@@ -28,7 +28,7 @@ export interface Guarded<C> {
   readonly proxy: URL | undefined;
 }
 
-/** Connects to permitted addresses only, whatever a name resolves to: connects to exactly the address that was checked. */
+/** Connects to permitted addresses only, and to exactly the address that was checked. */
 export interface GuardedConnector {
   /**
    * @throws {InputError} `forbidden-address`; {SessionError} `resolve-failed`, `connect-failed`, `proxy-refused`,

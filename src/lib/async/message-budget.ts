@@ -5,7 +5,7 @@ export interface BudgetLimits {
   readonly bytesPerSecond: number;
   /** Seconds' worth of the rates that may arrive at once. */
   readonly burstSeconds: number;
-  /** How long a peer may stay over budget, with reading paused repeatedly. */
+  /** Time limit of a peer over budget, with reading paused repeatedly. */
   readonly patienceSeconds: number;
 }
 

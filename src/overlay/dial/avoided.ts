@@ -5,7 +5,7 @@ import { isLoopback, plainAddress } from "../../lib/net/plain-address.ts";
 import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 
 /**
- * The addresses that a dial for another node does not reach, whatever a name resolves to: `reserved` are link-local, multicast and
+ * The addresses that a dial for another node does not reach, regardless of the name resolution: `reserved` are link-local, multicast and
  * metadata addresses; `own` are those and this machine's own.
  */
 export type Avoided = "reserved" | "own";

@@ -93,7 +93,7 @@ function readJson(frame: string | Uint8Array, limits: JsonLimits): unknown {
     return parseStrictJson(frame, limits);
   } catch (error) {
     if (!(error instanceof InputError) || error.code !== "forbidden-key") throw error;
-    // It is JSON and within the limits, so that whoever waits for an answer can be told apart.
+    // It is JSON and within the limits, so the waiting request can be identified.
     const value: unknown = JSON.parse(typeof frame === "string" ? frame : Buffer.from(frame).toString("utf8"));
     throw new InputError(error.code, error.message, { cause: error, ...detailsOf(value) });
   }

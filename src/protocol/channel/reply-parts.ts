@@ -2,7 +2,7 @@ import { z } from "zod";
 import { SessionError } from "../../errors.ts";
 import { parseStrictJson, type JsonLimits } from "../../lib/formats/strict-json.ts";
 
-/** An answer larger than this many bytes of JSON comes in parts to whoever takes output as it comes. */
+/** An answer larger than this many bytes of JSON comes in parts if the caller streams output. */
 export const WHOLE_REPLY_BYTES = 48 * 1024;
 /** Largest answer that is put together, and how deep it may be nested. */
 export const REPLY_LIMITS: JsonLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 64 };

@@ -46,7 +46,7 @@ export const NodeDocument = z.object({
   config: Config,
   /** Registry of the organization's own images. */
   registry: RegistryPlace.optional(),
-  /** How to confirm the change of this version; the default if absent. */
+  /** Confirmation of this version's change; the default if absent. */
   confirm: ConfirmRequest.optional(),
   requires: Requires,
 });

@@ -9,7 +9,7 @@ interface Fields {
 }
 
 /**
- * Every field of the settings file, and of each section that has a schema, by its name: whoever adds one decides here whether it may leave
+ * Every field of the settings file, and of each section that has a schema, by its name: a new field needs a decision here whether it may leave
  * the machine, and until then it does not.
  */
 export const FIELDS: Readonly<Record<string, Fields>> = {

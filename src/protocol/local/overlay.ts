@@ -59,7 +59,7 @@ export const ConnectorView = z.object({
   description: Description.optional(),
   state: z.enum(["listening", "failed", "waiting", "off", "rejected"]),
   reason: ItemReason.optional(),
-  /** Configured values that are not applied, whatever the connector's state. */
+  /** Configured values that are not applied, regardless of the connector's state. */
   ignored: z.array(ItemReason).max(16).optional(),
   /** As it is written; `transport` is what is on the wire. */
   protocol: z.string().max(16).optional(),

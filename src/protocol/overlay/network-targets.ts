@@ -5,7 +5,7 @@ import { Base64Url32, IpAddress, Text253, Text256, Text512 } from "../values/val
 /** Targets that a node must reach, for connectivity checks. */
 export const NetworkTargets = z.object({
   schema: z.literal(1),
-  /** Absent until the node is registered. `pins` are the key hashes trusted whatever the certificate says (RFC 7469 §2.4). */
+  /** Absent until the node is registered. `pins` are the key hashes trusted regardless of the certificate's fields (RFC 7469 §2.4). */
   controlPlane: z.object({ url: Text512, session: Text512, pins: z.array(Base64Url32).max(8) }).optional(),
   /** With the password that it may have: this is for root. */
   proxy: z.object({ url: Text512, noProxy: z.array(Text256).max(256) }).optional(),

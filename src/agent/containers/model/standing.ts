@@ -139,7 +139,7 @@ export function wakeAt({ goal, job, retry }: Standing, now: number): number | un
   return known.length === 0 ? undefined : Math.min(...known);
 }
 
-/** Returns the displayed state: a running container is `running`, whatever else is tried. */
+/** Returns the displayed state: a running container is `running`, regardless of other attempts. */
 export function standsAt(standing: Standing, now: number): { readonly state: WorkState; readonly reason?: string } {
   const { goal, found, job, retry } = standing;
   const why = reasonOf(standing, now);

@@ -75,7 +75,7 @@ export async function launch(options: LaunchingOptions, request: LaunchRequest, 
       container.imageId === request.imageId &&
       (isRestart || !isFresh || container.state === "created"),
   );
-  // Of two leftovers, the successor names its predecessor.
+  // The successor of two leftovers names its predecessor.
   const running = own.find((one) => one !== usable && isUp(one));
   const former = running ?? own.find(({ row }) => row.nonce === usable?.row.replaces);
   const chosen = await slots.run(signal, async () => {

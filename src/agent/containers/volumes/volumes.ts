@@ -258,7 +258,7 @@ export class VolumeManager {
       found[index] = { status: { ...status, state: "failed", reason }, volume: isOther ? { missing: reason } : volume };
     }
     if (!hasCreated) return;
-    // The engine accepts an existing volume of that name, whoever owns it.
+    // The engine accepts an existing volume of that name, regardless of its owner.
     if ((await this.#listAnew(signal)) !== undefined) return;
     for (const [index, { status, volume }] of found.entries()) {
       if ("missing" in volume || status.state !== "ready" || this.#published.has(volume)) continue;

@@ -75,7 +75,7 @@ function changes(
   });
 }
 
-/** Shows a link by its name, whatever its addresses. */
+/** Shows a link by its name, without its addresses. */
 function placeOf({ key, protocol, application, addresses, port }: OverlayListener): string {
   const nic = /^(?:tcp|udp)\/nic:([^/]+)\//.exec(key)?.[1];
   return `${application ?? protocol} ${nic ?? listed(addresses)}:${port}`;

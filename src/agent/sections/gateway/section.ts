@@ -54,7 +54,7 @@ export function gatewaySection(options: GatewayOptions): Section<Gateway, Gatewa
       paths: mesh?.paths.length ?? 0,
       grants: mesh?.grants.length ?? 0,
       server: mesh?.server === undefined ? "off" : (standing?.server.state ?? "unknown"),
-      // The UDP carrier is not implemented, whatever the section enables.
+      // The UDP carrier is not implemented, even if the section enables it.
       "gateway.udp.enabled": false,
     }),
   };

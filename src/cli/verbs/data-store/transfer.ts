@@ -12,9 +12,9 @@ import type { Call } from "../../frame/verb.ts";
 const LOOK_MS = 1000;
 /** Between two lines where nobody watches. */
 const LINE_MS = 5000;
-/** How long to wait for an agent that restarts; its tasks continue afterwards. */
+/** Time limit of waiting for an agent that restarts; its tasks continue afterwards. */
 const AWAY_MS = 60_000;
-/** How long a cancelled task may take to end. */
+/** Time limit of a cancelled task's end. */
 const CANCEL_MS = 10_000;
 const CLEAR_LINE = "\r\u001b[K";
 const Done = z.looseObject({});

@@ -15,7 +15,7 @@ export interface Choice {
 
 export const NO_CHOICE: Choice = { pathId: undefined, better: undefined };
 
-/** How long another path must be better before traffic moves from a path that is up. */
+/** Time for which another path must be better before traffic moves from a path that is up. */
 export const HOLD_MS = 10_000;
 /** Another path is clearly better by 20 % and 2 ms. */
 const CLEAR_SHARE = 0.8;

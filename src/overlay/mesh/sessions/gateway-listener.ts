@@ -13,7 +13,7 @@ export interface GatewayListenerOptions extends BindingsOptions {
 type Place = Pick<ServerPlace, "addresses" | "port">;
 type Sockets = Bindings<TcpBinding>;
 
-/** How long a replaced address stays open: until the dialling nodes know the new one. */
+/** Time for which a replaced address stays open, until the dialling nodes know the new one. */
 const KEPT_MS = 120_000;
 const RETRY_MS = 5000;
 

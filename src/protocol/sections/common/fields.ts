@@ -2,7 +2,7 @@ import { isIPv4 } from "node:net";
 import { z } from "zod";
 import { Host } from "../../values/values.ts";
 
-/** The message of a field, whatever is wrong with it; a missing one is only said to be required. */
+/** Returns one message for every error of a field; a missing field is reported as required. */
 export const says = (text: string) => ({
   error: ({ input }: { readonly input?: unknown }) => (input === undefined ? "is required" : text),
 });

@@ -97,7 +97,7 @@ export type ListenAt =
 /** A listener as a node uses it: everything filled in. Times in milliseconds. */
 export interface Connector {
   readonly id: string;
-  /** JSON path of the item, which leads whatever is said of it. */
+  /** JSON path of the item; prefix of its issues. */
   readonly path: string;
   readonly index: number;
   /** False when the item or the whole section is switched off. */
@@ -123,7 +123,7 @@ export interface ConnectorContext {
   readonly nodeType: NodeType;
 }
 
-/** Brings the section to one form, item by item: whatever cannot be used is rejected, and of two on one port the later. */
+/** Normalizes the section by item: unusable ones are rejected, and the later of two on one port. */
 export function normaliseConnectors(raw: unknown, { nodeType }: ConnectorContext): Normalised<Connector> {
   const taken = new TakenPorts();
   return normaliseItems(

@@ -17,7 +17,7 @@ export interface ExecConfig {
 /** One container definition. */
 export interface ContainerSpec {
   readonly id: string;
-  /** JSON path of the item, which leads whatever is said of it. */
+  /** JSON path of the item; prefix of its issues. */
   readonly path: string;
   readonly name: string;
   readonly enabled: boolean;

@@ -227,7 +227,7 @@ function scheduleOf(
 
 const EVENTS: ReadonlySet<string> = new Set(triggerEvents);
 
-/** Takes what only one container can have: its name, whatever the case (RFC 4343), and the address it pins. */
+/** Claims the exclusive values of a container: its name, regardless of case (RFC 4343), and its pinned address. */
 function isFree(
   reader: ExecReader,
   at: RawItem,

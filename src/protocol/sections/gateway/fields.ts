@@ -66,7 +66,7 @@ export const gatewayScalars = {
   monitorHops: Flag.optional().meta({ description: "Older form of `monitorHopsMode`: true is `always`" }),
   monitorGateway: Flag.optional().meta({ description: "Another name of `monitorHops`" }),
   monitorHopsMode: HopMode.optional(),
-  requestClientsMonitorHops: Flag.optional().meta({ description: "Ask whoever dials it to trace the way" }),
+  requestClientsMonitorHops: Flag.optional().meta({ description: "Ask dialling nodes to trace the path" }),
   monitorHopsProtocol: HopProtocol.optional(),
   monitorHopsInterval: decimal(5, 86_400).optional().meta({ description: "Seconds; 20 unless told" }),
   monitorHopsSynPayload: whole(0, 1440).optional().meta({ description: "Bytes; 0 unless told" }),

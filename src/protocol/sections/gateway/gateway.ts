@@ -118,7 +118,7 @@ const UDP_PORT = 8443;
 /** Samples in a row, one every 20 s. */
 const LATENCY_COUNT = 6;
 
-/** Brings the section to one form, field by field and item by item: whatever cannot be used is rejected and the rest goes on. */
+/** Normalizes the section by field and item: unusable ones are rejected, the rest applies. */
 export function normaliseGateway(raw: unknown, { nodeType }: GatewayContext): NormalisedGateway {
   const reader = new GatewayReader(raw);
   const gateway = gatewayOf(reader, nodeType);

@@ -79,7 +79,7 @@ export interface HealthChecking {
 /** A dial target as a node uses it: everything filled in. Times in milliseconds. */
 export interface Service {
   readonly id: string;
-  /** JSON path of the item, which leads whatever is said of it. */
+  /** JSON path of the item; prefix of its issues. */
   readonly path: string;
   readonly index: number;
   /** False when the item or the whole section is switched off. */
@@ -103,7 +103,7 @@ export interface ServiceContext {
   readonly isMember: boolean;
 }
 
-/** Brings the section to one form, item by item: whatever cannot be used is rejected, and of two of one name the later. */
+/** Normalizes the section by item: unusable ones are rejected, and the later of two with one name. */
 export function normaliseServices(
   raw: unknown,
   { isMember }: ServiceContext = { isMember: false },
