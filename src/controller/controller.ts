@@ -17,7 +17,7 @@ import type { KeysEnvelope } from "../protocol/channel/keys-chain.ts";
 import { createApi } from "./api/api.ts";
 import { ReplyJoins } from "./api/reply-joins.ts";
 import { TERMINAL_PATH } from "./api/terminals.ts";
-import { jwtIssuer } from "./api/tokens.ts";
+import { jwtIssuer } from "./access/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
 import { Activations } from "./channel/activations.ts";
 import { AgentTokens } from "./channel/agent-tokens.ts";

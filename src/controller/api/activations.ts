@@ -6,9 +6,9 @@ import { peekClaims } from "../../protocol/channel/jws.ts";
 import { NodeName, NodeType, Uid } from "../../protocol/values/values.ts";
 import type { ShownMachine } from "../channel/activations.ts";
 import { anyOf, tgrn } from "../model/permissions.ts";
-import { problemResponse, withViolations } from "./problem.ts";
-import { route, type ApiDeps, type Call, type Route } from "./route.ts";
-import { badBody, notFound, Problem, refusals } from "./shapes.ts";
+import { problemResponse, withViolations } from "../http/problem.ts";
+import { route, type ApiDeps, type Call, type Route } from "../http/route.ts";
+import { badBody, notFound, Problem, refusals } from "../http/shapes.ts";
 
 const tag = "Activation";
 // The node's name does not exist yet, so the permission applies to all nodes.

@@ -5,8 +5,8 @@ import type { EventFilter, EventRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import { Page, readableNodes } from "./events.ts";
 import { nodeOf } from "./nodes.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { Empty, LegacyAlert, notFound, PublicAlert, refusals, violations } from "./shapes.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { Empty, LegacyAlert, notFound, PublicAlert, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 
 const tag = "Alerts";

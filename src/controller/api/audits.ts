@@ -5,8 +5,8 @@ import type { AuditRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import { HISTORY_SECONDS } from "../store/events.ts";
 import { RangeQuery, rangeOf, readableNodes } from "./events.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { notFound, PublicAudit, refusals, violations } from "./shapes.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { notFound, PublicAudit, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 
 const tag = "Events";

@@ -4,9 +4,9 @@ import { Fqdn, NodeName } from "../../protocol/values/values.ts";
 import type { ClusterRecord, Fleet } from "../fleet.ts";
 import { anyOf, tgrn } from "../model/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
-import type { Caller } from "./caller.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, ClusterPart, Empty, notFound, Problem, PublicCluster, refusals } from "./shapes.ts";
+import type { Caller } from "../http/caller.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { badBody, ClusterPart, Empty, notFound, Problem, PublicCluster, refusals } from "../http/shapes.ts";
 
 const tag = "Clusters";
 const ClusterParams = z.object({ clusterFQDN: Fqdn });

@@ -4,7 +4,7 @@ import type { SectionName } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
-import { forbidden, type Caller } from "./caller.ts";
+import { forbidden, type Caller } from "../http/caller.ts";
 
 const PERMISSION = "nodes::configure:connectors";
 

@@ -4,11 +4,11 @@ import { EventLevel } from "../../protocol/documents/telemetry.ts";
 import { Text64, Text256, Uid } from "../../protocol/values/values.ts";
 import type { EventFilter, EventRecord, Fleet } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
-import type { Caller } from "./caller.ts";
-import { Violations } from "./problem.ts";
-import { listOf, Moment, numberIn } from "./query.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { notFound, PublicEvent, refusals, violations } from "./shapes.ts";
+import type { Caller } from "../http/caller.ts";
+import { Violations } from "../http/problem.ts";
+import { listOf, Moment, numberIn } from "../http/query.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { notFound, PublicEvent, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 
 const tag = "Events";

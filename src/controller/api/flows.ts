@@ -6,10 +6,10 @@ import type { FlowFilter } from "../fleet.ts";
 import { MAX_FLOWS_FOUND } from "../model/flows.ts";
 import { tgrn } from "../model/permissions.ts";
 import { readableNodes } from "./events.ts";
-import { Violations } from "./problem.ts";
-import { listOf, Moment, numberIn } from "./query.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { PublicFlow, refusals, violations } from "./shapes.ts";
+import { Violations } from "../http/problem.ts";
+import { listOf, Moment, numberIn } from "../http/query.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { PublicFlow, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 
 const WINDOW_SECONDS = 2 * 3600;

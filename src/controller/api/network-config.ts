@@ -8,8 +8,8 @@ import { tgrn } from "../model/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
 import { NodeParams, refuseForAgents, withStoredSecrets } from "./node-config.ts";
 import { nodeOf } from "./nodes.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, notFound, refusals, violations } from "./shapes.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
 
 const ClusterParams = z.object({ clusterFQDN: Fqdn });
 const onCluster = ({ clusterFQDN = "" }: { readonly clusterFQDN?: string }): string => tgrn.cluster(clusterFQDN);

@@ -5,9 +5,9 @@ import { NodePushLogs } from "../../protocol/triggers/bodies.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { nodeOf } from "./nodes.ts";
-import { numberIn } from "./query.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { notFound, ofNode, refusals, violations } from "./shapes.ts";
+import { numberIn } from "../http/query.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { notFound, ofNode, refusals, violations } from "../http/shapes.ts";
 import { PUSH_LOGS_EVENT, PUSH_LOGS_MS, runInParts } from "./triggers.ts";
 
 const { maxBytes } = NodePushLogs.shape;

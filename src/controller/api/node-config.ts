@@ -16,12 +16,12 @@ import type { NodeRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/documents/secrets.ts";
 import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
-import { Violations } from "./problem.ts";
-import { numberIn } from "./query.ts";
+import { Violations } from "../http/problem.ts";
+import { numberIn } from "../http/query.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, notFound, refusals, violations } from "./shapes.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 
 /** Path and operation of a whole section. */

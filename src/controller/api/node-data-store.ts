@@ -14,13 +14,13 @@ import {
   TaskStarted,
   type DataStoreRequest,
 } from "../../protocol/triggers/data-store.ts";
-import { withoutBlanks } from "./body.ts";
+import { withoutBlanks } from "../http/body.ts";
 import { InputError } from "../../errors.ts";
 import { askStore, mayUseStore, type StoreCall } from "./data-store-calls.ts";
 import { NodeParams } from "./node-config.ts";
-import { Violations } from "./problem.ts";
-import { route, type ApiDeps, type Call, type Route } from "./route.ts";
-import { badBody, Empty, notFound, ofNode, refusals, violations } from "./shapes.ts";
+import { Violations } from "../http/problem.ts";
+import { route, type ApiDeps, type Call, type Route } from "../http/route.ts";
+import { badBody, Empty, notFound, ofNode, refusals, violations } from "../http/shapes.ts";
 
 const tag = "Data store";
 const base = "/v2/node/{nodeID}/data-store";

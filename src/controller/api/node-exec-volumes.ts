@@ -4,12 +4,12 @@ import { NodeLimits, VolumeItem } from "../../protocol/sections/exec/fields.ts";
 import { isObject } from "../../protocol/sections/common/forms.ts";
 import { JsonObject, Text128 } from "../../protocol/values/values.ts";
 import { containersOf, hasRoom, judgeLimits, judgeVolume, mountedVolumes, volumesOf } from "../model/exec-section.ts";
-import { withoutBlanks } from "./body.ts";
+import { withoutBlanks } from "../http/body.ts";
 import { NodeParams } from "./node-config.ts";
 import { bodyLimits, clashes, execOfNode, mayModify, mayRead, openExec } from "./node-exec.ts";
-import { Violations } from "./problem.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, Empty, notFound, refusals, violations } from "./shapes.ts";
+import { Violations } from "../http/problem.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
 
 const tag = "Edge compute";
 const base = "/v2/node/{nodeID}/exec/volume";

@@ -28,10 +28,10 @@ import { tgrn } from "../model/permissions.ts";
 import { NodeParams, refuseForAgents } from "./node-config.ts";
 import { nodeOf } from "./nodes.ts";
 import { ownRepositoriesOf } from "../model/used-repositories.ts";
-import type { Caller } from "./caller.ts";
-import { Violations } from "./problem.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, Empty, notFound, Problem, refusals, violations } from "./shapes.ts";
+import type { Caller } from "../http/caller.ts";
+import { Violations } from "../http/problem.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
 
 const onNode = ({ nodeID = "" }: { readonly nodeID?: string }): string => tgrn.node(nodeID);
 const tag = "Edge compute";

@@ -4,13 +4,13 @@ import { AgentError, InputError, SessionError } from "../../errors.ts";
 import { ImageInfo, StorePath } from "../../protocol/triggers/data-store.ts";
 import { Text4096 } from "../../protocol/values/values.ts";
 import type { ImageRecord } from "../fleet.ts";
-import { withoutBlanks } from "./body.ts";
+import { withoutBlanks } from "../http/body.ts";
 import { askStore, checkHasStore, mayUseStore, type StoreCall } from "./data-store-calls.ts";
 import { NodeParams } from "./node-config.ts";
-import { Violations } from "./problem.ts";
-import { Flag } from "./query.ts";
-import { route, type ApiDeps, type Call, type Route } from "./route.ts";
-import { badBody, Empty, notFound, ofNode, Problem, refusals, violations } from "./shapes.ts";
+import { Violations } from "../http/problem.ts";
+import { Flag } from "../http/query.ts";
+import { route, type ApiDeps, type Call, type Route } from "../http/route.ts";
+import { badBody, Empty, notFound, ofNode, Problem, refusals, violations } from "../http/shapes.ts";
 
 const tag = "Virtual machine images";
 const base = "/v2/node/{nodeID}/kvm/image";

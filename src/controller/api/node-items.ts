@@ -18,13 +18,13 @@ import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../prot
 import { JsonObject } from "../../protocol/values/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
 import { accessTo, NodeParams } from "./node-config.ts";
-import type { Caller } from "./caller.ts";
+import type { Caller } from "../http/caller.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
 import { nodeOf } from "./nodes.ts";
-import { Violations } from "./problem.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, Empty, notFound, Problem, refusals, violations } from "./shapes.ts";
+import { Violations } from "../http/problem.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 
 /** A section whose items have operations of their own. */

@@ -7,11 +7,11 @@ import { MAX_LOCK_BLOCKS } from "../model/ip-lock.ts";
 import { anyOf, tgrn } from "../model/permissions.ts";
 import { parseProjection, projectNode } from "../model/projection.ts";
 import { publicNode, type View } from "../model/public-node.ts";
-import type { Caller } from "./caller.ts";
-import { Violations, withViolations } from "./problem.ts";
-import { hasTags, TagFilter } from "./query.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, NodePart, notFound, Problem, PublicNode, refusals, violations } from "./shapes.ts";
+import type { Caller } from "../http/caller.ts";
+import { Violations, withViolations } from "../http/problem.ts";
+import { hasTags, TagFilter } from "../http/query.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { badBody, NodePart, notFound, Problem, PublicNode, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 
 const tag = "Nodes";

@@ -6,10 +6,10 @@ import { OUTPUT_SECONDS } from "../model/container-output.ts";
 import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "../model/gateway-details.ts";
 import { tgrn } from "../model/permissions.ts";
 import { nodeOf } from "./nodes.ts";
-import { Violations } from "./problem.ts";
-import { Moment, numberIn } from "./query.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { notFound, refusals, violations } from "./shapes.ts";
+import { Violations } from "../http/problem.ts";
+import { Moment, numberIn } from "../http/query.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { notFound, refusals, violations } from "../http/shapes.ts";
 
 const DAY_SECONDS = 86_400;
 const OUTPUT_DAYS = OUTPUT_SECONDS / DAY_SECONDS;

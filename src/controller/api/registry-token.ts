@@ -4,9 +4,9 @@ import { RepositoryName } from "../../protocol/documents/registry.ts";
 import { Text256 } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { REGISTRY_SERVICE, type RegistryAccess } from "../registry/registry-tokens.ts";
-import { identify, type Caller } from "./caller.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { Problem, refusals, violations } from "./shapes.ts";
+import { identify, type Caller } from "../http/caller.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { Problem, refusals, violations } from "../http/shapes.ts";
 
 const SCOPE = /^repository(?:\([a-z0-9]+\))?:([^:]{1,255}):([a-z*,]{1,64})$/;
 const MAX_SCOPES = 16;

@@ -2,8 +2,8 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import type { OpenReleaseFile } from "../../host/releases/release-files.ts";
 import { MANIFEST_NAME } from "../../protocol/documents/release.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { notFound } from "./shapes.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { notFound } from "../http/shapes.ts";
 
 /** Range of bytes, both ends inclusive. */
 export interface ByteRange {

@@ -3,8 +3,8 @@ import { InputError } from "../../errors.ts";
 import { ImageTag, RepositoryName } from "../../protocol/documents/registry.ts";
 import { tgrn } from "../model/permissions.ts";
 import type { Registry } from "../registry/registry.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { Empty, notFound, Problem, refusals, violations } from "./shapes.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
 
 const tag = "Repositories";
 const Repository = z.object({

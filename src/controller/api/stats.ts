@@ -2,9 +2,9 @@ import { z } from "zod";
 import { tgrn } from "../model/permissions.ts";
 import { RELATIVE_TIME, usageRange } from "../model/usage.ts";
 import { readableNodes } from "./events.ts";
-import { hasTags, numberIn, TagFilter } from "./query.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { refusals, UsageBucketShape, violations } from "./shapes.ts";
+import { hasTags, numberIn, TagFilter } from "../http/query.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { refusals, UsageBucketShape, violations } from "../http/shapes.ts";
 
 const MAX_UNIX_SECONDS = 253_402_300_799;
 const MINUTES_OF_A_YEAR = 527_040;

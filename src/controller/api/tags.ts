@@ -6,9 +6,9 @@ import { Fqdn, TagText, Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
 import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
-import { Violations } from "./problem.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, notFound, refusals, violations } from "./shapes.ts";
+import { Violations } from "../http/problem.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
 
 type Tagged = { readonly tags: Readonly<Record<string, string>> };
 

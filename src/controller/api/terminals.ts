@@ -3,8 +3,8 @@ import { SessionError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { nodeOf } from "./nodes.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { notFound, Problem, refusals, violations } from "./shapes.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { notFound, Problem, refusals, violations } from "../http/shapes.ts";
 
 /** Path that callers may upgrade to a WebSocket. */
 export const TERMINAL_PATH = /^\/node\/[^/]+\/trigger\/container-exec$/;

@@ -11,13 +11,13 @@ import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "../model/data-store.ts";
 import { containerNamed, stopSecondsOf } from "../model/exec-section.ts";
 import { tgrn } from "../model/permissions.ts";
-import { BODY_LIMITS } from "./body.ts";
+import { BODY_LIMITS } from "../http/body.ts";
 import { execOfNode } from "./node-exec.ts";
 import { nodeOf } from "./nodes.ts";
-import { refusalOf } from "./problem.ts";
-import { Flag } from "./query.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, notFound, ofNode, refusals } from "./shapes.ts";
+import { refusalOf } from "../http/problem.ts";
+import { Flag } from "../http/query.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { badBody, notFound, ofNode, refusals } from "../http/shapes.ts";
 
 const SECOND = 1000;
 const DEFAULT_DEADLINE_MS = 15 * SECOND;

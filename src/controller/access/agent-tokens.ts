@@ -2,8 +2,8 @@ import { z } from "zod";
 import { NodeName, Uid } from "../../protocol/values/values.ts";
 import { TOKEN_PERMISSION } from "../channel/agent-tokens.ts";
 import type { StoredAgentToken } from "../store/agent-tokens.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, Empty, notFound, Problem, refusals, Seconds } from "./shapes.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { badBody, Empty, notFound, Problem, refusals, Seconds } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 
 const tag = "Agent tokens";

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { isKnownAction, knownPermissions } from "../../../../src/controller/model/permissions.ts";
-import type { Route } from "../../../../src/controller/api/route.ts";
+import type { Route } from "../../../../src/controller/http/route.ts";
 import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
 
 // The table is the same whatever the bench, and a test per route needs it before the first hook runs.

@@ -4,9 +4,18 @@ import { InputError } from "../../errors.ts";
 import { anyOf, tgrn } from "../model/permissions.ts";
 import { isRestricted, Policy, PolicyName, ServiceUserName } from "../model/policy.ts";
 import { sha256Hex, type AccessStore, type ServiceUser } from "../store/access.ts";
-import { Violations } from "./problem.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { badBody, Empty, notFound, Problem, PublicPolicy, PublicServiceUser, refusals, violations } from "./shapes.ts";
+import { Violations } from "../http/problem.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import {
+  badBody,
+  Empty,
+  notFound,
+  Problem,
+  PublicPolicy,
+  PublicServiceUser,
+  refusals,
+  violations,
+} from "../http/shapes.ts";
 
 const NameParams = z.object({ name: PolicyName });
 const UserParams = z.object({ name: ServiceUserName });

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
-import { mediaType, readBytes } from "./body.ts";
-import { route, type ApiDeps, type Route } from "./route.ts";
-import { refusals } from "./shapes.ts";
+import { mediaType, readBytes } from "../http/body.ts";
+import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { refusals } from "../http/shapes.ts";
 
 const MAX_BYTES = 16 * 1024;
 const OAuthProblem = z
