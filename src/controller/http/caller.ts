@@ -1,7 +1,7 @@
 import { InputError } from "../../errors.ts";
 import { isAllowed, reachOf } from "../model/permissions.ts";
 import type { AccessStore, Grant } from "../store/access.ts";
-import type { TokenIssuer } from "../access/tokens.ts";
+import type { TokenIssuer } from "./tokens.ts";
 
 /** Sender of a request, with its policies at the start of the request. */
 export class Caller {

@@ -24,8 +24,8 @@ import type { AccessStore } from "../store/access.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
 import { ANYBODY, forbidden, type Caller } from "./caller.ts";
 import { Violations, withViolations } from "./problem.ts";
-import type { ReplyJoins } from "../api/reply-joins.ts";
-import type { TokenIssuer } from "../access/tokens.ts";
+import type { ReplyJoins } from "./reply-joins.ts";
+import type { TokenIssuer } from "./tokens.ts";
 
 /** Dependencies of the API. `org` is the organization's UUID, `domain` its FQDN. */
 export interface ApiDeps {

@@ -8,9 +8,9 @@ import { Activations } from "../../../src/controller/channel/activations.ts";
 import { AgentTokens } from "../../../src/controller/channel/agent-tokens.ts";
 import type { Fleet } from "../../../src/controller/fleet.ts";
 import { agentTokensMigration, agentTokenStore } from "../../../src/controller/store/agent-tokens.ts";
-import { ReplyJoins } from "../../../src/controller/api/reply-joins.ts";
+import { ReplyJoins } from "../../../src/controller/http/reply-joins.ts";
 import type { ApiDeps, Route } from "../../../src/controller/http/route.ts";
-import { jwtIssuer } from "../../../src/controller/access/tokens.ts";
+import { jwtIssuer } from "../../../src/controller/http/tokens.ts";
 import { ADMIN_POLICY, type Policy } from "../../../src/controller/model/policy.ts";
 import { AccessStore, accessMigration, sha256Hex } from "../../../src/controller/store/access.ts";
 import {

@@ -1,6 +1,6 @@
 import { SignJWT, generateKeyPair } from "jose";
 import { describe, expect, it } from "vitest";
-import { jwtIssuer } from "../../../../src/controller/access/tokens.ts";
+import { jwtIssuer } from "../../../../src/controller/http/tokens.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 
 const ORIGIN = "https://cp.example.net";
