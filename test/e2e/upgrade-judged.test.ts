@@ -51,8 +51,7 @@ const bad: readonly (readonly [Behaviour, string])[] = [
   ["loses", "function-lost"],
 ];
 
-// On a busy machine one of these has ended otherwise once in a dozen runs; it gets a second one.
-test.each(bad)("one that %s is gone back from: %s", { retry: 1 }, async (behaviour, code) => {
+test.each(bad)("one that %s is gone back from: %s", async (behaviour, code) => {
   const stage = await stageAt();
   stage.request(NEW, behaviour);
   await ends(3, stage.upgrade());
