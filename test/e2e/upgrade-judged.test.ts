@@ -54,7 +54,8 @@ const bad: readonly (readonly [Behaviour, string])[] = [
 test.each(bad)("one that %s is gone back from: %s", async (behaviour, code) => {
   const stage = await stageAt();
   stage.request(NEW, behaviour);
-  await ends(3, stage.upgrade());
+  // The last chance begins with a start, whose silence on a busy machine counts against the version too.
+  await ends(3, stage.upgrade(behaviour === "never reaches" ? { windowMs: 20_000, againMs: 15_000 } : {}));
   const standing = stage.standing();
   expect(standing).toMatchObject({ state: "FAILED", from: OLD, to: NEW });
   // Which of the two gives up what hangs depends on whose time is over first.
