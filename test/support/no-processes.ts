@@ -32,9 +32,12 @@ function addressIn(args: readonly unknown[]): unknown {
   return Reflect.get(first, "host") ?? Reflect.get(first, "address");
 }
 
-function staysHere(what: string): (args: readonly unknown[]) => void {
+/** The address of `send(message, …, port, address?, callback?)`: the only string after the message. */
+const receiverIn = (args: readonly unknown[]): unknown => args.slice(1).find((arg) => typeof arg === "string");
+
+function staysHere(what: string, find = addressIn): (args: readonly unknown[]) => void {
   return (args) => {
-    const address = addressIn(args);
+    const address = find(args);
     if (typeof address === "string" && !LOOPBACK.test(address)) refuse(`${what} ${address}`);
   };
 }
@@ -54,4 +57,5 @@ if (!Reflect.has(globalThis, DONE)) {
   before(Server.prototype, "listen", staysHere("listen on"));
   before(UdpSocket.prototype, "bind", staysHere("bind to"));
   before(UdpSocket.prototype, "connect", staysHere("connect to"));
+  before(UdpSocket.prototype, "send", staysHere("send to", receiverIn));
 }

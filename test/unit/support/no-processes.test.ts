@@ -19,4 +19,6 @@ test("so is one that uses a socket beyond the loopback interface", () => {
   expect(() => connect({ host: "2001:db8::1", port: 80 })).toThrow("connect to 2001:db8::1");
   expect(() => createServer().listen({ host: "192.0.2.1", port: 0 })).toThrow("listen on 192.0.2.1");
   expect(() => udp.bind({ address: "192.0.2.1", port: 0 })).toThrow("bind to 192.0.2.1");
+  expect(() => udp.send("x", 9, "192.0.2.1")).toThrow("send to 192.0.2.1");
+  expect(() => udp.send(Buffer.from("xy"), 0, 1, 9, "192.0.2.1")).toThrow("send to 192.0.2.1");
 });
