@@ -46,7 +46,7 @@ export const LEFT_OUT: readonly LeftOut[] = [
     "network-lease-killed",
   ),
   ...files("runs a program of its own without an agent", "data-store-s3", "flow-records", "tftp", "repositories"),
-  ...files("runs scripts of the checkout as a person does", "bench", "readme", "lab", "engine-leftovers"),
+  ...files("runs scripts of the checkout as a person does", "bench", "guide", "lab", "engine-leftovers"),
   ...files("is the service manager of the agent itself", "supervised"),
   tests(
     "overlay-killed",
