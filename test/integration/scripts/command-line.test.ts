@@ -34,6 +34,16 @@ test.each(programs)("%s refuses an unknown option in one line, and does nothing"
   expect(stderr.trimEnd().split("\n")).toHaveLength(1);
 });
 
+test.each([
+  ["--all", "--units"],
+  ["--units", "x.test.ts"],
+  ["x.test.ts", ""],
+])("scripts/test refuses more than one option: %s %s", (...args) => {
+  const { status, stderr } = run("scripts/test", ...args.filter((arg) => arg !== ""));
+  expect(status).toBe(2);
+  expect(stderr.trimEnd().split("\n")).toHaveLength(1);
+});
+
 test.each(["demo", "lab", "bench", "package", "test"])(
   "scripts/%s reads its command line before anything else",
   (name) => {
