@@ -61,6 +61,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     http: hostHttpClient(dialler, () => telemetry.stamps.now()),
     domain: domainReader(),
   };
+  // The session and the local API outlast every part that reports through them.
+  const outward = stack.use(new AsyncDisposableStack());
   const dataPlane = openOverlay(host, stack);
   const { overlay, mesh } = dataPlane;
   const network = await openNetwork(host, stack);
@@ -108,10 +110,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   serveTriggers({ ...parts, report }, work);
 
   // The control plane, and people on this machine.
-  const controlPlane = openControlPlane({ ...parts, reporting }, stack);
+  const controlPlane = openControlPlane({ ...parts, reporting }, outward);
   const isOnline = (): boolean => signals.connection.current !== undefined;
   const provider = localProvider({ ...parts, report, controlPlane, reset: resetter({ ...parts, isOnline }) });
-  await openFaces({ settings, provider, log, clock, dispatcher, sql, faults, power }, stack);
+  await openFaces({ settings, provider, log, clock, dispatcher, sql, faults, power }, outward);
   stack.use(work.move());
 
   await upgrades.refresh();

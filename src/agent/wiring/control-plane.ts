@@ -118,13 +118,14 @@ export interface ControlPlane extends Pick<LocalProvider, "register" | "activate
   manage(registration: Registration): Promise<void>;
 }
 
-/** Opens the registration of this node and the session with its control plane. */
+/**
+ * Opens the registration of this node and the session with its control plane.
+ * @param stack accepts parts until the agent stops: the session begins with the registration, which may come long after the start.
+ */
 export function openControlPlane(options: OpenControlPlaneOptions, stack: AsyncDisposableStack): ControlPlane {
   const { settings, clock, log, stamps, reader, exec, http, identity, applying, accepted, signals, stopping } = options;
   const { addresses, documents, sync, forgeries, notSaved } = options;
   const given = directoriesOf(settings);
-  // The session begins with the registration, which may come long after the start.
-  const connected = stack.use(new AsyncDisposableStack());
   const sessionLog = log.child({ component: "session" });
   const trust = () => trustOf(registered(signals));
   const node = new ManagedNode({
@@ -184,7 +185,7 @@ export function openControlPlane(options: OpenControlPlaneOptions, stack: AsyncD
       onOffline: () => signals.connection.set(undefined),
       onDeleted: () => accepted.setDeleted(true),
     });
-    connected.defer(() => session.close());
+    stack.defer(() => session.close());
     signals.session.set(session);
     const health = watchHealth({
       ...options,
@@ -193,7 +194,7 @@ export function openControlPlane(options: OpenControlPlaneOptions, stack: AsyncD
       pins: () => registered(signals).controlPlane.keys.spki,
       onResults: () => signals.facts.set(),
     });
-    connected.defer(() => health.close());
+    stack.defer(() => health.close());
     signals.health.set(health);
     accepted.apply();
     await applying.enforced(stopping);
