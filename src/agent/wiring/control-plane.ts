@@ -35,6 +35,7 @@ import type { ShadowReporting } from "../shadow/reporting.ts";
 import { signedStreams } from "../streams/signed.ts";
 import type { Streams } from "../streams/streams.ts";
 import type { EventLog } from "../telemetry/events.ts";
+import type { Pusher } from "../telemetry/pusher.ts";
 import type { Dispatcher } from "../triggers/execution/dispatch.ts";
 import { SignedTriggers } from "../triggers/execution/signed.ts";
 import { repositoryUrlOf, watchHealth } from "./health.ts";
@@ -104,6 +105,7 @@ export interface OpenControlPlaneOptions extends OpenDocumentSyncOptions {
   readonly sync: DocumentSync;
   readonly forgeries: Forgeries;
   readonly reporting: ShadowReporting;
+  readonly pusher: Pick<Pusher, "online" | "offline">;
   readonly addresses: KnownAddresses;
   readonly dispatcher: Dispatcher;
   readonly streams: Pick<Streams, "obey">;
@@ -148,9 +150,12 @@ export function openControlPlane(options: OpenControlPlaneOptions, stack: AsyncD
       onRefused: (error) => forgeries.judge("a stream", error),
     }),
   });
+  // Telemetry comes last: a long spool would delay the documents.
   signals.connection.changed((connection) => {
-    if (connection === undefined) node.offline();
-    else node.online(connection);
+    for (const part of [node, options.pusher]) {
+      if (connection === undefined) part.offline();
+      else part.online(connection);
+    }
   });
 
   async function connect(registration: Registration, keys: PrivateKeys): Promise<void> {

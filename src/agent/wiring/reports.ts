@@ -17,7 +17,6 @@ import type { AgentState } from "../state.ts";
 import { repositoryState, secondsOf } from "../status/gathering.ts";
 import { Beating } from "../telemetry/beating.ts";
 import { buildHeartbeat, overlayBeat, readHeartbeat } from "../telemetry/heartbeat.ts";
-import type { Pusher } from "../telemetry/pusher.ts";
 import { queueOf, type Spool } from "../telemetry/spool.ts";
 import type { Upgrades } from "../upgrades/upgrades.ts";
 import type { ContainersView } from "./containers/view.ts";
@@ -41,15 +40,14 @@ export interface OpenReportsOptions {
   readonly sync: Pick<DocumentSync, "facts">;
   readonly dataPlane: Pick<OpenedOverlay, "overlay" | "mesh" | "facts">;
   readonly spool: Pick<Spool, "status">;
-  readonly pusher: Pick<Pusher, "online" | "offline">;
   readonly faults: Pick<FaultList, "all">;
   readonly signals: Pick<AgentSignals, "connection" | "facts" | "health">;
   readonly notSaved: (error: unknown) => void;
 }
 
-/** Reports the shadow, heartbeats and telemetry while the node is online. */
+/** Reports the shadow and heartbeats while the node is online. */
 export async function openReports(options: OpenReportsOptions): Promise<ShadowReporting> {
-  const { settings, stamps, random, log, reader, state, networkView, dataPlane, spool, pusher, signals } = options;
+  const { settings, stamps, random, log, reader, state, networkView, dataPlane, spool, signals } = options;
   const facts = (): ShadowMap => {
     const { applied } = options.accepted;
     const health = signals.health.current;
@@ -101,7 +99,7 @@ export async function openReports(options: OpenReportsOptions): Promise<ShadowRe
   });
   signals.facts.changed(() => reporting.look());
   signals.connection.changed((connection) => {
-    for (const reporter of [reporting, beating, pusher]) {
+    for (const reporter of [reporting, beating]) {
       if (connection === undefined) reporter.offline();
       else reporter.online(connection);
     }

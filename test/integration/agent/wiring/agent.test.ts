@@ -109,3 +109,11 @@ test("what an agent has to report while it stops still arrives, and nobody takes
   expect(await taking).toBe("in use");
   await waitFor("the last output", () => requests.slice(before).includes("telemetry.push output"));
 });
+
+test("a session asks for documents before it sends telemetry, which may be long", async () => {
+  const { requests } = await anOnlineAgent();
+  const telemetry = requests.findIndex((one) => one.startsWith("telemetry.push"));
+  const documents = requests.indexOf("document.get");
+  expect(documents).toBeGreaterThanOrEqual(0);
+  expect(documents).toBeLessThan(telemetry);
+});
