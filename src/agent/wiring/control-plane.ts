@@ -128,6 +128,7 @@ export function openControlPlane(options: OpenControlPlaneOptions, stack: AsyncD
   const { settings, clock, log, stamps, reader, exec, http, identity, applying, accepted, signals, stopping } = options;
   const { addresses, documents, sync, forgeries, notSaved } = options;
   const given = directoriesOf(settings);
+  const wall = wallTimes(clock);
   const sessionLog = log.child({ component: "session" });
   const trust = () => trustOf(registered(signals));
   const node = new ManagedNode({
@@ -213,7 +214,7 @@ export function openControlPlane(options: OpenControlPlaneOptions, stack: AsyncD
       void options.overlay.identify({ uid: registration.node.uid, key: keys.overlay }, stopping).catch(notSaved);
       return connect(registration, keys);
     }
-    signals.session.set(sessionWithoutKeys(wallTimes(clock).of(options.begunAt)));
+    signals.session.set(sessionWithoutKeys(() => wall.of(options.begunAt)));
     options.onFault(IDENTITY_LOST.code, `${IDENTITY_LOST.message}; ${identityLostFix(given)}`);
     accepted.apply();
   }
@@ -246,11 +247,11 @@ function registered({ registration }: Pick<AgentSignals, "registration">): Regis
   return registration.current;
 }
 
-/** The session of a node that has lost its private keys and cannot connect. */
-function sessionWithoutKeys(since: number): NonNullable<AgentSignals["session"]["current"]> {
+/** The session of a node that has lost its private keys and cannot connect. `since` returns Unix milliseconds. */
+function sessionWithoutKeys(since: () => number): NonNullable<AgentSignals["session"]["current"]> {
   return {
     overdueMs: 0,
     wake: () => undefined,
-    status: () => ({ state: "stopped", since, attempt: 0, reason: IDENTITY_LOST }),
+    status: () => ({ state: "stopped", since: since(), attempt: 0, reason: IDENTITY_LOST }),
   };
 }

@@ -7,10 +7,12 @@ import { generateKeys, identityFiles } from "../../../../src/agent/identity/iden
 import { checkLocalApi } from "../../../../src/agent/local-api/server.ts";
 import { dataStoreSettings } from "../../../../src/agent/settings.ts";
 import { startAgent } from "../../../../src/agent/wiring/agent.ts";
-import { systemClock } from "../../../../src/host/clock.ts";
+import { fetchReport } from "../../../../src/cli/frame/client.ts";
+import { systemClock, type Clock } from "../../../../src/host/clock.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { rootLogger } from "../../../../src/host/log.ts";
 import { hostReader } from "../../../../src/host/reader.ts";
+import { Status } from "../../../../src/protocol/local/answers.ts";
 import { containerState, FakeCompute } from "../../../support/containers/fake-compute.ts";
 import { challenge, HostileControlPlane, prove } from "../../../support/control-plane/hostile-control-plane.ts";
 import { ISS, keysClaims, nodeIdentity, signingKey } from "../../../support/control-plane/signing.ts";
@@ -21,8 +23,13 @@ const Request = z.object({ id: z.int(), method: z.string(), params: z.record(z.s
 const Push = z.object({ stream: z.string(), first: z.int(), records: z.array(z.unknown()) });
 const Get = z.object({ name: z.string(), have: z.int() });
 
-/** A registered agent in this process, online at a control plane that notes its requests and accepts everything. */
-async function anOnlineAgent() {
+interface Changes {
+  readonly hasKeys?: boolean;
+  readonly clock?: Clock;
+}
+
+/** A registered agent in this process, and a control plane that notes its requests and accepts everything. */
+async function anAgent({ hasKeys = true, clock = systemClock() }: Changes = {}) {
   const [root, key] = await Promise.all([signingKey(), signingKey()]);
   const requests: string[] = [];
   const plane = await HostileControlPlane.start(
@@ -53,7 +60,7 @@ async function anOnlineAgent() {
   const files = hostFiles();
   mkdirSync(join(stateDir, "identity"), { recursive: true });
   const identity = identityFiles(files, stateDir);
-  await identity.keys.save(generateKeys());
+  if (hasKeys) await identity.keys.save(generateKeys());
   const node = { ...nodeIdentity, session: plane.url };
   await identity.registration.save({ node, controlPlane: { iss: ISS, keys: keysClaims(root, [key]) } });
   const compute = new FakeCompute();
@@ -75,7 +82,7 @@ async function anOnlineAgent() {
       upgrade: { manifest: undefined, versionsDir: "/nowhere", packageDir: "/nowhere" },
       supervision: { notifySocket: undefined, watchdogMs: undefined },
     },
-    clock: systemClock(),
+    clock,
     files,
     reader: hostReader(),
     log: pino({ level: "silent" }),
@@ -86,8 +93,13 @@ async function anOnlineAgent() {
   let closing: Promise<void> | undefined;
   const close = (): Promise<void> => (closing ??= started.close());
   onTestFinished(close);
-  await waitFor("the first telemetry", () => requests.some((one) => one.startsWith("telemetry.push")));
-  return { compute, requests, runDir, close };
+  return { compute, requests, runDir, stateDir, close };
+}
+
+async function anOnlineAgent() {
+  const agent = await anAgent();
+  await waitFor("the first telemetry", () => agent.requests.some((one) => one.startsWith("telemetry.push")));
+  return agent;
 }
 
 test("what an agent has to report while it stops still arrives, and nobody takes its place meanwhile", async () => {
@@ -116,4 +128,17 @@ test("a session asks for documents before it sends telemetry, which may be long"
   const documents = requests.indexOf("document.get");
   expect(documents).toBeGreaterThanOrEqual(0);
   expect(documents).toBeLessThan(telemetry);
+});
+
+test("the session of a node without its keys is dated anew when the clock is set", async () => {
+  let ahead = 0;
+  const clock: Clock = { ...systemClock(), now: () => Date.now() + ahead };
+  const { runDir, stateDir } = await anAgent({ hasKeys: false, clock });
+  const settings = { runDir, stateDir, isJson: false, timeoutMs: 30_000, given: {} };
+  const call = { settings, clock: systemClock(), signal: new AbortController().signal };
+  const status = () => fetchReport(call, "/v1/status", Status);
+  const before = await status();
+  expect(before.session.reason?.code).toBe("identity-lost");
+  ahead = 3_600_000;
+  expect((await status()).session.since).toBeGreaterThan(before.session.since + 3_590_000);
 });
