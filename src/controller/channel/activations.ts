@@ -175,11 +175,12 @@ export class Activations {
     const hint = "have a code entered, or try again in 15 minutes";
     const refuse = (count: number, scope: string): InputError =>
       new InputError("too-many", `${count} machines${scope} show a code already: ${hint}`);
-    if (this.#byKey.size >= MAX_SHOWN) throw refuse(MAX_SHOWN, "");
+    // An entered code is not shown and does not count; its machine only fetches the license.
+    if (this.#byCode.size >= MAX_SHOWN) throw refuse(MAX_SHOWN, "");
     // A front end hides its clients, so its address does not identify them.
     if (source.prefix === undefined) return;
     const network = networkOf(source);
-    const near = [...this.#byKey.values()].filter((entry) => entry.network === network);
+    const near = [...this.#byCode.values()].filter((entry) => entry.network === network);
     const ofPrefix = near.filter((entry) => entry.source.prefix === source.prefix).length;
     if (ofPrefix >= MAX_SHOWN_PER_PREFIX) throw refuse(MAX_SHOWN_PER_PREFIX, " of this address");
     if (near.length >= MAX_SHOWN_PER_NETWORK) throw refuse(MAX_SHOWN_PER_NETWORK, ` of the network ${network}`);

@@ -164,6 +164,17 @@ test("one prefix and one network show so many codes", async () => {
   expect(activations.find(await codeOf(last, 3, "192.0.2.9"), guesser()).address).toBe("192.0.2.9");
 });
 
+test("a code that is entered makes room for another machine of its address", async () => {
+  const { activations, ask, codeOf } = bench();
+  const codes: string[] = [];
+  for (let at = 0; at < MAX_SHOWN_PER_PREFIX; at += 1) codes.push(await codeOf(await makeAuth(), 1, "192.0.2.9"));
+  const next = await makeAuth();
+  await expect(ask(next, 1, "192.0.2.9")).rejects.toMatchObject({ code: "too-many" });
+  await activations.approve(codes[0] ?? "", guesser(), { name: "a", type: "Node" });
+  expect(await ask(next, 2, "192.0.2.9")).toMatchObject({ state: "pending" });
+  await expect(ask(await makeAuth(), 1, "192.0.2.9")).rejects.toMatchObject({ code: "too-many" });
+});
+
 test("a flood from many networks displaces no code that is shown, and ends with the codes it took", async () => {
   const { clock, activations, ask, codeOf } = bench();
   const machine = await makeAuth();
