@@ -2,6 +2,7 @@ import { addressesByLink } from "../../host/network/ip/links.ts";
 import type { SourceFilterDriver } from "../../host/network/firewall/source-filter.ts";
 import type { Overlay } from "../../host/overlay/client.ts";
 import type { Reader } from "../../host/reader.ts";
+import { parsedSections } from "../applying/parsed-sections.ts";
 import { isActiveMember } from "../network/active-member.ts";
 import { typeHere, type Profile } from "../profile.ts";
 import type { Desired } from "../shadow/desired.ts";
@@ -60,12 +61,17 @@ export function listSections({
     literals,
   });
   const isMember = (): boolean => node()?.cluster !== undefined;
+  const parsed = parsedSections();
   return [
     reconciler(
       networkSection({
         ...network,
         gateways: () => [...new Set((overlay.view.mesh?.paths ?? []).map(({ host }) => host))],
-        pathSources: () => [...new Set((overlay.view.mesh?.paths ?? []).flatMap(({ local }) => local ?? []))],
+        // Not of the overlay's table, which is unknown until the overlay is connected, as at the start of an agent.
+        pathSources: () =>
+          parsed
+            .gateway(node()?.config.gateway, nodeType())
+            .gateway.paths.flatMap(({ enabled, local }) => (enabled ? (local ?? []) : [])),
         context: () => ({ nodeType: nodeType(), isMember: isMember() }),
         isActiveMember: () => isActiveMember(node()),
       }),

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { domainReader } from "../../../../src/protocol/documents/domain-view.ts";
-import { listSections } from "../../../../src/agent/wiring/sections.ts";
+import { listSections, type SectionDeps } from "../../../../src/agent/wiring/sections.ts";
 import { EMPTY_RECORD } from "../../../../src/host/network/state/record.ts";
 import { Issue } from "../../../../src/protocol/documents/reconcile.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
@@ -21,6 +21,7 @@ import { aGatewayActual, gatewayOver, rawGateways } from "../../../support/overl
 import { modelOverlay, rawSections, sectionsOver } from "../../../support/overlay/l4-model.ts";
 import { aMachine, countOurs, networkOver, rawNetworks } from "../../../support/network/network-section.ts";
 import { runs } from "../../../support/sample.ts";
+import { nodeDocument } from "../../../support/control-plane/signing.ts";
 import { contract, type Subject } from "../../../support/reconcile/section-contract.ts";
 
 type RawSections = typeof l4.raws extends fc.Arbitrary<infer T> ? T : never;
@@ -137,7 +138,7 @@ const overlay = new Overlay({
   onHealth: nothing,
   onMended: nothing,
 });
-const sections = listSections({
+const deps: SectionDeps = {
   profile: "appliance",
   overlay,
   documents: { current: {} },
@@ -168,7 +169,8 @@ const sections = listSections({
     settleVolumes: nowhere,
     unsupported: () => undefined,
   },
-});
+};
+const sections = listSections(deps);
 const names = sections.map(({ name }) => name);
 
 test("the order is of every section there is", () => {
@@ -177,6 +179,20 @@ test("the order is of every section there is", () => {
 
 test("the sections are named once each, as documents name them, and in the order in which they rest on each other", () => {
   expect(names).toEqual(ORDER.filter((name) => names.includes(name)));
+});
+
+test("the rules of a path's local address stay while the overlay is not connected, as at the start of an agent", async () => {
+  const path = { id: "second", node: "gw1", host: "203.0.113.1", port: 443, local: "10.1.0.1" };
+  const off = { ...path, id: "off", local: "10.1.0.9", enabled: false };
+  const body = nodeDocument({ config: { gateway: { paths: [path, off] } } });
+  const node = { version: 1, sub: body.uid, receivedAt: 1, body, passedOver: [] };
+  const [network] = listSections({ ...deps, documents: { current: { node } } });
+  const wan = { nic: "eth0", ip: "198.51.100.10/24", gateway: "198.51.100.1" };
+  const second = { nic: "eth1", ip: "10.1.0.1/24", addIps: ["10.1.0.9/24"], gateway: "10.1.0.254" };
+  const view = await network?.prepare({ interfaces: [wan, second] }).look(forever);
+  const planned = JSON.stringify(view?.steps);
+  expect(planned).toContain("rule add priority 5301 from 10.1.0.1/32 table 200002");
+  expect(planned).not.toContain("from 10.1.0.9/32");
 });
 
 test("each has a contract", () => {
