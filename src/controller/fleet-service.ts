@@ -18,7 +18,7 @@ import type { Announcer } from "./channel/announcer.ts";
 import type { Awaiting } from "./channel/awaiting.ts";
 import type { Documents } from "./channel/documents.ts";
 import { deletedNotice } from "./channel/greeter.ts";
-import { refuseFrom, refuseTriggerFrom, refuseWhileHeld } from "./channel/held-identity.ts";
+import { refuseAccessTo, refuseTriggerFrom, refuseWhileHeld } from "./channel/held-identity.ts";
 import type { Sessions } from "./channel/sessions.ts";
 import type { TriggerOptions, Triggers } from "./channel/triggers.ts";
 import type {
@@ -316,7 +316,7 @@ export class FleetService implements Fleet {
   async openTerminal(uid: string, request: TerminalRequest, signal: AbortSignal): Promise<NodeTerminal> {
     const node = this.#stored(uid);
     refuseWhileHeld(this.#deps.store, uid);
-    if (node.unauthorizedIp !== undefined) refuseFrom(this.#deps.store, uid, node.unauthorizedIp);
+    if (node.unauthorizedIp !== undefined) refuseAccessTo(this.#deps.store, uid, node.unauthorizedIp);
     return openTerminal(this.#deps, node, request, signal);
   }
 

@@ -8,8 +8,17 @@ export function refuseWhileHeld(store: Store, uid: string): void {
   if (isHeld(store, uid)) throw heldIdentity(uid);
 }
 
-/** Rejects a request of a node that connects from outside its lock. @throws {InputError} `unauthorized-ip` */
+/**
+ * Rejects a request of a node that connects from outside its lock. Does not name the lock, because the machine may be a copy.
+ * @throws {InputError} `unauthorized-ip`
+ */
 export function refuseFrom(store: Store, uid: string, address: string): void {
+  if (isPermitted(store.nodes.credentials(uid)?.lockedTo, address)) return;
+  throw new InputError(UNAUTHORIZED_IP, `this node is locked to other addresses than ${address}`);
+}
+
+/** Rejects an operator's access to a node that connects from outside its lock. @throws {InputError} `unauthorized-ip` */
+export function refuseAccessTo(store: Store, uid: string, address: string): void {
   const lockedTo = store.nodes.credentials(uid)?.lockedTo;
   if (isPermitted(lockedTo, address)) return;
   const lock = lockedTo?.join(", ") ?? "";
@@ -18,7 +27,7 @@ export function refuseFrom(store: Store, uid: string, address: string): void {
 
 /** Rejects triggers for a node outside its lock, except those that repair its connection. @throws {InputError} `unauthorized-ip` */
 export function refuseTriggerFrom(store: Store, uid: string, address: string, event: string): void {
-  if (!isRepair(event)) refuseFrom(store, uid, address);
+  if (!isRepair(event)) refuseAccessTo(store, uid, address);
 }
 
 /** Reports whether an identity waits for an operator's decision. */

@@ -65,11 +65,14 @@ test("a node that is held gets no key of a volume and no token of the registry, 
   const session = await connectFrom(node, "127.0.0.1");
   controller.fleet.setLock(node.uid, ["127.0.0.2/32"], "test");
   const refusal = { code: "unauthorized-ip" };
-  await expect(session.peer.request("volume.key", { volume: "data" })).rejects.toMatchObject(refusal);
-  await expect(session.peer.request("registry.token", { repository: "team/app" })).rejects.toMatchObject(refusal);
+  // The machine may be a copy, and does not learn the lock.
+  const toNode = { ...refusal, message: expect.not.stringContaining("127.0.0.2") as string };
+  await expect(session.peer.request("volume.key", { volume: "data" })).rejects.toMatchObject(toNode);
+  await expect(session.peer.request("registry.token", { repository: "team/app" })).rejects.toMatchObject(toNode);
   const terminal = { container: "web", cols: 80, rows: 24, user: "test" };
   const opened = controller.fleet.openTerminal(node.uid, terminal, AbortSignal.timeout(1000));
-  await expect(opened).rejects.toMatchObject(refusal);
+  const toOperator = { ...refusal, message: expect.stringContaining("127.0.0.2/32") as string };
+  await expect(opened).rejects.toMatchObject(toOperator);
 });
 
 test("its neighbours do not know a node that is held, also after it is let go and held again", async () => {
