@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { lstat } from "node:fs/promises";
 import { z } from "zod";
 import { HostError, toError } from "../../errors.ts";
@@ -62,7 +62,7 @@ export interface Versions {
   staging(): Promise<string>;
   /**
    * Marks a version unpacked at `part/NAME` as complete and tested, and renames it to the path that `place` expects. `sha256` is
-   * the hash of its archive, which `staged` compares.
+   * the hash of its archive, which `staged` compares. Removes everything else from `part/`.
    */
   stage(name: string, version: string, sha256: string): Promise<void>;
   /** Returns the directory of a version staged from this archive; undefined if there is none. */
@@ -143,6 +143,9 @@ export function hostVersions(options: VersionsOptions): Versions {
   const remove = async (victim: string): Promise<void> => {
     while (!(await directories.removeTree(victim, MAX_ENTRIES, signal)));
   };
+  const sweep = async (keep: readonly string[]): Promise<void> => {
+    for (const name of await files.list(staging)) if (!keep.includes(name)) await remove(join(staging, name));
+  };
   /** Hides the version from the launcher with one rename, then removes it. */
   const discard = async (version: string): Promise<void> => {
     const grave = join(staging, `${nameOf(version)}.old`);
@@ -190,18 +193,17 @@ export function hostVersions(options: VersionsOptions): Versions {
       await files.makeDirectory(staging, 0o700);
       // Written before the rename; an interruption in between leaves an unused file.
       await files.writeAtomic(sourceAt(version), sha256, 0o600);
-      if (await directories.move(join(staging, name), stagedAt(version))) return;
-      throw new HostError("not-staged", `${join(staging, name)} does not exist`);
+      if (!(await directories.move(join(staging, name), stagedAt(version)))) {
+        throw new HostError("not-staged", `${join(staging, name)} does not exist`);
+      }
+      // A staged version may wait for months, without its archive.
+      await sweep([stagedAt(version), sourceAt(version)].map((path) => basename(path)));
     },
     async staged(version, sha256) {
       const isThere = await isWhole(files, stagedAt(version), version);
       return isThere && (await readMark(files, sourceAt(version))) === sha256 ? stagedAt(version) : undefined;
     },
-    async sweep(keep) {
-      for (const name of await files.list(staging)) {
-        if (!keep.includes(name)) await remove(join(staging, name));
-      }
-    },
+    sweep,
     list,
     lock() {
       try {

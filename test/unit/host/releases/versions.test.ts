@@ -125,6 +125,16 @@ test("a staged version is known again by the archive that it came from", async (
   expect(await own.versions.staged(NEW, "sha")).toBeUndefined();
 });
 
+test("a staged version keeps no archive", async () => {
+  const own = rig();
+  await own.versions.staging();
+  own.put("part/abc.tar.zst", "x");
+  own.put("part/abc.tar.zst.from", "x");
+  await stage(own, OLD);
+  await stage(own, NEW);
+  expect(readdirSync(join(own.path, "part")).sort()).toEqual([`${NEW}.ready`, `${NEW}.sha256`]);
+});
+
 test("the trial mark is there before the version is", async () => {
   const own = rig();
   await stage(own, NEW);
