@@ -3,6 +3,7 @@ import { join } from "node:path";
 import type { Logger } from "pino";
 import type { z } from "zod";
 import { HostError, toError } from "../../errors.ts";
+import { serialQueue } from "../../lib/async/serial-queue.ts";
 import { RemoteError } from "../../protocol/channel/rpc.ts";
 import type { MeshEvent, MeshState, OverlayIdentity, RttBucket } from "../../protocol/overlay/mesh.ts";
 import {
@@ -94,7 +95,7 @@ export class Overlay {
   /** Draining overlays, which still send flow records. */
   readonly #leaving = new Set<ControlClient>();
   #known: Known | undefined;
-  #work: Promise<unknown> = Promise.resolve();
+  readonly #inTurn = serialQueue();
   /** Names and keys of the entries in the change in progress. */
   #changing: ReadonlySet<string> = new Set();
   #changesMesh = false;
@@ -465,12 +466,14 @@ export class Overlay {
   }
 
   #serially<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    const result = this.#work.then(work).catch((error: unknown) => {
-      throw signal.aborted ? error : overlayFailure(error);
+    return this.#inTurn(async () => {
+      try {
+        return await work();
+      } catch (error) {
+        if (!signal.aborted) throw overlayFailure(error);
+        this.#forsake();
+        throw error;
+      }
     });
-    this.#work = result.catch(() => {
-      if (signal.aborted) this.#forsake();
-    });
-    return result;
   }
 }
