@@ -223,7 +223,7 @@ function monitorsOf(reader: GatewayReader, paths: readonly Found<{ readonly id: 
     .flatMap(({ item, at }) => {
       if (item.path !== undefined && !known.has(item.path)) {
         // Unreadable paths are unknown.
-        if (Array.isArray(reader.raw["paths"]) || !isPresent(reader.raw["paths"]))
+        if (!reader.isUnreadable("gateway.paths"))
           reader.conflict("E_DEPENDENCY", at, "path", `there is no path ${item.path}`);
         return [];
       }
