@@ -1,7 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { pino } from "pino";
-import { provenAtOnce } from "../../src/agent/reconcile/prover.ts";
 import { ownProcess } from "../../src/host/process/process-tree.ts";
 import { Applying } from "../../src/agent/applying/applying.ts";
 import { reconciler, type Reconciler } from "../../src/agent/reconcile/section.ts";
@@ -28,6 +27,7 @@ import {
   UID,
   type SigningKey,
 } from "../../test/support/control-plane/signing.ts";
+import { provenAtOnce } from "../../test/support/reconcile/commit.ts";
 import type { Bench } from "./bench.ts";
 import { median } from "./figures.ts";
 

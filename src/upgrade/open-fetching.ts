@@ -11,8 +11,8 @@ import { hostVersions } from "../host/releases/versions.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import type { ProxySettings } from "../lib/net/proxy.ts";
 import type { NetworkTargets } from "../protocol/overlay/network-targets.ts";
-import { Architecture, UPGRADE_PATHS, type UpgradeRequest } from "../protocol/documents/release.ts";
-import { fetchRelease, type FetchDeps } from "./fetch.ts";
+import { Architecture, UPGRADE_PATHS } from "../protocol/documents/release.ts";
+import type { FetchDeps } from "./fetch.ts";
 
 /** Paths and settings of a fetch; paths default to the package's. */
 export interface FetchingOptions {
@@ -53,20 +53,6 @@ export function openFetching(
     own: buildInfo,
     architecture: Architecture.safeParse(debianArchitecture(process.arch)).data,
     random: Math.random,
-  };
-}
-
-/** Fetches, verifies, unpacks, tests and stages the requested release. Returns its version. */
-export type Prepare = (request: UpgradeRequest, onStep: FetchDeps["onStep"], signal: AbortSignal) => Promise<string>;
-
-/** Returns a function that prepares releases on this machine; it rereads the node's targets each time. */
-export function preparing(
-  options: Omit<FetchingOptions, "targets">,
-  readTargets: () => Promise<NetworkTargets | undefined>,
-): Prepare {
-  return async (request, onStep, signal) => {
-    const deps = openFetching({ ...options, targets: await readTargets() }, onStep, signal);
-    return (await fetchRelease(request, deps, signal)).version;
   };
 }
 

@@ -24,14 +24,6 @@ export interface Prover {
   servingMs(signal: AbortSignal): Promise<number | undefined>;
 }
 
-/** A prover that accepts everything. */
-export const provenAtOnce: Prover = {
-  before: () => ({ session: true, gateways: [] }),
-  attempt: () => Promise.resolve([]),
-  controlPlane: () => Promise.resolve(undefined),
-  servingMs: () => Promise.resolve(undefined),
-};
-
 /** Evidence on one line: `control plane 192.0.2.1:443: connection timed out; gateway …`. */
 export function evidenceText(unreached: readonly Unreached[]): string {
   return unreached

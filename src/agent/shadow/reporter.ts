@@ -113,13 +113,6 @@ export function sessionBegan(state: ReporterState, reportedVersion: number): Rep
   return outOfSync(base);
 }
 
-/** Returns what a reader of the reports holds after this one. */
-export function applyReport(held: ShadowMap, report: ShadowReport): ShadowMap {
-  const gone = new Set(report.unset);
-  const kept = report.base === 0 ? [] : Object.entries(held).filter(([key]) => !gone.has(key));
-  return Object.fromEntries([...kept, ...Object.entries(report.set)]);
-}
-
 /** Drops facts beyond the limits of the protocol; returns the rest by importance. */
 export function withinLimits(facts: ShadowMap): { readonly facts: ShadowMap; readonly dropped: number } {
   const kept: [string, ShadowValue][] = [];

@@ -4,8 +4,6 @@ import { refusal, type ToolRunner } from "../network/ip/tool.ts";
 
 /** The routing protocol number for containers. The section `network` has its own and removes routes that carry it. */
 export const CONTAINER_PROTOCOL = 219;
-/** Priorities of the containers' policy rules, 5100–5179, ahead of our others: by source and by interface. */
-export const PRIORITY = { from: 5110, end: 5111, inLink: 5150 } as const;
 const LINK_NAME = /^hfc[0-9a-f]{12}$/;
 const RTN_UNREACHABLE = "7";
 const SHOW = `rule show\nroute show table all protocol ${CONTAINER_PROTOCOL}\nlink show type veth\n`;

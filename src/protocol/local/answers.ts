@@ -168,5 +168,3 @@ export type TriggerLine = z.infer<typeof TriggerLine>;
 /** A document's version floor before and after; zero means none. */
 export const FloorReset = z.object({ name: FloorName, from: Version, to: Version });
 export type FloorReset = z.infer<typeof FloorReset>;
-
-export const Nothing = z.object({});

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { Commit } from "../../../src/agent/reconcile/commit.ts";
 import type { CommitOptions } from "../../../src/agent/reconcile/commit-options.ts";
-import { provenAtOnce, type Before, type Prover, type Unreached } from "../../../src/agent/reconcile/prover.ts";
+import type { Before, Prover, Unreached } from "../../../src/agent/reconcile/prover.ts";
 import { Checkpoint } from "../../../src/checkpoint/checkpoint.ts";
 import { commitFiles } from "../../../src/checkpoint/commit-files.ts";
 import type { Clock } from "../../../src/host/clock.ts";
@@ -9,6 +9,14 @@ import { hostFiles, type Files } from "../../../src/host/files/files.ts";
 import { ownProcess } from "../../../src/host/process/process-tree.ts";
 
 export const BOOT = "0197f1a2-0000-4000-8000-00000000b007";
+
+/** A prover that accepts everything. */
+export const provenAtOnce: Prover = {
+  before: () => ({ session: true, gateways: [] }),
+  attempt: () => Promise.resolve([]),
+  controlPlane: () => Promise.resolve(undefined),
+  servingMs: () => Promise.resolve(undefined),
+};
 
 /** A confirmed commit over the files of `dir`, watched by nobody, that proves everything at once unless told otherwise. */
 export function testCommit(

@@ -53,7 +53,7 @@ export interface Refusal {
   readonly isPassing: boolean;
 }
 
-export const LABELS = {
+const LABELS = {
   owner: OWNER_LABEL,
   container: "io.holdfast.container",
   hash: "io.holdfast.hash",
@@ -66,9 +66,6 @@ const PIDS_LIMIT = 4096;
 const OOM_SCORE_ADJ = 500;
 const NS_PER_S = 1_000_000_000;
 const MAX_SECONDS = 366 * 86_400;
-
-/** Name of a definition's container in the engine. */
-export const engineNameOf = (id: string): string => `holdfast-${id}`;
 
 /** Compiles a definition to a `POST /containers/create` request, or returns why it must not run. `checkBinds` checks binds. */
 export function compileContainer(spec: ContainerSpec, where: Placement): Compiled | Refusal {

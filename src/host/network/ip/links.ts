@@ -184,16 +184,6 @@ export function parseRoutes6(text: string): readonly Route[] {
   });
 }
 
-/** Parses the addresses of /proc/net/if_inet6. */
-export function parseAddresses6(text: string): readonly LinkAddress[] {
-  return text.split("\n").flatMap((line) => {
-    const [raw, , length, , , link] = fieldsOf(line);
-    const [address, prefix] = [address6(raw), hex(length)];
-    if (link === undefined || address === undefined || prefix === undefined || prefix > 128) return [];
-    return [{ link, family: 6, address, prefix } as const];
-  });
-}
-
 /** Returns the default route with the lowest metric. */
 export function defaultRoute(routes: readonly Route[], family: 4 | 6): Route | undefined {
   return routes

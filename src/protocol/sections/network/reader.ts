@@ -6,7 +6,7 @@ import { LINE, METRIC, MTU } from "./fields.ts";
 import { convertFields } from "../common/items.ts";
 import { SectionReader } from "../common/section-reader.ts";
 
-export type { Found, Place } from "../common/section-reader.ts";
+export type { Place } from "../common/section-reader.ts";
 
 /** Reads the section `network`. */
 export class NetworkReader extends SectionReader {

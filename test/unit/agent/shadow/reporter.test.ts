@@ -1,7 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
-  applyReport,
   initialReporter,
   nextReport,
   outOfSync,
@@ -179,6 +178,13 @@ class Holder {
     this.version = report.version;
     return "ok";
   }
+}
+
+/** Returns what a reader of the reports holds after this one. */
+function applyReport(held: ShadowMap, report: ShadowReport): ShadowMap {
+  const gone = new Set(report.unset);
+  const kept = report.base === 0 ? [] : Object.entries(held).filter(([key]) => !gone.has(key));
+  return Object.fromEntries([...kept, ...Object.entries(report.set)]);
 }
 
 const factsOf = fc.dictionary(
