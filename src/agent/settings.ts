@@ -209,11 +209,11 @@ export interface AgentSettings {
 
 const LIMITS = { maxBytes: 256 * 1024, maxDepth: 8 };
 export const DEFAULT_STATE_DIR = "/var/lib/holdfast";
-export const DEFAULT_RUN_DIR = "/run/holdfast";
+const DEFAULT_RUN_DIR = "/run/holdfast";
 const DEFAULT_FILE = "/etc/holdfast/agent.json";
 
 /** The settings file with which an agent last started; it replaces a damaged one. */
-export function lastGoodSettings(files: Files, stateDir: string): StateFile<{ readonly text: string }> {
+function lastGoodSettings(files: Files, stateDir: string): StateFile<{ readonly text: string }> {
   const schema = z.object({ text: z.string().max(LIMITS.maxBytes) });
   return stateFile(files, { path: `${stateDir}/reported/settings.json`, schema, keepsPrevious: false });
 }

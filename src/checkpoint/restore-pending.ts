@@ -6,7 +6,7 @@ import { commitFiles, type TakenBack } from "./commit-files.ts";
 import { isExpired, leftOf, type Moment } from "./window.ts";
 
 /** Grace after the deadline during which a running agent keeps its change, in milliseconds. */
-export const GRACE_MS = 5000;
+const GRACE_MS = 5000;
 const MAX_LINES = 64;
 const MAX_LINE = 512;
 const MAX_EVIDENCE = 2048;
@@ -56,7 +56,7 @@ export async function restorePending(deps: RestoreDeps, signal: AbortSignal): Pr
 }
 
 /** Returns how many more milliseconds a pending change belongs to its agent alone. */
-export function heldFor({ window }: Pick<Pending, "window">, now: Moment): number {
+function heldFor({ window }: Pick<Pending, "window">, now: Moment): number {
   if (window === undefined || window.bootId !== now.bootId || !isLiving(window.owner)) return 0;
   return Math.max(0, window.deadline + GRACE_MS - now.sinceBoot);
 }

@@ -159,7 +159,7 @@ function situationOf(
  * Returns the keys that may sign releases, from the first existing file.
  * @throws {InputError} `bad-release-keys`; an unreadable file does not fall back to the next one
  */
-export async function readReleaseKeys(paths: readonly string[], files: Files): Promise<ReleaseKeys> {
+async function readReleaseKeys(paths: readonly string[], files: Files): Promise<ReleaseKeys> {
   for (const path of paths) {
     const text = await files.read(path);
     if (text === undefined) continue;

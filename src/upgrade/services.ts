@@ -64,7 +64,7 @@ async function packageFault(exec: Pick<Exec, "run">, signal: AbortSignal): Promi
 const UNFINISHED: Readonly<Record<string, string>> = { U: "unpacked", F: "half configured", H: "half installed" };
 
 /** Returns the packages whose installation was interrupted or failed, from the output of dpkg-query(1). Pure. */
-export function brokenPackages(shown: string): readonly { readonly name: string; readonly state: string }[] {
+function brokenPackages(shown: string): readonly { readonly name: string; readonly state: string }[] {
   return shown.split("\n").flatMap((line) => {
     const [status = "", name = ""] = line.split("\t");
     const state = status[2] === "R" ? "must be installed again" : UNFINISHED[status[1] ?? ""];

@@ -23,7 +23,7 @@ const OTHER_DRIFT_MS = 300_000;
 const MAX_NAMED = 10;
 
 /** Limits reports of drift: the same at most once an hour, another at most every five minutes; counts those between. Pure. */
-export function isDriftNews(reported: ReportedDrift | undefined, { count, what }: Drift, now: number): boolean {
+function isDriftNews(reported: ReportedDrift | undefined, { count, what }: Drift, now: number): boolean {
   if (count <= (reported?.count ?? 0)) return false;
   if (reported === undefined) return true;
   return now - reported.at >= (reported.what === what.join(", ") ? SAME_DRIFT_MS : OTHER_DRIFT_MS);

@@ -18,7 +18,7 @@ export function dataPlaneItems({ engines }: Pick<Status, "engines">): readonly H
 }
 
 /** Describes the path that carries the traffic, and why. */
-export function carrierText({ gateway, path, reason }: Carrier): string {
+function carrierText({ gateway, path, reason }: Carrier): string {
   const by = `${gateway}${path === "" ? "" : ` by path ${path}`} carries the traffic`;
   return reason === undefined ? by : `${by} (${reason})`;
 }

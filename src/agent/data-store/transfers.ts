@@ -38,7 +38,7 @@ export interface TransfersOptions {
 }
 
 /** Maximum number of waiting transfers. */
-export const MAX_WAITING = 32;
+const MAX_WAITING = 32;
 /** Minimum interval between saved positions of a transfer. */
 const SAVE_MS = 2000;
 /** Time limit of aborting an upload. */

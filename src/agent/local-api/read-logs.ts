@@ -23,7 +23,7 @@ export async function* readLogs(memory: LogMemory, query: LogsQuery, signal: Abo
 const LEVELS = ["trace", "debug", "info", "warn", "error", "fatal"] as const;
 
 /** Parses a line of the agent's log. Any other text becomes a message unchanged. */
-export function parseLine(text: string): LogLine {
+function parseLine(text: string): LogLine {
   try {
     const { level, time, msg, component, ...fields } = JSON.parse(text) as Record<string, unknown>;
     return {

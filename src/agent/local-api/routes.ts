@@ -47,7 +47,7 @@ export interface Route {
 export const EXEC_PATH = "/v1/containers/exec";
 
 /** Every endpoint of the local API. */
-export const routes: readonly Route[] = [
+const routes: readonly Route[] = [
   {
     method: "GET",
     path: "/v1/status",

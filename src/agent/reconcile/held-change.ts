@@ -40,7 +40,7 @@ export function whyHeld({ is, last: { code, evidence } }: Withheld): string {
 }
 
 /** Reports whether two sets of sections are equal. */
-export function isSameGuards(one: Guards, other: Guards): boolean {
+function isSameGuards(one: Guards, other: Guards): boolean {
   const names = Object.keys(one);
   return names.length === Object.keys(other).length && names.every((name) => isSameValue(one[name], other[name]));
 }

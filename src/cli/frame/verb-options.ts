@@ -9,7 +9,7 @@ export const DIRECTORIES = {
 export const JSON_OPTION = {
   json: { help: "print JSON; 'holdfast help --json-schema <verb>' prints its schema" },
 } as const;
-export const TIMEOUT = { timeout: { value: "SECONDS", help: "maximum silence of the agent" } } as const;
+const TIMEOUT = { timeout: { value: "SECONDS", help: "maximum silence of the agent" } } as const;
 export const WATCH = { watch: { short: "w", help: "show it again every second until Ctrl-C" } } as const;
 export const COMMON = { ...JSON_OPTION, ...TIMEOUT, ...DIRECTORIES } as const;
 export const CONFIG = {

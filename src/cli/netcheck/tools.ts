@@ -43,7 +43,7 @@ export function wordsOf(error: unknown, { signal, timeoutMs }: CheckTools): stri
 }
 
 /** Returns the reason code of a failed attempt. */
-export function codeOfTry(error: unknown): string {
+function codeOfTry(error: unknown): string {
   if (toError(error).name === "TimeoutError") return "no-answer";
   return CODES[errnoOf(error) ?? ""] ?? "failed";
 }

@@ -254,7 +254,7 @@ async function runAndShowChecks({ call, say }: Dialogue, { settings }: Standing,
 }
 
 /** One line a check, and what to do below it. Pure. */
-export function findingsText(findings: readonly SetupFinding[]): string {
+function findingsText(findings: readonly SetupFinding[]): string {
   const rowsOf = ({ status, check, message, fix }: SetupFinding): (readonly [string, string])[] => [
     [`${status.toUpperCase()} ${check.padEnd(14)}`, message],
     ...(fix === undefined ? [] : [["", `fix: ${fix}`] as const]),

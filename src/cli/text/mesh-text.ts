@@ -79,7 +79,7 @@ function sessionLines({ name }: PeerView, session: PeerSessionView, now: number)
 }
 
 /** An address with a port, as URLs have it (RFC 3986 §3.2.2). */
-export function addressText(ip: string, port: number): string {
+function addressText(ip: string, port: number): string {
   return `${ip.includes(":") ? `[${ip}]` : ip}:${port}`;
 }
 

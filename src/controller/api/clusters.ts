@@ -19,7 +19,7 @@ export function clusterOf(fleet: Fleet, fqdn: string): ClusterRecord {
   return record;
 }
 
-export function publicCluster(record: ClusterRecord): z.infer<typeof PublicCluster> {
+function publicCluster(record: ClusterRecord): z.infer<typeof PublicCluster> {
   const { fqdn, name, domain, createdAt, tags, config, members } = record;
   const own = { fqdn, name, domain, tgrn: tgrn.cluster(fqdn), created_at: createdAt, tags };
   return { ...own, config: hideSecrets(config), members: [...members] };

@@ -44,7 +44,7 @@ const SECTION_PATHS: readonly SectionPath[] = [
 ];
 
 /** Response header of a write that is stored but has no effect. */
-export const WARNING_HEADER = "holdfast-warning";
+const WARNING_HEADER = "holdfast-warning";
 const warned = {
   [WARNING_HEADER]: {
     description: "Why the stored section has no effect; absent if it is applied",

@@ -50,7 +50,7 @@ export function nodeOf(fleet: Fleet, uid: string): NodeRecord {
   return record;
 }
 
-export const nodeResponse = (record: NodeRecord, view: View): Response => Response.json(publicNode(record, view));
+const nodeResponse = (record: NodeRecord, view: View): Response => Response.json(publicNode(record, view));
 
 /** Returns the response to a change: the whole node if the caller may read it, otherwise its UID and the written part. */
 export function changeResponse(record: NodeRecord, caller: Caller, part: Readonly<Record<string, unknown>>): Response {

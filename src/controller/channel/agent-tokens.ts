@@ -31,7 +31,7 @@ export type TokenOrder =
   | { readonly name: string; readonly expiresInSeconds: number }
   | { readonly namePrefix: string; readonly maxUses: number; readonly expiresInSeconds: number };
 
-export const MAX_TOKENS = 1000;
+const MAX_TOKENS = 1000;
 /** Lifetime of a token's license: it is used at once, and a short one limits what a revoked token leaves behind. */
 const LICENSE_SECONDS = 15 * 60;
 

@@ -10,8 +10,8 @@ import type { Sources } from "./sources.ts";
 import { UpgradeRefusals } from "./upgrade-refusals.ts";
 
 /** Limits of sockets before a successful hello: per source prefix, and in total. */
-export const MAX_UNAUTHENTICATED_PER_PREFIX = 16;
-export const MAX_UNAUTHENTICATED = 1024;
+const MAX_UNAUTHENTICATED_PER_PREFIX = 16;
+const MAX_UNAUTHENTICATED = 1024;
 const RETRY_SECONDS = 10;
 
 /** Upgrades requests to session sockets, with a limit of unauthenticated ones. */

@@ -20,7 +20,7 @@ import type { RefusalKind } from "./refusals.ts";
  * Thresholds of unsent bytes: above the first, deferrable messages wait; above the second, the peer is not reading and the session is
  * closed.
  */
-export const CONGESTED_BYTES = 256 * 1024;
+const CONGESTED_BYTES = 256 * 1024;
 const STUCK_BYTES = 4 * 1024 * 1024;
 const MAX_BAD_FRAMES = 100;
 /** Error code of the WebSocket library for a message over the limit, which it closes with 1009. */

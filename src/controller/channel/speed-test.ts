@@ -8,8 +8,8 @@ import { answerError, answerJson, pathOf } from "./http-io.ts";
 
 /** Path of nodes' bandwidth tests; ends in a token that only the node's document contains. */
 export const SPEED_TEST_PATH = "/agent/v1/speedtest";
-export const SPEED_TEST_MAX_BYTES = 100_000_000;
-export const SPEED_TEST_CONNECTIONS = 4;
+const SPEED_TEST_MAX_BYTES = 100_000_000;
+const SPEED_TEST_CONNECTIONS = 4;
 const DEADLINE_MS = 120_000;
 
 // Random, so that it cannot be compressed on the path.

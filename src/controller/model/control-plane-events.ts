@@ -25,7 +25,7 @@ export function isReservedEvent(eventType: string): boolean {
 /** Audit category of user actions on nodes through the API. */
 export const CONTROL_PLANE_AUDIT = "Node Action";
 /** Audit category of actions on the machine itself. */
-export const LOCAL_AUDIT = "Local Action";
+const LOCAL_AUDIT = "Local Action";
 
 /** Returns the category under which a node's own audit is stored; a node cannot use the control plane's category. */
 export function nodeAuditCategory(category: string): string {

@@ -5,7 +5,7 @@ import { permittedConfig, stateOf, type IpLock } from "./ip-lock.ts";
 import { defined } from "../../lib/defined.ts";
 
 /** Largest accepted lead of a node's version over the control plane's. A corrupted number must not exhaust the counter. */
-export const MAX_VERSION_JUMP = 2 ** 32;
+const MAX_VERSION_JUMP = 2 ** 32;
 
 type DocumentNode = Omit<
   NodeRecord,

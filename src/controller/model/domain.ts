@@ -5,7 +5,7 @@ import { defined } from "../../lib/defined.ts";
 
 /** Limits of one document. */
 export const MAX_PEERS = 10_000;
-export const MAX_GRANTS = 100_000;
+const MAX_GRANTS = 100_000;
 
 /** Peer entry and grants that one node receives about another. */
 interface Share {

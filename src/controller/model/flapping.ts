@@ -1,6 +1,6 @@
 /** Number of reconnects within the window that count as flapping, and the number after which the event repeats. */
-export const FLAPPING_CYCLES = 10;
-export const FLAPPING_REPEAT = 120;
+const FLAPPING_CYCLES = 10;
+const FLAPPING_REPEAT = 120;
 export const FLAPPING_WINDOW_MS = 5 * 60_000;
 
 /** Reconnect history of one node; at most ten entries. */

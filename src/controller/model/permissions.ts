@@ -75,7 +75,7 @@ export function isKnownAction(action: string): boolean {
 }
 
 /** Reports whether a normalized action, possibly a wildcard, covers a permission. */
-export function actionCovers(action: string, permission: string): boolean {
+function actionCovers(action: string, permission: string): boolean {
   return action.endsWith("*") ? permission.startsWith(action.slice(0, -1)) : action === permission;
 }
 
@@ -95,7 +95,7 @@ export function resourceCovers(pattern: string, resource: string): boolean {
 }
 
 /** Evaluates policies for one permission on one resource: a matching deny overrides every allow; `silent` means no match. */
-export function judge(policies: readonly Policy[], permission: string, resource: string): "allow" | "deny" | "silent" {
+function judge(policies: readonly Policy[], permission: string, resource: string): "allow" | "deny" | "silent" {
   let verdict: "allow" | "silent" = "silent";
   for (const policy of policies) {
     if (!policy.resources.some((pattern) => resourceCovers(pattern, resource))) continue;

@@ -4,7 +4,7 @@ import type { MetricSample } from "../../protocol/documents/telemetry.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 
 /** Limit of one record as JSON, in bytes; the frame limits the batch. */
-export const RECORD_MAX_BYTES = 32 * 1024;
+const RECORD_MAX_BYTES = 32 * 1024;
 
 /** Retention of metrics, and the allowed lead of a node's clock, in seconds. */
 export const METRICS_SECONDS = 90 * 24 * 3600;

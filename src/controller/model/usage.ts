@@ -23,7 +23,7 @@ export interface UsageQuery {
   readonly intervalInMinutes: number;
 }
 
-export const MAX_BUCKETS = 10_000;
+const MAX_BUCKETS = 10_000;
 /** `now`, or a signed amount and a unit. */
 export const RELATIVE_TIME = /^(?:now|([+-]?\d{1,6}) ?(second|minute|hour|day|week|month|year)s?)$/;
 

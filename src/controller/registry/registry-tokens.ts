@@ -42,7 +42,7 @@ export interface RegistryTokensOptions {
 
 /** Values required in the registry's configuration under `auth.token`. */
 export const REGISTRY_SERVICE = "holdfast-registry";
-export const REGISTRY_ISSUER = "holdfast";
+const REGISTRY_ISSUER = "holdfast";
 /** Lifetime of a token; a registry requests a new one during a long pull. */
 const TOKEN_SECONDS = 300;
 /** Lifetime of a credential, sufficient for a large image over a slow link. */

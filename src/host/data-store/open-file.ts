@@ -53,7 +53,7 @@ export function openRegular(directory: number, name: Name, flags: number): numbe
 }
 
 /** Returns a function that closes a descriptor at most once, because its number is soon reused. */
-export function closing(fd: number): () => void {
+function closing(fd: number): () => void {
   let isOpen = true;
   return () => {
     if (isOpen) closeSync(fd);

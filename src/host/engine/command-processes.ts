@@ -26,7 +26,7 @@ export async function endCommand(clock: Clock, command: RunningCommand): Promise
 }
 
 /** Returns the living processes of a command. */
-export function processesOf({ pid, containerId, mark }: RunningCommand): readonly number[] {
+function processesOf({ pid, containerId, mark }: RunningCommand): readonly number[] {
   if (pid <= 1 || !/^[0-9a-f]{64}$/.test(containerId)) return [];
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))

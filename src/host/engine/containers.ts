@@ -86,7 +86,7 @@ export function containers(transport: Transport): Containers {
 }
 
 /** Returns the engine's data of one container; undefined if it does not exist. */
-export async function inspect(transport: Transport, id: string, signal: AbortSignal): Promise<Inspected | undefined> {
+async function inspect(transport: Transport, id: string, signal: AbortSignal): Promise<Inspected | undefined> {
   const what = `cannot inspect container ${id}`;
   const call = { what, method: "GET", path: `/containers/${inPath(id)}/json`, accepts: [404] } as const;
   const { status, body } = await transport.send(call, signal);

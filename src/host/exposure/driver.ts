@@ -9,7 +9,7 @@ import { addRoute, addRule, ContainerRouting, deleteRoute, deleteRule, type Rout
 import { UserChain, type UserRule } from "./user-chain.ts";
 
 /** The nftables table for containers; the section `network` has its own. */
-export const EXPOSURE_TABLE = "holdfast_containers";
+const EXPOSURE_TABLE = "holdfast_containers";
 
 /** The current state of ports and routes of containers on this machine. */
 export interface ExposureState extends RoutingState {

@@ -14,7 +14,7 @@ export const Inventory = z.object({
 export type Inventory = z.infer<typeof Inventory>;
 
 /** The verb that prints an inventory. */
-export const INVENTORY_VERB = "inventory";
+const INVENTORY_VERB = "inventory";
 const DEADLINE_MS = 5000;
 
 /** Takes the inventory, which starts some short-lived processes. Omits values that take longer than 5 s. */

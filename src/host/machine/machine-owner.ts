@@ -2,7 +2,7 @@ import { createServer, type Server } from "node:net";
 import type { Clock } from "../clock.ts";
 
 /** The abstract socket (unix(7)) that the owner of a network namespace holds; the kernel releases it when the process exits. */
-export const OWNER_SOCKET = "\0holdfast-host";
+const OWNER_SOCKET = "\0holdfast-host";
 
 const RETRY_MS = 30_000;
 

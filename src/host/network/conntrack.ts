@@ -143,7 +143,7 @@ function nameOf(protocol: "icmp" | "tcp" | "udp", family: 4 | 6): string {
 }
 
 /** Returns a function that reports whether a flow matches. */
-export function flowMatcher(filter: FlowFilter): (flow: TrackedFlow) => boolean {
+function flowMatcher(filter: FlowFilter): (flow: TrackedFlow) => boolean {
   const { protocol, sourcePort, destPort, party } = filter;
   const isFrom = filter.source === undefined ? undefined : addressFilter(filter.source);
   const isTo = filter.dest === undefined ? undefined : addressFilter(filter.dest);

@@ -13,7 +13,7 @@ export interface SelfTester {
 }
 
 /** The verb by which a version tests itself. */
-export const SELF_TEST_VERB = "self-test";
+const SELF_TEST_VERB = "self-test";
 
 export interface SelfTesterOptions {
   readonly exec: Exec;

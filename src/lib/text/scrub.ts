@@ -23,7 +23,7 @@ export function scrubber(secrets: readonly string[], mark: string): Scrub {
 const isNoWord = (word: string): boolean => word.length >= MIN_PIECE && !/^[a-z./_-]*$/.test(word);
 
 /** Returns the encodings of a secret: plain, JSON, percent-encoded, hexadecimal, and base64 at each of the three alignments. */
-export function formsOf(value: string): readonly string[] {
+function formsOf(value: string): readonly string[] {
   const bytes = Buffer.from(value);
   const hex = bytes.toString("hex");
   const base64 = [0, 1, 2].flatMap((shift) => {

@@ -5,7 +5,7 @@ import type { ContainerRow, Ledger } from "./ledger.ts";
 /** Labels of our containers; valid only together with the ledger. */
 export const OWNER_LABEL = "io.holdfast.owner";
 export const CONTAINER_LABEL = "io.holdfast.container";
-export const NONCE_LABEL = "io.holdfast.nonce";
+const NONCE_LABEL = "io.holdfast.nonce";
 
 /** Returns the engine's name of a definition's container. */
 export const engineNameOf = (id: string): string => `holdfast-${id}`;
@@ -60,7 +60,7 @@ export function sortContainers(
 }
 
 /** Returns the relevant container of a definition: the running one, else the newest. */
-export function foremost(own: readonly Own[]): Own | undefined {
+function foremost(own: readonly Own[]): Own | undefined {
   return own.find(({ container }) => stateOf(container) !== "stopped") ?? own[0];
 }
 

@@ -35,7 +35,7 @@ export function rateTimetable(everyMs: number): Timetable {
 }
 
 /** Schedule with five cron fields in UTC. */
-export function cronTimetable(fields: CronFields): Timetable {
+function cronTimetable(fields: CronFields): Timetable {
   return { next: (after) => nextMatch(fields, after), resume: (_planned, now) => nextMatch(fields, now) };
 }
 

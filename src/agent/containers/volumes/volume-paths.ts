@@ -4,9 +4,9 @@ import { CONTENT } from "../../../host/machine/encrypted-volume.ts";
 import type { VolumeSpec } from "../../../protocol/sections/exec/config.ts";
 
 /** The agent's own directories in the data store; names of volumes cannot begin with a dot. */
-export const VOLUMES = "volumes";
+const VOLUMES = "volumes";
 export const QUARANTINE = [VOLUMES, ".quarantine"] as const;
-export const IMAGES = [VOLUMES, ".encrypted"] as const;
+const IMAGES = [VOLUMES, ".encrypted"] as const;
 export const MOUNTS = [VOLUMES, ".mounts"] as const;
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/;

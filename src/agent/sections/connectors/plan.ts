@@ -218,7 +218,7 @@ function compileConnector(connector: Connector, at: readonly string[], nodes: No
 }
 
 /** Returns the target of a connector's flows; undefined if its node is unknown. */
-export function leadsTo({ node, target }: Connector, nodes: Nodes): OverlayListener["target"] | undefined {
+function leadsTo({ node, target }: Connector, nodes: Nodes): OverlayListener["target"] | undefined {
   const found = nodes.find(node);
   if (found === undefined) return undefined;
   return found === "here" ? target : { peer: found.peer, ...target };
@@ -252,7 +252,7 @@ export function waitingConnectors(desired: readonly Connector[], actual: Connect
 }
 
 /** Lists enabled connectors whose node is neither this one nor a peer. */
-export function unknownNodes(desired: readonly Connector[], nodes: Nodes): readonly Issue[] {
+function unknownNodes(desired: readonly Connector[], nodes: Nodes): readonly Issue[] {
   return desired
     .filter((connector) => connector.enabled && nodes.find(connector.node) === undefined)
     .map(({ path, node }) => {

@@ -85,7 +85,7 @@ export function isDialled({ connectToPublic }: Pick<Gateway, "connectToPublic">,
 }
 
 /** Returns the first enabled default path to a gateway; it precedes the built-in one. */
-export function defaultPath(gateway: Gateway, domain: DomainView, uid: string): GatewayPath | undefined {
+function defaultPath(gateway: Gateway, domain: DomainView, uid: string): GatewayPath | undefined {
   return gateway.paths.find(({ enabled, isDefault, node }) => enabled && isDefault && domain.find(node)?.uid === uid);
 }
 

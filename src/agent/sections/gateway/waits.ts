@@ -43,7 +43,7 @@ function cluster(path: string, name: string): Issue {
 }
 
 /** Explains that no node of the domain has this name, and what to do. */
-export function unknownNode(path: string, name: string): Issue {
+function unknownNode(path: string, name: string): Issue {
   const text = unknownNodeText(name);
   return { path, code: "unknown-node", message: `${path}: ${text}` };
 }

@@ -44,7 +44,7 @@ export function planServices(desired: readonly Service[], actual: ServicesActual
 }
 
 /** Returns the overlay's entry for a service. */
-export function compileService(service: Service, addresses: ServicesActual["addresses"]): OverlayService {
+function compileService(service: Service, addresses: ServicesActual["addresses"]): OverlayService {
   const { name, transport, host, port, sourceInterface, connectTimeoutMs, idleTimeoutMs, healthCheck } = service;
   const sourceAddress = sourceInterface === undefined ? undefined : addresses.get(sourceInterface)?.[0];
   const application = applicationOf(service.protocol);

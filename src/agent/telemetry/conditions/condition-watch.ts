@@ -32,7 +32,7 @@ const QUIET_AFTER_START_MS = 60_000;
  * Decides which conditions began and ended: after 5 s without change, and never before `quietUntil`. Pure; times are monotonic
  * milliseconds.
  */
-export function nextConditions(
+function nextConditions(
   before: Conditions,
   current: readonly Condition[],
   now: number,

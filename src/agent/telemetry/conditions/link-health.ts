@@ -44,7 +44,7 @@ const STABLE_MS = 5000;
 const QUIET_AFTER_START_MS = 60_000;
 
 /** Decides which faults began and ended: after 5 s without change, and never before `quietUntil`. Pure. */
-export function nextLinkHealth(
+function nextLinkHealth(
   health: LinkHealth,
   readings: LinkReadings,
   now: number,

@@ -67,10 +67,7 @@ export function overlayMeter({ clock, events }: { readonly clock: Clock; readonl
 }
 
 /** Lists events between two readings: connectors at their limits, and exhausted resources. Pure. */
-export function overlayConditions(
-  previous: OverlayReading | undefined,
-  current: OverlayReading,
-): readonly EventInput[] {
+function overlayConditions(previous: OverlayReading | undefined, current: OverlayReading): readonly EventInput[] {
   if (previous === undefined || !isSameProcess(previous, current)) return [];
   const rises = totalsBy(risesBetween(previous.counters, current.counters));
   const full = rises.filter(({ refusals }) => (refusals["too-many-flows"] ?? 0) > 0);

@@ -39,7 +39,7 @@ export function tgArping(exec: Pick<Exec, "spawn">, files: Files): StreamTrigger
 }
 
 /** Limits to five probes and ten seconds. */
-export function arpingArguments({ iface, host }: TgArping): string[] {
+function arpingArguments({ iface, host }: TgArping): string[] {
   return ["-i", iface, "-c", String(COUNT), "-w", String(SECONDS), "--", host];
 }
 

@@ -58,7 +58,7 @@ export interface UnsentResult {
   readonly reply: TriggerReply;
 }
 
-export const MAX_JOURNAL_ROWS = 10_000;
+const MAX_JOURNAL_ROWS = 10_000;
 /** Limit of triggers that are kept in memory only. */
 const MAX_REMEMBERED = 1000;
 /** Rows are kept until the request expires, but at least for this time. */

@@ -7,7 +7,7 @@ const MAX_ISSUES = 20;
 const MAX_ISSUE_LENGTH = 300;
 
 /** The body of an event: none and null mean `{}`. */
-export function normaliseBody(body: unknown): unknown {
+function normaliseBody(body: unknown): unknown {
   return body ?? {};
 }
 

@@ -6,7 +6,7 @@ import type { PushedLogs } from "../../../protocol/documents/bundle.ts";
 import { NodePushLogs } from "../../../protocol/triggers/bodies.ts";
 import type { OneShotTrigger } from "../execution/trigger.ts";
 
-export const PUSH_LOGS_TRIGGER = "node-push-logs";
+const PUSH_LOGS_TRIGGER = "node-push-logs";
 
 /** Default directory of bundles in the data store, and the number kept there. */
 const DIRECTORY = "holdfast-bundles";

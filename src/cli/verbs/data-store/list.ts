@@ -21,7 +21,7 @@ export async function dataStoreList(call: Call, path: string | undefined): Promi
 }
 
 /** The tree with sizes, a line for each entry, and a hint where not everything is shown. Pure. */
-export function listText({ files }: DataStoreListing, paint: Paint): string {
+function listText({ files }: DataStoreListing, paint: Paint): string {
   const rows = [...rowsOf(files, 0, paint)];
   if (rows.length === 0) return "it is empty\n";
   const width = Math.max(...rows.map(([size]) => size.length));

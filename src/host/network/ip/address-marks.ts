@@ -90,7 +90,7 @@ function list(): readonly Found[] {
 }
 
 /** Parses the IPv4 address of a kernel message; returns undefined for another message. */
-export function parseAddress({ type, body }: Pick<Message, "type" | "body">): Found | undefined {
+function parseAddress({ type, body }: Pick<Message, "type" | "body">): Found | undefined {
   if (type !== NEW_ADDRESS || body.length < IFADDRMSG_BYTES || body[0] !== AF_INET) return undefined;
   let [local, label, flags, protocol] = ["", "", body.readUInt8(2), 0];
   const identity: Buffer[] = [];

@@ -9,7 +9,7 @@ export const ALTNAME_PREFIX = "holdfast:";
 export const OUR_GROUP = OUR_PROTOCOL;
 
 /** Suffix of the labels of our addresses, after the link's name. */
-export const LABEL_MARK = ":hf";
+const LABEL_MARK = ":hf";
 
 /** Longest name of a link, and of a label (IFNAMSIZ of if.h, minus the terminator). */
 const MAX_NAME = 15;

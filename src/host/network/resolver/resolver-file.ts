@@ -39,7 +39,7 @@ export type ResolverFileChange = z.infer<typeof ResolverFileChange>;
 export type ChangeResolverFile = (change: ResolverFileChange, signal: AbortSignal) => Promise<void>;
 
 /** The verb that changes the file in a unit of its own. */
-export const RESOLVER_FILE_VERB = "resolver-file";
+const RESOLVER_FILE_VERB = "resolver-file";
 
 /**
  * Changes the file at `path` directly. In a managed install, whose unit may not write there, a unit that can write nothing else

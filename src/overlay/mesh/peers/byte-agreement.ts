@@ -3,7 +3,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { Tunnel } from "./tunnel.ts";
 
 /** Time that one end of an aborted flow waits for the other end's count, in milliseconds. */
-export const TAKEN_MS = 2000;
+const TAKEN_MS = 2000;
 /** Maximum number of waiting flows and requests; beyond it an end uses its own count only. */
 const MAX_WAITING = 1024;
 const PATH = "/taken";

@@ -5,8 +5,8 @@ import { resetStream } from "../transport/reset.ts";
 /** Limits per peer of concurrent requests, so that a peer cannot consume this node's work and memory. */
 const MAX_ECHOES = 8;
 const MAX_PERFS = 2;
-export const MAX_ECHO_BYTES = 65_000;
-export const MAX_PERF_BYTES = 1_000_000_000;
+const MAX_ECHO_BYTES = 65_000;
+const MAX_PERF_BYTES = 1_000_000_000;
 const ECHO_MS = 60_000;
 const PERF_MS = 600_000;
 

@@ -10,7 +10,7 @@ import { meshContext, p256Thumbprint, type MeshIdentity } from "./tls.ts";
 import { defined } from "../../../lib/defined.ts";
 
 /** File in the overlay's state directory with its key and certificate. */
-export const IDENTITY_FILE = "identity.json";
+const IDENTITY_FILE = "identity.json";
 
 const Stored = OverlayIdentity.extend({ certificate: z.string().max(8192) });
 type Stored = z.infer<typeof Stored>;

@@ -6,7 +6,7 @@ import { resetStream } from "./reset.ts";
 import { CANCEL, NO_ERROR } from "./stream-codes.ts";
 
 /** Bytes queued for sending at which reading stops: stopping after every few frames would cost more than they do. */
-export const FULL_BYTES = 256 * 1024;
+const FULL_BYTES = 256 * 1024;
 
 const FULL = 1;
 const LIMITED_IN = 2;
