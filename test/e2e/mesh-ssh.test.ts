@@ -61,7 +61,7 @@ test("ssh and sftp work through a connector to a service on another node", async
     return execFileSync(file, [...rest, command, "-F", "none", ...options, ...args], {
       input,
       encoding: "utf8",
-      timeout: 60_000,
+      timeout: 120_000,
       maxBuffer: 1 << 24,
     });
   };

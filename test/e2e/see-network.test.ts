@@ -67,7 +67,7 @@ test("who has an address, and the packets on the wire", async () => {
   await capture.until(/ICMP echo reply/);
   capture.child.kill("SIGINT");
   expect((await capture.finished).code).toBe(0);
-  await expect.poll(() => here(`pgrep -P ${agent.pid} tcpdump || true`), { timeout: 10_000 }).toBe("");
+  await expect.poll(() => here(`pgrep -P ${agent.pid} tcpdump || true`)).toBe("");
 
   // The lines are in the data store once it has ended, of their own number or by Ctrl-C.
   const saved = join(agent.stateDir, "data-store", "captures");

@@ -82,7 +82,7 @@ describe("holdfast ping", () => {
     agent.provider.triggerLines = [];
     agent.provider.isTriggerEndless = true;
     const running = startHoldfast(["ping", "edge-2", "--run", agent.runDir]);
-    await expect.poll(() => agent.provider.asked, { timeout: 10_000 }).toHaveLength(1);
+    await expect.poll(() => agent.provider.asked).toHaveLength(1);
     running.child.kill("SIGINT");
     expect(await running.finished).toMatchObject({ code: 130, stdout: "" });
   });

@@ -14,7 +14,7 @@ const programs = [
 
 function run(program: string, ...args: readonly string[]) {
   const [file = "", ...before] = program.endsWith(".ts") ? [process.execPath, program] : [program];
-  return spawnSync(file, [...before, ...args], { encoding: "utf8", timeout: 60_000 });
+  return spawnSync(file, [...before, ...args], { encoding: "utf8", timeout: 120_000 });
 }
 
 test("every program of scripts/ is tested here", () => {

@@ -104,7 +104,7 @@ export interface Talker {
 /** What a TLS server says, over one of its protocols or none, to somebody who has no certificate, until it hangs up. */
 export function knock(lab: Lab, on: string, host: string, port: number, alpn: string): string {
   const args = [...onHost(lab, on), PEER, "knock", host, String(port), alpn];
-  return execFileSync("ip", args, { encoding: "utf8", timeout: 30_000 });
+  return execFileSync("ip", args, { encoding: "utf8", timeout: 120_000 });
 }
 
 /** Connects from a host, by default to itself; with `ask` over UDP. It ends with the test. */

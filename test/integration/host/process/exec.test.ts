@@ -196,7 +196,7 @@ describe("spawn", () => {
         before = now;
         expect(isStill).toBe(true);
       },
-      { interval: 300, timeout: 30_000 },
+      { interval: 300, timeout: 120_000 },
     );
     expect(Number(seen())).toBeLessThan(200);
     let bytes = 0;
