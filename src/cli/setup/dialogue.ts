@@ -201,7 +201,7 @@ async function keepOrNot(dialogue: Dialogue): Promise<"keep" | "revert"> {
   const limit = AbortSignal.timeout(KEEP_WITHIN_MS);
   try {
     const signal = AbortSignal.any([call.signal, limit]);
-    const text = `Keep it? Without an answer within ${KEEP_WITHIN_MS / 1000} s it goes back`;
+    const text = `Keep it? Without an answer within ${KEEP_WITHIN_MS / 1000} s it is reverted`;
     return (await confirmed(dialogue, text, false, signal)) ? "keep" : "revert";
   } catch (error) {
     call.signal.throwIfAborted();

@@ -12,7 +12,7 @@ export function networkText(report: CommitReport, now: number, columns: number, 
     for (const line of pending.unreached) rows.push(["not reached", paint("red", line)]);
   }
   if (kept !== undefined) {
-    const what = "tried and kept on this machine, until it starts anew or the control plane says otherwise";
+    const what = "confirmed on this machine; applies until a restart or until the control plane changes the network";
     rows.push(["kept", `${formatMoment(kept.since, now)}: ${what}`]);
   }
   if (lastTakenBack !== undefined) rows.push(...takenBackRows(lastTakenBack, now, paint));

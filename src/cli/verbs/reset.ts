@@ -45,10 +45,10 @@ export const resetVerb: Verb = {
   name: "reset",
   summary: "permanently remove this node's identity and configuration, or everything with --factory",
   about:
-    "Reports to the control plane that the node deregisters, stops what it serves, removes its containers, and starts anew without " +
+    "Reports to the control plane that the node deregisters, stops its services, removes its containers, and restarts without " +
     "an identity; works with and without a running agent. The data store, volumes, images and the machine's network stay; with " +
     "--factory only images do, and a machine that is reached through the network that Holdfast set is cut off. Asks for the node's name first. " +
-    "A reset that was cut short continues when the agent starts, or with the next reset.",
+    "An interrupted reset continues when the agent starts, or with the next reset.",
   arguments: [],
   options: {
     factory: { help: "also remove volumes, the data store and the network that Holdfast set" },

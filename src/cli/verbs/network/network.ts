@@ -17,9 +17,9 @@ export const networkVerb: Verb = {
   name: "network",
   summary: "show the state of a network change; try, keep or revert one",
   about:
-    "A change that could cut this node off must prove within its time that the control plane and a gateway are reached, or it is taken " +
-    "back. 'try' puts the network of a file in the place of the control plane's for so many minutes, unless 'keep' comes before they are " +
-    "over; what is kept lasts until the machine starts anew or the control plane changes the network. 'revert' takes a change back at once.",
+    "A change that could cut this node off is reverted unless it proves in time that the control plane and a gateway are reached. " +
+    "'try' applies the network of a file instead of the control plane's for a number of minutes; 'keep' confirms it before they end. A " +
+    "confirmed network applies until a restart or until the control plane changes the network. 'revert' reverts a change at once.",
   arguments: [
     {
       name: "action",

@@ -126,7 +126,7 @@ test.each<[what: string, report: CommitReport, lines: readonly string[]]>([
     },
     [
       "pending         nothing",
-      "kept            3 s ago: tried and kept on this machine, until it starts anew or the control plane says otherwise",
+      "kept            3 s ago: confirmed on this machine; applies until a restart or until the control plane changes the network",
       "reverted        60 s ago by the agent: node 6, not tried again until it is changed",
       "  why           not-proven control plane 192.0.2.1:443: connection timed out",
       "  step          ip route add default",
