@@ -94,6 +94,12 @@ test("faults at any step leave the other items right, say so, and are recovered 
           await rig.engine.idle();
         }
         if (isRefused()) {
+          // A rollback that met a fault, too, is tried again by itself.
+          for (let tries = 0; tries < 5 && (await rig.checkpoint.isPending()); tries += 1) {
+            await rig.clock.advance(10_000);
+            await rig.engine.idle();
+          }
+          expect(await rig.checkpoint.isPending()).toBe(false);
           expect(Object.fromEntries(machine.values)).toEqual(actual);
           await rig.engine.close();
           return;
@@ -104,6 +110,7 @@ test("faults at any step leave the other items right, say so, and are recovered 
         await rig.engine.close();
       },
     ),
-    { numRuns: runs(80) },
+    // In the example the rollback of the third failure meets faults as well.
+    { numRuns: runs(80), examples: [[{}, { a: "1", f: "1" }, [1, 4, 8, 10, 11], true]] },
   );
 });
