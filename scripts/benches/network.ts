@@ -31,7 +31,7 @@ async function randomPairs(): Promise<Figure> {
 
 /** The test of the kill points prints how many there were, and how they ended. */
 async function killPoints(): Promise<readonly Figure[]> {
-  const { code, output } = await vitest("e2e", "test/e2e/network-kill-points.test.ts");
+  const { code, output } = await vitest("e2e", "test/e2e/network/kill-points.test.ts");
   const [, passed = "NaN", tried = "NaN"] = /network kill points: (\d+) of (\d+) passed/.exec(output) ?? [];
   const failed = code === 0 ? Number(tried) - Number(passed) : Number.NaN;
   return [

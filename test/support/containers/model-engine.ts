@@ -26,7 +26,7 @@ interface ModelContainer {
 
 /**
  * The calls of an engine that the supervisor makes, as a real one answers them, on containers in memory: for random sequences that would
- * take hours otherwise. What it is trusted for is tried on a real engine too, in `test/e2e/containers.test.ts`.
+ * take hours otherwise. What it is trusted for is tried on a real engine too, in `test/e2e/containers/sections.test.ts`.
  */
 export class ModelEngine {
   readonly containers = new Map<string, ModelContainer>();

@@ -1,0 +1,138 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import type { Status } from "../../../src/protocol/local/answers.ts";
+import { fakeTime } from "../../support/fake-time.ts";
+import { startAgent } from "../../support/machine/programs.ts";
+import { TESTS_ALL } from "../../support/sample.ts";
+import { eventsOf, readStatus, startStage, statusWhere, untilOnline, type Stage } from "../../support/stage.ts";
+import { holdfast } from "../../support/run-holdfast.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+async function ping({ controller, uid }: Stage): Promise<number> {
+  const body = { host: "127.0.0.1", count: 1 };
+  return (await controller.call("POST", `/node/${uid}/trigger/tg-ping?wait=1`, body)).status;
+}
+
+async function clockItem({ agent }: Stage) {
+  return (await agent.health()).items.find(({ name }) => name === "clock");
+}
+
+test("a node that believes to be in 1970 registers over TLS, works, and says that its clock is wrong", async () => {
+  const dir = tempDir();
+  const time = fakeTime(dir, "@1970-01-01 00:01:00");
+  const stage = await startStage(dir, { isTls: true, agent: time.options });
+  const { agent, controller, uid } = stage;
+  expect((await readStatus(agent)).startedAt).toBeLessThan(3_600_000);
+  expect(await ping(stage)).toBe(200);
+  await controller.call("PUT", `/node/${uid}/tag/site`, { value: "one" });
+  await statusWhere(agent, "documents arrive", ({ tags }) => tags["site"] === "one");
+  const behind = await clockItem(stage);
+  expect(behind).toMatchObject({ status: "fail", fix: expect.stringContaining("set the clock") as string });
+  expect(behind?.message).toMatch(/^clock-behind: .* at 1970-01-01 .*, and it is 20\d\d-/);
+  expect((await readStatus(agent)).clock).toMatchObject({ state: "clock-behind", by: "control-plane" });
+  // What left the machine bears the time that the control plane told, or that of the build at least.
+  const { body } = await controller.call("GET", `/v2/event/${uid}?limit=100&sort=timestamp:asc`);
+  const events = body as { timestamp: number; receivedTime: number }[];
+  expect(events.length).toBeGreaterThan(0);
+  for (const { timestamp, receivedTime } of events) {
+    expect(timestamp).toBeGreaterThan(Date.UTC(2026, 0, 1) / 1000);
+    expect(timestamp).toBeLessThanOrEqual(receivedTime + 1);
+  }
+
+  // With the right time at the next start it is the same node, and nobody takes it for two.
+  await agent.end();
+  const again = await startAgent(`${dir}/node`);
+  await untilOnline(again);
+  expect(await ping(stage)).toBe(200);
+  const types = (await eventsOf(controller, uid)).map(({ eventType }) => eventType);
+  expect(types).not.toContain("Identity Shared");
+});
+
+test("a wall clock that jumps a year and back costs no session and no trigger", async () => {
+  const dir = tempDir();
+  const time = fakeTime(dir, "+0d");
+  const stage = await startStage(dir, { agent: time.options });
+  const { agent, proxy } = stage;
+  expect(await clockItem(stage)).toMatchObject({ status: "pass" });
+  const { session } = await readStatus(agent);
+  const { connections } = proxy;
+
+  for (const [jump, says] of [
+    ["+365d", "ahead"],
+    ["-365d", "behind"],
+  ] as const) {
+    const { rttMs } = (await readStatus(agent)).session;
+    time.set(jump);
+    expect(await ping(stage)).toBe(200);
+    const item = await waitFor(
+      "health names the clock",
+      async () => {
+        const found = await clockItem(stage);
+        return found?.status === "fail" ? found : undefined;
+      },
+      45_000,
+    );
+    expect(item.message).toContain(says);
+    // The timer that rings next finds that the clocks disagree.
+    await statusWhere(agent, "a ping was answered", (status) => status.session.rttMs !== rttMs, 80_000);
+    expect((await readStatus(agent)).session).toMatchObject({ state: "online", sid: session.sid });
+    expect(await ping(stage)).toBe(200);
+  }
+  time.set("+0d");
+  await waitFor("health is content again", async () => (await clockItem(stage))?.status === "pass", 45_000);
+  expect((await readStatus(agent)).session).toMatchObject({ state: "online", sid: session.sid });
+  expect(await ping(stage)).toBe(200);
+  expect(proxy.connections).toBeLessThanOrEqual(connections + 3);
+});
+
+test("before any session a clock is judged by what the last one left, and is right at once when it is set", async () => {
+  const dir = tempDir();
+  const { agent, controller, uid } = await startStage(dir);
+  const kept = join(agent.stateDir, "reported/known-time.json");
+  await waitFor("the time is kept", () => existsSync(kept));
+  const first = readFileSync(kept, "utf8");
+  const { body } = await controller.call("GET", `/v2/event/${uid}?limit=100`);
+  const before = (body as unknown[]).length;
+  await agent.end();
+  // A clean stop keeps how far it has come.
+  expect(readFileSync(kept, "utf8")).not.toBe(first);
+  await controller.end();
+
+  const time = fakeTime(dir, "-3d");
+  const late = await startAgent(`${dir}/node`, time.options);
+  const status = await readStatus(late);
+  expect(status.session.state).not.toBe("online");
+  expect(status.clock).toMatchObject({ state: "clock-behind", by: "control-plane" });
+  expect((status.clock?.knownAt ?? 0) - (status.clock?.clockAt ?? 0)).toBeGreaterThan(2 * 24 * 3600 * 1000);
+  const dirs = ["--state", late.stateDir, "--run", late.runDir];
+  expect((await holdfast(["why", ...dirs])).stdout).toContain("clock-behind");
+  expect(before).toBeGreaterThan(0);
+  // The dialogue, as the machine's own clock has it.
+  const env = Object.fromEntries(
+    Object.entries(time.options.env ?? {}).flatMap(([k, v]) => (v === undefined ? [] : [[k, v]])),
+  );
+  const setup = await holdfast(["setup", "--config", join(dir, "agent.json"), ...dirs], { input: "\n\n\n", env });
+  expect(setup.stdout).toMatch(/FAIL clock +clock-behind: this machine's clock is at/);
+  expect(setup.stdout).toContain("fix: set the clock");
+
+  time.set("+0d");
+  expect((await readStatus(late)).clock).toBeUndefined();
+  expect((await holdfast(["why", ...dirs])).stdout).not.toContain("clock-behind");
+});
+
+if (TESTS_ALL) {
+  test("a waiting node whose clocks disagree all at once, as after a sleep, looks at once", async () => {
+    const dir = tempDir();
+    const time = fakeTime(dir, "+0d");
+    const { agent, proxy } = await startStage(dir, { agent: time.options });
+    await proxy.set({ kind: "refuse" });
+    const isFar = ({ session }: Status): boolean =>
+      session.state === "waiting" && (session.retryAt ?? 0) - Date.now() > 30_000;
+    const { session } = await statusWhere(agent, "the next attempt is far away", isFar, 240_000);
+    await proxy.set({ kind: "pass" });
+    time.set("+8h");
+    expect((await untilOnline(agent, 25_000)).session.attempt).toBe(session.attempt + 1);
+  }, 360_000);
+}

@@ -1,0 +1,51 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { expect, onTestFinished, test } from "vitest";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+/** Processes that something below a directory was given to. */
+function processesOf(dir: string): readonly string[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .filter((pid) => {
+      try {
+        return readFileSync(join("/proc", pid, "cmdline"), "utf8").includes(dir);
+      } catch {
+        // It has ended meanwhile.
+        return false;
+      }
+    });
+}
+
+test.each([
+  ["SIGTERM", 143],
+  ["SIGINT", 130],
+  ["SIGHUP", 129],
+] as const)("a bench that is ended by %s leaves neither processes nor files", async (signal, status) => {
+  const temporary = tempDir();
+  const args = ["--disable-warning=ExperimentalWarning", "scripts/bench.ts", "idle", "--force"];
+  const bench = spawn(process.execPath, args, {
+    env: { ...process.env, TMPDIR: temporary },
+    stdio: ["ignore", "pipe", "pipe"],
+    detached: true,
+  });
+  onTestFinished(() => void bench.kill("SIGKILL"));
+  let said = "";
+  bench.stdout.setEncoding("utf8").on("data", (piece: string) => (said += piece));
+  const complaints = text(bench.stderr);
+  const ended = once(bench, "close");
+  // Controller, agent and a Node that does nothing are at work by then.
+  await waitFor("the bench watches", () => said.includes("watching for"));
+  const programs = processesOf(temporary);
+  expect(programs.length).toBeGreaterThanOrEqual(2);
+  expect(readdirSync(temporary)).toEqual([expect.stringMatching(/^holdfast-bench-/)]);
+  bench.kill(signal);
+  expect(await ended).toEqual([status, null]);
+  expect(await complaints).toBe("");
+  expect(readdirSync(temporary)).toEqual([]);
+  expect(processesOf(temporary)).toEqual([]);
+});

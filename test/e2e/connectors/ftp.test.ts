@@ -1,0 +1,92 @@
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { aTftpd, aVsftpd } from "../../support/data-store/file-servers.ts";
+import { startL4Stage } from "../../support/overlay/l4-stage.ts";
+import { aListener, aService, planeRig } from "../../support/overlay/overlay-rig.ts";
+import { grant, peerRig } from "../../support/overlay/peer-rig.ts";
+import { freePort } from "../../support/machine/programs.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const run = promisify(execFile);
+const ftp = { application: "ftp" } as const;
+
+/** curl as a client that goes where the server's replies lead it. */
+const curl = (...args: readonly string[]) =>
+  run("curl", ["--silent", "--show-error", "--max-time", "20", "--no-ftp-skip-pasv-ip", ...args], {
+    encoding: "buffer",
+    maxBuffer: 64 * 1024 * 1024,
+  });
+
+async function local(port: number, server: number) {
+  const rig = planeRig();
+  await rig.apply([aListener(port, { service: "files" }, ftp)], [aService("files", server, ftp)]);
+  return [rig];
+}
+
+async function remote(port: number, server: number) {
+  const rig = peerRig();
+  const [source, destination] = await Promise.all([rig.node(1), rig.node(2)]);
+  await destination.apply([], [aService("files", server, ftp)]);
+  await source.apply([aListener(port, { peer: destination.uid, service: "files" }, ftp)]);
+  source.meet([destination.peer]);
+  destination.meet([source.peer], [grant(source, "files")]);
+  return [source, destination];
+}
+
+test.each([
+  ["here", "--ftp-pasv --disable-epsv", local],
+  ["here", "--ftp-pasv", local],
+  ["on another node", "--ftp-pasv --disable-epsv", remote],
+  ["on another node", "--ftp-pasv", remote],
+] as const)("files go to and from vsftpd %s, %s", async (_, mode, set) => {
+  const server = await aVsftpd(tempDir());
+  const bytes = randomBytes(3 * 1024 * 1024);
+  chmodSync(server.root, 0o755);
+  writeFileSync(join(server.root, "large.bin"), bytes);
+  chmodSync(server.root, 0o555);
+  const port = await freePort();
+  const rigs = await set(port, server.port);
+  const url = `ftp://127.0.0.1:${port}`;
+  const options = mode.split(" ");
+  expect((await curl(...options, `${url}/`)).stdout.toString()).toContain("large.bin");
+  const { stdout } = await curl(...options, `${url}/large.bin`);
+  expect(stdout.equals(bytes)).toBe(true);
+  await curl(...options, "--upload-file", join(server.root, "large.bin"), `${url}/upload/there.bin`);
+  expect(readFileSync(join(server.root, "upload/there.bin")).equals(bytes)).toBe(true);
+  for (const rig of rigs) {
+    const records = await waitFor("six flows", async () => {
+      await rig.nextFlow();
+      return rig.ended.length === 6 ? rig.ended : undefined;
+    });
+    expect(records.every(({ service, reason }) => service === "files" && reason === undefined)).toBe(true);
+    expect(records.filter(({ sourceBytes }) => sourceBytes === bytes.length)).toHaveLength(1);
+    expect(records.filter(({ destBytes }) => destBytes === bytes.length)).toHaveLength(1);
+  }
+  expect(rigs[0]?.counters()).toMatchObject({ flows: 6, activeFlows: 0, refusals: {}, errors: {} });
+});
+
+test("a node serves both protocols as its configuration says", async () => {
+  const dir = tempDir();
+  const [files, boot] = [await aVsftpd(dir), await aTftpd(dir)];
+  const stage = await startL4Stage(dir);
+  const at = { host: "127.0.0.1" };
+  await stage.create("services", { name: "files", protocol: "ftp", port: files.port, ...at });
+  await stage.create("services", { name: "boot", protocol: "tftp", port: boot.port, ...at });
+  const [ftpPort, tftpPort, wrong] = [await freePort(), await freePort(), await freePort()];
+  const connect = (protocol: string, service: string, port: number): Promise<string> =>
+    stage.create("connectors", { node: "local", localIp: "127.0.0.1", protocol, service, port });
+  await connect("ftp", "files", ftpPort);
+  await connect("tftp", "boot", tftpPort);
+  const mismatched = await connect("tcp", "files", wrong);
+  await stage.untilNamed({ [`connectors.items.${mismatched}`]: "protocol-mismatch" });
+  writeFileSync(join(boot.root, "loader"), "boot me");
+  writeFileSync(join(files.root, "upload/note"), "read me");
+  const { stdout } = await curl("--ftp-pasv", `ftp://127.0.0.1:${ftpPort}/upload/note`);
+  expect(stdout.toString()).toBe("read me");
+  expect((await curl(`tftp://127.0.0.1:${tftpPort}/loader`)).stdout.toString()).toBe("boot me");
+});

@@ -1,0 +1,116 @@
+import { renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { ConnectorsReport, ServicesReport, type ConnectorView } from "../../../src/protocol/local/overlay.ts";
+import { endProcess, startL4Stage, type L4Stage } from "../../support/overlay/l4-stage.ts";
+import { aClient, aServer, echo } from "../../support/overlay/overlay-rig.ts";
+import { freePort, holdfast } from "../../support/machine/programs.ts";
+import { UNDER_UNITS } from "../../support/machine/real-units.ts";
+import { eventsOf } from "../../support/stage.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+async function connectorsOf({ agent }: L4Stage): Promise<ConnectorsReport & { code: number | null }> {
+  const { code, stdout } = await holdfast(["connectors", "--json", "--run", agent.runDir]);
+  return { ...ConnectorsReport.parse(JSON.parse(stdout)), code };
+}
+
+async function servicesOf({ agent }: L4Stage): Promise<ServicesReport> {
+  return ServicesReport.parse(JSON.parse((await holdfast(["services", "--json", "--run", agent.runDir])).stdout));
+}
+
+function untilView(stage: L4Stage, id: string, is: (view: ConnectorView) => boolean): Promise<ConnectorView> {
+  return waitFor(`the view of ${id}`, async () => {
+    const view = (await connectorsOf(stage)).connectors.find((one) => one.id === id);
+    return view !== undefined && is(view) ? view : undefined;
+  });
+}
+
+test("what connectors carry and refuse is seen, and what is not served is told with its reason", async () => {
+  const stage = await startL4Stage(tempDir());
+  // A service manager starts the overlay beside the agent, and not once something is to be served.
+  const overlay = { state: UNDER_UNITS ? "up" : "off" };
+  if (UNDER_UNITS) await waitFor("the overlay is up", async () => (await connectorsOf(stage)).overlay.state === "up");
+  expect(await connectorsOf(stage)).toMatchObject({ code: 0, connectors: [], overlay });
+  const [port, closed, dead] = [await freePort(), await freePort(), await freePort()];
+  const local = { node: "local", protocol: "tcp", localIp: "127.0.0.1" };
+  const healthCheck = { interval: 1, failures: 1 };
+  await stage.create("services", { name: "web", protocol: "tcp", host: "127.0.0.1", port: await aServer(echo) });
+  await stage.create("services", { name: "dead", protocol: "tcp", host: "127.0.0.1", port: dead, healthCheck });
+  const web = await stage.create("connectors", { ...local, service: "web", port });
+  await untilView(stage, web, ({ state }) => state === "listening");
+
+  const client = aClient(port);
+  client.socket.write("twelve bytes");
+  const busy = await untilView(stage, web, ({ counters }) => counters?.bytesOut === 12);
+  expect(busy).toMatchObject({
+    state: "listening",
+    listen: { transport: "tcp", port, address: "127.0.0.1", bound: ["127.0.0.1"] },
+    destination: { node: "local", service: "web" },
+    counters: { flowsActive: 1, flowsTotal: 1, bytesIn: 12, bytesOut: 12, refusals: {}, errors: {} },
+  });
+
+  // A source that may not connect, and a service that does not answer: the first counts, the second says so too.
+  const shut = await stage.create("connectors", {
+    ...local,
+    service: "web",
+    port: closed,
+    sourceBlock: "192.0.2.0/24",
+  });
+  const lost = await stage.create("connectors", { ...local, service: "dead", port: await freePort() });
+  await untilView(stage, shut, ({ state }) => state === "listening");
+  aClient(closed).socket.write("?");
+  const refusing = await untilView(stage, shut, ({ counters }) => Object.keys(counters?.refusals ?? {}).length > 0);
+  expect(refusing.counters).toMatchObject({ flowsTotal: 0, bytesOut: 0, refusals: { "source-not-permitted": 1 } });
+  const unanswered = await untilView(stage, lost, ({ reason }) => reason !== undefined);
+  expect(unanswered).toMatchObject({ state: "listening", reason: { code: "service-down" } });
+  const services = (await servicesOf(stage)).services;
+  expect(services).toMatchObject([
+    { name: "web", state: "offered", connectors: [web, shut] },
+    { name: "dead", state: "offered", health: { state: "down" }, connectors: [lost] },
+  ]);
+  await waitFor("an event tells of it", async () => {
+    const events = await eventsOf(stage.controller, stage.uid);
+    return events.find(({ message }) => message === "Service dead does not answer its health check and is withdrawn");
+  });
+  expect((await connectorsOf(stage)).code).toBe(5);
+  expect((await stage.agent.status()).engines.overlay).toMatchObject({ state: "up", pid: stage.overlayPid() });
+
+  // Switched off, nothing is served and nothing is wrong.
+  await stage.call("PUT", "", { state: "INACTIVE" });
+  await untilView(stage, web, ({ state }) => state === "off");
+  const { code, connectors } = await connectorsOf(stage);
+  expect({ code, reasons: connectors.map(({ reason }) => reason?.code) }).toEqual({
+    code: 0,
+    reasons: ["inactive", "inactive", "inactive"],
+  });
+});
+
+test("an overlay that hangs or cannot be started is told, by every verb", async () => {
+  const stage = await startL4Stage(tempDir());
+  const service = `127.0.0.1:${await aServer(echo)}`;
+  const entry = { node: "local", service, protocol: "tcp", port: await freePort(), localIp: "127.0.0.1" };
+  const id = await stage.create("connectors", entry);
+  await untilView(stage, id, ({ state }) => state === "listening");
+
+  const pid = stage.overlayPid();
+  process.kill(pid, "SIGSTOP");
+  onTestFinished(() => endProcess(pid));
+  const hanging = await connectorsOf(stage);
+  expect(hanging).toMatchObject({ code: 5, overlay: { state: "up", reason: "it does not answer" } });
+  expect(hanging.connectors[0]?.counters).toBeUndefined();
+
+  const state = join(stage.agent.stateDir, "overlay");
+  renameSync(state, `${state}.aside`);
+  writeFileSync(state, "");
+  process.kill(pid, "SIGKILL");
+  await waitFor("the overlay is down", async () => (await stage.agent.status()).engines.overlay?.state === "down");
+  const view = await untilView(stage, id, ({ reason }) => reason?.code === "overlay-down");
+  expect(view.state).toBe("waiting");
+  const { items, verdict } = await stage.agent.health();
+  expect(verdict).toBe("failed");
+  expect(items.find(({ name }) => name === "overlay")).toMatchObject({ status: "fail" });
+  for (const verb of ["status", "health"]) {
+    expect((await holdfast([verb, "--run", stage.agent.runDir])).code).toBe(1);
+  }
+});

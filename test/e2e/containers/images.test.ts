@@ -1,0 +1,164 @@
+import { randomBytes } from "node:crypto";
+import { statfsSync } from "node:fs";
+import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
+import { startContainerStage, type ContainerStage, type Inspected } from "../../support/containers/container-stage.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const DISK_MB = 192;
+const PULL = /^\/images\/create\b/;
+
+let stage: ContainerStage;
+
+beforeAll(async () => {
+  stage = await startContainerStage({ diskMb: DISK_MB });
+  await stage.publish("team/app", "1");
+});
+
+afterEach(() => stage.proxy.heal());
+
+afterAll(() => stage.close());
+
+const image = (tag: string, path = "team/app") => ({ repository: `${stage.namespace}/${path}`, tag });
+const referenceOf = (tag: string, path = "team/app"): string =>
+  `${stage.registryHost}/${stage.namespace}/${path}:${tag}`;
+
+/** A container of the first image that runs. */
+async function running(name: string): Promise<Inspected> {
+  await stage.put(name, { image: image("1") });
+  const { Id } = await stage.untilRuns(name, referenceOf("1"));
+  onTestFinished(async () => {
+    await stage.remove(name);
+    await stage.untilGone(name);
+  });
+  return stage.inspect(Id);
+}
+
+/** That it runs as before, without having been stopped in between, and that there is no other. */
+async function expectUntouched(name: string, before: Inspected): Promise<void> {
+  expect(await stage.containers(name)).toHaveLength(1);
+  const { State, RestartCount } = await stage.inspect(before.Id);
+  expect({ State, RestartCount }).toMatchObject({
+    State: { Status: "running", StartedAt: before.State.StartedAt, Pid: before.State.Pid },
+    RestartCount: 0,
+  });
+}
+
+/** One layer of so many bytes that cannot be made smaller. */
+const noise = (bytes: number) => [[{ path: "noise", data: randomBytes(bytes) }]];
+
+test("a new image that cannot be had leaves the old container running without a pause, until it can", async () => {
+  const before = await running("rolling");
+  await stage.put("rolling", { image: image("2") });
+  await stage.untilWhy(/rolling: .*(?:manifest unknown|not found)/);
+  await expectUntouched("rolling", before);
+  await stage.publish("team/app", "2", { env: ["RELEASE=2"] });
+  const { Id } = await stage.untilRuns("rolling", referenceOf("2"));
+  expect(Id).not.toBe(before.Id);
+});
+
+test("a new container that cannot be created, or not be started, leaves the old one running", async () => {
+  const before = await running("created");
+  stage.proxy.set({ kind: "answer", status: 500, body: '{"message":"no such device"}' }, ({ method, path }) => {
+    return method === "POST" && path.startsWith("/containers/create");
+  });
+  await stage.put("created", { image: image("1"), variables: [{ name: "A", value: "1" }] });
+  await stage.untilWhy(/created: .*no such device/);
+  await expectUntouched("created", before);
+  stage.proxy.heal();
+  // What cannot be started is found out only once the old one has made room, and that one comes back.
+  await stage.put("created", { image: image("1"), command: "/no/such/program", variables: [] });
+  await stage.untilWhy(/created: .*no such file/);
+  const all = await stage.containers("created");
+  expect(all.map(({ Id, State }) => ({ Id, State }))).toEqual([{ Id: before.Id, State: "running" }]);
+});
+
+test("a pull that is cut is tried again, and the old container runs meanwhile", async () => {
+  const before = await running("cut");
+  await stage.publish("team/app", "large", { layers: noise(4_000_000) });
+  stage.proxy.set({ kind: "cut", afterBytes: 200 }, ({ path }) => PULL.test(path));
+  await stage.put("cut", { image: image("large") });
+  await stage.untilWhy(/cut: .*cannot pull .* broke the connection/);
+  await expectUntouched("cut", before);
+  stage.proxy.heal();
+  await stage.untilRuns("cut", referenceOf("large"));
+});
+
+test("a registry that is away, and one that does not let us in, are told apart", async () => {
+  const before = await running("refused");
+  const digest = await stage.publish("team/app", "there", { env: ["RELEASE=there"] });
+  await stage.stopRegistry();
+  await stage.put("refused", { image: image("away") });
+  await stage.untilWhy(/refused: .*(?:EOF|connection re(?:fused|set))/);
+  await expectUntouched("refused", before);
+  await stage.startRegistry();
+  // By another name it is not the organization's registry, so nobody gives a credential for it.
+  const elsewhere = stage.registryHost.replace("127.0.0.1", "localhost");
+  await stage.put("refused", { image: { repository: `${elsewhere}/other/app`, tag: "1" } });
+  await stage.untilWhy(/refused: .*(?:unauthorized|denied|authentication required)/);
+  await expectUntouched("refused", before);
+  await stage.put("refused", { image: image(digest) });
+  await stage.untilRuns("refused", `${stage.registryHost}/${stage.namespace}/team/app@${digest}`);
+});
+
+test("an image for other machines is named as such and not started, and a restart takes what its tag has become", async () => {
+  const before = await running("foreign");
+  const other = process.arch === "arm64" ? "amd64" : "arm64";
+  await stage.publish("team/app", "foreign", { architecture: other });
+  await stage.put("foreign", { image: image("foreign") });
+  await stage.untilWhy(new RegExp(`^image-platform .*foreign: .*is for linux/${other}`));
+  await expectUntouched("foreign", before);
+  await stage.publish("team/app", "foreign", { env: ["RELEASE=own"] });
+  const { Id } = await stage.untilRuns("foreign", referenceOf("foreign"));
+  const digest = (await stage.inspect(Id)).Image;
+  await stage.publish("team/app", "foreign", { env: ["RELEASE=moved"] });
+  const restarted = await stage.call("POST", `/node/${stage.uid}/trigger/foreign?wait=1`, {
+    cmd_action: "restart",
+  });
+  expect(restarted.status).toBe(200);
+  const moved = await stage.untilRuns("foreign", referenceOf("foreign"));
+  expect((await stage.inspect(moved.Id)).Image).not.toBe(digest);
+});
+
+test("an image that is there by its digest starts without its registry being asked", async () => {
+  const digest = await stage.publish("team/app", "pinned", { env: ["RELEASE=pinned"] });
+  await stage.put("first", { image: image(digest) });
+  await stage.untilRuns("first");
+  await stage.stopRegistry();
+  onTestFinished(() => stage.startRegistry());
+  stage.proxy.forget();
+  await stage.put("second", { image: image(digest) });
+  await stage.untilRuns("second");
+  expect(stage.proxy.count("POST", PULL)).toBe(0);
+  for (const name of ["first", "second"]) {
+    await stage.remove(name);
+    await stage.untilGone(name);
+  }
+});
+
+test("an image for which the disk is too small is refused with this reason, and the old container runs on", async () => {
+  const before = await running("full");
+  // As it is pulled it is there twice: packed and unpacked.
+  await stage.publish("team/app", "huge", { layers: noise(50_000_000) });
+  const hog = await stage.engine.call("POST", "/containers/create?name=hog", {
+    Image: "local/app:1",
+    Cmd: ["sh", "-c", "head -c 110000000 /dev/urandom > /hog; sleep 100000"],
+    HostConfig: { NetworkMode: "none" },
+  });
+  const { Id } = hog.body as { Id: string };
+  await stage.engine.call("POST", `/containers/${Id}/start`);
+  const freeBytes = (): number => {
+    const { bavail, bsize } = statfsSync(stage.engine.dataRoot);
+    return bavail * bsize;
+  };
+  await waitFor("hardly any room is left", () => freeBytes() < 90_000_000);
+  await stage.put("full", { image: image("huge") });
+  await stage.untilWhy(/^disk-full .*full: .*(?:no space left on device|no room for an image)/);
+  await expectUntouched("full", before);
+  // On a full disk the engine may fail to write down what it does.
+  await waitFor("the hog is gone", async () => {
+    const { status } = await stage.engine.call("DELETE", `/containers/${Id}?force=1`);
+    return status === 404;
+  });
+  await waitFor("there is room again", () => freeBytes() > 100_000_000);
+  await stage.untilRuns("full", referenceOf("huge"));
+});

@@ -1,0 +1,237 @@
+import { createHash, randomBytes, randomUUID } from "node:crypto";
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { buffer } from "node:stream/consumers";
+import { expect, onTestFinished, test } from "vitest";
+import { z } from "zod";
+import {
+  DataStoreListing,
+  DataStoreTasks,
+  TaskStarted,
+  type DataStoreTask,
+} from "../../../src/protocol/triggers/data-store.ts";
+import { startPacedFiles } from "../../support/data-store/paced-files.ts";
+import { freePort, holdfast, registerNode, startAgent, startController } from "../../support/machine/programs.ts";
+import { startHoldfast } from "../../support/run-holdfast.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const content = randomBytes(3_000_000);
+const sha256 = createHash("sha256").update(content).digest("hex");
+
+/** Serves one file, and keeps what is posted to it. */
+async function aFileServer() {
+  const posted: { readonly type: string | undefined; readonly body: Buffer }[] = [];
+  const server = createServer((request, response) => {
+    if (request.method !== "POST") return void response.end(request.url?.startsWith("/file") ? content : "");
+    void buffer(request).then((body) => {
+      posted.push({ type: request.headers["content-type"], body });
+      response.end();
+    });
+  });
+  const port = await freePort();
+  await new Promise<void>((resolve) => void server.listen(port, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${port}`, posted };
+}
+
+async function aNode() {
+  const dir = tempDir();
+  const config = join(dir, "agent.json");
+  writeFileSync(config, JSON.stringify({ dataStore: { allowAddresses: ["127.0.0.1"] } }));
+  const controller = await startController(dir, await freePort());
+  const agent = await startAgent(join(dir, "node"), { more: ["--config", config] });
+  const uid = await registerNode(controller, agent, "edge");
+  const call = (method: string, path: string, body?: unknown) =>
+    controller.call(method, `/v2/node/${uid}/${path}`, body);
+  const store = (method: string, path: string, body?: unknown) => call(method, `data-store${path}`, body);
+  const tasks = async () => DataStoreTasks.parse((await store("GET", "/tasks")).body).tasks;
+  const ended = async (started: { readonly body: unknown }): Promise<DataStoreTask> => {
+    const { id } = TaskStarted.parse(started.body);
+    return waitFor(`the task ${id} to end`, async () => {
+      const task = (await tasks()).find((one) => one.id === id);
+      return task === undefined || ["Pending", "Running"].includes(task.status) ? undefined : task;
+    });
+  };
+  const names = async (filename: string) =>
+    DataStoreListing.parse((await store("GET", `/list?filename=${filename}`)).body).files.map(({ path }) => path);
+  return { controller, agent, uid, call, store, tasks, ended, names, root: join(agent.stateDir, "data-store") };
+}
+
+test("the operations of a data store through the HTTP API, each audited without what could be a credential", async () => {
+  const { controller, uid, store, tasks, ended, names, root } = await aNode();
+  const { url, posted } = await aFileServer();
+
+  expect(await store("POST", "/mkdir", { filename: "/isos/old" })).toEqual({ status: 200, body: {} });
+  expect(await names("isos")).toEqual(["isos/old"]);
+  const uri = `${url}/file?signature=secret`;
+  const download = await store("POST", "/http-download", { uri, filename: "a.iso", location: "/isos", hash: sha256 });
+  expect(await ended(download)).toMatchObject({ name: "Transfer HTTP File", status: "Completed", path: "isos/a.iso" });
+  expect(readFileSync(join(root, "isos/a.iso")).equals(content)).toBe(true);
+  const wrong = { uri, filename: "b.iso", location: "isos", hash: "0".repeat(64) };
+  expect(await ended(await store("POST", "/http-download", wrong))).toMatchObject({ status: "Failed" });
+  expect((await names("isos")).sort()).toEqual(["isos/a.iso", "isos/old"]);
+
+  for (const multipart of [false, true]) {
+    const upload = await store("POST", "/http-upload", { filePath: "isos/a.iso", uri: `${url}/up`, multipart });
+    expect(await ended(upload)).toMatchObject({ name: "Upload HTTP File", status: "Completed" });
+  }
+  expect(posted[0]?.body.equals(content)).toBe(true);
+  expect(posted[1]?.type).toMatch(/^multipart\/form-data/);
+  expect(posted[1]?.body.includes(content)).toBe(true);
+
+  const s3 = [
+    await store("POST", "/s3-download", { uri: "s3://bucket/a.iso", location: "isos/s3.iso" }),
+    await store("POST", "/s3-upload", { filePath: "isos/a.iso", bucketDest: "s3://bucket/a.iso" }),
+  ];
+  const ids = s3.map(({ body }) => TaskStarted.parse(body).id);
+  const there = (await tasks()).filter(({ id }) => ids.includes(id));
+  expect(there.map(({ name }) => name).sort()).toEqual(["Transfer S3 File", "Upload S3 File"]);
+  for (const id of ids) {
+    // What has not ended is cancelled, what has is cleared.
+    await waitFor(`the task ${id} to be gone`, async () => (await store("DELETE", `/tasks/${id}`)).status === 404);
+  }
+
+  expect(await store("DELETE", "", { filename: "isos" })).toEqual({ status: 200, body: {} });
+  expect(await store("DELETE", "?filename=isos")).toMatchObject({ status: 404, body: { code: "not-found" } });
+  const { body } = await controller.call("GET", `/v2/audit/${uid}`);
+  const told = JSON.stringify(body);
+  expect(told).toContain(`Data Store: download ${url}/file?… to /isos/a.iso`);
+  expect(told).toContain("Data Store: delete isos");
+  expect(told).not.toContain("secret");
+});
+
+test("what a data store refuses has its status, and nothing outside of it is reached", async () => {
+  const { store, root } = await aNode();
+  await store("POST", "/mkdir", { filename: "a" });
+  symlinkSync("/etc", join(root, "a", "etc"));
+  const refused = async (method: string, path: string, body: object) => (await store(method, path, body)).status;
+  expect(await refused("DELETE", "", { filename: "../state.db" })).toBe(422);
+  expect(await refused("DELETE", "", { filename: "/" })).toBe(403);
+  expect(await refused("DELETE", "", { filename: "images" })).toBe(403);
+  expect(await refused("POST", "/mkdir", { filename: "a/etc/x" })).toBe(403);
+  expect(await refused("POST", "/http-upload", { filePath: "a/etc/passwd", uri: "http://127.0.0.1:9/" })).toBe(403);
+  expect(await refused("POST", "/http-upload", { filePath: "none", uri: "http://127.0.0.1:9/" })).toBe(404);
+  expect((await store("GET", "/list?filename=a/etc")).status).toBe(403);
+});
+
+test("ten thousand entries on many levels come through the session whole", async () => {
+  const { store, root, agent, controller, uid } = await aNode();
+  const deep = Array.from({ length: 14 }, (_, at) => `level-${at}`).join("/");
+  mkdirSync(join(root, deep), { recursive: true });
+  writeFileSync(join(root, deep, "bottom"), "x");
+  for (let dir = 0; dir < 90; dir += 1) {
+    mkdirSync(join(root, `volumes-of-the-machines-${dir}`));
+    for (let at = 0; at < 100; at += 1) {
+      writeFileSync(join(root, `volumes-of-the-machines-${dir}`, `a rather long name of a file, ${at}.qcow2`), "");
+    }
+  }
+  const listing = await store("GET", "/list");
+  expect(listing.status).toBe(200);
+  expect(JSON.stringify(listing.body).length).toBeGreaterThan(1024 * 1024);
+  const { files } = DataStoreListing.parse(listing.body);
+  expect(files.flatMap((entry) => entry.files ?? []).filter(({ name }) => name.endsWith(".qcow2"))).toHaveLength(9000);
+  expect(JSON.stringify(files)).toContain(`${deep}/bottom`);
+  const triggered = await controller.call("POST", `/node/${uid}/trigger/datastore-manager?wait=1`, {});
+  expect(triggered).toEqual(listing);
+  const { stdout } = await holdfast(["data-store", "ls", "--json", "--run", agent.runDir]);
+  expect(JSON.parse(stdout)).toEqual(listing.body);
+});
+
+test("images are entered for files that are there, and go with their files or without", async () => {
+  const { call, root, controller, agent, uid } = await aNode();
+  const path = join(root, "images", "win.raw");
+  await call("POST", "data-store/mkdir", { filename: "images" });
+  writeFileSync(path, "");
+  truncateSync(path, 1_048_576);
+  const image = { id: randomUUID(), displayName: "Windows", location: "/images/win.raw", os: "win10" };
+  const made = await call("POST", "kvm/image", image);
+  expect(made).toMatchObject({ status: 201, body: { ...image, present: true, bytes: 1_048_576 } });
+  const missing = await call("POST", "kvm/image", { ...image, id: randomUUID(), location: "images/none" });
+  expect(missing).toMatchObject({ status: 422, body: [expect.stringMatching(/^location: /)] });
+  const directory = await call("POST", "kvm/image", { ...image, id: randomUUID(), location: "images" });
+  expect(directory).toMatchObject({ status: 422, body: [expect.stringMatching(/^location: /)] });
+  const present = async () =>
+    z.array(z.object({ present: z.boolean().optional() })).parse((await call("GET", "kvm/image")).body);
+  expect(await present()).toEqual([{ present: true }]);
+  const shadow = async () => JSON.stringify((await controller.call("GET", `/node/${uid}`)).body);
+  // Entries are all there is of virtual machines: nothing starts one.
+  await waitFor("the shadow tells that", async () => (await shadow()).includes('"kvm-enabled":"false"'));
+  expect((await call("DELETE", `kvm/image/${image.id}?deleteFile=true`)).status).toBe(200);
+  expect(await present()).toEqual([]);
+  expect((await call("DELETE", "data-store", { filename: "images/win.raw" })).status).toBe(404);
+
+  writeFileSync(path, "x");
+  await call("POST", "kvm/image", image);
+  await agent.end("SIGTERM");
+  await waitFor("the node to be offline", async () => {
+    const { body } = await controller.call("GET", `/node/${uid}`);
+    return z.object({ online: z.boolean() }).parse(body).online ? undefined : true;
+  });
+  expect(await present()).toEqual([{}]);
+  expect((await call("DELETE", `kvm/image/${image.id}?deleteFile=true`)).status).toBe(503);
+  expect(await present()).toHaveLength(1);
+  expect((await call("DELETE", `kvm/image/${image.id}`)).status).toBe(200);
+  expect(readFileSync(path, "utf8")).toBe("x");
+});
+
+test("Ctrl-C on the command line cancels a transfer, and once more leaves it to the node", async () => {
+  const { agent, root, tasks } = await aNode();
+  const files = await startPacedFiles(200_000);
+  files.allow(100_000);
+  const get = (name: string) => {
+    const words = ["data-store", "get", `${files.url}/${name}`, "--run", agent.runDir];
+    return startHoldfast([...words, "--timeout", "120"]);
+  };
+  const begun = async (path: string) => {
+    const isHalf = async () => (await tasks()).some((task) => task.path === path && task.progress?.bytes === 100_000);
+    await waitFor(`${path} is half-way`, isHalf);
+  };
+  const first = get("first");
+  await begun("first");
+  first.child.kill("SIGINT");
+  const { code, stderr } = await first.finished;
+  expect(code).toBe(130);
+  expect(stderr).toMatch(/^cancelling: Ctrl-C again leaves it to the node\ncancelled after 100\.0 kB\n$/);
+  expect(await tasks()).toMatchObject([{ path: "first", status: "Cancelled" }]);
+  expect(readdirSync(root).sort()).toEqual(["images", "volumes"]);
+
+  const second = get("second");
+  await begun("second");
+  // A node that does not answer keeps nobody.
+  agent.process.kill("SIGSTOP");
+  second.child.kill("SIGINT");
+  await second.until(/cancelling/);
+  second.child.kill("SIGINT");
+  expect((await second.finished).stderr).toBe("cancelling: Ctrl-C again leaves it to the node\n");
+  expect(second.child.signalCode).toBe("SIGINT");
+  agent.process.kill("SIGCONT");
+  expect((await tasks()).map(({ path }) => path)).toEqual(["first", "second"]);
+});
+
+test("the command line moves files and shows them", async () => {
+  const { agent, root, tasks } = await aNode();
+  const { url, posted } = await aFileServer();
+  const run = (...words: readonly string[]) => holdfast(["data-store", ...words, "--run", agent.runDir]);
+  const got = await run("get", `${url}/file/a.iso?x=1`, "isos/", "--sha256", sha256);
+  expect(got).toMatchObject({ code: 0, stderr: "" });
+  expect(got.stdout).toMatch(/isos\/a\.iso: .*3\.0 MB/);
+  expect(readFileSync(join(root, "isos/a.iso")).equals(content)).toBe(true);
+  expect((await run("put", "isos/a.iso", `${url}/up`)).code).toBe(0);
+  expect(posted[0]?.body.equals(content)).toBe(true);
+  const failed = await run("get", `${url}/file`, "isos/b.iso", "--sha256", "0".repeat(64));
+  expect(failed.code).toBe(1);
+  expect((await run("ls", "isos")).stdout).toMatch(/3\.0 MB {2}a\.iso\n/);
+  expect((await run("mkdir", "isos/new")).stdout).toBe("isos/new: made\n");
+  expect((await run("rm", "isos")).stdout).toBe("isos: removed\n");
+  expect((await run("rm", "isos")).code).toBe(1);
+  const detached = await run("get", `${url}/file`, "late.iso", "--detach");
+  const id = detached.stdout.trim();
+  await waitFor("the task to end", async () => (await tasks()).some((one) => one.id === id && one.eTime !== undefined));
+  expect((await run("tasks")).stdout).toContain(id.slice(0, 8));
+  expect((await run("tasks", "clear", id.slice(0, 13))).stdout).toBe(`${id}: cleared\n`);
+});

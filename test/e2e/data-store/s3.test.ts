@@ -1,0 +1,491 @@
+import { createHash, randomBytes } from "node:crypto";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  CreateBucketCommand,
+  GetObjectCommand,
+  ListMultipartUploadsCommand,
+  PutObjectCommand,
+  S3Client,
+} from "@aws-sdk/client-s3";
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
+import type { S3Access } from "../../../src/protocol/triggers/transfer.ts";
+import { startConnectProxy } from "../../support/control-plane/connect-proxy.ts";
+import { startFront, type PassedRequest, type S3Front } from "../../support/data-store/s3-front.ts";
+import { credentialsFile, s3Job, startTransfer, type S3JobOptions } from "../../support/data-store/s3-transfer.ts";
+import { startSwift, type SwiftServer } from "../../support/data-store/swift.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const MIB = 1024 * 1024;
+const BUCKET = "holdfast-test";
+const SMALL = randomBytes(300 * 1024);
+/** Three parts, the last of them shorter. */
+const LARGE = randomBytes(40 * MIB + 12_345);
+
+let swift: SwiftServer;
+let client: S3Client;
+let base: string;
+let root: string;
+let good: string;
+
+beforeAll(async () => {
+  base = mkdtempSync(join(tmpdir(), "hf-s3-"));
+  swift = await startSwift(join(base, "swift"));
+  const { accessKeyId, secretAccessKey, region, endpoint } = swift;
+  const credentials = { accessKeyId, secretAccessKey };
+  client = new S3Client({
+    endpoint,
+    region,
+    credentials,
+    forcePathStyle: true,
+    requestChecksumCalculation: "WHEN_REQUIRED",
+  });
+  await client.send(new CreateBucketCommand({ Bucket: BUCKET }));
+  good = credentialsFile(base, credentials);
+});
+
+afterAll(async () => {
+  client.destroy();
+  await swift.stop();
+  rmSync(base, { recursive: true, force: true });
+});
+
+beforeEach(() => {
+  root = join(tempDir(), "store");
+  mkdirSync(join(root, "images"), { recursive: true });
+});
+
+const access = (more: Partial<S3Access> = {}): S3Access => ({
+  endpoint: swift.endpoint,
+  region: swift.region,
+  pathStyle: true,
+  credentials: good,
+  ...more,
+});
+
+type Options = Partial<S3JobOptions> & Pick<S3JobOptions, "key">;
+const common = { bucket: BUCKET, file: "images/disk.img" } as const;
+const download = (options: Options): ReturnType<typeof s3Job> =>
+  s3Job({ kind: "s3-download", root, access: access(), ...common, ...options });
+const upload = (options: Options): ReturnType<typeof s3Job> =>
+  s3Job({ kind: "s3-upload", root, access: access(), ...common, ...options });
+
+const stored = (key: string, bytes: Uint8Array): Promise<unknown> =>
+  client.send(new PutObjectCommand({ Bucket: BUCKET, Key: key, Body: bytes }));
+
+async function fetched(key: string): Promise<string> {
+  const { Body } = await client.send(new GetObjectCommand({ Bucket: BUCKET, Key: key }));
+  return hashOf((await Body?.transformToByteArray()) ?? new Uint8Array());
+}
+
+async function uploads(): Promise<readonly (string | undefined)[]> {
+  const { Uploads = [] } = await client.send(new ListMultipartUploadsCommand({ Bucket: BUCKET }));
+  return Uploads.map(({ Key }) => Key);
+}
+
+const hashOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
+const fileHash = (name: string): string => hashOf(readFileSync(join(root, name)));
+const put = (bytes: Uint8Array): void => writeFileSync(join(root, common.file), bytes);
+const leftIn = (directory: string): readonly string[] => readdirSync(join(root, directory));
+
+async function front(): Promise<S3Front & { readonly access: S3Access }> {
+  const started = await startFront(swift.port);
+  onTestFinished(() => started.close());
+  return Object.assign(started, { access: access({ endpoint: `http://127.0.0.1:${started.port}` }) });
+}
+
+test.each([
+  ["a small object", SMALL],
+  ["an object of several parts", LARGE],
+  ["an empty object", Buffer.alloc(0)],
+])("%s goes up and comes down as it was, by path", async (name, bytes) => {
+  const key = `by path/${name}/ü+&?=.img`;
+  put(bytes);
+  expect(await startTransfer(upload({ key })).ended).toEqual({ is: "done", bytes: bytes.length });
+  expect(await fetched(key)).toBe(hashOf(bytes));
+  const copy = "images/new/copy.img";
+  expect(await startTransfer(download({ key, file: copy })).ended).toEqual({ is: "done", bytes: bytes.length });
+  expect(fileHash(copy)).toBe(hashOf(bytes));
+  expect(leftIn("images/new")).toEqual(["copy.img"]);
+});
+
+test("a bucket is named in the host where the endpoint wants that, and reached through a proxy", async () => {
+  const virtual = access({ endpoint: swift.hostEndpoint, pathStyle: false });
+  // Only the proxy knows where the name leads.
+  const proxy = await startConnectProxy(swift.port);
+  const proxies = { http: proxy.url, noProxy: [] };
+  put(LARGE);
+  const options = { key: "by-host.img", access: virtual };
+  const up = startTransfer({ ...upload(options), proxies });
+  expect(await up.ended).toEqual({ is: "done", bytes: LARGE.length });
+  const down = startTransfer({ ...download({ ...options, file: "images/copy.img" }), proxies });
+  expect(await down.ended).toEqual({ is: "done", bytes: LARGE.length });
+  expect(fileHash("images/copy.img")).toBe(hashOf(LARGE));
+  expect(new Set(proxy.asked)).toEqual(new Set([`${BUCKET}.s3.test:${swift.port}`]));
+});
+
+test("without a configured region the bucket's own is found", async () => {
+  await stored("region.img", SMALL);
+  const { region: _, ...anywhere } = access();
+  const job = download({ key: "region.img", access: anywhere });
+  expect(await startTransfer(job).ended).toEqual({ is: "done", bytes: SMALL.length });
+});
+
+test("a download whose process is killed goes on where it was, and fetches the rest only", async () => {
+  await stored("resumed.img", LARGE);
+  const before = await front();
+  let first = 0;
+  // The second part stays away, so that what is there ends with the first.
+  before.fault = ({ headers }) => (headers.range?.startsWith("bytes=0-") === true || first > 0 ? undefined : "hold");
+  const id = "5a7d1b52-6a37-4bb0-9a5e-0d9d0c6c2b11";
+  const job = download({ key: "resumed.img", access: before.access, id });
+  const running = startTransfer(job);
+  const { resume } = await running.event("resumable", ({ resume }) => resume.bytes === 16 * MIB);
+  await running.kill();
+  first = before.passed.length;
+  const again = startTransfer({ ...job, resume });
+  expect(await again.ended).toEqual({ is: "done", bytes: LARGE.length });
+  expect(fileHash(common.file)).toBe(hashOf(LARGE));
+  const ranges = before.passed.slice(first).map(({ headers }) => Number(/\d+/.exec(headers.range ?? "")?.[0]));
+  expect(Math.min(...ranges)).toBe(16 * MIB);
+});
+
+test("what another object took the place of meanwhile is fetched from its beginning", async () => {
+  await stored("replaced.img", SMALL);
+  const id = "5a7d1b52-6a37-4bb0-9a5e-0d9d0c6c2b12";
+  writeFileSync(join(root, `images/.holdfast-${id}.part`), LARGE.subarray(0, 1000), { mode: 0o600 });
+  const resume = { bytes: 1000, etag: '"00000000000000000000000000000000"', total: LARGE.length };
+  const job = download({ key: "replaced.img", id, resume });
+  expect(await startTransfer(job).ended).toEqual({ is: "done", bytes: SMALL.length });
+  expect(fileHash(common.file)).toBe(hashOf(SMALL));
+});
+
+test("an object that is changed during its download is not mixed with what it was", async () => {
+  await stored("changed.img", LARGE);
+  const between = await front();
+  let isChanged = false;
+  between.fault = ({ headers }) => {
+    if (headers.range?.startsWith("bytes=0-") === true || isChanged) return undefined;
+    return { status: 503, code: "SlowDown" };
+  };
+  const running = startTransfer(download({ key: "changed.img", access: between.access }));
+  await running.event("retry");
+  await stored("changed.img", LARGE.toReversed());
+  isChanged = true;
+  expect(await running.ended).toMatchObject({ is: "failed", code: "source-changed" });
+  expect(leftIn("images")).toEqual([]);
+});
+
+test("a store that is too busy is asked again, later and later, and what breaks off is fetched from there", async () => {
+  await stored("busy.img", LARGE);
+  const busy = await front();
+  busy.fault = () => {
+    if (busy.passed.length <= 2) return { status: 503, code: "SlowDown" };
+    if (busy.passed.length === 3) return { status: 429, code: "TooManyRequests", headers: { "retry-after": "1" } };
+    return busy.passed.length <= 6 ? "cut" : undefined;
+  };
+  const running = startTransfer(download({ key: "busy.img", access: busy.access }));
+  expect(await running.ended).toEqual({ is: "done", bytes: LARGE.length });
+  expect(fileHash(common.file)).toBe(hashOf(LARGE));
+  const retries = running.events.filter((event) => event.is === "retry");
+  expect(retries[0]?.reason).toContain("SlowDown (503)");
+  expect(retries[1]?.afterMs).toBeGreaterThan(retries[0]?.afterMs ?? Infinity);
+  expect(retries[2]?.afterMs).toBeGreaterThanOrEqual(1000);
+  expect(busy.passed.some(({ headers }) => /^bytes=[1-9]\d+-16777215$/.test(headers.range ?? ""))).toBe(true);
+});
+
+test("a store that stays too busy is given up", async () => {
+  const busy = await front();
+  busy.fault = () => ({ status: 503, code: "SlowDown" });
+  const running = startTransfer(download({ key: "busy.img", access: busy.access }));
+  expect(await running.ended).toMatchObject({ is: "failed", code: "throttled" });
+  expect(busy.passed).toHaveLength(6);
+});
+
+test("parts that the store refused for a while are uploaded again", async () => {
+  put(LARGE);
+  const busy = await front();
+  const faults = [{ status: 503, code: "SlowDown" }, { status: 500, code: "InternalError" }, "cut"] as const;
+  let parts = 0;
+  busy.fault = ({ method }) => (method === "PUT" ? faults[(parts += 1) - 1] : undefined);
+  const running = startTransfer(upload({ key: "again.img", access: busy.access }));
+  expect(await running.ended).toEqual({ is: "done", bytes: LARGE.length });
+  expect(await fetched("again.img")).toBe(hashOf(LARGE));
+  expect(running.events.filter((event) => event.is === "progress").every(({ bytes }) => bytes <= LARGE.length)).toBe(
+    true,
+  );
+});
+
+test("an upload whose process is killed goes on with the parts that are there", async () => {
+  put(LARGE);
+  const before = await front();
+  let isKilled = false;
+  before.fault = ({ path }) => (/partNumber=[23]/.test(path) && !isKilled ? "hold" : undefined);
+  const job = upload({ key: "upload-resumed.img", access: before.access });
+  const running = startTransfer(job);
+  const { resume } = await running.event("resumable", ({ resume }) => resume.bytes >= 16 * MIB);
+  await running.kill();
+  isKilled = true;
+  const from = before.passed.length;
+  expect(await startTransfer({ ...job, resume }).ended).toEqual({ is: "done", bytes: LARGE.length });
+  expect(await fetched("upload-resumed.img")).toBe(hashOf(LARGE));
+  const sent = before.passed.slice(from).filter(({ method }) => method === "PUT");
+  expect(new Set(sent.map(({ path }) => /partNumber=(\d+)/.exec(path)?.[1]))).toEqual(new Set(["2", "3"]));
+  expect(sent).toHaveLength(2);
+  expect(await uploads()).not.toContain("upload-resumed.img");
+});
+
+test("parts of a file that was changed since are uploaded anew", async () => {
+  put(LARGE);
+  const before = await front();
+  let isKilled = false;
+  before.fault = ({ path }) => (/partNumber=[23]/.test(path) && !isKilled ? "hold" : undefined);
+  const job = upload({ key: "upload-changed.img", access: before.access });
+  const running = startTransfer(job);
+  const { resume } = await running.event("resumable", ({ resume }) => resume.bytes >= 16 * MIB);
+  await running.kill();
+  isKilled = true;
+  const changed = LARGE.toReversed();
+  put(changed);
+  expect(await startTransfer({ ...job, resume }).ended).toEqual({ is: "done", bytes: LARGE.length });
+  expect(await fetched("upload-changed.img")).toBe(hashOf(changed));
+});
+
+test("a cancelled upload leaves nothing in the bucket, and one that is left goes on later", async () => {
+  put(LARGE);
+  const held = await front();
+  held.fault = ({ path }) => (/partNumber=[23]/.test(path) ? "hold" : undefined);
+  const left = startTransfer(upload({ key: "left.img", access: held.access }));
+  await left.event("resumable", ({ resume }) => resume.bytes >= 16 * MIB);
+  left.leave();
+  await left.ended;
+  expect(left.events.some(({ is }) => is === "failed")).toBe(false);
+  expect(await uploads()).toContain("left.img");
+
+  const cancelled = startTransfer(upload({ key: "cancelled.img", access: held.access }));
+  await cancelled.event("resumable", ({ resume }) => resume.bytes >= 16 * MIB);
+  expect(await uploads()).toContain("cancelled.img");
+  cancelled.cancel();
+  expect(await cancelled.ended).toMatchObject({ is: "failed", code: "cancelled" });
+  expect(await uploads()).not.toContain("cancelled.img");
+  // Whoever asked knows by this that nothing is left.
+  const told = cancelled.events.findLast((event) => event.is === "resumable");
+  expect(told?.resume.uploadId).toBeUndefined();
+});
+
+test("what is left of a killed upload is taken back later, its file gone by then, and once more does no harm", async () => {
+  put(LARGE);
+  const held = await front();
+  held.fault = ({ path }) => (/partNumber=[23]/.test(path) ? "hold" : undefined);
+  const job = upload({ key: "taken-back.img", access: held.access });
+  const killed = startTransfer(job);
+  const { resume } = await killed.event("resumable", ({ resume }) => resume.bytes >= 16 * MIB);
+  await killed.kill();
+  rmSync(join(root, common.file));
+  expect(await uploads()).toContain("taken-back.img");
+  const abort = s3Job({ kind: "s3-abort", root, access: access(), ...common, key: "taken-back.img", resume });
+  for (let n = 0; n < 2; n += 1) expect(await startTransfer(abort).ended).toEqual({ is: "done", bytes: 0 });
+  expect(await uploads()).not.toContain("taken-back.img");
+});
+
+test("what is altered on its way up is refused and sent again, and what is altered on its way down is not kept", async () => {
+  put(LARGE);
+  const altering = await front();
+  let isFirst = true;
+  altering.fault = ({ path }) => {
+    if (!/partNumber=2/.test(path) || !isFirst) return undefined;
+    isFirst = false;
+    return "alter";
+  };
+  const up = startTransfer(upload({ key: "altered.img", access: altering.access }));
+  expect(await up.ended).toEqual({ is: "done", bytes: LARGE.length });
+  expect(up.events.filter((event) => event.is === "retry")).toHaveLength(1);
+  expect(await fetched("altered.img")).toBe(hashOf(LARGE));
+
+  await stored("altered-down.img", SMALL);
+  altering.fault = () => "alter";
+  const job = download({ key: "altered-down.img", access: altering.access, file: "images/down.img" });
+  expect(await startTransfer(job).ended).toMatchObject({ is: "failed", code: "hash-mismatch" });
+  expect(leftIn("images")).toEqual(["disk.img"]);
+});
+
+test("a list of parts that is cut short, or cannot be read, loses nothing of an upload", async () => {
+  put(LARGE);
+  const between = await front();
+  let isKilled = false;
+  between.fault = ({ path }) => (/partNumber=[23]/.test(path) && !isKilled ? "hold" : undefined);
+  const job = upload({ key: "list-cut.img", access: between.access });
+  const running = startTransfer(job);
+  const { resume } = await running.event("resumable", ({ resume }) => resume.bytes >= 16 * MIB);
+  await running.kill();
+  isKilled = true;
+  const isList = ({ method, path }: PassedRequest): boolean => method === "GET" && path.includes("uploadId=");
+  const lists = [
+    "<ListPartsResult><IsTruncated>tr",
+    // It says that there is more, and not where.
+    "<ListPartsResult><IsTruncated>true</IsTruncated></ListPartsResult>",
+  ];
+  between.fault = (request) => {
+    const body = isList(request) ? lists.shift() : undefined;
+    return body === undefined ? undefined : { status: 200, body };
+  };
+  const again = startTransfer({ ...job, resume });
+  expect(await again.ended).toEqual({ is: "done", bytes: LARGE.length });
+  expect(again.events.filter((event) => event.is === "retry").map(({ reason }) => reason)).toEqual([
+    `s3://${BUCKET}/list-cut.img: the answer of S3 cannot be read`,
+  ]);
+  expect(await fetched("list-cut.img")).toBe(hashOf(LARGE));
+});
+
+test("a machine whose clock is off signs by the store's", async () => {
+  await stored("skewed.img", SMALL);
+  const skewed = await front();
+  const refusing = (date: Date) =>
+    ({ status: 403, code: "RequestTimeTooSkewed", headers: { date: date.toUTCString() } }) as const;
+  const later = new Date(Date.now() + 3_600_000);
+  // The store itself corrects it again.
+  skewed.fault = () => (skewed.passed.length === 1 ? refusing(later) : undefined);
+  const running = startTransfer(download({ key: "skewed.img", access: skewed.access }));
+  expect(await running.ended).toEqual({ is: "done", bytes: SMALL.length });
+  const signed = skewed.passed.map(({ headers }) => String(headers["x-amz-date"]).slice(0, 11));
+  const hour = (date: Date): string => date.toISOString().replaceAll("-", "").slice(0, 11);
+  expect(signed[1]).toBe(hour(later));
+});
+
+test("credentials that expire are named, and those that are replaced in time go on", async () => {
+  put(LARGE);
+  const { accessKeyId, secretAccessKey } = swift;
+  const credentials = credentialsFile(base, { accessKeyId: "test:soon-over", secretAccessKey });
+  const expiring = await front();
+  // What was begun with the old ones is refused by the store once they are over.
+  expiring.fault = ({ headers }) =>
+    headers.authorization?.includes("test:soon-over") === true ? { status: 400, code: "ExpiredToken" } : undefined;
+  const job = upload({ key: "expired.img", access: { ...expiring.access, credentials } });
+  expect(await startTransfer(job).ended).toMatchObject({ is: "failed", code: "bad-credentials" });
+
+  const replaced = credentialsFile(base, { accessKeyId, secretAccessKey });
+  let parts = 0;
+  const isPut = ({ method }: PassedRequest): boolean => method === "PUT";
+  const between = await front();
+  between.fault = (request) => {
+    if (!isPut(request) || (parts += 1) > 1) return undefined;
+    // The first ones are worth nothing from here on.
+    writeFileSync(replaced, JSON.stringify({ accessKeyId, secretAccessKey, sessionToken: "second" }));
+    return { status: 503, code: "SlowDown" };
+  };
+  const long = startTransfer(upload({ key: "renewed.img", access: { ...between.access, credentials: replaced } }));
+  await long.event("retry");
+  await waitFor("the new ones are used", () =>
+    between.passed.some(({ headers }) => headers["x-amz-security-token"] === "second"),
+  );
+});
+
+test("an upload that fails for good leaves nothing in the bucket", async () => {
+  put(LARGE);
+  const refusing = await front();
+  refusing.fault = ({ path }) => (/partNumber=2/.test(path) ? { status: 403, code: "AccessDenied" } : undefined);
+  const running = startTransfer(upload({ key: "refused.img", access: refusing.access }));
+  expect(await running.ended).toMatchObject({ is: "failed", code: "access-denied" });
+  expect(await uploads()).not.toContain("refused.img");
+});
+
+test.each(["s3-download", "s3-upload"] as const)(
+  "%s names what S3 refuses, asks once, and tells no secret",
+  async (kind) => {
+    put(SMALL);
+    const { accessKeyId, secretAccessKey } = swift;
+    const wrongSecret = `${secretAccessKey}-wrong`;
+    const wrongId = "test:nobody-here";
+    const cases = [
+      [{ accessKeyId, secretAccessKey: wrongSecret }, BUCKET, "bad-credentials", "SignatureDoesNotMatch (403)"],
+      [{ accessKeyId: wrongId, secretAccessKey }, BUCKET, "bad-credentials", "(403)"],
+      [{ accessKeyId, secretAccessKey }, "no-such-bucket-here", "no-such-bucket", "NoSuchBucket (404)"],
+    ] as const;
+    for (const [content, bucket, code, text] of cases) {
+      const refusing = await front();
+      const credentials = credentialsFile(base, content);
+      const running = startTransfer(
+        s3Job({ kind, root, ...common, bucket, key: "none.img", access: { ...refusing.access, credentials } }),
+      );
+      expect(await running.ended).toMatchObject({ is: "failed", code });
+      expect(running.output()).toContain(text);
+      expect(refusing.passed).toHaveLength(1);
+      for (const secret of [content.secretAccessKey, content.accessKeyId, "Signature="]) {
+        expect(running.output()).not.toContain(secret);
+      }
+      expect(leftIn("images")).toEqual(["disk.img"]);
+    }
+  },
+);
+
+test("an object that there is not is named", async () => {
+  const running = startTransfer(download({ key: "none.img" }));
+  const message = `s3://${BUCKET}/none.img: S3 answered NoSuchKey (404)`;
+  expect(await running.ended).toEqual({ is: "failed", code: "no-such-key", message });
+  expect(leftIn("images")).toEqual([]);
+});
+
+test.each([
+  ["may be read by others", (): string => credentialsFile(base, swift, 0o640), "chmod 600"],
+  ["lacks the secret", (): string => credentialsFile(base, { accessKeyId: "AKIDENTIFIER" }), "secretAccessKey"],
+  ["is a directory", (): string => base, "is not a regular file"],
+  ["is not there", (): string => join(base, "none.json"), "ENOENT"],
+])("a credentials file that %s is refused, and nobody asked", async (_, credentials, text) => {
+  const unasked = await front();
+  const job = download({ key: "any.img", access: { ...unasked.access, credentials: credentials() } });
+  const running = startTransfer(job);
+  expect(await running.ended).toMatchObject({ is: "failed" });
+  expect(running.output()).toContain(text);
+  expect(running.output()).not.toContain("AKIDENTIFIER");
+  expect(unasked.passed).toHaveLength(0);
+});
+
+test("a machine without a role and without configured credentials says so", async () => {
+  const { credentials: _, ...bare } = access();
+  // Nothing answers there: https://docs.aws.amazon.com/sdkref/latest/guide/feature-imds-credentials.html
+  const env = {
+    AWS_EC2_METADATA_SERVICE_ENDPOINT: "http://127.0.0.1:9",
+    AWS_ACCESS_KEY_ID: swift.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: swift.secretAccessKey,
+  };
+  const running = startTransfer(download({ key: "any.img", access: bare }), env);
+  expect(await running.ended).toMatchObject({ is: "failed", code: "no-credentials" });
+  expect(running.output()).not.toContain(swift.secretAccessKey);
+});
+
+test("a rate is held in both directions", async () => {
+  const bytes = SMALL;
+  put(bytes);
+  const limits = { maxBytesPerSecond: 100 * 1024 };
+  for (const job of [upload({ key: "slow.img", limits }), download({ key: "slow.img", limits })]) {
+    const began = performance.now();
+    expect(await startTransfer(job).ended).toEqual({ is: "done", bytes: bytes.length });
+    // Never sooner; the first piece goes at once.
+    expect(performance.now() - began).toBeGreaterThan(2000);
+  }
+});
+
+test("no address of an object store is reached that is private, unless the machine's owner wrote it down", async () => {
+  const refused = access({ endpoint: "http://169.254.169.254:80" });
+  const running = startTransfer(download({ key: "any.img", access: refused }));
+  expect(await running.ended).toMatchObject({ is: "failed", code: "forbidden-address" });
+});
+
+test("a download that is larger than allowed is refused before it begins", async () => {
+  await stored("large.img", SMALL);
+  const running = startTransfer(download({ key: "large.img", limits: { maxBytes: 1000 } }));
+  expect(await running.ended).toMatchObject({ is: "failed", code: "too-large" });
+  expect(existsSync(join(root, common.file))).toBe(false);
+  expect(statSync(join(root, "images")).isDirectory()).toBe(true);
+});

@@ -1,0 +1,190 @@
+import { copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { DataStoreTasks, type DataStoreTask } from "../../../src/protocol/triggers/data-store.ts";
+import { startPacedFiles } from "../../support/data-store/paced-files.ts";
+import {
+  freePort,
+  holdfast,
+  registerNode,
+  startAgent,
+  startController,
+  type AgentProgram,
+} from "../../support/machine/programs.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const TriggerResult = z.object({ kind: z.literal("result"), body: z.unknown() });
+type Call = (body: object) => Promise<{ readonly status: number; readonly body: unknown }>;
+
+/** A settings file that lets transfers reach this machine, and does not mind how full its disk is. */
+function settings(dir: string, dataStore: object = { allowAddresses: ["127.0.0.0/8"], reservePercent: 0 }): string[] {
+  const path = join(dir, "agent.json");
+  writeFileSync(path, JSON.stringify({ dataStore }));
+  return ["--config", path];
+}
+
+async function startManaged(dir: string) {
+  const controller = await startController(dir, await freePort());
+  const more = settings(dir);
+  const agent = await startAgent(join(dir, "node"), { more });
+  const uid = await registerNode(controller, agent, "store");
+  const call: Call = (body) => controller.call("POST", `/node/${uid}/trigger/datastore-manager?wait=1`, body);
+  return { agent, call, more };
+}
+
+async function tasksOf(call: Call): Promise<readonly DataStoreTask[]> {
+  return DataStoreTasks.parse((await call({ action: "TASKS" })).body).tasks;
+}
+
+async function begin(call: Call, body: object): Promise<string> {
+  const { status, body: answer } = await call(body);
+  if (status !== 200) throw new Error(`${status} ${JSON.stringify(answer)}`);
+  return String((answer as { id: unknown }).id);
+}
+
+/** Waits until a task stands so. */
+async function untilStatus(call: Call, id: string, status: DataStoreTask["status"]): Promise<DataStoreTask> {
+  let seen: DataStoreTask | undefined;
+  return waitFor(`the task is ${status}`, async () => {
+    seen = (await tasksOf(call)).find((task) => task.id === id);
+    return seen?.status === status ? seen : undefined;
+  }).catch((error: unknown) => {
+    throw new Error(`it is ${JSON.stringify(seen)}`, { cause: error });
+  });
+}
+
+/** Calls by the command line of the node. */
+function locally({ runDir }: AgentProgram): Call {
+  return async (body) => {
+    const args = ["trigger", "datastore-manager", JSON.stringify(body), "--json", "--run", runDir];
+    const { code, stdout, stderr } = await holdfast(args);
+    if (code !== 0) throw new Error(`${stdout}${stderr}`);
+    return { status: 200, body: TriggerResult.parse(JSON.parse(stdout)).body };
+  };
+}
+
+/** What the agent has written of how its one task can be gone on with; it holds the file for itself, so a copy is read. */
+function resumeOf(stateDir: string, dir: string): unknown {
+  const copy = join(dir, "copy.db");
+  for (const suffix of ["", "-wal"]) copyFileSync(join(stateDir, `state.db${suffix}`), copy + suffix);
+  const sql = new DatabaseSync(copy);
+  try {
+    return sql.prepare("SELECT resume FROM data_store_tasks WHERE resume IS NOT NULL").get();
+  } finally {
+    sql.close();
+  }
+}
+
+/** The names in a directory of the node's data store. */
+const namesIn = (agent: AgentProgram, ...path: readonly string[]): readonly string[] =>
+  readdirSync(join(agent.stateDir, "data-store", ...path)).sort();
+
+test("files come, are listed, go elsewhere and go away, by trigger events", async () => {
+  const { agent, call } = await startManaged(tempDir());
+  const files = await startPacedFiles(300_000);
+  files.allow(Infinity);
+
+  expect(await call({})).toMatchObject({ status: 200, body: { files: [{ name: "images" }, { name: "volumes" }] } });
+  expect(await call({ action: "MKDIR", filename: "/isos" })).toEqual({ status: 200, body: {} });
+  const download = { action: "HTTP_DOWNLOAD", uri: `${files.url}/a?key=hidden`, filename: "a.iso", location: "/isos" };
+  const good = await begin(call, { ...download, hash: files.sha256 });
+  expect(await untilStatus(call, good, "Completed")).toMatchObject({
+    name: "Transfer HTTP File",
+    path: "isos/a.iso",
+    peer: `${files.url}/a?…`,
+    progress: { bytes: 300_000 },
+  });
+  expect(readFileSync(join(agent.stateDir, "data-store/isos/a.iso")).equals(files.content)).toBe(true);
+  const bad = await begin(call, { ...download, filename: "b.iso", hash: "0".repeat(64) });
+  expect((await untilStatus(call, bad, "Failed")).details).toMatch(/hash|SHA-256/i);
+  expect(namesIn(agent, "isos")).toEqual(["a.iso"]);
+  expect(await call({ action: "LIST", filename: "isos" })).toMatchObject({
+    body: { files: [{ name: "a.iso", path: "isos/a.iso", type: "file", size: "300.0 kB", bytes: 300_000 }] },
+  });
+  expect(await call({ action: "IMAGE_INFO", filename: "isos/a.iso" })).toMatchObject({ body: { bytes: 300_000 } });
+  const upload = { action: "HTTP_UPLOAD", filePath: "isos/a.iso", uri: `${files.url}/up` };
+  await untilStatus(call, await begin(call, upload), "Completed");
+  expect(files.uploads.map((body) => body.equals(files.content))).toEqual([true]);
+
+  for (const [body, status, code] of [
+    [{ action: "DELETE", filename: "nothing" }, 404, "not-found"],
+    [{ action: "DELETE", filename: "images" }, 403, "forbidden"],
+    [{ action: "DELETE", filename: "../../.." }, 422, "invalid-body"],
+    [{ action: "MKDIR", filename: "isos" }, 409, "conflict"],
+    [{ ...download, filename: "isos", location: "/" }, 409, "conflict"],
+    [{ ...download, hash: "12" }, 422, "invalid-body"],
+    [{ ...upload, filePath: "isos" }, 409, "conflict"],
+    [{ action: "CANCEL", id: good }, 409, "conflict"],
+    [{ action: "CLEAR", id: crypto.randomUUID() }, 404, "not-found"],
+    [{ action: "FORMAT" }, 422, "invalid-body"],
+  ] as const) {
+    expect(await call(body), JSON.stringify(body)).toMatchObject({ status, body: { code } });
+  }
+  expect(await call({ action: "CLEAR", id: good })).toEqual({ status: 200, body: {} });
+  expect((await tasksOf(call)).map(({ id }) => id)).not.toContain(good);
+  const local = ["trigger", "datastore-manager", '{"action":"DELETE","filename":"isos"}', "--run", agent.runDir];
+  expect((await holdfast(local)).code).toBe(0);
+  expect(namesIn(agent)).toEqual(["images", "volumes"]);
+  expect(agent.log()).not.toContain("hidden");
+});
+
+test("two run at a time, the others wait for their turn, and any can be taken back", async () => {
+  const { agent, call } = await startManaged(tempDir());
+  const files = await startPacedFiles(200_000);
+  files.allow(100_000);
+  const download = (n: number) =>
+    begin(call, { action: "HTTP_DOWNLOAD", uri: `${files.url}/${n}`, filename: `${n}.img`, location: "images" });
+  const ids: string[] = [];
+  for (let n = 0; n < 8; n += 1) ids.push(await download(n));
+  const again = { action: "HTTP_DOWNLOAD", uri: `${files.url}/x`, filename: "7.img", location: "/images" };
+  expect(await call(again)).toMatchObject({ status: 409, body: { code: "busy", details: { task: ids[7] } } });
+  const half = await waitFor("two are half-way", async () => {
+    const tasks = await tasksOf(call);
+    return tasks.filter(({ progress }) => progress?.bytes === 100_000).length === 2 ? tasks : undefined;
+  });
+  expect(half.map(({ status }) => status)).toEqual(["Running", "Running", ...Array<string>(6).fill("Pending")]);
+  expect(half[0]?.details).toMatch(/^50 % · 100\.0 kB of 200\.0 kB/);
+  expect(half[7]?.details).toBe("waiting for its turn");
+  expect(await call({ action: "DELETE", filename: "images/0.img" })).toMatchObject({ body: { code: "busy" } });
+  expect(files.ranges.length).toBe(2);
+
+  for (const id of [ids[0], ids[5]]) expect(await call({ action: "CANCEL", id })).toEqual({ status: 200, body: {} });
+  const rest = await tasksOf(call);
+  expect([rest[0]?.status, rest[5]?.status]).toEqual(["Cancelled", "Cancelled"]);
+  files.allow(Infinity);
+  for (const at of [1, 2, 3, 4, 6, 7]) await untilStatus(call, ids[at] ?? "", "Completed");
+  expect(namesIn(agent, "images")).toEqual([1, 2, 3, 4, 6, 7].map((n) => `${n}.img`));
+});
+
+test("what a killed agent was fetching is gone on with by the next, from where it was", async () => {
+  const dir = tempDir();
+  const { agent, call, more } = await startManaged(dir);
+  const files = await startPacedFiles(40_000_000);
+  files.allow(20_000_000);
+  const download = { action: "HTTP_DOWNLOAD", uri: `${files.url}/a`, filename: "a.img", location: "images" };
+  const id = await begin(call, { ...download, hash: files.sha256 });
+  await waitFor("what it can go on from is written", () => resumeOf(agent.stateDir, dir) !== undefined);
+  await agent.end("SIGKILL");
+  const seen = files.ranges.length;
+  const successor = await startAgent(join(dir, "node"), { more });
+  files.allow(Infinity);
+  await waitFor("it is there", () => namesIn(successor, "images").includes("a.img"));
+  expect(namesIn(successor, "images")).toEqual(["a.img"]);
+  expect(readFileSync(join(successor.stateDir, "data-store/images/a.img")).equals(files.content)).toBe(true);
+  expect(files.ranges.slice(seen)).toEqual([expect.stringMatching(/^bytes=[1-9]\d*-/)]);
+  expect((await tasksOf(locally(successor))).map(({ id, status }) => [id, status])).toEqual([[id, "Completed"]]);
+});
+
+test("without leave nothing on this machine is fetched, and the reason is told", async () => {
+  const dir = tempDir();
+  const agent = await startAgent(join(dir, "node"), { more: settings(dir, { reservePercent: 0 }) });
+  const files = await startPacedFiles(10);
+  const call = locally(agent);
+  const id = await begin(call, { action: "HTTP_DOWNLOAD", uri: `${files.url}/a`, filename: "a" });
+  expect((await untilStatus(call, id, "Failed")).details).toMatch(/127\.0\.0\.1.*(loopback|allowAddresses)/);
+  expect(files.ranges).toEqual([]);
+  expect(namesIn(agent)).toEqual(["images", "volumes"]);
+});

@@ -1,0 +1,159 @@
+import { beforeAll, describe, expect, test } from "vitest";
+import { lacksForMachines, OUTSIDE_ADDRESS } from "../../support/upgrades/appliance-machine.ts";
+import { AGENT, installedNode, METRICS, OVERLAY } from "../../support/installed-node.ts";
+import type { InstalledStage } from "../../support/upgrades/installed-stage.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+/** Nobody, who may read what the agent says of itself. */
+const MEMBER = "setpriv --reuid=65534 --regid=65534 --groups=holdfast --";
+
+const missing = lacksForMachines();
+
+describe.skipIf(missing !== undefined)(`an installed node${missing === undefined ? "" : ` (${missing})`}`, () => {
+  const node = installedNode();
+  let stage: InstalledStage;
+  beforeAll(() => void ({ stage } = node));
+
+  test("it runs without a word of complaint from systemd", async () => {
+    expect(await stage.machine.sh("systemctl --failed --no-legend")).toBe("");
+    expect((await stage.status()).session.state).toBe("online");
+    expect(await stage.machine.property(AGENT, "NRestarts")).toBe("0");
+  });
+
+  test("what a file set up at first boot is in force, and its license is gone", async () => {
+    const file = await stage.machine.sh("cat /root/setup.json");
+    expect(Object.keys(JSON.parse(file) as object)).toEqual(["settings"]);
+    expect(await stage.machine.sh("holdfast setup --file /root/setup.json --once")).toContain("nothing to do");
+    const metrics = await stage.machine.sh(`curl -sf http://${METRICS}/metrics`);
+    expect(metrics).toContain('holdfast_session_state{state="online"} 1');
+    expect(metrics).toContain('holdfast_section_state{section="network",state="converged"} 1');
+  });
+
+  test("its operator sees it as it is", async () => {
+    const { machine } = stage;
+    const seen = new Map((await stage.doctor()).map(({ family, name, code }) => [`${family} ${name}`, code]));
+    for (const check of ["units holdfast-agent.service", `units ${OVERLAY}`, "agent session", "overlay connectors"])
+      expect([check, seen.get(check)]).toEqual([check, "ok"]);
+    for (const check of ["firewall table", "firewall marks", "upgrade release-keys", "configuration sections"])
+      expect([check, seen.get(check)]).toEqual([check, "ok"]);
+    expect(seen.get("upgrade standing")).toBe("none");
+    expect(seen.get("overlay gateways")).toBe("none");
+    expect(seen.get("time sync")).toBe("sync-missing");
+    // A member of its group reads, and changes nothing.
+    expect(await machine.sh(`${MEMBER} holdfast status`)).toMatch(/^session +online/m);
+    const refused = await machine.run(`${MEMBER} holdfast upgrade --check; ${MEMBER} touch /run/holdfast/x`);
+    expect(refused.stderr).toMatch(/only root may do this[^]*Permission denied/);
+    // A reload looks again at once, and is no restart.
+    const pid = await stage.pidOf(AGENT);
+    await machine.sh(`systemctl reload ${AGENT}`);
+    expect(await stage.pidOf(AGENT)).toBe(pid);
+    expect((await stage.status()).session.state).toBe("online");
+    expect(await machine.sh("journalctl -q --no-pager -o cat HOLDFAST_PROGRAM=agent")).toContain("agent started");
+    expect(await machine.sh("journalctl -q --no-pager -o cat HOLDFAST_PROGRAM=overlay")).not.toBe("");
+    // What the agent has no right for runs as a unit of its own.
+    expect(await machine.sh("holdfast capture --count 2 eth0", { limitMs: 60_000 })).toMatch(/ IP 203\.0\.113\.\d+/);
+    const asked = `holdfast trigger tg-arping '{"iface":"eth0","host":"${OUTSIDE_ADDRESS}"}'`;
+    expect(await machine.sh(asked, { limitMs: 60_000 })).toMatch(/bytes from .*203\.0\.113\.1/);
+    const hops = `holdfast trigger tg-traceroute '{"host":"${OUTSIDE_ADDRESS}"}'`;
+    expect(await machine.sh(hops)).toMatch(new RegExp(`^ 1 +${OUTSIDE_ADDRESS} `, "m"));
+  });
+
+  test("name servers are set by a unit that does nothing else, since the agent writes nothing below /etc", async () => {
+    const { machine } = stage;
+    const inAgent = `nsenter -t ${await stage.pidOf(AGENT)} -m`;
+    const tried = await machine.run(`${inAgent} sh -c 'for at in /etc /etc/holdfast /usr /root; do touch $at/x; done'`);
+    expect(tried.stderr.match(/Read-only file system/g)).toHaveLength(4);
+    const resolver = (): Promise<string> => machine.sh("stat -c %a,%U,%G /etc/resolv.conf*; cat /etc/resolv.conf");
+    const before = await resolver();
+    await stage.setNetwork({ dns: [OUTSIDE_ADDRESS] });
+    const set = await waitFor("the name server is set", async () => {
+      const found = await resolver();
+      return found.includes(`\nnameserver ${OUTSIDE_ADDRESS}\n`) && found;
+    });
+    expect(set.split("\n").slice(0, 2)).toEqual([
+      before.split("\n")[0],
+      expect.stringMatching(/^# Written by holdfast/),
+    ]);
+    await stage.setNetwork();
+    await waitFor("the file is as it was", async () => (await resolver()) === before);
+  });
+
+  test("directories and sockets that somebody removes below /run are there again, and no flow is lost", async () => {
+    const { machine } = stage;
+    const flow = await stage.flow();
+    const overlay = await stage.pidOf(OVERLAY);
+    const agent = await stage.pidOf(AGENT);
+    // In a directory of somebody else's nothing is served.
+    await machine.sh("rm -r /run/holdfast-overlay /run/holdfast && install -d -o nobody /run/holdfast");
+    await waitFor("the overlay's is there again", async () => {
+      const found = await machine.run("test -S /run/holdfast-overlay/overlay.sock");
+      return found.code === 0;
+    });
+    const refused = "/run/holdfast belongs to another user";
+    await waitFor("the log says so", async () => (await machine.journal(AGENT)).includes(refused));
+    expect([await stage.pidOf(AGENT), await machine.sh("ls /run/holdfast")]).toEqual([agent, ""]);
+    // As it is where /run is no mount of its own.
+    await machine.sh(`nsenter -t ${agent} -m mount -o remount,bind,ro /run`);
+    await machine.sh("rm -r /run/holdfast /run/holdfast-overlay");
+    await stage.untilRestarted(agent);
+    await waitFor("the agent has the overlay", async () => {
+      const seen = (await stage.doctor()).find(({ family, name }) => family === "overlay" && name === "connectors");
+      return seen?.code === "ok" && (await stage.overlayPid()) === overlay;
+    });
+    await flow.goesOn();
+    flow.end();
+    expect(await machine.sh("stat -c '%a %U:%G' /run/holdfast /run/holdfast-overlay")).toBe(
+      "750 root:holdfast\n750 holdfast-overlay:holdfast-overlay\n",
+    );
+  });
+
+  test("updates of the system may do what packages do", async () => {
+    const script = `set -e
+useradd --system --home-dir /var/lib/hf-made --create-home hf-made && chown hf-made:hf-made /var/lib/hf-made
+install -m 4755 /bin/true /var/lib/hf-made/own && mknod /var/lib/hf-made/node c 1 3
+mount -t tmpfs none /mnt && umount /mnt && chroot / true && systemctl daemon-reload
+runuser -u hf-made -- touch /var/lib/hf-made/file && echo 'package is set up'
+userdel --remove hf-made 2>/dev/null`;
+    const build = `set -e
+mkdir -p /tmp/made/DEBIAN && cd /tmp/made
+printf 'Package: hf-made\\nVersion: 1\\nArchitecture: all\\nMaintainer: test\\nDescription: test\\n' > DEBIAN/control
+cat > DEBIAN/postinst && chmod 755 DEBIAN/postinst && dpkg-deb --build . /root/made.deb
+printf '#!/bin/sh\\nexec dpkg --install /root/made.deb\\n' > /usr/bin/unattended-upgrade && chmod 755 /usr/bin/unattended-upgrade`;
+    await stage.machine.sh(build, { input: `#!/bin/sh\n${script}\n` });
+    await stage.machine.sh("systemctl start holdfast-os-update.service");
+    expect(await stage.machine.journal("holdfast-os-update.service")).toContain("package is set up");
+    await stage.machine.sh("dpkg --purge hf-made && rm -r /usr/bin/unattended-upgrade /root/made.deb /tmp/made");
+  });
+
+  test("an image is looked into by somebody who may read it and nothing else", async () => {
+    // The machine has no qemu-img: what stands for it tells who it is and what it may.
+    const tool = `#!/bin/sh
+[ "$(id -u):$(id -G | wc -w)" = 65534:1 ] && ! cat /var/lib/holdfast/reported/known-time.json >/dev/null 2>&1 &&
+  [ "$(head -c 3 "$5")" = QFI ] && echo '{"format": "qcow2", "virtual-size": 4711}'
+`;
+    await stage.machine.sh("cat > /usr/bin/qemu-img && chmod 755 /usr/bin/qemu-img", { input: tool });
+    const node = `/v2/node/${stage.uid}`;
+    await stage.call("POST", `${node}/data-store/mkdir`, { filename: "images/made" });
+    const path = "/var/lib/holdfast/data-store/images/made/one";
+    await stage.machine.sh(`umask 077; printf 'QFI\\373\\0\\0\\0\\3' > ${path} && truncate -s 4096 ${path}`);
+    const image = { id: crypto.randomUUID(), displayName: "one", location: "images/made/one", os: "linux" };
+    const told = await stage.call("POST", `${node}/kvm/image`, image);
+    expect(told).toMatchObject({ present: true, bytes: 4096, format: "qcow2", virtualBytes: 4711 });
+    expect(await stage.machine.sh(`stat -c %a,%u,%g ${path}`)).toBe("600,0,0\n");
+    await stage.call("DELETE", `${node}/kvm/image/${image.id}?deleteFile=true`);
+    await stage.machine.sh("rm /usr/bin/qemu-img");
+  });
+
+  test.each([
+    { made: "here", bundle: () => stage.bundle() },
+    { made: "for the control plane, within the agent's own confinement", bundle: () => stage.bundleFromAfar() },
+  ])("a bundle made $made has the journal of its units, and none of its secrets", async ({ bundle }) => {
+    const files = await bundle();
+    expect(files).toMatch(/logs\/holdfast-agent\.service\.log/);
+    expect(files).toMatch(/"msg":"agent started"/);
+    const keys = JSON.parse(await stage.machine.sh("cat /var/lib/holdfast/identity/keys.json")) as unknown;
+    const secrets = [...JSON.stringify(keys).matchAll(/"d":"([^"]{20,})"/g)].map(([, secret]) => secret ?? "");
+    expect(secrets).not.toEqual([]);
+    for (const secret of secrets) expect(files).not.toContain(secret);
+  });
+});

@@ -1,0 +1,110 @@
+import { isDeepStrictEqual } from "node:util";
+import { beforeAll, describe, expect, test } from "vitest";
+import { lacksForMachines } from "../../support/upgrades/appliance-machine.ts";
+import { AGENT, installedNode, OVERLAY } from "../../support/installed-node.ts";
+import type { InstalledStage } from "../../support/upgrades/installed-stage.ts";
+import { differences, machineState } from "../../support/network/machine-state.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const missing = lacksForMachines();
+
+describe.skipIf(missing !== undefined)(
+  `an installed node that is restarted, killed or without power${missing === undefined ? "" : ` (${missing})`}`,
+  () => {
+    const node = installedNode();
+    let stage: InstalledStage;
+    beforeAll(() => void ({ stage } = node));
+
+    test("after a reboot it comes back by itself, and serves what it served", async () => {
+      const bootId = await stage.machine.bootId();
+      await stage.machine.reboot();
+      expect(await stage.machine.bootId()).not.toBe(bootId);
+      await stage.untilOnline();
+      const flow = await stage.flow();
+      flow.end();
+    });
+
+    test("an agent killed twenty times in a row comes back, and loses no flow and nothing of the network", async () => {
+      const flow = await stage.flow();
+      const overlay = await stage.pidOf(OVERLAY);
+      const network = machineState(stage.machine.within);
+      // The pause before a start is not what is looked at.
+      await stage.machine.sh(
+        `mkdir -p /run/systemd/system/${AGENT}.d && printf '[Service]\nRestartSec=50ms\n' > /run/systemd/system/${AGENT}.d/test.conf && systemctl daemon-reload`,
+      );
+      for (let time = 1; time <= 20; time += 1) {
+        const pid = await waitFor("an agent", async () => (await stage.pidOf(AGENT)) || undefined);
+        await stage.machine.sh(`kill -KILL ${pid}`);
+        await waitFor("another agent", async () => ![0, pid].includes(await stage.pidOf(AGENT)));
+      }
+      await stage.untilOnline();
+      await flow.goesOn();
+      flow.end();
+      expect(await stage.pidOf(OVERLAY)).toBe(overlay);
+      expect(differences(network, machineState(stage.machine.within))).toEqual([]);
+      await stage.machine.sh(`rm -r /run/systemd/system/${AGENT}.d && systemctl daemon-reload`);
+    });
+
+    test("an agent whose loop stands still is restarted by the watchdog, and loses no flow", async () => {
+      const flow = await stage.flow();
+      const overlay = await stage.pidOf(OVERLAY);
+      const network = machineState(stage.machine.within);
+      await stage.machine.sh(
+        `mkdir -p /run/systemd/system/${AGENT}.d && printf '[Service]\nWatchdogSec=5s\nTimeoutAbortSec=1s\n' > /run/systemd/system/${AGENT}.d/test.conf && systemctl daemon-reload && systemctl restart ${AGENT}`,
+      );
+      await stage.untilOnline();
+      const pid = await stage.pidOf(AGENT);
+      await stage.machine.sh(`kill -STOP ${pid}`);
+      await stage.untilRestarted(pid);
+      expect(await stage.machine.journal(AGENT)).toMatch(/Watchdog timeout/);
+      await flow.goesOn();
+      flow.end();
+      expect(await stage.pidOf(OVERLAY)).toBe(overlay);
+      expect(differences(network, machineState(stage.machine.within))).toEqual([]);
+      await stage.machine.sh(
+        `rm -r /run/systemd/system/${AGENT}.d && systemctl daemon-reload && systemctl restart ${AGENT}`,
+      );
+      await stage.untilOnline();
+    });
+
+    test("an agent that runs out of memory comes back, and loses no flow", async () => {
+      const flow = await stage.flow();
+      const pid = await stage.pidOf(AGENT);
+      await stage.machine.starve(pid);
+      await waitFor("another agent", async () => {
+        // Whatever it does needs memory.
+        await stage.machine.run("timeout 2 holdfast status");
+        return ![0, pid].includes(await stage.pidOf(AGENT));
+      });
+      expect(await stage.machine.journal(AGENT)).toMatch(/code=killed, status=9\/KILL/);
+      await stage.untilOnline();
+      await flow.goesOn();
+      flow.end();
+    });
+
+    test("a stop under load ends in order and in time, and the flows go on", async () => {
+      const flow = await stage.flow();
+      const load = stage.machine.run("for i in $(seq 40); do timeout 5 holdfast status --json & done; wait");
+      await stage.machine.sh(`systemctl stop ${AGENT}`);
+      expect(await stage.machine.property(AGENT, "Result")).toBe("success");
+      await flow.goesOn();
+      flow.end();
+      await load;
+      await stage.machine.sh(`systemctl start ${AGENT}`);
+      await stage.untilOnline();
+    });
+
+    test("a power cut at any time leaves a machine that starts and comes back", async () => {
+      const network = machineState(stage.machine.within);
+      await stage.machine.sh(`systemctl restart --no-block ${AGENT}`);
+      await stage.machine.powerCut();
+      await stage.machine.boot();
+      await stage.untilOnline();
+      await waitFor("the network is as it was", () => {
+        const { addresses, routes, nftables, rules } = machineState(stage.machine.within);
+        return isDeepStrictEqual({ ...network, addresses, routes, nftables, rules }, network);
+      });
+      expect(await stage.machine.sh("systemctl --failed --no-legend")).toBe("");
+    });
+  },
+);

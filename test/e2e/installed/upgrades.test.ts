@@ -1,0 +1,141 @@
+import { beforeAll, describe, expect, test } from "vitest";
+import { lacksForMachines } from "../../support/upgrades/appliance-machine.ts";
+import { AGENT, BASE, installedNode, OVERLAY, replaced } from "../../support/installed-node.ts";
+import type { InstalledStage } from "../../support/upgrades/installed-stage.ts";
+import { changedFiles, filesOf } from "../../support/machine/machine-files.ts";
+import { differences, machineState } from "../../support/network/machine-state.ts";
+import type { Releases, Release } from "../../support/upgrades/releases.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const missing = lacksForMachines();
+
+describe.skipIf(missing !== undefined)(
+  `an installed node that is upgraded${missing === undefined ? "" : ` (${missing})`}`,
+  () => {
+    const node = installedNode();
+    let stage: InstalledStage;
+    let base: Release;
+    let good: Release;
+    let releases: Releases;
+    beforeAll(() => void ({ stage, base, good, releases } = node));
+
+    test("an upgrade under traffic breaks no flow, and is told to the control plane", async () => {
+      const flow = await stage.flow();
+      const network = machineState(stage.machine.within);
+      releases.offer(good, stage.releasesDir);
+      expect(await stage.upgrade()).toMatchObject({ state: "COMPLETED", to: good.version });
+      await flow.goesOn();
+      flow.end();
+      const status = await stage.untilOnline();
+      expect(status.build).toBe("20260201-000000.600d");
+      expect(differences(network, machineState(stage.machine.within))).toEqual([]);
+      await waitFor("the control plane knows", async () => {
+        const reported = await stage.reported();
+        return reported["package.version"] === good.version && reported["node.upgrade.state"] === "COMPLETED";
+      });
+    });
+
+    test("a connect that waits while an overlay is replaced is not reset", async () => {
+      expect(await stage.machine.sh("cat /proc/sys/net/ipv4/tcp_migrate_req")).toBe("1\n");
+      const former: unknown = JSON.parse(await stage.machine.sh("cat /var/lib/holdfast/reported/adjusted.json"));
+      expect(former).toMatchObject({ body: { "net.ipv4.tcp_migrate_req": "0" } });
+    });
+
+    test("the overlay that took over is the one that is looked at", async () => {
+      const successor = `holdfast-overlay@${good.version}.service`;
+      const units = (await stage.doctor()).filter(({ family }) => family === "units").map(({ name }) => name);
+      expect(units).toContain(successor);
+      expect(units).not.toContain(OVERLAY);
+      expect(await stage.bundle()).toContain("logs/holdfast-overlay@.service.log");
+    });
+
+    test("an upgrade that was cut off right after its trial is told to be over", async () => {
+      // As it lies on disk while the overlay takes over: proven, and not completed.
+      const path = "/var/lib/holdfast-versions/upgrade.json";
+      const { completedAt: _, ...standing } = (await stage.standing()) ?? {};
+      const cut = JSON.stringify({ ...standing, state: "IN_PROGRESS", step: "judging" });
+      await stage.machine.sh(`cat > ${path}.new && mv ${path}.new ${path}`, { input: cut });
+      await stage.machine.powerCut();
+      await stage.machine.boot();
+      await waitFor("the upgrade is over", async () => (await stage.standing())?.state === "COMPLETED");
+      expect((await stage.untilOnline()).build).toBe("20260201-000000.600d");
+    });
+
+    test("a version without a session makes way for the old one, which has one in its place, and no flow is lost", async () => {
+      const proof = "holdfast-node-proof+jwt";
+      const build = "20260215-000000.bad";
+      const bad = await releases.upgrade(BASE, build, (text) => replaced(text, proof, proof.replace("proof", "claim")));
+      releases.offer(bad, stage.releasesDir);
+      const flow = await stage.flow();
+      const overlay = await stage.overlayPid();
+      const asked = await stage.askForUpgrade();
+      await stage.untilUpgrading(asked, "judging");
+      await stage.untilUpgrading(asked, "comparing");
+      expect((await stage.untilOnline()).build).toBe("20260201-000000.600d");
+      const standing = await stage.untilUpgraded(asked);
+      expect(standing).toMatchObject({ state: "FAILED", to: bad.version, reason: { code: "no-session" }, starts: 1 });
+      await flow.goesOn();
+      flow.end();
+      expect((await stage.untilOnline()).build).toBe("20260201-000000.600d");
+      expect(await stage.overlayPid()).toBe(overlay);
+      const said = await stage.machine.sh("journalctl --boot --no-pager --unit=holdfast-upgrade --output=cat");
+      expect(said).toContain(`${bad.version} on trial again: the old version had a session in its place`);
+      expect(await stage.machine.sh("ls /var/lib/holdfast-versions")).not.toContain(".aside");
+    });
+
+    test("of an upgrade that goes on after a power cut and does not run, the way back is taken after three starts", async () => {
+      const running = (await stage.status()).build;
+      // It passes its own test, since only the agent is broken.
+      const breaks = 'if (process.argv[2] === "agent") process.exit(3);';
+      const broken = await releases.upgrade(BASE, "20260301-000000.bad", (text) => text.replace("\n", `\n${breaks}\n`));
+      releases.offer(broken, stage.releasesDir);
+      const asked = await stage.askForUpgrade();
+      await stage.untilUpgrading(asked, "fetching", "verifying", "unpacking");
+      await stage.machine.powerCut();
+      await stage.machine.boot();
+      expect((await stage.untilOnline()).build).toBe(running);
+      const flow = await stage.flow();
+      const overlay = await stage.overlayPid();
+      const standing = await stage.untilUpgraded(asked);
+      expect(standing).toMatchObject({ state: "FAILED", to: broken.version });
+      expect(standing.starts ?? 0).toBeLessThanOrEqual(3);
+      await flow.goesOn();
+      flow.end();
+      expect((await stage.untilOnline()).build).toBe(running);
+      expect(await stage.overlayPid()).toBe(overlay);
+      expect(await stage.machine.sh("ls /var/lib/holdfast-versions")).toContain(`${broken.version}.failed`);
+      await waitFor("the control plane knows", async () => (await stage.reported())["node.upgrade.state"] === "FAILED");
+      // What failed once is not tried again by itself.
+      expect((await stage.upgrade()).state).toBe("FAILED");
+      expect((await stage.status()).build).toBe(running);
+    }, 400_000);
+
+    test("a newer package under traffic breaks no flow, and runs", async () => {
+      const build = "20260401-000000.deb1";
+      const newer = await releases.upgrade(BASE, build);
+      await releases.deb(base, newer, build);
+      const flow = await stage.flow();
+      const overlay = await stage.overlayPid();
+      const network = machineState(stage.machine.within);
+      // A change of the network that waits for its confirmation is not cut short.
+      await stage.tryNetwork();
+      const pid = await stage.pidOf(AGENT);
+      await stage.install(newer);
+      expect(await stage.machine.property("holdfast-restart.service", "ActiveState")).toBe("active");
+      expect(await stage.pidOf(AGENT)).toBe(pid);
+      expect((await stage.status()).pendingChange).toBeDefined();
+      await stage.machine.sh("holdfast network revert");
+      await stage.untilRestarted(pid);
+      await flow.goesOn();
+      flow.end();
+      expect((await stage.untilOnline()).build).toBe(build);
+      expect(await stage.overlayPid()).toBe(overlay);
+      expect(differences(network, machineState(stage.machine.within))).toEqual([]);
+    });
+
+    test("a package that is purged leaves a machine as it was", async () => {
+      await stage.machine.sh("dpkg --purge holdfast");
+      expect(changedFiles(node.before, await filesOf(stage.machine))).toEqual([]);
+    });
+  },
+);

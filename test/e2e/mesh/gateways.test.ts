@@ -1,0 +1,178 @@
+import { execFileSync } from "node:child_process";
+import { expect, test } from "vitest";
+import { gatewaysOf } from "../../../scripts/labs/ask-agent.ts";
+import { cut, drop, heal, pause, roam } from "../../../scripts/labs/faults.ts";
+import { GATEWAY_PORT } from "../../../scripts/labs/layout.ts";
+import { carrierOf, pathsOf, peerOf, untilAllUp, untilPath } from "../../support/overlay/mesh-paths.ts";
+import {
+  ECHO_PORT,
+  healAfter,
+  knock,
+  meshStage,
+  talk,
+  untilOver,
+  untilServed,
+  type Talker,
+} from "../../support/overlay/mesh-stage.ts";
+import { shifted } from "../../support/fake-time.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const PORT = 7001;
+const stage = meshStage(async ({ service, connector }) => {
+  await service("b", { name: "echo", protocol: "tcp", host: "127.0.0.1", port: ECHO_PORT });
+  await connector("a", { node: "b", service: "echo", port: PORT });
+});
+
+interface Flow {
+  readonly flow: Talker;
+  /** The gateway that carries it, and the one that does not. */
+  readonly carrier: string;
+  readonly other: string;
+}
+
+/** A flow from A to B while everything is up. */
+async function aFlow(): Promise<Flow> {
+  const { lab } = stage;
+  healAfter(lab);
+  await untilAllUp(lab, ["a", "b"]);
+  const flow = await untilServed(lab, "a", PORT);
+  const carrier = await carrierOf(lab, "a");
+  return { flow, carrier, other: carrier === "gw1" ? "gw2" : "gw1" };
+}
+
+/** The flow ends, and another gets through while the fault lasts. */
+async function untilAnother({ flow }: Flow): Promise<Talker> {
+  expect(["ECONNRESET", "end"]).toContain(await untilOver(flow));
+  return untilServed(stage.lab, "a", PORT);
+}
+
+test("both gateways are held up at once, and either carries", async () => {
+  const { lab } = stage;
+  let now = await aFlow();
+  expect((await pathsOf(lab, "a")).map(({ gateway }) => gateway).sort()).toEqual(["gw1", "gw2"]);
+  for (const gateway of ["gw1", "gw2"]) {
+    cut(lab, gateway);
+    if (gateway === now.carrier) await untilAnother(now);
+    else await talk(now.flow, "untouched");
+    await untilPath(lab, "a", gateway, ({ state }) => state !== "up");
+    expect(await carrierOf(lab, "a")).not.toBe(gateway);
+    await heal(lab);
+    now = await aFlow();
+  }
+});
+
+test("a gateway that accepts and goes silent is left, and taken again when it answers", async () => {
+  const { lab } = stage;
+  const now = await aFlow();
+  pause(lab, now.carrier);
+  const next = await untilAnother(now);
+  const lost = await untilPath(lab, "a", now.carrier, ({ state }) => state !== "up");
+  expect(lost.reason).toBeTruthy();
+  await talk(next, "through the other");
+  await heal(lab);
+  await untilAllUp(lab, ["a", "b"]);
+});
+
+test.each(["in", "out"] as const)(
+  "with everything lost one way (%s), no path stays up, and all come back",
+  async (way) => {
+    const { lab } = stage;
+    const now = await aFlow();
+    drop(lab, "a", 100, way);
+    await untilPath(lab, "a", now.carrier, ({ state }) => state !== "up");
+    await untilPath(lab, "a", now.other, ({ state }) => state !== "up");
+    await untilOver(now.flow);
+    await heal(lab);
+    await untilAllUp(lab, ["a", "b"]);
+    await untilServed(lab, "a", PORT);
+  },
+);
+
+test("a gateway that the destination does not reach is passed over, though the source does", async () => {
+  const { lab } = stage;
+  const now = await aFlow();
+  const address = lab.addressOf(now.carrier);
+  const rule = ["nft", "add", "rule", "inet", "lab", "leaving", "ip", "daddr", address, "drop"];
+  execFileSync("ip", [...lab.network.on("site-b").slice(1), ...rule]);
+  await untilPath(lab, "b", now.carrier, ({ state }) => state !== "up");
+  expect((await pathsOf(lab, "a")).every(({ state }) => state === "up")).toBe(true);
+  await untilAnother(now);
+});
+
+test("with a fifth of all packets lost both ways, flows get through", async () => {
+  const { lab } = stage;
+  const now = await aFlow();
+  drop(lab, "a", 20, "both");
+  for (let i = 0; i < 5; i += 1) {
+    const flow = await untilServed(lab, "a", PORT);
+    flow.send("x".repeat(100_000));
+    await waitFor("all of it, or an end", () => flow.text().length >= 100_000 || flow.fate() !== undefined);
+  }
+  now.flow.kill();
+});
+
+test("strangers at the door of a gateway get nothing, and are counted", async () => {
+  const { lab } = stage;
+  const { carrier, flow } = await aFlow();
+  const refusals = async (): Promise<number> => {
+    const { server } = await gatewaysOf(lab, carrier);
+    return Object.values(server?.refused ?? {}).reduce((sum, count) => sum + count, 0);
+  };
+  const before = await refusals();
+  for (const alpn of ["h2", "holdfast-h2r", "http/1.1", ""]) {
+    expect(knock(lab, "a", lab.addressOf(carrier), GATEWAY_PORT, alpn)).toBe("");
+  }
+  await waitFor("each is counted", async () => (await refusals()) >= before + 4);
+  await talk(flow, "untouched");
+});
+
+test("an edge whose public address changes leaves half-open tunnels behind, and goes on by new ones", async () => {
+  const { lab } = stage;
+  const now = await aFlow();
+  const address = roam(lab, "a");
+  await untilAnother(now);
+  await untilAllUp(lab, ["a", "b"]);
+  await waitFor("the gateway has it from there", async () => {
+    const peer = await peerOf(lab, now.carrier, "a");
+    return peer?.client?.remote?.ip === address;
+  });
+});
+
+test("a gateway that is started anew has its paths back", async () => {
+  const { lab } = stage;
+  const now = await aFlow();
+  await lab.restart("overlay", now.carrier);
+  await untilAnother(now);
+  await untilAllUp(lab, ["a", "b"]);
+});
+
+test("a gateway that moves is dialled at its new address", async () => {
+  const { lab } = stage;
+  const now = await aFlow();
+  const host = roam(lab, now.carrier);
+  const next = await untilAnother(now);
+  await lab.call("PUT", `/node/{${now.carrier}}/config/gateway`, {
+    enabled: true,
+    type: "public",
+    host,
+    port: GATEWAY_PORT,
+  });
+  await untilPath(lab, "a", now.carrier, ({ state, remote }) => state === "up" && remote?.ip === host);
+  await untilPath(lab, "b", now.carrier, ({ state, remote }) => state === "up" && remote?.ip === host);
+  await talk(next, "untouched by it");
+});
+
+test("a gateway whose clock is wrong by years serves as any other", async () => {
+  const { lab } = stage;
+  const now = await aFlow();
+  await lab.endAgent(now.carrier);
+  const [overlay] = [lab.pidOf(now.carrier, "overlay")];
+  process.kill(overlay ?? 0, "SIGKILL");
+  await waitFor("its overlay has ended", () => lab.pidOf(now.carrier, "overlay") === undefined);
+  await lab.startAgent(now.carrier, shifted("+900d"));
+  await untilAnother(now);
+  await untilAllUp(lab, ["a", "b"]);
+  cut(lab, now.other);
+  await waitFor(`${now.carrier} carries`, async () => (await carrierOf(lab, "a")) === now.carrier);
+  await untilServed(lab, "a", PORT);
+});

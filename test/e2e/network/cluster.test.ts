@@ -1,0 +1,58 @@
+import { expect, test } from "vitest";
+import type { EdgeMachine } from "../../support/network/edge-machine.ts";
+import { lanSection, networkStage } from "../../support/network/network-stage.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const SHARED = "10.9.0.50";
+const stage = networkStage({ a: [], b: [] });
+
+test("the active member of a cluster holds its address, lets go of it when it is INACTIVE, and hands it over with its role", async () => {
+  const { lab } = stage;
+  const [a, b] = [stage.machine("a"), stage.machine("b")];
+  const { fqdn } = (await lab.call("POST", "/cluster", { name: "pair" })) as { readonly fqdn: string };
+  for (const machine of [a, b]) {
+    await machine.apply(lanSection({ nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" }));
+    await lab.call("PUT", `/node/${machine.uid}`, { cluster: fqdn });
+  }
+  const shared = {
+    interfaces: [{ nic: "eth1", clusterIP: SHARED, routes: [{ route: "10.70.0.0/16", next: "10.9.0.2" }] }],
+  };
+  await lab.call("PUT", `/cluster/${fqdn}/config/network`, shared);
+  const hasRoute = (machine: EdgeMachine): boolean => machine.sh("ip route show 10.70.0.0/16").includes("via 10.9.0.2");
+  await waitFor("both have the cluster's routes", () => hasRoute(a) && hasRoute(b));
+  expect([holds(a), holds(b)]).toEqual([false, false]);
+
+  await makeActive(a, true);
+  await waitFor("the active member has the address", () => holds(a));
+  await a.untilSettled();
+  await b.untilSettled();
+  expect(holds(b)).toBe(false);
+  expect(a.sh(`ping -c 1 -W 2 ${SHARED}`, a.lan)).toContain(" 0% packet loss");
+
+  await lab.call("PUT", `/node/${a.uid}`, { state: "INACTIVE" });
+  await waitFor("a member that is INACTIVE has let go of it", () => !holds(a));
+  expect(hasRoute(a)).toBe(true);
+  await lab.call("PUT", `/node/${a.uid}`, { state: "ACTIVE" });
+  await waitFor("it has it again", () => holds(a));
+
+  await makeActive(a, false);
+  await makeActive(b, true);
+  await waitFor("the other member has the address alone", () => holds(b) && !holds(a));
+  await a.untilSettled();
+  await b.untilSettled();
+  expect([holds(a), holds(b)]).toEqual([false, true]);
+  expect(b.sh(`ping -c 1 -W 2 ${SHARED}`, b.lan)).toContain(" 0% packet loss");
+
+  await lab.call("DELETE", `/cluster/${fqdn}`);
+  await waitFor("nobody has it without the cluster", () => !holds(b));
+  // Each member is told by itself.
+  await waitFor("nobody has its routes", () => !hasRoute(a) && !hasRoute(b));
+});
+
+async function makeActive(machine: EdgeMachine, master: boolean): Promise<void> {
+  await machine.lab.call("PUT", `/node/${machine.uid}/config/cluster`, { master });
+}
+
+function holds(machine: EdgeMachine): boolean {
+  return machine.state().addresses.some((line) => line.includes(`local=${SHARED} `) && line.includes("ifname=eth1 "));
+}

@@ -1,0 +1,67 @@
+import { expect, test } from "vitest";
+import { lanSection, networkStage } from "../../support/network/network-stage.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const SECTION = {
+  ...lanSection({ nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" }),
+  forwarding: true,
+  nats: [{ source: "10.9.0.0/24", masquerade: true }],
+};
+const CONTROLLER = "203.0.113.10";
+/** As dockerd does with iptables-nft: jumps, what its bridge may, and a policy for the rest. */
+const DOCKER = [
+  "iptables-nft -N DOCKER-USER",
+  "iptables-nft -A FORWARD -j DOCKER-USER",
+  "iptables-nft -A FORWARD -o docker0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+  "iptables-nft -A FORWARD -i docker0 ! -o docker0 -j ACCEPT",
+  "iptables-nft -P FORWARD DROP",
+];
+/** The end of the chain that firewalld has for zones without a target. */
+const FIREWALLD = `table inet firewalld {
+  chain filter_FORWARD_ZONES {
+    return
+  }
+  chain filter_FORWARD {
+    type filter hook forward priority filter + 10; policy accept;
+    ct state { established, related } accept
+    ct status dnat accept
+    iifname "lo" accept
+    ct state invalid drop
+    jump filter_FORWARD_ZONES
+    reject with icmpx admin-prohibited
+  }
+}`;
+const stage = networkStage({ a: [] });
+
+test("whoever refuses what is forwarded is named, left alone, and not named any more when it is gone", async () => {
+  const machine = stage.machine("a");
+  await machine.own(SECTION);
+  const passes = (): boolean =>
+    machine.sh(`ping -c 1 -W 2 ${CONTROLLER} || true`, machine.lan).includes(" 0% packet loss");
+  const why = async (): Promise<string> => (await machine.holdfast("why")).stdout;
+  const untilSaid = (what: string, holds: (said: string) => boolean): Promise<boolean> =>
+    waitFor(what, async () => holds(await why()));
+  expect(passes()).toBe(true);
+  expect(await why()).not.toContain("forward-dropped");
+
+  machine.sh(DOCKER.join(" && "));
+  expect(passes()).toBe(false);
+  await untilSaid("Docker's chain is named", (said) => /FORWARD of the table ip filter.*policy drop/.test(said));
+  expect((await machine.holdfast("why")).code).toBe(0);
+  const isReported = async (): Promise<boolean> => JSON.stringify(await machine.reported()).includes("forward-dropped");
+  await waitFor("it is reported", isReported);
+  const kept = machine.sh("nft -s list table ip filter");
+
+  machine.sh(`nft -f - <<'END'\n${FIREWALLD}\nEND`);
+  machine.sh("iptables-nft -P FORWARD ACCEPT");
+  await untilSaid(
+    "firewalld's chain is named, and Docker's not any more",
+    (said) => /filter_FORWARD of the table inet firewalld.*reject/.test(said) && !said.includes("ip filter"),
+  );
+  expect(passes()).toBe(false);
+  expect(machine.sh("nft -s list table ip filter")).toBe(kept.replace("policy drop", "policy accept"));
+
+  machine.sh("nft delete table inet firewalld");
+  await untilSaid("nobody is named", (said) => !said.includes("forward-dropped"));
+  expect(passes()).toBe(true);
+}, 420_000);

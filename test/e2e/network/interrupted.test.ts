@@ -1,0 +1,121 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { placesOf } from "../../../scripts/labs/programs.ts";
+import { NetworkRecord } from "../../../src/host/network/state/record.ts";
+import { differences, type MachineState } from "../../support/network/machine-state.ts";
+import { WINDOW_SECONDS, type EdgeMachine } from "../../support/network/edge-machine.ts";
+import { lanSection, networkStage } from "../../support/network/network-stage.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
+/** A machine that lives and forwards nothing. */
+const DEAD_END = "192.168.1.9";
+const boxOf = (name: string) => [{ name: `${name}-box`, last: 9 }];
+const stage = networkStage({
+  killed: boxOf("killed"),
+  hung: boxOf("hung"),
+  rebooted: boxOf("rebooted"),
+  newer: boxOf("newer"),
+});
+
+interface Begun {
+  readonly good: MachineState;
+  /** What was noted of the machine then. */
+  readonly noted: string;
+  /** Of the document that cut the node off. */
+  readonly version: number;
+}
+
+/** Makes a change that cannot be proven, and gives what was there before it. */
+async function inTheWindow(machine: EdgeMachine): Promise<Begun> {
+  await machine.own(lanSection(WAN));
+  const { documents } = await machine.status();
+  const good = machine.state();
+  const noted = recordOf(machine);
+  await machine.put({ ...lanSection({ ...WAN, mtu: 1400, gateway: DEAD_END }), forwarding: true });
+  await waitFor("the change is made", () => !machine.reachesController());
+  expect(recordOf(machine)).not.toBe(noted);
+  return { good, noted, version: (documents.node?.version ?? 0) + 1 };
+}
+
+const recordOf = (machine: EdgeMachine): string => {
+  const { body } = JSON.parse(
+    readFileSync(join(placesOf(machine.lab.dir, machine.name).state, "network-record.json"), "utf8"),
+  ) as { readonly body: unknown };
+  return JSON.stringify(NetworkRecord.parse(body));
+};
+
+const untilAsBefore = (machine: EdgeMachine, { good }: Begun): Promise<void> =>
+  machine.untilAs(good, (WINDOW_SECONDS + 15) * 1000);
+
+/** What was cut short is tried once more, and refused when it proves no better. */
+async function isRefusedInTheEnd(machine: EdgeMachine, begun: Begun): Promise<void> {
+  await isTold(machine);
+  const isRefused = async (): Promise<boolean> => (await machine.status()).documents.node?.refused === begun.version;
+  await waitFor(`${machine.name} refuses it`, isRefused, (2 * WINDOW_SECONDS + 30) * 1000);
+  expect(differences(begun.good, machine.state())).toEqual([]);
+  expect(machine.reachesController()).toBe(true);
+}
+
+async function killed(machine: EdgeMachine): Promise<void> {
+  const begun = await inTheWindow(machine);
+  await machine.lab.endAgent(machine.name, "SIGKILL");
+  await untilAsBefore(machine, begun);
+  expect(machine.reachesController()).toBe(true);
+  expect(machine.lab.pidOf(machine.name, "agent")).toBeUndefined();
+  await waitFor("what was noted is as it was", () => recordOf(machine) === begun.noted);
+  await machine.start();
+  await isRefusedInTheEnd(machine, begun);
+}
+
+async function hung(machine: EdgeMachine): Promise<void> {
+  const begun = await inTheWindow(machine);
+  const pid = machine.lab.pidOf(machine.name, "agent") ?? 0;
+  process.kill(pid, "SIGSTOP");
+  await untilAsBefore(machine, begun);
+  process.kill(pid, "SIGCONT");
+  await isRefusedInTheEnd(machine, begun);
+  expect(machine.lab.pidOf(machine.name, "agent")).toBe(pid);
+}
+
+async function rebooted(machine: EdgeMachine): Promise<void> {
+  const begun = await inTheWindow(machine);
+  await machine.cutPower();
+  machine.boot();
+  const { code, stderr } = await machine.holdfast("guard", "restore");
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  await machine.start();
+  await isRefusedInTheEnd(machine, begun);
+}
+
+async function newer(machine: EdgeMachine): Promise<void> {
+  const begun = await inTheWindow(machine);
+  // Nobody can be told over this network, so the next version comes when the old one is back.
+  await machine.put(lanSection({ ...WAN, mtu: 1400 }));
+  await machine.untilSettled(begun.version + 1, 2 * WINDOW_SECONDS * 1000);
+  expect(machine.state().links.join("\n")).toContain("mtu=1400");
+  expect(machine.reachesController()).toBe(true);
+}
+
+/** The control plane has been told that the change was reverted. */
+function isTold(machine: EdgeMachine): Promise<unknown> {
+  return waitFor(`the control plane knows of ${machine.name}`, async () =>
+    /was reverted/i.test(JSON.stringify(await machine.events())),
+  );
+}
+
+test("whatever becomes of the agent in the middle of a change, the old network comes back by itself", async () => {
+  const ways = { killed, hung, rebooted, newer };
+  const outcomes = await Promise.all(
+    Object.entries(ways).map(async ([name, way]) => {
+      try {
+        await way(stage.machine(name));
+        return `${name}: back`;
+      } catch (error) {
+        return `${name}: ${String(error)}`;
+      }
+    }),
+  );
+  expect(outcomes).toEqual(Object.keys(ways).map((name) => `${name}: back`));
+});

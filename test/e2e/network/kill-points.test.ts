@@ -1,0 +1,46 @@
+import { expect, test } from "vitest";
+import { NetworkKills, type Section } from "../../support/network/network-kills.ts";
+import { networkStage } from "../../support/network/network-stage.ts";
+import { sampleOf } from "../../support/sample.ts";
+
+const stage = networkStage({ a: [] });
+
+const before: Section = {
+  interfaces: [
+    { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1", addIps: ["192.168.1.20/24"] },
+    { nic: "eth1", ip: "10.9.0.1/24", routes: [{ route: "10.20.0.0/16", next: "10.9.0.2" }] },
+  ],
+  routes: [
+    { dest: "10.30.0.0/16", dev: "eth1", via: "10.9.0.2" },
+    { dest: "10.31.0.0/16", dev: "eth1", via: "10.9.0.2", metric: 20 },
+  ],
+  darkMode: true,
+};
+/** Something of every kind comes, something goes, and something stays. */
+const after: Section = {
+  interfaces: [
+    { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1", addIps: ["192.168.1.21/24"] },
+    { nic: "eth1", ip: "10.9.1.1/24", mtu: 1400, addIps: ["10.9.0.1/24"], vrf: "red" },
+  ],
+  vrfs: [{ name: "red", forwarding: true, routes: [{ dest: "10.40.0.0/16", dev: "eth1", via: "10.9.0.2" }] }],
+  routes: [{ dest: "10.32.0.0/16", dev: "eth0", via: "192.168.1.1" }],
+  rules: [{ protocol: "tcp", source: "private", dest: "10.50.0.0/16", action: "drop" }],
+  forwarding: true,
+};
+
+test("a change that is killed anywhere leaves the old network or the new one, whoever starts again", async () => {
+  const kills = new NetworkKills(stage.machine("a"), before, after);
+  const points = await kills.record();
+  const change = kills.change();
+  for (const part of ["links", "addresses", "routes", "rules", "nftables", "sysctls"]) {
+    expect(
+      change.some((line) => line.startsWith(`${part}:`)),
+      `${part} change: ${change.join("\n")}`,
+    ).toBe(true);
+  }
+  const sample = sampleOf(points, 10, "network");
+  const { failures, text } = await kills.killAtEach(sample);
+  console.log(`network kill points: ${text}; there are ${points.length}`);
+  expect(failures).toEqual([]);
+  expect(points.length).toBeGreaterThan(50);
+}, 3_600_000);

@@ -1,0 +1,98 @@
+import { expect, test } from "vitest";
+import { differences, type MachineState } from "../../support/network/machine-state.ts";
+import { WINDOW_SECONDS, type EdgeMachine } from "../../support/network/edge-machine.ts";
+import { lanSection, networkStage } from "../../support/network/network-stage.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
+const stage = networkStage({ a: [{ name: "box", last: 9 }] });
+
+/** What other programs have on the machine: Docker, firewalld, FRR, and somebody with rules of his own. */
+const STRANGERS = `
+ip link add docker0 type bridge
+ip address add 172.17.0.1/16 dev docker0
+ip link set docker0 up
+ip route add 10.61.0.0/16 via 192.168.1.1 proto bgp metric 20
+ip route add 10.62.0.0/16 via 192.168.1.1 proto zebra metric 20
+ip route add 10.63.0.0/16 via 192.168.1.1 proto ospf metric 110
+ip route add 10.30.0.0/16 via 192.168.1.1 proto 188
+ip route add 10.64.0.0/16 via 192.168.1.1 table 52
+ip rule add priority 5179 from 10.65.0.0/16 table 52
+ip rule add priority 5500 from 10.66.0.0/16 table 52
+ip rule add priority 6000 fwmark 0x4 table 52
+ip address add 192.168.1.77/24 dev eth0
+`;
+const FILTERS = `
+table ip nat {
+  chain DOCKER { iifname "docker0" return; }
+  chain PREROUTING { type nat hook prerouting priority dstnat; fib daddr type local jump DOCKER; }
+  chain POSTROUTING { type nat hook postrouting priority srcnat; oifname != "docker0" ip saddr 172.17.0.0/16 masquerade; }
+}
+table ip filter {
+  chain DOCKER-USER { return; }
+  chain FORWARD { type filter hook forward priority filter; policy accept; jump DOCKER-USER; }
+}
+table inet firewalld {
+  set known { type ipv4_addr; elements = { 192.0.2.1, 192.0.2.2 } }
+  chain filter_INPUT { type filter hook input priority filter + 10; ip saddr @known accept; }
+}
+`;
+
+/** What is there no more of what was, but for the settings that a section may adjust; ours may stand before it. */
+function lost(before: MachineState, after: MachineState): readonly string[] {
+  const { routes } = after;
+  const unplaced = { ...after, routes: routes.map((line) => line.replace(/ place=\d+/, "")) };
+  return differences(before, unplaced).filter(
+    (line) => !/protocol=218|label=\w+:hf/.test(line) && /^(?:addresses|routes|rules|nftables): - /.test(line),
+  );
+}
+
+async function lookAround(machine: EdgeMachine): Promise<MachineState> {
+  for (const line of STRANGERS.trim().split("\n")) machine.sh(line);
+  machine.sh(
+    `nft -f - <<'END'\n${FILTERS.replaceAll("; }", "\n}").replaceAll("{ ", "{\n").replaceAll("; ", "\n")}\nEND`,
+  );
+  let last = machine.state();
+  return waitFor("nothing changes any more", () => {
+    const state = machine.state();
+    const isStill = differences(last, state).length === 0;
+    last = state;
+    return isStill && state;
+  });
+}
+
+test("what other programs have on the machine stays, whatever is applied, taken back or removed", async () => {
+  const machine = stage.machine("a");
+  // A new namespace takes this from the tests' own, where a container engine may have switched it on.
+  for (const name of ["all", "default", "eth0", "eth1"])
+    machine.sh(`echo 0 > /proc/sys/net/ipv4/conf/${name}/forwarding`);
+  await machine.own(lanSection(WAN));
+  const begun = await lookAround(machine);
+  const section = {
+    ...lanSection({ ...WAN, addIps: ["192.168.1.20/24"] }),
+    // The same destination as a route of FRR.
+    routes: [{ dest: "10.30.0.0/16", dev: "eth1", via: "10.9.0.2" }],
+    nats: [{ source: "10.9.0.0/24", masquerade: true }],
+    acls: [{ protocol: "any", source: "0.0.0.0/0", dest: "0.0.0.0/0", action: "allow" }],
+    rules: [{ protocol: "tcp", source: "10.9.0.0/24", dest: "public", action: "forward", iface: "eth0" }],
+  };
+  await machine.apply(section);
+  const applied = machine.state();
+  expect(lost(begun, applied)).toEqual([]);
+  // Ours is asked first, and the other one is still there.
+  expect(machine.sh("ip route get 10.30.0.1")).toContain("via 10.9.0.2");
+
+  const { documents } = await machine.status();
+  await machine.put({ ...section, interfaces: [{ ...WAN, gateway: "192.168.1.9" }, section.interfaces[1]] });
+  await waitFor("the change is made", () => differences(applied, machine.state()).length > 0);
+  expect(lost(begun, machine.state())).toEqual([]);
+  await machine.untilAs(applied, (WINDOW_SECONDS + 15) * 1000);
+  const refused = (documents.node?.version ?? 0) + 1;
+  await waitFor("it is refused", async () => (await machine.status()).documents.node?.refused === refused);
+
+  await machine.apply(lanSection(WAN));
+  const removed = machine.state();
+  expect(lost(begun, removed)).toEqual([]);
+  const left = differences(begun, removed).filter((line) => /^(?:routes|rules|nftables): \+ /.test(line));
+  expect(left.filter((line) => !line.includes("protocol=218 ") && !line.endsWith("protocol=218"))).toEqual([]);
+});

@@ -1,0 +1,135 @@
+import { createHash } from "node:crypto";
+import { existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { endProcess, isServed, startL4Stage, talk, type L4Stage } from "../../support/overlay/l4-stage.ts";
+import { aClient, aServer, echo, startBuiltOverlay } from "../../support/overlay/overlay-rig.ts";
+import { freePort } from "../../support/machine/programs.ts";
+import { endUnitsBelow, UNDER_UNITS } from "../../support/machine/real-units.ts";
+import { eventsOf } from "../../support/stage.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+import { OVERLAY_FORMAT } from "../../../src/protocol/overlay/overlay.ts";
+
+/** A stage with one connector that serves. */
+async function serving(): Promise<{ stage: L4Stage; port: number }> {
+  const stage = await startL4Stage(tempDir());
+  const port = await freePort();
+  await stage.create("services", { name: "web", protocol: "tcp", host: "127.0.0.1", port: await aServer(echo) });
+  await stage.create("connectors", { node: "local", service: "web", protocol: "tcp", port });
+  await waitFor("it serves", () => isServed(port));
+  await stage.untilNamed({});
+  return { stage, port };
+}
+
+/** Kills the overlay that serves, and waits until it has ended. */
+async function killOverlay(stage: L4Stage): Promise<number> {
+  const pid = stage.overlayPid();
+  endProcess(pid);
+  await waitFor("it has ended", () => !existsSync(`/proc/${pid}/fd/0`));
+  return pid;
+}
+
+test("an overlay that is killed under traffic is there again, as often as it is killed", async () => {
+  const { stage, port } = await serving();
+  const over = new AbortController();
+  let served = 0;
+  const load = Array.from({ length: 4 }, async () => {
+    while (!over.signal.aborted) if (await isServed(port)) served += 1;
+  });
+  for (let kills = 0; kills < 3; kills += 1) {
+    await waitFor("traffic", () => served > 20);
+    const before = await killOverlay(stage);
+    served = 0;
+    await waitFor("another overlay serves", () => stage.overlayPid() !== before && served > 0);
+  }
+  over.abort();
+  await Promise.all(load);
+  await stage.untilNamed({});
+  expect((await stage.agent.status()).session.state).toBe("online");
+});
+
+test("with agent and overlay gone, the agent alone brings back what was served", async () => {
+  const { stage, port } = await serving();
+  await stage.agent.end("SIGKILL");
+  const flow = aClient(port);
+  await talk(flow, "without the agent");
+  const first = await killOverlay(stage);
+  // Its unit would start it again, as the agent does that is gone.
+  endUnitsBelow(dirname(stage.agent.runDir));
+  await waitFor("the flow is cut", () => flow.fate() !== undefined);
+
+  // The table on disk is of a version that nobody here can read.
+  const table = join(stage.agent.stateDir, "overlay/table.json");
+  const body = { format: OVERLAY_FORMAT + 1, version: 99, elsewhere: true };
+  const sha256 = createHash("sha256").update(JSON.stringify(body)).digest("hex");
+  writeFileSync(table, JSON.stringify({ format: 1, sha256, body }));
+  rmSync(`${table}.previous`, { force: true });
+  await stage.startAgain();
+  await waitFor("it serves", () => isServed(port));
+  expect(stage.overlayPid()).not.toBe(first);
+  expect(existsSync(`${table}.newer`)).toBe(true);
+  const message = expect.stringContaining("is of a newer version than this overlay") as string;
+  const mendedAt = expect.any(Number) as number;
+  await waitFor("it is mended", async () => (await stage.agent.status()).faults.some((fault) => fault.mendedAt));
+  expect((await stage.agent.status()).faults).toMatchObject([{ code: "newer-file", message, mendedAt }]);
+  await waitFor("an event tells of it", async () =>
+    JSON.stringify(await eventsOf(stage.controller, stage.uid)).includes("newer version"),
+  );
+  await stage.untilNamed({});
+
+  // The place for the state of a unit is made by systemd.
+  if (UNDER_UNITS) return;
+  // And a place for its state that it cannot use is named for as long as it is so.
+  await stage.agent.end("SIGKILL");
+  await killOverlay(stage);
+  const directory = join(stage.agent.stateDir, "overlay");
+  renameSync(directory, `${directory}.away`);
+  writeFileSync(directory, "");
+  await stage.startAgain();
+  await stage.untilNamed({ gateway: "file-failed", services: "file-failed", connectors: "file-failed" });
+  expect(stage.applied()).toMatchObject({ sections: { connectors: { state: "failed" } } });
+  rmSync(directory);
+  renameSync(`${directory}.away`, directory);
+  await waitFor("it serves", () => isServed(port));
+  await stage.untilNamed({});
+});
+
+test("an overlay that is told to stop lets its flows end, and another serves in its place at once", async () => {
+  const { stage, port } = await serving();
+  const flow = aClient(port);
+  await talk(flow, "before");
+  const first = stage.overlayPid();
+  process.kill(first, "SIGTERM");
+  await waitFor("another overlay serves", async () => stage.overlayPid() !== first && (await isServed(port)));
+  await talk(flow, "after");
+  await stage.untilNamed({});
+  expect((await stage.agent.status()).engines.overlay).toMatchObject({ state: "up", pid: stage.overlayPid() });
+  expect(existsSync(`/proc/${first}/fd/0`)).toBe(true);
+  flow.socket.end();
+  await waitFor("the first has ended", () => !existsSync(`/proc/${first}/fd/0`));
+  expect(await isServed(port)).toBe(true);
+  await stage.untilNamed({});
+});
+
+test("an overlay that is replaced is followed by its successor alone, with the agent beside it", async () => {
+  const { stage, port } = await serving();
+  const flow = aClient(port);
+  await talk(flow, "before");
+  const { stateDir, runDir } = stage.agent;
+  for (let round = 0; round < 3; round += 1) {
+    const place = ["--state", join(stateDir, "overlay"), "--run", runDir];
+    const successor = startBuiltOverlay(tempDir(), [...place, "--successor"]);
+    await waitFor("it took over", () => successor.output().includes("took over"));
+    await waitFor("the agent found it", async () => {
+      const { overlay } = (await stage.agent.status()).engines;
+      return overlay?.state === "up" && overlay.pid === successor.pid;
+    });
+    expect(await isServed(port)).toBe(true);
+  }
+  await talk(flow, "after");
+  // Beside a unit the agent starts none.
+  expect(stage.agent.log().match(/"overlay started"/g)?.length).toBe(UNDER_UNITS ? undefined : 1);
+  expect(stage.agent.log()).not.toContain("the overlay exited at its start");
+  await stage.untilNamed({});
+});

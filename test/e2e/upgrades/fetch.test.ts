@@ -1,0 +1,262 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished, test } from "vitest";
+import { debianArchitecture } from "../../../src/host/machine/os-release.ts";
+import { rawTar, type RawEntry } from "../../support/data-store/raw-tar.ts";
+import { claimsOf, rawJws, releaseKey, unpackedSizeOf } from "../../support/upgrades/release.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const BUNDLE = fileURLToPath(new URL("../../../dist/holdfast.mjs", import.meta.url));
+const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
+const VERSION = "0.9.20990101-0000";
+const BUILD = "20260101-000000.0123456789ab";
+
+interface Line {
+  readonly step?: string;
+  readonly fetched?: unknown;
+  readonly isTaken?: boolean;
+  readonly error?: { readonly code: string; readonly message: string };
+}
+
+interface Run {
+  readonly child: ChildProcess;
+  readonly lines: Line[];
+  readonly code: Promise<number | null>;
+}
+
+interface Rig {
+  readonly dir: string;
+  readonly versions: string;
+  readonly asked: string[];
+  /** Bytes of the package after which the server says no more; undefined for all of it. */
+  pausesAfter: number | undefined;
+  fetch(args?: readonly string[], within?: readonly string[]): Run;
+}
+
+/** A release whose version is this bundle, by a runtime that is this one, and a server that has it. */
+async function rig(bundle: Buffer | string = readFileSync(BUNDLE), more: readonly RawEntry[] = []): Promise<Rig> {
+  const dir = tempDir();
+  const key = await releaseKey();
+  const entries = [
+    { path: "./node", data: `#!/bin/sh\nexec ${process.execPath} "$@"\n`, mode: 0o755 },
+    { path: "./holdfast.mjs", data: bundle },
+    { path: "./version", data: `${VERSION}\n` },
+    ...more,
+  ];
+  const archive = rawTar(entries);
+  const claims = claimsOf(archive, "holdfast.tar", unpackedSizeOf(entries), VERSION);
+  const now = Math.floor(Date.now() / 1000);
+  const files = { [debianArchitecture(process.arch)]: claims.files["amd64"] };
+  const manifest = rawJws(key, JSON.stringify({ ...claims, build: BUILD, iat: now, exp: now + 3600, files }));
+  writeFileSync(join(dir, "keys.json"), JSON.stringify({ keys: [key.publicKey] }));
+  const asked: string[] = [];
+  const server = createServer((request, response) => {
+    const start = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? "")?.[1] ?? 0);
+    asked.push(`${request.url ?? ""}${start > 0 ? ` from ${start}` : ""}`);
+    response.on("error", () => undefined);
+    if (request.url === "/manifest.jws") return void response.end(manifest);
+    const range = `bytes ${start}-${archive.length - 1}/${archive.length}`;
+    response.writeHead(start > 0 ? 206 : 200, {
+      etag: '"one"',
+      "content-length": archive.length - start,
+      ...(start > 0 ? { "content-range": range } : {}),
+    });
+    if (own.pausesAfter === undefined) return void response.end(archive.subarray(start));
+    return void response.write(archive.subarray(start, own.pausesAfter));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const versions = join(dir, "versions");
+  mkdirSync(versions);
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/manifest.jws`;
+  const own: Rig = {
+    dir,
+    versions,
+    asked,
+    pausesAfter: undefined,
+    fetch(args = [url], within = []) {
+      const where = ["--versions", versions, "--package", join(dir, "lib"), "--keys", join(dir, "keys.json")];
+      const state = ["--state", join(dir, "state"), "--config", join(dir, "agent.json")];
+      const options = [...where, ...state, ...args, ...(args.includes(url) ? [] : [url])];
+      const [file = "", ...rest] = [...within, process.execPath, ...FLAGS, BUNDLE, "upgrade-fetch", ...options];
+      const child = spawn(file, rest, { stdio: ["ignore", "pipe", "inherit"] });
+      onTestFinished(() => void child.kill("SIGKILL"));
+      const lines: Line[] = [];
+      let text = "";
+      child.stdout.setEncoding("utf8").on("data", (piece: string) => {
+        const parts = `${text}${piece}`.split("\n");
+        text = parts.pop() ?? "";
+        lines.push(...parts.map((line) => JSON.parse(line) as Line));
+      });
+      const code = new Promise<number | null>((resolve) => child.once("close", resolve));
+      return { child, lines, code };
+    },
+  };
+  return own;
+}
+
+const matching = (pattern: RegExp): unknown => expect.stringMatching(pattern);
+const READY = `part/${VERSION}.ready`;
+const placed = ({ versions }: Rig): readonly string[] =>
+  readdirSync(versions).filter((name) => name !== "part" && !name.startsWith("lock"));
+
+async function expectFetched(own: Rig, run: Run): Promise<void> {
+  expect({ code: await run.code, last: run.lines.at(-1) }).toEqual({
+    code: 0,
+    last: { fetched: { version: VERSION, build: BUILD } },
+  });
+  expect(readdirSync(join(own.versions, READY)).sort()).toEqual(["holdfast.mjs", "node", "version"]);
+  expect(placed(own)).toEqual([]);
+}
+
+test("a version is fetched, unpacked, and tests itself; nothing is switched", async () => {
+  const own = await rig();
+  const check = own.fetch(["--check"]);
+  expect(await check.code).toBe(0);
+  expect(check.lines).toEqual([{ version: VERSION, build: BUILD, isTaken: true }]);
+  const run = own.fetch();
+  await expectFetched(own, run);
+  const steps = ["fetching", "verifying", "fetching", "unpacking", "testing", undefined];
+  expect(run.lines.map(({ step }) => step)).toEqual(steps);
+});
+
+test("a version that is staged is tested again, and not fetched, also after that was killed", async () => {
+  const own = await rig();
+  await expectFetched(own, own.fetch());
+  own.asked.length = 0;
+  const killed = own.fetch();
+  await waitFor("testing begins", () => killed.lines.some(({ step }) => step === "testing"));
+  killed.child.kill("SIGKILL");
+  await killed.code;
+  const again = own.fetch();
+  await expectFetched(own, again);
+  expect(again.lines.map(({ step }) => step)).toEqual(["fetching", "verifying", "testing", undefined]);
+  expect(own.asked).toEqual(["/manifest.jws", "/manifest.jws"]);
+});
+
+test("a version that was staged from another archive is fetched anew", async () => {
+  const own = await rig();
+  await expectFetched(own, own.fetch());
+  writeFileSync(join(own.versions, "part", `${VERSION}.sha256`), "0".repeat(64));
+  const again = own.fetch();
+  await expectFetched(own, again);
+  expect(again.lines.map(({ step }) => step)).toContain("unpacking");
+});
+
+test("killed while bytes come, it goes on with those that came", async () => {
+  const own = await rig();
+  own.pausesAfter = 1_500_000;
+  const first = own.fetch();
+  const part = join(own.versions, "part");
+  const size = (): number =>
+    existsSync(part)
+      ? readdirSync(part)
+          .filter((name) => name.endsWith(".tar.tar"))
+          .reduce((sum, name) => sum + readFileSync(join(part, name)).length, 0)
+      : 0;
+  await waitFor("what was sent is on disk", () => size() === 1_500_000);
+  first.child.kill("SIGKILL");
+  await first.code;
+  own.pausesAfter = undefined;
+  await expectFetched(own, own.fetch());
+  expect(own.asked.filter((path) => path.startsWith("/holdfast.tar"))).toEqual([
+    "/holdfast.tar",
+    "/holdfast.tar from 1500000",
+  ]);
+});
+
+const large: readonly RawEntry[] = Array.from({ length: 200 }, (_, number) => ({
+  path: `./licences/${number}`,
+  data: randomBytes(100_000),
+}));
+
+test.each([
+  ["fetching", 1],
+  ["verifying", 1],
+  ["fetching", 2],
+  ["unpacking", 1],
+  ["testing", 1],
+] as const)("killed when %s begins (%i), it is done by the next", async (step, times) => {
+  const own = await rig(undefined, large);
+  const first = own.fetch();
+  await waitFor(`${step} begins`, () => first.lines.filter((line) => line.step === step).length >= times);
+  first.child.kill("SIGKILL");
+  await first.code;
+  expect(placed(own)).toEqual([]);
+  const second = own.fetch();
+  expect({ code: await second.code, last: second.lines.at(-1) }).toMatchObject({ code: 0 });
+  expect(readdirSync(join(own.versions, READY, "licences"))).toHaveLength(200);
+  expect(placed(own)).toEqual([]);
+});
+
+test("killed while it unpacks, it leaves nothing that could be taken for a version", async () => {
+  const own = await rig(undefined, large);
+  const first = own.fetch();
+  const begun = join(own.versions, "part", `${VERSION}.unpacked`, "licences");
+  await waitFor("it has begun to unpack", () => existsSync(begun));
+  first.child.kill("SIGKILL");
+  await first.code;
+  expect(existsSync(join(own.versions, READY))).toBe(false);
+  const second = own.fetch();
+  expect(await second.code).toBe(0);
+  expect(readdirSync(join(own.versions, READY, "licences"))).toHaveLength(200);
+  // All of it had come before.
+  expect(own.asked.filter((path) => path.startsWith("/holdfast.tar"))).toEqual(["/holdfast.tar"]);
+});
+
+test("two at once: the second is told", async () => {
+  const own = await rig();
+  own.pausesAfter = 1000;
+  const first = own.fetch();
+  await waitFor("the package is asked for", () => own.asked.includes("/holdfast.tar"));
+  const second = own.fetch();
+  expect(await second.code).toBe(1);
+  expect(second.lines).toEqual([{ error: { code: "busy", message: "another upgrade is in progress" } }]);
+  first.child.kill("SIGTERM");
+  expect(await first.code).toBe(1);
+  expect(first.lines.at(-1)?.error?.code).toBe("cancelled");
+  own.pausesAfter = undefined;
+  await expectFetched(own, own.fetch());
+});
+
+test.skipIf(process.getuid?.() !== 0)(
+  "a disk that is too small is told with numbers, before a byte is asked for",
+  async () => {
+    const own = await rig();
+    const mount = `mount -t tmpfs -o size=16m tmpfs ${own.versions} && exec "$@"`;
+    const run = own.fetch(undefined, ["unshare", "--mount", "sh", "-c", mount, "sh"]);
+    expect(await run.code).toBe(1);
+    expect(run.lines.at(-1)?.error).toMatchObject({
+      code: "disk-too-small",
+      message: matching(/has \d+ bytes free, and \d+ are needed for the package of \d+ bytes, \d+ bytes unpacked/),
+    });
+    expect(own.asked).toEqual(["/manifest.jws"]);
+  },
+);
+
+test.each([
+  ["does not start", "throw new Error('broken');\n", /start: exit status 1: Error: broken/],
+  ["tests nothing", "export {};\n", /start: exit status 0/],
+  ["fails a check", "console.log('FAIL ffi: no library'); process.exitCode = 1;\n", /ffi: no library/],
+])("a version that %s is given up, and not tried again", async (_name, bundle, message) => {
+  const own = await rig(bundle);
+  const first = own.fetch();
+  expect(await first.code).toBe(1);
+  expect(first.lines.at(-1)?.error).toMatchObject({
+    code: "self-test-failed",
+    message: matching(message),
+  });
+  expect(placed(own)).toEqual([`${VERSION}.failed`]);
+  const second = own.fetch();
+  expect(await second.code).toBe(1);
+  expect(second.lines.at(-1)?.error?.code).toBe("failed-before");
+});

@@ -1,0 +1,411 @@
+import { cpSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { Status } from "../../../src/protocol/local/answers.ts";
+import { aControlPlane, type Greeting } from "../../support/control-plane/answering-control-plane.ts";
+import { FaultProxy } from "../../support/network/fault-proxy.ts";
+import { freePort, holdfast, startController, type ControllerProgram } from "../../support/machine/programs.ts";
+import { tempDir } from "../../support/temp-dir.ts";
+import { NEW, NEWER, OLD, UpgradeStage, type Behaviour } from "../../support/upgrades/upgrade-stage.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const LIMIT_MS = 120_000;
+
+const urlOf = ({ port }: { readonly port: number }): string => `ws://127.0.0.1:${port}`;
+
+/** A stage whose old version runs, below a control plane that answers. */
+async function stageAt(greeting: Greeting = "greets"): Promise<UpgradeStage> {
+  const stage = new UpgradeStage(urlOf(await aControlPlane(greeting)));
+  stage.boot();
+  await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
+  return stage;
+}
+
+/** Expects the status of an upgrade's program, and shows what it printed if it is another. */
+async function ends(status: number, ended: ReturnType<UpgradeStage["upgrade"]>): Promise<void> {
+  const { code, output } = await ended;
+  expect(code, output).toBe(status);
+}
+
+test("a good version is upgraded to, with one start, and what is asked for beside it", async () => {
+  const stage = await stageAt();
+  stage.request(NEW, "good", { skipUnattended: false });
+  const { code, output } = await stage.upgrade();
+  expect({ code, output }).toMatchObject({ code: 0 });
+  expect(stage.standing()).toMatchObject({ state: "COMPLETED", from: OLD, to: NEW });
+  expect(await stage.answers()).toBe(NEW);
+  expect(stage.starts(NEW)).toBe(1);
+  const left = readdirSync(stage.versions).filter((name) => name.startsWith(NEW));
+  expect(left.toSorted()).toEqual([NEW, `${NEW}.probation`, `${NEW}.starts`]);
+  for (const name of ["system-updated", "overlay-succeeded", "pokes"]) {
+    expect([name, existsSync(join(stage.run, name))]).toEqual([name, true]);
+  }
+  expect(existsSync(join(stage.run, "upgrade-request.json"))).toBe(false);
+});
+
+const bad: readonly (readonly [Behaviour, string])[] = [
+  ["exits", "given-up"],
+  ["exits well", "given-up"],
+  ["hangs", "not-answering"],
+  ["never reaches", "no-session"],
+  ["loses", "function-lost"],
+];
+
+test.each(bad)("one that %s is gone back from: %s", async (behaviour, code) => {
+  const stage = await stageAt();
+  stage.request(NEW, behaviour);
+  // The last chance begins with a start, whose silence on a busy machine counts against the version too.
+  await ends(3, stage.upgrade(behaviour === "never reaches" ? { windowMs: 20_000, againMs: 15_000 } : {}));
+  const standing = stage.standing();
+  expect(standing).toMatchObject({ state: "FAILED", from: OLD, to: NEW });
+  // Which of the two gives up what hangs depends on whose time is over first.
+  expect([code, ...(behaviour === "hangs" ? ["given-up"] : [])]).toContain(standing?.reason?.code);
+  expect(await stage.answers()).toBe(OLD);
+  expect(stage.starts(NEW)).toBeGreaterThan(0);
+  expect(stage.starts(NEW)).toBeLessThanOrEqual(3);
+  expect(readdirSync(stage.versions).filter((name) => name.startsWith(NEW))).toEqual([`${NEW}.failed`]);
+  expect(existsSync(join(stage.run, "overlay-succeeded"))).toBe(false);
+});
+
+test("one that dies later is gone back from after three starts, though nobody watches any more", async () => {
+  const stage = await stageAt();
+  stage.request(NEW, "dies later");
+  await ends(0, stage.upgrade());
+  expect(stage.standing()?.state).toBe("COMPLETED");
+  await waitFor("the old version is back", async () => (await stage.answers()) === OLD);
+  expect(stage.starts(NEW)).toBe(3);
+  expect(existsSync(join(stage.versions, `${NEW}.failed`))).toBe(true);
+});
+
+test("whatever a version does, it has three starts where the upgrade's program never runs again", async () => {
+  for (const behaviour of ["exits", "exits well", "hangs"] as const) {
+    const stage = await stageAt();
+    stage.request(NEW, behaviour);
+    const child = stage.begin();
+    await waitFor("it was switched", () => stage.starts(NEW) > 0);
+    child.kill("SIGKILL");
+    await waitFor("the old version is back", async () => (await stage.answers()) === OLD);
+    expect([behaviour, stage.starts(NEW)]).toEqual([behaviour, 3]);
+    // And when it does run again, it finds out what happened.
+    await ends(3, stage.upgrade());
+    expect(stage.standing()).toMatchObject({ state: "FAILED", to: NEW, reason: { code: "given-up" }, starts: 3 });
+    await stage.halt();
+  }
+});
+
+test("after its proof, power cuts condemn nobody who had run for a while, and crashes after a while do", async () => {
+  const stage = await stageAt();
+  stage.request(NEW, "good");
+  await ends(0, stage.upgrade({ windowMs: LIMIT_MS }));
+  for (let cut = 0; cut < 4; cut += 1) {
+    await stage.live();
+    await stage.halt();
+    stage.boot();
+    await waitFor("an agent answers", () => stage.answers());
+  }
+  expect(await stage.answers()).toBe(NEW);
+  for (let crash = 0; crash < 3; crash += 1) {
+    await stage.live();
+    const before = stage.starts(OLD) + stage.starts(NEW);
+    stage.crash();
+    await waitFor("it is started again", () => stage.starts(OLD) + stage.starts(NEW) > before);
+    await waitFor("an agent answers", () => stage.answers());
+  }
+  await waitFor("the old version is back", async () => (await stage.answers()) === OLD);
+  expect(existsSync(join(stage.versions, `${NEW}.failed`))).toBe(true);
+});
+
+test("a control plane that turns bad while a version is judged is waited for, and the version is not blamed", async () => {
+  const controlPlane = await aControlPlane("greets");
+  const stage = new UpgradeStage(urlOf(controlPlane));
+  stage.boot();
+  await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
+  stage.request(NEW, "good");
+  const child = stage.begin({ windowMs: LIMIT_MS });
+  const closed = new Promise((resolve) => child.once("close", resolve));
+  let said = "";
+  child.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
+  await waitFor("the old version's session is seen", () => stage.standing()?.step === "judging");
+  writeFileSync(join(stage.run, "offline"), "");
+  await waitFor("it lacks its session", () => said.includes("there is no session"));
+  for (const answer of [401, 404, 302, 429, 500, "closes", 503] as const) {
+    controlPlane.answer(answer);
+    const { asked } = controlPlane;
+    await waitFor("it is asked again", () => controlPlane.asked > asked + 3);
+    await waitFor("it is waited for", () => said.endsWith("waits for the control plane, which cannot be reached\n"));
+  }
+  expect(await stage.answers()).toBe(NEW);
+  controlPlane.answer("greets");
+  rmSync(join(stage.run, "offline"));
+  expect(await closed).toBe(0);
+  expect(stage.standing()?.state).toBe("COMPLETED");
+});
+
+test("a node that had no session before has none to lose, and is done once there is one", async () => {
+  const stage = new UpgradeStage(urlOf(await aControlPlane("greets")));
+  writeFileSync(join(stage.run, "offline"), "");
+  stage.boot();
+  await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
+  stage.request(NEW, "good");
+  const first = stage.begin();
+  await waitFor("it is on trial", async () => (await stage.answers()) === NEW);
+  first.kill("SIGTERM");
+  await new Promise((resolve) => first.once("close", resolve));
+  const short = stage.begin({ windowMs: 1000, maxElapsedMs: 100 });
+  let said = "";
+  short.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
+  await waitFor("it says what it waits for", () => said.includes("waits for a session"));
+  const looks = stage.looks();
+  await waitFor("it looks for longer than the window", () => stage.looks() > looks + 30);
+  expect(stage.standing()?.state).toBe("IN_PROGRESS");
+  short.kill("SIGTERM");
+  await new Promise((resolve) => short.once("close", resolve));
+  const child = stage.begin({ windowMs: 60_000 });
+  const closed = new Promise((resolve) => child.once("close", resolve));
+  // More clean restarts than it may have bad ones, and it is on trial still.
+  for (let boot = 0; boot < 4; boot += 1) {
+    writeFileSync(join(stage.run, "restart"), "");
+    const before = stage.starts(NEW);
+    await waitFor("it is started again", () => stage.starts(NEW) > before);
+    await waitFor("and answers", async () => (await stage.answers()) === NEW);
+  }
+  rmSync(join(stage.run, "offline"));
+  writeFileSync(join(stage.run, "restart"), "");
+  await waitFor("it has proven itself", () => stage.standing()?.state === "COMPLETED");
+  expect(await closed).toBe(0);
+});
+
+test("nothing is switched while a change of the network is pending, and not waited for without end", async () => {
+  const stage = await stageAt();
+  writeFileSync(join(stage.run, "pending"), "");
+  stage.request(NEW, "good");
+  await ends(3, stage.upgrade());
+  expect(stage.standing()).toMatchObject({ state: "FAILED", reason: { code: "busy" } });
+  expect([stage.starts(NEW), await stage.answers()]).toEqual([0, OLD]);
+  // Once it is confirmed, the same can be asked for again.
+  stage.request(NEW, "good");
+  const child = stage.begin({ pendingMs: 60_000 });
+  await waitFor("it waits", () => stage.standing()?.step === "switching");
+  rmSync(join(stage.run, "pending"));
+  expect(await new Promise((resolve) => child.once("close", resolve))).toBe(0);
+  expect(await stage.answers()).toBe(NEW);
+});
+
+test("two at once: the second leaves everything to the first", async () => {
+  const stage = await stageAt();
+  writeFileSync(join(stage.run, "pending"), "");
+  stage.request(NEW, "good");
+  const child = stage.begin({ pendingMs: 60_000 });
+  await waitFor("the first waits", () => stage.standing()?.step === "switching");
+  const { code, output } = await stage.upgrade();
+  expect({ code, output }).toEqual({ code: 75, output: "another upgrade is in progress\n" });
+  rmSync(join(stage.run, "pending"));
+  expect(await new Promise((resolve) => child.once("close", resolve))).toBe(0);
+});
+
+test("one after the other, and back to one that failed before where an operator insists", async () => {
+  const stage = await stageAt();
+  stage.request(NEW, "good");
+  await stage.upgrade();
+  stage.request(NEWER, "loses");
+  await stage.upgrade();
+  expect(stage.standing()).toMatchObject({ state: "FAILED", from: NEW, to: NEWER });
+  expect(await stage.answers()).toBe(NEW);
+  stage.request(NEWER, "good", { isForced: true });
+  await ends(0, stage.upgrade());
+  expect(await stage.answers()).toBe(NEWER);
+  expect(existsSync(join(stage.versions, `${NEWER}.failed`))).toBe(false);
+  // And back again to the older one, which its predecessor must not outshine.
+  rmSync(join(stage.versions, NEW), { recursive: true });
+  stage.request(NEW, "good", { isForced: true });
+  await ends(0, stage.upgrade());
+  expect(await stage.answers()).toBe(NEW);
+  expect(stage.standing()).toMatchObject({ state: "COMPLETED", from: NEWER, to: NEW });
+});
+
+/** The built agent, registered and online, as the old version. */
+async function registeredAt(controller: Pick<ControllerProgram, "url" | "license">) {
+  const stage = new UpgradeStage(controller.url);
+  stage.makeReal(join(stage.lib, "base"), OLD);
+  stage.boot();
+  await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
+  const license = join(stage.root, "license");
+  writeFileSync(license, await controller.license("edge"));
+  expect(await holdfast(["register", license, "--state", stage.state, "--run", stage.run])).toMatchObject({ code: 0 });
+  const session = async (): Promise<Status["session"]> => {
+    const { stdout } = await holdfast(["status", "--json", "--run", stage.run]);
+    return Status.parse(JSON.parse(stdout)).session;
+  };
+  await waitFor("it is online", async () => (await session()).state === "online");
+  return { stage, session };
+}
+
+test(
+  "the built agent is upgraded once it has a session with a control plane that took its heartbeat, and not before",
+  async () => {
+    const { stage, session } = await registeredAt(await startController(tempDir(), await freePort()));
+    // Started again, so that the heartbeat that counts is not one of before.
+    const begun = Date.now();
+    stage.request(NEW, "real");
+    const child = stage.begin({ windowMs: 60_000, backMs: 30_000 });
+    const closed = new Promise((resolve) => child.once("close", resolve));
+    await waitFor("the new version is online", async () => {
+      return (await stage.answers()) === NEW && (await session()).state === "online";
+    });
+    const { state } = stage.standing() ?? {};
+    const { heartbeatAt } = await session();
+    expect({ state, heartbeatAt }).not.toEqual({ state: "COMPLETED", heartbeatAt: undefined });
+    await waitFor("it has proven itself", () => stage.standing()?.state === "COMPLETED");
+    expect((await session()).heartbeatAt).toBeGreaterThan(begun);
+    expect(await closed).toBe(0);
+    await stage.halt();
+  },
+  3 * LIMIT_MS,
+);
+
+test(
+  "a control plane restored from before the node was registered refuses old and new alike, and the new one is not blamed",
+  async () => {
+    const [dir, older, newer] = [tempDir(), tempDir(), tempDir()];
+    const port = await freePort();
+    const begin = () => startController(dir, port);
+    await (await begin()).end();
+    const data = join(dir, "controller");
+    const restore = (from: string): void => {
+      rmSync(data, { recursive: true });
+      cpSync(from, data, { recursive: true });
+    };
+    cpSync(data, older, { recursive: true });
+    const first = await begin();
+    const { stage, session } = await registeredAt(first);
+    stage.request(NEW, "real");
+    // What is good has to last, so that there is time to take the control plane away.
+    const judging = stage.begin({ windowMs: LIMIT_MS, settleMs: LIMIT_MS });
+    let said = "";
+    judging.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
+    await waitFor("the new version works", () => said.endsWith("everything works\n"));
+    await first.end();
+    cpSync(data, newer, { recursive: true });
+    restore(older);
+    const second = await begin();
+    writeFileSync(join(stage.run, "restart"), "");
+    await waitFor("it is refused", async () => (await session()).reason?.code === "not-authentic");
+    await waitFor("it is not blamed", () => said.endsWith("waits for the control plane, which refuses the node\n"));
+    expect(await stage.answers()).toBe(NEW);
+    await second.end();
+    restore(newer);
+    await begin();
+    judging.kill("SIGTERM");
+    await new Promise((resolve) => judging.once("close", resolve));
+    writeFileSync(join(stage.run, "restart"), "");
+    await ends(0, stage.upgrade({ windowMs: LIMIT_MS }));
+    expect(stage.standing()).toMatchObject({ state: "COMPLETED", to: NEW });
+    await stage.halt();
+  },
+  3 * LIMIT_MS,
+);
+
+test(
+  "a control plane that takes every hello and drops every session without a word costs the new version nothing but time",
+  async () => {
+    const [port, behind] = [await freePort(), await freePort()];
+    const between = await FaultProxy.start(port, behind);
+    const controller = await startController(tempDir(), behind, ["--url", `http://127.0.0.1:${port}`]);
+    const from = performance.now();
+    const { stage } = await registeredAt({ ...controller, url: `http://127.0.0.1:${port}` });
+    const startMs = performance.now() - from;
+    stage.request(NEW, "real");
+    const judging = stage.begin({ windowMs: 5000 + startMs, settleMs: LIMIT_MS, backMs: 5000 + startMs });
+    let said = "";
+    judging.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
+    await waitFor("the new version works", () => said.endsWith("everything works\n"));
+    // Long enough for a question, and for the beginning of a session.
+    const dropping = setInterval(() => between.reset(), 300);
+    onTestFinished(() => clearInterval(dropping));
+    await waitFor("it lacks its session", () => said.includes("accepts this node, but there is no session"));
+    await waitFor("the old version has its turn", async () => (await stage.answers()) === OLD);
+    expect(stage.standing()).toMatchObject({ state: "IN_PROGRESS", step: "comparing", to: NEW });
+    await waitFor("it did no better", () => said.includes("the old version had no session in its place"));
+    await waitFor("the new version is back", async () => (await stage.answers()) === NEW);
+    expect(stage.standing()).toMatchObject({ state: "IN_PROGRESS", step: "judging", to: NEW });
+    expect(readdirSync(stage.versions).filter((name) => /[.](failed|aside)$/.test(name))).toEqual([]);
+    clearInterval(dropping);
+    judging.kill("SIGTERM");
+    await new Promise((resolve) => judging.once("close", resolve));
+    await ends(0, stage.upgrade({ windowMs: LIMIT_MS }));
+    expect(stage.standing()).toMatchObject({ state: "COMPLETED", to: NEW });
+    await stage.halt();
+  },
+  3 * LIMIT_MS,
+);
+
+test("a judge that is killed while the old version has its turn brings the new one back", async () => {
+  const stage = await stageAt();
+  stage.request(NEW, "good");
+  const child = stage.begin({ windowMs: 1000, settleMs: LIMIT_MS, backMs: LIMIT_MS });
+  await waitFor("the old version's session is seen", () => stage.standing()?.step === "judging");
+  writeFileSync(join(stage.run, "offline"), "");
+  await waitFor("the old version has its turn", async () => {
+    return stage.standing()?.step === "comparing" && (await stage.answers()) === OLD;
+  });
+  child.kill("SIGKILL");
+  await new Promise((resolve) => child.once("close", resolve));
+  expect(existsSync(join(stage.versions, `${NEW}.aside`))).toBe(true);
+  rmSync(join(stage.run, "offline"));
+  await ends(0, stage.upgrade());
+  expect(await stage.answers()).toBe(NEW);
+  expect(existsSync(join(stage.versions, `${NEW}.aside`))).toBe(false);
+});
+
+test(
+  "a version whose own proof is no good is gone back from, though the control plane refuses it in the same words",
+  async () => {
+    const controller = await startController(tempDir(), await freePort());
+    const from = performance.now();
+    const { stage, session } = await registeredAt(controller);
+    // An agent that is being started does not answer, for as long as the machine needs: that alone must not be what is held against it.
+    const startMs = performance.now() - from;
+    stage.request(NEW, "proves badly");
+    const child = stage.begin({ windowMs: 8000 + 2 * startMs, againMs: 1500 + startMs });
+    let said = "";
+    child.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
+    const closed = new Promise((resolve) => child.once("close", resolve));
+    await waitFor("it is refused", async () => {
+      return (await stage.answers()) === NEW && (await session()).reason?.code === "not-authentic";
+    });
+    expect(await closed).toBe(3);
+    expect(stage.standing()).toMatchObject({ state: "FAILED", to: NEW, reason: { code: "no-session" } });
+    expect(said).toContain("the old version had a session in its place");
+    await waitFor("the old version is online again", async () => {
+      return (await stage.answers()) === OLD && (await session()).state === "online";
+    });
+    await stage.halt();
+  },
+  3 * LIMIT_MS,
+);
+
+test("the built program has nothing to do where nothing was asked for", async () => {
+  const stage = new UpgradeStage(urlOf(await aControlPlane("greets")));
+  const where = ["--run", stage.run, "--versions", stage.versions, "--package", stage.lib, "--state", stage.state];
+  const args = ["upgrade-run", ...where, "--request", join(stage.run, "upgrade-request.json")];
+  expect(await holdfast(args)).toEqual({ code: 0, stdout: "", stderr: "" });
+  expect(await holdfast([...args, "--what"])).toMatchObject({ code: 2 });
+  // And what it cannot fetch it says, and leaves everything as it was.
+  const request = { from: join(stage.root, "no-manifest"), by: "operator", skipUnattended: true };
+  writeFileSync(join(stage.run, "upgrade-request.json"), JSON.stringify(request));
+  const { code, stdout } = await holdfast(args);
+  expect(code).toBe(3);
+  expect(stdout).toMatch(/^not upgraded: /);
+  expect(stage.standing()).toMatchObject({ state: "FAILED" });
+  expect(readdirSync(stage.versions).filter((name) => /\d/.test(name))).toEqual([]);
+});
+
+test("a request that cannot be read is thrown away", async () => {
+  const stage = await stageAt();
+  writeFileSync(join(stage.run, "upgrade-request.json"), "{nothing");
+  const { code, output } = await stage.upgrade();
+  expect(code).toBe(0);
+  expect(output).toContain("is not a valid request");
+  expect(stage.standing()).toBeUndefined();
+  expect(existsSync(join(stage.run, "upgrade-request.json"))).toBe(false);
+});
