@@ -1,47 +1,35 @@
-import type { Logger } from "pino";
 import { InputError } from "../../errors.ts";
-import type { Checkpoint } from "../../checkpoint/checkpoint.ts";
 import { commitFiles, type TakenBack } from "../../checkpoint/commit-files.ts";
 import type { WindowRequest } from "../../checkpoint/window.ts";
 import { aloneIn } from "../../host/process/checkpoint-lock.ts";
-import type { Clock } from "../../host/clock.ts";
 import type { OnDamage } from "../../host/files/damage.ts";
 import type { Files } from "../../host/files/files.ts";
-import type { ProcessId } from "../../host/process/process-tree.ts";
 import { CONFIRM_SECONDS } from "../../protocol/values/commit.ts";
 import type { Config } from "../../protocol/documents/documents.ts";
 import type { CommitReport, PendingChange, TakenBackChange } from "../../protocol/local/commit.ts";
 import { SectionName } from "../../protocol/sections/sections.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
 import { effectiveOf, withLocalNetwork } from "./effective-config.ts";
-import { Commit } from "../reconcile/commit.ts";
-import type { CommitOptions } from "../reconcile/commit-options.ts";
-import { isSameValue, type Guards } from "../reconcile/held-change.ts";
+import { Commit, type CommitOptions } from "../reconcile/commit.ts";
+import { isSameValue, type Guards } from "../reconcile/work.ts";
 import type { Desired, DesiredDocuments } from "../shadow/desired.ts";
 import type { EventLog } from "../telemetry/events.ts";
 import { defined } from "../../lib/defined.ts";
 
-export interface CommittingOptions {
-  readonly clock: Clock;
-  readonly log: Logger;
+export interface CommittingOptions extends Pick<
+  CommitOptions,
+  "clock" | "log" | "bootId" | "owner" | "checkpoint" | "prover" | "watch" | "onProven" | "onRelease" | "onStanding"
+> {
   readonly files: Files;
   /** The state directory's `desired/`. */
   readonly dir: string;
-  readonly checkpoint: Checkpoint;
   readonly onDamage: OnDamage;
   readonly documents: Pick<DesiredDocuments, "current" | "rolledBack" | "rollBack" | "isUnproven">;
   /** The network to apply if no document has one. */
   readonly network?: JsonObject;
   readonly events: Pick<EventLog, "notice">;
-  readonly bootId: string;
-  readonly owner: ProcessId;
-  readonly prover: CommitOptions["prover"];
-  readonly watch: CommitOptions["watch"];
-  readonly onProven: () => void;
   /** Called when the documents must be applied again. */
   readonly onChange: () => void;
-  readonly onRelease: () => void;
-  readonly onStanding: () => void;
 }
 
 /** Time limit of waiting for a restore by the guard. */
@@ -59,16 +47,10 @@ export class Committing {
 
   constructor(options: CommittingOptions) {
     this.#options = options;
-    const { clock, log, files, dir, checkpoint, documents, bootId, owner, prover, watch } = options;
+    const { clock, files, dir, documents } = options;
     this.commit = new Commit({
-      clock,
-      log,
-      bootId,
-      owner,
-      checkpoint,
+      ...options,
       files: commitFiles(files, dir, options.onDamage),
-      prover,
-      watch,
       alone: (work, signal) => aloneIn(dir, { clock, waitMs: LOCK_MS, signal }, work),
       request: () => this.#request(),
       original: (section) => this.#original(section),
@@ -76,12 +58,9 @@ export class Committing {
         section === "network" && documents.current.node === undefined && isSameValue(raw, options.network),
       refuse: (takenBack, guards) => this.#refuse(takenBack, guards),
       onTakenBack: (takenBack) => this.#takenBack(takenBack),
-      onProven: options.onProven,
       onFound: () => {
         if (this.commit.kept !== undefined || this.commit.window?.isLocal === true) options.onChange();
       },
-      onRelease: options.onRelease,
-      onStanding: options.onStanding,
     });
     documents.isUnproven = (name, version) => {
       const { window, confirmed, heldChange } = this.commit;

@@ -1,6 +1,7 @@
+import type { Logger } from "pino";
 import { HostError, InputError, toError } from "../../errors.ts";
-import type { Entry, Restorable, Restored } from "../../checkpoint/checkpoint.ts";
-import type { Confirmed, TakenBack } from "../../checkpoint/commit-files.ts";
+import type { Checkpoint, Entry, Restored } from "../../checkpoint/checkpoint.ts";
+import type { CommitFiles, Confirmed, TakenBack } from "../../checkpoint/commit-files.ts";
 import { failuresOf } from "../../checkpoint/restore-pending.ts";
 import {
   afterEvent,
@@ -11,17 +12,61 @@ import {
   type Window,
   type WindowEnd,
   type WindowEvent,
+  type WindowRequest,
 } from "../../checkpoint/window.ts";
+import type { Clock } from "../../host/clock.ts";
 import { valueOf } from "../../host/files/state-file.ts";
-import type { CommitOptions, Watcher } from "./commit-options.ts";
-import { RollbackDecision } from "./rollback-decision.ts";
-import { evidenceText, type Unreached } from "./prover.ts";
+import type { ProcessId } from "../../host/process/process-tree.ts";
+import { withinDeadline } from "./deadline.ts";
+import { whyHeld, HeldChange } from "./held-change.ts";
 import { ProvenRecord } from "./proven-record.ts";
-import { rollbackOf } from "./rollback.ts";
-import { verify, pause, attemptOnce, type Verdict } from "./trial.ts";
-import type { Failure } from "./phase.ts";
-import { isSameValue, whyHeld, HeldChange, type Guards } from "./held-change.ts";
-import type { Versions } from "./work.ts";
+import type { Prover, Unreached } from "./prover.ts";
+import { evidenceText, rollbackOf } from "./rollback.ts";
+import type { Reconciler } from "./section.ts";
+import { isSameValue, type Failure, type Guards, type Versions } from "./work.ts";
+
+/** A process that guards a window from outside. */
+export interface Watcher {
+  end(): Promise<void>;
+}
+
+export interface CommitOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly bootId: string;
+  readonly owner: ProcessId;
+  readonly checkpoint: Checkpoint;
+  readonly files: CommitFiles;
+  readonly prover: Prover;
+  /** Starts a guard of the window `id` that outlives this process. @throws {HostError} if it cannot start. */
+  readonly watch: (id: string, waitMs: number, signal: AbortSignal) => Promise<Watcher>;
+  /** Runs a restore under the restore lock, if the lock can be taken in time. */
+  readonly alone: <T>(work: () => Promise<T>, signal: AbortSignal) => Promise<T>;
+  /** Returns the confirm request of the desired change; `isLocal` for a trial on this machine. */
+  readonly request: () => WindowRequest & { readonly isLocal: boolean };
+  /** Returns the documents' value of a section that is on trial on this machine. */
+  readonly original: (section: string) => unknown;
+  /** Reports whether an operator on this machine approved this value, so that it needs no proof. */
+  readonly isGiven?: (section: string, raw: unknown) => boolean;
+  /** Reverts the documents to the confirmed ones; resolves to whether any document was reverted. */
+  readonly refuse: (takenBack: TakenBack, guards: Guards) => Promise<boolean>;
+  /** Called after a rollback. */
+  readonly onTakenBack: (takenBack: TakenBack) => void;
+  /** Called after a change was proven over new connections. */
+  readonly onProven: () => void;
+  /** Called once the state that an earlier agent left is known. */
+  readonly onFound: () => void;
+  /** Called when the effective configuration changed. */
+  readonly onRelease: () => void;
+  /** Called when the state of the window changed. */
+  readonly onStanding: () => void;
+}
+
+/** State of the machine once all targets are reached. */
+export type Verdict =
+  | { readonly is: "as-applied" }
+  | { readonly is: "not-yet"; readonly unreached: readonly Unreached[] }
+  | { readonly is: "failed"; readonly failure: Failure };
 
 /** Outcome of the confirm window after the last step of a pass. */
 export type Settled =
@@ -30,6 +75,11 @@ export type Settled =
 
 /** Time for a network to settle after a change before an unreachable target is evidence. */
 const SETTLING_MS = 15_000;
+const ATTEMPT_MS = 5000;
+/** Shorter, so that evidence exists early. */
+const FIRST_ATTEMPT_MS = 3000;
+const EVERY_MS = 1000;
+const LATE = new DOMException("no answer in time", "TimeoutError");
 
 /** Confirmed commit of this machine: one window at a time, the last proven configuration, and the held change. */
 export class Commit {
@@ -46,27 +96,20 @@ export class Commit {
   #lastTakenBack: TakenBack | undefined;
   /** The pending change whose end is recorded. */
   #notedId: string | undefined;
-  readonly #rollback: RollbackDecision;
+  /** The decision to roll a trial back. An interrupted restore continues with the rollback, not with the trial. */
+  #rollback: { readonly id: string; readonly reason: RestoreReason } | undefined;
   /** Sections of a change that could not be started. */
   #unopened: Guards = {};
   #isLoaded = false;
   /** True if the record of an interrupted change was damaged. */
   #isDistrustful = false;
-  #ring: () => void = () => undefined;
+  /** Cuts the current attempt, or the pause before the next one, short. */
+  #nudge = new AbortController();
 
   constructor(options: CommitOptions) {
     this.#options = options;
-    const { clock, log, files, bootId, prover, original, refuse, onRelease } = options;
-    this.#rollback = new RollbackDecision({ checkpoint: options.checkpoint, log });
-    this.#proven = new ProvenRecord({ clock, log, bootId, file: files.confirmed, original });
-    this.heldChange = new HeldChange({
-      clock,
-      log,
-      file: files.withheld,
-      prover,
-      refuse: ({ last, guards }) => refuse(last, guards),
-      onRelease,
-    });
+    this.#proven = new ProvenRecord({ ...options, file: options.files.confirmed });
+    this.heldChange = new HeldChange({ ...options, file: options.files.withheld });
   }
 
   /** The open window, if any. */
@@ -181,7 +224,7 @@ export class Commit {
       end = (await this.#afterRequest(isSuperseded)) ?? (await this.#afterAttempt(observe, signal));
       if (this.window?.state === "awaiting-keep") return { is: "trial" };
       end ??= await this.#afterRequest(isSuperseded);
-      if (end === undefined) await pause(clock, (ring) => (this.#ring = ring), signal);
+      if (end === undefined) await clock.sleep(EVERY_MS, this.#untilNudged(signal)).catch(() => undefined);
     }
     return end;
   }
@@ -200,25 +243,25 @@ export class Commit {
 
   /** Wakes the waiting pass to re-evaluate: the desired state changed. */
   nudge(): void {
-    this.#ring();
+    this.#nudge.abort();
   }
 
   /** Requests to confirm or revert the pending change. @throws {InputError} `not-found`, `busy`. */
   ask(what: "keep" | "revert"): void {
     const { window } = this;
     if (window === undefined) throw new InputError("not-found", "no pending network change to confirm or revert");
-    if (what === "keep" && this.#rollback.isDecided) throw new InputError("busy", "the change is being rolled back");
+    if (what === "keep" && this.#isRollbackDecided) throw new InputError("busy", "the change is being rolled back");
     if (what === "keep" && window.state === "applying")
       throw new InputError("busy", "the change is still being applied");
     this.#asked = what;
-    this.#ring();
+    this.nudge();
     this.#options.onStanding();
   }
 
   /** Handles a new session with the control plane. */
   sessionOpened(): void {
     this.#hasSession = true;
-    this.#ring();
+    this.nudge();
     this.heldChange.sessionOpened();
     if (!this.#isDistrustful) return;
     this.#isDistrustful = false;
@@ -230,7 +273,7 @@ export class Commit {
     const { window } = this;
     const id = this.#options.checkpoint.pending?.id;
     if (window === undefined || id === undefined) return;
-    await this.#rollback.decide(id, window, reason);
+    await this.#decideRollback(id, window, reason);
     if (reason === "superseded" || id === this.#notedId) return;
     this.#notedId = id;
     const about = { reason, failure, unreached: this.#unreached, at: this.#options.clock.now() };
@@ -238,8 +281,15 @@ export class Commit {
   }
 
   /** Rolls the pending change back. */
-  async restore(restorables: readonly Restorable[], signal: AbortSignal): Promise<Restored> {
-    const { alone, checkpoint } = this.#options;
+  async restore(sections: readonly Reconciler[], signal: AbortSignal): Promise<Restored> {
+    const { alone, checkpoint, clock } = this.#options;
+    const restorables = sections.map((section) => ({
+      name: section.name,
+      applyStored: (step: unknown, signal: AbortSignal) => {
+        const bounds = { clock, ms: section.deadlineMs, what: `${section.name}: undo`, signal };
+        return withinDeadline(bounds, (signal) => section.applyStored(step, signal));
+      },
+    }));
     const restored = await alone(() => checkpoint.restore(restorables, signal), signal);
     if (restored.failed.length > 0) return restored;
     await this.#unwatch();
@@ -267,7 +317,7 @@ export class Commit {
     this.#isDistrustful ||= isDamaged;
     if (isDamaged) return "damaged";
     if (pending?.window === undefined) return pending === undefined ? "nothing" : "to-restore";
-    const end = afterEvent(this.#rollback.of(pending.window), { type: "found" }, this.#now());
+    const end = afterEvent(this.#decided(pending.window), { type: "found" }, this.#now());
     if (end.do === "restore" || isTaken) {
       await this.noteEnd(end.do === "restore" ? end.reason : "interrupted");
       return "to-restore";
@@ -297,7 +347,7 @@ export class Commit {
 
   close(): void {
     this.heldChange.close();
-    this.#ring();
+    this.nudge();
   }
 
   async #load(): Promise<void> {
@@ -326,19 +376,18 @@ export class Commit {
    * proves nothing, since its socket may predate the change.
    */
   async #afterAttempt(observe: () => Promise<Verdict>, signal: AbortSignal): Promise<Settled | undefined> {
-    const { prover, clock } = this.#options;
+    const { clock } = this.#options;
     const { window } = this;
     if (window === undefined) return undefined;
     if (!window.before.session && !this.#hasSession) {
       this.#unreached = [{ target: "control plane", message: "there was no session before the change, and none came" }];
       return undefined;
     }
-    const about = { prover, clock, window, leftMs: this.leftMs ?? 0 };
-    const unreached = await attemptOnce(about, (ring) => (this.#ring = ring), signal);
+    const unreached = await this.#attempt(window, signal);
     if (unreached === undefined) return undefined;
     this.#unreached = unreached;
     if (unreached.length === 0) {
-      const verdict = await verify(observe, signal);
+      const verdict = await verdictOf(observe, signal);
       if (verdict.is === "as-applied") return this.#after({ type: "proved" });
       if (verdict.is === "failed") return { is: "failed", reason: "step-failed", failure: verdict.failure };
       this.#unreached = verdict.unreached;
@@ -351,10 +400,28 @@ export class Commit {
     return undefined;
   }
 
+  /** Tries once to reach all targets; undefined if it was cut short. */
+  async #attempt(window: Window, signal: AbortSignal): Promise<readonly Unreached[] | undefined> {
+    const { prover, clock } = this.#options;
+    signal.throwIfAborted();
+    const cut = this.#untilNudged(signal);
+    const late = new AbortController();
+    const attemptMs = Math.min(window.unreached === undefined ? FIRST_ATTEMPT_MS : ATTEMPT_MS, this.leftMs ?? 0);
+    const cancel = clock.after(attemptMs, () => late.abort(LATE));
+    const unreached = await prover.attempt(window.before, AbortSignal.any([cut, late.signal])).finally(cancel);
+    return cut.aborted ? undefined : unreached;
+  }
+
+  /** Returns a signal that aborts with the given one, or with the next nudge. */
+  #untilNudged(signal: AbortSignal): AbortSignal {
+    this.#nudge = new AbortController();
+    return AbortSignal.any([signal, this.#nudge.signal]);
+  }
+
   async #after(event: WindowEvent): Promise<Settled | undefined> {
     const { window } = this;
     if (window === undefined) throw new HostError("checkpoint-taken", "the guard rolled the change back");
-    const end: WindowEnd = afterEvent(this.#rollback.of(window), event, this.#now());
+    const end: WindowEnd = afterEvent(this.#decided(window), event, this.#now());
     switch (end.do) {
       case "nothing":
         return undefined;
@@ -383,6 +450,26 @@ export class Commit {
     this.#options.onStanding();
   }
 
+  /** True if the pending change is being rolled back. */
+  get #isRollbackDecided(): boolean {
+    return this.#rollback !== undefined && this.#rollback.id === this.#options.checkpoint.pending?.id;
+  }
+
+  /** Stores the decision, in memory if the disk refuses. An earlier decision stays. */
+  async #decideRollback(id: string, window: Window, reason: RestoreReason): Promise<void> {
+    if (window.state !== "awaiting-keep" || this.#isRollbackDecided) return;
+    this.#rollback = { id, reason };
+    const { checkpoint, log } = this.#options;
+    await checkpoint.setWindow({ ...window, ending: reason }).catch((error: unknown) => {
+      log.warn({ err: toError(error) }, "not saved");
+    });
+  }
+
+  /** Returns the pending window with the decision to roll it back, if there is one. */
+  #decided(window: Window): Window {
+    return this.#isRollbackDecided ? { ...window, ending: this.#rollback?.reason } : window;
+  }
+
   async #unwatch(): Promise<void> {
     const watcher = this.#watcher;
     this.#watcher = undefined;
@@ -392,5 +479,16 @@ export class Commit {
 
   #now(): Moment {
     return { bootId: this.#options.bootId, sinceBoot: this.#options.clock.sinceBoot() };
+  }
+}
+
+/** Observes the machine; a failure means not yet proven. Rejects if aborted, or if another process took the change. */
+async function verdictOf(observe: () => Promise<Verdict>, signal: AbortSignal): Promise<Verdict> {
+  try {
+    return await observe();
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof HostError && error.code === "checkpoint-taken") throw error;
+    return { is: "not-yet", unreached: [{ target: "this machine", message: toError(error).message, isHere: true }] };
   }
 }

@@ -1,5 +1,6 @@
-import { HostError, toError } from "../../errors.ts";
+import { HostError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
+import { untilAborted } from "../../lib/async/until-aborted.ts";
 
 /** Time limit of an operation in milliseconds, and its name in the error. */
 export interface Bounds {
@@ -18,21 +19,15 @@ export async function withinDeadline<T>(
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   signal.throwIfAborted();
-  const ended = new AbortController();
-  const abort = (): void => ended.abort(signal.reason);
-  signal.addEventListener("abort", abort, { once: true });
-  const takeBack = clock.after(ms, () =>
-    ended.abort(new HostError("timeout", `${what} took more than ${ms / 1000} s`)),
-  );
+  const late = new AbortController();
+  const cancel = clock.after(ms, () => late.abort(new HostError("timeout", `${what} took more than ${ms / 1000} s`)));
+  const limit = AbortSignal.any([signal, late.signal]);
   try {
-    return await new Promise<T>((resolve, reject) => {
-      ended.signal.addEventListener("abort", () => reject(toError(ended.signal.reason)), { once: true });
-      Promise.resolve()
-        .then(() => work(ended.signal))
-        .then(resolve, reject);
-    });
+    return await untilAborted(
+      Promise.resolve().then(() => work(limit)),
+      limit,
+    );
   } finally {
-    takeBack();
-    signal.removeEventListener("abort", abort);
+    cancel();
   }
 }

@@ -1,18 +1,13 @@
-import type { Logger } from "pino";
 import { HostError, InputError, toError } from "../../errors.ts";
-import type { Checkpoint, Restored } from "../../checkpoint/checkpoint.ts";
+import type { Restored } from "../../checkpoint/checkpoint.ts";
 import type { RestoreReason } from "../../checkpoint/window.ts";
-import { wallTimes, type Clock, type WallTimes } from "../../host/clock.ts";
+import { wallTimes, type WallTimes } from "../../host/clock.ts";
 import type { SectionPlan } from "../../protocol/documents/reconcile.ts";
-import type { Commit } from "./commit.ts";
-import { boundedRestorable, runPass } from "./pass.ts";
+import { runPass, type PassParts } from "./pass.ts";
 import { preview } from "./preview.ts";
-import { retryAfter, type Random } from "./retry.ts";
 import type { Reconciler } from "./section.ts";
 import { movedInTime, standingAfter, type Standing } from "./section-status.ts";
-import { answersAfter } from "./rollback.ts";
-import { isSameValue } from "./held-change.ts";
-import type { PassResult, SectionResult, Work, Versions } from "./work.ts";
+import { isSameValue, type PassResult, type SectionResult, type Work, type Versions } from "./work.ts";
 
 /** Desired state of the machine: the effective sections and the versions of their documents. */
 export interface DesiredState {
@@ -22,14 +17,13 @@ export interface DesiredState {
   readonly isActive: boolean;
 }
 
-export interface EngineOptions {
-  readonly clock: Clock;
+/** A random number in [0, 1). */
+export type Random = () => number;
+
+export interface EngineOptions extends PassParts {
   readonly random: Random;
-  readonly log: Logger;
   /** Sections in the order of their dependencies. */
   readonly sections: readonly Reconciler[];
-  readonly checkpoint: Checkpoint;
-  readonly commit: Commit;
   /** Called after each pass and each restore of a checkpoint. */
   readonly onReport: () => void;
   /** Called with faults for operators: a checkpoint that was restored or could not be. */
@@ -37,6 +31,8 @@ export interface EngineOptions {
 }
 
 const DRIFT_MS = 60_000;
+const FIRST_RETRY_MS = 1000;
+const MAX_RETRY_MS = 300_000;
 const MAX_RESTORES = 3;
 const MAX_LAST_RESTORES = 10;
 
@@ -182,7 +178,7 @@ export class Engine {
   }
 
   async #pass(desired: DesiredState): Promise<void> {
-    const { sections, clock, checkpoint, commit, log } = this.#options;
+    const { sections, clock, commit, log } = this.#options;
     const generation = this.#generation;
     const wanted = sections.filter(({ name }) => this.#wanted.has(name));
     this.#wanted.clear();
@@ -198,28 +194,25 @@ export class Engine {
     }
     const signal = this.#ending.signal;
     const isStale = (): boolean => this.#generation !== generation || signal.aborted;
-    const from = clock.elapsed();
     let result: PassResult;
     try {
       const isSuperseded = (): boolean => this.#generation !== generation && this.#isSuperseded();
-      const about = { clock, log, checkpoint, commit, versions: desired.version, isStale, isSuperseded, signal };
-      result = await runPass(work, about);
+      const options = { ...this.#options, versions: desired.version, isStale, isSuperseded, signal };
+      result = await runPass(work, options);
       // A change that cannot start must not keep the machine from the proven configuration, above all right after boot.
       const instead = work.flatMap(({ section, raw }): Work[] => {
         const proven = result.end === "done" ? commit.insteadOf(section.name, raw) : undefined;
         return proven === undefined ? [] : [{ section, raw: proven.value }];
       });
-      if (instead.length > 0) await runPass(instead, about);
+      if (instead.length > 0) await runPass(instead, options);
     } catch (error) {
       signal.throwIfAborted();
       // The disk refused midway: the pending change is rolled back before the next pass.
       log.error({ err: toError(error) }, "pass interrupted");
       for (const { name } of wanted) this.#wanted.add(name);
-      this.#restore = { attempts: 0, at: clock.elapsed() + retryAfter(1, this.#options.random) };
+      this.#restore = { attempts: 0, at: clock.elapsed() + this.#retryAfter(1) };
       return;
     }
-    const steps = result.results.reduce((sum, { steps }) => sum + steps, 0);
-    log.debug({ end: result.end, steps, durationMs: Math.round(clock.elapsed() - from) }, "pass ended");
     if (result.restored !== undefined) this.#restored(result.restored, result.evidence);
     if (result.end === "done") await this.#adopt(result, work);
     if (result.end !== "stale") this.#take(result, work, desired);
@@ -252,14 +245,13 @@ export class Engine {
   async #endTrial(reason: RestoreReason): Promise<boolean> {
     const { commit, clock, sections, log } = this.#options;
     await commit.noteEnd(reason);
-    const restorables = sections.map((section) => boundedRestorable(section, clock));
-    const restored = await commit.restore(restorables, this.#ending.signal).catch((error: unknown) => {
+    const restored = await commit.restore(sections, this.#ending.signal).catch((error: unknown) => {
       this.#ending.signal.throwIfAborted();
       log.error({ err: toError(error) }, "trial could not be rolled back");
       return undefined;
     });
     if (restored === undefined) {
-      this.#restore = { attempts: 0, at: clock.elapsed() + retryAfter(1, this.#options.random) };
+      this.#restore = { attempts: 0, at: clock.elapsed() + this.#retryAfter(1) };
       return false;
     }
     this.#restored(restored, commit.lastTakenBack?.evidence);
@@ -268,10 +260,9 @@ export class Engine {
     return this.#restore === undefined;
   }
 
-  #take({ end, results, evidence }: PassResult, work: readonly Work[], desired: DesiredState): void {
-    const answers = end === "done" ? results : answersAfter(results, work, evidence);
+  #take({ results }: PassResult, work: readonly Work[], desired: DesiredState): void {
     for (const { section, raw } of work) {
-      const result = answers.find(({ name }) => name === section.name);
+      const result = results.find(({ name }) => name === section.name);
       // A section rolled back with another section's failure is retried without that section.
       if (result === undefined) this.#wanted.add(section.name);
       else
@@ -295,21 +286,21 @@ export class Engine {
   }
 
   #answer(result: SectionResult, raw: string, version: Versions): void {
-    const { clock, random } = this.#options;
+    const { clock, log } = this.#options;
     const track = this.#track(result.name);
     const isDrift = track.reached === raw;
     const now = clock.elapsed();
     const standing = standingAfter(track.standing, result, { version, now, isDrift });
     const { state } = result.outcome;
     if (isDrift && result.planned.length > 0) {
-      this.#options.log.warn({ section: result.name, what: standing.drift.what }, "drift corrected");
+      log.warn({ section: result.name, what: standing.drift.what }, "drift corrected");
     }
     if (state === "converged" || state === "pending") track.reached = raw;
     if (standing.failures === 0) {
       track.retryAt = undefined;
       track.standing = standing;
     } else {
-      const delayMs = retryAfter(standing.failures, random);
+      const delayMs = this.#retryAfter(standing.failures);
       track.retryAt = now + delayMs;
       track.standing = { ...standing, nextAttempt: track.retryAt };
     }
@@ -319,7 +310,6 @@ export class Engine {
   async #restorePending({ attempts, at }: { readonly attempts: number; readonly at: number }): Promise<boolean> {
     const { commit, clock, sections, log } = this.#options;
     if (clock.elapsed() < at) return false;
-    const restorables = sections.map((section) => boundedRestorable(section, clock));
     try {
       if (attempts === 0) {
         const found = await commit.find();
@@ -329,7 +319,7 @@ export class Engine {
           return true;
         }
       }
-      const restored = await commit.restore(restorables, this.#ending.signal);
+      const restored = await commit.restore(sections, this.#ending.signal);
       this.#restore = undefined;
       if (restored.undone > 0 || restored.failed.length > 0 || restored.isDamaged) this.#restored(restored, undefined);
       if (restored.failed.length === 0) return true;
@@ -343,7 +333,7 @@ export class Engine {
       this.#restore = undefined;
       return true;
     }
-    this.#restore = { attempts: attempts + 1, at: clock.elapsed() + retryAfter(attempts + 1, this.#options.random) };
+    this.#restore = { attempts: attempts + 1, at: clock.elapsed() + this.#retryAfter(attempts + 1) };
     return false;
   }
 
@@ -368,8 +358,7 @@ export class Engine {
   #arm(): void {
     this.#takeBack();
     if (this.#ending.signal.aborted) return;
-    const { clock } = this.#options;
-    const { commit } = this.#options;
+    const { clock, commit } = this.#options;
     const isDue = commit.isAsked || (this.#desired !== undefined && this.#wanted.size > 0);
     if (this.#restore === undefined && isDue) return this.#kick();
     const retries = [...this.#tracks.values()].flatMap(({ retryAt }) => retryAt ?? []);
@@ -387,6 +376,12 @@ export class Engine {
     if (this.#options.commit.window !== undefined) this.#kick();
     const due = [...this.#tracks].filter(([, { retryAt }]) => (retryAt === undefined ? isDriftDue : retryAt <= now));
     this.#want(due.map(([name]) => name));
+  }
+
+  /** Returns the delay before the retry after the n-th consecutive failure, in milliseconds: 1 s doubling to 5 min, the upper half random. */
+  #retryAfter(failures: number): number {
+    const ceiling = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.min(Math.max(failures - 1, 0), 16));
+    return ceiling / 2 + (this.#options.random() * ceiling) / 2;
   }
 
   #track(name: string): Track {

@@ -4,9 +4,7 @@ import type { TakenBack, Withheld } from "../../checkpoint/commit-files.ts";
 import type { Clock } from "../../host/clock.ts";
 import { valueOf, type StateFile } from "../../host/files/state-file.ts";
 import type { Prover, Unreached } from "./prover.ts";
-
-/** Desired values by section name; null for an absent section. */
-export type Guards = Readonly<Record<string, unknown>>;
+import { isSameValue, type Guards } from "./work.ts";
 
 export interface HeldChangeOptions {
   readonly clock: Clock;
@@ -14,7 +12,7 @@ export interface HeldChangeOptions {
   readonly file: StateFile<Withheld>;
   readonly prover: Prover;
   /** Reverts the documents to the confirmed ones; resolves to whether any document was reverted. */
-  readonly refuse: (withheld: Withheld) => Promise<boolean>;
+  readonly refuse: (last: TakenBack, guards: Guards) => Promise<boolean>;
   /** Called when the effective configuration may have changed. */
   readonly onRelease: () => void;
 }
@@ -27,11 +25,6 @@ const PROMPT_EVERY_MS = 1000;
 const RECONSIDER_MS = 60_000;
 /** Matches evidence that the control plane's host refuses connections. */
 const TURNED_AWAY = /control plane [^;]*: connection refused/;
-
-/** Reports whether two values are equal; an absent section is null. Members have the document's order. */
-export function isSameValue(one: unknown, other: unknown): boolean {
-  return JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
-}
 
 /** Describes why a held change is not applied. */
 export function whyHeld({ is, last: { code, evidence } }: Withheld): string {
@@ -176,7 +169,7 @@ export class HeldChange {
     if (this.#held !== held) return;
     this.#takeBack();
     const { refuse, log, onRelease } = this.#options;
-    const isGone = await refuse(held).catch((error: unknown) => {
+    const isGone = await refuse(held.last, held.guards).catch((error: unknown) => {
       log.warn({ err: toError(error) }, "no document could go back");
       return false;
     });

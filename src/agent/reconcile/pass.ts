@@ -1,35 +1,25 @@
 import type { Logger } from "pino";
-import { HostError, toError } from "../../errors.ts";
+import { HostError, InternalError, toError } from "../../errors.ts";
 import type { Checkpoint, Entry, Restored } from "../../checkpoint/checkpoint.ts";
 import type { RestoreReason } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { Commit } from "./commit.ts";
+import { defined } from "../../lib/defined.ts";
+import type { Commit, Verdict } from "./commit.ts";
 import { withinDeadline } from "./deadline.ts";
-import { issueOf, judgedBy, nameOf, outcomeOf } from "./outcome.ts";
 import type { Unreached } from "./prover.ts";
-import type { PlannedStep, Prepared, Reconciler, View } from "./section.ts";
-import type { Verdict } from "./trial.ts";
-import {
-  entryOf,
-  expected,
-  isRemoval,
-  isSame,
-  notePlanned,
-  shown,
-  phasesOf,
-  type Candidate,
-  type Due,
-  type Failure,
-  type Phase,
-  type PhaseEnd,
-} from "./phase.ts";
-import type { Work, SectionResult, PassResult, Versions } from "./work.ts";
+import { nameOf, shown, type Issue, type Outcome, type PlannedStep, type Prepared } from "./section.ts";
+import type { Reconciler, Step, View } from "./section.ts";
+import type { Failure, PassResult, SectionResult, Versions, Work } from "./work.ts";
 
-export interface PassOptions {
+/** Parts of the engine that its passes use too. */
+export interface PassParts {
   readonly clock: Clock;
   readonly log: Logger;
   readonly checkpoint: Checkpoint;
   readonly commit: Commit;
+}
+
+export interface PassOptions extends PassParts {
   /** Document versions of the desired state. */
   readonly versions: Versions;
   /** Reports whether a newer state is desired; called between steps. */
@@ -45,8 +35,43 @@ export interface PassOptions {
  * sections, so that nothing is removed while another section still uses it.
  */
 export async function runPass(work: readonly Work[], options: PassOptions): Promise<PassResult> {
+  const { clock, log } = options;
+  const from = clock.elapsed();
   const pass = new Pass(work, options);
-  return pass.run();
+  const result = await pass.run();
+  log.debug({ end: result.end, steps: pass.steps, durationMs: Math.round(clock.elapsed() - from) }, "pass ended");
+  return result;
+}
+
+/** A section during a pass. */
+interface Candidate {
+  readonly section: Reconciler;
+  readonly prepared: Prepared;
+  /** Last observation and plan. */
+  view: View;
+  readonly failures: Failure[];
+  /** Steps planned before the first one ran, without those that only follow changed surroundings. */
+  readonly planned: Step[];
+  steps: number;
+  /** Steps left when its last phase began, by kind and subject. */
+  left?: ReadonlySet<string>;
+  /** True once it has its result and gets no further phase. */
+  isOver: boolean;
+}
+
+/** A phase of a section: its removals, its other steps, or all steps. */
+interface Phase {
+  readonly candidate: Candidate;
+  readonly what: "removals" | "others" | "all";
+}
+
+/** Result of a phase. */
+type PhaseEnd = "through" | "stale" | "guard-failed" | "not-stored";
+
+/** A step and its section. */
+interface Due {
+  readonly section: string;
+  readonly planned: PlannedStep;
 }
 
 /** Failed steps per pass after which the section as a whole fails. */
@@ -84,10 +109,10 @@ class Pass {
     for (const [index, phase] of phases.entries()) {
       const end = await this.#take(phase, phases.slice(index + 1));
       if (end === "through") continue;
-      const results = end === "stale" ? [] : this.#results;
-      if (!this.#isOpen) return { end: "stale", results };
+      if (!this.#isOpen) return { end: "stale", results: [] };
       const restored = await this.#restore(end === "guard-failed" ? "step-failed" : "superseded");
-      return { end: end === "stale" ? "stale" : "restored", results, restored };
+      if (end === "stale") return { end: "stale", results: [], restored };
+      return { end: "restored", results: this.#results.filter(({ outcome }) => outcome.state === "failed"), restored };
     }
     if (!this.#isOpen) return { end: "done", results: this.#results };
     const settled = await commit.settle(isSuperseded, signal, () => this.#stands(candidates));
@@ -96,7 +121,12 @@ class Pass {
     const restored = await this.#restore(settled.reason);
     if (settled.reason === "superseded") return { end: "stale", results: [], restored };
     const evidence = commit.lastTakenBack?.evidence ?? settled.reason;
-    return { end: "restored", results: this.#results, restored, evidence };
+    return { end: "restored", results: this.#notConfirmed(evidence), restored, evidence };
+  }
+
+  /** Number of applied steps. */
+  get steps(): number {
+    return this.#results.reduce((sum, { steps }) => sum + steps, 0);
   }
 
   async #prepare(section: Reconciler, raw: unknown): Promise<Candidate | undefined> {
@@ -321,9 +351,9 @@ class Pass {
   }
 
   async #restore(reason: RestoreReason): Promise<Restored> {
-    const { commit, signal, clock } = this.#options;
+    const { commit, signal } = this.#options;
     await commit.noteEnd(reason, this.#guardFailure);
-    const sections = this.#work.map(({ section }) => boundedRestorable(section, clock));
+    const sections = this.#work.map(({ section }) => section);
     return commit.restore(sections, signal);
   }
 
@@ -341,16 +371,79 @@ class Pass {
     const outcome = { state: "failed", error: toError(thrown) } as const;
     this.#results.push({ name, outcome, ...judgedBy(prepared), planned: [], steps: 0 });
   }
+
+  /** Returns the results that all sections report if their change was rolled back for lack of proof. */
+  #notConfirmed(evidence: string): readonly SectionResult[] {
+    const error = new HostError("not-confirmed", `rolled back: ${evidence}`);
+    return this.#work.map(({ section: { name } }) => {
+      const { rejected, notices } = this.#results.find((result) => result.name === name) ?? {};
+      return { name, outcome: { state: "failed", error }, ...defined({ rejected, notices }), planned: [], steps: 0 };
+    });
+  }
 }
 
-/** Limits each undo step of a section to the section's time limit. */
-export function boundedRestorable(section: Reconciler, clock: Clock): Pick<Reconciler, "name" | "applyStored"> {
-  const { name, deadlineMs: ms } = section;
-  return {
-    name,
-    applyStored: (step, signal) =>
-      withinDeadline({ clock, ms, what: `${name}: undo`, signal }, (signal) => section.applyStored(step, signal)),
-  };
+/**
+ * Returns the phases of a pass: removals from the last section to the first, then all other steps from the first to the last. If only
+ * one section has steps, they stay together, since no other section depends on what it removes.
+ */
+function phasesOf(candidates: readonly Candidate[]): readonly Phase[] {
+  const busy = candidates.filter(({ view }) => view.steps.length > 0);
+  const removing = busy.length < 2 ? [] : busy.filter(({ view }) => view.steps.some(isRemoval)).reverse();
+  return [
+    ...removing.map((candidate) => ({ candidate, what: "removals" }) as const),
+    ...candidates.map((candidate) => ({ candidate, what: removing.includes(candidate) ? "others" : "all" }) as const),
+  ];
+}
+
+/** Reports whether a step only removes. */
+function isRemoval({ step }: PlannedStep): boolean {
+  return step.removes === true;
+}
+
+/** Returns the expected steps of a later phase. */
+function expected({ candidate: { section, view, isOver }, what }: Phase): readonly Due[] {
+  if (isOver) return [];
+  const steps = what === "all" ? view.steps : view.steps.filter((one) => isRemoval(one) === (what === "removals"));
+  return steps.map((planned) => ({ section: section.name, planned }));
+}
+
+/** Returns the stored undo of a step. */
+function entryOf({ section, planned }: Due): Entry {
+  return { section, undo: planned.undo() };
+}
+
+/** Reports whether two lists hold the same step objects. */
+function isSame(one: readonly Due[], other: readonly Due[]): boolean {
+  return one.length === other.length && one.every(({ planned }, index) => planned === other[index]?.planned);
+}
+
+/** Records planned steps; a step that reappears after a failed removal counts once. */
+function notePlanned({ planned }: Candidate, steps: readonly PlannedStep[]): void {
+  const known = new Set(planned.map(({ kind, subject }) => `${kind} ${subject}`));
+  const own = steps.filter(({ isFollowing }) => !isFollowing);
+  planned.push(...own.map(({ step }) => shown(step)).filter(({ kind, subject }) => !known.has(`${kind} ${subject}`)));
+}
+
+/** Returns a section's outcome after its last step. Pure. */
+function outcomeOf(view: View, failure: Failure | undefined): Outcome {
+  if (failure !== undefined) return { state: "failed", ...failure };
+  if (view.steps.length > 0) return { state: "diverged", remaining: view.steps.map(({ step }) => shown(step)) };
+  const waits = view.waits[0];
+  return waits === undefined ? { state: "converged" } : { state: "pending", reason: waits.message };
+}
+
+/** Converts a failed step to an issue of its item. Pure. */
+function issueOf(section: string, { step, error }: Failure): Issue {
+  const code = error instanceof HostError || error instanceof InternalError ? error.code : "internal";
+  const name = step.name ?? step.subject;
+  const path = name === "" ? section : `${section}.${name}`;
+  return { path: path.slice(0, 512), code, message: `${step.kind}: ${error.message}`.slice(0, 1024) };
+}
+
+/** Returns rejected items and notices; nothing for a section that could not be parsed. Pure. */
+function judgedBy(prepared: Prepared | undefined, view?: View): Pick<SectionResult, "rejected" | "notices"> {
+  if (prepared === undefined) return {};
+  return { rejected: prepared.rejected, notices: [...prepared.notices, ...(view?.notices ?? [])] };
 }
 
 function isTaken(error: unknown): boolean {

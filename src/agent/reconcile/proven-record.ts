@@ -4,7 +4,7 @@ import type { Confirmed } from "../../checkpoint/commit-files.ts";
 import type { Window } from "../../checkpoint/window.ts";
 import type { Clock } from "../../host/clock.ts";
 import { valueOf, type StateFile } from "../../host/files/state-file.ts";
-import { isSameValue } from "./held-change.ts";
+import { isSameValue } from "./work.ts";
 
 export interface ProvenRecordOptions {
   readonly clock: Clock;

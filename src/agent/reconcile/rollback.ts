@@ -1,10 +1,10 @@
-import { HostError } from "../../errors.ts";
 import type { TakenBack } from "../../checkpoint/commit-files.ts";
 import { withTry } from "../../checkpoint/restore-pending.ts";
 import type { RestoreReason, Window } from "../../checkpoint/window.ts";
-import { endText, MAX_EVIDENCE, type Unreached } from "./prover.ts";
-import type { Failure } from "./phase.ts";
-import type { SectionResult, Work } from "./work.ts";
+import type { Unreached } from "./prover.ts";
+import type { Failure } from "./work.ts";
+
+const MAX_EVIDENCE = 2000;
 
 /** Details of a window's end. */
 export interface WindowEnded {
@@ -38,22 +38,6 @@ export function rollbackOf(window: Window, { reason, failure, unreached, at }: W
   };
 }
 
-/** Returns the results that sections report after a rolled-back pass: the failed section's, or all if it was not confirmed. Pure. */
-export function answersAfter(
-  results: readonly SectionResult[],
-  work: readonly Work[],
-  evidence: string | undefined,
-): readonly SectionResult[] {
-  if (evidence === undefined) return results.filter(({ outcome }) => outcome.state === "failed");
-  const error = new HostError("not-confirmed", `rolled back: ${evidence}`);
-  const outcome = { state: "failed", error } as const;
-  return work.map(({ section: { name } }) => {
-    const { rejected, notices } = results.find((result) => result.name === name) ?? {};
-    const judged = rejected === undefined || notices === undefined ? {} : { rejected, notices };
-    return { name, outcome, ...judged, planned: [], steps: 0 };
-  });
-}
-
 /** Returns what the missed targets say about other causes: the gateways, the control plane, or how long nothing was heard. */
 function missedIn(
   unreached: readonly Unreached[],
@@ -63,4 +47,37 @@ function missedIn(
   if (gateways.length === 0) return { silentMs: seconds * 1000 };
   if (unreached.every(({ isGateway }) => isGateway === true)) return { gateways: [...gateways] };
   return unreached.some(({ isGateway }) => isGateway === true) ? {} : { isHeard: true };
+}
+
+/** Evidence on one line: `control plane 192.0.2.1:443: connection timed out; gateway …`. */
+export function evidenceText(unreached: readonly Unreached[]): string {
+  return unreached
+    .map(({ target, message }) => `${target}: ${message}`)
+    .join("; ")
+    .slice(0, MAX_EVIDENCE);
+}
+
+/** Describes why a window ended. Pure. */
+function endText(
+  reason: RestoreReason,
+  { seconds, mode }: Pick<Window, "seconds" | "mode">,
+  unreached: readonly Unreached[],
+): string {
+  switch (reason) {
+    case "not-proven": {
+      const text = evidenceText(unreached);
+      return text === "" ? `nothing was proven within ${seconds} s` : text;
+    }
+    case "not-kept":
+      return `the trial of ${seconds / 60} min ended and nobody kept it`;
+    case "reverted":
+      return "somebody took it back";
+    case "interrupted":
+      return "the agent ended before the change was confirmed";
+    case "rebooted":
+      return `the machine was started anew ${mode === "try" ? "during the trial" : "before the change was confirmed"}`;
+    case "step-failed":
+    case "superseded":
+      return reason;
+  }
 }

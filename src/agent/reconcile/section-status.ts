@@ -1,7 +1,6 @@
-import { nameOf } from "./outcome.ts";
 import { AgentError } from "../../errors.ts";
 import type { Reason } from "../../protocol/documents/reconcile.ts";
-import type { Issue, Outcome, Step } from "./section.ts";
+import { nameOf, type Issue, type Outcome, type Step } from "./section.ts";
 import type { SectionResult, Versions } from "./work.ts";
 import { defined } from "../../lib/defined.ts";
 

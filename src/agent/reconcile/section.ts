@@ -75,6 +75,16 @@ export interface Step {
   readonly removes?: boolean;
 }
 
+/** Returns a step's display name. Pure. */
+export function nameOf({ kind, subject, name = subject }: Step): string {
+  return `${kind} ${name}`;
+}
+
+/** Returns a step without its other fields, which may be secret. */
+export function shown({ kind, subject, name, guarded }: Step): Step {
+  return { kind, subject, guarded, ...defined({ name }) };
+}
+
 export type Outcome =
   | { readonly state: "converged" }
   | { readonly state: "rejected"; readonly issues: readonly Issue[] } // nothing of it could be used

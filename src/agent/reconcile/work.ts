@@ -26,7 +26,13 @@ export interface SectionResult {
   readonly reported?: Readonly<Record<string, unknown>>;
 }
 
-/** Result of a pass. If `stale` or `restored`, sections without a result are undecided. */
+/** A failed step and its error. */
+export interface Failure {
+  readonly step: Step;
+  readonly error: Error;
+}
+
+/** Result of a pass. If `stale` or `restored`, sections without a result are undecided; after a rollback the results are the failed ones. */
 export interface PassResult {
   readonly end: "done" | "stale" | "restored";
   readonly results: readonly SectionResult[];
@@ -37,3 +43,11 @@ export interface PassResult {
 
 /** Versions of the documents behind a desired state, by name. */
 export type Versions = Readonly<Record<string, number>>;
+
+/** Desired values by section name; null for an absent section. */
+export type Guards = Readonly<Record<string, unknown>>;
+
+/** Reports whether two values are equal; an absent section is null. Members have the document's order. */
+export function isSameValue(one: unknown, other: unknown): boolean {
+  return JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
+}

@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { Commit } from "../../../src/agent/reconcile/commit.ts";
-import type { CommitOptions } from "../../../src/agent/reconcile/commit-options.ts";
+import type { CommitOptions } from "../../../src/agent/reconcile/commit.ts";
 import type { Before, Prover, Unreached } from "../../../src/agent/reconcile/prover.ts";
 import { Checkpoint } from "../../../src/checkpoint/checkpoint.ts";
 import { commitFiles } from "../../../src/checkpoint/commit-files.ts";

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import type { CommitOptions } from "../../../../src/agent/reconcile/commit-options.ts";
+import type { CommitOptions } from "../../../../src/agent/reconcile/commit.ts";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
 import { Checkpoint } from "../../../../src/checkpoint/checkpoint.ts";
 import { commitFiles, type TakenBack } from "../../../../src/checkpoint/commit-files.ts";

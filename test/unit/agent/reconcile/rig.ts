@@ -5,7 +5,7 @@ import { onTestFinished } from "vitest";
 import { Engine, type EngineOptions } from "../../../../src/agent/reconcile/engine.ts";
 import type { Reconciler } from "../../../../src/agent/reconcile/section.ts";
 import type { Standing } from "../../../../src/agent/reconcile/section-status.ts";
-import type { CommitOptions } from "../../../../src/agent/reconcile/commit-options.ts";
+import type { CommitOptions } from "../../../../src/agent/reconcile/commit.ts";
 import { Checkpoint } from "../../../../src/checkpoint/checkpoint.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
 import { testCommit } from "../../../support/reconcile/commit.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { computeFacade } from "../../../../../src/agent/containers/facade.ts";
 import { restartByHand } from "../../../../../src/agent/containers/supervision/running.ts";
-import { nameOf } from "../../../../../src/agent/reconcile/outcome.ts";
+import { nameOf } from "../../../../../src/agent/reconcile/section.ts";
 import { HostError } from "../../../../../src/errors.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { idOf, itemOf, modelStage } from "../../../../support/reconcile/model-stage.ts";
