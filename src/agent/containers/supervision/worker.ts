@@ -53,7 +53,6 @@ export class Worker {
   #working: Promise<void> = Promise.resolve();
   #takeBack = (): void => undefined;
   #takeBackRun = (): void => undefined;
-  #timetable: { readonly text: string; readonly of: Timetable } | undefined;
   #refusal: Refusal | undefined;
   attachment: Attachment | undefined;
   /** Limits that the engine refused for the running container, by hash. */
@@ -105,7 +104,7 @@ export class Worker {
     if (this.#wanted !== undefined || !isSame) this.refusal = undefined;
     this.#wanted = wanted;
     this.take({ is: "wanted", goal: wanted.goal });
-    void this.#plan();
+    this.#plan();
   }
 
   /** Stops the container and keeps it. */
@@ -231,39 +230,25 @@ export class Worker {
   }
 
   /** Stores the next run and sets its timer. */
-  async #plan(): Promise<void> {
-    const { clock, ledger, log, onRefused } = this.#options;
+  #plan(): void {
+    const { clock, ledger } = this.#options;
     this.#takeBackRun();
-    const wanted = this.#wanted;
-    const schedule = wanted?.spec.schedule;
-    if (
-      wanted === undefined ||
-      schedule === undefined ||
-      wanted.spec.execType !== "recurring" ||
-      !wanted.spec.enabled
-    ) {
+    const { spec, goal } = this.#wanted ?? {};
+    const schedule = spec?.schedule;
+    if (schedule === undefined || spec?.execType !== "recurring" || !spec.enabled) {
       if (ledger.definitions.get(this.id)?.nextRun !== undefined)
         this.#note({ nextRun: undefined, schedule: undefined });
       return;
     }
-    try {
-      if (this.#timetable?.text !== schedule.text) {
-        this.#timetable = { text: schedule.text, of: await timetable(schedule) };
-      }
-      if (this.#wanted !== wanted || this.#ending.signal.aborted) return;
-      const { of } = this.#timetable;
-      const row = ledger.definitions.get(this.id);
-      // A changed definition restarts its interval; a returning one continues.
-      const key = `${schedule.text} ${wanted.goal.is === "kept" ? wanted.goal.hash : ""}`;
-      const now = clock.now();
-      const planned = row?.schedule === key ? row.nextRun : undefined;
-      const next = planned === undefined ? of.next(now) : of.resume(planned, now);
-      this.#note({ schedule: key, nextRun: next });
-      this.#armRun(of, next);
-    } catch (error) {
-      log.warn({ container: this.id, err: toError(error) }, "its schedule cannot be followed");
-      onRefused(error);
-    }
+    const of = timetable(schedule);
+    const row = ledger.definitions.get(this.id);
+    // A changed definition restarts its interval; a returning one continues.
+    const key = `${schedule.text} ${goal?.is === "kept" ? goal.hash : ""}`;
+    const now = clock.now();
+    const planned = row?.schedule === key ? row.nextRun : undefined;
+    const next = planned === undefined ? of.next(now) : of.resume(planned, now);
+    this.#note({ schedule: key, nextRun: next });
+    this.#armRun(of, next);
   }
 
   #armRun(of: Timetable, next: number | undefined): void {

@@ -1,12 +1,12 @@
-import { validate } from "node-cron";
+import { Cron } from "croner";
 import type { Schedule } from "./config.ts";
 
 const UNITS: Readonly<Record<string, number>> = { minute: 60, hour: 3600, day: 86_400 };
 const RATE = /^rate\(\s*(\d{1,6})\s+(minute|hour|day)s?\s*\)$/;
 const LONGEST_SECONDS = 366 * 86_400;
 
-// Bounds the fields: the library would expand a range such as 0-4294967295 in memory.
-const VALUE = "(?:\\d{1,2}|[a-z]{3,9})";
+// croner also reads times of day, nicknames, and extensions such as L and #.
+const VALUE = "(?:\\d{1,2}|[a-z]{3})";
 const PART = `(?:\\*|\\?|${VALUE}(?:-${VALUE})?)(?:/\\d{1,2})?`;
 const FIELDS = new RegExp(`^${PART}(?:,${PART}){0,63}(?: ${PART}(?:,${PART}){0,63}){4}$`);
 
@@ -20,5 +20,22 @@ export function readSchedule(text: string): Schedule | undefined {
     return { kind: "rate", everySeconds, text: line };
   }
   const cron = /^cron\((.*)\)$/.exec(line)?.[1]?.trim() ?? line;
-  return FIELDS.test(cron) && validate(cron) ? { kind: "cron", text: cron } : undefined;
+  return FIELDS.test(cron) && occurs(cron) ? { kind: "cron", text: cron } : undefined;
+}
+
+/** Returns the first time after `after` that matches five cron fields in UTC; undefined if never. Unix milliseconds. @throws {TypeError} */
+export function nextCronTime(text: string, after: number): number | undefined {
+  // crontab(5): of a day of month and a day of week, one is enough unless either begins with an asterisk.
+  const [, , dayOfMonth = "", , dayOfWeek = ""] = text.split(" ");
+  const domAndDow = [dayOfMonth, dayOfWeek].some((field) => /^[*?]/.test(field));
+  const cron = new Cron(text, { mode: "5-part", utcOffset: 0, domAndDow });
+  return cron.nextRun(new Date(after))?.getTime();
+}
+
+function occurs(text: string): boolean {
+  try {
+    return nextCronTime(text, 0) !== undefined;
+  } catch {
+    return false;
+  }
 }

@@ -20,6 +20,7 @@ describe("readSchedule", () => {
     ["0 0 1,15 * *", "0 0 1,15 * *"],
     ["0 0 * jan sun", "0 0 * jan sun"],
     ["cron(15 3 * * *)", "15 3 * * *"],
+    ["0 0 ? * FRI", "0 0 ? * fri"],
   ])("reads %j", (text, cron) => {
     expect(readSchedule(text)).toEqual({ kind: "cron", text: cron });
   });
@@ -38,6 +39,15 @@ describe("readSchedule", () => {
     "60 * * * *",
     "0 24 * * *",
     "0 0 31 2 *",
+    "0 0 30 feb *",
+    "0 0 L * *",
+    "0 0 1w * *",
+    "0 0 * * 5#2",
+    "0 0 * * +5",
+    "0 22-6 * * *",
+    "0 0 * * monday",
+    "*/61 * * * *",
+    "2026-03-01T10:00:00",
     "a b c d e",
     "@daily",
     "*/0 * * * *",
