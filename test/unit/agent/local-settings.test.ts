@@ -12,14 +12,14 @@ function file(text?: string): string {
   return bare;
 }
 
-it("makes the file and its directory, readable by its owner alone", async () => {
+it("creates the file and its directory, readable by its owner only", async () => {
   const path = file();
   expect(await changeLocalSettings(path, { proxy: "http://u:p@192.0.2.1:3128" })).toEqual(["proxy"]);
   expect(await readLocalSettings(path)).toEqual({ proxy: "http://u:p@192.0.2.1:3128" });
   expect(statSync(path).mode & 0o777).toBe(0o600);
 });
 
-it("keeps what it does not know, takes away what is null, and leaves the copy before beside it", async () => {
+it("keeps unknown keys, removes null ones, and keeps the previous copy beside it", async () => {
   const text = '{"fromTomorrow":1,"logLevel":"warn","noProxy":["a"]}';
   const path = file(text);
   expect(await changeLocalSettings(path, { logLevel: "debug", noProxy: null })).toEqual(["logLevel", "noProxy"]);
@@ -27,7 +27,7 @@ it("keeps what it does not know, takes away what is null, and leaves the copy be
   expect(readFileSync(`${path}.previous`, "utf8")).toBe(text);
 });
 
-it("writes nothing when nothing changes, or when it is only to judge", async () => {
+it("writes nothing when nothing changes, or when it only validates", async () => {
   const path = file('{"logLevel":"warn"}');
   expect(await changeLocalSettings(path, { logLevel: "warn" })).toEqual([]);
   expect(await changeLocalSettings(path, { logLevel: "info" }, { isDry: true })).toEqual(["logLevel"]);
@@ -50,7 +50,7 @@ it.each<[object, string]>([
   expect(readFileSync(path, "utf8")).toBe('{"fromTomorrow":1}');
 });
 
-it("does not repeat what a file that cannot be read holds", async () => {
+it("does not repeat the contents of an unreadable file", async () => {
   const path = file('{"proxy":"http://u:hunter2@x"');
   const failed = readLocalSettings(path);
   await expect(failed).rejects.toMatchObject({ code: "bad-settings" });

@@ -10,23 +10,23 @@ function pulseOf(overdueMs: number, standing = status({})) {
   return { sql, pulse: agentPulse({ sql, session: () => ({ overdueMs, status: () => standing }) }) };
 }
 
-test("goes on while the session waits for its time, and before there is one", () => {
+test("continues while the session is in back-off, and before there is one", () => {
   expect(pulseOf(0).pulse.check()).toBeUndefined();
   expect(pulseOf(29_000).pulse.check()).toBeUndefined();
   expect(agentPulse({ sql: new DatabaseSync(":memory:"), session: () => undefined }).check()).toBeUndefined();
 });
 
-test("does not while the session is long overdue", () => {
+test("stops while the session is long overdue", () => {
   expect(pulseOf(31_000).pulse.check()).toBe("the session is 31 s overdue");
 });
 
-test("nor when the store gives no answer", () => {
+test("stops when the store does not respond", () => {
   const { sql, pulse } = pulseOf(0);
   sql.close();
   expect(() => pulse.check()).toThrow("database is not open");
 });
 
-test("says in a line how it stands", () => {
+test("reports its state in one line", () => {
   expect(agentPulse({ sql: new DatabaseSync(":memory:"), session: () => undefined }).line()).toBe("Not registered");
   expect(pulseOf(0, status({ state: "online" })).pulse.line()).toBe("Connected to the control plane");
   const reason = { code: "refused", message: "connect ECONNREFUSED" };

@@ -49,16 +49,16 @@ async function withDocument(stateDir: string): Promise<void> {
   await documents.accept("node", await signDocument(key, "node", 1, nodeDocument()), trust, 1);
 }
 
-test("a machine with nothing on it passes", async () => {
+test("an empty machine passes", async () => {
   expect(await rig().lines()).toEqual(passed());
 });
 
-test("a module that cannot be loaded is named", async () => {
+test("names a module that cannot be loaded", async () => {
   const loaders = { overlay: () => Promise.reject(new Error("Cannot find module 'x'")) };
   expect(await rig().lines(loaders)).toEqual(passed({ programs: "FAIL programs: overlay: Cannot find module 'x'" }));
 });
 
-test("settings that this version does not understand are named", async () => {
+test("names settings that this version does not understand", async () => {
   const own = rig();
   writeFileSync(own.configFile, `{"logLevel": "warp"}`);
   expect(await own.lines()).toEqual(passed({ settings: expect.stringMatching(/^FAIL settings: .*logLevel/) }));
@@ -66,7 +66,7 @@ test("settings that this version does not understand are named", async () => {
   expect(await own.lines()).toEqual(passed());
 });
 
-test("a state is tested by a copy, and stays as it is", async () => {
+test("tests a copy of the state, and leaves the original unchanged", async () => {
   const own = rig();
   await withDocument(own.stateDir);
   const path = join(own.stateDir, "state.db");
@@ -77,7 +77,7 @@ test("a state is tested by a copy, and stays as it is", async () => {
   expect(readFileSync(path).length).toBe(before.length);
 });
 
-test("a state that is too new is no reason, since it is set aside when the version takes over", async () => {
+test("accepts a state that is too new, since the version sets it aside when it starts", async () => {
   const own = rig();
   await withDocument(own.stateDir);
   const sql = new DatabaseSync(join(own.stateDir, "state.db"));
@@ -86,7 +86,7 @@ test("a state that is too new is no reason, since it is set aside when the versi
   expect(await own.lines()).toEqual(passed({}));
 });
 
-test("a document in force that this version does not understand is named", async () => {
+test("names an applied document that this version does not understand", async () => {
   const own = rig();
   await withDocument(own.stateDir);
   const path = join(own.stateDir, "desired", "node.json");
@@ -104,7 +104,7 @@ test("a document in force that this version does not understand is named", async
   expect(await own.lines()).toEqual(passed({ state: expect.stringMatching(/^FAIL state: .*document node/) }));
 });
 
-test("an identity that cannot be read is named", async () => {
+test("names an unreadable identity", async () => {
   const own = rig();
   mkdirSync(join(own.stateDir, "identity"));
   writeFileSync(join(own.stateDir, "identity", "registration.json"), "{}");

@@ -41,7 +41,7 @@ async function asAfterNewer(more: Migration): Promise<string> {
 
 const fail = (error: unknown): void => expect.unreachable(String(error));
 
-test("of a setting of the kernel, what it was first is noted, also when many are at once", async () => {
+test("records the first value of a kernel setting, also for many at once", async () => {
   const stateDir = tempDir();
   const state = await openState(hostFiles(), stateDir);
   await Promise.all([
@@ -54,7 +54,7 @@ test("of a setting of the kernel, what it was first is noted, also when many are
   expect(noted).toMatchObject({ body: { "net.a": "0", "net.b": "5", "net.c": "2" } });
 });
 
-describe("the state that a newer version leaves behind", () => {
+describe("the state written by a newer version", () => {
   test.each<[string, Migration, boolean]>([
     ["that only adds is used as it is", ADDS, false],
     ["that breaks is set aside, without what must not be lost", BREAKS, true],
@@ -82,7 +82,7 @@ describe("the state that a newer version leaves behind", () => {
     await state.close();
   });
 
-  test("as files with members that this version does not know is read without them", async () => {
+  test("as files with unknown members is read without them", async () => {
     const stateDir = await asAfterNewer(ADDS);
     for (const name of ["keys", "counter"]) {
       rewrite(join(stateDir, "identity", `${name}.json`), 2, (body) => ({ ...body, future: { much: [1] } }));
@@ -92,7 +92,7 @@ describe("the state that a newer version leaves behind", () => {
     expect(await identity.counter.load()).toEqual({ is: "good", value: { n: 41 } });
   });
 
-  test("as a file of another form is set aside as newer, and its other copy is in force", async () => {
+  test("as a file of another format is set aside as newer, and its other copy is used", async () => {
     const stateDir = await asAfterNewer(ADDS);
     const identity = identityFiles(hostFiles(), stateDir);
     await identity.keys.save(generateKeys());

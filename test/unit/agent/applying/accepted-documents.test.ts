@@ -47,7 +47,7 @@ async function setUp() {
   return { accepted, documents, clock, events, reports, take };
 }
 
-test("an accepted document is reported once, and again when another version is accepted", async () => {
+test("reports an accepted document once, and again when another version is accepted", async () => {
   const { accepted, reports, take } = await setUp();
   await take(3);
   expect(reports).toEqual(["node"]);
@@ -59,7 +59,7 @@ test("an accepted document is reported once, and again when another version is a
   expect(accepted.applied.get("node")).toMatchObject({ version: 4 });
 });
 
-test("a refused version is reported and a fault, and the applied version stays, until a newer one is accepted", async () => {
+test("reports a refused version as a fault; the applied version stays until a newer one is accepted", async () => {
   const { accepted, events, reports, take } = await setUp();
   await take(3);
   accepted.refused("node", 4, new InputError("invalid-document", "no name"));
@@ -74,14 +74,14 @@ test("a refused version is reported and a fault, and the applied version stays, 
   expect(accepted.reportOf("node")).toMatchObject({ version: 5, outcome: "converged" });
 });
 
-test("the keys document is reported without being applied", async () => {
+test("reports the keys document without applying it", async () => {
   const { accepted, reports } = await setUp();
   accepted.accepted("keys", 2);
   expect(reports).toEqual(["keys"]);
   expect(accepted.reportOf("keys")).toMatchObject({ version: 2, outcome: "converged" });
 });
 
-test("a deleted node is INACTIVE until the control plane has it again", async () => {
+test("a deleted node is INACTIVE until the control plane knows it again", async () => {
   const { accepted, documents, take } = await setUp();
   await take(3);
   accepted.setDeleted(true);

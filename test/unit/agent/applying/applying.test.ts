@@ -90,7 +90,7 @@ function rig(
   return { applying, machine, documents, events, clock, settled: signals.settled };
 }
 
-test("a document has its verdict once the engine has answered for it, and calls back then", async () => {
+test("a document gets its verdict and its callbacks once the engine has processed it", async () => {
   const { applying, machine, documents, settled } = rig();
   let calls = 0;
   settled.changed(() => {
@@ -116,7 +116,7 @@ test("a document has its verdict once the engine has answered for it, and calls 
   expect(applying.verdicts()?.node).toMatchObject({ outcome: "converged", sections: { core: { steps: 1 } } });
 });
 
-test("a notice is told everywhere, and nothing is the worse for it", async () => {
+test("reports a notice everywhere, without changing the state of the configuration", async () => {
   const notice = { path: "core.a", code: "E_CIDR_HOSTBITS", message: "core.a: host bits are masked away" };
   const { applying, documents, events } = rig([notice]);
   documents.current = desiredOf(1, { core: { a: "1" } });
@@ -145,7 +145,7 @@ test("a notice is told everywhere, and nothing is the worse for it", async () =>
   expect(applying.facts()).toMatchObject({ "config.core.issues": 1, "config.core.notices": 1 });
 });
 
-test("a node that is switched off says so, since when, and what is off with it", async () => {
+test("a node that is switched off reports since when, and what is off with it", async () => {
   const plane = reconciler(modelSection(new MemoryMachine(), { name: "services", needsDataPlane: true }));
   const { applying, documents, clock } = rig([], [plane]);
   const inState = (version: number, state: "ACTIVE" | "INACTIVE"): Desired => {
@@ -178,7 +178,7 @@ test("a node that is switched off says so, since when, and what is off with it",
   ]);
 });
 
-test("a node that is held for the address it connects from says why, which is no notice", async () => {
+test("a node that is held for its source address reports why; this is not a notice", async () => {
   const { applying, documents } = rig();
   const { node } = desiredOf(1, {});
   const restricted = { code: "unauthorized-ip", address: "192.0.2.7" };
@@ -192,7 +192,7 @@ test("a node that is held for the address it connects from says why, which is no
   expect(reason).not.toHaveProperty("notice");
 });
 
-test("what a pass logs names its part once", async () => {
+test("the log lines of a pass name its section once", async () => {
   const written: string[] = [];
   const { log } = rootLogger({ level: "debug", destination: { write: (line) => void written.push(line) } });
   const { applying, documents } = rig([], [], log);
@@ -203,7 +203,7 @@ test("what a pass logs names its part once", async () => {
   for (const line of written) expect(line.match(/"component"/g)?.length).toBe(1);
 });
 
-test("a change that is being proven is a notice, and more than that while somebody is not reached over it", async () => {
+test("a change under verification is a notice, and an issue while a target is unreachable", async () => {
   const network = reconciler(modelSection(new MemoryMachine(), { name: "network", isGuarded: () => true }));
   const prover = new ScriptedProver();
   prover.isSilent = true;
@@ -224,7 +224,7 @@ test("a change that is being proven is a notice, and more than that while somebo
   expect(graver).not.toHaveProperty("notice");
 });
 
-test("a network that was tried and kept gives way when the control plane changes the section, and another may be tried", async () => {
+test("a network confirmed on trial yields when the control plane changes the section, and another trial may begin", async () => {
   const machine = new MemoryMachine();
   const network = reconciler(modelSection(machine, { name: "network", isGuarded: () => true }));
   const { applying, documents } = rig([], [network]);
@@ -255,7 +255,7 @@ test("a network that was tried and kept gives way when the control plane changes
 test.each([
   ["the same as was kept", { a: "tried" }],
   ["what takes no step from there", { a: "tried", b: 7 }],
-])("a network that was kept does not come back once the control plane has set %s", async (_what, same) => {
+])("a network confirmed on trial does not return once the control plane has set %s", async (_what, same) => {
   const machine = new MemoryMachine();
   const network = reconciler(modelSection(machine, { name: "network", isGuarded: () => true }));
   const { applying, documents } = rig([], [network]);
@@ -274,7 +274,7 @@ test.each([
   expect(applying.network()).not.toHaveProperty("kept");
 });
 
-test("a cluster's configuration is merged in, and is gone when the cluster is left", async () => {
+test("merges the configuration of a cluster, and removes it when the node leaves the cluster", async () => {
   const { applying, machine, documents } = rig();
   documents.current = desiredOf(1, { core: { a: "own", b: "own" } }, { core: { a: "theirs" }, snmp: {} });
   applying.apply();
@@ -291,7 +291,7 @@ test("a cluster's configuration is merged in, and is gone when the cluster is le
   expect(machine.values.get("a")).toBe("own");
 });
 
-test("a plan names steps and what is not applied, and touches nothing", async () => {
+test("a plan lists the steps and what is not applied, and changes nothing", async () => {
   const { applying, machine, documents } = rig();
   documents.current = desiredOf(1, { core: { a: "1" } });
   const report = await applying.plan({ core: { a: "1", b: "2" }, exec: {} }, new AbortController().signal);
@@ -302,7 +302,7 @@ test("a plan names steps and what is not applied, and touches nothing", async ()
   expect(machine.values.size).toBe(0);
 });
 
-test("a rollback is planned by sections over the documents that would be in force", async () => {
+test("plans a rollback by sections over the documents that it would apply", async () => {
   const versions: (number | undefined)[] = [];
   const { applying, documents, machine } = rig([], [], undefined, (desired) => {
     versions.push(desired.node?.version);
@@ -328,7 +328,7 @@ describe("a rollback", () => {
     return node === undefined ? {} : { node: { ...node, refused: { version: refused, at: 5 } } };
   };
 
-  test("applies the version before, and the verdict, why and the callback say so", async () => {
+  test("applies the previous version, and the verdict, `why` and the callback report it", async () => {
     const { applying, machine, documents, settled } = rig();
     documents.current = desiredOf(2, { core: { a: "bad" } });
     applying.apply();
@@ -362,7 +362,7 @@ describe("a rollback", () => {
     ]);
   });
 
-  test("that is only planned names the steps and changes nothing", async () => {
+  test("that is only planned lists the steps and changes nothing", async () => {
     const { applying, machine, documents } = rig();
     documents.current = desiredOf(2, { core: { a: "bad" } });
     applying.apply();
@@ -375,7 +375,7 @@ describe("a rollback", () => {
     expect(applying.why().reasons).toEqual([]);
   });
 
-  test("without a version before changes nothing and says so", async () => {
+  test("without a previous version changes nothing and says why", async () => {
     const { applying } = rig();
     for (const plan of [false, true]) {
       const refusal = plan ? {} : { code: "not-found" };
@@ -384,7 +384,7 @@ describe("a rollback", () => {
   });
 });
 
-test("a section that is stored and not applied is named, unless it is empty or the node never has it", async () => {
+test("reports a stored section that is not applied, unless it is empty or meaningless for the node", async () => {
   const { applying, documents } = rig();
   const config = { core: { a: "1" }, alert: { rules: [1] }, snmp: { users: [] }, exec: {} };
   documents.current = desiredOf(1, config, { apigw: { enabled: false } });
@@ -407,7 +407,7 @@ test("a section that is stored and not applied is named, unless it is empty or t
   expect(agent.applying.why().reasons).toEqual([]);
 });
 
-test("what became of it is in the shadow, and drift that was put back is told", async () => {
+test("the shadow holds the result and the reverted drift", async () => {
   const { applying, machine, documents, events } = rig();
   documents.current = desiredOf(3, { core: { a: "1", b: 7 }, vpn: { networks: ["n"] } });
   applying.apply();

@@ -43,7 +43,7 @@ function setUp() {
 
 const drift = (count: number, ...what: string[]): Partial<Standing> => ({ drift: { count, lastAt: 1, what } });
 
-test("the same drift is told once an hour with how often it was, other drift within five minutes", async () => {
+test("reports the same drift once an hour with its count, other drift within five minutes", async () => {
   const { see, clock } = setUp();
   expect(see({})).toEqual([]);
   expect(see(drift(1, "set a"))).toMatchObject([
@@ -61,7 +61,7 @@ test("the same drift is told once an hour with how often it was, other drift wit
   expect(see(drift(62, "set b"))).toEqual([]);
 });
 
-test("a section that fails twice in a row is told once, and again when it is applied", () => {
+test("reports a section that fails twice in a row once, and again when it is applied", () => {
   const { see } = setUp();
   const outcome = { state: "failed", error: new HostError("port-taken", "80 is taken") } as const;
   expect(see({ outcome, failures: 1 })).toEqual([]);
@@ -80,7 +80,7 @@ test("a section that fails twice in a row is told once, and again when it is app
   expect(see({})).toEqual([]);
 });
 
-test("rejected items are told as invalid configuration, and cleared with the last of them", () => {
+test("reports rejected items as invalid configuration until the last of them is corrected", () => {
   const { see } = setUp();
   const issues = Array.from({ length: 30 }, (_, index) => ({
     path: `core.${index}`,
@@ -94,7 +94,7 @@ test("rejected items are told as invalid configuration, and cleared with the las
   expect(see({ issues, rejected: 0 })).toMatchObject([{ eventType: "Invalid Configuration", state: "CLEARED" }]);
 });
 
-test("a rollback is open until a newer version is in force", () => {
+test("a rollback event stays open until a newer version is applied", () => {
   const { see } = setUp();
   const body = { fqdn: "example.net", peers: [], grants: [], requires: [] };
   const domain = { version: 4, sub: "example.net", receivedAt: 1, passedOver: [], body };

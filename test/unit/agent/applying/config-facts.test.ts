@@ -27,7 +27,7 @@ function standing(changes: Partial<Standing> = {}): Standing {
 const factsOf = (...standings: Standing[]): ShadowMap => configFacts({ desired: {}, standings, unsupported: [] });
 
 describe("the shadow of the configuration", () => {
-  test("says the state, since when, and the versions it answers", () => {
+  test("has the state, since when, and the versions of the documents", () => {
     expect(factsOf(standing({ version: { node: 7, cluster: 2, domain: 3 } }))).toEqual({
       "config.connectors.state": "converged",
       "config.connectors.since": 5,
@@ -37,7 +37,7 @@ describe("the shadow of the configuration", () => {
     });
   });
 
-  test("names the reason, the items and the drift", () => {
+  test("has the reason, the items and the drift", () => {
     const issues = [{ path: "connectors.items.c1.port", code: "E_PORT_IN_USE", message: "80 is taken" }];
     const error = new InputError("nope", "it refused");
     const drift = { count: 3, lastAt: 61_999, what: ["listen c1", "close c2"] };
@@ -53,7 +53,7 @@ describe("the shadow of the configuration", () => {
     });
   });
 
-  test("has what sections report, the platform's own keys as they are", () => {
+  test("has the reports of sections under the platform's own keys", () => {
     const reported = {
       "cluster.master": true,
       "tunnel.t1.state": "UP",
@@ -74,7 +74,7 @@ describe("the shadow of the configuration", () => {
     expect(Object.keys(facts)).toHaveLength(3 + 6);
   });
 
-  test("says which documents are in force, what was rolled back, and what is not applied", () => {
+  test("lists the applied documents, the rolled back ones, and what is not applied", () => {
     const body = { fqdn: "example.net", peers: [], grants: [], requires: [] };
     const held = {
       version: 4,
@@ -91,7 +91,7 @@ describe("the shadow of the configuration", () => {
     });
   });
 
-  test("is bounded, valid on the wire, and puts sections before their items when there is no room", () => {
+  test("is bounded, valid on the wire, and drops items before sections when there is no room", () => {
     const issues = Array.from({ length: 5000 }, (_, index) => ({
       path: `connectors.items.${"x".repeat(200)}${index}`,
       code: "E_RANGE",
@@ -108,7 +108,7 @@ describe("the shadow of the configuration", () => {
     for (const { section } of many) expect(sent[`config.${section}.state`]).toBe("converged");
   });
 
-  test("has no key that the reference does not name", () => {
+  test("has no key that is missing in the reference", () => {
     const patterns = configShadowKeys.map(
       ([key]) => new RegExp(`^${key.replaceAll(".", "\\.").replaceAll(/<[a-z]+>/g, ".+")}$`),
     );

@@ -3,7 +3,7 @@ import { parsedSections } from "../../../../src/agent/applying/parsed-sections.t
 
 const item = { node: "local", service: "web", protocol: "tcp", port: 8080, sourceBlock: "10.0.0.0/8" };
 
-test("a raw section is read once, and again when it or what it is read for is another", () => {
+test("parses a raw section once, and again when it or its schema changes", () => {
   const parsed = parsedSections();
   const raw = { version: 2, items: { a: item } };
   const first = parsed.connectors(raw, "Node");
@@ -16,6 +16,6 @@ test("a raw section is read once, and again when it or what it is read for is an
   expect(parsed.services(services, true)).not.toBe(parsed.services(services, false));
 });
 
-test.each([undefined, null, 7, "text"])("%j is read as it ever was", (raw) => {
+test.each([undefined, null, 7, "text"])("parses %j as before", (raw) => {
   expect(parsedSections().connectors(raw, "Node").items).toEqual([]);
 });

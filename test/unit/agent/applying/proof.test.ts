@@ -81,7 +81,7 @@ test.each([
   ["1e9", undefined],
   ["99999999999", undefined],
   [undefined, undefined],
-])("a control plane that says %s of how long it has been serving", async (said, ms) => {
+])("a control plane that reports an uptime of %s", async (said, ms) => {
   const { cert, key } = own;
   const headers = said === undefined ? {} : { "Holdfast-Uptime": said };
   const port = await listen(createHttpsServer({ cert, key }, (_, response) => response.writeHead(426, headers).end()));
@@ -104,7 +104,7 @@ describe("the control plane is reached", () => {
     expect(await proofOf(controlPlane(port)).controlPlane(within(10_000))).toBeUndefined();
   });
 
-  test("without TLS on this machine alone", async () => {
+  test("without TLS on this machine only", async () => {
     const server = createServer((socket) => void socket.end("HTTP/1.1 426 Upgrade Required\r\n\r\n"));
     const port = await listen(server);
     expect(await proofOf(controlPlane(port, [], "ws")).controlPlane(within(10_000))).toBeUndefined();
@@ -114,7 +114,7 @@ describe("the control plane is reached", () => {
 });
 
 describe("the control plane is not reached", () => {
-  test("by a captive portal with a certificate of its own, nor by a stranger's key", async () => {
+  test("by a captive portal with a certificate of its own, or by another key", async () => {
     const port = await answering(own, 200);
     for (const pins of [[], [signed.pin]]) {
       const unreached = await proofOf(controlPlane(port, pins)).controlPlane(within(10_000));
@@ -123,7 +123,7 @@ describe("the control plane is not reached", () => {
     }
   });
 
-  test("by a bare TCP connection, silent or talking", async () => {
+  test("by a bare TCP connection, silent or not", async () => {
     const silent = await listen(createServer());
     const talking = await listen(createServer((socket) => void socket.end("HTTP/1.1 200 OK\r\n\r\n")));
     expect((await proofOf(controlPlane(silent, [own.pin])).attempt(NONE, within(4000)))[0]?.message).toBe(
@@ -132,7 +132,7 @@ describe("the control plane is not reached", () => {
     expect(await proofOf(controlPlane(talking, [own.pin])).attempt(NONE, within(10_000))).toHaveLength(1);
   });
 
-  test("by TLS after which nothing, or no HTTP, is said", async () => {
+  test("by TLS without a response, or with one that is not HTTP", async () => {
     const { cert, key } = own;
     const mute = await listen(createTlsServer({ cert, key }));
     const other = await listen(
@@ -142,7 +142,7 @@ describe("the control plane is not reached", () => {
     expect(await proofOf(controlPlane(other, [own.pin])).attempt(NONE, within(10_000))).toHaveLength(1);
   });
 
-  test("where nobody listens, and says so; nor by a node that is not registered", async () => {
+  test("when nothing listens; nor by a node that is not registered", async () => {
     const server = createServer();
     const port = await listen(server);
     server.close();
@@ -155,7 +155,7 @@ describe("the control plane is not reached", () => {
   const NONE = { session: true, gateways: [] };
 });
 
-describe("of the gateways that were reached before", () => {
+describe("of the gateways that were reached before the change", () => {
   const UP = { session: true, gateways: ["gw-1", "gw-2"] };
   const nowhere = { ...PATH, gateway: "gw-2", name: "other.example", port: 1 };
 
@@ -171,7 +171,7 @@ describe("of the gateways that were reached before", () => {
     expect([unreached?.message, others]).toEqual(["it shows another key than the gateway's", []]);
   });
 
-  test("those are not asked for that no document names, or not by a key", async () => {
+  test("it skips those without a document or with another key", async () => {
     const cp = await answering(own, 200);
     const paths = [
       { ...PATH, port: 1 },
@@ -180,7 +180,7 @@ describe("of the gateways that were reached before", () => {
     expect(await proofOf({ ...controlPlane(cp, [own.pin]), paths }).attempt(UP, within(10_000))).toEqual([]);
   });
 
-  test("a name server that never answers is not waited for", async () => {
+  test("does not wait for a name server that never answers", async () => {
     const cp = await answering(own, 200);
     const paths = [{ ...PATH, host: "gw.example", port: 1, key: await thumbprintOf(own) }];
     const hanging = { resolve: () => new Promise<readonly string[]>(() => undefined) };
@@ -192,13 +192,13 @@ describe("of the gateways that were reached before", () => {
   });
 });
 
-test("what is up before is each gateway once, and no more than can be stored", () => {
+test("records each gateway that was up once, within the limit of the store", () => {
   const many = Array.from({ length: 100 }, (_, index) => `gw-${index}`);
   const before = proofOf({}, { hasSession: () => false, gatewaysUp: () => ["gw-0", ...many] }).before();
   expect([before.session, before.gateways.length, new Set(before.gateways).size]).toEqual([false, 64, 64]);
 });
 
-test("a reason is that of the innermost error that says one", () => {
+test("the reason is that of the innermost error with a message", () => {
   const inner = Object.assign(new Error("connect"), { code: "ENETUNREACH" });
   expect(reasonOf(new Error("outer", { cause: new AggregateError([inner]) }))).toBe("network is unreachable");
   expect(reasonOf(new Error("as it is"))).toBe("as it is");

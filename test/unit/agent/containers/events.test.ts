@@ -17,7 +17,7 @@ function told(...moments: readonly (readonly [minute: number, ...list: Container
 }
 const ended = (restarts: number, more: Partial<ContainerStatus> = {}) => containerState({ restarts, ...more });
 
-test("five exits in ten minutes are a loop, which is over after ten without", () => {
+test("five exits in ten minutes are a crash loop, which ends after ten minutes without one", () => {
   expect(told([0, ended(3)], [1, ended(5)], [5, ended(7)], [6, ended(8)], [7, ended(8)], [15.5, ended(8)])).toEqual([
     [],
     [],
@@ -31,7 +31,7 @@ test("five exits in ten minutes are a loop, which is over after ten without", ()
   expect(told([0, ended(0, job)], [1, ended(9, job)]).flat()).toEqual([]);
 });
 
-test("want of memory, health, and an image that cannot be had for a quarter of an hour", () => {
+test("out of memory, health, and an image that is unavailable for a quarter of an hour", () => {
   expect(told([0, ended(0)], [1, ended(0, { oomKills: 1 })], [11, ended(0, { oomKills: 1 })])).toEqual([
     [],
     ["WARNING Container Out Of Memory"],
@@ -53,7 +53,7 @@ test("want of memory, health, and an image that cannot be had for a quarter of a
   ]);
 });
 
-test("of one container no more than one beginning in ten minutes, and one that goes takes its events along", () => {
+test("reports at most one start of a container in ten minutes; a removed container clears its events", () => {
   const both = ended(0, { health: "unhealthy", oomKills: 1 });
   const sick = ended(0, { health: "unhealthy" });
   expect(told([0, both, { ...sick, name: "db" }], [9, both], [10, both], [11])).toEqual([
@@ -64,7 +64,7 @@ test("of one container no more than one beginning in ten minutes, and one that g
   ]);
 });
 
-test("what an earlier run of the agent raised is cleared by this one", () => {
+test("clears what an earlier run of the agent raised", () => {
   const said: string[] = [];
   let now = 0;
   const open = {

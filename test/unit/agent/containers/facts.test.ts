@@ -6,7 +6,7 @@ import { ShadowMap } from "../../../../src/protocol/values/shadow.ts";
 import { containerState } from "../../../support/containers/fake-compute.ts";
 import { machineRoot } from "../../../support/machine/machine-root.ts";
 
-test("a few keys for each container, with what is so as usual left out", () => {
+test("has a few keys for each container, without default values", () => {
   expect(
     containerFacts([
       containerState(),
@@ -21,7 +21,7 @@ test("a few keys for each container, with what is so as usual left out", () => {
   expect(containerFacts([])).toEqual({});
 });
 
-test("however many there are, they leave room for the rest of the shadow", () => {
+test("leaves room for the rest of the shadow with any number of containers", () => {
   const many = Array.from({ length: 400 }, (_, at) =>
     containerState({ name: `${"n".repeat(59)}${at}`, health: "unhealthy", restarts: 1_000_000 }),
   );
@@ -32,7 +32,7 @@ test("however many there are, they leave room for the rest of the shadow", () =>
   expect(shown + Number(facts["container.more"])).toBe(400);
 });
 
-test("counts, and what all containers use together", () => {
+test("has counts, and the total usage of all containers", () => {
   let now = 0;
   const group = "/sys/fs/cgroup/holdfast-containers";
   const files = (usage: number) => ({

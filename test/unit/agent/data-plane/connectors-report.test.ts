@@ -27,7 +27,7 @@ const only = (parts: ReadingParts, changes: Parameters<typeof aReading>[1] = {})
   report(parts, changes).connectors[0];
 
 describe("a connector that listens", () => {
-  it("has where it listens and leads, its limits, and what it has counted", () => {
+  it("has its address and target, its limits and its counters", () => {
     const item = { ...web, maxmbps: 2.5, sourceBlock: "10.0.0.0/8", maxConnections: 9, description: "the web" };
     const view = only({
       config: config({ c1: { ...item, localIp: "127.0.0.1", protocol: "ssh" } }),
@@ -64,7 +64,7 @@ describe("a connector that listens", () => {
     });
   });
 
-  it("says on an agent that its sources are not filtered", () => {
+  it("reports, on an agent install, that its sources are not filtered", () => {
     const parts = { config: config({ c1: { ...web, sourceBlock: "10.0.0.0/8" } }), listeners: [listening(KEY)] };
     expect(only({ ...parts, node: { type: "Agent" } })).toMatchObject({
       state: "listening",
@@ -73,7 +73,7 @@ describe("a connector that listens", () => {
     expect(only(parts)).not.toHaveProperty("ignored");
   });
 
-  it("says that its service is down, though it listens", () => {
+  it("reports that its service is down, though it listens", () => {
     const service = { name: "web", protocol: "tcp", host: "127.0.0.1", port: 1, healthCheck: { interval: 1 } };
     const view = only({
       config: { ...config({ c1: web }), services: { services: [service] } },
@@ -88,7 +88,7 @@ describe("a connector that listens", () => {
 });
 
 describe("a connector that does not listen", () => {
-  it("leads to a cluster, which is told apart from a node that nobody knows", () => {
+  it("leads to a cluster, which is distinguished from an unknown node", () => {
     const parts = { config: config({ c1: { ...web, node: "pair" } }) };
     const domain = aDomain(undefined, undefined, ["pair"]);
     expect(only(parts, { domain })).toMatchObject({
@@ -166,7 +166,7 @@ describe("a connector that does not listen", () => {
     expect(view?.counters).toBeUndefined();
   });
 
-  it("is refused with all that is wrong with it, beside those that are good", () => {
+  it("is refused with all of its mistakes, beside valid ones", () => {
     const { connectors, issues } = report({
       config: config({ good: web, twin: { ...web, index: 9 }, "a.b": { ...web, port: 0, protocol: "telnet" } }),
       listeners: [listening(KEY)],
@@ -186,7 +186,7 @@ describe("a connector that does not listen", () => {
     expect(issues).toEqual([]);
   });
 
-  it("does not show what the one that took its place has counted", () => {
+  it("does not show the counters of the one that replaced it", () => {
     const { connectors } = report({
       config: config({ c0: { ...web, enabled: false }, c1: web }),
       listeners: [listening(KEY)],
@@ -207,7 +207,7 @@ describe("a connector to another node", () => {
     );
   };
 
-  it("leads there, and has nothing to say while a path is up", () => {
+  it("leads there, and has no reason while a path is up", () => {
     const view = seen({ mesh: aMesh(), standing: state });
     expect(view).toMatchObject({ state: "listening", destination: { node: "branch", service: "web" } });
     expect(view?.reason).toBeUndefined();
@@ -215,7 +215,7 @@ describe("a connector to another node", () => {
     expect(seen({ mesh: aMesh(), standing: { ...state, paths: [], clients: [client] } })?.reason).toBeUndefined();
   });
 
-  it("says that no path is up, and why, as long as that is so", () => {
+  it("reports that no path is up, and why, for that time", () => {
     const standing = { ...state, paths: [aPathState({ state: "down", reason: "connection refused" })] };
     expect(seen({ mesh: aMesh(), standing })).toMatchObject({
       state: "listening",
@@ -225,7 +225,7 @@ describe("a connector to another node", () => {
     expect(seen({ mesh: aMesh() })?.reason).toBeUndefined();
   });
 
-  it("is not told of a service of the same name here that is down", () => {
+  it("has no report of a service of the same name on this node that is down", () => {
     const reading = aReading(
       {
         config: {
@@ -244,7 +244,7 @@ describe("a connector to another node", () => {
   });
 });
 
-describe("connectors that meet on the machine", () => {
+describe("connectors with a conflict on the machine", () => {
   const items = { c1: { ...web, nic: "eth0" }, c2: { ...web, localIp: "10.0.0.3" }, c3: { ...web, nic: "eth1" } };
   const addresses = new Map([
     ["eth0", ["10.0.0.2", "10.0.0.3"]],
@@ -265,7 +265,7 @@ describe("connectors that meet on the machine", () => {
     ]);
   });
 
-  it("do not mind one to another node", () => {
+  it("have none with one to another node", () => {
     const first = { ...items.c1, node: "branch-2" };
     const { connectors } = report(
       { config: config({ c1: first, c2: items.c2 }), listeners: [listening("tcp/10.0.0.3/8080")] },
@@ -277,7 +277,7 @@ describe("connectors that meet on the machine", () => {
 });
 
 describe("the section as a whole", () => {
-  it("is told apart from its items, in either form", () => {
+  it("is reported apart from its items, in either form", () => {
     expect(report({ config: { connectors: { connectors: "x" } } })).toMatchObject({
       connectors: [],
       issues: [{ path: "connectors.connectors", code: "E_ENUM" }],
@@ -298,7 +298,7 @@ describe("the section as a whole", () => {
     });
   });
 
-  it("says that an overlay does not answer, and goes by what it told last", () => {
+  it("reports an overlay that does not answer, and uses its last report", () => {
     const { overlay, connectors } = report(
       { config: config({ c1: web }), listeners: [listening(KEY)], counters: [{ key: KEY }] },
       { counters: undefined },

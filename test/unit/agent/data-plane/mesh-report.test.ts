@@ -66,11 +66,11 @@ describe("the data plane", () => {
     ["degraded", MESH, paths({}, { id: "wan2", state: "connecting" })],
     ["degraded", MESH, paths({})],
     ["up", MESH, paths({}, { id: "wan2" }, { gateway: uidOf(3) })],
-  ] as const)("is %s as the ways are that this node initiates: %#", (state, mesh, standing) => {
+  ] as const)("is %s according to the paths that this node initiates: %#", (state, mesh, standing) => {
     expect(dataPlaneState(mesh, standing)).toBe(state);
   });
 
-  it("is carried by the path that says so while it is up", () => {
+  it("names the path that carries it while that is up", () => {
     const nameOf = namesOf(aDomain());
     const carries = paths({ carries: false }, { gateway: uidOf(3), since: 9, reason: "gw1 is slow" });
     expect(carrierOf(carries, nameOf)).toEqual({ gateway: "gw2", path: "", since: 9, reason: "gw1 is slow" });
@@ -81,7 +81,7 @@ describe("the data plane", () => {
 });
 
 describe("gateways", () => {
-  it("are named with each path as it is wanted and as it stands", () => {
+  it("are listed with each path as configured and as it is", () => {
     const report = gateways(
       paths({ rttMs: 3, loss: 0.05 }, { id: "wan2", state: "down", carries: false, reason: "refused" }),
     );
@@ -106,7 +106,7 @@ describe("gateways", () => {
     expect(report.gateways[1]?.paths[0]).not.toHaveProperty("since");
   });
 
-  it("say what is wrong with the section, and nothing of others", () => {
+  it("report the mistakes of their section only", () => {
     const times = { since: 1, lastAttempt: 1 };
     const why = [
       { section: "gateway", item: "gateway.paths.x.node", code: "unknown-node", message: "who?", ...times },
@@ -120,7 +120,7 @@ describe("gateways", () => {
     ]);
   });
 
-  it("are none where there is nothing to dial, and the node's own is told of", () => {
+  it("are none when there is nothing to dial, and the node's own is reported", () => {
     const mesh = aMesh({
       paths: [],
       server: { addresses: ["0.0.0.0"], port: 9443 },
@@ -151,7 +151,7 @@ describe("peers", () => {
   const states = (...args: Parameters<typeof reading>) =>
     peers(...args).peers.map(({ name, state, since }) => `${name} ${state}${since === undefined ? "" : ` ${since}`}`);
 
-  it("are connected by a tunnel or a session, reachable where a gateway is up, and else not", () => {
+  it("are connected by a tunnel or a session, reachable when a gateway is up, and else unreachable", () => {
     expect(states(paths({ since: 5 }, { gateway: uidOf(3), state: "down", since: 9 }))).toEqual([
       "branch reachable",
       "gw1 connected 5",
@@ -163,7 +163,7 @@ describe("peers", () => {
     expect(states(undefined)).toEqual(["branch unreachable", "gw1 unreachable", "gw2 unreachable"]);
   });
 
-  it("that are gateways themselves are reachable only by gateways that have a tunnel to them", () => {
+  it("that are gateways themselves are reachable only through gateways that have a tunnel to them", () => {
     const [gw1, gw2] = [aPeer(2, "gw1"), aPeer(3, "gw2")];
     const standing = paths({}, { gateway: uidOf(3), state: "down", since: 9 });
     const of = (own: DomainGateway["type"], other: DomainGateway["type"], more: Partial<OverlayMesh> = {}) => {
@@ -183,11 +183,11 @@ describe("peers", () => {
     expect(of("public", "public", { routes })).toBe("gw2 reachable 9");
   });
 
-  it("that the overlay does not know yet are not reachable", () => {
+  it("that the overlay does not know yet are unreachable", () => {
     expect(states(paths({}), { mesh: aMesh() })[0]).toBe("branch unreachable");
   });
 
-  it("have their sessions with the gateway by name, how they dialled, and what they may use here", () => {
+  it("have their sessions with the gateway by name, the dialling side, and what they may use on this node", () => {
     const [branch, gw1] = peers({ ...paths({}), sessions: [SESSION], clients: [CLIENT] }).peers;
     expect(branch).toMatchObject({
       uid: uidOf(4),
@@ -201,7 +201,7 @@ describe("peers", () => {
     expect(gw1).not.toHaveProperty("client");
   });
 
-  it("are shown with no more than a bounded part of what they have", () => {
+  it("are listed with a bounded number of details", () => {
     const grants = Array.from({ length: 70 }, (_, at) => ({
       source: uidOf(4),
       service: `s${at}`,

@@ -24,7 +24,7 @@ const only = (parts: ReadingParts, changes: Parameters<typeof aReading>[1] = {})
   ServicesReport.parse(servicesReport(aReading(parts, changes))).services[0];
 
 describe("a service", () => {
-  it("that is offered has its target, its health, and who leads to it", () => {
+  it("that is offered has its target, its health, and its connectors", () => {
     const to = { node: "local", service: "web", protocol: "tcp" };
     const connectors = {
       a: { ...to, port: 1001, nic: "eth0", description: "pages, too" },
@@ -88,7 +88,7 @@ describe("a service", () => {
     expect(only({ config: config(change), ...parts }, changes)).toMatchObject(expected);
   });
 
-  it("that a disabled section holds is off, and a section that is none is an issue", () => {
+  it("of a disabled section is off, and a malformed section is an issue", () => {
     const off = { services: { version: 2, enabled: false, items: { s1: web } } };
     expect(only({ config: off })).toMatchObject({ state: "off" });
     const { issues, services } = servicesReport(aReading({ config: { services: { items: [] } } }));

@@ -39,33 +39,33 @@ const hanging = (limit: AbortSignal): Promise<never> =>
     limit.addEventListener("abort", () => reject(limit.reason as Error), { once: true });
   });
 
-test("paths are those of the table that the overlay has", () => {
+test("paths are those of the overlay's table", () => {
   const path = { gateway: GATEWAY_1, id: "lte", host: "203.0.113.9", port: 9443, isDefault: false };
   const mesh = { self: identity.uid, peers: [], paths: [path], grants: [], routes: [] };
   expect(tunnels({ view: { ...NOTHING, mesh } }).paths()).toEqual([path]);
   expect(tunnels().paths()).toEqual([]);
 });
 
-test("names come from the domain document, without the items that cannot be used", () => {
+test("names come from the domain document, without its invalid items", () => {
   const nodes = tunnels().nodes();
   expect(nodes).toMatchObject({ self: { fqdn: "edge-1.example.net" }, domain: "example.net", isActive: true });
   expect([...(nodes?.peers.values() ?? [])].map(({ fqdn }) => fqdn)).toEqual(["edge-2.example.net"]);
   expect(tunnels({}, { registration: () => undefined }).nodes()).toBeUndefined();
 });
 
-test("without a document there are no peers, and an INACTIVE node has no ways", () => {
+test("there are no peers without a document, and no paths on an INACTIVE node", () => {
   const current = { node: { body: { state: "INACTIVE" } } } as unknown as TunnelSources["documents"]["current"];
   const nodes = tunnels({}, { documents: { current } }).nodes();
   expect(nodes).toMatchObject({ domain: "example.net", isActive: false });
   expect(nodes?.peers.size).toBe(0);
 });
 
-test("bytes are counted since the overlay is up", () => {
+test("counts bytes since the start of the overlay", () => {
   expect(tunnels().countedSince()).toBe(7);
   expect(tunnels({ status: () => ({ state: "down", since: 7 }) }).countedSince()).toBeUndefined();
 });
 
-test("what the overlay says is passed on, and what it says of the way too", async () => {
+test("passes on the answer of the overlay, and the path", async () => {
   const answer = { rttMs: 1, gateway: GATEWAY_1, path: "" };
   const good = tunnels({ mesh: () => Promise.resolve(someMesh()), echo: () => Promise.resolve(answer) });
   expect(await good.mesh(signal)).toEqual(someMesh());
@@ -75,7 +75,7 @@ test("what the overlay says is passed on, and what it says of the way too", asyn
   }
 });
 
-test("an overlay that hangs, or is too old, is told of in the platform's codes", async () => {
+test("reports an overlay that hangs or is too old by the platform's codes", async () => {
   const hung = tunnels({ mesh: hanging, echo: (_, limit) => hanging(limit) });
   await expect(hung.mesh(signal)).rejects.toMatchObject({ code: "timeout", message: "the overlay does not answer" });
   await expect(hung.echo(echo, signal)).rejects.toMatchObject({ code: "timeout" });
@@ -87,7 +87,7 @@ test("an overlay that hangs, or is too old, is told of in the platform's codes",
   });
 });
 
-test("a cancel is passed on as it is", async () => {
+test("passes a cancellation on", async () => {
   const control = new AbortController();
   const asked = tunnels({ perf: (_, _onProgress, limit) => hanging(limit) }).perf(
     { peer: EDGE_2, bytes: 1, messageBytes: 1, windowBytes: 1024 },

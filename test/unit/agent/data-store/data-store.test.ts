@@ -10,7 +10,7 @@ import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { download, stage } from "./rig.ts";
 
-test("a tree is listed, made and removed", async () => {
+test("lists, creates and removes a tree", async () => {
   const { call, root } = stage();
   await call({ action: "MKDIR", filename: "/a/b" });
   writeFileSync(join(root, "a/b/f"), "12345");
@@ -21,7 +21,7 @@ test("a tree is listed, made and removed", async () => {
   expect(existsSync(join(root, "a"))).toBe(false);
 });
 
-test("a listing that no one message holds is whole, since it comes in parts", async () => {
+test("a listing larger than one message arrives in parts and complete", async () => {
   const { call, root } = stage();
   const name = (n: number): string => `${"x".repeat(200)}${n}`;
   for (let n = 0; n < 3500; n += 1) writeFileSync(join(root, "images", name(n)), "");
@@ -44,14 +44,14 @@ test.each<[string, unknown, string]>([
   ["an upload of a directory", { action: "S3_UPLOAD", filePath: "images", bucketDest: "s3://bucket/k" }, "conflict"],
   ["a task of nobody", { action: "CANCEL", id: "6b1f0c1e-8b1c-4f0a-9c39-5b1de24d4b11" }, "not-found"],
   ["an image of nothing", { action: "IMAGE_INFO", filename: "x" }, "not-found"],
-])("%s is refused by a code of the platform", async (_, body, code) => {
+])("refuses %s with a code of the platform", async (_, body, code) => {
   const { call, root } = stage();
   writeFileSync(join(root, "file"), "");
   symlinkSync("/etc/passwd", join(root, "link"));
   await expect(call(body)).rejects.toMatchObject({ code });
 });
 
-test("a download is told where to, by which policy and within what; an entry of its own bucket comes before that of any", async () => {
+test("passes target, policy and limits to a download; an entry for its bucket precedes one for any bucket", async () => {
   const { begin, puppets, root } = stage({
     settings: {
       allowAddresses: ["10.0.0.0/8"],
@@ -82,7 +82,7 @@ test("a download is told where to, by which policy and within what; an entry of 
   });
 });
 
-test("what a volume uses is not replaced", async () => {
+test("does not replace what a volume uses", async () => {
   const isInUse = (parts: readonly string[]) => (parts[1] === "v" ? "the volume v is there" : undefined);
   const { call } = stage({ options: { isInUse } });
   await expect(call({ ...download("f"), location: "volumes/v" })).rejects.toMatchObject({
@@ -91,7 +91,7 @@ test("what a volume uses is not replaced", async () => {
   });
 });
 
-test("a quota and the reserve of the disk are told before anything is begun", async () => {
+test("reports the quota and the reserve of the disk before the start", async () => {
   const full = stage({ settings: { maxBytes: 10_000 } });
   writeFileSync(join(full.root, "images/big"), Buffer.alloc(100_000, 1));
   await expect(full.call(download("a"))).rejects.toMatchObject({
@@ -107,7 +107,7 @@ test("a quota and the reserve of the disk are told before anything is begun", as
   expect(reserved.puppets).toEqual([]);
 });
 
-test("a task goes through its states as its process tells, and is cleared", async () => {
+test("a task follows the states that its process reports, and can be cleared", async () => {
   const { begin, puppets, shown, call } = stage();
   const id = await begin(download("a"));
   puppets[0]?.tell({ is: "progress", bytes: 5, total: 10, rate: 5 });
@@ -125,7 +125,7 @@ test("a task goes through its states as its process tells, and is cleared", asyn
   expect(await shown()).toEqual([]);
 });
 
-test("a failure and a cancellation leave no part behind", async () => {
+test("a failed or cancelled task leaves no partial file", async () => {
   const { begin, puppets, shown, call, root } = stage();
   for (const name of ["a", "b"]) {
     const id = await begin(download(name));
@@ -146,14 +146,14 @@ test("a failure and a cancellation leave no part behind", async () => {
   await waitFor("the parts are gone", () => readdirSync(root).join() === "images,volumes");
 });
 
-test("a queue has an end", async () => {
+test("limits the queue", async () => {
   const { call, puppets } = stage();
   for (let n = 0; n < 34; n += 1) await call(download(`f${n}`));
   await waitFor("two run", () => puppets.length === 2);
   await expect(call(download("one-more"))).rejects.toMatchObject({ code: "busy" });
 });
 
-test("a process that dies without a word is tried again, with others served meanwhile", async () => {
+test("retries a process that exits without a report, and serves others meanwhile", async () => {
   const clock = new FakeClock();
   const { call, puppets, shown } = stage({ clock, settings: { maxTransfers: 1 } });
   await call(download("a"));
@@ -172,7 +172,7 @@ test("a process that dies without a word is tried again, with others served mean
   expect(puppets[2]?.job).toMatchObject({ parts: ["a"], resume: { bytes: 3, etag: '"x"' } });
 });
 
-test("the next agent goes on: with what ran from where it was, with what waited in its turn, and parts of nobody are swept", async () => {
+test("the next agent resumes running tasks where they were, keeps waiting ones in order, and deletes partial files without a task", async () => {
   const first = stage({ settings: { maxTransfers: 1 } });
   const id = await first.begin(download("a"));
   await first.call(download("b"));
@@ -197,7 +197,7 @@ test("the next agent goes on: with what ran from where it was, with what waited 
   expect(readdirSync(second.root)).toContain(partName(id));
 });
 
-test("an upload by HTTP that was cut off has failed, and the next agent says so", async () => {
+test("an interrupted upload by HTTP has failed, and the next agent reports it", async () => {
   const first = stage();
   writeFileSync(join(first.root, "f"), "x");
   await first.begin({ action: "HTTP_UPLOAD", filePath: "f", uri: "http://h.example/up" });
@@ -210,7 +210,7 @@ test("an upload by HTTP that was cut off has failed, and the next agent says so"
   expect(second.puppets).toEqual([]);
 });
 
-test("a deletion that takes long is a task that outlives whoever asked, and can be taken back", async () => {
+test("a long deletion is a task that survives its caller, and can be cancelled", async () => {
   const clock = new FakeClock();
   const dir = tempDir();
   const plain = openStore(join(dir, "data-store"));
@@ -238,7 +238,7 @@ test("a deletion that takes long is a task that outlives whoever asked, and can 
   expect((await shown())[0]?.status).toBe("Cancelled");
 });
 
-test("an image is asked about by a descriptor of it", async () => {
+test("inspects an image through an open descriptor", async () => {
   const { call, root } = stage();
   writeFileSync(join(root, "a"), "four");
   const seen: number[] = [];
@@ -253,7 +253,7 @@ test("an image is asked about by a descriptor of it", async () => {
   expect(seen).toEqual([4]);
 });
 
-test("what was shown by an earlier agent is shown by the next", async () => {
+test("the next agent lists the tasks of an earlier one", async () => {
   const first = stage();
   const work: Work = { action: "DELETE", filename: "old" };
   const task = newTask("6b1f0c1e-8b1c-4f0a-9c39-5b1de24d4b11", work, Date.now());
@@ -266,7 +266,7 @@ test("what was shown by an earlier agent is shown by the next", async () => {
 
 const WHOLE = { bytes: 5, whole: { mark: "1 5 1", hash: "beef" } };
 
-test("what is whole is written down, then gets its name, and is no longer taken back; the next agent does not judge it again", async () => {
+test("records completion before the rename and cannot be cancelled then; the next agent does not verify again", async () => {
   const first = stage();
   const id = await first.begin(download("a"));
   first.puppets[0]?.tell({ is: "whole", resume: WHOLE });
@@ -282,7 +282,7 @@ test("what is whole is written down, then gets its name, and is no longer taken 
   expect(second.puppets[0]?.job.resume).toEqual(WHOLE);
 });
 
-test("what was completed while it was taken back is said to be so", async () => {
+test("reports a download completed during its cancellation as completed", async () => {
   const { begin, puppets, call } = stage();
   const id = await begin(download("a"));
   puppets[0]?.tell({ is: "whole", resume: WHOLE });
@@ -292,7 +292,7 @@ test("what was completed while it was taken back is said to be so", async () => 
   await expect(cancelling).rejects.toMatchObject({ code: "conflict" });
 });
 
-test("what came into use while it was fetched is not replaced, nor is more kept than the quota has for all together", async () => {
+test("does not replace what came into use during the download, nor exceed the quota shared by all", async () => {
   const uses = new Set<string>();
   const isInUse = ([name = ""]: readonly string[]) => (uses.has(name) ? "a machine" : undefined);
   const { begin, puppets, shown } = stage({ settings: { maxBytes: 1_000_000 }, options: { isInUse } });
@@ -307,7 +307,7 @@ test("what came into use while it was fetched is not replaced, nor is more kept 
   ]);
 });
 
-test("nothing is fetched into what is being deleted", async () => {
+test("downloads nothing into what is being deleted", async () => {
   const { call } = stage();
   await call({ action: "MKDIR", filename: "d/e" });
   const asked = call({ action: "DELETE", filename: "d" });

@@ -23,7 +23,7 @@ function stage({ maxBytes, free = 10_000 }: Given) {
   return { room, clock, disk, left: (id?: string) => room.left(signal, id) };
 }
 
-test("what others have brought since the count, and are yet to bring, is not left for another", async () => {
+test("counts what other tasks have written since the last count, and will still write, as used", async () => {
   const { room, left, disk } = stage({ maxBytes: 1000 });
   expect(await left()).toBe(900);
   room.begin("a", 0);
@@ -36,7 +36,7 @@ test("what others have brought since the count, and are yet to bring, is not lef
   expect(disk.counts).toBe(1);
 });
 
-test("of two downloads that began with the same room the later one gives way", async () => {
+test("of two downloads that started with the same free space the later one fails", async () => {
   const { room, left } = stage({ maxBytes: 1000 });
   await left();
   for (const id of ["a", "b"]) room.begin(id, 0);
@@ -49,7 +49,7 @@ test("of two downloads that began with the same room the later one gives way", a
   expect(room.heard("a", 500, 500)).toBeUndefined();
 });
 
-test("downloads of unknown size are held to the quota together", async () => {
+test("applies the quota to all downloads of unknown size together", async () => {
   const { room, left } = stage({ maxBytes: 1000 });
   await left();
   for (const id of ["a", "b"]) room.begin(id, 0);
@@ -58,7 +58,7 @@ test("downloads of unknown size are held to the quota together", async () => {
   expect(room.heard("b", 401, undefined)).toContain("quota");
 });
 
-test("what an earlier attempt has left is in the count, and counts once", async () => {
+test("counts what an earlier attempt has left, once", async () => {
   const { room, left, disk } = stage({ maxBytes: 1000 });
   disk.used = 700;
   await left();
@@ -67,7 +67,7 @@ test("what an earlier attempt has left is in the count, and counts once", async 
   expect(room.heard("a", 800, 901)).toContain("quota");
 });
 
-test("a new count sees what has come, and what is gone is counted anew", async () => {
+test("a new count includes new files, and removed ones are counted again", async () => {
   const { room, left, disk, clock } = stage({ maxBytes: 1000 });
   await left();
   room.begin("a", 0);
@@ -81,7 +81,7 @@ test("a new count sees what has come, and what is gone is counted anew", async (
   expect(await left()).toBe(900);
 });
 
-test("of the disk, too, what others will take is not there for a later one", async () => {
+test("counts on the disk, too, what other tasks will still write", async () => {
   const { room, left, disk } = stage({ free: 3000 });
   for (const id of ["a", "b"]) room.begin(id, 0);
   room.heard("a", 0, 1500);

@@ -11,7 +11,7 @@ import {
 const limits = { maxRunning: 2, maxWaiting: 3 };
 const queued = (...ids: readonly string[]): Schedule => ids.map((id) => ({ id, target: `t-${id}`, is: "queued" }));
 
-test("as many begin as may run at a time, in the order in which they came", () => {
+test("starts as many as may run at a time, in order of arrival", () => {
   let schedule = queued("a", "b", "c");
   expect(dueOf(schedule, limits)).toEqual(["a", "b"]);
   for (const id of dueOf(schedule, limits)) schedule = withStanding(schedule, id, "running");
@@ -20,12 +20,12 @@ test("as many begin as may run at a time, in the order in which they came", () =
   expect(dueOf(schedule, limits)).toEqual(["c"]);
 });
 
-test("one that waits for its time keeps nobody else waiting", () => {
+test("one that waits for a retry delays no other", () => {
   const schedule = withStanding(queued("a", "b", "c"), "a", "held");
   expect(dueOf(schedule, limits)).toEqual(["b", "c"]);
 });
 
-test("a target has one at a time, whatever that one is waiting for", () => {
+test("runs one at a time for each target, even while it waits for a retry", () => {
   for (const is of ["queued", "held", "running"] as const) {
     const schedule = withSlot([], { id: "a", target: "file:x", is });
     expect(refusalOf(schedule, "file:x", limits)).toEqual({ taken: "a" });
@@ -33,7 +33,7 @@ test("a target has one at a time, whatever that one is waiting for", () => {
   }
 });
 
-test("besides those that run only so many may wait", () => {
+test("limits the number that may wait", () => {
   expect(refusalOf(queued("a", "b", "c", "d"), "t", limits)).toBeUndefined();
   expect(refusalOf(queued("a", "b", "c", "d", "e"), "t", limits)).toEqual({ full: 3 });
 });

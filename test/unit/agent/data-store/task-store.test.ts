@@ -13,7 +13,7 @@ const refused = (error: unknown): never => {
   throw error;
 };
 
-test("a task is there for the next agent, with all that it needs to go on, and not after its end", () => {
+test("the next agent has a task with all that it needs to resume, and not after its end", () => {
   const path = join(tempDir(), "state.db");
   const first = open(path);
   const store = new TaskStore(first.sql, { now: () => 5000, onRefused: refused });
@@ -35,7 +35,7 @@ test("a task is there for the next agent, with all that it needs to go on, and n
   second.sql.close();
 });
 
-test("what is over vanishes six hours after its end, and what is not stays", () => {
+test("deletes ended tasks after six hours, and keeps the others", () => {
   const { sql } = open(join(tempDir(), "state.db"));
   let now = 1000;
   const store = new TaskStore(sql, { now: () => now, onRefused: refused });
@@ -48,7 +48,7 @@ test("what is over vanishes six hours after its end, and what is not stays", () 
   expect(sql.prepare("SELECT id FROM data_store_tasks").all()).toEqual([{ id: uuid(2) }]);
 });
 
-test("only so many that are over are kept, the latest", () => {
+test("keeps a limited number of ended tasks, the latest", () => {
   const { sql } = open(join(tempDir(), "state.db"));
   const store = new TaskStore(sql, { now: () => 1000, onRefused: refused });
   for (let n = 0; n < 205; n += 1) store.put(step(newTask(uuid(n), work, n), { is: "cancelled" }, 1000));
@@ -57,7 +57,7 @@ test("only so many that are over are kept, the latest", () => {
   expect(store.find(uuid(5))).toBeDefined();
 });
 
-test("a database that takes no writes is told of, and the tasks go on in memory", () => {
+test("reports a database that accepts no writes, and the tasks continue in memory", () => {
   const { sql } = open(join(tempDir(), "state.db"));
   const told: unknown[] = [];
   const store = new TaskStore(sql, { now: () => 0, onRefused: (error) => told.push(error) });
@@ -68,7 +68,7 @@ test("a database that takes no writes is told of, and the tasks go on in memory"
   expect([store.all().length, told.length]).toEqual([0, 2]);
 });
 
-test("a row that nobody understands is dropped and not waited for", () => {
+test("drops a row that it cannot parse", () => {
   const { sql } = open(join(tempDir(), "state.db"));
   sql.exec("INSERT INTO data_store_tasks VALUES ('x', 'n', 'p', NULL, 1, 0, '{\"status\":\"Dancing\"}', NULL, NULL)");
   expect(hasOpenTasks(sql)).toBe(true);

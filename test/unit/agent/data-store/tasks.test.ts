@@ -27,7 +27,7 @@ const after = (work: Work, ...events: readonly TaskEvent[]): Task =>
 const started: TaskEvent = { is: "started" };
 const progress: TaskEvent = { is: "progress", bytes: 450_000_000, total: 1_000_000_000, rate: 12_300_000 };
 
-test("a transfer is told by percent, bytes, rate and the time that is left", () => {
+test("reports percent, bytes, rate and remaining time of a transfer", () => {
   const { details, progress: numbers, status } = renderTask(after(download, started, progress));
   expect({ details, status }).toEqual({
     details: "45 % · 450.0 MB of 1.0 GB · 12.3 MB/s · 45 s left",
@@ -55,18 +55,18 @@ test.each<[string, readonly TaskEvent[], string]>([
   ["failed", [started, { is: "failed", code: "x", message: "the server answered 404" }], "the server answered 404"],
   ["was taken back", [started, progress, { is: "cancelled" }], "cancelled after 450.0 MB"],
   ["was taken back early", [{ is: "cancelled" }], "cancelled"],
-])("one that %s says so", (_, events, details) => {
+])("reports a transfer that %s", (_, events, details) => {
   expect(detailsOf(after(download, ...events).state)).toBe(details);
 });
 
-test("what is shown has no part of an address that could be a credential, and what is over does not hold it either", () => {
+test("shows no part of an address that could be a credential, and deletes it with the end of the task", () => {
   const running = after(download, started);
   expect(renderTask(running)).toMatchObject({ path: "isos/a.iso", peer: "http://files.example/a.iso?…" });
   const over = step(running, { is: "done", bytes: 1 }, 2000);
   expect(JSON.stringify([renderTask(running), over])).not.toContain("secret");
 });
 
-test("an end is the end: what comes after it changes nothing", () => {
+test("the end of a task is final: later reports change nothing", () => {
   for (const end of [
     { is: "done", bytes: 1 },
     { is: "failed", code: "x", message: "no" },
@@ -80,7 +80,7 @@ test("an end is the end: what comes after it changes nothing", () => {
   }
 });
 
-test("a process that ends without a word is tried again three times, later each time", () => {
+test("retries a process that exits without a report three times, with backoff", () => {
   const died: TaskEvent = { is: "died", how: "SIGKILL" };
   const waits: (number | undefined)[] = [];
   let task = newTask(id, download, 0);
@@ -94,14 +94,14 @@ test("a process that ends without a word is tried again three times, later each 
   expect(detailsOf(task.state)).toBe("the transfer's process ended 4 times, at last with SIGKILL");
 });
 
-test("the next agent goes on with a download where it was", () => {
+test("the next agent resumes a download where it stopped", () => {
   const resume = { bytes: 7, etag: '"v1"', total: 10 };
   const cut = after(download, started, { is: "resumable", resume }, { is: "reopened" });
   expect(cut).toMatchObject({ state: { status: "Pending", deaths: 0 }, resume });
   expect(step(cut, started, 5).state).toMatchObject({ status: "Running", bytes: 7, total: 10 });
 });
 
-test("and says of what it cannot go on with why", () => {
+test("and reports why it cannot resume others", () => {
   expect(detailsOf(after(upload, started, { is: "reopened" }).state)).toBe(
     "interrupted: the agent ended, and an upload by HTTP cannot be resumed",
   );
@@ -117,7 +117,7 @@ test("a deletion counts entries", () => {
   expect(detailsOf(done.state)).toBe("1200 entries removed");
 });
 
-test("paths are one whichever way they are written, and a target is what is written to", () => {
+test("compares paths independent of their spelling, and takes what is written to as the target", () => {
   expect(pathOf(download)).toBe("isos/a.iso");
   expect(pathOf({ action: "S3_DOWNLOAD", uri: "s3://b-one/k", location: "/./x//y" })).toBe("x/y");
   expect(targetOf({ action: "S3_DOWNLOAD", uri: "s3://b-one/k", location: "isos/a.iso" })).toBe(targetOf(download));

@@ -6,7 +6,7 @@ import { stage, type Given } from "./rig.ts";
 
 const { signal } = new AbortController();
 
-test("a text appears under its name when it is whole, and replaces what was there", async () => {
+test("a text appears under its name when complete, and replaces the previous one", async () => {
   const { dataStore, root } = stage();
   const file = await dataStore.create("/captures/a.txt", signal);
   file.append("one ä\n");
@@ -34,13 +34,13 @@ test.each<[string, Given, string, string]>([
     "conflict",
   ],
   ["beyond the quota", { settings: { maxBytes: 1 } }, "a", "disk-full"],
-])("at a place %s none is begun", async (_, given, path, code) => {
+])("does not start one at a place %s", async (_, given, path, code) => {
   const { dataStore, root } = stage(given);
   writeFileSync(join(root, "file"), "12345678");
   await expect(dataStore.create(path, signal)).rejects.toMatchObject({ code });
 });
 
-test("no more goes into it than the quota and the disk's reserve leave", async () => {
+test("writes no more than the quota and the reserve of the disk leave", async () => {
   const quota = stage({ settings: { maxBytes: 1_000_000 } });
   const file = await quota.dataStore.create("a", signal);
   file.append("x".repeat(500_000));

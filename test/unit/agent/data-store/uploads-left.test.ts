@@ -6,7 +6,7 @@ import { FakeClock, settle } from "../../../support/fake-clock.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { stage, type Given } from "./rig.ts";
 
-describe("an upload in parts that nobody goes on with", () => {
+describe("an abandoned multipart upload", () => {
   const body = { action: "S3_UPLOAD", filePath: "images/f", bucketDest: "s3://bucket/f" };
   /** A task that has begun an upload on the server. */
   const begun = async (given: Given = {}) => {
@@ -44,7 +44,7 @@ describe("an upload in parts that nobody goes on with", () => {
     expect(await details(made)).toEqual([told]);
   });
 
-  test("is taken back by another process when its own was killed over it, and by none when it did so itself", async () => {
+  test("is aborted by another process when its own was killed during it, and by none when it did so itself", async () => {
     const killed = await begun();
     void killed.call({ action: "CANCEL", id: killed.id });
     killed.puppets[0]?.end("SIGKILL");
@@ -60,7 +60,7 @@ describe("an upload in parts that nobody goes on with", () => {
     expect(tidy.puppets).toHaveLength(1);
   });
 
-  test("is taken back when its file is gone after a restart", async () => {
+  test("is aborted when its file does not exist after a restart", async () => {
     const first = await begun();
     await first.close();
     rmSync(join(first.root, "images/f"));
@@ -74,7 +74,7 @@ describe("an upload in parts that nobody goes on with", () => {
     expect(await details(second)).toEqual([expect.stringMatching(/^cannot open "images\/f"[^;]*$/)]);
   });
 
-  test("is given up after a while, and when the agent ends", async () => {
+  test("is given up after a while, and when the agent stops", async () => {
     const clock = new FakeClock();
     const made = await begun({ clock });
     made.puppets[0]?.tell({ is: "failed", code: "access-denied", message: "no" });

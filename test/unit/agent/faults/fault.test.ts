@@ -8,7 +8,7 @@ import { MovableClock } from "../../../support/control-plane/running-controller.
 
 const lost = (file: string) => ({ file, isRecovered: false });
 
-test("a damaged file is mended once it is written anew, and only that one", async () => {
+test("a damaged file is repaired once it is written again, and only that one", async () => {
   const clock = new MovableClock();
   const faults = new FaultList(clock, () => undefined);
   const dir = tempDir();
@@ -25,7 +25,7 @@ test("a damaged file is mended once it is written anew, and only that one", asyn
   expect(faults.all[1]).toEqual(a);
 });
 
-test("what was rebuilt before its damage was told is mended at once; a write that fails mends nothing", async () => {
+test("what was rebuilt before the report of its damage is repaired at once; a failed write repairs nothing", async () => {
   const faults = new FaultList(new MovableClock(), () => undefined);
   const dir = tempDir();
   const files = faults.watched(hostFiles());
@@ -35,7 +35,7 @@ test("what was rebuilt before its damage was told is mended at once; a write tha
   expect(faults.all.map(({ mendedAt }) => mendedAt !== undefined)).toEqual([true, false]);
 });
 
-test("a file that was settled may go wrong again", () => {
+test("a repaired file may be damaged again", () => {
   const faults = new FaultList(new MovableClock(), () => undefined);
   faults.add("damaged-file", "once", "/a.json");
   faults.settled("/a.json");
@@ -43,7 +43,7 @@ test("a file that was settled may go wrong again", () => {
   expect(faults.all.map(({ mendedAt }) => mendedAt !== undefined)).toEqual([true, false]);
 });
 
-test("what was foreseen is told once more by whoever reads it, and is then no other fault", () => {
+test("a known fault is reported once more by its reader, and then is not another fault", () => {
   const faults = new FaultList(new MovableClock(), () => undefined);
   const tell = faults.damageBelow("/state");
   faults.foresee("/state", [lost("a.json")]);
@@ -54,7 +54,7 @@ test("what was foreseen is told once more by whoever reads it, and is then no ot
   expect(faults.all.map(({ message }) => message.split(" ")[0])).toEqual(["a.json", "a.json", "b.json"]);
 });
 
-test("every fault is logged, and only so many are kept", () => {
+test("logs every fault, and keeps a limited number", () => {
   const told: string[] = [];
   const faults = new FaultList(new MovableClock(), (code) => void told.push(code));
   for (let at = 0; at < 150; at += 1) faults.add("x", "y");

@@ -28,7 +28,7 @@ function bench() {
   return { clock, watch, told, probed, free: () => (isFull = false) };
 }
 
-test("a refused write is told once, and tried again until the disk takes it", async () => {
+test("reports a refused write once, and retries until the disk accepts it", async () => {
   const { clock, watch, told, probed, free } = bench();
   expect(watch.refusal).toBeUndefined();
   watch.refused(full);
@@ -44,7 +44,7 @@ test("a refused write is told once, and tried again until the disk takes it", as
   expect(told).toHaveLength(3);
 });
 
-test("watched files work as before and tell of each refusal", async () => {
+test("watched files work as usual and report each refusal", async () => {
   const { watch } = bench();
   const files = watch.watched(hostFiles(tempDir()));
   await files.writeAtomic("/a", "1", 0o600);
@@ -54,7 +54,7 @@ test("watched files work as before and tell of each refusal", async () => {
   expect(watch.refusal?.message).toContain("/no/a");
 });
 
-test("a closed watch tells nothing more", async () => {
+test("a closed watch reports nothing", async () => {
   const { clock, watch, told } = bench();
   watch.refused(full);
   watch.close();

@@ -61,7 +61,7 @@ test("a machine shows a code, also with a clock that was set back, and registers
   await expect(ask({ url, pins: [] })).rejects.toMatchObject({ code: "already-registered" });
 });
 
-test("a machine with an agent token registers as the agent that the token names", async () => {
+test("a machine with an agent token registers as the agent of that token", async () => {
   const { url, adminKeyPath } = await runController();
   const key = readFileSync(adminKeyPath, "utf8").trim();
   const { token } = await operator(url, key, "/v2/agent-token", { name: "laptop" });

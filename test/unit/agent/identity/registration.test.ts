@@ -71,7 +71,7 @@ function run(
 }
 
 describe("registering", () => {
-  test("keeps the identity that was given, and refuses a second one", async () => {
+  test("keeps the first identity, and refuses a second one", async () => {
     const { files } = setUp();
     const registration = await run(files, honest, `\n${license}\n`);
     expect(registration).toEqual({ node: nodeIdentity, controlPlane: { iss: ISS, keys: keysClaims(root, [key]) } });
@@ -79,7 +79,7 @@ describe("registering", () => {
     await expect(run(files, honest)).rejects.toMatchObject({ code: "already-registered" });
   });
 
-  test("twice at the same time makes one pair of keys, and the second finds an identity", async () => {
+  test("twice at the same time makes one key pair, and the second finds an identity", async () => {
     const { files } = setUp();
     const seen: string[] = [];
     const remember = (request: HttpRequest) => {
@@ -94,7 +94,7 @@ describe("registering", () => {
     expect(seen).toHaveLength(1);
   });
 
-  test("of a node whose keys are lost names what helps", async () => {
+  test("of a node whose keys are lost reports what to do", async () => {
     const { files } = setUp();
     await run(files, honest);
     await files.keys.remove();
@@ -103,7 +103,7 @@ describe("registering", () => {
     expect(await files.keys.load()).toEqual({ is: "absent" });
   });
 
-  test("with keys that a node has already names what helps", async () => {
+  test("with keys that a node already has reports what to do", async () => {
     const { files } = setUp();
     const body = '{"error":"another node has one of these keys","code":"key-in-use"}';
     const refused = run(files, () => Promise.resolve({ status: 409, body }));
@@ -111,7 +111,7 @@ describe("registering", () => {
     await expect(refused).rejects.toThrow(/the license that it was registered with.*run 'holdfast reset' first/);
   });
 
-  test("with a control plane that is silent says what to do", async () => {
+  test("with a silent control plane reports what to do", async () => {
     const { files } = setUp();
     const silent = new SessionError("http-failed", "POST x: connected, and no complete answer came within 15 s");
     const failed = run(files, () => Promise.reject(silent));
@@ -119,7 +119,7 @@ describe("registering", () => {
     await expect(failed).rejects.toThrow(/within 15 s; check that the control plane runs at .*run the command again/);
   });
 
-  test("that fails lets the one that waits have its turn", async () => {
+  test("that fails lets the waiting one proceed", async () => {
     const { files } = setUp();
     const lost = run(files, () => Promise.reject(new Error("lost")));
     const next = run(files, honest);
@@ -127,7 +127,7 @@ describe("registering", () => {
     expect(await next).toMatchObject({ node: nodeIdentity });
   });
 
-  test("for a session without TLS off this machine is refused, and the license can be used again", async () => {
+  test("for a session without TLS to another machine is refused, and the license can be used again", async () => {
     const { files } = setUp();
     const session = "ws://192.0.2.1/agent/v1/session";
     const insecure = (request: HttpRequest) => honest(request, { node: { ...nodeIdentity, session } });
@@ -196,12 +196,12 @@ describe("a license", () => {
     ["a.b!.c", /payload/],
     ["a.b.", /signature/],
     ["YQ.YQ.YQ", /compact JWS/],
-  ])("%j is refused with the part that is wrong", (text, why) => {
+  ])("%j is refused with the invalid part", (text, why) => {
     expect(() => readLicense(text)).toThrow(why);
     expect(() => readLicense(text)).toThrow(expect.objectContaining({ code: "bad-license" }));
   });
 
-  test("of another kind, or with a wrong field, is refused by name", async () => {
+  test("of another kind, or with an invalid field, is refused by name", async () => {
     const deleted = await signJws("holdfast-deleted+jwt", { iss: ISS, aud: UID, nonce: "n".repeat(43), iat: 1 }, key);
     expect(() => readLicense(deleted)).toThrow(/expected holdfast-license/);
     const wrong = { ...readLicense(license), jti: "x" };
@@ -209,7 +209,7 @@ describe("a license", () => {
     expect(() => readLicense(signed)).toThrow(/jti: /);
   });
 
-  test("for a key made beforehand is refused by another", async () => {
+  test("for an existing key is refused by another key", async () => {
     const bound = await signJws("holdfast-license+jwt", { ...readLicense(license), cnf: { jkt: "k".repeat(43) } }, key);
     await expect(run(setUp().files, honest, bound)).rejects.toThrow(/cnf\.jkt/);
   });
@@ -243,7 +243,7 @@ describe("the session counter", () => {
     expect(last).toBeLessThan(2_000_000);
   });
 
-  test("goes on in memory while the disk refuses, above the clock, and on disk as soon as it can", async () => {
+  test("continues in memory while the disk refuses writes, above the clock, and on disk as soon as possible", async () => {
     const { files } = setUp();
     let isRefused = false;
     const refused: unknown[] = [];

@@ -16,6 +16,6 @@ test.each([
   expect(isActiveMember(nodeDocument(changes))).toBe(isActive);
 });
 
-test("a node without a document is none", () => {
+test("a node without a document is not one", () => {
   expect(isActiveMember(undefined)).toBe(false);
 });

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { clusterAddresses } from "../../../../src/agent/network/cluster-addresses.ts";
 import { readNetwork } from "../../../../src/protocol/sections/network/read.ts";
 
-test("the cluster's addresses of interfaces and VLANs, and no others", () => {
+test("lists the cluster's addresses of interfaces and VLANs only", () => {
   const raw = {
     interfaces: [
       {

@@ -75,7 +75,7 @@ test.each<[string, Partial<Standing>]>([
   expect(networkConditions(standing(fields))).toEqual([]);
 });
 
-test("what vanishes again, and a lease that does not come", () => {
+test("addresses that disappear again, and a missing lease", () => {
   const found = networkConditions(
     standing({
       outcome: { state: "diverged", remaining: [step("ip", "routes"), step("nft")] },
@@ -100,7 +100,7 @@ test("what vanishes again, and a lease that does not come", () => {
   expect(networkConditions(undefined)).toEqual([]);
 });
 
-test("raised and cleared as the section goes on", async () => {
+test("raised and cleared with the state of the section", async () => {
   const clock = new FakeClock();
   const sent: NodeEvent[] = [];
   let current: readonly Standing[] = [

@@ -31,7 +31,7 @@ function rig() {
   return { clock, machine, ruleset, signals, watch, looks: () => signals.length, changes: () => changes };
 }
 
-test("looks at once when something is forwarded, and then once a minute however often it is asked", async () => {
+test("reads at once when forwarding is on, and then once a minute however often it is requested", async () => {
   const { clock, machine, watch, looks, changes } = rig();
   machine.chains = [DOCKER];
   expect(watch.drops(true)).toEqual([]);
@@ -45,7 +45,7 @@ test("looks at once when something is forwarded, and then once a minute however 
   expect([looks(), changes()]).toEqual([2, 1]);
 });
 
-test("tells of a chain that goes as of one that comes", async () => {
+test("reports a chain that disappears as well as one that appears", async () => {
   const { clock, machine, watch, changes } = rig();
   watch.drops(true);
   await clock.advance(0);
@@ -58,7 +58,7 @@ test("tells of a chain that goes as of one that comes", async () => {
   expect([watch.drops(true), changes()]).toEqual([[], 2]);
 });
 
-test("looks soon after the rules change, and once in ten seconds at most while they go on changing", async () => {
+test("reads soon after the rules change, and at most every ten seconds while they keep changing", async () => {
   const { clock, machine, ruleset, watch, looks, changes } = rig();
   watch.drops(true);
   await clock.advance(0);
@@ -77,7 +77,7 @@ test("looks soon after the rules change, and once in ten seconds at most while t
   expect(looks()).toBe(6);
 });
 
-test("looks again when the rules changed while they were read", async () => {
+test("reads again when the rules changed during the read", async () => {
   const clock = new FakeClock();
   const ruleset = fakeRuleset();
   const answers: ((drops: readonly ForwardDrop[]) => void)[] = [];
@@ -95,7 +95,7 @@ test("looks again when the rules changed while they were read", async () => {
   expect(answers).toHaveLength(2);
 });
 
-test("takes what cannot be read for what it was, and goes on looking", async () => {
+test("keeps the last result of what cannot be read, and continues", async () => {
   const { clock, machine, watch, looks, changes } = rig();
   machine.chains = [DOCKER];
   watch.drops(true);
@@ -108,7 +108,7 @@ test("takes what cannot be read for what it was, and goes on looking", async () 
   expect([watch.drops(true), changes()]).toEqual([[], 2]);
 });
 
-test("looks at nothing while nothing is forwarded, and forgets what it found", async () => {
+test("reads nothing while nothing is forwarded, and forgets its findings", async () => {
   const { clock, machine, ruleset, watch, looks, changes } = rig();
   machine.chains = [DOCKER];
   expect(watch.drops(false)).toEqual([]);
@@ -126,7 +126,7 @@ test("looks at nothing while nothing is forwarded, and forgets what it found", a
   expect([watch.drops(true), changes()]).toEqual([[DOCKER], 2]);
 });
 
-test("ends what it reads when it is closed, tells of nothing any more and leaves no timer", async () => {
+test("stops its reads when closed, reports nothing more and leaves no timer", async () => {
   const clock = new FakeClock();
   const answers: ((drops: readonly ForwardDrop[]) => void)[] = [];
   const signals: AbortSignal[] = [];

@@ -45,7 +45,7 @@ const seen = {
   metric: 50,
 };
 
-test("what is observed, in the form of the local API", () => {
+test("has the observed state in the form of the local API", () => {
   const report = networkReport(observed);
   expect(NetworkReport.parse(report)).toEqual(report);
   expect(report).toEqual({
@@ -72,14 +72,14 @@ test("what is observed, in the form of the local API", () => {
   });
 });
 
-test("a machine with a full table is reported in part, and with the number of all", () => {
+test("reports a part of a full table, and the total number", () => {
   const routes = Array.from({ length: NETWORK_REPORT_LIMITS.routes + 7 }, () => route);
   const report = networkReport({ ...observed, routes });
   expect(report.routes).toHaveLength(NETWORK_REPORT_LIMITS.routes);
   expect(report.truncated).toEqual({ routes: NETWORK_REPORT_LIMITS.routes + 7 });
 });
 
-test("of default routes with one metric none is surely behind another of the same scope, but all are behind ours", () => {
+test("no default route of equal metric is certain to be unused, but all are behind ours", () => {
   const stranger: RouteState = { ...route, destination: "0.0.0.0/0", metric: 0, protocol: 4 };
   const ours: RouteState = { ...stranger, protocol: 218, scope: "site", via: "10.5.0.1" };
   const behind = (...routes: RouteState[]) =>

@@ -17,7 +17,7 @@ function rig() {
   return { clock, ruleset, watch, changes: () => changes };
 }
 
-test("a change after the table was read is told once it has settled, once", async () => {
+test("reports a change after the read once it has settled, once", async () => {
   const { clock, ruleset, watch, changes } = rig();
   watch.reading(true);
   expect(ruleset.table()).toBe("holdfast");
@@ -31,7 +31,7 @@ test("a change after the table was read is told once it has settled, once", asyn
   expect(changes()).toBe(1);
 });
 
-test("what is read again meanwhile is told no more", async () => {
+test("reports no change that a read has already covered", async () => {
   const { clock, ruleset, watch, changes } = rig();
   watch.reading(true);
   ruleset.change();
@@ -43,7 +43,7 @@ test("what is read again meanwhile is told no more", async () => {
   expect(changes()).toBe(1);
 });
 
-test("where nothing is ours nobody listens", async () => {
+test("does not listen if nothing is ours", async () => {
   const { clock, ruleset, watch, changes } = rig();
   watch.reading(false);
   expect(ruleset.isWatched()).toBe(false);

@@ -31,7 +31,7 @@ function atOnce(options: ModelOptions = {}) {
   return { machine, blows, section: reconciler(section) };
 }
 
-describe("a section that takes its steps at one blow", () => {
+describe("a section that applies its steps in one call", () => {
   test("gets all of them in one call, and none when there is nothing to do", async () => {
     const { machine, blows, section } = atOnce();
     machine.values.set("old", "x");
@@ -55,7 +55,7 @@ describe("a section that takes its steps at one blow", () => {
     expect(blows).toEqual([1]);
   });
 
-  test("that fails is to blame as a whole, keeps what its items were rejected for, and is tried again", async () => {
+  test("that fails is reported as a whole, keeps the reasons of rejected items, and is retried", async () => {
     const { machine, section } = atOnce();
     const other = new MemoryMachine();
     const rig = engineRig([section, reconciler(modelSection(other, { name: "other" }))]);
@@ -76,7 +76,7 @@ describe("a section that takes its steps at one blow", () => {
     expect([rig.standing().outcome.state, machine.values.size]).toEqual(["converged", 2]);
   });
 
-  test("that takes too long fails by name", async () => {
+  test("that takes too long fails with its name", async () => {
     const { machine, blows, section } = atOnce();
     const rig = engineRig([section]);
     machine.before = () => new Promise(() => undefined);
@@ -88,7 +88,7 @@ describe("a section that takes its steps at one blow", () => {
     expect(rig.standing().outcome).toMatchObject({ state: "failed", error: { code: "timeout" } });
   });
 
-  test("does not begin once something newer is desired", async () => {
+  test("does not start once something newer is desired", async () => {
     const { machine, blows, section } = atOnce({ name: "second" });
     const first = new MemoryMachine();
     const rig = engineRig([reconciler(modelSection(first, { name: "first" })), section]);
@@ -102,7 +102,7 @@ describe("a section that takes its steps at one blow", () => {
     expect(Object.fromEntries(machine.values)).toEqual({ b: "2" });
   });
 
-  test("stands in an open checkpoint without harm: steps of others around it are taken back, and it goes on", async () => {
+  test("tolerates an open checkpoint: the steps of others are rolled back, and it continues", async () => {
     const { machine, section } = atOnce({ name: "middle" });
     const [before, after] = [new MemoryMachine(), new MemoryMachine()];
     const isGuarded = (): boolean => true;

@@ -81,8 +81,8 @@ async function proven(options: Parameters<typeof rig>[0] = {}) {
   return one;
 }
 
-describe("a change for good", () => {
-  test("is confirmed once everybody is reached again, and its watcher ends", async () => {
+describe("a permanent change", () => {
+  test("is confirmed once all targets are reached again, and its watcher ends", async () => {
     const one = await proven();
     one.watched.length = 0;
     one.prover.unreached = NOBODY;
@@ -100,7 +100,7 @@ describe("a change for good", () => {
     expect(one.commit.isProven("model", { a: "new" })).toBe(true);
   });
 
-  test("is taken back at its deadline, with the evidence, and not tried again", async () => {
+  test("is rolled back at its deadline, with the evidence, and not retried", async () => {
     const one = await proven();
     one.prover.unreached = NOBODY;
     const wanted = one.want({ model: { a: "new" } });
@@ -122,7 +122,7 @@ describe("a change for good", () => {
     expect(one.a()).toBe("newer");
   });
 
-  test("whose restore reaches nobody either is tried again when a session returns", async () => {
+  test("after whose rollback nothing is reached either is retried when a session returns", async () => {
     const one = await proven();
     one.prover.unreached = NOBODY;
     one.prover.afterRestore = NOBODY[0];
@@ -139,7 +139,7 @@ describe("a change for good", () => {
     expect([one.a(), one.commit.heldChange.current]).toEqual(["new", undefined]);
   });
 
-  test("that is turned away by a control plane that restarts is refused only after three times", async () => {
+  test("that a restarting control plane rejects is refused only after three times", async () => {
     const one = await proven();
     one.prover.unreached = [{ target: "control plane 192.0.2.1:443", message: "connection refused" }];
     const wanted = one.want({ model: { a: "new" } });
@@ -161,7 +161,7 @@ describe("a change for good", () => {
     ["began anew after it", 0, ["waiting", "waiting", "refused"]],
     ["was there all the while", 3_600_000, ["refused"]],
     ["says nothing of itself", undefined, ["refused"]],
-  ])("over which nobody was heard, of a control plane that %s", async (_what, serving, verdicts) => {
+  ])("over which nothing was received, from a control plane that %s", async (_what, serving, verdicts) => {
     const one = await proven();
     one.prover.unreached = NOBODY;
     one.prover.serving = serving;
@@ -177,7 +177,7 @@ describe("a change for good", () => {
     }
   });
 
-  test("is not tried again by a session that opens while it is being taken back", async () => {
+  test("is not retried by a session that opens during its rollback", async () => {
     const one = await proven();
     one.prover.unreached = NOBODY;
     const wanted = one.want({ model: { a: "new" } });
@@ -189,7 +189,7 @@ describe("a change for good", () => {
     expect([one.a(), one.takenBack.length]).toEqual(["old", 1]);
   });
 
-  test("that was silent with its control plane is in force once that is back", async () => {
+  test("over which the control plane was silent is applied once that is back", async () => {
     const one = await proven();
     one.prover.unreached = NOBODY;
     one.prover.serving = 1000;
@@ -204,7 +204,7 @@ describe("a change for good", () => {
     expect([one.a(), one.commit.heldChange.current]).toEqual(["new", undefined]);
   });
 
-  test("is superseded by a newer one: restored first, then that is applied", async () => {
+  test("is superseded by a newer one: rolled back first, then the newer one is applied", async () => {
     const one = await proven();
     one.prover.unreached = NOBODY;
     const seen: string[] = [];
@@ -217,7 +217,7 @@ describe("a change for good", () => {
     expect([seen, one.takenBack]).toEqual([["new", "old", "newer"], []]);
   });
 
-  test("goes on when what is newer leaves it alone", async () => {
+  test("continues when the newer one does not touch it", async () => {
     const one = await proven();
     one.prover.unreached = NOBODY;
     const wanted = one.want({ model: { a: "new" } });
@@ -231,7 +231,7 @@ describe("a change for good", () => {
     expect([one.a(), one.takenBack]).toEqual(["new", []]);
   });
 
-  test("that misses nobody but a gateway is not to blame as long as the old network does not reach it either", async () => {
+  test("that misses only a gateway is not to blame as long as the old network does not reach it either", async () => {
     const one = await proven();
     one.prover.gateways = ["gw"];
     one.prover.unreached = [{ target: "gateway gw 192.0.2.2:443", message: "connection timed out", isGateway: true }];
@@ -249,7 +249,7 @@ describe("a change for good", () => {
     expect([one.a(), one.commit.heldChange.current]).toEqual(["new", undefined]);
   });
 
-  test("over which a gateway was reached and only the control plane was not is refused only after three times", async () => {
+  test("over which a gateway was reached and the control plane was not is refused only after three times", async () => {
     const one = await proven();
     one.prover.gateways = ["gw"];
     one.prover.unreached = NOBODY;
@@ -261,7 +261,7 @@ describe("a change for good", () => {
     expect(one.commit.heldChange.current).toMatchObject({ is: "waiting", attempts: 1, last: { isHeard: true } });
   });
 
-  test("that somebody else undoes while it is proven is not confirmed: what was reached was reached without it", async () => {
+  test("that another program undoes during its verification is not confirmed: the targets were reached without it", async () => {
     const one = await proven();
     one.prover.unreached = NOBODY;
     const wanted = one.want({ model: { a: "new" } });
@@ -275,7 +275,7 @@ describe("a change for good", () => {
     expect(one.commit.isProven("model", { a: "new" })).toBe(false);
   });
 
-  test("is not blamed for a disk that takes no record of its steps", async () => {
+  test("is not blamed for a disk that refuses the record of its steps", async () => {
     const disk = hostFiles();
     let isFull = false;
     const files = {
@@ -302,7 +302,7 @@ describe("a change for good", () => {
     expect(one.a()).toBe("new");
   });
 
-  test("that cannot be begun after a start leaves in force what was proven before", async () => {
+  test("that cannot start after a restart leaves the last confirmed configuration applied", async () => {
     const first = await proven();
     await first.engine.close();
     first.machine.values.clear();
@@ -314,7 +314,7 @@ describe("a change for good", () => {
     expect(next.standing().outcome).toMatchObject({ state: "failed", error: { code: "guard-failed" } });
   });
 
-  test("is not begun when nobody can watch it or the disk is full", async () => {
+  test("does not start when nothing can watch it or the disk is full", async () => {
     const refusal = new HostError("guard-failed", "no process");
     const one = await rig({ commit: { watch: () => Promise.reject(refusal) } });
     await one.want({ model: { a: "new" } });
@@ -322,7 +322,7 @@ describe("a change for good", () => {
     expect(one.standing().outcome).toMatchObject({ state: "failed", error: { code: "guard-failed" } });
   });
 
-  test("of which a step fails three times is refused with the step", async () => {
+  test("with a step that fails three times is refused with that step", async () => {
     const one = await proven();
     one.machine.before = (subject) => {
       if (subject === "c") throw new HostError("exec-failed", "ip: line 3: RTNETLINK answers: File exists");
@@ -345,8 +345,8 @@ describe("a change for good", () => {
   });
 });
 
-describe("without a session before it, a change", () => {
-  test("is confirmed by keeping it, by a session, and by nothing else", async () => {
+describe("a change without a session before it", () => {
+  test("is confirmed by an operator, by a session, and by nothing else", async () => {
     const one = await proven();
     one.prover.session = false;
     const wanted = one.want({ model: { a: "new" } });
@@ -381,7 +381,7 @@ describe("without a session before it, a change", () => {
 describe("a trial", () => {
   const TEN = { mode: "try", seconds: 600 } as const;
 
-  test("that nobody keeps ends with its time, and drift within it is put back", async () => {
+  test("that nobody confirms ends at its deadline, and drift within it is reverted", async () => {
     const one = await proven();
     one.ask(TEN);
     await one.want({ model: { a: "new" } });
@@ -398,7 +398,7 @@ describe("a trial", () => {
     await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
   });
 
-  test("stays when it is kept, and is taken back at once when it is not wanted", async () => {
+  test("stays when confirmed, and is rolled back at once on request", async () => {
     const one = await proven();
     one.ask(TEN);
     await one.want({ model: { a: "new" } });
@@ -413,7 +413,7 @@ describe("a trial", () => {
   });
 
   test.each(["in the same agent", "in the next one"])(
-    "that is being taken back does not go on half way, %s",
+    "that is being rolled back does not stop half-way, %s",
     async (where) => {
       const one = await proven();
       one.ask(TEN);
@@ -439,7 +439,7 @@ describe("a trial", () => {
     },
   );
 
-  test("gives way to something newer and goes on past what leaves it alone", async () => {
+  test("yields to something newer and continues past what does not touch it", async () => {
     const one = await proven();
     one.ask(TEN);
     await one.want({ model: { a: "new" } });
@@ -450,7 +450,7 @@ describe("a trial", () => {
     expect([one.a(), one.commit.window, one.takenBack]).toEqual(["newer", undefined, []]);
   });
 
-  test("is not moved by a wall clock that jumps, and counts the time that the machine sleeps", async () => {
+  test("does not depend on jumps of the wall clock, and counts the time of a suspend", async () => {
     const one = await proven();
     one.ask(TEN);
     await one.want({ model: { a: "new" } });
@@ -467,7 +467,7 @@ describe("a trial", () => {
     expect(one.a()).toBe("old");
   });
 
-  test("goes on in the next agent, and ends with its time there", async () => {
+  test("continues in the next agent, and ends at its deadline there", async () => {
     const first = await proven();
     first.ask(TEN);
     await first.want({ model: { a: "new" } });
@@ -505,7 +505,7 @@ describe("the next agent", () => {
     await next.engine.idle();
   };
 
-  test("restores what was cut short before anybody was tried, and tries again when a session comes", async () => {
+  test("rolls back what was interrupted before any verification, and retries when a session comes", async () => {
     const { dir, machine, clock } = await cutShort("save", false);
     const next = await rig({ dir, machine, clock });
     await wantNew(next);
@@ -515,7 +515,7 @@ describe("the next agent", () => {
     expect([next.a(), next.commit.heldChange.current]).toEqual(["new", undefined]);
   });
 
-  test("refuses what had reached nobody when it was cut short, once there is a session over the old one", async () => {
+  test("refuses what had reached no target when interrupted, once there is a session over the old configuration", async () => {
     const { dir, machine, clock } = await cutShort();
     const next = await rig({ dir, machine, clock });
     await wantNew(next);
@@ -526,7 +526,7 @@ describe("the next agent", () => {
     expect(next.a()).toBe("old");
   });
 
-  test("after a reboot has the old one in force without any control plane; a trial is over then", async () => {
+  test("applies the old configuration after a reboot without any control plane; a trial has ended then", async () => {
     const { dir, machine, clock } = await cutShort("try");
     const next = await rig({ dir, machine, clock, commit: { bootId: "0197f1a2-0000-4000-8000-0000000000ff" } });
     next.prover.session = false;
@@ -537,7 +537,7 @@ describe("the next agent", () => {
     expect(next.a()).toBe("old");
   });
 
-  test("puts what was proven in force at once, without proof or session", async () => {
+  test("applies what was confirmed at once, without verification or session", async () => {
     const one = await proven();
     await one.engine.close();
     one.machine.values.clear();
@@ -549,7 +549,7 @@ describe("the next agent", () => {
     expect([next.a(), next.commit.window, next.watched]).toEqual(["old", undefined, []]);
   });
 
-  test("that finds a damaged checkpoint puts in force what was proven, and waits for a session with the rest", async () => {
+  test("that finds a damaged checkpoint applies what was confirmed, and waits for a session with the rest", async () => {
     const { dir, machine, clock } = await cutShort();
     writeFileSync(join(dir, "checkpoint.json"), '{"format":1,"sha256":"no","body":{}}');
     const next = await rig({ dir, machine, clock });
@@ -582,7 +582,7 @@ describe("the next agent", () => {
   });
 });
 
-test("an agent that hung finds out that the guard took its change back, and does not go on with it", async () => {
+test("an agent that hung detects that the guard rolled its change back, and does not continue it", async () => {
   const one = await proven();
   let release = (): void => undefined;
   one.machine.before = (subject) =>
@@ -609,7 +609,7 @@ test("an agent that hung finds out that the guard took its change back, and does
   expect(one.takenBack).toMatchObject([{ code: "hung" }]);
 });
 
-test("a step that an agent takes after the guard has taken its change back is taken back too", async () => {
+test("a step that an agent applies after the rollback of the guard is rolled back too", async () => {
   const one = await proven();
   let release = (): void => undefined;
   // It stands still between the note that the step is due and the step.

@@ -15,7 +15,7 @@ function machineOf(values: Readonly<Record<string, string>>): MemoryMachine {
   return machine;
 }
 
-test("whatever is desired and there: after applying the plan is empty, and the same again is zero steps", async () => {
+test("from any desired and actual state: after a pass the plan is empty, and another pass has zero steps", async () => {
   await fc.assert(
     fc.asyncProperty(state, state, fc.boolean(), async (actual, desired, guarded) => {
       const machine = machineOf(actual);
@@ -32,7 +32,7 @@ test("whatever is desired and there: after applying the plan is empty, and the s
   );
 });
 
-test("versions that come in the middle of passes always end at the newest", async () => {
+test("versions that arrive during passes always end at the newest", async () => {
   const later = fc.array(fc.tuple(fc.nat(6), state), { minLength: 1, maxLength: 6 });
   await fc.assert(
     fc.asyncProperty(state, state, later, fc.boolean(), async (actual, first, rest, guarded) => {
@@ -67,7 +67,7 @@ test("versions that come in the middle of passes always end at the newest", asyn
   );
 });
 
-test("faults at any step leave the other items right, say so, and are recovered from without help", async () => {
+test("faults at any step leave the other items correct, are reported, and heal without help", async () => {
   await fc.assert(
     fc.asyncProperty(
       state,

@@ -15,7 +15,7 @@ function refuse(subject: string) {
 }
 
 describe("a pass", () => {
-  test("makes what is desired, and the same document again is zero steps", async () => {
+  test("creates what is desired, and the same document again has zero steps", async () => {
     const machine = new MemoryMachine();
     const rig = engineRig([reconciler(modelSection(machine))]);
     rig.engine.start();
@@ -32,7 +32,7 @@ describe("a pass", () => {
     expect(rig.standing()).toMatchObject({ outcome: { state: "converged" }, steps: 0, version: { node: 2 } });
   });
 
-  test("takes away what a section made when the document no longer has it", async () => {
+  test("removes what a section created when the document no longer has it", async () => {
     const machine = new MemoryMachine();
     const rig = engineRig([reconciler(modelSection(machine))]);
     rig.engine.start();
@@ -57,7 +57,7 @@ describe("a pass", () => {
     expect(plane.values.size).toBe(1);
   });
 
-  test("goes on with the good items and names the rejected ones", async () => {
+  test("applies the valid items and names the rejected ones", async () => {
     const machine = new MemoryMachine();
     const rig = engineRig([reconciler(modelSection(machine))]);
     rig.engine.start();
@@ -67,7 +67,7 @@ describe("a pass", () => {
     expect(whyOf(rig.engine.standings)).toMatchObject([{ section: "model", item: "model.b", code: "invalid" }]);
   });
 
-  test("leaves the machine as it is when nothing of a section can be used", async () => {
+  test("leaves the machine unchanged when nothing of a section is valid", async () => {
     const machine = new MemoryMachine();
     const rig = engineRig([reconciler(modelSection(machine))]);
     rig.engine.start();
@@ -78,7 +78,7 @@ describe("a pass", () => {
     expect(rig.standing().nextAttempt).toBeUndefined();
   });
 
-  test("goes past a failing item and a failing section", async () => {
+  test("continues past a failing item and a failing section", async () => {
     const [first, second] = [new MemoryMachine(), new MemoryMachine()];
     first.before = refuse("b");
     const rig = engineRig([
@@ -103,7 +103,7 @@ describe("a pass", () => {
     ]);
   });
 
-  test("says diverged when a step did nothing, and pending when an item waits", async () => {
+  test("reports diverged when a step had no effect, and pending when an item waits", async () => {
     const rig = engineRig([
       reconciler({ ...modelSection(new MemoryMachine(), { name: "idle" }), apply: () => Promise.resolve() }),
       reconciler(
@@ -120,7 +120,7 @@ describe("a pass", () => {
     expect(whyOf(rig.engine.standings).map(({ code }) => code)).toEqual(["diverged", "no-link"]);
   });
 
-  test("bounds a step that hangs and does not listen", async () => {
+  test("limits the time of a step that hangs and ignores its cancellation", async () => {
     const machine = new MemoryMachine();
     let hasBegun = false;
     machine.before = () => {
@@ -138,7 +138,7 @@ describe("a pass", () => {
 });
 
 describe("time", () => {
-  test("retries with backoff, and at once when what it waits for is signalled", async () => {
+  test("retries with backoff, and at once when the awaited event is signalled", async () => {
     const machine = new MemoryMachine();
     const tries: number[] = [];
     machine.before = () => {
@@ -157,7 +157,7 @@ describe("time", () => {
     expect(rig.standing()).toMatchObject({ outcome: { state: "converged" }, failures: 0 });
   });
 
-  test.each([86_400_000, -86_400_000])("shows its times right after the clock was set by %i ms", async (ms) => {
+  test.each([86_400_000, -86_400_000])("shows correct times right after the clock was set by %i ms", async (ms) => {
     const machine = new MemoryMachine();
     machine.before = () => {
       throw new HostError("port-taken", "taken");
@@ -191,7 +191,7 @@ describe("time", () => {
     expect(longest).toBe(300_000);
   });
 
-  test("finds drift on the timer and on a look, repairs and counts it", async () => {
+  test("finds drift by timer and on request, reverts and counts it", async () => {
     const machine = new MemoryMachine();
     const rig = engineRig([reconciler(modelSection(machine))]);
     rig.engine.start();
@@ -221,7 +221,7 @@ describe("time", () => {
 });
 
 describe("a newer version", () => {
-  test("stops the pass between steps, and the next begins with observing", async () => {
+  test("stops the pass between steps, and the next begins by observing", async () => {
     const machine = new MemoryMachine();
     const seen: string[] = [];
     const rig = engineRig([reconciler(modelSection(machine))]);
@@ -254,7 +254,7 @@ describe("a guarded pass", () => {
     expect(await rig.checkpoint.isPending()).toBe(false);
   });
 
-  test("takes everything back when a guarded step fails, and goes on without that section", async () => {
+  test("rolls everything back when a guarded step fails, and continues without that section", async () => {
     const [wire, plain] = [new MemoryMachine(), new MemoryMachine()];
     wire.values.set("a", "old");
     let refusals = 1;
@@ -275,7 +275,7 @@ describe("a guarded pass", () => {
     expect(rig.standing("plain").outcome.state).toBe("converged");
   });
 
-  test("takes everything back when it is not confirmed", async () => {
+  test("rolls everything back when it is not confirmed", async () => {
     const prover = new ScriptedProver();
     prover.unreached = [{ target: "control plane", message: "nobody answers" }];
     const machine = new MemoryMachine();
@@ -295,7 +295,7 @@ describe("a guarded pass", () => {
     expect(rig.standing().outcome).toMatchObject({ state: "failed", error: { code: "not-confirmed" } });
   });
 
-  test("is not begun when the disk takes no checkpoint; what needs none goes on", async () => {
+  test("does not start when the disk refuses the checkpoint; what needs none continues", async () => {
     const [wire, plain] = [new MemoryMachine(), new MemoryMachine()];
     const rig = engineRig([
       reconciler(modelSection(plain, { name: "plain" })),
@@ -308,7 +308,7 @@ describe("a guarded pass", () => {
     expect(rig.standing("wire").outcome).toMatchObject({ state: "failed", error: { code: "disk-full" } });
   });
 
-  test("that was cut short by a stop is restored at the next start, before anything else", async () => {
+  test("that a stop interrupted is rolled back at the next start, before anything else", async () => {
     const machine = new MemoryMachine();
     machine.values.set("a", "old");
     const rig = engineRig([reconciler(modelSection(machine, guarded))]);
@@ -326,7 +326,7 @@ describe("a guarded pass", () => {
     expect(await rig.checkpoint.isPending()).toBe(false);
   });
 
-  test("that cannot be taken back is tried three times, then reported", async () => {
+  test("whose rollback fails is tried three times, then reported", async () => {
     const machine = new MemoryMachine();
     const section = reconciler(modelSection(machine, guarded));
     const rig = engineRig([section]);

@@ -53,7 +53,7 @@ async function rig() {
   return { ...one, machine, prover, surroundings, takenBack, until, has: () => Object.fromEntries(machine.values) };
 }
 
-test("a change that lacks what it is to prove itself over is not proven by whoever is reached without it", async () => {
+test("a change without its means of verification is not verified by targets reached without it", async () => {
   const one = await rig();
   const wanted = one.want({ model: { a: "leased" } });
   await one.until("everybody is reached", () => one.prover.attempts > 5);
@@ -65,7 +65,7 @@ test("a change that lacks what it is to prove itself over is not proven by whoev
   expect(one.takenBack).toEqual([`not-proven: model: ${NO_LEASE.message}`]);
 });
 
-test("what is due because the surroundings changed belongs to the change, which is proven once more after it", async () => {
+test("steps that become due by external changes belong to the change, which is verified once more after them", async () => {
   const one = await rig();
   const wanted = one.want({ model: { a: "leased" } });
   await one.until("it is being proven", () => one.prover.attempts > 1);
@@ -81,7 +81,7 @@ test("what is due because the surroundings changed belongs to the change, which 
   expect(one.standing().outcome).toEqual({ state: "converged" });
 });
 
-test("what followed is taken back with the change", async () => {
+test("rolls back such steps with the change", async () => {
   const one = await rig();
   const wanted = one.want({ model: { a: "leased" } });
   await one.until("it is being proven", () => one.prover.attempts > 1);
@@ -99,7 +99,7 @@ test("what followed is taken back with the change", async () => {
   expect(changed).toEqual(["route", "route", "a"]);
 });
 
-test("a step that follows and fails has the change taken back, with the step", async () => {
+test("a failing step of this kind rolls the change back, with the step", async () => {
   const one = await rig();
   const wanted = one.want({ model: { a: "leased" } });
   await one.until("it is being proven", () => one.prover.attempts > 1);
@@ -113,7 +113,7 @@ test("a step that follows and fails has the change taken back, with the step", a
   expect(one.takenBack[0]).toMatch(/^step-failed: .*no such device/);
 });
 
-test("surroundings that never rest are not followed without end while a change is proven, and looked after once it is", async () => {
+test("external changes that never stop do not extend the verification indefinitely, and are handled after it", async () => {
   const one = await rig();
   const wanted = one.want({ model: { a: "leased" } });
   await one.until("it is being proven", () => one.prover.attempts > 1);

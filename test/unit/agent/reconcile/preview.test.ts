@@ -7,7 +7,7 @@ import { MemoryMachine, modelSection } from "../../../support/reconcile/model-se
 
 const forever = new AbortController().signal;
 
-test("a step carries the detail that its section gives it, cut to its bound, or none", async () => {
+test("a step carries the detail of its section, cut to its limit, or none", async () => {
   const section = modelSection(new MemoryMachine());
   const shown = async (describe?: () => string): Promise<unknown> => {
     const work = [

@@ -30,7 +30,7 @@ function setUp(options: Partial<Record<string, ModelOptions>> = {}) {
 const all = (value: string) => Object.fromEntries(NAMES.map((name) => [name, { [value]: value }]));
 
 describe("the order of a pass", () => {
-  test("makes from the first section to the last, and removes from the last to the first", async () => {
+  test("creates from the first section to the last, and removes from the last to the first", async () => {
     const { want, standing } = setUp();
     expect(await want(all("a"))).toEqual(["first.a", "second.a", "third.a"]);
     expect(await want(all("b"))).toEqual(["third.a", "second.a", "first.a", "first.b", "second.b", "third.b"]);
@@ -40,7 +40,7 @@ describe("the order of a pass", () => {
     expect(NAMES.map((name) => standing(name).steps)).toEqual([0, 0, 0]);
   });
 
-  test("keeps the steps of a section together that is alone in having any", async () => {
+  test("keeps the steps of a section together if no other section has any", async () => {
     const { want, machineOf } = setUp();
     await want(all("a"));
     let looks = 0;
@@ -55,7 +55,7 @@ describe("the order of a pass", () => {
     expect(looks).toBe(2);
   });
 
-  test("removes only what nothing later needs any more when that is what removing waits for", async () => {
+  test("removes only what no later section needs, if a removal depends on that", async () => {
     const { want, machineOf, there, standing } = setUp();
     await want(all("a"));
     const refuseWhileUsed = machineOf("first").before;
@@ -68,7 +68,7 @@ describe("the order of a pass", () => {
     expect(standing("first").outcome.state).toBe("converged");
   });
 
-  test("counts a removal that fails once, goes on, and tries it again later", async () => {
+  test("counts a failing removal once, continues, and retries it later", async () => {
     const { want, machineOf, engine, clock, standing } = setUp();
     await want({ first: { a: "1" }, third: { a: "1", b: "1" } });
     const { before } = machineOf("third");
@@ -91,7 +91,7 @@ describe("the order of a pass", () => {
     expect(standing("third")).toMatchObject({ outcome: { state: "converged" }, failures: 0 });
   });
 
-  test("puts back, as drift, what was added and what is missing, each counted once", async () => {
+  test("reverts, as drift, what was added and what is missing, each counted once", async () => {
     const { want, machineOf, engine, standing } = setUp();
     await want(all("a"));
     machineOf("second").values.set("stray", "x");
@@ -105,7 +105,7 @@ describe("the order of a pass", () => {
 describe("a guarded pass", () => {
   const guarded = { first: { isGuarded: () => true } };
 
-  test("has the undo of removals and of what follows on disk before the first removal", async () => {
+  test("has the undo of removals and of external changes on disk before the first removal", async () => {
     const { want, machineOf, checkpoint } = setUp(guarded);
     await want(all("a"));
     const pending: boolean[] = [];
@@ -124,7 +124,7 @@ describe("a guarded pass", () => {
     expect(standing("first").outcome).toMatchObject({ state: "failed", error: { code: "disk-full" } });
   });
 
-  test.each(["first.a", "first.b"])("is taken back whole when the guarded step at %s fails", async (failing) => {
+  test.each(["first.a", "first.b"])("is rolled back completely when the guarded step at %s fails", async (failing) => {
     const { want, machineOf, there, standing, engine } = setUp(guarded);
     await want(all("a"));
     const [name = "", subject] = failing.split(".");

@@ -46,8 +46,8 @@ function waitingRig() {
   };
 }
 
-describe("since when", () => {
-  test("an issue that comes later has a time of its own, and the others keep theirs", async () => {
+describe("the start time of an issue", () => {
+  test("is its own if it appears later, and the others keep theirs", async () => {
     const rig = waitingRig();
     rig.trouble.waits = [taken("a")];
     await rig.want({ model: { a: "1" } });
@@ -59,7 +59,7 @@ describe("since when", () => {
     expect(rig.sinces()).toEqual({ "model.c": 800, "model.b": 500, "model.a": 0 });
   });
 
-  test("an issue outlives the section's state", async () => {
+  test("survives the section's state", async () => {
     const rig = waitingRig();
     await rig.want({ model: { a: "1", bad: 7 } });
     rig.trouble.waits = [taken("a")];
@@ -72,7 +72,7 @@ describe("since when", () => {
     expect(rig.sinces()).toEqual({ "model.bad": 0 });
   });
 
-  test("one that was mended begins anew when it comes back", async () => {
+  test("is new when a resolved issue returns", async () => {
     const rig = waitingRig();
     rig.trouble.waits = [taken("a")];
     await rig.want({ model: { a: "1" } });
@@ -83,7 +83,7 @@ describe("since when", () => {
     expect(rig.sinces()).toEqual({ "model.a": 10_000 });
   });
 
-  test("a machine that could not be seen in between changes no times, also not under another version", async () => {
+  test("does not change when a read in between failed, also under another version", async () => {
     const rig = waitingRig();
     rig.trouble.waits = [taken("a")];
     await rig.want({ model: { a: "1" } });
@@ -97,8 +97,8 @@ describe("since when", () => {
   });
 });
 
-describe("a pass that sees nothing", () => {
-  test.each([["fails"], ["times out"]])("keeps what was known when it %s", async (how) => {
+describe("a pass that cannot observe", () => {
+  test.each([["fails"], ["times out"]])("keeps the last known state when it %s", async (how) => {
     const rig = waitingRig();
     rig.trouble.waits = [taken("a")];
     await rig.want({ model: { a: "1", bad: 7 } });
@@ -112,7 +112,7 @@ describe("a pass that sees nothing", () => {
     expect(whyOf(rig.engine.standings).map(({ item }) => item)).toEqual([undefined, "model.bad", "model.a"]);
   });
 
-  test("still judges what can be told without the machine", async () => {
+  test("still reports what does not depend on the machine", async () => {
     const rig = waitingRig();
     await rig.want({ model: { bad: 7 } });
     rig.trouble.isBlind = true;
@@ -122,7 +122,7 @@ describe("a pass that sees nothing", () => {
     expect(rig.standing()).toMatchObject({ rejected: 0, issues: [] });
   });
 
-  test("a pass that is taken back keeps the rejected items", async () => {
+  test("a rolled back pass keeps the rejected items", async () => {
     const machine = new MemoryMachine();
     const prover = new ScriptedProver();
     prover.unreached = [{ target: "control plane", message: "nobody answers" }];

@@ -64,8 +64,8 @@ async function rigWithWan() {
   };
 }
 
-describe("addresses that come and go", () => {
-  test("are followed, and are no drift", async () => {
+describe("changing addresses", () => {
+  test("are followed without drift", async () => {
     const rig = await rigWithWan();
     await rig.readdress("10.0.0.2", "10.0.0.3");
     expect([rig.bound(), rig.source()]).toEqual([["10.0.0.2", "10.0.0.3"], "10.0.0.2"]);
@@ -76,7 +76,7 @@ describe("addresses that come and go", () => {
     expect(rig.drifts()).toEqual([0, 0]);
   });
 
-  test("leave what else was changed meanwhile to be told", async () => {
+  test("do not hide other changes from the drift", async () => {
     const rig = await rigWithWan();
     rig.tamper((listeners) => listeners.delete("tcp/any/8081"));
     await rig.readdress("10.0.0.2");
@@ -87,7 +87,7 @@ describe("addresses that come and go", () => {
     expect(rig.standing("services").drift.count).toBe(0);
   });
 
-  test("are no drift either when it takes several attempts to follow them", async () => {
+  test("are no drift either when following them takes several attempts", async () => {
     const rig = await rigWithWan();
     rig.refuse(3);
     await rig.readdress("10.0.0.2");

@@ -31,7 +31,7 @@ const service = { name: "web", protocol: "tcp", host: "127.0.0.1", port: 9000 };
 const v2 = (items: JsonObject) => ({ version: 2, items });
 
 describe("the sections of the overlay", () => {
-  test("an upgrade to V2 renames and does nothing else", async () => {
+  test("an upgrade to V2 renames and changes nothing else", async () => {
     const rig = modelRig();
     const services = { services: [{ id: "s", ...service }] };
     const connectors = {
@@ -77,7 +77,7 @@ describe("the sections of the overlay", () => {
     ["sources that are none", { sourceBlock: "10.0.0.0/8," }, "connectors.items.bad.sourceBlock", "E_CIDR_INVALID"],
     ["a link without an address", { nic: "bare" }, "connectors.items.bad.nic", "address-absent"],
     ["a link that is not there", { nic: "none" }, "connectors.items.bad.nic", "address-absent"],
-  ])("one bad connector takes nothing else down: %s", async (_, bad, item, code) => {
+  ])("one invalid connector affects no other: %s", async (_, bad, item, code) => {
     const rig = modelRig();
     await rig.want({ connectors: v2({ a: connector, bad: { ...connector, port: 8081, ...bad } }) });
     expect([...rig.overlay.view().listeners.keys()]).toEqual(["tcp/any/8080"]);
@@ -88,7 +88,7 @@ describe("the sections of the overlay", () => {
     ["host bits", {}, { sourceBlock: "10.0.0.1/8" }, "connectors", "E_CIDR_HOSTBITS"],
     ["a list beside V2 items", { connectors: [{ id: "old", ...connector }] }, {}, "connectors", "E_V1_ON_V2"],
     ["a cluster's address without a cluster", {}, {}, "services", "E_DEPENDENCY"],
-  ])("what is in force otherwise than written is a notice and no issue: %s", async (_, beside, fields, name, code) => {
+  ])("a deviation from the document is a notice and not an issue: %s", async (_, beside, fields, name, code) => {
     const rig = modelRig();
     const clustered = { ...service, sourceFromClusterIP: true, sourceInterface: "two" };
     await rig.want({
@@ -100,13 +100,13 @@ describe("the sections of the overlay", () => {
     expect(whyOf(rig.engine.standings)).toMatchObject([{ section: name, code, notice: true }]);
   });
 
-  test("a notice of an item that is off does not matter", async () => {
+  test("a notice of a disabled item has no effect", async () => {
     const rig = modelRig();
     await rig.want({ connectors: v2({ a: { ...connector, sourceBlock: "10.0.0.1/8", enabled: false } }) });
     expect(whyOf(rig.engine.standings)).toEqual([]);
   });
 
-  test("a service that is down keeps its time while a new overlay has not judged it yet", async () => {
+  test("a service that is down keeps its time until a new overlay has checked it", async () => {
     const rig = modelRig();
     const become = async (state: "up" | "down" | "unknown"): Promise<void> => {
       await rig.clock.advance(500);
@@ -135,7 +135,7 @@ describe("the sections of the overlay", () => {
     expect(whenDown()).toEqual([["service-down", rig.clock.now()]]);
   });
 
-  test("an agent ignores sources, and says so", async () => {
+  test("an agent ignores sources, and reports it", async () => {
     const rig = modelRig("Agent");
     await rig.want({ connectors: v2({ a: { ...connector, sourceBlock: "10.0.0.0/8" } }) });
     expect(rig.overlay.view().listeners.get("tcp/any/8080")).not.toHaveProperty("sources");
@@ -147,7 +147,7 @@ describe("the sections of the overlay", () => {
     ["a list", []],
     ["items that are none", { version: 2, items: 7 }],
     ["a legacy list that is none", { connectors: 7, services: 7 }],
-  ])("a section that is %s leaves what is there", async (_, damaged) => {
+  ])("a section that is %s leaves everything unchanged", async (_, damaged) => {
     const rig = modelRig();
     await rig.want({ services: v2({ s: service }), connectors: v2({ a: connector }) });
     await rig.want({ services: damaged, connectors: damaged });
@@ -163,7 +163,7 @@ describe("the sections of the overlay", () => {
       { services: { enabled: false, ...v2({ s: service }) }, connectors: { enabled: false, ...v2({ a: connector }) } },
     ],
     ["it is null", { services: null, connectors: null }],
-  ])("everything is taken away when %s", async (_, config) => {
+  ])("removes everything when %s", async (_, config) => {
     const rig = modelRig();
     await rig.want({ services: v2({ s: service }), connectors: v2({ a: connector }) });
     await rig.want(config);
@@ -171,7 +171,7 @@ describe("the sections of the overlay", () => {
     expect(whyOf(rig.engine.standings)).toEqual([]);
   });
 
-  test("an inactive node serves nothing, and everything again when it is active", async () => {
+  test("an inactive node serves nothing, and everything again when active", async () => {
     const rig = modelRig();
     const config = { services: v2({ s: service }), connectors: v2({ a: connector }) };
     await rig.want(config);
@@ -181,7 +181,7 @@ describe("the sections of the overlay", () => {
     expect([rig.overlay.view().listeners.size, rig.overlay.view().services.size]).toEqual([1, 1]);
   });
 
-  test("of a thousand connectors one that is changed costs one step", async () => {
+  test("one changed connector of a thousand takes one step", async () => {
     const rig = modelRig();
     const items = Object.fromEntries(
       Array.from({ length: 1000 }, (_, i) => [`c${i}`, { ...connector, port: 10_000 + i }]),
@@ -195,8 +195,8 @@ describe("the sections of the overlay", () => {
 
 const PORTS = [8080, 8081, 8082, 8083];
 
-describe("whatever is desired", () => {
-  test("is what the overlay takes, and from wherever it was the plan is empty once it is carried out", async () => {
+describe("any desired state", () => {
+  test("is accepted by the overlay, and the plan is empty once applied, from any start", async () => {
     await fc.assert(
       fc.asyncProperty(rawSections(PORTS), rawSections(PORTS), async (first, second) => {
         const rig = modelRig();
@@ -217,7 +217,7 @@ describe("whatever is desired", () => {
     );
   });
 
-  test("is planned alike step by step, whatever the order they are applied in", async () => {
+  test("gives the same plan step by step, in any order of application", async () => {
     await fc.assert(
       fc.asyncProperty(rawSections(PORTS), rawSections(PORTS), async (first, second) => {
         const overlay = modelOverlay();
@@ -236,7 +236,7 @@ describe("whatever is desired", () => {
     );
   });
 
-  test("the real overlay takes it too, and keeps it", async () => {
+  test("is accepted and kept by the real overlay too", async () => {
     const ports = [await freePort(), await freePort(), await freePort()];
     await fc.assert(
       fc.asyncProperty(fc.array(rawSections(ports), { minLength: 2, maxLength: 4 }), async (configs) => {
@@ -266,7 +266,7 @@ describe("whatever is desired", () => {
 });
 
 describe("over the real overlay", () => {
-  test("what was changed behind its back is found, counted and put back, and the flow goes on", async () => {
+  test("finds, counts and reverts what was changed at the overlay itself, and the flow continues", async () => {
     const own = ownerRig();
     const { services, connectors } = sectionsOver(own.owner);
     const rig = engineRig([reconciler(services), reconciler(connectors)]);
@@ -298,7 +298,7 @@ describe("over the real overlay", () => {
     await waitFor("the echo", () => other.text() === "back");
   });
 
-  test("a name in why for what a listener lacks, gone when it has it", async () => {
+  test("`why` names what a listener lacks until it has it", async () => {
     const own = ownerRig();
     const { services, connectors } = sectionsOver(own.owner);
     const rig = engineRig([reconciler(services), reconciler(connectors)]);
@@ -322,7 +322,7 @@ describe("over the real overlay", () => {
     expect(codes()).toEqual({});
   });
 
-  test("a connector that only listens elsewhere keeps its flows, and leaves where it was", async () => {
+  test("a connector with another address only keeps its flows, and leaves the old address", async () => {
     const own = ownerRig();
     const { services, connectors } = sectionsOver(own.owner);
     const rig = engineRig([reconciler(services), reconciler(connectors)]);
@@ -344,7 +344,7 @@ describe("over the real overlay", () => {
     await waitFor("a fate", () => late.fate() === "ECONNREFUSED");
   });
 
-  test("an overlay that goes in the middle of everything is brought back with all that was desired", async () => {
+  test("restores everything desired to an overlay that exits at any moment", async () => {
     const own = ownerRig();
     const { services, connectors } = sectionsOver(own.owner);
     const rig = engineRig([reconciler(services), reconciler(connectors)]);

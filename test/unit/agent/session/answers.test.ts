@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { AnswerWatch, unansweredText } from "../../../../src/agent/session/answers.ts";
 
-describe("requests that are not answered", () => {
-  test("are named until they are, and end the session once nothing is answered for a minute", () => {
+describe("unanswered requests", () => {
+  test("are named until answered, and end the session after a minute without any answer", () => {
     const watch = new AnswerWatch();
     watch.begin();
     expect(watch.note("shadow.report", "unanswered", 0)).toBe(false);
@@ -22,7 +22,7 @@ describe("requests that are not answered", () => {
     expect(watch.failing(80_000)).toEqual([]);
   });
 
-  test("of one method end no session in which others are answered", () => {
+  test("of one method do not end a session that answers others", () => {
     const watch = new AnswerWatch();
     for (let at = 0; at < 600_000; at += 30_000) {
       expect(watch.note("registry.token", "unanswered", at)).toBe(false);

@@ -40,7 +40,7 @@ describe("before the upgrade", () => {
     expect(await waiting()).toMatchObject({ code: "insecure", delay: FAILED });
   });
 
-  test("ws:// towards a name below localhost that means another machine", async () => {
+  test("ws:// towards a name below localhost of another machine", async () => {
     const { waiting, identity } = await node(() => undefined, `ws://${"a".repeat(64)}.localhost/agent/v1/session`, [
       "192.0.2.1",
     ]);
@@ -48,7 +48,7 @@ describe("before the upgrade", () => {
     expect(await identity.addresses.load()).toMatchObject({ value: { addresses: ["192.0.2.1"] } });
   });
 
-  test("silence is cut after ten seconds", async () => {
+  test("silence ends the attempt after ten seconds", async () => {
     const { plane, clock, waiting } = await node(({ socket }) => socket.resume());
     await waitFor("the connection", () => plane.openSockets === 1);
     await clock.advance(10_000);
@@ -56,8 +56,8 @@ describe("before the upgrade", () => {
   });
 });
 
-describe("before the proof", () => {
-  test("silence after the upgrade, or after the hello, is cut after ten seconds", async () => {
+describe("before the verification of the control plane", () => {
+  test("silence after the upgrade, or after the hello, ends the attempt after ten seconds", async () => {
     for (const then of [() => undefined, challenge]) {
       let isReady = false;
       const { clock, waiting } = await node(async ({ accept }) => {
@@ -70,7 +70,7 @@ describe("before the proof", () => {
     }
   });
 
-  test("a challenge is answered once, however often it comes", async () => {
+  test("answers a challenge once, however often it comes", async () => {
     const hellos: unknown[] = [];
     const { up, online, identity, clock } = await node(async (arrival) => {
       const socket = await arrival.accept();
@@ -99,7 +99,7 @@ describe("before the proof", () => {
     ["another nonce", () => [key, { nonce: NONCE }], "not-authentic"],
     ["an unknown key", () => [stranger, {}], "bad-signature"],
     ["a forged kid", () => [{ ...stranger, kid: key.kid }, {}], "bad-signature"],
-  ])("a proof with %s is not believed", async (_what, wrong, code) => {
+  ])("does not accept a proof with %s", async (_what, wrong, code) => {
     const { waiting, online, forgeries } = await node(async ({ accept }) => {
       const socket = await accept();
       const [signer, changes] = wrong();
@@ -110,7 +110,7 @@ describe("before the proof", () => {
     expect(online).toEqual([]);
   });
 
-  test("garbage and calls are not heard, and the handshake goes on", async () => {
+  test("ignores garbage and calls, and the handshake continues", async () => {
     const answers: string[] = [];
     const { up, session } = await node(async (arrival) => {
       const socket = await arrival.accept();
@@ -146,13 +146,13 @@ describe("before the proof", () => {
     [4008, "connection-closed", FAILED],
     [1000, "connection-closed", FAILED],
     [1011, "connection-closed", FAILED],
-  ])("the close code %i counts for no more than it may", async (closeCode, code, delay) => {
+  ])("the close code %i has no more effect than allowed", async (closeCode, code, delay) => {
     const { waiting } = await node(async ({ accept }) => (await accept()).close(closeCode));
     expect(await waiting()).toMatchObject({ code, delay });
   });
 
   test.each([0, 1, 77])(
-    "an answer to nothing (id %i) opens nothing: calls are refused and the limit stays",
+    "an answer without a request (id %i) opens nothing: calls are refused and the limit stays",
     async (id) => {
       const answers: unknown[] = [];
       const { waiting } = await node(async ({ accept }) => {
@@ -169,7 +169,7 @@ describe("before the proof", () => {
     },
   );
 
-  test("what comes without end before the proof is cut early, and logged once", async () => {
+  test("cuts an endless stream early, and logs it once", async () => {
     let sent = 0;
     const { waiting, mistakes } = await node(async ({ accept }) => {
       const socket = await accept();

@@ -28,7 +28,7 @@ test.each([
   expect(judged.error).toMatchObject({ code, message: end === undefined ? "300" : `closed with ${end}: 300` });
 });
 
-test("an end of this side's own is called what it is", () => {
+test("reports an end by this side as such", () => {
   const { ending, error } = judgeEnd({ closeCode: undefined, reason: "too many", ours: "flooded" }, proven);
   expect([ending.kind, error.code, error.message]).toEqual(["failed", "flooded", "too many"]);
 });
@@ -49,7 +49,7 @@ test.each([
   { tlsKey: undefined, code: "not-authentic" },
   { tlsKey: "pinned", code: "not-authentic" },
   { tlsKey: "foreign", code: "tls-intercepted" },
-])("a hello refused over the TLS key $tlsKey is $code", ({ tlsKey, code }) => {
+])("reports a hello refused over the TLS key $tlsKey as $code", ({ tlsKey, code }) => {
   const judged = judgeRefusal(new SessionError("identity-held", "unknown node"), tlsKey, ["other", "pinned"]);
   expect(judged.code).toBe(code);
   expect(judged.message).toContain("identity-held: unknown node");

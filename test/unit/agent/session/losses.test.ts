@@ -5,7 +5,7 @@ const MINUTE = 60_000;
 const lostAt = (...times: readonly number[]): Losses =>
   times.reduce((losses, at) => withLoss(losses, at, `cause of ${at}`), NO_LOSSES);
 
-test("four losses within ten minutes are named with the last cause, and end by themselves", () => {
+test("reports four losses within ten minutes with the last cause, until they are over", () => {
   expect(repeatedLoss(lostAt(0, MINUTE, 2 * MINUTE), 2 * MINUTE)).toBeUndefined();
   const losses = lostAt(0, MINUTE, 2 * MINUTE, 9 * MINUTE);
   const repeated = repeatedLoss(losses, 9 * MINUTE);
@@ -15,13 +15,13 @@ test("four losses within ten minutes are named with the last cause, and end by t
   expect(repeatedLoss(losses, 10 * MINUTE)).toBeUndefined();
 });
 
-test("losses that are further apart do not add up", () => {
+test("does not add up losses that are further apart", () => {
   const times = Array.from({ length: 20 }, (_, i) => i * 4 * MINUTE);
   expect(repeatedLoss(lostAt(...times), 76 * MINUTE)).toBeUndefined();
   expect(lostAt(...times).times).toHaveLength(3);
 });
 
-test("what is kept of losses is bounded", () => {
+test("keeps a bounded number of losses", () => {
   const times = Array.from({ length: 1000 }, (_, i) => i);
   const losses = withLoss(lostAt(...times), 1000, "x".repeat(10_000));
   expect(losses.times).toHaveLength(600);

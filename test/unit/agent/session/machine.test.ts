@@ -45,7 +45,7 @@ describe("connecting", () => {
     expect(effects.at(-1)).toEqual({ do: "terminate", reason: "handshake-timeout" });
   });
 
-  test("is tried again at once when a wake-up came meanwhile", () => {
+  test("is retried at once after a wake-up meanwhile", () => {
     const [state] = drive([
       [0, { type: "timer" }],
       [4000, { type: "wake", cause: "network" }],
@@ -67,7 +67,7 @@ describe("online", () => {
     expect(waiting.at).toBe("waiting");
   });
 
-  test("only received data counts as life", () => {
+  test("only received data counts as activity", () => {
     const [state] = drive([
       ...online,
       [15_100, { type: "timer" }],
@@ -77,7 +77,7 @@ describe("online", () => {
     expect(state).toMatchObject({ at: "online", lastHeardAt: 16_000, deadAt: 53_500 });
   });
 
-  test("a process that was stopped for minutes asks before it gives up", () => {
+  test("a process that was stopped for minutes pings before it gives up", () => {
     const [probing, effects] = drive([...online, [600_000, { type: "timer" }]]);
     expect(probing).toMatchObject({ at: "online", deadAt: 610_000 });
     expect(effects.at(-1)).toEqual({ do: "ping" });
@@ -85,14 +85,14 @@ describe("online", () => {
     expect(dead.at).toBe("waiting");
   });
 
-  test("wake-ups one after the other cannot put off the verdict", () => {
+  test("repeated wake-ups do not delay the detection of silence", () => {
     let [state] = drive(online);
     for (let now = 1000; now < 12_000; now += 1000)
       [state] = step(state, { type: "wake", cause: "network" }, now, half);
     expect(state).toMatchObject({ deadAt: 11_000 });
   });
 
-  test("the backoff is forgotten only after a minute of stability", () => {
+  test("resets the backoff only after a minute of stability", () => {
     const [young] = drive([...online, [59_000, { type: "ended", ending: { kind: "failed" } }]]);
     const [old] = drive([...online, [60_100, { type: "ended", ending: { kind: "failed" } }]]);
     expect(young).toMatchObject({ past: { failures: 2, offlineSince: 0 } });
@@ -108,20 +108,20 @@ describe("waiting", () => {
   const told = (ending: { kind: "asked-to-wait"; delayMs: number } | { kind: "deleted" }) =>
     [...online, [70_000, { type: "ended", ending }]] as const;
 
-  test("a change of the network ends our own wait", () => {
+  test("a change of the network ends our own backoff", () => {
     const [state] = drive([...lost, [71_500, { type: "wake", cause: "network" }]]);
     expect(state.at).toBe("connecting");
   });
 
   test.each([told({ kind: "asked-to-wait", delayMs: 60_000 }), told({ kind: "deleted" })])(
-    "but not one that the control plane asked for, unless a person says so",
+    "but not a delay that the control plane requested, unless an operator asks",
     (...events) => {
       expect(drive([...events, [75_000, { type: "wake", cause: "network" }]])[0].at).toBe("waiting");
       expect(drive([...events, [75_000, { type: "wake", cause: "operator" }]])[0].at).toBe("connecting");
     },
   );
 
-  test("wake-ups in a burst make one attempt a second at most", () => {
+  test("a burst of wake-ups makes at most one attempt a second", () => {
     let [state] = drive(lost);
     let dials = 0;
     for (let now = 71_000; now < 81_000; now += 50) {
@@ -139,7 +139,7 @@ describe("waiting", () => {
   });
 });
 
-test("at every moment there is a session, an attempt or exactly one timer, whatever happens", () => {
+test("at any moment there is a session, an attempt or exactly one timer, in any order of events", () => {
   const event = fc.oneof<fc.Arbitrary<SessionEvent>[]>(
     fc.constant({ type: "timer" }),
     fc.constant({ type: "opened" }),

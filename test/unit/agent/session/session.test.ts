@@ -9,7 +9,7 @@ import { waitFor } from "../../../support/wait-for.ts";
 import { key, node, stranger } from "./rig.ts";
 
 describe("a session", () => {
-  test("opens, counts its attempts on disk, and knows the control plane's time", async () => {
+  test("opens, counts its attempts on disk, and has the control plane's time", async () => {
     const { up, clock, session, identity, online, unhandled } = await node((arrival) => letIn(arrival, key));
     const connection = await up();
     expect(session.status()).toMatchObject({ state: "online", attempt: 1, address: "127.0.0.1", sid: connection.sid });
@@ -61,7 +61,7 @@ describe("a session", () => {
     expect(forgeries).toEqual(isForged ? ["a statement that this node was deleted: bad-signature"] : []);
   });
 
-  test("with a genuine statement and forged ones is deleted, and looks at no more than a few", async () => {
+  test("with a genuine statement and forged ones is deleted, and verifies only a few", async () => {
     const { waiting, forgeries } = await node(async ({ accept }) => {
       const socket = await accept();
       const { cnonce } = await challenge(socket);
@@ -77,7 +77,7 @@ describe("a session", () => {
     expect(forgeries).toHaveLength(7);
   });
 
-  test("knows at once whether its first heartbeat was taken", async () => {
+  test("has the result of its first heartbeat at once", async () => {
     const { up, clock, session } = await node((arrival) => letIn(arrival, key));
     const connection = await up();
     await clock.advance(1000);
@@ -117,7 +117,7 @@ describe("a session", () => {
     expect(offline()).toBe(1);
   });
 
-  test("is out since its end, however often another one is tried", async () => {
+  test("counts its outage from its end, over any number of attempts", async () => {
     let arrivals = 0;
     let end = (): void => undefined;
     const { up, clock, waiting, session } = await node(async (arrival) => {
@@ -142,7 +142,7 @@ describe("a session", () => {
     expect(session.status()).toMatchObject({ since, lastOnlineAt: since });
   });
 
-  test("that is let in and lost four times in ten minutes says so while it is online, until the losses are over", async () => {
+  test("that is accepted and lost four times in ten minutes reports it while online, until the losses are over", async () => {
     const servers: WebSocket[] = [];
     const { up, clock, waiting, session } = await node(
       async (arrival) => void servers.push((await letIn(arrival, key)).socket),
@@ -171,7 +171,7 @@ describe("a session", () => {
     }
   });
 
-  test("that only brings parts of a message is cut after 37.5 s", async () => {
+  test("that receives only parts of a message is cut after 37.5 s", async () => {
     const sockets: Socket[] = [];
     const { up, clock, waiting } = await node(async (arrival) => {
       const { socket } = await letIn(arrival, key);
@@ -205,7 +205,7 @@ describe("a session", () => {
   test.each([
     ["pings", Buffer.from([0x89, 0x00])],
     ["garbage", Buffer.from([0x81, 0x03, 0x7b, 0x22, 0x61])],
-  ])("that is flooded with %s is closed with 1008, called that, and logs it once", async (what, frame) => {
+  ])("that is flooded with %s is closed with 1008, reports it, and logs it once", async (what, frame) => {
     const sockets: Socket[] = [];
     const { up, clock, session, mistakes } = await node(async (arrival) => {
       await letIn(arrival, key);
@@ -220,7 +220,7 @@ describe("a session", () => {
     expect(mistakes).toHaveLength(what === "garbage" ? 1 : 0);
   });
 
-  test("whose other end does not read what it asked for is cut, and called that", async () => {
+  test("whose peer does not read the answers it requested is cut, and reports it", async () => {
     const { up, clock, session } = await node(async (arrival) => {
       await letIn(arrival, key);
       arrival.socket.pause();
@@ -233,7 +233,7 @@ describe("a session", () => {
     expect(session.status().reason).toMatchObject({ code: "not-read" });
   });
 
-  test("whose other end never reads is cut after 37.5 s", async () => {
+  test("whose peer never reads is cut after 37.5 s", async () => {
     const sockets: Socket[] = [];
     const { up, clock, session } = await node(async (arrival) => {
       await letIn(arrival, key);
@@ -254,7 +254,7 @@ describe("a session", () => {
     expect(clock.pendingTimers).toBe(1);
   });
 
-  test("answers what it does not know or cannot read, if it was asked", async () => {
+  test("answers unknown and malformed requests", async () => {
     const answers: unknown[] = [];
     const sockets: WebSocket[] = [];
     const { up } = await node(async (arrival) => sockets.push((await letIn(arrival, key)).socket));
@@ -273,7 +273,7 @@ describe("a session", () => {
     );
   });
 
-  test("takes larger messages, up to 1 MiB and no further", async () => {
+  test("accepts larger messages, up to 1 MiB", async () => {
     const servers: WebSocket[] = [];
     const { up, waiting } = await node(async (arrival) => void servers.push((await letIn(arrival, key)).socket));
     await up();
@@ -284,7 +284,7 @@ describe("a session", () => {
     expect((await waiting()).delay).toBe(4000);
   });
 
-  test("is closed without a trace", async () => {
+  test("is closed without remains", async () => {
     const { up, session, plane, clock } = await node((arrival) => letIn(arrival, key));
     const connection = await up();
     const call = connection.rpc.request("document.get", { name: "node", have: 0 });
@@ -296,7 +296,7 @@ describe("a session", () => {
     await expect(connection.drained()).rejects.toMatchObject({ code: "shutdown" });
   });
 
-  test("outlives a sleep of the machine, and its time has not stood still", async () => {
+  test("survives a suspend of the machine, and counts that time", async () => {
     const { up, session, clock, online } = await node((arrival) => letIn(arrival, key));
     const connection = await up();
     await clock.advance(1000);
@@ -309,7 +309,7 @@ describe("a session", () => {
     expect(connection.sessionNow()).toBe(4601);
   });
 
-  test("comes back after it was lost", async () => {
+  test("reconnects after a loss", async () => {
     const servers: WebSocket[] = [];
     const { up, session, clock, online } = await node(async (arrival) => {
       servers.push((await letIn(arrival, key)).socket);

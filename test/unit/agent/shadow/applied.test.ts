@@ -10,7 +10,7 @@ function heldOf(config: Record<string, object>, refused?: { version: number; at:
   return { node: refused === undefined ? common : { ...common, refused } };
 }
 
-test("the issues of a document fit one message, and say how many there are beyond", () => {
+test("the issues of a document fit one message, with the number of further ones", () => {
   const sections = ["connectors", "services", "exec"];
   const issues = Array.from({ length: 1000 }, (_, index) => `${index}: ${"ü".repeat(1000)}`);
   const answers = new Map(
@@ -28,7 +28,7 @@ test("the issues of a document fit one message, and say how many there are beyon
   }
 });
 
-test("few issues are said in full", () => {
+test("lists few issues completely", () => {
   const answers = new Map<string, SectionAnswer>([["exec", { state: "pending", issues: ["a", "b"], steps: 1 }]]);
   expect(judgeDocuments(heldOf({ exec: {} }), answers, clean).node).toEqual({
     outcome: "partial",
@@ -36,7 +36,7 @@ test("few issues are said in full", () => {
   });
 });
 
-test("a document that was rolled back says so, whatever became of the one in force", () => {
+test("reports a rolled back document as such, whatever the state of the applied one", () => {
   const answers = new Map<string, SectionAnswer>([["exec", { state: "converged", issues: [], steps: 1 }]]);
   const { node } = judgeDocuments(heldOf({ exec: {} }, { version: 5, at: 2 }), answers, clean);
   expect(node).toMatchObject({ outcome: "rolled-back", inForce: 4, sections: { exec: { state: "converged" } } });

@@ -42,7 +42,7 @@ const node = (version: number, changes = {}, wrong = {}) =>
   signDocument(key, "node", version, nodeDocument(changes), wrong);
 
 describe("an accepted document", () => {
-  test("is in force, also after a restart without any key", async () => {
+  test("is applied, also after a restart without any key", async () => {
     const { documents, load } = await open();
     await documents.accept("node", await node(3, { tags: { a: "b" } }), trust, 42);
     await documents.accept("domain", await signDocument(key, "domain", 9, domainDocument()), trust, 43);
@@ -63,7 +63,7 @@ describe("an accepted document", () => {
     }
   });
 
-  test("of a lower version comes in after an operator reset the floors", async () => {
+  test("of a lower version is accepted after an operator reset the floors", async () => {
     const { documents, load } = await open();
     await documents.accept("node", await node(9), trust, 1);
     await documents.resetFloor("node");
@@ -73,7 +73,7 @@ describe("an accepted document", () => {
   });
 });
 
-test("a deleted node is inactive, also after a restart and by a newer document, until it is had again", async () => {
+test("a deleted node is inactive, also after a restart and with a newer document, until the control plane knows it again", async () => {
   const { documents, load } = await open();
   await documents.accept("node", await node(3), trust, 1);
   await documents.setDeleted(7);
@@ -94,7 +94,7 @@ test("a deleted node is inactive, also after a restart and by a newer document, 
   }
 });
 
-test("a node that is no longer held is inactive until the whole document of its cluster is there", async () => {
+test("a released node is inactive until it has the whole document of its cluster", async () => {
   const { documents } = await open();
   const cluster = "c1.example.net";
   const restricted = { code: "unauthorized-ip", address: "192.0.2.9" };
@@ -109,7 +109,7 @@ test("a node that is no longer held is inactive until the whole document of its 
   expect(documents.current.node?.body.restricted).toBeUndefined();
 });
 
-test("sections that this version does not know are passed over, and the rest is in force", async () => {
+test("skips sections that this version does not know, and applies the rest", async () => {
   const { documents, load } = await open();
   const config = { exec: { a: 1 }, teleport: { b: 2 }, warp: "not even an object" };
   await documents.accept("node", await node(3, { config, cluster: "c1.example.net" }), trust, 1);
@@ -131,7 +131,7 @@ test("sections that this version does not know are passed over, and the rest is 
   });
 });
 
-test("peers and grants that require an unknown feature are passed over, and the others are in force", async () => {
+test("skips peers and grants that require an unknown feature, and applies the others", async () => {
   const { documents, load } = await open();
   const peers = [
     { uid: "a" },
@@ -157,7 +157,7 @@ test("peers and grants that require an unknown feature are passed over, and the 
   });
 });
 
-test("what is passed over is told of no longer than a person reads", async () => {
+test("limits the length of the report on skipped items", async () => {
   const { documents } = await open();
   const peers = Array.from({ length: 1000 }, () => ({ requires: Array.from({ length: 64 }, () => "f".repeat(64)) }));
   await documents.accept("domain", await signDocument(key, "domain", 3, domainDocument({ peers })), trust, 1);
@@ -167,7 +167,7 @@ test("what is passed over is told of no longer than a person reads", async () =>
   expect(passedOver.at(-1)).toBe("and 981 more");
 });
 
-test("the violations of a refused document are told no longer than a person reads", async () => {
+test("limits the length of the violations of a refused document", async () => {
   const { documents } = await open();
   const tags = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`${"é".repeat(500)}${i}`, "x"]));
   const accepted = documents.accept("node", await node(3, { tags }), trust, 1);
@@ -180,13 +180,13 @@ test("the violations of a refused document are told no longer than a person read
   expect(Math.max(...issues.map((line) => line.length))).toBe(256);
 });
 
-test("a known section that is not an object is still refused", async () => {
+test("still refuses a known section that is not an object", async () => {
   const { documents } = await open();
   const refused = documents.accept("node", await node(3, { config: { exec: "x" } }), trust, 1);
   await expect(refused).rejects.toThrow(/config\.exec/);
 });
 
-describe("a document that is refused changes nothing", () => {
+describe("a refused document changes nothing", () => {
   test.each([
     ["another issuer", () => node(4, {}, { iss: "https://other.example" }), /iss/],
     ["another node's", () => node(4, {}, { aud: "11111111-1111-4111-8111-111111111111" }), /aud/],
@@ -219,7 +219,7 @@ describe("a document that is refused changes nothing", () => {
     expect((await load()).current).toEqual(before);
   });
 
-  test("one that its schema refuses is kept aside, and its fields are named", async () => {
+  test("one that violates its schema is kept aside, with its fields named", async () => {
     const { documents, at, load } = await open();
     await documents.accept("node", await node(3), trust, 1);
     const bad = await signDocument(key, "node", 4, { ...nodeDocument(), state: "SLEEPING", tags: { "a b": "c" } });
@@ -232,7 +232,7 @@ describe("a document that is refused changes nothing", () => {
     expect(documents.version("node")).toBe(4);
   });
 
-  test("one that requires what this build lacks names it", async () => {
+  test("one that requires an unknown feature names it", async () => {
     const { documents } = await open();
     await documents.accept("node", await node(3), trust, 1);
     await expect(documents.accept("node", await node(4, { requires: ["warp"] }), trust, 2)).rejects.toMatchObject({
@@ -255,7 +255,7 @@ describe("a document that is refused changes nothing", () => {
 });
 
 describe("on disk", () => {
-  test("a damaged document gives way to the previous one, and the damage is told", async () => {
+  test("a damaged document is replaced by the previous one, and the damage is reported", async () => {
     const { documents, load, at } = await open();
     await documents.accept("node", await node(3), trust, 1);
     await documents.accept("node", await node(4), trust, 2);
@@ -268,7 +268,7 @@ describe("on disk", () => {
     expect((await load()).version("node")).toBe(4);
   });
 
-  test("the previous document is told once, and so are the previous floors, which do not fall", async () => {
+  test("reports the use of a previous document once, and of previous floors, which do not fall", async () => {
     const { documents, load, at } = await open();
     await documents.accept("node", await node(3), trust, 1);
     await documents.accept("node", await node(4), trust, 2);
@@ -280,7 +280,7 @@ describe("on disk", () => {
     await expect(later.accept("node", await node(2), trust, 3)).rejects.toMatchObject({ code: "below-floor" });
   });
 
-  test("both copies damaged leave the others in force", async () => {
+  test("with both copies damaged the others stay applied", async () => {
     const { documents, load, at } = await open();
     await documents.accept("node", await node(3), trust, 1);
     await documents.accept("domain", await signDocument(key, "domain", 9, domainDocument()), trust, 43);
@@ -290,7 +290,7 @@ describe("on disk", () => {
     expect([later.version("node"), later.version("domain")]).toEqual([3, 0]);
   });
 
-  test("leaving the cluster forgets its document for good", async () => {
+  test("leaving the cluster deletes its document permanently", async () => {
     const { documents, load, root } = await open();
     await documents.accept("node", await node(1, { cluster: "c1.example.net" }), trust, 1);
     for (const version of [1, 2]) {
@@ -310,7 +310,7 @@ describe("on disk", () => {
 });
 
 describe("the verdict on documents", () => {
-  test("names every present section as unsupported, and those an agent never has as such", async () => {
+  test("reports every present section as unsupported, and those an agent never has as such", async () => {
     const { documents } = await open();
     await documents.accept("node", await node(1, { type: "Agent", config: { network: {}, exec: { a: 1 } } }), trust, 1);
     const { node: verdict, cluster } = judgeDocuments(documents.current, new Map(), { shadowed: [], errors: [] });
@@ -320,7 +320,7 @@ describe("the verdict on documents", () => {
     expect(cluster).toBeUndefined();
   });
 
-  test("of nothing to do is converged", () => {
+  test("with nothing to do is converged", () => {
     expect(judgeDocuments({}, new Map(), { shadowed: [], errors: [] })).toEqual({});
   });
 });
@@ -347,7 +347,7 @@ describe("between two clusters", () => {
   });
 });
 
-describe("a disk that takes no writes", () => {
+describe("a disk that refuses writes", () => {
   const refusing = (root: string) => {
     const real = hostFiles(root);
     const disk = { isFull: false };
@@ -365,7 +365,7 @@ describe("a disk that takes no writes", () => {
     };
   };
 
-  test("keeps no version from coming into force, nor from the disk once that takes writes", async () => {
+  test("does not keep a version from being applied, nor from the disk once that accepts writes", async () => {
     const { root, load, documents: first } = await open();
     await first.accept("node", await node(3), trust, 1);
     const { disk, files } = refusing(root);
@@ -402,7 +402,7 @@ describe("a disk that takes no writes", () => {
 });
 
 describe("the floor", () => {
-  test("is on disk before the document it belongs to", async () => {
+  test("is on disk before its document", async () => {
     const { root, documents } = await open();
     await documents.accept("node", await node(3), trust, 1);
     const real = hostFiles(root);
@@ -421,7 +421,7 @@ describe("the floor", () => {
     expect(later.version("node")).toBe(5);
   });
 
-  test("that was lost is no lower than what is in force", async () => {
+  test("that was lost is no lower than the applied version", async () => {
     const { documents, load, at } = await open();
     await documents.accept("node", await node(5), trust, 1);
     rmSync(at("floors.json"), { force: true });
@@ -429,7 +429,7 @@ describe("the floor", () => {
   });
 });
 
-test("the version in force with another body changes nothing, in memory or on disk", async () => {
+test("the applied version with another body changes nothing, in memory or on disk", async () => {
   const { documents, load } = await open();
   await documents.accept("node", await node(5, { tags: { a: "1" } }), trust, 1);
   await documents.accept("node", await node(5, { tags: { a: "2" } }), trust, 2);
@@ -437,7 +437,7 @@ test("the version in force with another body changes nothing, in memory or on di
   expect((await load()).current).toEqual(documents.current);
 });
 
-test("a stored document that this version cannot read is told as damage and stops nothing", async () => {
+test("reports a stored document that this version cannot parse as damage, and continues", async () => {
   const { documents, load, root } = await open();
   await documents.accept("domain", await signDocument(key, "domain", 9, domainDocument()), trust, 1);
   const Stored = z.object({ jws: z.string(), receivedAt: z.number() });

@@ -12,7 +12,7 @@ const NOTHING: Dmi = {
   hypervisor: undefined,
 };
 
-test("an appliance names its maker, its model and its links", () => {
+test("an appliance reports its maker, its model and its links", () => {
   const readings = machine({
     links: [link("enp1s0", { mac: "02:00:00:00:00:01" }), link("enp2s0", { mac: "02:00:00:00:00:ab" }), link("enp3s0")],
     routes: [{ link: "enp2s0", family: 4, destination: "0.0.0.0", prefix: 0, gateway: "192.0.2.1", metric: 0 }],
@@ -28,7 +28,7 @@ test("an appliance names its maker, its model and its links", () => {
   expect(Device.parse(device)).toEqual(device);
 });
 
-test("an agent says so, with its operating system as the model", () => {
+test("an agent reports its operating system as the model", () => {
   const device = deviceOf("Agent", NOTHING, machine({ os: { id: "debian", version: undefined } }));
   expect(device).toEqual({ vendor: "agent", model: "debian", mac: "" });
 });

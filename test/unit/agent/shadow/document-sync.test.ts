@@ -130,7 +130,7 @@ const versions = (documents: DesiredDocuments) =>
   ["node", "cluster", "domain"].map((name) => documents.version(name as "node"));
 
 describe("documents", () => {
-  test("that differ are fetched when a session opens, in the order that lets each be judged", async () => {
+  test("that differ are fetched when a session opens, each after those that it depends on", async () => {
     const { put, connect, documents, accepted, clock, sync } = await setUp();
     await put("node", 2, nodeDocument({ cluster: "c1.example.net" }));
     await put("cluster", 3, clusterDocument("c1.example.net"));
@@ -144,7 +144,7 @@ describe("documents", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("that are the same are not asked for, until a hint or ten minutes", async () => {
+  test("that are the same are not requested, until a hint or ten minutes", async () => {
     const { put, connect, documents, asked, sync, clock } = await setUp();
     await put("node", 2, nodeDocument());
     connect();
@@ -158,7 +158,7 @@ describe("documents", () => {
     await waitFor("the newest", () => documents.version("node") === 4);
   });
 
-  test("of a cluster that was left are forgotten without asking", async () => {
+  test("of a cluster that was left are deleted without a request", async () => {
     const { put, connect, documents, accepted } = await setUp();
     await put("node", 2, nodeDocument({ cluster: "c1.example.net" }));
     await put("cluster", 3, clusterDocument("c1.example.net"));
@@ -183,7 +183,7 @@ describe("documents", () => {
     await waitFor("the newer one", () => documents.version("node") === 3);
   });
 
-  test("that cannot be fetched are tried again later and later, and the second failure is told", async () => {
+  test("that cannot be fetched are retried with backoff, and the second failure is reported", async () => {
     const { put, connect, documents, health, clock, answer } = await setUp();
     await put("node", 2, nodeDocument());
     answer(503);
@@ -201,7 +201,7 @@ describe("documents", () => {
   });
 });
 
-test("a version below the floor is fetched again once the floor was reset", async () => {
+test("a version below the floor is fetched again once the floor is reset", async () => {
   const { put, connect, documents, refused, sync } = await setUp();
   await put("node", 9, nodeDocument());
   connect();
@@ -226,7 +226,7 @@ test.each([
   expect(known).toEqual([expected]);
 });
 
-describe("a download that is no document", () => {
+describe("a download that is not a document", () => {
   test.each<[string, (good: string) => string | Promise<string>, string[]]>([
     ["HTML", () => "<html>Please log in</html>", []],
     ["nothing", () => "", []],
@@ -251,7 +251,7 @@ describe("a download that is no document", () => {
     await waitFor("the document", () => documents.version("node") === 2);
   });
 
-  test("is reported with the version that was signed, which is the one not fetched again", async () => {
+  test("is reported with the signed version, which is not fetched again", async () => {
     const { connect, offer, refused, documents, sync } = await setUp();
     const old = await signDocument(key, "node", 2, { ...nodeDocument(), state: "ASLEEP" });
     offer.set("node", { version: 7, body: old });
@@ -271,7 +271,7 @@ test.each([
   [429, 86_400_000, 0.25, 3_690_000],
   [500, 1_800_000, 0.5, 2000],
 ])(
-  "an answer %i that asks to wait %i ms is heeded, with a chance of %d, for %i ms, whatever happens meanwhile",
+  "obeys an answer %i with Retry-After %i ms, with a chance of %d, for %i ms, whatever happens meanwhile",
   async (code, asked, chance, wait) => {
     const { put, connect, documents, clock, answer, sync, asked: requests } = await setUp({ chance });
     await put("node", 2, nodeDocument());
@@ -294,7 +294,7 @@ test.each([
 );
 
 describe("keys", () => {
-  test("come first, so that what the new key signed is believed in the same run", async () => {
+  test("come first, so that documents signed by the new key are accepted in the same run", async () => {
     const { put, connect, documents, offer, registration, refused } = await setUp();
     const next = await signingKey();
     const jws = await signJws("holdfast-keys+jwt", keysClaims(root, [next], 2), root);
@@ -320,7 +320,7 @@ describe("keys", () => {
   });
 });
 
-describe("keys for a session that has yet to prove itself", () => {
+describe("keys of a session that is not verified yet", () => {
   const signal = new AbortController().signal;
 
   test.each([
@@ -345,7 +345,7 @@ describe("keys for a session that has yet to prove itself", () => {
   });
 });
 
-test("what was refused is looked at again when the keys or the node's document change", async () => {
+test("fetches refused documents again when the keys or the node's document change", async () => {
   const { put, connect, documents, offer, refused, sync } = await setUp();
   const next = await signingKey();
   await put("node", 2, nodeDocument(), next);
@@ -357,7 +357,7 @@ test("what was refused is looked at again when the keys or the node's document c
   await waitFor("the document", () => documents.version("node") === 2);
 });
 
-test("a version that was rolled back is not fetched again, and a newer one ends it", async () => {
+test("does not fetch a rolled back version again, and a newer one ends the rollback", async () => {
   const { put, connect, documents, asked, accepted, refused, sync, clock } = await setUp();
   await put("node", 2, nodeDocument());
   connect();
@@ -378,7 +378,7 @@ test("a version that was rolled back is not fetched again, and a newer one ends 
   expect(documents.current.node?.refused).toBeUndefined();
 });
 
-test("a cluster that only the rolled-back document names is no failure", async () => {
+test("a cluster that only the rolled back document names is no failure", async () => {
   const { put, connect, documents, accepted, refused, health, sync, clock } = await setUp();
   await put("node", 2, nodeDocument({ cluster: "a.example.net" }));
   await put("cluster", 3, clusterDocument("a.example.net"));
@@ -401,10 +401,10 @@ test("a cluster that only the rolled-back document names is no failure", async (
   expect(health).not.toContain(false);
 });
 
-describe("a document that cannot be had", () => {
+describe("an unavailable document", () => {
   const node = nodeDocument();
 
-  test("for 30 s is overdue, with its cause, until it is had", async () => {
+  test("is overdue after 30 s, with its cause, until it arrives", async () => {
     const { sync, clock, connect, put, answer, overdue, documents } = await setUp();
     await put("node", 1, node);
     answer(500);
@@ -425,7 +425,7 @@ describe("a document that cannot be had", () => {
     expect(overdue).toEqual([`node: ${cause}`, ""]);
   });
 
-  test("because nothing comes is overdue as well, and one whose session ended is not", async () => {
+  test("is overdue in silence as well, and not after the end of the session", async () => {
     const { sync, clock, connect, put, hangUntil } = await setUp();
     await put("node", 1, node);
     hangUntil(new Promise(() => undefined));
@@ -434,7 +434,7 @@ describe("a document that cannot be had", () => {
     expect(sync.overdue).toMatchObject([{ name: "node", cause: "the control plane does not send it" }]);
   });
 
-  test("gives way to a newer version once, however often it changes", async () => {
+  test("yields to a newer version once, however often it changes", async () => {
     const { sync, asked, connect, put, hangUntil, documents } = await setUp();
     await put("node", 1, node);
     hangUntil(new Promise(() => undefined));

@@ -6,7 +6,7 @@ import { link, machine, node } from "../../../support/network/machine-readings.t
 const route = (name: string, gateway: string | undefined, metric = 100) =>
   ({ link: name, family: 4, destination: "0.0.0.0", prefix: 0, gateway, metric }) as const;
 
-test("what is not known is not reported", () => {
+test("does not report what is unknown", () => {
   expect(shadowFacts(machine(), node())).toEqual({
     "os.arch": "amd64",
     "node-core.version": "source",
@@ -67,7 +67,7 @@ test("quantities and times are numbers, everything else is text", () => {
 });
 
 describe("links", () => {
-  test("an addressed one, with a dot in its name", () => {
+  test("one with an address, and a dot in its name", () => {
     const facts = shadowFacts(
       machine({
         links: [link("ens192.100", { kind: "vlan", isPhysical: false })],
@@ -103,7 +103,7 @@ describe("links", () => {
     expect(Object.entries(facts).filter(([key]) => key.startsWith("nic."))).toEqual([["nic.eth1.ip", ""]]);
   });
 
-  test("only those with a device, VLANs, bonds, what the configuration sets, and whatever leads outward", () => {
+  test("only those with a device, VLANs, bonds, those of the configuration, and those with a route outward", () => {
     const virtual = { isPhysical: false };
     const links = [
       link("lo", { isLoopback: true }),

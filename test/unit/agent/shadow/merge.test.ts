@@ -233,7 +233,7 @@ describe("the merge of a cluster's configuration into a member's", () => {
     expect([node, cluster]).toEqual(before);
   });
 
-  test("survives sections in which nothing has its shape", () => {
+  test("survives malformed sections", () => {
     const odd = {
       connectors: { items: 7 },
       services: { services: "x" },

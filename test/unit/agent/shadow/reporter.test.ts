@@ -30,7 +30,7 @@ function acknowledged(facts: ShadowMap): ReporterState {
   return reportAcknowledged(state, report?.version ?? 0);
 }
 
-test("everything first, then what changed, on the acknowledged base", () => {
+test("sends everything first, then changes, on the acknowledged base", () => {
   const first = nextReport(initialReporter(undefined), { a: "1", b: 2 }, 0);
   expect(first.report).toEqual({ version: 1, base: 0, set: { a: "1", b: 2 }, unset: [] });
   const state = reportAcknowledged(first.state, 1);
@@ -39,19 +39,19 @@ test("everything first, then what changed, on the acknowledged base", () => {
   expect(second.now).toBe(15_000);
 });
 
-test("an unchanged machine reports nothing and needs no timer", () => {
+test("an unchanged machine sends nothing and needs no timer", () => {
   const step = nextReport(acknowledged({ a: "1" }), { a: "1" }, 60_000);
   expect(step).toMatchObject({ report: undefined, waitMs: undefined });
 });
 
-test("one in flight, and the change that came meanwhile goes next", () => {
+test("one request in flight, and a change meanwhile is sent next", () => {
   const sent = nextReport(initialReporter(undefined), { a: 1 }, 0);
   const held = nextReport(sent.state, { a: 2 }, 20_000);
   expect(held).toMatchObject({ report: undefined, waitMs: undefined });
   expect(sendNow(reportAcknowledged(held.state, 1), { a: 2 }, 20_001).report).toMatchObject({ base: 1, set: { a: 2 } });
 });
 
-test("a change that is taken back within the five seconds is never sent", () => {
+test("a change reverted within five seconds is never sent", () => {
   const waiting = nextReport(acknowledged({ a: 1 }), { a: 2 }, 10_000);
   expect(waiting.waitMs).toBe(5000);
   const back = nextReport(waiting.state, { a: 1 }, 12_000);
@@ -59,32 +59,32 @@ test("a change that is taken back within the five seconds is never sent", () => 
   expect(nextReport(back.state, { a: 2 }, 14_900).waitMs).toBe(5000);
 });
 
-test("changes that go on do not put the report off", () => {
+test("continuous changes do not delay the report", () => {
   let { state } = nextReport(acknowledged({ a: 0 }), { a: 1 }, 10_000);
   for (let second = 1; second < 5; second += 1)
     ({ state } = nextReport(state, { a: second + 1 }, 10_000 + second * 1000));
   expect(nextReport(state, { a: 99 }, 15_000).report?.set).toEqual({ a: 99 });
 });
 
-test("the time of publishing travels along but is no news", () => {
+test("the time of publishing is sent along but is no change", () => {
   const state = acknowledged({ a: 1, publishTime: 1 });
   expect(sendNow(state, { a: 1, publishTime: 2 }, 60_000).report).toBeUndefined();
   expect(sendNow(state, { a: 2, publishTime: 3 }, 60_000).report?.set).toEqual({ a: 2, publishTime: 3 });
 });
 
-test("free space and boot time may creep within their tolerance, measured from what was reported", () => {
+test("free space and boot time may drift within their tolerance, measured from the last report", () => {
   const state = acknowledged({ storage: 10, "os.boot.tstamp": 1000 });
   expect(sendNow(state, { storage: 10.4, "os.boot.tstamp": 1002 }, 60_000).report).toBeUndefined();
   expect(sendNow(state, { storage: 9.4, "os.boot.tstamp": 1001 }, 60_000).report?.set).toEqual({ storage: 9.4 });
 });
 
-test("out of sync: everything, with a higher version", () => {
+test("out of sync: sends everything, with a higher version", () => {
   const sent = sendNow(acknowledged({ a: 1, b: 1 }), { a: 2, b: 1 }, 10_000);
   const again = sendNow(outOfSync(sent.state), { a: 2, b: 1 }, sent.now);
   expect(again.report).toEqual({ version: 3, base: 0, set: { a: 2, b: 1 }, unset: [] });
 });
 
-test("refusals without end slow down to one a minute", () => {
+test("permanent refusals slow down to one request a minute", () => {
   let state = initialReporter(undefined);
   let now = 0;
   const gaps: number[] = [];
@@ -98,20 +98,20 @@ test("refusals without end slow down to one a minute", () => {
   expect(gaps.at(-1)).toBe(60_000);
 });
 
-describe("a session begins", () => {
-  test("with the version we know: only what changed is sent", () => {
+describe("a session starts", () => {
+  test("with a known version: sends changes only", () => {
     const state = sessionBegan(acknowledged({ a: 1 }), 1);
     expect(sendNow(state, { a: 2 }, 10_000).report).toMatchObject({ base: 1 });
   });
 
-  test("with the version whose answer was lost: it counts as acknowledged", () => {
+  test("with the version whose answer was lost: counts it as acknowledged", () => {
     const sent = sendNow(acknowledged({ a: 1 }), { a: 2 }, 10_000);
     const state = sessionBegan(reportLost(sent.state), 2);
     expect(state.acknowledged).toEqual({ version: 2, facts: { a: 2 } });
     expect(sendNow(state, { a: 2 }, 60_000).report).toBeUndefined();
   });
 
-  test("with any other version: everything, above both", () => {
+  test("with any other version: sends everything, above both", () => {
     const state = sessionBegan(acknowledged({ a: 1 }), 40);
     expect(sendNow(state, { a: 1 }, 60_000).report).toMatchObject({ version: 41, base: 0 });
     const absurd = sessionBegan(acknowledged({ a: 1 }), Number.MAX_SAFE_INTEGER);
@@ -119,7 +119,7 @@ describe("a session begins", () => {
   });
 });
 
-test("an answer with another version acknowledges nothing, and the report is sent again", () => {
+test("an answer with another version acknowledges nothing, and the report is repeated", () => {
   const { state, report } = nextReport(initialReporter(undefined), { a: 1 }, 0);
   const lost = reportAcknowledged(state, 7);
   expect(lost).toMatchObject({ acknowledged: undefined, isInFlight: false, failures: 1 });
@@ -128,7 +128,7 @@ test("an answer with another version acknowledges nothing, and the report is sen
 });
 
 describe("limits", () => {
-  test("a long key, a long value and a number that is none are left out and counted", () => {
+  test("drops and counts a long key, a long value and a number that is not finite", () => {
     const facts = {
       ["k".repeat(129)]: "x",
       long: "é".repeat(2048),
@@ -148,7 +148,7 @@ describe("limits", () => {
     expect(JSON.stringify(facts).length).toBeLessThan(64 * 1024);
   });
 
-  test("whatever the facts, the report is one that the protocol takes", () => {
+  test("any facts give a report that the protocol accepts", () => {
     const anything = fc.dictionary(
       fc.string({ maxLength: 140 }),
       fc.oneof(
@@ -198,7 +198,7 @@ const happening = fc.oneof(
   }),
 );
 
-test("whatever is lost, restarted or forgotten, the control plane ends with the facts", () => {
+test("after any loss and restart, the control plane ends with the facts", () => {
   fc.assert(
     fc.property(fc.array(happening, { maxLength: 40 }), factsOf, (story, last) => {
       const holder = new Holder();

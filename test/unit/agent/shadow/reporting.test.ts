@@ -6,7 +6,7 @@ import type { Connection } from "../../../../src/agent/session/attempt.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
-test("what was acknowledged is kept the first time and when the session ends, once, and not at each report", async () => {
+test("stores what was acknowledged the first time and at the end of the session, once, and not at each report", async () => {
   const clock = new FakeClock();
   const kept: Acknowledged[] = [];
   const facts = { memory: 1 };

@@ -43,8 +43,8 @@ async function open(files: (root: string) => Files = hostFiles) {
 
 const v1 = { version: 1, body: { tags: { v: "1" } }, refused: { version: 2, at: 9 } };
 
-describe("a document that is rolled back", () => {
-  test("is the one before, also after a restart, and what was refused is kept for whoever looks into it", async () => {
+describe("a rolled back document", () => {
+  test("is the previous one, also after a restart, and the refused one is kept for diagnosis", async () => {
     const { documents, load, take, at } = await open();
     await take(1, 2);
     expect(await documents.rolledBack("node")).toMatchObject({ from: 2, to: 1, desired: { node: { version: 1 } } });
@@ -57,7 +57,7 @@ describe("a document that is rolled back", () => {
     expect(readFileSync(at("node.refused.json"), "utf8")).toContain((await node(2)).split(".", 2)[1]);
   });
 
-  test("is not replaced by the version that was refused, and is by a newer one", async () => {
+  test("is not replaced by the refused version, and is by a newer one", async () => {
     const { documents, load, take } = await open();
     await take(1, 2);
     await documents.rollBack("node", 9);
@@ -84,7 +84,7 @@ describe("a document that is rolled back", () => {
     await expect(later.accept("node", await node(2), trust, 10)).rejects.toMatchObject({ code: "rolled-back" });
   });
 
-  test("takes the refused version again once its floor is reset", async () => {
+  test("accepts the refused version again once its floor is reset", async () => {
     const { documents, load, take } = await open();
     await take(1, 2);
     await documents.rollBack("node", 9);
@@ -94,7 +94,7 @@ describe("a document that is rolled back", () => {
     expect(documents.version("node")).toBe(2);
   });
 
-  test("does not let a version in that arrives meanwhile be overwritten", async () => {
+  test("does not let a version that arrives meanwhile be overwritten", async () => {
     const { documents, load, take } = await open();
     await take(1, 2);
     await Promise.all([documents.rollBack("node", 9), documents.accept("node", await node(3), trust, 10)]);
@@ -104,7 +104,7 @@ describe("a document that is rolled back", () => {
 });
 
 describe("a rollback is refused", () => {
-  test("when there is no document, and when there is none before", async () => {
+  test("when there is no document, and when there is no previous one", async () => {
     const { documents, take } = await open();
     await expect(documents.rollBack("node", 9)).rejects.toMatchObject({ code: "not-found" });
     await expect(documents.rollBack("cluster", 9)).rejects.toMatchObject({ code: "not-found" });
@@ -116,7 +116,7 @@ describe("a rollback is refused", () => {
     expect(documents.current.node).toMatchObject(v1);
   });
 
-  test("when the one before is another cluster's, or damaged", async () => {
+  test("when the previous one is of another cluster, or damaged", async () => {
     const { documents, at } = await open();
     const cluster = async (fqdn: string, version: number) =>
       documents.accept("cluster", await signDocument(key, "cluster", version, clusterDocument(fqdn)), trust, 1);
@@ -138,7 +138,7 @@ describe("a rollback is refused", () => {
     expect(documents.version("node")).toBe(2);
   });
 
-  test("by no disk that takes no writes: it is in force from memory, and on the disk once that takes writes", async () => {
+  test("not for a disk that refuses writes: it is applied in memory, and stored once the disk accepts writes", async () => {
     let isFull = false;
     const full = (root: string): Files => {
       const files = hostFiles(root);
@@ -159,7 +159,7 @@ describe("a rollback is refused", () => {
   });
 });
 
-test("the domain's document is rolled back by itself", async () => {
+test("rolls back the domain's document separately", async () => {
   const { documents, take } = await open();
   await take(1, 2);
   for (const version of [3, 4]) {

@@ -35,12 +35,12 @@ function judged(change: Partial<Status> = {}, reasons: readonly Reason[] = []) {
 }
 
 describe("health and why", () => {
-  test("agree that all is well", () => {
+  test("agree that there is no issue", () => {
     const { health, why } = judged();
     expect([health.verdict, why.reasons]).toEqual(["ok", []]);
   });
 
-  test("agree on gateways that are not reached", () => {
+  test("agree on unreachable gateways", () => {
     const { engines } = someStatus();
     const dataPlane = { state: "down", paths: 2, up: 0 } as const;
     const { health, why } = judged({ engines: { ...engines, dataPlane } });
@@ -48,14 +48,14 @@ describe("health and why", () => {
     expect(why.reasons).toMatchObject([{ section: "health", item: "data-plane", since: 7, lastAttempt: NOW }]);
   });
 
-  test("agree on a fault, such as a document that cannot be had", () => {
+  test("agree on a fault, such as an unavailable document", () => {
     const faults = [{ code: "document-unavailable", message: "the node document cannot be had: HTTP 500", since: 3 }];
     const { health, why } = judged({ faults });
     expect(health.verdict).toBe("degraded");
     expect(why.reasons).toMatchObject([{ section: "health", item: "document-unavailable", since: 3 }]);
   });
 
-  test("agree on a reason that no check finds, and say it once each", () => {
+  test("agree on a reason without a check, once each", () => {
     const { health, why } = judged({}, [REASON, { ...REASON, item: "c2" }]);
     expect(health.verdict).toBe("degraded");
     expect(health.items.at(-1)).toMatchObject({ name: "config", status: "warn", since: 1 });
@@ -74,7 +74,7 @@ describe("health and why", () => {
     expect(why.reasons).toEqual([waits]);
   });
 
-  test("agree on keys that are lost, by one code", () => {
+  test("agree on lost keys, by one code", () => {
     const session = {
       state: "stopped",
       since: 9,
@@ -96,7 +96,7 @@ describe("health and why", () => {
     });
   });
 
-  test("agree on a reason that no check finds, also while another check fails", () => {
+  test("agree on a reason without a check, also while a check fails", () => {
     const reason = { ...REASON, section: "alert", item: undefined, message: "it is not applied" };
     const { health, why } = judged({ session: { state: "waiting", since: 1, attempt: 1 } }, [reason]);
     expect(health.items.find(({ name }) => name === "config")?.message).toBe("alert: it is not applied");
@@ -104,7 +104,7 @@ describe("health and why", () => {
     expect(health.verdict).toBe("degraded");
   });
 
-  test("agree on a session that is lost again and again, also while it is online", () => {
+  test("agree on a session that is lost repeatedly, also while online", () => {
     const lost = { since: 5, message: "lost 4 times in the last ten minutes; the last cause: silence" };
     for (const state of ["online", "waiting"] as const) {
       const { health, why } = judged({ session: { state, since: 9, attempt: 5, lost } });
@@ -116,14 +116,14 @@ describe("health and why", () => {
     }
   });
 
-  test("a failing check fails the node also while it has no session", () => {
+  test("fail the node for a failing check also while it has no session", () => {
     const faults = [{ code: "storage-unavailable", message: "the disk refuses writes: ENOSPC", since: 3 }];
     for (const state of ["online", "waiting"] as const) {
       expect(judged({ faults, session: { state, since: 1, attempt: 1 } }).health.verdict).toBe("failed");
     }
   });
 
-  test("agree that a notice is nothing wrong", () => {
+  test("agree that a notice is no issue", () => {
     const { health, why } = judged({}, [{ ...REASON, notice: true }]);
     expect([health.verdict, why.reasons.length]).toEqual(["ok", 1]);
   });

@@ -47,7 +47,7 @@ function looked(overlay: OverlayStatus, dataPlane: DataPlane = NO_PLANE) {
   };
 }
 
-it("is in the status and the health: up and off are well, down fails and says why and what to do", () => {
+it("is in the status and the health: up and off are well, down fails with the reason and what to do", () => {
   expect(looked({ state: "up", since: 5, pid: 42 })).toMatchObject({
     engines: { overlay: { state: "up", since: 5, pid: 42 } },
     item: { status: "pass", message: "serves as process 42", since: 5 },
@@ -60,7 +60,7 @@ it("is in the status and the health: up and off are well, down fails and says wh
   expect(down.item?.fix).toContain("overlay.log");
 });
 
-it("tells of the ways to other nodes which path carries and why, and of none where there are none", () => {
+it("reports the path that carries traffic to other nodes and why, and none without one", () => {
   const up = { state: "up", since: 5, pid: 42 } as const;
   expect(looked(up)).toMatchObject({ ways: undefined, server: undefined });
   const carrier = { gateway: "gw2", path: "wan2", since: 7, reason: "gw1 answers no probe" };
@@ -75,7 +75,7 @@ it("tells of the ways to other nodes which path carries and why, and of none whe
   expect(looked(up, { state: "unknown", paths: 1, up: 0 }).ways?.status).toBe("unknown");
 });
 
-it("tells whether the node's own gateway listens", () => {
+it("reports whether the node's own gateway listens", () => {
   const up = { state: "up", since: 5, pid: 42 } as const;
   expect(looked(up, { ...NO_PLANE, server: "listening" })).toMatchObject({ server: { status: "pass" } });
   const failed = looked(up, { ...NO_PLANE, server: "failed" });

@@ -18,7 +18,7 @@ function health(status: Status) {
 
 const at = (stateDir: string, runDir: string): Status => ({ ...someStatus(), state: { stateDir, runDir } });
 
-test("a deleted node is told to reset and to register again", () => {
+test("tells the operator of a deleted node to reset and register again", () => {
   const session = { state: "waiting", since: 1, attempt: 3, reason: { code: "deleted", message: "deleted" } } as const;
   const { verdict, items } = health({
     ...at("/var/lib/holdfast", "/run/holdfast"),
@@ -33,14 +33,14 @@ test("a deleted node is told to reset and to register again", () => {
   });
 });
 
-test("a hint repeats the directories that are not the usual ones", () => {
+test("a hint repeats unusual directories", () => {
   const { items } = health({ ...at("/srv/a node", "/run/holdfast"), node: null });
   expect(items[0]?.fix).toBe(
     "get a license from the control plane and run 'holdfast register <license> --state '/srv/a node''",
   );
 });
 
-test("a fault that is mended is told as one that is over", () => {
+test("reports a repaired fault as ended", () => {
   const fault = {
     code: "damaged-file",
     message: "desired/node.json was damaged; it was set aside and a new one was started",
@@ -57,7 +57,7 @@ test("a fault that is mended is told as one that is over", () => {
   });
 });
 
-test("a section that nodes of this type never have is not shown", () => {
+test("hides a section that nodes of this type never have", () => {
   const section = { state: "unsupported" as const, issues: [], steps: 0 };
   const held = { version: 1, sub: "u", receivedAt: 0, passedOver: [] };
   const { uid, name, fqdn, domain, org } = identity;
@@ -95,7 +95,7 @@ test("a section that nodes of this type never have is not shown", () => {
   expect(Object.keys(buildStatus(input).sections)).toEqual(["snmp"]);
 });
 
-test("a node that is held for the address it connects from says so with the code, and what to do", () => {
+test("reports a node held for its source address with the code, and what to do", () => {
   const restricted = { code: "unauthorized-ip", address: "192.0.2.7" };
   const { verdict, items } = health(someStatus({ nodeState: "INACTIVE", restricted }));
   expect(verdict).toBe("failed");

@@ -18,7 +18,7 @@ const good: StreamClaims = {
   exp: 1050,
 };
 
-test("claims that fit are obeyed", () => {
+test("obeys claims that fit", () => {
   expect(StreamClaims.parse(good)).toEqual(good);
   expect(judgeStream(good, expected)).toBeUndefined();
 });
@@ -30,7 +30,7 @@ test.each([
   ["exp", { exp: 1000 }, "bad-signature"],
   ["th", { th: "x".repeat(43) }, "bad-signature"],
   ["sid", { sid: randomUUID() }, "replayed"],
-] as const)("a wrong %s is refused", (field, change, code) => {
+] as const)("refuses a wrong %s", (field, change, code) => {
   expect(judgeStream({ ...good, ...change }, expected)).toMatchObject({ code, details: { field } });
 });
 
@@ -39,6 +39,6 @@ test.each([
   ["no ticket hash", { th: undefined }],
   ["a kind of another form", { kind: "Container Exec" }],
   ["parameters that are no object", { params: "web" }],
-])("%s does not hold as claims", (_, change) => {
+])("%s is not a set of claims", (_, change) => {
   expect(StreamClaims.safeParse({ ...good, ...change }).success).toBe(false);
 });

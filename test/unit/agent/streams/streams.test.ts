@@ -65,7 +65,7 @@ function otherSide() {
   return { here: framedStream(here, 1024 * 1024), socket, told, end: () => end, wire: there };
 }
 
-test("an order is obeyed once, and one that cannot be dialled lets go of what it opened", async () => {
+test("obeys an order once, and releases what it opened if the dial fails", async () => {
   const { streams, terminals, dialled } = setUp();
   const order = { claims: claims(), ticket: "t".repeat(43), target, session: never };
   await streams.obey(order);
@@ -83,13 +83,13 @@ test.each([
   ["absurd columns", {}, { container: "web", cols: 1e6 }, "container-exec", "invalid-body"],
   ["an unknown field", {}, { container: "web", user: "root" }, "container-exec", "invalid-body"],
   ["a container that is not there", {}, { container: "none" }, "container-exec", "not-found"],
-] as const)("%s is refused and takes no place", async (_, node, params, kind, code) => {
+] as const)("refuses %s without a slot", async (_, node, params, kind, code) => {
   const { open, compute } = setUp(node);
   for (let i = 0; i < 9; i += 1) await expect(open(params, kind)).rejects.toMatchObject({ code });
   expect(compute.terminals).toEqual([]);
 });
 
-test("the ninth is refused until one of the others is let go", async () => {
+test("refuses the ninth until one of the others ends", async () => {
   const { open } = setUp();
   const eight = await Promise.all(Array.from({ length: 8 }, () => open()));
   await expect(open()).rejects.toMatchObject({ code: "busy" });
@@ -99,7 +99,7 @@ test("the ninth is refused until one of the others is let go", async () => {
   await expect(open()).rejects.toMatchObject({ code: "busy" });
 });
 
-test("what does not open in time is given up, and what has opened is not", async () => {
+test("gives up what does not open in time, and not what has opened", async () => {
   const clock = new FakeClock();
   const signals: AbortSignal[] = [];
   const kind: StreamKind = {
@@ -127,7 +127,7 @@ test("what does not open in time is given up, and what has opened is not", async
   await opened.discard();
 });
 
-test("goodbyes without end fill no memory", async () => {
+test("endless goodbyes fill no memory", async () => {
   const { compute } = setUp();
   const opened = await containerExec(() => compute).open({ container: "web" }, never);
   const link = new StreamLink({ socket: otherSide().here, clock: systemClock(), onCommand: () => undefined });
@@ -137,7 +137,7 @@ test("goodbyes without end fill no memory", async () => {
   await opened.close();
 });
 
-test("an hour without a byte ends it with a reason, and pings do not count", async () => {
+test("ends after an hour without data, with a reason; pings do not count", async () => {
   const clock = new FakeClock();
   const { open, terminals } = setUp({ clock });
   const other = otherSide();
@@ -159,7 +159,7 @@ test("an hour without a byte ends it with a reason, and pings do not count", asy
 });
 
 test.each(["nonsense", "{}", '{"type":"resize","cols":0,"rows":1}', '{"type":"close","now":true}', "x".repeat(9000)])(
-  "the text frame %.20s ends it",
+  "ends on the text frame %.20s",
   async (text) => {
     const { open, terminals } = setUp();
     const other = otherSide();
@@ -170,7 +170,7 @@ test.each(["nonsense", "{}", '{"type":"resize","cols":0,"rows":1}', '{"type":"cl
   },
 );
 
-test("frames that are not spoken end it: a kind that is none, a length that is absurd", async () => {
+test("ends on malformed frames: an unknown kind, an absurd length", async () => {
   for (const header of [
     Buffer.from([9, 0, 0, 0, 0]),
     Buffer.from([0, 0x7f, 0xff, 0xff, 0xff]),

@@ -47,7 +47,7 @@ function begin() {
   return { clock, seen, connection, beating };
 }
 
-test("heartbeats come at once and then at the given pace, until the session ends", async () => {
+test("sends a heartbeat at once and then at the requested interval, until the session ends", async () => {
   const { clock, seen, connection, beating } = begin();
   beating.online(connection);
   await clock.advance(1000);
@@ -60,7 +60,7 @@ test("heartbeats come at once and then at the given pace, until the session ends
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("a heartbeat that would queue is left out, and its number with it", async () => {
+test("skips a heartbeat that would queue, with its number", async () => {
   const { clock, seen, connection, beating } = begin();
   beating.online(connection);
   await clock.advance(1000);

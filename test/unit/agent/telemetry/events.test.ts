@@ -34,7 +34,7 @@ function log(open: readonly OpenEvent[] = [], clock = new FakeClock(1_795_216_19
   return { clock, events, kept, eventLog };
 }
 
-test("a condition gives one event when it begins and one when it ends", () => {
+test("a condition gives one event at its start and one at its end", () => {
   const { eventLog, events } = log();
   eventLog.raise({ ...down("eth0"), details: { carrier: false } });
   eventLog.raise(down("eth0"));
@@ -56,7 +56,7 @@ test("each event has an identifier of its own, in order of time (RFC 9562, versi
   for (const id of ids) expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
 });
 
-test("what has no end has no state, and a clearing may have its own level", () => {
+test("an event without an end has no state, and a clear may have a level of its own", () => {
   const { eventLog, events } = log();
   eventLog.notice({
     eventType: "Node Device Reboot",
@@ -86,7 +86,7 @@ test("a restart clears what was raised before it", () => {
 });
 
 describe("more than sixty a minute", () => {
-  test("the rest become one event, and nothing ticks afterwards", async () => {
+  test("the rest become one event, and no timer remains", async () => {
     const { eventLog, events, clock } = log();
     for (let count = 0; count < RATE_CAP + 25; count += 1) eventLog.notice(down(`eth${count}`));
     expect(events.length).toBe(RATE_CAP);
@@ -99,7 +99,7 @@ describe("more than sixty a minute", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("conditions kept back that still hold are announced, the others never", async () => {
+  test("announces delayed conditions that still hold, and never the others", async () => {
     const { eventLog, events, clock } = log();
     for (let count = 0; count < RATE_CAP; count += 1) eventLog.notice(down("noise"));
     eventLog.raise(down("short"));
@@ -111,7 +111,7 @@ describe("more than sixty a minute", () => {
     expect(events.at(-1)).toMatchObject({ state: "CLEARED", details: { object: "lasting" } });
   });
 
-  test("more than one minute's worth of lasting conditions come minute by minute", async () => {
+  test("announces more than a minute's worth of lasting conditions minute by minute", async () => {
     const { eventLog, events, clock } = log();
     for (let count = 0; count < 200; count += 1) eventLog.raise(down(`eth${count}`));
     await clock.advance(60_000);
@@ -121,7 +121,7 @@ describe("more than sixty a minute", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("an end is told even beyond the cap, since an alert would stay open", () => {
+  test("reports an end even beyond the limit, since an alert would stay open", () => {
     const { eventLog, events } = log();
     eventLog.raise(down("eth0"));
     for (let count = 0; count < 200; count += 1) eventLog.notice(down("noise"));
@@ -130,7 +130,7 @@ describe("more than sixty a minute", () => {
   });
 });
 
-test("the set of open conditions is bounded, and texts that are too long are cut", () => {
+test("bounds the set of open conditions, and cuts long texts", () => {
   let state = initialEvents([], 0);
   for (let count = 0; count < 1500; count += 1) [state] = raiseEvent(state, down(`eth${count}`), count * 100);
   expect(state.open.size).toBe(1000);
@@ -153,7 +153,7 @@ const move = fc.record({
   times: fc.integer({ min: 1, max: 40 }),
 });
 
-test("for each object announcements alternate: a raise, then its clear; and few a minute", () => {
+test("each object alternates between raise and clear; few a minute", () => {
   fc.assert(
     fc.property(fc.array(move, { maxLength: 60 }), (moves) => {
       let state = initialEvents([], 0);

@@ -30,7 +30,7 @@ const FLOW: OverlayFlow = {
 const NAMES = { own: () => "me", nameOf: (uid: string) => (uid === PEER ? "branch" : uid) };
 
 describe("the record of a flow", () => {
-  test("with another node names both, and tells which began it", () => {
+  test("to another node names both, and which one opened it", () => {
     expect(flowRecordOf({ ...FLOW, peer: PEER }, NAMES)).toMatchObject({ sourceNode: "me", destNode: "branch" });
     const origin = { ip: "10.0.0.2", port: 41_000 };
     const brought = flowRecordOf({ ...FLOW, peer: PEER, listener: "", origin }, NAMES);
@@ -43,7 +43,7 @@ describe("the record of a flow", () => {
     });
   });
 
-  test("has what the platform's has", () => {
+  test("has the fields of the platform", () => {
     expect(flowRecordOf(FLOW, NAMES)).toEqual({
       sourceNode: "local",
       destNode: "local",
@@ -61,19 +61,19 @@ describe("the record of a flow", () => {
     });
   });
 
-  test("that goes on says so, with its bytes by the minute", () => {
+  test("of an open flow is marked so, with its bytes by the minute", () => {
     const usage = [{ t: 1_767_323_040, bytes: 7 }];
     expect(flowRecordOf({ ...FLOW, interim: true, usage }, NAMES)).toMatchObject({ usage, meta: { interim: true } });
   });
 
-  test("that was refused before it had a target has none", () => {
+  test("refused before it had a target has none", () => {
     const { id: _id, destIp: _, destPort: __, backend: ___, ...refused } = FLOW;
     const record = flowRecordOf({ ...refused, protocol: "udp", reason: "source-not-permitted" }, NAMES);
     expect(record).toMatchObject({ destIP: "", destPort: 0, protocol: "UDP", flags: "65536" });
     expect(record.meta).toEqual({ connector: "web", service: "intranet", reason: "source-not-permitted" });
   });
 
-  test("is defunct when it was denied, and not when its target or a limit ended it", () => {
+  test("is defunct when denied, and not when its target or a limit ended it", () => {
     const denied = OverlayReason.options.filter((reason) => {
       const { flags } = flowRecordOf({ ...FLOW, reason }, NAMES);
       return (Number(flags) & DEFUNCT_FLAGS) !== 0;
@@ -96,12 +96,12 @@ describe("the record of a flow", () => {
     expect(flowRecordOf({ ...FLOW, reason: "service-down" }, NAMES).flags).toBe(String(flowFlags["no-route"]));
   });
 
-  test("never ends before it began, whatever the clock did", () => {
+  test("never ends before its start, whatever the clock did", () => {
     const { startTime, endTime } = flowRecordOf({ ...FLOW, endedAt: FLOW.startedAt - 5000 }, NAMES);
     expect(endTime).toBe(startTime);
   });
 
-  test("is one that the wire takes, whatever the overlay says", () => {
+  test("is valid on the wire, for any report of the overlay", () => {
     fc.assert(
       fc.property(validValues(OverlayFlow), (value) => {
         const record = flowRecordOf(OverlayFlow.parse(value), NAMES);
@@ -126,7 +126,7 @@ describe("the recorder", () => {
   }
   const flows = (count: number) => Array.from({ length: count }, () => FLOW);
 
-  test("has few flows sent after ten seconds together", async () => {
+  test("sends few flows together after ten seconds", async () => {
     const { clock, spool, recorder, looks } = setUp();
     recorder.take(flows(1));
     await clock.advance(9999);
@@ -139,7 +139,7 @@ describe("the recorder", () => {
     expect(looks()).toBe(1);
   });
 
-  test("has many sent at once, and leaves no timer behind", () => {
+  test("sends many at once, and leaves no timer", () => {
     const { clock, recorder, looks } = setUp();
     recorder.take(flows(200));
     recorder.take(flows(300));

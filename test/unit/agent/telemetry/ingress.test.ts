@@ -27,7 +27,7 @@ test.each([
   expect(reached(shares)).toBe(expected);
 });
 
-test("bytes are of all tunnels, and what began anew or was not there counts no more than it has", () => {
+test("adds up the bytes of all tunnels; a restarted or new one counts no more than its own", () => {
   const client = { peer: uidOf(4), state: "up", since: 1, sessions: 1, bytesIn: 5, bytesOut: 6 } as const;
   const state = { ...aMeshState(), paths: [aPathState(), aPathState({ id: "wan2", bytesIn: 100 })], clients: [client] };
   expect([...bytesOf(state, "bytesIn").values()]).toEqual([10, 100, 5]);

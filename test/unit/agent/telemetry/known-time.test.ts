@@ -35,12 +35,12 @@ function rig(now: number, kept?: number) {
   return { known, time, saved, pass };
 }
 
-it("reads the moment of a build", () => {
+it("reads the time of a build", () => {
   expect(buildTime({ build: "20261121-183106.b98d6d0d30da" })).toBe(BUILT);
   expect(buildTime({ build: "source" })).toBeUndefined();
 });
 
-it("a clock before the build is behind, and what is stamped goes on from the build", () => {
+it("a clock before the build is behind, and timestamps continue from the build", () => {
   const { known, pass } = rig(60_000);
   expect(known.behind()).toEqual({ state: "clock-behind", clockAt: 60_000, knownAt: BUILT, by: "build" });
   pass(5000);
@@ -55,7 +55,7 @@ it("a clock before the build is behind, and what is stamped goes on from the bui
   ]);
 });
 
-it("is right at once when it is set, and says nothing more", () => {
+it("is right at once when set, and reports nothing more", () => {
   const { known, time } = rig(60_000);
   time.now = BUILT + DAY;
   expect(known.refresh()).toBeUndefined();
@@ -63,7 +63,7 @@ it("is right at once when it is set, and says nothing more", () => {
   expect(known.stamps.now()).toBe(BUILT + DAY);
 });
 
-it("is judged by what was kept where that is later, and by nothing else than the server once that speaks", () => {
+it("is compared with the stored time if that is later, and with the server's only once that is known", () => {
   const { known, time } = rig(BUILT + DAY, BUILT + 10 * DAY);
   expect(known.behind()).toMatchObject({ knownAt: BUILT + 10 * DAY, by: "control-plane" });
   // What was kept was told by somebody whose clock was wrong.
@@ -81,7 +81,7 @@ it("less than five minutes are only an offset", () => {
   expect(known.offsetSeconds()).toBe(-299);
 });
 
-it("is kept once a day, when the server corrects it, and at a clean stop with what has passed", async () => {
+it("is stored once a day, when the server corrects it, and at a clean stop with the elapsed time", async () => {
   const { known, saved, pass } = rig(BUILT + DAY, BUILT);
   known.receive(BUILT + DAY);
   known.receive(BUILT + DAY + 1000);
@@ -95,13 +95,13 @@ it("is kept once a day, when the server corrects it, and at a clean stop with wh
   expect(saved.at(-1)).toBe(BUILT + DAY + 7000);
 });
 
-it("writes nothing at a stop when no control plane has told the time", async () => {
+it("writes nothing at a stop when no control plane has sent the time", async () => {
   const { known, saved } = rig(BUILT + DAY, BUILT);
   await known.stopped();
   expect(saved).toEqual([]);
 });
 
-it("a clock that is wrong by more than 300 s raises one event, which is cleared within 60 s of right", () => {
+it("a clock that is off by more than 300 s raises one event, which is cleared within 60 s of a right clock", () => {
   const { known, time } = rig(BUILT + DAY);
   const told: string[] = [];
   const events = {

@@ -99,7 +99,7 @@ describe("the pusher", () => {
     expect(spool.status().events.queued).toBe(0);
   });
 
-  test("writes to disk what has waited a minute", async () => {
+  test("writes what has waited a minute to disk", async () => {
     const { spool, pusher, clock, stored } = setUp();
     spool.append("metrics", { t: 1 });
     pusher.push();
@@ -109,7 +109,7 @@ describe("the pusher", () => {
     expect(stored().metrics.queued).toBe(1);
   });
 
-  test("writes at its close", () => {
+  test("writes when closed", () => {
     const { spool, pusher, stored, clock } = setUp();
     spool.append("metrics", { t: 1 });
     pusher.push();
@@ -118,7 +118,7 @@ describe("the pusher", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("waits and tries again when the control plane takes nothing", async () => {
+  test("waits and retries when the control plane accepts nothing", async () => {
     const { spool, pusher, clock } = setUp();
     spool.append("events", { i: 1 });
     let isWilling = false;
@@ -134,7 +134,7 @@ describe("the pusher", () => {
   });
 });
 
-test("what is appended to a stream already passed is sent in the same run", async () => {
+test("sends what is appended to an already passed stream in the same run", async () => {
   const { spool, pusher } = setUp();
   const gate: Deferred<void> = deferred();
   const { connection, pushes } = session(async (push) => {
@@ -151,7 +151,7 @@ test("what is appended to a stream already passed is sent in the same run", asyn
   expect(pushes.map(({ stream }) => stream)).toEqual(["metrics", "events"]);
 });
 
-test("a control plane that takes nothing is asked every five seconds, however much is appended, and never after the close", async () => {
+test("retries a refusing control plane every five seconds, however much is appended, and never after the close", async () => {
   const { spool, pusher, clock } = setUp();
   const { connection, pushes } = session(({ first }) => ({ last: first - 1 }));
   pusher.online(connection);
@@ -169,7 +169,7 @@ test("a control plane that takes nothing is asked every five seconds, however mu
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("an event is not kept waiting by however many flow records", async () => {
+test("does not delay an event behind any number of flow records", async () => {
   const { spool, pusher } = setUp();
   const flows = Array.from({ length: 5000 }, (_, i) => ({ i }));
   spool.appendAll("flows", flows);
@@ -183,7 +183,7 @@ test("an event is not kept waiting by however many flow records", async () => {
   expect(spool.status()).toMatchObject({ flows: { queued: 0 }, events: { queued: 0 } });
 });
 
-test("a full spool goes to disk piece by piece once it has waited a minute", async () => {
+test("writes a full spool to disk piece by piece once it has waited a minute", async () => {
   const { spool, pusher, clock, stored } = setUp();
   spool.appendAll(
     "flows",

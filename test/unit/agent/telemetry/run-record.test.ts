@@ -7,7 +7,7 @@ const PREVIOUS: RunRecord = { bootId: "boot-1", packageVersion: "1.0", isStopped
 const typesOf = (previous: RunRecord | undefined, run: Partial<Run> = {}): string[] =>
   assessRun(previous, { ...RUN, ...run }).notices.map(({ eventType }) => eventType);
 
-describe("what a start says about the run before", () => {
+describe("a start reports about the previous run", () => {
   test("nothing on the first start and after a clean restart", () => {
     expect(typesOf(undefined)).toEqual([]);
     expect(typesOf(PREVIOUS)).toEqual([]);
@@ -22,7 +22,7 @@ describe("what a start says about the run before", () => {
     ]);
   });
 
-  test("no reboot where a boot id is not known", () => {
+  test("no reboot if a boot id is unknown", () => {
     expect(typesOf({ isStopped: true })).toEqual([]);
     expect(typesOf(PREVIOUS, { bootId: undefined })).toEqual([]);
   });
@@ -37,7 +37,7 @@ describe("what a start says about the run before", () => {
   });
 });
 
-test("errors of this start are raised with their texts, and a clean start clears them", () => {
+test("errors of this start with their texts, and a clean start clears them", () => {
   const failed = assessRun(PREVIOUS, { ...RUN, startupErrors: Array.from({ length: 100 }, () => "x".repeat(1000)) });
   expect(failed.raises).toMatchObject([{ eventType: "Node Startup Error", level: "CRITICAL" }]);
   expect(failed.clears).toEqual([]);
@@ -47,13 +47,13 @@ test("errors of this start are raised with their texts, and a clean start clears
   expect(clean.clears).toMatchObject([{ eventType: "Node Startup Error", object: failed.raises[0]?.object }]);
 });
 
-test("a version that is not known this time stays the one of before", () => {
+test("the previous version if the current one is unknown", () => {
   const unknown = assessRun(PREVIOUS, { ...RUN, packageVersion: undefined });
   expect(unknown.audits).toEqual([]);
   expect(unknown.record.packageVersion).toBe("1.0");
 });
 
-test("the record counts as unclean until the run says that it stopped", () => {
+test("the record counts as unclean until the run reports its stop", () => {
   const { record } = assessRun(undefined, RUN);
   expect(RunRecord.parse(record)).toEqual({ bootId: "boot-1", packageVersion: "1.0", isStopped: false });
   expect(stoppedRun(record).isStopped).toBe(true);

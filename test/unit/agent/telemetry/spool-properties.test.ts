@@ -18,7 +18,7 @@ const steps = fc.array(
   { maxLength: 40 },
 );
 
-test("whatever happens, records go out in order under numbers of their own, and only a kill or the bound loses any", () => {
+test("sends records in order under unique numbers, and loses some only at a kill or the limit", () => {
   fc.assert(
     fc.property(steps, (plan) => {
       const sql = new DatabaseSync(":memory:");

@@ -21,7 +21,7 @@ function batchOf(spool: Spool, name: "events" | "metrics" = "events"): Batch {
 
 const lastOf = ({ first, records }: Batch): number => first + records.length - 1;
 
-test("what is not urgent writes nothing before it is flushed, not even in a spool that has just been opened", () => {
+test("writes nothing that is not urgent before a flush, not even in a spool that has just been opened", () => {
   const { sql, spool } = memory();
   const changes = () => sql.prepare("SELECT total_changes() AS n").get()?.["n"];
   const before = changes();
@@ -44,7 +44,7 @@ describe("numbers", () => {
     expect(spool.batch("events")).toBeUndefined();
   });
 
-  test("never come again after a restart or a kill, whether records were written or not", () => {
+  test("are never reused after a restart or a kill, whether records were written or not", () => {
     const path = join(tempDir(), "state.db");
     const used = new Set<number>();
     for (let run = 0; run < 5; run += 1) {
@@ -93,7 +93,7 @@ describe("durability", () => {
     expect(open().batch("metrics")?.records).toEqual([{ t: 1 }]);
   });
 
-  test("what was acknowledged is gone from the disk", () => {
+  test("acknowledged records are deleted from the disk", () => {
     const { spool, open, sql } = memory();
     spool.append("events", { a: 1 });
     spool.acknowledge(batchOf(spool), 1);
@@ -117,7 +117,7 @@ describe("durability", () => {
   });
 });
 
-describe("bounds", () => {
+describe("limits", () => {
   test("drop the oldest and count it, over restarts too", () => {
     const { spool, open } = memory();
     const { maxRecords } = streamBounds.events;
@@ -130,7 +130,7 @@ describe("bounds", () => {
     expect(open().status().events.dropped).toBe(10);
   });
 
-  test("hold by size too", () => {
+  test("apply to the size too", () => {
     const { spool } = memory();
     for (let i = 0; i < 100; i += 1) spool.append("events", { text: "x".repeat(200_000) });
     const { queued, dropped } = spool.status().events;
@@ -148,7 +148,7 @@ describe("bounds", () => {
   });
 });
 
-test("a record too large for any message is dropped and counted, and holds up nothing", () => {
+test("drops and counts a record too large for any message, without delaying others", () => {
   const { spool } = memory();
   spool.append("events", { text: "x".repeat(2_000_000) });
   spool.append("events", { small: true });
@@ -157,7 +157,7 @@ test("a record too large for any message is dropped and counted, and holds up no
 });
 
 describe("a control plane that counts ahead of us", () => {
-  test("gets the records again under numbers it does not know", () => {
+  test("gets the records again under new numbers", () => {
     const { spool, open } = memory();
     for (let i = 1; i <= 3; i += 1) spool.append("events", { i });
     spool.append("metrics", { t: 1 });
@@ -172,7 +172,7 @@ describe("a control plane that counts ahead of us", () => {
   });
 });
 
-test("an answer that takes nothing leaves the drops to be told again", () => {
+test("an answer that accepts nothing leaves the drops to be reported again", () => {
   const { spool } = memory();
   for (let i = 0; i <= streamBounds.events.maxRecords; i += 1) spool.append("events", { i });
   const batch = batchOf(spool);
@@ -186,7 +186,7 @@ describe("many records that are not urgent", () => {
   const rows = (sql: DatabaseSync) =>
     sql.prepare("SELECT count(*) AS n, min(seq) AS first, max(seq) AS last FROM spool_record").get();
 
-  test("touch the disk only in a flush, however many are dropped, and their drops are kept then", () => {
+  test("reach the disk only in a flush, and the count of dropped ones with them", () => {
     const { sql, spool, open } = memory();
     spool.appendAll("flows", many(0, 10));
     spool.flush();
@@ -201,7 +201,7 @@ describe("many records that are not urgent", () => {
     expect(open().batch("flows")).toMatchObject({ first: 10_011, records: { length: 500 } });
   });
 
-  test("go to disk in pieces, which together are everything in order", () => {
+  test("are written in pieces, complete and in order", () => {
     const { sql, spool, open } = memory();
     spool.appendAll("flows", many(0, 2500));
     expect(spool.flush(1000)).toBe(true);
@@ -217,7 +217,7 @@ describe("many records that are not urgent", () => {
     expect(found).toEqual(many(0, 2501).map(({ i }) => i));
   });
 
-  test("are left for a later flush by a disk that refuses, and no piece is asked for at once", () => {
+  test("wait for a later flush when the disk refuses, and no piece is retried at once", () => {
     const path = join(tempDir(), "state.db");
     const { sql } = openDatabase(path, { migrations: [spoolMigration], exclusive: false });
     const spool = new Spool(sql, () => undefined);
@@ -229,7 +229,7 @@ describe("many records that are not urgent", () => {
     expect(rows(sql)).toEqual({ n: 5000, first: 1, last: 5000 });
   });
 
-  test("that were dropped while they were under way are acknowledged without harm", () => {
+  test("that were dropped in flight are acknowledged without harm", () => {
     const { spool, sql } = memory();
     spool.appendAll("flows", many(0, 500));
     spool.flush();

@@ -15,7 +15,7 @@ const list = (body: unknown) => oneShot("list", () => Promise.resolve(body), { r
 test.each([
   ["large", large],
   ["deep", nested(16)],
-])("who takes output gets a %s answer in parts, and what the journal keeps is small", async (_, body) => {
+])("a caller that accepts output gets a %s answer in parts, and the journal keeps little", async (_, body) => {
   const { run, channel } = rig([list(body)]);
   expect(await run("list", { wait: false, watched: true })).toEqual({ body: true });
   await until(() => channel.results.length === 1);
@@ -26,7 +26,7 @@ test.each([
   expect(collector.whole(result !== undefined && "body" in result.reply ? result.reply.body : undefined)).toEqual(body);
 });
 
-test("a small answer comes whole, and one that fits no message is refused to who takes no output", async () => {
+test("a small answer comes complete, and one too large for a message is refused without output", async () => {
   const { run, channel } = rig([list({ files: [] })]);
   await run("list", { wait: false, watched: true });
   await until(() => channel.results.length === 1);
@@ -38,7 +38,7 @@ test("a small answer comes whole, and one that fits no message is refused to who
   expect(await rig([list(nested(14))]).run("list")).toEqual({ body: nested(14) });
 });
 
-test("a caller on this machine gets it whole", async () => {
+test("a caller on this machine gets it complete", async () => {
   const { dispatcher } = rig([list(large)]);
   const replyLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 62 };
   const channel: TestChannel = Object.assign(new TestChannel(), { replyLimits });
@@ -50,7 +50,7 @@ test("a caller on this machine gets it whole", async () => {
   expect([channel.parts, channel.results[0]?.reply]).toEqual([[], { body: large }]);
 });
 
-test("a node that gives 10,000 entries through its session gives them all", async () => {
+test("a node with 10,000 entries sends them all through its session", async () => {
   const controller = await runController();
   const node = await addNode(controller, "edge");
   const channel = new TestChannel();

@@ -5,7 +5,7 @@ import type { UpgradeStanding } from "../../../../src/protocol/documents/release
 const [OLDEST, OLD, NEW] = ["0.1.20260101-0000", "0.1.20260202-0000", "0.1.20260303-0000"] as const;
 const STAGED: UpgradeStanding = { state: "STAGED", from: OLD, to: NEW, begunAt: 1 };
 
-test("a staged release is in the shadow, and no event", () => {
+test("a staged release is in the shadow, without an event", () => {
   const standing = standingNow(STAGED, [], OLD);
   expect(upgradeFacts({ ...(standing && { standing }) })).toEqual({
     "node.upgrade.state": "STAGED",
@@ -15,7 +15,7 @@ test("a staged release is in the shadow, and no event", () => {
   expect(eventsOf(standing, [])).toEqual({ raises: [], clears: [] });
 });
 
-test("a version that is given up while another is staged is a failed upgrade", () => {
+test("a version abandoned while another is staged is a failed upgrade", () => {
   const failed = { code: "crashed", message: "it ended three times" };
   expect(standingNow(STAGED, [{ version: OLD, isBase: false, starts: 3, failed }], OLDEST)).toEqual({
     state: "FAILED",

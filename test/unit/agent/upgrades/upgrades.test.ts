@@ -76,7 +76,7 @@ function rig(changes: Partial<UpgradesOptions> & { isManaged?: boolean } = {}) {
 }
 
 describe("an upgrade", () => {
-  test("is asked for at the control plane's releases, once", async () => {
+  test("is requested from the control plane's releases, once", async () => {
     const { upgrades, started } = rig();
     const answers = await Promise.all([upgrades.ask(order), upgrades.ask(order)]);
     expect(answers.map(({ output }) => output.status)).toEqual([
@@ -86,7 +86,7 @@ describe("an upgrade", () => {
     expect(started).toEqual([{ ...order, from: "https://cp.example/releases/manifest.jws" }]);
   });
 
-  test("is asked for where the settings say, and before them where the caller does", async () => {
+  test("is requested from the URL of the settings, or rather from that of the caller", async () => {
     const { upgrades, started, state } = rig({ manifest: "/srv/manifest.jws" });
     await upgrades.ask(order);
     state.isAtWork = false;
@@ -106,12 +106,12 @@ describe("an upgrade", () => {
     expect(started).toEqual([]);
   });
 
-  test("may be asked for by the trigger, which has the node to itself", async () => {
+  test("may be requested by the trigger, which runs exclusively", async () => {
     const { upgrades } = rig({ ending: () => "node-upgrade" });
     expect((await upgrades.ask(order)).output.status).toBe("Upgrade in progress");
   });
 
-  test("that cannot be started is answered so, and can be asked for again", async () => {
+  test("that cannot start is answered so, and can be requested again", async () => {
     const { upgrades, state, started } = rig();
     state.refusal = new HostError("exec-failed", "not found");
     const both = await Promise.allSettled([upgrades.ask(order), upgrades.ask(order)]);
@@ -122,8 +122,8 @@ describe("an upgrade", () => {
   });
 });
 
-describe("how an upgrade stands", () => {
-  test("is in the shadow step by step, and looked at again by itself", async () => {
+describe("the state of an upgrade", () => {
+  test("is in the shadow step by step, and polled", async () => {
     const { upgrades, state, clock } = rig();
     await upgrades.refresh();
     expect(upgrades.facts()).toEqual({});
@@ -175,7 +175,7 @@ describe("how an upgrade stands", () => {
     ]);
   });
 
-  test("has failed after all where the version was given up after it had proven itself", async () => {
+  test("is failed when the version was abandoned after it had passed its verification", async () => {
     const { upgrades, state, told } = rig({ version: OLD });
     state.standing = completed;
     const given = { code: "given-up", message: "it was started 3 times and never ended well" };
@@ -207,7 +207,7 @@ describe("how an upgrade stands", () => {
     expect(upgrades.facts()).toMatchObject({ "node.upgrade.state": "COMPLETED" });
   });
 
-  test("tells of an update of the operating system once", async () => {
+  test("reports an update of the operating system once", async () => {
     const { upgrades, state, told } = rig();
     state.standing = { ...completed, osUpdatedAt: 3500 };
     await upgrades.refresh();
@@ -234,7 +234,7 @@ describe("how an upgrade stands", () => {
     expect(told.slice(1, 2)).toEqual([["Upgrade Failed", "CLEARED", "INFO", "The operating system was updated"]]);
   });
 
-  test("says that the version which runs is on trial", async () => {
+  test("reports that the running version is on trial", async () => {
     const { upgrades, state } = rig();
     const trial = { from: OLD, since: 1500, bootId: "b", before: {} };
     const version = {
@@ -265,7 +265,7 @@ describe("how an upgrade stands", () => {
     expect(upgrades.status.trial).toBeUndefined();
   });
 
-  test("is nobody's business where this program is not managed", async () => {
+  test("is not reported if this program is not managed", async () => {
     const { upgrades, state } = rig({ isManaged: false });
     state.standing = failed;
     await upgrades.refresh();

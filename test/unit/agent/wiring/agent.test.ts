@@ -12,7 +12,7 @@ import { hostReader } from "../../../../src/host/reader.ts";
 import { startLocalAgent } from "../../../support/local-agent.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
-test("an agent that cannot have its run directory leaves no state behind", async () => {
+test("an agent without a usable run directory leaves no state behind", async () => {
   const root = tempDir();
   const stateDir = join(root, "state");
   writeFileSync(join(root, "file"), "");

@@ -33,7 +33,7 @@ function opened(stateDir: string, name: string): OpenedDataStore {
   return dataStore;
 }
 
-test("the hidden parts of a capture that a kill cut short are gone after the next start of the agent", async () => {
+test("the next start of the agent deletes the hidden parts of an interrupted capture", async () => {
   const stateDir = tempDir();
   const captures = join(stateDir, "data-store/captures");
   const killed = opened(stateDir, "killed");
@@ -51,7 +51,7 @@ test("the hidden parts of a capture that a kill cut short are gone after the nex
   await waitFor("nothing is noted any more", () => !existsSync(join(stateDir, "data-store.unfinished")));
 });
 
-test("an agent that left nothing unfinished opens no data store at its start", async () => {
+test("an agent without unfinished work opens no data store at its start", async () => {
   const stateDir = tempDir();
   const first = opened(stateDir, "first");
   const [whole, given] = [await first.create("a", signal), await first.create("b", signal)];

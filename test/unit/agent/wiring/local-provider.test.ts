@@ -24,7 +24,7 @@ const unasked = (): never => {
   throw new Error("not asked for");
 };
 
-test("a floor that was reset makes its document due again", async () => {
+test("a reset floor makes its document due again", async () => {
   const directory = tempDir();
   mkdirSync(join(directory, "s/desired"), { recursive: true });
   const documents = await DesiredDocuments.load(hostFiles(directory), "/s");
@@ -103,7 +103,7 @@ describe("connectors and services", () => {
     });
   }
 
-  test("are those in force, also when the overlay goes while it is asked", async () => {
+  test("are those applied, also when the overlay exits during the request", async () => {
     const provider = await provided(() => Promise.reject(new Error("it went")));
     const { signal } = new AbortController();
     expect(await provider.connectors(signal)).toMatchObject({
@@ -143,7 +143,7 @@ describe("the output of a trigger for a slow reader", () => {
     return { dispatcher: rig([talk]).dispatcher, said: () => said, isOver: () => isOver };
   }
 
-  test("waits without work, and arrives whole", async () => {
+  test("waits without work, and arrives complete", async () => {
     const { dispatcher, said } = talkative();
     const lines = runLocally(dispatcher, "talk", {}, new AbortController().signal);
     await lines.next();

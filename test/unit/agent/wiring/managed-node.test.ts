@@ -178,7 +178,7 @@ describe("a cancel", () => {
     return { count, runs: () => runs };
   }
 
-  test("right behind its trigger takes it back before it begins, and the trigger is answered", async () => {
+  test("directly after its trigger stops it before its start, and the trigger is answered", async () => {
     const { count, runs } = counted();
     const { call, trigger, sent } = await setUp([count]);
     const jti = randomUUID();
@@ -190,7 +190,7 @@ describe("a cancel", () => {
     expect(runs()).toBe(0);
   });
 
-  test("of another trigger, or from before, takes nothing back", async () => {
+  test("of another trigger, or from before, stops nothing", async () => {
     const { count, runs } = counted();
     const { call, trigger, sent } = await setUp([count]);
     const jti = randomUUID();
@@ -206,7 +206,7 @@ describe("a cancel", () => {
   });
 });
 
-test("what is forged is counted and reported, whoever found it", async () => {
+test("counts and reports forged triggers, whoever found them", async () => {
   const { forgeries, call, trigger, sent, events } = await setUp();
   call("trigger.run", { jws: await trigger({}, root) });
   await waitFor("the answer", () => sent.length === 1);
@@ -215,7 +215,7 @@ test("what is forged is counted and reported, whoever found it", async () => {
   expect(events).toEqual(["Signature Refused", "Signature Refused"]);
 });
 
-test("a trigger that fails is answered with the code and the words of its failure, whichever they are", async () => {
+test("answers a failing trigger with the code and the message of its failure", async () => {
   const failing = (event: string, error: Error) => oneShot(event, () => Promise.reject(error));
   const { call, trigger, sent } = await setUp([
     failing("start", new HostError("engine-refused", "port 80 is taken", { details: { status: 409 } })),
@@ -232,7 +232,7 @@ test("a trigger that fails is answered with the code and the words of its failur
   ]);
 });
 
-test("a trigger that is refused before it is known is in the log once a minute, with its reason", async () => {
+test("logs a trigger refused before it is known once a minute, with its reason", async () => {
   const lines: Record<string, unknown>[] = [];
   const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line) as never) });
   const { call, trigger, sent } = await setUp([], undefined, log);
@@ -249,7 +249,7 @@ describe("the report on a document", () => {
     ["busy", 3],
     ["internal", 3],
     ["invalid-body", 1],
-  ])("that is answered %s is sent again later and later unless it is refused for good", async (code, times) => {
+  ])("that is answered %s is sent again with backoff unless refused permanently", async (code, times) => {
     let refusals = 2;
     const { node, accepted, documents, connection, clock, sent } = await setUp([], ({ method }) => {
       if (method !== "document.applied" || refusals === 0) return { result: { version: 1, unchanged: true } };

@@ -83,7 +83,7 @@ function setUp(config: Config = {}, capabilities = "CapEff:\t0000000000002000\n"
   };
 }
 
-test("a node that has no way to others has nothing to say, and no timer but that of its start", async () => {
+test("a node without a path to others reports nothing, and has only the timer of its start", async () => {
   const { mesh, clock, counts } = setUp();
   mesh.look();
   expect([mesh.facts(), await mesh.sample(forever), mesh.dataPlane()]).toEqual([
@@ -95,7 +95,7 @@ test("a node that has no way to others has nothing to say, and no timer but that
   expect([clock.pendingTimers, counts]).toEqual([0, { records: 0, changed: 0, ran: 0 }]);
 });
 
-test("the shadow and the status say which path carries, and who asks is told of changes once a second", async () => {
+test("the shadow and the status name the path in use, and subscribers get changes once a second", async () => {
   const rig = setUp();
   rig.stand();
   rig.stand({ paths: [aPathState({ since: 5500, reason: "the preferred path is up" })] });
@@ -123,7 +123,7 @@ test("the shadow and the status say which path carries, and who asks is told of 
   expect(rig.mesh.facts()).toEqual({ "gateway.status": "down", "gateway.paths": 1, "gateway.paths.up": 0 });
 });
 
-test("minutes of round trips are spooled as records, with the hops that were found and their names", async () => {
+test("stores minutes of round trips as records, with the hops found and their names", async () => {
   const rig = setUp({ gateway: { enabled: false, monitorHopsMode: "always" } });
   rig.stand();
   rig.mesh.look();
@@ -141,7 +141,7 @@ test("minutes of round trips are spooled as records, with the hops that were fou
   expect(rig.counts.records).toBe(2);
 });
 
-test("without the capability the way is not traced, which is told once", async () => {
+test("does not trace without the capability, and reports that once", async () => {
   const rig = setUp({ gateway: { monitorHopsMode: "always" } }, "CapEff:\t0000000000001fff\n");
   rig.stand();
   rig.mesh.look();
@@ -150,7 +150,7 @@ test("without the capability the way is not traced, which is told once", async (
   expect(rig.seen.map(({ eventType, level }) => `${level} ${eventType}`)).toEqual(["WARNING Gateway Hop Monitoring"]);
 });
 
-test("metrics count tunnels and what went over them, from the second reading on", async () => {
+test("metrics count tunnels and their bytes, from the second reading on", async () => {
   const rig = setUp();
   rig.stand();
   expect(await rig.mesh.sample(forever)).toEqual({ "gw.available": 1, "gw.connected": 1 });
@@ -168,7 +168,7 @@ test("metrics count tunnels and what went over them, from the second reading on"
   expect(meshMetrics({ standing, at: 5 }, { standing, at: 5 })).not.toHaveProperty("gw.rxBps");
 });
 
-test("nothing is told after the end", async () => {
+test("reports nothing after the end", async () => {
   const rig = setUp();
   rig.stand();
   rig.mesh.close();
@@ -191,13 +191,13 @@ test.each([
   ["peer-request", true, 1],
   ["always", false, 1],
 ] as const)(
-  "in the mode %s, asked by the gateway: %s, so many paths are traced: %i",
+  "in the mode %s, requested by the gateway: %s, traces this number of paths: %i",
   (monitorHopsMode, asks, count) => {
     expect(wishOf({ monitorHopsMode }, asks).targets).toHaveLength(count);
   },
 );
 
-test("the way is traced to the address that the tunnel has, by the protocol of the gateway", () => {
+test("traces to the address of the tunnel, by the protocol of the gateway", () => {
   const raw = {
     monitorHopsMode: "always",
     monitorHopsInterval: 30,

@@ -173,11 +173,11 @@ const deps: SectionDeps = {
 const sections = listSections(deps);
 const names = sections.map(({ name }) => name);
 
-test("the order is of every section there is", () => {
+test("the order has every section", () => {
   expect([...ORDER].sort()).toEqual([...SectionName.options].sort());
 });
 
-test("the sections are named once each, as documents name them, and in the order in which they rest on each other", () => {
+test("names each section once, by its key in documents, in the order of their dependencies", () => {
   expect(names).toEqual(ORDER.filter((name) => names.includes(name)));
 });
 
@@ -202,7 +202,7 @@ test("each has a contract", () => {
 for (const run of contracts.values()) run();
 
 describe.each(sections.map((section) => [section.name, section] as const))("%s", (name, section) => {
-  test("throws at nothing that a document may hold", () => {
+  test("never throws, for any document", () => {
     fc.assert(
       fc.property(fc.jsonValue({ maxDepth: 4 }), (raw) => {
         for (const issue of section.prepare(raw).rejected)

@@ -86,7 +86,7 @@ const MINIMAL: Readonly<Partial<Record<string, object>>> = {
   "tg-traceroute": { host: "h" },
 };
 
-test("the events are named once each, and the names offered to people are these", () => {
+test("names each event once, and offers these names to people", () => {
   expect(triggers.map(({ event }) => event).sort()).toEqual([...triggerEvents].sort());
 });
 

@@ -9,7 +9,7 @@ test.each([
   ["mips", ""],
   ["", ""],
   [undefined, ""],
-])("images for a machine of %s are asked for as %s", (architecture, platform) => {
+])("requests images for a machine of %s as %s", (architecture, platform) => {
   expect(platformOf(architecture)).toBe(platform);
 });
 

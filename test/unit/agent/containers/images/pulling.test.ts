@@ -6,7 +6,7 @@ import { HostError } from "../../../../../src/errors.ts";
 import { untilAborted } from "../../../../../src/lib/async/until-aborted.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 
-test("a pull that goes on and on gives its place back after six hours", async () => {
+test("releases the slot of a pull after six hours", async () => {
   const clock = new FakeClock();
   const slots = new Slots(1);
   let dribble = (): void => undefined;
@@ -50,7 +50,7 @@ test("a pull that goes on and on gives its place back after six hours", async ()
 test.each([
   ["registry.example:5000/team/app:1", "registry.example:5000"],
   ["former.example/team/app:1", undefined],
-])("%s is pulled with a credential for the registry that it names, and no other", async (reference, server) => {
+])("pulls %s with a credential for its registry only", async (reference, server) => {
   const given: unknown[] = [];
   await ensureImage(
     {
@@ -90,7 +90,7 @@ test.each([
   ["cannot pull acme/app:1: unauthorized: authentication required", "unauthorized: authentication required"],
   ['Get "https://x:5000/v2/": dial tcp: no such host', 'Get "https://x:5000/v2/": dial tcp: no such host'],
   ["the registry says\n nothing", "the registry says nothing"],
-])("why a pull failed is said once: %s", (message, reason) => {
+])("reports the reason of a failed pull once: %s", (message, reason) => {
   expect(pullReason("acme/app:1", message)).toBe(reason);
 });
 
@@ -125,7 +125,7 @@ test.each<[string, boolean, string | undefined, string]>([
     undefined,
     "denied (asked the engine's default registry (docker.io) without a credential: it is not the organization's registry registry.example:5000; if the image is there, write its repository as team.example/...)",
   ],
-])("a failed pull of %s names the registry and what it was asked with (%s, %s)", async (...given) => {
+])("a failed pull of %s names the registry and the credential used (%s, %s)", async (...given) => {
   const [reference, isFromRegistry, server, reason] = given;
   const denied = new HostError("pull-unauthorized", `cannot pull ${reference}: denied`);
   const pulled = ensureImage(
@@ -190,15 +190,15 @@ describe("on a machine of linux/arm64", () => {
     return { asked, result };
   }
 
-  test("an image is asked for by that platform", async () => {
+  test("requests an image by that platform", async () => {
     expect(await ensured(undefined, "linux/arm64")).toEqual({ asked: ["linux/arm64"], result: "linux/arm64" });
   });
 
-  test.each(["linux/arm64", "linux/arm"])("an image that is there for %s is good enough", async (platform) => {
+  test.each(["linux/arm64", "linux/arm"])("accepts a present image for %s", async (platform) => {
     expect(await ensured(platform, "linux/arm64")).toEqual({ asked: [], result: platform });
   });
 
-  test("an image that is there for another platform is replaced by the registry's", async () => {
+  test("replaces an image for another platform by that of the registry", async () => {
     expect(await ensured("linux/amd64", "linux/arm64")).toEqual({ asked: ["linux/arm64"], result: "linux/arm64" });
   });
 
@@ -206,13 +206,13 @@ describe("on a machine of linux/arm64", () => {
     [undefined, "linux/amd64", "image team/app:1 is for linux/amd64 and this machine is linux/arm64"],
     [undefined, new HostError("image-platform", "no matching manifest for linux/arm64"), "no matching manifest"],
     ["linux/amd64", new HostError("pull-failed", "connection refused"), "is for linux/amd64.*connection refused"],
-  ])("no image but one for another platform is a reason of its own (%s, %s)", async (local, remote, words) => {
+  ])("an image that exists only for another platform is a reason of its own (%s, %s)", async (local, remote, words) => {
     const { result } = await ensured(local, remote);
     expect(result).toMatchObject({ code: "image-platform", message: expect.stringMatching(words) as unknown });
   });
 });
 
-test("a registry whose layers find no room on the disk is a full disk", async () => {
+test("a pull fails with disk-full when the layers do not fit on the disk", async () => {
   const full = new HostError("pull-no-space", "cannot pull team/app:1: write /var/lib/x: no space left on device");
   const pulled = ensureImage(
     {

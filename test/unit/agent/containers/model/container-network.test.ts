@@ -46,20 +46,17 @@ function stage(networks: readonly NetworkSummary[], addresses: readonly (readonl
 
 const own = (subnet: string, id = "old"): NetworkSummary => ({ id, name: NAME, subnets: [subnet], labels: LABELS });
 
-it("makes the network once, for several that need it at once", async () => {
+it("creates the network once, for several concurrent requests", async () => {
   const { did, ensure } = stage([]);
   await Promise.all([ensure(), ensure(), ensure()]);
   expect(did).toStrictEqual([`create ${NAME} 172.18.0.0/16`]);
 });
 
-it.each([[[]], [[["eth0", ["172.16.0.9/12"]] as const]]])(
-  "leaves the one that is there, with %j",
-  async (addresses) => {
-    const { did, ensure } = stage([own("172.18.0.0/16")], addresses);
-    await ensure();
-    expect(did).toStrictEqual([]);
-  },
-);
+it.each([[[]], [[["eth0", ["172.16.0.9/12"]] as const]]])("keeps an existing one, with %j", async (addresses) => {
+  const { did, ensure } = stage([own("172.18.0.0/16")], addresses);
+  await ensure();
+  expect(did).toStrictEqual([]);
+});
 
 it("moves to another range in order", async () => {
   const { did, ensure, setSubnet, remove } = stage([own("172.18.0.0/16")]);
@@ -85,20 +82,20 @@ it.each([
     [],
     /network others of the engine has 172\.30\.0\.0\/16, which overlaps 172\.30\.0\.0\/24/,
   ],
-])("touches nothing where %s is in the range", async (_, others, addresses, message) => {
+])("changes nothing when %s is in the range", async (_, others, addresses, message) => {
   const { did, ensure, setSubnet } = stage([own("172.18.0.0/16"), ...others], addresses);
   setSubnet("172.30.0.0/24");
   await expect(ensure()).rejects.toThrow(message);
   expect(did).toStrictEqual([]);
 });
 
-it("takes no stranger's network for its own", async () => {
+it("does not adopt a network that is not ours", async () => {
   const { did, remove } = stage([{ ...own("172.18.0.0/16"), labels: {} }]);
   await remove();
   expect(did).toStrictEqual([]);
 });
 
-it("is not in its own way", async () => {
+it("does not conflict with its own range", async () => {
   const { did, ensure } = stage([], [["holdfast0", ["172.18.0.1"]]]);
   await ensure();
   expect(did).toHaveLength(1);

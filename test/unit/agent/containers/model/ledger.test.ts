@@ -37,7 +37,7 @@ const container = (id: string, nonce: string | undefined, definition = "d1"): Co
   addresses: {},
 });
 
-test("what was noted is there for the next agent, and the same again writes nothing", () => {
+test("the next agent has the noted entries; noting the same again writes nothing", () => {
   const path = join(tempDir(), "state.db");
   const first = openDatabase(path, { migrations: [computeMigration, computeColumnsMigration], exclusive: true });
   const ledger = new Ledger(first.sql);
@@ -81,12 +81,12 @@ test("what was noted is there for the next agent, and the same again writes noth
   second.sql.close();
 });
 
-test("an empty ledger prepares nothing until it is asked", () => {
+test("an empty ledger prepares nothing until needed", () => {
   // The tables are not even there.
   expect(() => new Ledger(new DatabaseSync(":memory:"))).not.toThrow();
 });
 
-test("a container is ours by a nonce that was noted, by its definition and by its id", () => {
+test("a container is ours by a noted nonce, by its definition and by its id", () => {
   const containers = new Map(
     [row(), row({ nonce: "n2", engineId: undefined, createdAt: 2000 })].map((one) => [one.nonce, one]),
   );
@@ -103,7 +103,7 @@ test("a container is ours by a nonce that was noted, by its definition and by it
   expect(missing).toEqual([]);
 });
 
-test("what the engine may still be creating is waited for, and not for ever", () => {
+test("waits for what the engine may still be creating, for a limited time", () => {
   const containers = new Map([
     ["n1", row({ engineId: undefined })],
     ["n2", row({ nonce: "n2" })],

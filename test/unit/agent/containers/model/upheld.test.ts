@@ -32,7 +32,7 @@ test.each([
     },
     [],
   ],
-])("of a container that has %j besides, this is changed: %j", (more, fields) => {
+])("a container with %j besides differs in: %j", (more, fields) => {
   expect(changedFields(upheld, { ...asMade, resources: { ...resources, ...more } }, machine)).toEqual(fields);
 });
 
@@ -40,7 +40,7 @@ test("another restart policy is a change", () => {
   expect(changedFields(upheld, { ...asMade, restartPolicy: "no" }, machine)).toEqual(["RestartPolicy"]);
 });
 
-test("what was set is put back, and what cannot be unset gets a value that limits nothing", () => {
+test("reverts changed limits, and replaces one that cannot be unset by a value that limits nothing", () => {
   expect(puttingBack(upheld, ["Memory", "CpuShares", "CpusetCpus", "MemoryReservation"], machine)).toEqual({
     ...resources,
     RestartPolicy: { Name: "unless-stopped" },
@@ -66,6 +66,6 @@ test.each([
   ],
   [{ ours: { address: "172.18.0.10", aliases: ["web"] } }, { foreign: [], own: "otherwise" }],
   [{ ours: { address: "172.18.0.9", aliases: ["0123456789ab"] } }, { foreign: [], own: "otherwise" }],
-])("of a container on %j, this is changed: %j", (found, changed) => {
+])("a container on %j differs in: %j", (found, changed) => {
   expect(changedAttachment(upheld, { ...asMade, networks: found })).toEqual(changed);
 });

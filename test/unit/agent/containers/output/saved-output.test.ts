@@ -45,7 +45,7 @@ async function* running(frames: readonly OutputFrame[], signal: AbortSignal): As
   await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
 }
 
-test("what a container writes becomes records, while its output is wanted and no longer", async () => {
+test("records the output of a container while it is wanted", async () => {
   const { compute, records, text } = stage();
   let stopped = 0;
   compute.said = (_, __, signal) => {
@@ -67,7 +67,7 @@ test("what a container writes becomes records, while its output is wanted and no
   await waitFor("the end", () => stopped === 1);
 });
 
-test("another agent goes on where this one left off", async () => {
+test("another agent continues where this one stopped", async () => {
   const first = stage();
   first.compute.said = (_, __, signal) => running([frame(1, "one")], signal);
   first.compute.set([saved]);
@@ -82,7 +82,7 @@ test("another agent goes on where this one left off", async () => {
   expect(second.compute.asked).toEqual([["output", "0123456789abcdef", "1795262401.000000001"]]);
 });
 
-test("one that has ended is read once, and again after its next run", async () => {
+test("reads an ended container once, and again after its next run", async () => {
   const { compute, text } = stage();
   async function* ended(): AsyncGenerator<OutputFrame> {
     yield frame(1, "done");
@@ -100,7 +100,7 @@ test("one that has ended is read once, and again after its next run", async () =
   await waitFor("the next run", () => compute.asked.length === 2);
 });
 
-test("what was written before it was wanted stays unread", async () => {
+test("does not read output from before it was wanted", async () => {
   const { compute } = stage();
   compute.set([containerState()]);
   compute.set([saved]);
@@ -109,7 +109,7 @@ test("what was written before it was wanted stays unread", async () => {
   expect(Number(since)).toBeGreaterThan(Date.now() / 1000 - 60);
 });
 
-test("an engine that fails is asked again, and a disk that fails costs no output", async () => {
+test("asks a failing engine again, and loses no output to a failing disk", async () => {
   const { compute, text, sql, refusals } = stage();
   sql.exec("DROP TABLE compute_output");
   compute.refusal = new Error("no engine");
@@ -121,7 +121,7 @@ test("an engine that fails is asked again, and a disk that fails costs no output
   expect(refusals.length).toBeGreaterThan(0);
 });
 
-test("a container that never stops writing is read no faster than it may be", async () => {
+test("reads a container that never stops writing within the limit of its rate", async () => {
   const { compute, records } = stage(memory(), systemClock());
   let given = 0;
   compute.said = async function* (_: string, __: string | undefined, signal: AbortSignal) {
@@ -133,7 +133,7 @@ test("a container that never stops writing is read no faster than it may be", as
   expect(given).toBeLessThan(70);
 });
 
-test("pieces are joined by stream, and cut between characters", () => {
+test("joins pieces by stream, and splits between characters", () => {
   const piece = (text: string, stream: "stdout" | "stderr" = "stdout") => ({ stream, at: 1, next: "0", text });
   expect(recordsOf([piece("a\n"), piece("b\n"), piece("c\n", "stderr"), piece("d\n")]).map(({ text }) => text)).toEqual(
     ["a\nb\n", "c\n", "d\n"],

@@ -7,7 +7,7 @@ const AT1 = Date.UTC(2026, 10, 21, 12) + 123;
 const out = (data: string | Buffer) => ({ stream: "stdout" as const, data: Buffer.from(data) });
 
 /** Every way of cutting a text in two gives the same. */
-test("lines lose their times, however they come in pieces", () => {
+test("strips the times of lines, however they are split", () => {
   const whole = Buffer.from(`${T1}grün\n${T2}two\n${T2}\n`);
   for (let cut = 0; cut <= whole.length; cut += 1) {
     const linesOf = timedLines();
@@ -18,7 +18,7 @@ test("lines lose their times, however they come in pieces", () => {
   }
 });
 
-test("a very long line comes in parts with a time each, and a character may be cut between them", () => {
+test("splits a very long line into parts with a time each, between characters or not", () => {
   const linesOf = timedLines();
   const [one, two] = [Buffer.from("ü").subarray(0, 1), Buffer.from("ü").subarray(1)];
   const pieces = [
@@ -29,7 +29,7 @@ test("a very long line comes in parts with a time each, and a character may be c
   expect(pieces.map(({ text }) => text).join("")).toBe("aüb\nc\n");
 });
 
-test("the two streams do not mix, and what has no time is text", () => {
+test("keeps the two streams apart, and passes lines without a time as text", () => {
   const linesOf = timedLines();
   const error = { stream: "stderr" as const, data: Buffer.from(`${T2}err\n`) };
   const pieces = [
@@ -46,7 +46,7 @@ test("the two streams do not mix, and what has no time is text", () => {
   ]);
 });
 
-test("a nanosecond later may be the next second", () => {
+test("one nanosecond later may be the next second", () => {
   const [piece] = timedLines()(out("2026-11-21T12:00:00.999999999Z x\n"));
   expect(piece?.next).toBe("1795262401.000000000");
 });

@@ -55,7 +55,7 @@ describe("a service", () => {
     expect(standsAt(standing, 0)).toEqual({ state: "running" });
   });
 
-  test("that nobody has spoken of yet is left alone, whatever is seen of it", () => {
+  test("that nobody has defined yet is left alone in any state", () => {
     const { effects } = run(
       beginning(running(), undefined),
       [{ is: "found", found: running() }, 0],
@@ -64,7 +64,7 @@ describe("a service", () => {
     expect(effects).toEqual([]);
   });
 
-  test("is tried again ever later after starts that failed, at once when its definition changes, and never when it is disabled", () => {
+  test("is retried with exponential backoff after failed starts, at once when its definition changes, and never when disabled", () => {
     const first = run(beginning(undefined, undefined), [{ is: "wanted", goal: service() }, 0], [failed(1), 0]);
     expect(standsAt(first.standing, 0)).toEqual({ state: "backoff", reason: "no such image" });
     expect(wakeAt(first.standing, 0)).toBe(5000);
@@ -80,7 +80,7 @@ describe("a service", () => {
     expect(standsAt(off.standing, 15_000)).toEqual({ state: "idle" });
   });
 
-  test("keeps running as it is while its successor cannot be had", () => {
+  test("keeps running while the image of its successor is unavailable", () => {
     const { standing } = run(
       beginning(running("old"), undefined),
       [{ is: "wanted", goal: service() }, 0],
@@ -89,7 +89,7 @@ describe("a service", () => {
     expect(standsAt(standing, 10)).toEqual({ state: "running", reason: "no such image" });
   });
 
-  test("has its pull cancelled by what disables it, and its start not by what only changes it", () => {
+  test("has its pull cancelled when disabled, and its start not by a mere change", () => {
     const pulling = run(beginning(undefined, undefined), [{ is: "wanted", goal: service() }, 0]);
     expect(run(pulling.standing, [{ is: "wanted", goal: service({ enabled: false }) }, 1]).effects).toEqual([
       { do: "cancel", number: 1 },
@@ -102,7 +102,7 @@ describe("a service", () => {
     });
   });
 
-  test("that ends by itself begins again without asking a registry, sooner than one that could not begin", () => {
+  test("that exits starts again without a pull, sooner than after a failed start", () => {
     const up = run(beginning(undefined, undefined), [{ is: "wanted", goal: service() }, 0], [done(1, running()), 0]);
     const ended = run(up.standing, [{ is: "exited", found: stopped(), code: 3 }, 20_000]);
     expect(standsAt(ended.standing, 20_000)).toEqual({ state: "backoff", reason: "it ended with exit code 3" });
@@ -111,7 +111,7 @@ describe("a service", () => {
     expect(again).toMatchObject({ kind: "start", isCrash: true });
   });
 
-  test("that ends before anybody has looked waits as one that ends", () => {
+  test("that exits before the first poll waits as one that exits", () => {
     const { standing, effects } = run(
       beginning(undefined, undefined),
       [{ is: "wanted", goal: service() }, 0],
@@ -121,7 +121,7 @@ describe("a service", () => {
     expect(standing).toMatchObject({ exits: 1, lastExitCode: 1, retry: { at: 105, after: "crash" } });
   });
 
-  test("is the engine's to start again where it does so, and is stopped there when it is disabled meanwhile", () => {
+  test("is restarted by the engine if its policy says so, and stopped there when disabled meanwhile", () => {
     const goal = service({ engineRestarts: true });
     const crashed = run(
       beginning(running(), undefined),
@@ -137,7 +137,7 @@ describe("a service", () => {
     expect(standsAt(back.standing, 1000)).toEqual({ state: "running" });
   });
 
-  test("that the engine does not start again, as after docker kill, is started five seconds later", () => {
+  test("that the engine does not restart, as after docker kill, is started five seconds later", () => {
     const goal = service({ engineRestarts: true });
     const killed = run(
       beginning(running(), undefined),
@@ -160,7 +160,7 @@ describe("a service", () => {
     expect(wakeAt(left.standing, 65_200)).toBe(65_200 + 75_000);
   });
 
-  test.each(["restart", "start"] as const)("in a crash loop of the engine's is started at once by hand (%s)", (to) => {
+  test.each(["restart", "start"] as const)("in a crash loop of the engine starts at once on request (%s)", (to) => {
     const goal = service({ engineRestarts: true });
     const looping: Found = { ...stopped(), is: "restarting" };
     const crashed = run(
@@ -182,7 +182,7 @@ describe("a service", () => {
     expect(up.isRestarting).toBe(false);
   });
 
-  test("that was removed before anybody has looked is not left to the engine, which has nothing to start again", () => {
+  test("that was removed before the first poll is not left to the engine, which has nothing to restart", () => {
     const { standing } = run(
       beginning(undefined, undefined),
       [{ is: "wanted", goal: service({ engineRestarts: true }) }, 0],
@@ -191,7 +191,7 @@ describe("a service", () => {
     expect(standing.retry).toMatchObject({ at: 105, after: "crash" });
   });
 
-  test("stopped at the engine stays so, and started there goes on", () => {
+  test("stopped at the engine stays stopped, and started there keeps running", () => {
     const up = run(beginning(running(), undefined), [{ is: "wanted", goal: service() }, 0]).standing;
     const off = run(
       up,
@@ -205,7 +205,7 @@ describe("a service", () => {
     expect(on.effects).toEqual([{ do: "note-by-hand", hash: undefined }]);
   });
 
-  test.each([true, false])("stopped with its engine is to run again (the engine restarts it: %s)", (engineRestarts) => {
+  test.each([true, false])("stopped with its engine runs again (the engine restarts it: %s)", (engineRestarts) => {
     const goal = service({ engineRestarts });
     const up = run(beginning(running(), undefined), [{ is: "wanted", goal }, 0]).standing;
     const off = run(up, [{ is: "exited", found: stopped(), code: 0 }, 1], [{ is: "stopped", id: "1" }, 1]);
@@ -227,7 +227,7 @@ describe("a service", () => {
     expect(back.standing.byHand).toBeUndefined();
   });
 
-  test("that is gone waits for a pass to bring it back", () => {
+  test("that was removed waits for a pass to create it again", () => {
     const up = run(beginning(running(), undefined), [{ is: "wanted", goal: service() }, 0]).standing;
     const gone = run(up, [{ is: "found", found: undefined }, 1], [{ is: "tick" }, 2]);
     expect(gone.effects).toEqual([]);
@@ -235,7 +235,7 @@ describe("a service", () => {
     expect(begun(run(gone.standing, [{ is: "wanted", goal: service() }, 3]).effects)).toHaveLength(1);
   });
 
-  test("that is held starts when its time has come, and at once by hand", () => {
+  test("that is held starts when its time has come, and at once on request", () => {
     const held = run(beginning(undefined, undefined), [{ is: "wanted", goal: service({ heldUntil: 75_000 }) }, 0]);
     expect(held.effects).toEqual([]);
     expect(wakeAt(held.standing, 0)).toBe(75_000);
@@ -243,7 +243,7 @@ describe("a service", () => {
     expect(begun(run(held.standing, [{ is: "asked", to: "start" }, 1]).effects)).toHaveLength(1);
   });
 
-  test("whose start failed since the engine was away is tried as soon as it is well", () => {
+  test("whose start failed while the engine was down is retried as soon as it is up", () => {
     const away: Event = {
       is: "ended",
       number: 1,
@@ -255,7 +255,7 @@ describe("a service", () => {
   });
 });
 
-test("a run on demand that cannot be started is not tried again by itself", () => {
+test("a run on demand that cannot be started is not retried", () => {
   const goal = service({ execType: "onDemand" });
   const { standing, effects } = run(
     beginning(undefined, undefined),
@@ -268,7 +268,7 @@ test("a run on demand that cannot be started is not tried again by itself", () =
   expect(standing.lastFailure).toBe("no such image");
 });
 
-test("a recurring run that is due while another is on is skipped", () => {
+test("skips a recurring run that is due during another", () => {
   const goal = service({ execType: "recurring" });
   const on = run(
     beginning(undefined, undefined),
@@ -301,7 +301,7 @@ const commands = fc.oneof(
   fc.record({ is: fc.constantFrom("exit", "removed", "stopped-outside", "wait", "creating"), ends: fc.boolean() }),
 );
 
-test("whatever happens in whatever order: one thing at a time, nothing starts that must not, and what runs is what is wanted in the end", () => {
+test("in any order of events, does one thing at a time, starts nothing forbidden, and ends with what is wanted", () => {
   fc.assert(
     fc.property(fc.array(commands, { maxLength: 40 }), (list) => {
       let standing = beginning(undefined, undefined);
@@ -417,7 +417,7 @@ describe("a clock that is set back", () => {
   const t = Date.UTC(2026, 5, 1);
   const back = t - 7_200_000;
 
-  test("has what is waited for tried at once, and not two hours later", () => {
+  test("runs what is due at once, and not two hours later", () => {
     const { standing } = run(
       beginning(undefined, undefined),
       [{ is: "wanted", goal: service() }, t],
@@ -429,7 +429,7 @@ describe("a clock that is set back", () => {
     expect(after.effects.map((effect) => effect.do)).toEqual(["begin"]);
   });
 
-  test("holds a definition that may be half written no longer than it was meant", () => {
+  test("holds a half-written definition no longer than intended", () => {
     const goal = service({ heldUntil: t + 75_000 });
     const { standing, effects } = run(beginning(undefined, undefined), [{ is: "wanted", goal }, t]);
     expect(effects).toEqual([]);

@@ -24,7 +24,7 @@ const image = (id: string, tags: readonly string[] = [`team/${id}:1`]): ImageSum
 });
 const row = (id: string, usedAt = 0) => ({ id, reference: `team/${id}:1`, usedAt });
 
-test("unused are those of nobody, for a day, that nobody else has named", () => {
+test("unused images are those that no container has used for a day and nobody else has tagged", () => {
   const rows = [
     row("old", 1),
     row("older"),
@@ -41,7 +41,7 @@ test("unused are those of nobody, for a day, that nobody else has named", () => 
   expect(unusedImages(rows, images, used, NOW).map(({ id }) => id)).toEqual(["older", "moved", "old"]);
 });
 
-test("an image that the engine keeps does not keep the others", async () => {
+test("an image that the engine refuses to remove does not keep the others", async () => {
   const clock = new FakeClock(NOW);
   const database = openDatabase(`${tempDir()}/state.db`, {
     migrations: [computeMigration, computeColumnsMigration],

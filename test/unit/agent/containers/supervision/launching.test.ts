@@ -6,7 +6,7 @@ import { waitFor } from "../../../../support/wait-for.ts";
 
 const commands = [itemOf(1)];
 
-test("a first container has its proper name from the beginning, and nothing is renamed", async () => {
+test("a first container has its proper name from the beginning, without a rename", async () => {
   const { model, stage, running } = modelStage();
   await stage.pass({ commands });
   expect(running()).toEqual([idOf(1)]);
@@ -14,7 +14,7 @@ test("a first container has its proper name from the beginning, and nothing is r
   expect(model.calls).not.toContain("rename");
 });
 
-test("a name that is somebody else's keeps a container from it, and not from running", async () => {
+test("a foreign container with its name keeps a container from the name, and not from running", async () => {
   const { model, stage, running } = modelStage();
   const signal = new AbortController().signal;
   await model.engine.createContainer(engineNameOf(idOf(1)), { Image: "team/app:1" }, signal);
@@ -23,7 +23,7 @@ test("a name that is somebody else's keeps a container from it, and not from run
   expect([...model.containers.values()].filter(({ name }) => name === engineNameOf(idOf(1)))).toHaveLength(1);
 });
 
-test("image, containers and network are asked for at once, and nothing is changed before all of them are known", async () => {
+test("requests image, containers and network concurrently, and changes nothing before it has all of them", async () => {
   const { model, stage, running, hold } = modelStage();
   const free = hold("inspect image");
   const pass = stage.pass({ commands });
@@ -36,7 +36,7 @@ test("image, containers and network are asked for at once, and nothing is change
   expect(running()).toEqual([idOf(1)]);
 });
 
-test("what was known before an image was fetched is asked for again", async () => {
+test("requests again what it knew before an image was fetched", async () => {
   const { model, stage, running } = modelStage();
   model.images.clear();
   await stage.pass({ commands });
@@ -44,7 +44,7 @@ test("what was known before an image was fetched is asked for again", async () =
   expect(model.calls.slice(model.calls.indexOf("pull"), model.calls.indexOf("create"))).toContain("list");
 });
 
-test("what is forbidden between the end of one and the start of its successor does not start, and the former runs again", async () => {
+test("a successor forbidden during a replacement does not start, and the former runs again", async () => {
   let refusal: string | undefined;
   const clock = new FakeClock();
   const { model, stage, running } = modelStage({ clock, check: () => Promise.resolve(refusal) });
@@ -67,7 +67,7 @@ test("what is forbidden between the end of one and the start of its successor do
   await waitFor("the successor runs", () => !model.containers.has(former ?? "") && running().length === 1);
 });
 
-test("what the engine starts again by itself gets the limits that the engine cannot set", async () => {
+test("what the engine restarts gets the limits that the engine cannot set", async () => {
   const limited: string[] = [];
   const afterStart = ({ id }: { readonly id: string }) => Promise.resolve(void limited.push(id));
   const { model, stage } = modelStage({ supervisor: { afterStart } });

@@ -25,12 +25,12 @@ test.each([
   expect(timetable({ kind: "cron", text }).next(at(after))).toBe(at(expected));
 });
 
-test("what was missed of a cron is not made up for", () => {
+test("does not make up for missed runs of a cron", () => {
   const daily = timetable({ kind: "cron", text: "0 3 * * *" });
   expect(daily.resume(at("2026-03-01T03:00:00"), at("2026-03-05T12:00:00"))).toBe(at("2026-03-06T03:00:00"));
 });
 
-test("a rate begins one interval from now, goes on in step, and makes up for nothing", () => {
+test("a rate begins one interval from the start, stays in step, and makes up for nothing", () => {
   const hourly = rateTimetable(3_600_000);
   expect(hourly.next(1000)).toBe(3_601_000);
   expect(hourly.resume(5000, 4000)).toBe(5000);

@@ -39,7 +39,7 @@ test.each([
     { ...STRICT, allowBinds: ["/proc/sys"] },
     "/proc/sys",
   ],
-])("what runs is stopped before its plain successor is there, since %s", async (_, more, lax, named) => {
+])("stops what runs before its plain successor exists, since %s", async (_, more, lax, named) => {
   const { model, stage, running, isAtRest } = await strictened(more, lax);
   model.images.delete("team/app:9");
   const commands = [itemOf(1, { image: { repository: "team/app", tag: "9" } })];
@@ -54,7 +54,7 @@ test.each([
   await waitFor("the plain one runs", () => running().length === 1 && model.containers.size === 1);
 });
 
-test("what runs is stopped also where its successor is refused, and where its definition cannot be read", async () => {
+test("stops what runs also when its successor is refused or its definition cannot be parsed", async () => {
   const refused = await strictened({ privileged: true });
   const other = { privileged: true, variables: [{ name: "A", value: "2" }] };
   await refused.stage.pass({ commands: [itemOf(1, other)] });
@@ -64,7 +64,7 @@ test("what runs is stopped also where its successor is refused, and where its de
   await waitFor("it is stopped", () => unread.running().length === 0);
 });
 
-test("what was cut short does not bring back what local policy has come to forbid", async () => {
+test("an interrupted replacement does not restore what local policy now forbids", async () => {
   let policy = LAX;
   const { stage, killIn } = modelStage({ policy: () => policy });
   await stage.pass({ commands: [itemOf(1, { privileged: true })] });

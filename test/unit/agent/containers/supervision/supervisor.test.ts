@@ -12,7 +12,7 @@ const third = { variables: [{ name: "A", value: "3" }] };
 const count = (calls: readonly string[], name: string): number => calls.filter((call) => call === name).length;
 
 describe("one bad container", () => {
-  test("whose limits the engine refuses holds up no other", async () => {
+  test("whose limits the engine refuses delays no other", async () => {
     const { model, stage, running } = modelStage();
     await stage.pass({ commands: [itemOf(1), itemOf(2)] });
     const refusal = new HostError("engine-refused", "below what is in use");
@@ -29,7 +29,7 @@ describe("one bad container", () => {
     expect(running()).toEqual([idOf(1)]);
   });
 
-  test("that the ledger cannot take holds up none that is to stop", async () => {
+  test("that the ledger cannot record delays none that is to stop", async () => {
     const { stage, running } = modelStage();
     await stage.pass({ commands: [itemOf(2)] });
     const put = stage.ledger.putDefinition.bind(stage.ledger);
@@ -42,7 +42,7 @@ describe("one bad container", () => {
     await waitFor("the second is stopped", () => running().length === 0);
   });
 
-  test("that does not want to end keeps no other from starting, however many there are of it", async () => {
+  test("that does not exit keeps no other from starting, in any number", async () => {
     const { stage, running, hold } = modelStage();
     const numbers = [1, 2, 3, 4, 5, 6];
     await stage.pass({ commands: numbers.map((n) => itemOf(n)) });
@@ -55,7 +55,7 @@ describe("one bad container", () => {
   });
 });
 
-test("what is said of a container names it instead of its place in the section", async () => {
+test("messages name a container instead of its place in the section", async () => {
   const { stage } = modelStage();
   const wrong = itemOf(2, { hostname: "-", image: 7 });
   const { rejected } = stage.section.prepare({ commands: [itemOf(1), wrong], volumes: [{ name: "v", location: 7 }] });
@@ -72,7 +72,7 @@ test("what is said of a container names it instead of its place in the section",
   expect(steps.map(({ step }) => nameOf(step))).toEqual(["create c1"]);
 });
 
-test("that an image could not be compared with its registry's is a notice until it can be", async () => {
+test("a failed comparison of an image with its registry is a notice until it succeeds", async () => {
   const { model, stage, running } = modelStage();
   await stage.pass({ commands: [itemOf(1)] });
   model.registry.delete("team/app:1");
@@ -89,7 +89,7 @@ test("that an image could not be compared with its registry's is a notice until 
   expect(await notices(itemOf(1, third))).toEqual([]);
 });
 
-test("an image for other machines is not started, and is a reason of its own", async () => {
+test("does not start an image for other machines, and reports a reason of its own", async () => {
   const { model, stage, running } = modelStage();
   await stage.pass({ commands: [itemOf(1)] });
   model.registry.set("team/app:2", "sha256:2");
@@ -105,7 +105,7 @@ test("an image for other machines is not started, and is a reason of its own", a
   expect([running(), model.calls.filter((call) => call === "create")]).toEqual([[idOf(1)], ["create"]]);
 });
 
-test("restarting a container takes a tag that has moved, and what it has where the tag has not", async () => {
+test("a restart pulls a tag that has moved, and otherwise uses the present image", async () => {
   const { model, stage, running } = modelStage();
   await stage.pass({ commands: [itemOf(1)] });
   const { signal } = new AbortController();
@@ -119,7 +119,7 @@ test("restarting a container takes a tag that has moved, and what it has where t
   expect([...model.containers.values()].map(({ imageId }) => imageId)).toEqual(["sha256:moved"]);
 });
 
-test("a successor that could not be started on a full disk is tried again once there is room", async () => {
+test("retries a successor that could not be started on a full disk once there is room", async () => {
   let freeBytes = 0;
   const clock = new FakeClock();
   const { model, stage, running } = modelStage({
@@ -154,7 +154,7 @@ test("a successor that could not be started on a full disk is tried again once t
   expect(running()).toEqual([idOf(1)]);
 });
 
-test("one that comes back while it is being removed is remembered", async () => {
+test("remembers a container that returns while it is being removed", async () => {
   const { model, stage, running, hold } = modelStage();
   await stage.pass({ commands: [itemOf(1)] });
   const free = hold("stop");
@@ -170,7 +170,7 @@ test("one that comes back while it is being removed is remembered", async () => 
   expect(stage.ledger.containers.size).toBe(1);
 });
 
-test.each([0, -86_400_000])("a clock that is set by %i ms does not put off a recurring run", async (step) => {
+test.each([0, -86_400_000])("a clock set by %i ms does not delay a recurring run", async (step) => {
   const clock = new FakeClock();
   const { model, stage } = modelStage({ clock });
   await stage.pass({ commands: [itemOf(1, { execType: "recurring", schedule: "rate(10 minutes)" })] });
@@ -184,7 +184,7 @@ test.each([0, -86_400_000])("a clock that is set by %i ms does not put off a rec
   expect(stage.ledger.definitions.get(idOf(1))?.nextRun).toBeLessThanOrEqual(clock.now() + 600_000);
 });
 
-test("one that needs what is not there waits for it, and is started as soon as a try finds it", async () => {
+test("a container whose requirement is missing waits for it, and starts as soon as a try finds it", async () => {
   const clock = new FakeClock();
   let reason: string | undefined = "volume secret: no key";
   const { stage, running } = modelStage({ clock, check: () => Promise.resolve(reason) });
@@ -196,7 +196,7 @@ test("one that needs what is not there waits for it, and is started as soon as a
   await waitFor("it runs", () => running().length === 1);
 });
 
-test("what local policy has come to forbid stops, and comes back when it is allowed again", async () => {
+test("stops what local policy now forbids, and starts it again when allowed", async () => {
   const forbidden = new Map<string, string>();
   const { stage, running, model } = modelStage({ forbidden });
   const commands = [itemOf(1), itemOf(2)];
@@ -213,7 +213,7 @@ test("what local policy has come to forbid stops, and comes back when it is allo
   expect(count(model.calls, "create")).toBe(2);
 });
 
-test("a definition that policy forbids leaves what ran before it", async () => {
+test("a definition that policy forbids leaves its predecessor running", async () => {
   const forbidden = new Map<string, string>();
   const { stage, running } = modelStage({ forbidden });
   await stage.pass({ commands: [itemOf(1)] });
@@ -222,7 +222,7 @@ test("a definition that policy forbids leaves what ran before it", async () => {
   expect(running()).toEqual([idOf(1)]);
 });
 
-test("one whose attempt fails is in back-off", async () => {
+test("a container whose attempt fails is in back-off", async () => {
   const failure = new HostError("volume-locked", "volume secret: no key");
   const { stage } = modelStage({ check: () => Promise.reject(failure) });
   await stage.pass({ commands: [itemOf(1)] });
@@ -267,7 +267,7 @@ describe("a successor that cannot be started", () => {
     expect(waits.map(({ message }) => message)).toEqual([expect.stringContaining("no such program")]);
   });
 
-  test("is not tried by the next agent either, which stops nothing for it until something else is wanted", async () => {
+  test("is not retried by the next agent either, which stops nothing for it until the definition changes", async () => {
     const { model, stage, killIn } = refusing();
     await stage.pass({ commands: [itemOf(1)] });
     const commands = [itemOf(1, other)];
@@ -285,7 +285,7 @@ describe("a successor that cannot be started", () => {
     await waitFor("another definition is tried", () => count(model.calls, "stop") === 2);
   });
 
-  test("is tried again with another image, another definition and by hand", async () => {
+  test("is retried with another image, another definition and on request", async () => {
     const { model, stage, retries } = refusing();
     await stage.pass({ commands: [itemOf(1)] });
     await stage.pass({ commands: [itemOf(1, other)] });
@@ -301,7 +301,7 @@ describe("a successor that cannot be started", () => {
   });
 });
 
-describe("a replacement that was cut short between the end of one and the start of the other", () => {
+describe("a replacement that was interrupted between the stop of one and the start of the other", () => {
   async function cutShort() {
     const { model, stage, killIn } = modelStage();
     await stage.pass({ commands: [itemOf(1)] });
@@ -311,7 +311,7 @@ describe("a replacement that was cut short between the end of one and the start 
     return { former, ...modelStage({ left }) };
   }
 
-  test("has the former back where a third definition's image cannot be had", async () => {
+  test("restores the former when the image of a third definition is unavailable", async () => {
     const { model, stage, former, running } = await cutShort();
     await stage.pass({ commands: [itemOf(1, { image: { repository: "team/app", tag: "9" } })] });
     expect(running()).toEqual([idOf(1)]);
@@ -323,7 +323,7 @@ describe("a replacement that was cut short between the end of one and the start 
     expect(model.mostAtOnce).toBe(1);
   });
 
-  test("is finished where the second is still wanted", async () => {
+  test("is finished when the second is still wanted", async () => {
     const { model, stage, former, running } = await cutShort();
     await stage.pass({ commands: [itemOf(1, other)] });
     await waitFor("the second runs alone", () => model.containers.size === 1);
@@ -332,14 +332,14 @@ describe("a replacement that was cut short between the end of one and the start 
     expect(count(model.calls, "create")).toBe(2);
   });
 
-  test("leaves the former stopped where nothing of it is to run", async () => {
+  test("leaves the former stopped when nothing of it is to run", async () => {
     const { stage, running } = await cutShort();
     await stage.pass({ commands: [itemOf(1, { ...third, enabled: false })] });
     expect(running()).toEqual([]);
   });
 });
 
-test("limits that the engine refused are tried again after a minute, and told of no longer when it takes them", async () => {
+test("retries refused limits after a minute, and clears the report when the engine accepts them", async () => {
   const clock = new FakeClock();
   const { model, stage } = modelStage({ clock });
   await stage.pass({ commands: [itemOf(1)] });
@@ -358,7 +358,7 @@ test("limits that the engine refused are tried again after a minute, and told of
   expect([took, after.waits]).toEqual([[`update ${idOf(1)}`], []]);
 });
 
-test("limits of all containers have the engine asked although there is no container", async () => {
+test("limits for all containers are checked with the engine without any container", async () => {
   const { model, stage } = modelStage();
   await stage.look({ commands: [] });
   expect(model.calls).toEqual([]);
@@ -366,7 +366,7 @@ test("limits of all containers have the engine asked although there is no contai
   expect(model.calls).toEqual(["info"]);
 });
 
-test("a container whose engine has never answered waits for it, and one that is switched off does not", async () => {
+test("a container waits for an engine that has never answered, and a disabled one does not", async () => {
   const clock = new FakeClock();
   const known = modelStage({ clock });
   await known.stage.pass({ commands: [itemOf(1)] });
@@ -405,7 +405,7 @@ describe("a service that is stopped at the engine", () => {
     return { ...opened, clock, container, byHand, standing };
   }
 
-  test("by somebody stays stopped", async () => {
+  test("by an operator stays stopped", async () => {
     const { clock, running, byHand } = await stopped();
     expect(byHand()).toBeUndefined();
     await clock.advance(3000);
@@ -414,7 +414,7 @@ describe("a service that is stopped at the engine", () => {
     expect(running()).toEqual([]);
   });
 
-  test("by an engine that shuts down is the engine's to start again, and nothing is tried until it is back", async () => {
+  test("by an engine that shuts down is restarted by the engine, and nothing is tried until it is back", async () => {
     const { clock, container, byHand, standing, model } = await stopped();
     const jobs = standing()?.jobs;
     const away = new HostError("engine-unwell", "connection refused");
@@ -431,7 +431,7 @@ describe("a service that is stopped at the engine", () => {
     expect(byHand()).toBeUndefined();
   });
 
-  test("by an engine that is back before that is known is not started where the engine has done so", async () => {
+  test("by an engine that returns before this is known is not started if the engine has done so", async () => {
     const { clock, container, model, hold, standing } = await stopped();
     const free = hold("list");
     model.connections += 1;
@@ -445,7 +445,7 @@ describe("a service that is stopped at the engine", () => {
     expect(model.calls).not.toContain("start");
   });
 
-  test("by an engine that shuts down is started again, and unknown is not running", async () => {
+  test("by an engine that shuts down is started again, and unknown does not count as running", async () => {
     const { clock, running, byHand, model, stage } = await stopped();
     model.setStanding({ state: "unwell", since: clock.now(), reason: "connection refused" });
     await clock.advance(3000);

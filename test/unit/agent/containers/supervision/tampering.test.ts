@@ -25,7 +25,7 @@ async function running(more: { readonly ignored?: string } = {}) {
   return { ...opened, clock, after, one, made, later };
 }
 
-test("what `docker update` changed is put back at once, and the container goes on", async () => {
+test("reverts a change of `docker update` at once, and the container keeps running", async () => {
   const { model, stage, one, made, after } = await running();
   expect(after.steps).toEqual([]);
   model.calls.length = 0;
@@ -41,7 +41,7 @@ test("what `docker update` changed is put back at once, and the container goes o
   expect((await stage.pass({ commands })).took).toEqual([]);
 });
 
-test("a container that was taken off its network is put back with its name and address", async () => {
+test("reconnects a container that was taken off its network, with its name and address", async () => {
   const { model, one, made, later } = await running();
   model.disconnect(NETWORK, one.id);
   const { took, after } = await later();
@@ -55,7 +55,7 @@ test("a container that was taken off its network is put back with its name and a
   expect([one.settings, (await later()).took]).toEqual([made, []]);
 });
 
-test("the network is made again where it went with the last container that was on it", async () => {
+test("creates the network again if it went with the last container on it", async () => {
   const { model, one, later } = await running();
   model.disconnect(NETWORK, one.id);
   model.networks.splice(0);
@@ -63,7 +63,7 @@ test("the network is made again where it went with the last container that was o
   expect(model.networks.map(({ name }) => name)).toEqual([NETWORK]);
 });
 
-test("what an engine refuses to put back is a reason, and is tried again after a minute", async () => {
+test("reports what an engine refuses to revert, and retries after a minute", async () => {
   const { model, clock, stage, one, made } = await running();
   const update = model.engine.updateContainer.bind(model.engine);
   model.update(one.id, { Memory: 6_291_456 });
@@ -77,7 +77,7 @@ test("what an engine refuses to put back is a reason, and is tried again after a
   expect(one.settings).toEqual(made);
 });
 
-test("what an engine never sets as it is asked to is said, and not taken for a change", async () => {
+test("reports what an engine never sets as requested, and does not count it as a change", async () => {
   const { model, stage, one, later } = await running({ ignored: "MemorySwap" });
   // It has discarded it from the start.
   expect((await later()).took).toEqual([]);
@@ -93,7 +93,7 @@ test("what an engine never sets as it is asked to is said, and not taken for a c
   ]);
 });
 
-test("a container whose successor cannot be had is compared with what it was made by", async () => {
+test("compares a container whose successor is unavailable with its own definition", async () => {
   const { model, clock, stage, one, made } = await running();
   const changed = [itemOf(1, { name: "other", image: { repository: "team/app", tag: "absent" } }), itemOf(2)];
   await stage.pass({ commands: changed });

@@ -9,7 +9,7 @@ import {
 
 const shape = (name: string, location?: string, encrypted = false) => shapeOf({ name, location, encrypted });
 
-describe("the place of a volume", () => {
+describe("the path of a volume", () => {
   test.each([
     ["data", undefined, false, ["volumes", "data"]],
     ["data", undefined, true, ["volumes", ".encrypted", "data.img"]],
@@ -44,7 +44,7 @@ describe("the place of a volume", () => {
     expect(shape(name, location)).toEqual({ wrong: expect.any(String) as unknown });
   });
 
-  test("is not within that of another", () => {
+  test("is not within that of another volume", () => {
     const at = (...parts: string[]) => ({ encrypted: false, parts });
     expect(isOverlap(at("a"), at("a"))).toBe(true);
     expect(isOverlap(at("a"), at("a", "b"))).toBe(true);
@@ -53,13 +53,13 @@ describe("the place of a volume", () => {
     expect(isOverlap(at("a", "b"), at("a", "c"))).toBe(false);
   });
 
-  test("of an encrypted one is there for containers only while it is open", () => {
+  test("of an encrypted one exists for containers only while it is open", () => {
     expect(contentPath("/s", "x", { encrypted: true, parts: ["a", "x.img"] })).toBe("/s/volumes/.mounts/x/content");
     expect(contentPath("/s", "x", { encrypted: false, parts: ["a"] })).toBe("/s/a");
   });
 });
 
-test("an entry of the quarantine says itself when it ends", () => {
+test("an entry of the quarantine carries its own end time", () => {
   const entry = quarantineEntry("a.b-c_d", 1000, 2000);
   expect(parseQuarantined(entry)).toEqual({ entry, name: "a.b-c_d", beganAt: 1000, endsAt: 2000 });
   for (const other of ["a", "a@1", "../a@1@2", "a@x@1", "a@1@2@3", "@1@2"])

@@ -16,7 +16,7 @@ test.each<[string, readonly string[], string | undefined]>([
   ["what is beside one", ["volumes", "vv"], undefined],
   ["where one was that is put away", ["volumes", "old"], undefined],
   ["what nobody can read", ["volumes", "odd"], undefined],
-])("%s is found by the volume that needs it", (_, parts, name) => {
+])("the volume that needs %s finds it", (_, parts, name) => {
   const records = [
     record("v", ["volumes", "v"]),
     record("w", ["data", "w"]),

@@ -84,7 +84,7 @@ describe("a volume", () => {
     expect(manager.lookup("other")).toEqual({ missing: "is not defined" });
   });
 
-  test("asks the engine for nothing when nothing has changed, and again after it was forgotten", async () => {
+  test("requests nothing of the engine when nothing has changed, and again after it was forgotten", async () => {
     const { settle, engine, manager } = rig();
     await settle([volume("a"), volume("b")]);
     engine.calls.length = 0;
@@ -96,7 +96,7 @@ describe("a volume", () => {
     expect(engine.calls).toEqual(["list", "create holdfast-0f0e0d0c-a", "list"]);
   });
 
-  test("keeps its files over a new agent and a place of its own", async () => {
+  test("keeps its files over a new agent and a new path", async () => {
     const { settle, start, at, engine } = rig();
     await settle([volume("data", { location: "shared/maps" })]);
     writeFileSync(join(at("shared/maps"), "x"), "kept");
@@ -108,14 +108,14 @@ describe("a volume", () => {
     expect(engine.calls).toEqual(["list"]);
   });
 
-  test("costs nothing where there is none", async () => {
+  test("costs nothing if there is none", async () => {
     const { settle, engine, dataStore } = rig();
     expect(await settle([])).toEqual([]);
     expect(engine.calls).toEqual([]);
     expect(existsSync(dataStore)).toBe(false);
   });
 
-  test("that has changed its place or kind stays as it was made, with a word", async () => {
+  test("that has changed its path or kind stays as it was created, with a notice", async () => {
     const { settle, at, manager } = rig();
     await settle([volume("data")]);
     for (const change of [{ location: "elsewhere" }, { encrypted: true }]) {
@@ -151,13 +151,13 @@ describe("a volume", () => {
     expect(manager.lookup("link")).toEqual({ missing: expect.stringMatching(/is not a directory/) as unknown });
   });
 
-  test("does not lie within another", async () => {
+  test("does not lie within another volume", async () => {
     const { settle } = rig();
     const wanted = [volume("a", { location: "x" }), volume("b", { location: "x/y" }), volume("c", { location: "xy" })];
     expect((await settle(wanted)).map(({ state }) => state)).toEqual(["ready", "failed", "ready"]);
   });
 
-  test("is not taken for that of a stranger with the same name", async () => {
+  test("does not adopt a foreign volume with the same name", async () => {
     const { settle, engine, manager } = rig();
     engine.volumes.set("holdfast-0f0e0d0c-data", {
       name: "holdfast-0f0e0d0c-data",
@@ -174,7 +174,7 @@ describe("a volume", () => {
     expect(engine.volumes.get("holdfast-0f0e0d0c-data")?.labels).toEqual({});
   });
 
-  test("says so when the engine is away, is asked for once, and can be mounted all the same", async () => {
+  test("reports a stopped engine, is requested once, and can be mounted all the same", async () => {
     const { settle, engine, manager } = rig();
     engine.failures.set("list", new HostError("engine-unwell", "no engine"));
     expect(await settle([volume("a"), volume("b")])).toMatchObject([
@@ -187,7 +187,7 @@ describe("a volume", () => {
     expect(await settle([volume("a"), volume("b")])).toMatchObject([{ state: "ready" }, { state: "ready" }]);
   });
 
-  test("that the engine has lost is made again for its own directory before it is used", async () => {
+  test("that the engine has lost is created again for its own directory before it is used", async () => {
     const { settle, engine, manager, at } = rig();
     await settle([volume("data")]);
     writeFileSync(at("volumes/data/x"), "kept");
@@ -210,7 +210,7 @@ describe("a volume", () => {
     await expect(manager.restore("data", never)).rejects.toThrow(/of somebody else/);
   });
 
-  test("whose files are the engine's own is neither used nor removed, and says what to do", async () => {
+  test("whose files belong to the engine is neither used nor removed, and says what to do", async () => {
     const { settle, engine, manager, at, quarantine } = rig();
     await settle([volume("data")]);
     const name = "holdfast-0f0e0d0c-data";
@@ -234,7 +234,7 @@ describe("a volume", () => {
     expect(engine.volumes.get(name)).toEqual(own);
   });
 
-  test("is not removed by what the engine said of it before", async () => {
+  test("is not removed on an outdated answer of the engine", async () => {
     const { settle, engine } = rig();
     await settle([volume("data")]);
     const name = "holdfast-0f0e0d0c-data";
@@ -262,7 +262,7 @@ describe("a volume", () => {
 });
 
 describe("a volume that is no longer wanted", () => {
-  test("stays while something uses it, waits a day in quarantine, and goes", async () => {
+  test("stays while in use, waits a day in quarantine, and is deleted", async () => {
     const { settle, engine, at, clock, quarantine, records, manager } = rig();
     await settle([volume("data")]);
     writeFileSync(at("volumes/data/x"), "1");
@@ -283,14 +283,14 @@ describe("a volume that is no longer wanted", () => {
     expect(manager.nextDue).toBeUndefined();
   });
 
-  test("is kept longer when told", async () => {
+  test("is kept longer on request", async () => {
     const { manager, settle, clock } = rig();
     await settle([volume("data")]);
     await manager.settle([], new Set(), never, { quarantineMs: 168 * HOUR_MS });
     expect(manager.nextDue).toBe(clock.now() + 168 * HOUR_MS);
   });
 
-  test("comes back with its files when it is wanted again as it was", async () => {
+  test("returns with its files when it is wanted again unchanged", async () => {
     const { settle, at, quarantine } = rig();
     await settle([volume("data")]);
     writeFileSync(at("volumes/data/x"), "kept");
@@ -300,7 +300,7 @@ describe("a volume that is no longer wanted", () => {
     expect(quarantine()).toEqual([]);
   });
 
-  test("stays away when it is wanted elsewhere", async () => {
+  test("does not return when it is wanted elsewhere", async () => {
     const { settle, at, quarantine, clock } = rig();
     await settle([volume("data")]);
     writeFileSync(at("volumes/data/x"), "old");
@@ -313,7 +313,7 @@ describe("a volume that is no longer wanted", () => {
     expect(quarantine()).toEqual([]);
   });
 
-  test("stays where it is while the engine cannot let it go", async () => {
+  test("stays in place while the engine cannot release it", async () => {
     const { settle, engine, at, quarantine } = rig();
     await settle([volume("data"), volume("other")]);
     const busy = new HostError("engine-refused", "volume is in use", { details: { status: 409 } });
@@ -356,7 +356,7 @@ describe("a volume that is no longer wanted", () => {
     expect(quarantine()).toEqual([]);
   });
 
-  test("is left alone when nobody knows what it is", async () => {
+  test("of unknown origin is left alone", async () => {
     const { settle, records, at } = rig();
     await settle([volume("data")]);
     for (const detail of ["{", '{"encrypted":false,"parts":["..","etc"]}', '{"encrypted":false,"parts":[]}']) {
@@ -372,7 +372,7 @@ describe("a volume that is no longer wanted", () => {
 describe("an encrypted volume", () => {
   const secret = volume("secret", { encrypted: true });
 
-  test("is unsupported where the machine cannot, with the reason, and makes no clear one", async () => {
+  test("is unsupported on a machine without encryption, with the reason, and creates no unencrypted one", async () => {
     const { settle, manager, engine, at } = rig();
     expect(await settle([secret, volume("plain")])).toMatchObject([
       { name: "secret", state: "unsupported", reason: "this machine has no device mapper", encrypted: true },

@@ -71,7 +71,7 @@ test.each(table)("%j from %j", (desired, listener, detail) => {
   else expect(first).toBe(detail);
 });
 
-test("a long id is shortened, and a new one told whole", () => {
+test("shortens a long id, and reports a new one completely", () => {
   expect(details([aConnector(ID)], [])).toEqual(["listen tcp 0.0.0.0:8080 (ea0076ec…) to web"]);
   expect(details([aConnector(ID)], [itsListener("a")])).toEqual([`rename tcp 0.0.0.0:8080 (ea0076ec…): id a → ${ID}`]);
 });

@@ -76,7 +76,7 @@ describe("the steps to connectors", () => {
     expect(plan(desired, listeners).steps).toEqual(steps);
   });
 
-  test("a link that lost its address closes the listener, and one that has it back opens it", () => {
+  test("closes the listener of a link without an address, and opens it when the link has one again", () => {
     const desired = [aConnector("a", nic)];
     const listener = itsListener("a", onNic);
     expect(planConnectors(desired, actualOf([listener], [], { eth0: [] }))).toMatchObject([{ kind: "close" }]);
@@ -85,7 +85,7 @@ describe("the steps to connectors", () => {
     ]);
   });
 
-  test("listens where it is told: at an address, at all addresses of a link, or anywhere", () => {
+  test("listens where configured: at an address, at all addresses of a link, or anywhere", () => {
     const at = (listen: Connector["listen"]): unknown => plan([aConnector("a", { listen })]).listeners;
     expect(at({ at: "address", address: "10.9.9.9" })).toEqual([
       itsListener("a", { key: "tcp/10.9.9.9/8080", addresses: ["10.9.9.9"] }),
@@ -94,12 +94,12 @@ describe("the steps to connectors", () => {
     expect(at({ at: "any" })).toEqual([itsListener("a")]);
   });
 
-  test("carries limits, sources and time-outs over", () => {
+  test("applies limits, sources and timeouts", () => {
     const told = { sources: ["10.0.0.0/8"], bitsPerSecond: 5, maxFlows: 7, idleTimeoutMs: 9000 };
     expect(plan([aConnector("a", told)]).listeners).toEqual([itsListener("a", told)]);
   });
 
-  test("a link with more addresses than the overlay takes is listened on as far as it goes, and named", () => {
+  test("listens on as many addresses of a link as the overlay accepts, and names the rest", () => {
     const many = Array.from({ length: 300 }, (_, i) => `10.0.${Math.floor(i / 250)}.${(i % 250) + 1}`);
     const actual = actualOf([], [], { eth0: many });
     const desired = [aConnector("a", nic)];
@@ -109,7 +109,7 @@ describe("the steps to connectors", () => {
   });
 });
 
-describe("what connectors wait for", () => {
+describe("the conditions that connectors wait for", () => {
   const state = (more: Partial<ListenerState>): ListenerState => ({
     key: "tcp/any/8080",
     connector: "a",
@@ -118,13 +118,13 @@ describe("what connectors wait for", () => {
     ...more,
   });
 
-  test.each(OverlayReason.options)("names %s", (reason) => {
+  test.each(OverlayReason.options)("name %s", (reason) => {
     const issues = waitingConnectors([aConnector("a")], actualOf([itsListener("a")], [state({ reason })]));
     expect(issues).toMatchObject([{ path: "connectors.items.a", code: reason }]);
     expect(issues[0]?.message).toMatch(/^connectors\.items\.a: \S/);
   });
 
-  test("names an address on another node that no node lets others reach, and nothing else of that connector", () => {
+  test("name an address on another node that is not offered to others, and nothing else of that connector", () => {
     const target = { host: "169.254.169.254", port: 80 };
     const message: unknown = expect.stringMatching(/^connectors\.items\.a\.service: 169\.254\.169\.254 is link-local/);
     const told = [{ path: "connectors.items.a.service", code: "E_ADDRESS_FORBIDDEN", message }];
@@ -140,27 +140,27 @@ describe("what connectors wait for", () => {
     expect(waitingConnectors([other], actualOf())).toEqual([]);
   });
 
-  test("repeats what the machine said, and names the port", () => {
+  test("repeat the error of the machine, and name the port", () => {
     const failed = state({ reason: "address-in-use", message: "0.0.0.0: bind EADDRINUSE" });
     expect(waitingConnectors([aConnector("a")], actualOf([itsListener("a")], [failed]))[0]?.message).toBe(
       "connectors.items.a: tcp 8080 is taken by another program (0.0.0.0: bind EADDRINUSE)",
     );
   });
 
-  test("a failure without a reason is one all the same", () => {
+  test("include a failure without a reason", () => {
     expect(waitingConnectors([aConnector("a")], actualOf([itsListener("a")], [state({})]))).toMatchObject([
       { code: "other" },
     ]);
   });
 
-  test("what came of another target is not said of the one that is planned, what came of the port is", () => {
+  test("ignore results for another target, and keep those for the port", () => {
     const planned = [aConnector("a", { target: { service: "api" } })];
     const listeners = [itsListener("a")];
     expect(waitingConnectors(planned, actualOf(listeners, [state({ reason: "unknown-service" })]))).toEqual([]);
     expect(waitingConnectors(planned, actualOf(listeners, [state({ reason: "address-in-use" })]))).toHaveLength(1);
   });
 
-  test("nothing of those that listen, are switched off, not carried, or not known yet", () => {
+  test("are empty for those that listen, are off, unsupported, or unknown so far", () => {
     const short = [state({ reason: "out-of-resources" })];
     expect(waitingConnectors([aConnector("a")], actualOf([itsListener("a")], short))[0]?.message).toContain(
       "new connections are refused: the overlay has no descriptors or source ports left",
@@ -171,7 +171,7 @@ describe("what connectors wait for", () => {
     expect(waitingConnectors([aConnector("a")], actualOf())).toEqual([]);
   });
 
-  test.each(["bare", "eth9"])("a link without an address: %s", (link) => {
+  test.each(["bare", "eth9"])("name a link without an address: %s", (link) => {
     const issues = waitingConnectors([aConnector("a", { listen: { at: "nic", nic: link } })], actualOf());
     expect(issues).toEqual([
       {
@@ -183,7 +183,7 @@ describe("what connectors wait for", () => {
   });
 });
 
-describe("two connectors that meet on the machine", () => {
+describe("two connectors with a conflict on one machine", () => {
   const nic = aConnector("nic", { listen: { at: "nic", nic: "eth0" } });
   const address = aConnector("address", { listen: { at: "address", address: "10.0.0.3" } });
   const links = { eth0: ["10.0.0.2", "10.0.0.3"], twin: ["10.0.0.3"] };
@@ -200,7 +200,7 @@ describe("two connectors that meet on the machine", () => {
   const issueOf = (id: string, place: string, other: string): string =>
     `E_PORT_IN_USE connectors.items.${id}.port: tcp 8080 on ${place} is taken by the connector ${other}`;
 
-  test("the later one does not listen there and names the other, and the earlier one is as it was", () => {
+  test("the later one does not listen and names the other, and the earlier one is unchanged", () => {
     expect(look(nic, address)).toEqual({
       at: { nic: ["10.0.0.2", "10.0.0.3"] },
       issues: [issueOf("address", "10.0.0.3", "nic")],
@@ -220,12 +220,12 @@ describe("two connectors that meet on the machine", () => {
     ["that is off", { enabled: false }],
     ["of another transport", { transport: "udp" }],
     ["of another port", { port: 81 }],
-  ])("one %s takes nothing", (_, more) => {
+  ])("one %s blocks nothing", (_, more) => {
     const { at, issues } = look(aConnector("nic", { ...nic, ...more }), address);
     expect([at["address"], issues]).toEqual([["10.0.0.3"], []]);
   });
 
-  test("a failure elsewhere is told beside, and many addresses are not all named", () => {
+  test("reports a failure elsewhere as well, and limits the addresses named", () => {
     const failed = {
       key: "tcp/nic:eth0/8080",
       connector: "nic",
@@ -245,7 +245,7 @@ describe("connectors to other nodes", () => {
   const branch = aConnector("b", { node: "branch" });
   const lost = aConnector("c", { node: "elsewhere" });
 
-  test("lead to the peer of that name, and one that nobody knows is named and does not listen", () => {
+  test("lead to the peer of that name, and one to an unknown node is named and does not listen", () => {
     const off = aConnector("d", { node: "elsewhere", enabled: false });
     const { steps, listeners } = plan([branch, lost, off]);
     expect(steps).toEqual(["listen b"]);
@@ -255,11 +255,11 @@ describe("connectors to other nodes", () => {
     expect(issues[0]?.message).toMatch(/^connectors\.items\.c\.node: this node knows no node elsewhere: check/);
   });
 
-  test("give their place to the next one when nobody knows their node", () => {
+  test("yield their place to the next one while their node is unknown", () => {
     expect(plan([lost, aConnector("e")]).steps).toEqual(["listen e"]);
   });
 
-  test("lead somewhere else when the same service moves to another node", () => {
+  test("lead elsewhere when the same service moves to another node", () => {
     const local = itsListener("b");
     expect(plan([branch], [local])).toMatchObject({ steps: ["change b"], listeners: [{ target: { peer: uidOf(3) } }] });
   });
@@ -269,7 +269,7 @@ describe("connectors to other nodes", () => {
     ["peer-absent", /no gateway that is up has branch/],
     ["not-granted", /branch does not grant web to this node/],
     ["unknown-service", /there is no service web on branch/],
-  ] as const)("that fail for %s say so", (reason, message) => {
+  ] as const)("that fail with %s report it", (reason, message) => {
     const [listener] = plan([branch]).listeners;
     if (listener === undefined) throw new Error("it does not listen");
     const state = {

@@ -5,7 +5,7 @@ import { allotAddresses, firstAddress, resolverAddress } from "../../../../../sr
 const plan = { subnet: "172.18.0.0/16", reserved: new Set(["172.18.0.1", "172.18.1.2"]) };
 const want = (...ids: string[]) => ids.map((id) => ({ id, ip: undefined }));
 
-test("each gets the lowest address that is free, and keeps it", () => {
+test("each gets the lowest free address, and keeps it", () => {
   const first = allotAddresses(want("b", "a"), new Map(), plan);
   expect([...first]).toEqual([
     ["a", "172.18.0.16"],
@@ -20,7 +20,7 @@ test("each gets the lowest address that is free, and keeps it", () => {
   );
 });
 
-test("what is pinned is nobody else's, and what is of another range is given up", () => {
+test("reserves pinned addresses, and releases those of another range", () => {
   const allotted = allotAddresses(
     [...want("a", "b"), { id: "c", ip: "172.18.0.16" }],
     new Map([
@@ -37,7 +37,7 @@ test("what is pinned is nobody else's, and what is of another range is given up"
   );
 });
 
-test("no two have the same, and none has a reserved one, in the smallest of subnets too", () => {
+test("assigns no address twice, and no reserved one, also in the smallest of subnets", () => {
   const ids = fc.uniqueArray(fc.string({ minLength: 1, maxLength: 3 }), { maxLength: 30 });
   fc.assert(
     fc.property(ids, fc.integer({ min: 24, max: 30 }), (list, prefix) => {
@@ -50,7 +50,7 @@ test("no two have the same, and none has a reserved one, in the smallest of subn
   );
 });
 
-test("the machine and the resolver have the addresses they always had", () => {
+test("the machine and the resolver keep their usual addresses", () => {
   expect([firstAddress("172.18.0.0/16"), resolverAddress("172.18.0.0/16")]).toEqual(["172.18.0.1", "172.18.1.2"]);
   expect([firstAddress("10.0.0.0/28"), resolverAddress("10.0.0.0/28")]).toEqual(["10.0.0.1", "10.0.0.2"]);
 });

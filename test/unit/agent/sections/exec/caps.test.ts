@@ -28,11 +28,11 @@ test.each([
     { actual: undefined, last: last(undefined) },
     { ioRbps: 7 },
   ],
-])("limits where %s", (_case, wanted, seen, limits) => {
+])("limits if %s", (_case, wanted, seen, limits) => {
   expect(planCaps(wanted, seen).map((step) => step.limits)).toEqual(limits === undefined ? [] : [limits]);
 });
 
-test("what cannot be limited is told as long as it is wanted", () => {
+test("reports what cannot be limited as long as it is wanted", () => {
   const seen = { actual: undefined, last: last(undefined, ["io.max is not limited"]) };
   expect(capsNotices({ cpuMax: 150, ioRbps: 5 }, seen)).toEqual([
     { path: "exec.limits", code: "limits-unsupported", message: "exec.limits: io.max is not limited" },

@@ -27,28 +27,28 @@ describe("processor time", () => {
 });
 
 describe("memory", () => {
-  test("is half of the machine, slowed down a little before", () => {
+  test("is half of the machine, throttled slightly below", () => {
     const { update, memoryHighBytes, warnings } = compiled({});
     expect(update).toEqual({ NanoCpus: 2_000_000_000, Memory: 4096 * MB, MemorySwap: 4096 * MB });
     expect(memoryHighBytes).toBe(Math.floor(8192 * MB * 0.45));
     expect(warnings).toEqual([]);
   });
 
-  test("is never less than the engine takes, and memHigh never above it", () => {
+  test("is never less than the engine's minimum, and memHigh never above it", () => {
     const { update, memoryHighBytes, warnings } = compiled({ memMaxBytes: 1 * MB, memHighBytes: 100 * MB });
     expect(update).toMatchObject({ Memory: 6 * MB, MemorySwap: 6 * MB });
     expect(memoryHighBytes).toBe(6 * MB);
     expect(warnings).toEqual([expect.stringMatching(/^limits.memMax: /), expect.stringMatching(/^limits.memHigh: /)]);
   });
 
-  test("stays a whole number that JSON can carry", () => {
+  test("stays an integer that JSON can carry", () => {
     expect(compiled({ memMaxBytes: 1e30 }).update.Memory).toBe(Number.MAX_SAFE_INTEGER);
     expect(compiled({ memMaxBytes: 12_345_678.9 }).update.Memory).toBe(12_345_678);
   });
 });
 
 describe("block I/O", () => {
-  test("is limited on the whole disk, and absurd rates are given as they are, with a word", () => {
+  test("is limited on the whole disk, and absurd rates are passed on with a warning", () => {
     const { fixed, warnings } = compiled({ ioRbps: 15, ioWbps: 1_000_000, ioRiops: 5, ioWiops: 100 });
     expect(fixed).toEqual({
       BlkioDeviceReadBps: [{ Path: "/dev/vda", Rate: 15 }],
@@ -59,14 +59,14 @@ describe("block I/O", () => {
     expect(warnings).toEqual([expect.stringMatching(/^limits.ioRbps: /), expect.stringMatching(/^limits.ioRiops: /)]);
   });
 
-  test("is left out with a warning where the disk cannot be told", () => {
+  test("is skipped with a warning when the disk is unknown", () => {
     const { fixed, warnings } = compiled({ ioRbps: 1e6 }, { cpus: 1, memoryBytes: 1024 * MB });
     expect(fixed).toEqual({});
     expect(warnings).toEqual([expect.stringMatching(/^limits.ioRbps: is not applied/)]);
   });
 });
 
-test("ulimits come in the order of their names", () => {
+test("ulimits are sorted by name", () => {
   const ulimits = [
     { type: "nproc", soft: 1, hard: 2 },
     { type: "core", soft: -1, hard: -1 },

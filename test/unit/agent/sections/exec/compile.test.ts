@@ -10,7 +10,7 @@ function compiled(spec: Partial<ContainerSpec> = {}, where: Partial<Placement> =
 }
 
 describe("a definition", () => {
-  test("that says nothing gets what holds for all", () => {
+  test("without fields gets the defaults", () => {
     const { body, image, hash, warnings } = compiled();
     expect(image).toEqual({
       reference: "registry.platform.example:5000/acme.example/team/edge-api:1.4.2",
@@ -49,7 +49,7 @@ describe("a definition", () => {
     });
   });
 
-  test("that says everything has it in its place", () => {
+  test("with all fields has each in its place", () => {
     const { body, memoryHighBytes, update } = compiled(
       {
         command: ["serve", "--port", "8080"],
@@ -134,7 +134,7 @@ describe("a definition", () => {
     expect(policyOf({ execType: "onDemand" })).toMatchObject({ RestartPolicy: { Name: "no" } });
   });
 
-  test("publishes ports through the engine only when told to", () => {
+  test("publishes ports through the engine only on request", () => {
     const portMappings = [
       { protocol: "tcp", iface: "eth0", hostPort: 80, containerPort: 8080 },
       { protocol: "tcp", iface: "eth1", hostPort: 81, containerPort: 8080 },
@@ -157,7 +157,7 @@ describe("a definition", () => {
     expect(warnings).toEqual(["portMappings: port 82 is not published, since gone has no address"]);
   });
 
-  test("does not compress old output where there is none, and keeps to what Podman knows", () => {
+  test("does not compress old output if there is none, and uses only what Podman supports", () => {
     const one = { logging: { maxFileSizeMb: 1, numFiles: 1 } };
     expect(compiled(one).body["HostConfig"]).toMatchObject({
       LogConfig: { Type: "local", Config: { "max-file": "1", compress: "false" } },
@@ -167,7 +167,7 @@ describe("a definition", () => {
     });
   });
 
-  test("without a host name has its own name as one, which adds no name to those that siblings find it by", () => {
+  test("without a host name uses its own name, without another alias for its siblings", () => {
     expect(compiled({ name: "edge_api.1" }).body).toMatchObject({
       Hostname: "edge_api.1",
       NetworkingConfig: { EndpointsConfig: { "holdfast-0f0e0d0c": { Aliases: ["edge_api.1"] } } },
@@ -175,7 +175,7 @@ describe("a definition", () => {
   });
 });
 
-test("what cannot be run is refused with the reason, and whether it may pass", () => {
+test("refuses what cannot run with the reason, and whether that may pass", () => {
   const refusal = (spec: Partial<ContainerSpec>) => compileContainer(containerSpec(spec), placement());
   expect(refusal({ privileged: true })).toEqual({
     refused: expect.stringMatching(/^privileged: /) as unknown,
@@ -207,7 +207,7 @@ describe("the hash", () => {
   };
   const { hash } = compiled(full);
 
-  test("stays the same over releases: another one here replaces every container of every node", () => {
+  test("stays the same over releases: another one replaces every container of every node", () => {
     expect(hash).toBe("8c054dda99c24d6845fb32b31f1dbe1ef74e02e94809330667d1943ff2baa31e");
   });
 
@@ -235,7 +235,7 @@ describe("the hash", () => {
     ["the registry's host", {}, { registry: { host: "new.example", namespace: "acme.example" } }],
     ["the nonce", {}, { nonce: "other" }],
     ["the size of the machine", {}, { host: { cpus: 64, memoryBytes: 1e12 } }],
-  ])("leaves %s out", (_what, spec, where = {}) => {
+  ])("ignores %s", (_what, spec, where = {}) => {
     expect(compiled({ ...full, ...spec }, where).hash).toBe(hash);
   });
 
@@ -258,7 +258,7 @@ describe("the hash", () => {
     expect(compiled({ ...full, ...spec }, where).hash).not.toBe(hash);
   });
 
-  test("of the limits changes with them and with the machine, and with nothing else", () => {
+  test("of the limits changes only with them and with the machine", () => {
     const limits = compiled(full).limitsHash;
     expect(compiled({ ...full, name: "other" }).limitsHash).toBe(limits);
     expect(compiled({ ...full, limits: { cpuMax: 10 } }).limitsHash).not.toBe(limits);
@@ -267,7 +267,7 @@ describe("the hash", () => {
   });
 });
 
-test("no value of a variable is in a label", () => {
+test("no label has the value of a variable", () => {
   const { body } = compiled({ variables: [{ name: "TOKEN", value: "s3cr3t-value" }] });
   expect(JSON.stringify(body["Labels"])).not.toMatch(/s3cr3t/);
   expect(body["Env"]).toEqual(["TOKEN=s3cr3t-value"]);

@@ -56,7 +56,7 @@ const placed = (change: Partial<ContainerSpec> = {}, address = "172.18.0.16"): P
 const codes = (waits: readonly { readonly code?: string }[]) => waits.map(({ code }) => code);
 
 describe("ports", () => {
-  it("are mapped by interface, and by address for this machine itself", () => {
+  it("are mapped by interface, and by address on the machine itself", () => {
     const { table, userRules, waits } = compileExposure([placed({ portMappings: [mapping()] })], seen());
     expect(table).toContain('"eth0" . tcp . 8080 : 172.18.0.16 . 80');
     expect(table).toContain("10.0.0.1 . tcp . 8080 : 172.18.0.16 . 80");
@@ -65,7 +65,7 @@ describe("ports", () => {
     expect(waits).toStrictEqual([]);
   });
 
-  it("belong to the first by its id of those that want the same, whatever their order", () => {
+  it("belong to the lowest id of those that want the same, in any order", () => {
     const a = placed({ id: "a", name: "one", portMappings: [mapping()] });
     const b = placed({ id: "b", name: "two", portMappings: [mapping(), mapping({ protocol: "udp" })] }, "172.18.0.17");
     for (const order of [
@@ -85,14 +85,14 @@ describe("ports", () => {
     ["an address of the interface", "10.0.0.2", "tcp", ["port-taken"]],
     ["another address", "127.0.0.1", "tcp", []],
     ["another protocol", undefined, "udp", []],
-  ] as const)("stay a program's that listens on %s", (_, address, protocol, expected) => {
+  ] as const)("remain with a program that listens on %s", (_, address, protocol, expected) => {
     const listeners = () => [{ address, protocol, port: 8080 }];
     const { ports, waits } = compileExposure([placed({ portMappings: [mapping()] })], seen({}, { listeners }));
     expect(codes(waits)).toStrictEqual(expected);
     expect(ports).toHaveLength(1 - expected.length);
   });
 
-  it("in force stay in force, and nobody looks who listens", () => {
+  it("stay applied without another check for listeners", () => {
     const listeners = () => {
       throw new Error("looked");
     };
@@ -101,7 +101,7 @@ describe("ports", () => {
     expect(ports).toHaveLength(1);
   });
 
-  it("of an interface without an address are mapped, and said to lead nowhere yet", () => {
+  it("of an interface without an address are mapped, and reported as inactive", () => {
     const { ports, waits, table } = compileExposure(
       [placed({ portMappings: [mapping({ iface: "eth9" }), mapping({ iface: "lo" })] })],
       seen(),
@@ -111,7 +111,7 @@ describe("ports", () => {
     expect(table).not.toContain("from_here");
   });
 
-  it("are the engine's where the firewall may not be touched", () => {
+  it("are published by the engine when the firewall is not ours", () => {
     const state = seen({ unusable: "nft is not installed" });
     const target = compileExposure([placed({ portMappings: [mapping()] })], state);
     expect(target.table).toBeUndefined();
@@ -120,7 +120,7 @@ describe("ports", () => {
 });
 
 describe("VRFs", () => {
-  it("take what a container sends, and nothing of it goes elsewhere", () => {
+  it("take all that a container sends", () => {
     const { rules, routes } = compileExposure([placed({ vrf: "red" })], seen());
     expect(rules).toStrictEqual([
       "priority 5110 from 172.18.0.16 lookup 1000",
@@ -129,13 +129,13 @@ describe("VRFs", () => {
     expect(routes).toStrictEqual(["172.18.0.0/16 dev holdfast0 scope link table 1000"]);
   });
 
-  it("that are not set up let nothing pass", () => {
+  it("that are not set up pass nothing", () => {
     const { rules, routes } = compileExposure([placed({ vrf: "blue" })], seen());
     expect(rules).toStrictEqual(["priority 5111 from 172.18.0.16 unreachable"]);
     expect(routes).toStrictEqual([]);
   });
 
-  it("have no route to a bridge that is not there yet", () => {
+  it("have no route to a bridge that does not exist yet", () => {
     expect(compileExposure([placed({ vrf: "red" })], seen({}, { addresses: new Map() })).routes).toStrictEqual([]);
   });
 });
@@ -143,7 +143,7 @@ describe("VRFs", () => {
 describe("interfaces", () => {
   const handed = placed({ interfaces: [{ name: "tun0", dest: { address: "10.200.0.1" } }] });
 
-  it("are handed over by a link of the container that runs", () => {
+  it("are moved by a link of the running container", () => {
     const { links, rules, routes, userRules } = compileExposure([handed], seen());
     const [link] = links;
     expect(link).toMatchObject({ inside: "eth1", address: "10.200.0.1", engineId: "e1" });
@@ -158,7 +158,7 @@ describe("interfaces", () => {
     expect(next.links[0]?.link).not.toBe(link?.link);
   });
 
-  it("wait for the container, the interface, and the right to do so", () => {
+  it("wait for the container, the interface, and the permission", () => {
     expect(compileExposure([{ ...handed, engineId: undefined }], seen())).toMatchObject({ links: [], waits: [] });
     const other = placed({ interfaces: [{ name: "tun9", dest: { link: "eth5" } }] });
     expect(codes(compileExposure([other], seen()).waits)).toStrictEqual(["no-address"]);
@@ -168,7 +168,7 @@ describe("interfaces", () => {
   });
 });
 
-it("says that there are no virtual networks", () => {
+it("reports that virtual networks are unsupported", () => {
   const use = { network: "core", ip: "172.21.0.10", allowOutbound: false };
   expect(compileExposure([placed({ virtualNetworks: [use] })], seen()).waits).toMatchObject([
     { code: "unsupported", path: "exec.commands[0].virtualNetworks" },
@@ -176,7 +176,7 @@ it("says that there are no virtual networks", () => {
 });
 
 describe("steps", () => {
-  it("are none where nothing is wanted and nothing is there, nor where all is as it is wanted", () => {
+  it("are none if nothing is wanted and nothing exists, or if all is as wanted", () => {
     expect(planExposure(NOTHING_EXPOSED, seen())).toStrictEqual([]);
     const all = [placed({ portMappings: [mapping()], vrf: "red" })];
     const { table = "", rules, routes, userRules } = compileExposure(all, seen());
@@ -190,7 +190,7 @@ describe("steps", () => {
   it.each([
     ["a table that somebody changed", { firewall: { digest: "", text: "x" } }],
     ["a rule that is gone from the engine's chain", { userRules: [] }],
-  ])("put %s in order", (_, change) => {
+  ])("repair %s", (_, change) => {
     const all = [placed({ portMappings: [mapping()] })];
     const { table = "", userRules } = compileExposure(all, seen());
     const there = seen({
@@ -204,7 +204,7 @@ describe("steps", () => {
     ]);
   });
 
-  it("end the flows of what goes, and of what comes by UDP", () => {
+  it("end the flows of what is removed, and of new UDP mappings", () => {
     const there = seen({ mapped: ["eth0 tcp 80 172.18.0.16:80"] });
     const all = [placed({ portMappings: [mapping(), mapping({ protocol: "udp", hostPort: 53 })] })];
     const [step] = planExposure(compileExposure(all, there), there);
@@ -222,7 +222,7 @@ describe("steps", () => {
     });
   });
 
-  it("take everything away when nothing is wanted", () => {
+  it("remove everything when nothing is wanted", () => {
     const there = seen({
       firewall: { digest: "d", text: "" },
       userRules: ["-o hfc+"],
@@ -255,6 +255,6 @@ describe("a container is kept from starting", () => {
   });
 });
 
-it("is no table without ports", () => {
+it("no ports give no table", () => {
   expect(exposureTable([], new Map())).toBeUndefined();
 });

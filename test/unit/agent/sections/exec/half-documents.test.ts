@@ -23,7 +23,7 @@ function volumeKinds(raw: unknown, desired: Partial<ExecDesired> = {}): readonly
   return planExec({ config, unreadable: NOBODY, disabled: NOBODY, ...desired }, actual).map(({ kind }) => kind);
 }
 
-test("an entry whose id is lost takes no container away", async () => {
+test("an entry whose id is lost removes no container", async () => {
   const { stage, running } = modelStage();
   await stage.pass({ commands: [itemOf(1), itemOf(2)] });
   const { id: _gone, ...rest } = itemOf(2);
@@ -32,7 +32,7 @@ test("an entry whose id is lost takes no container away", async () => {
   expect(running()).toEqual([idOf(1), idOf(2)]);
 });
 
-test("a definition that cannot be used leaves its container as it is, and one that is absent goes", async () => {
+test("an invalid definition leaves its container unchanged, and a missing one removes it", async () => {
   const { model, stage, running } = modelStage();
   await stage.pass({ commands: [itemOf(1), itemOf(2)] });
   const { took } = await stage.pass({ commands: [itemOf(1, { execType: "sometimes" })] });
@@ -41,7 +41,7 @@ test("a definition that cannot be used leaves its container as it is, and one th
   expect(running()).toEqual([idOf(1)]);
 });
 
-test("a definition that cannot be used and is disabled stops, and its container stays", async () => {
+test("an invalid and disabled definition stops its container and keeps it", async () => {
   const { model, stage, running } = modelStage();
   await stage.pass({ commands: [itemOf(1)] });
   const wrong = itemOf(1, { execType: "sometimes", enabled: false });
@@ -54,7 +54,7 @@ test("a definition that cannot be used and is disabled stops, and its container 
   expect(running()).toEqual([idOf(1)]);
 });
 
-test("a disabled one stops also where something else of the document is lost", async () => {
+test("a disabled one stops also when another part of the document is lost", async () => {
   const { stage, running } = modelStage();
   await stage.pass({ commands: [itemOf(1), itemOf(2)] });
   const { id: _gone, ...rest } = itemOf(2);
@@ -63,7 +63,7 @@ test("a disabled one stops also where something else of the document is lost", a
   expect(running()).toEqual([idOf(2)]);
 });
 
-test("only a whole document puts a volume away", () => {
+test("only a complete document puts a volume in quarantine", () => {
   expect(volumeKinds({ commands: [], volumes: [] })).toEqual(["put volume away"]);
   expect(volumeKinds({ commands: [], volumes: [{ name: "data", encrypted: "perhaps" }] })).toEqual([]);
   expect(volumeKinds({ commands: [], volumes: [{ encrypted: false }] })).toEqual([]);
@@ -72,7 +72,7 @@ test("only a whole document puts a volume away", () => {
   expect(volumeKinds({ commands: [] }, { disabled: new Set(["a"]) })).toEqual([]);
 });
 
-test("what is put away of a half document's volumes is nothing that may still be meant", () => {
+test("an incomplete document puts no volume in quarantine that may still be wanted", () => {
   const raw = { commands: [], volumes: [{ name: "new" }, { name: "data", location: "../out" }] };
   expect(volumeKinds(raw)).toEqual(["create volume"]);
 });

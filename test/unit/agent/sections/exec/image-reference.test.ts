@@ -26,7 +26,7 @@ describe("an image of the organization", () => {
     });
   });
 
-  test("is told from the host when both are the same domain", () => {
+  test("is distinguished from the host when both are the same domain", () => {
     const registry = { host: "acme.example", namespace: "acme.example" };
     expect(referenceOf("acme.example/api", "1", registry)).toMatchObject({
       reference: "acme.example/acme.example/api:1",
@@ -49,11 +49,11 @@ describe("a public image", () => {
     ["library/busybox", "1", "busybox:1"],
     ["other.example/api", "1", "other.example/api:1"],
     ["acme.example.evil/api", "1", "acme.example.evil/api:1"],
-  ])("%s stays what it is", (repository, tag, reference) => {
+  ])("%s stays unchanged", (repository, tag, reference) => {
     expect(referenceOf(repository, tag)).toEqual({ reference, isFromRegistry: false, isPinned: false });
   });
 
-  test("is all there is without a registry", () => {
+  test("is the only kind without a registry", () => {
     expect(imageReference({ repository: "acme.example/api", tag: "1" }, undefined)).toMatchObject({
       reference: "acme.example/api:1",
       isFromRegistry: false,
@@ -78,7 +78,7 @@ test.each([
   ["busybox", "-1"],
   ["busybox", "sha256:abc"],
   ["busybox", "a".repeat(129)],
-])("%j with the tag %j is refused", (repository, tag) => {
+])("refuses %j with the tag %j", (repository, tag) => {
   expect(referenceOf(repository, tag)).toMatchObject({
     refused: expect.stringMatching(/^image (?:repository|tag) "/) as unknown,
   });

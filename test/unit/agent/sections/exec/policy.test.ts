@@ -14,7 +14,7 @@ describe("privileges", () => {
     expect(checkPrivileges(withCaps("NET_ADMIN", "NET_RAW", "SYS_NICE"), STRICT)).toBeUndefined();
   });
 
-  test("are refused beyond that, naming rule and setting", () => {
+  test("beyond that are refused with rule and setting", () => {
     expect(checkPrivileges(containerSpec({ privileged: true }), STRICT)).toMatch(
       /^privileged: .*`containers.allowPrivileged`/,
     );
@@ -58,7 +58,7 @@ function machine() {
 }
 
 describe("a bind", () => {
-  test("needs an entry, and volumes need none", async () => {
+  test("needs an entry, and a volume needs none", async () => {
     const { at, check } = machine();
     expect(await check(at("srv/data"))).toEqual({
       verdict: "refused",
@@ -123,7 +123,7 @@ describe("a bind", () => {
     },
   );
 
-  test("is judged by where a link in the way leads", async () => {
+  test("is checked at the target of each symbolic link", async () => {
     const { at, check } = machine();
     symlinkSync(at("var/lib/holdfast/identity"), at("srv/data/harmless"));
     symlinkSync("/proc", at("srv/data/plain"));
@@ -137,7 +137,7 @@ describe("a bind", () => {
     expect(await check(detour, [at("srv")])).toMatchObject({ verdict: "refused" });
   });
 
-  test("is allowed by the owner of the machine, except of Holdfast's own", async () => {
+  test("is allowed by the owner of the machine, except for paths of Holdfast", async () => {
     const { at, check } = machine();
     const socket = at("run/engine/engine.sock");
     expect(await check(socket, [at("var/run/engine/engine.sock")])).toEqual({ verdict: "allowed" });
@@ -147,7 +147,7 @@ describe("a bind", () => {
     expect(await check("/", ["/"])).toMatchObject({ verdict: "refused" });
   });
 
-  test("within another of the container is refused, since the container can put a link in its place", async () => {
+  test("within another one of the container is refused, since the container can replace it by a link", async () => {
     const { at, root } = machine();
     const check = (sources: readonly string[], allowBinds: readonly string[] = [root]) =>
       checkBinds(
@@ -190,7 +190,7 @@ describe("a bind", () => {
     expect(await check([at("srv/data"), at("srv/data/below")], [root])).toEqual({ verdict: "allowed" });
   });
 
-  test("of nothing waits for it, and one that is refused is told first", async () => {
+  test("of a missing path waits for it, and a refused one is reported first", async () => {
     const { at, check } = machine();
     expect(await check(at("srv/later"))).toMatchObject({ verdict: "refused" });
     expect(await check(at("srv/later"), [at("srv")])).toEqual({

@@ -41,7 +41,7 @@ describe("the paths of a machine", () => {
     "/var",
     "/run",
     "/",
-  ])("%s is never bound", async (source) => {
+  ])("never include %s", async (source) => {
     for (const allowBinds of [[], ["/"], [source]]) {
       const verdict = await check(source, allowBinds);
       expect(verdict).toMatchObject({ verdict: "refused" });
@@ -66,14 +66,14 @@ describe("the paths of a machine", () => {
     ["/etc/localtime", /has no entry for it/],
     ["/run/udev", /has no entry for it/],
     ["/var/lib/holdfast2", /has no entry for it/],
-  ])("%s is bound with an entry only", async (source, why) => {
+  ])("include %s only with an entry", async (source, why) => {
     const refused = await check(source, []);
     expect(refused).toMatchObject({ verdict: "refused", reason: expect.stringMatching(why) as unknown });
     expect(refused).toMatchObject({ reason: expect.stringContaining("`containers.allowBinds`") as unknown });
     expect(await check(source, [source])).toEqual({ verdict: "allowed" });
   });
 
-  test("are known before the engine says where it keeps things", () => {
+  test("are known before the engine reports its directories", () => {
     const { engineDirectories } = protectedPaths(OWN, { ...ENGINE, rootDirectory: "" });
     expect(engineDirectories).not.toContain("");
     expect(engineDirectories).toContain("/var/lib/docker");

@@ -18,8 +18,8 @@ function compiled(raw: unknown, more: Partial<GatewayActual> = {}, before?: Over
 const idsOf = (mesh: OverlayMesh | undefined): readonly string[] =>
   (mesh?.paths ?? []).map(({ gateway, id, isDefault }) => `${gateway.at(-1)}/${id}${isDefault ? "*" : ""}`);
 
-describe("the ways to other nodes", () => {
-  test("without a section are one built-in path to each gateway, all peers, and what they may use", () => {
+describe("the paths to other nodes", () => {
+  test("without a section are one built-in path to each gateway, all peers, and their grants", () => {
     expect(compiled(undefined)).toEqual({
       self: SELF,
       peers: [
@@ -36,7 +36,7 @@ describe("the ways to other nodes", () => {
     });
   });
 
-  test("carry the local policy for literal addresses, and nothing of it where there is none", () => {
+  test("carry the local policy for literal addresses, if there is one", () => {
     const literals = { allow: ["10.0.8.0/24"], own: true as const };
     expect(compiled(undefined, { literals })).toMatchObject({ literals });
     expect(compiled(undefined)).not.toHaveProperty("literals");
@@ -48,11 +48,11 @@ describe("the ways to other nodes", () => {
     ["a node that is not known to itself", undefined, { self: undefined }],
     ["a node that is alone", undefined, { domain: aDomain([]) }],
     ["a node that has only itself as a peer", undefined, { domain: aDomain([aPeer(1, "me")]) }],
-  ] as const)("of %s are none at all", (_, raw, more) => {
+  ] as const)("of %s are empty", (_, raw, more) => {
     expect(compiled(raw, more)).toBeUndefined();
   });
 
-  test("are the same in whatever order the document has them", () => {
+  test("do not depend on the order of the document", () => {
     const peers = [aPeer(2, "gw1"), aPeer(3, "gw2"), aPeer(4, "branch")];
     const grants = (["web", "api"] as const).map(
       (service) => ({ source: uidOf(4), service, protocol: "tcp" }) as const,
@@ -63,7 +63,7 @@ describe("the ways to other nodes", () => {
     expect(one?.grants.map(({ service }) => service)).toEqual(["api", "web"]);
   });
 
-  test("leave public gateways alone where the section says so", () => {
+  test("leave public gateways out if the section excludes them", () => {
     const hub = aPeer(5, "gwhub", { gateway: { type: "hub", host: "192.0.2.5", port: 8443 } });
     const mesh = compiled({ connectToPublic: false }, { domain: aDomain([aPeer(2, "gw1"), hub]) });
     expect(idsOf(mesh)).toEqual(["5/*"]);
@@ -74,7 +74,7 @@ describe("the ways to other nodes", () => {
 describe("configured paths", () => {
   const path = { id: "wan2", node: "gw1", host: "192.0.2.7", port: 8443 };
 
-  test("come beside the built-in one", () => {
+  test("are added to the built-in one", () => {
     expect(idsOf(compiled({ paths: [{ ...path, local: "10.0.0.2" }] }))).toEqual(["2/*", "2/wan2", "3/*"]);
     expect(compiled({ paths: [{ ...path, local: "10.0.0.2" }] })?.paths[1]).toMatchObject({
       host: "192.0.2.7",
@@ -90,7 +90,7 @@ describe("configured paths", () => {
     expect(idsOf(compiled({ paths }))).toEqual(["2/wan2*", "2/wan3", "3/*"]);
   });
 
-  test("that are off, to nobody, or to a node that is no gateway, change nothing", () => {
+  test("that are off, or lead to no gateway, change nothing", () => {
     const paths = [
       { ...path, enabled: false, default: true },
       { ...path, id: "lost", node: "nobody" },
@@ -101,18 +101,18 @@ describe("configured paths", () => {
 });
 
 describe("this node's own gateway", () => {
-  test("listens on every address of the families that the machine speaks, also for nobody", () => {
+  test("listens on every address of the machine's families, also without clients", () => {
     expect(compiled(SERVER)?.server).toEqual({ addresses: ["0.0.0.0", "::"], port: 9443 });
     expect(compiled(SERVER, { hasIpv6: false, domain: aDomain([]) })?.server?.addresses).toEqual(["0.0.0.0"]);
   });
 
-  test("goes on as it was when the section cannot be used", () => {
+  test("keeps running when the section is invalid", () => {
     const before = { addresses: ["0.0.0.0"], port: 7443 };
     expect(compiled({ ...SERVER, port: 0 }, {}, before)?.server).toEqual(before);
     expect(compiled({ ...SERVER, enabled: false }, {}, before)?.server).toBeUndefined();
   });
 
-  test("relays the pairs that it is told, by name, and of those that nobody knows nothing", () => {
+  test("relays the listed pairs, by name, and ignores unknown nodes", () => {
     const acls = [
       { source: "branch", dest: "me.example.org" },
       { source: "nobody", dest: "branch" },
@@ -122,13 +122,13 @@ describe("this node's own gateway", () => {
     expect(compiled({ ...SERVER, acls: [] })?.server).not.toHaveProperty("relays");
   });
 
-  test("admits whom the document lets dial it", () => {
+  test("admits the nodes that the document allows", () => {
     const domain = aDomain([aPeer(4, "branch", { mayDial: true })]);
     expect(compiled(SERVER, { domain })?.peers).toMatchObject([{ uid: uidOf(4), mayDial: true }]);
   });
 });
 
-test("a mesh is made once for the same documents, and anew for any other", () => {
+test("compiles a mesh once for the same documents, and again for any other", () => {
   const { gateway } = normaliseGateway({ ...SERVER, port: 0 }, { nodeType: "Node" });
   const compile = meshCompiler();
   const actual = aGatewayActual();
@@ -142,7 +142,7 @@ test("a mesh is made once for the same documents, and anew for any other", () =>
   expect(compile(other, actual, before)?.server).toBeUndefined();
 });
 
-test("limits and static routes are in the table's units and uids", () => {
+test("limits and static routes use the table's units and uids", () => {
   const routes = [
     { route: "branch", dest: "gw2", metric: 20 },
     { route: "branch.example.org", dest: "gw1", metric: 10 },

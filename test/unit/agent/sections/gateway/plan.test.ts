@@ -45,12 +45,12 @@ describe("the steps", () => {
       [],
     );
 
-  test("to the same are none", () => {
+  test("to the same table are none", () => {
     expect(between([{}, plain], [undefined, plain])).toEqual([]);
     expect(between([undefined, { isActive: false }], [undefined, { domain: undefined }])).toEqual([]);
   });
 
-  test("from nothing name the gateway, its path, the peers and what they may use", () => {
+  test("from an empty table name the gateway, its path, the peers and their grants", () => {
     expect(between([undefined, { isActive: false }], [undefined, { domain: aDomain(peers, [grant]) }])).toEqual([
       "add peer gw1",
       "add peer branch",
@@ -59,7 +59,7 @@ describe("the steps", () => {
     ]);
   });
 
-  test("to nothing say that flows end", () => {
+  test("to an empty table say that flows end", () => {
     expect(between([undefined, plain], [undefined, { ...plain, isActive: false }])).toEqual([
       "remove peer gw1, ends its flows",
       "remove peer branch, ends its flows",
@@ -160,7 +160,7 @@ describe("the steps", () => {
     expect(between([from, plain], [to, more])).toEqual(steps);
   });
 
-  test("to fewer grants name what ends", () => {
+  test("to fewer grants name those that end", () => {
     const more = [grant, { ...grant, service: "db" }];
     expect(between([{}, { domain: aDomain(peers, more) }], [{}, { domain: aDomain(peers, [grant]) }])).toEqual([
       "change branch may no longer use db tcp, ends its flows there",
@@ -188,11 +188,11 @@ describe("the steps", () => {
   });
 });
 
-describe("what cannot work", () => {
+describe("an item without effect", () => {
   const codes = (raw: unknown, more: Partial<GatewayActual> = {}) =>
     waitingGateway(desired(raw), aGatewayActual(more)).map(({ path, code }) => `${path} ${code}`);
 
-  test("is named by where it stands", () => {
+  test("is named by its path", () => {
     const raw = {
       ...SERVER,
       paths: [
@@ -218,13 +218,13 @@ describe("what cannot work", () => {
     expect(codes(raw, { domain: undefined })).toEqual([]);
   });
 
-  test("is a cluster in the place of a node, which is told apart from what nobody knows", () => {
+  test("is a cluster in the place of a node, which is distinguished from an unknown name", () => {
     const domain = aDomain(undefined, undefined, ["pair.example.org"]);
     const raw = { ...SERVER, routes: [{ route: "pair.example.org", dest: "gw1", metric: 1 }] };
     expect(codes(raw, { domain })).toEqual(["gateway.routes.route unsupported"]);
   });
 
-  test("is a monitor without anything to measure, and an override of a node that nobody knows", () => {
+  test("is a monitor without anything to measure, and an override of an unknown node", () => {
     const path = { host: "192.0.2.1", port: 1 };
     const raw = {
       paths: [
@@ -248,7 +248,7 @@ describe("what cannot work", () => {
     ]);
   });
 
-  test("is a server that does not listen, with why", () => {
+  test("is a server that does not listen, with the reason", () => {
     const { sessions: _sessions, ...state } = aMeshState();
     const server = { ...state.server, state: "failed", reason: "address-in-use", message: "port 8443" } as const;
     const actual = aGatewayActual({ standing: { ...state, server } });
@@ -262,7 +262,7 @@ describe("what cannot work", () => {
     expect(waitingGateway(desired({}), { ...actual, mesh: meshOf({}, actual) })).toEqual([]);
   });
 
-  test("is a peer or a grant of the document that is no such thing, and the rest works", () => {
+  test("is an invalid peer or grant of the document, and the rest works", () => {
     const domain = aDomain([aPeer(2, "gw1"), { ...aPeer(3, "gw2"), key: "short" }], [{ ...grant, service: "" }]);
     expect(codes({}, { domain })).toEqual([
       "gateway.domain.peers.1 invalid-item",

@@ -55,7 +55,7 @@ describe("the section gateway at work", () => {
     return { ...rigOver(overlay), overlay };
   }
 
-  test("is in force without being written, follows the domain's document, and counts none of it as drift", async () => {
+  test("is applied without being written, follows the domain's document, and counts no drift for it", async () => {
     const rig = modelRig();
     await rig.want({});
     expect(rig.overlay.view().mesh?.paths).toHaveLength(2);
@@ -70,7 +70,7 @@ describe("the section gateway at work", () => {
     expect(rig.standing("gateway")?.drift.count).toBe(0);
   });
 
-  test("is put back when somebody else changed it, and counts that as drift", async () => {
+  test("is reverted when another program changed it, which counts as drift", async () => {
     const rig = modelRig();
     await rig.want({});
     const before = rig.overlay.view().mesh;
@@ -80,7 +80,7 @@ describe("the section gateway at work", () => {
     expect(rig.standing("gateway")?.drift).toMatchObject({ count: 1 });
   });
 
-  test("changes nothing when it is the same again, in whatever order", async () => {
+  test("changes nothing when it is the same again, in any order", async () => {
     const rig = modelRig();
     await rig.want({});
     const changes = rig.overlay.changes();
@@ -88,7 +88,7 @@ describe("the section gateway at work", () => {
     expect(rig.overlay.changes()).toBe(changes);
   });
 
-  test("keeps what it has when the section is no such thing, and says so", async () => {
+  test("keeps its state when the section is malformed, and reports it", async () => {
     const rig = modelRig();
     await rig.want({ gateway: { enabled: true, type: "public", host: "192.0.2.9", port: 8443 } });
     const before = rig.overlay.view().mesh;
@@ -103,7 +103,7 @@ describe("the section gateway at work", () => {
     expect(rig.overlay.view().mesh?.server).toBeUndefined();
   });
 
-  test("and connectors to other nodes wait for the node to be known, and are closed when it is no more", async () => {
+  test("and connectors to other nodes wait for the node to be known, and close when it is removed", async () => {
     const rig = modelRig();
     await rig.want({ connectors: CONNECTORS });
     const targets = () => [...rig.overlay.view().listeners.values()].map(({ target }) => target);
@@ -144,7 +144,7 @@ function keeping(overlay: ScriptedOverlay, more: (method: string) => Scripted | 
 }
 
 describe("over the control socket", () => {
-  test("the whole table is in force with one call, and a server that cannot listen is waited for", async () => {
+  test("applies the whole table with one call, and retries a server that cannot listen", async () => {
     const owner = ownerRig({ onChanged: () => rig.engine.look("overlay") });
     const rig = rigOver(owner.owner);
     const overlay = await scriptedOverlay(owner.runDir);
@@ -164,7 +164,7 @@ describe("over the control socket", () => {
     await waitFor("it listens", () => whyOf(rig.engine.standings).length === 0);
   });
 
-  test("an overlay of the version before is named, and what leads here is served", async () => {
+  test("names an overlay of the previous version, and serves what leads to this node", async () => {
     const owner = ownerRig();
     const rig = rigOver(owner.owner);
     const overlay = await scriptedOverlay(owner.runDir);

@@ -34,7 +34,7 @@ test.each([
       ),
     ],
   ],
-])("an interface %s, has its primary address foreseen in one pass", async (_what, raws) => {
+])("an interface %s, gets its primary address in one pass", async (_what, raws) => {
   const section = reconciler(networkOver(aMachine(), undefined, { record: EMPTY_RECORD }));
   for (const raw of raws) {
     await pass(section, raw);
@@ -42,7 +42,7 @@ test.each([
   }
 });
 
-test("undoing a change makes the address primary again that was", async () => {
+test("undoing a change makes the former primary address primary again", async () => {
   const section = reconciler(networkOver(aMachine(), undefined, { record: EMPTY_RECORD }));
   const before = eth1({ ip: "192.0.2.2/24", addIps: ["192.0.2.1/24"] });
   await pass(section, before);

@@ -47,7 +47,7 @@ async function plan(
 
 const linesOf = (change: Change): readonly string[] => (change.kind === "ip" ? change.lines : []);
 
-test("packets from the local address of a path leave by the interface that has it, and not by the WAN", async () => {
+test("packets from the local address of a path leave by the interface of that address, and not by the WAN", async () => {
   const second = { nic: "eth1", ip: "10.1.0.1/24", gateway: "10.1.0.254" };
   const raw = { interfaces: [WAN, second] };
   const apart = (lines: readonly string[]): readonly string[] => lines.filter((line) => /table 2000|rule/.test(line));
@@ -62,17 +62,17 @@ test("packets from the local address of a path leave by the interface that has i
   ]);
 });
 
-test("what the distribution has set just so counts as there", async () => {
+test("accepts what the distribution has set in the same way", async () => {
   const { steps } = await plan({ interfaces: [WAN] });
   expect(steps).toEqual([]);
 });
 
-test("without the section and without anything of ours nothing is even looked at", async () => {
+test("without the section and without anything of ours reads nothing", async () => {
   const { model, steps } = await plan(undefined);
   expect([model.observations, steps.length]).toEqual([0, 0]);
 });
 
-test("an address is there before the one that it replaces goes", async () => {
+test("adds an address before it removes the one that this replaces", async () => {
   const { model, section } = await plan({ interfaces: [{ ...WAN, ip: "198.51.100.20/24" }] });
   const wanted = section.parse({ interfaces: [{ ...WAN, ip: "198.51.100.20/24" }] }).desired;
   for (const step of section.plan(wanted, await section.observe(signal, wanted))) await section.apply(step, signal);
@@ -84,7 +84,7 @@ test("an address is there before the one that it replaces goes", async () => {
   expect(model.addresses.map(({ address }) => address)).toEqual(["198.51.100.10/24", "198.51.100.21/24"]);
 });
 
-test("what a plan says of rules and of routes elsewhere names the packets and the table", async () => {
+test("the plan names packets and table of rules and of routes elsewhere", async () => {
   const rules = [{ protocol: "udp", source: "private", dest: "10.91.0.0/16", action: "forward", iface: "eth1" }];
   const { details } = await plan({ interfaces: [WAN, { nic: "eth1", ip: "10.1.0.1/24" }], rules });
   const text = details.find((detail) => detail?.includes("rule"));
@@ -92,13 +92,13 @@ test("what a plan says of rules and of routes elsewhere names the packets and th
   expect(text).toMatch(/adds rule \d+ \(from all fwmark 0x\w+\/0x\w+ table \d+\)/);
 });
 
-test("a node in the dark still says that packets are too large to pass, and refuses what passes", async () => {
+test("a node that drops its traffic still sends packet-too-big, and drops forwarded packets", async () => {
   const { text } = await plan({ interfaces: [WAN], darkMode: true });
   expect(text).toContain("icmp type destination-unreachable icmp code != { frag-needed, admin-prohibited } drop");
   expect(text).toContain("rst == rst fib saddr type local drop");
 });
 
-test("forwarding that another program switches on is no change of what the section made", async () => {
+test("forwarding that another program switches on is no change of the section's own", async () => {
   const { section, model } = await plan({ interfaces: [WAN] });
   const { desired } = section.parse({ interfaces: [WAN] });
   const before = await section.observe(signal, desired);
@@ -108,7 +108,7 @@ test("forwarding that another program switches on is no change of what the secti
   expect(section.plan(desired, section.asSurrounded?.(actual, before) ?? actual)).toEqual([]);
 });
 
-describe("a plan that would cut the machine off", () => {
+describe("a plan that would cut off the machine", () => {
   const lost = {
     interfaces: [
       { nic: "eth1", ip: "10.1.0.1/24" },
@@ -120,7 +120,7 @@ describe("a plan that would cut the machine off", () => {
     routes: [{ dest: "203.0.113.0/24", dev: "eth1" }],
   };
 
-  test("is refused as a whole, by the path of what is wrong", async () => {
+  test("is refused as a whole, with the path of the mistake", async () => {
     const model = aMachine();
     model.addresses = [{ link: "eth0", address: "198.51.100.10/24", isOurs: true, isDynamic: false }];
     model.routes = model.routes.map((route) => ({ ...route, protocol: 218 }));
@@ -130,7 +130,7 @@ describe("a plan that would cut the machine off", () => {
     expect(waits).toEqual([expect.objectContaining({ path: "network.interfaces.0", code: "cuts-off" })]);
   });
 
-  test("is none while another way is in the same target", async () => {
+  test("is accepted while the target has another path", async () => {
     expect((await plan(lost, { carrier: CARRIER })).waits).toEqual([]);
     // A route that is more special leads somewhere: whether somebody answers there is for the proof to find out.
     expect((await plan(cut, { carrier: CARRIER })).steps.length).toBeGreaterThan(0);
@@ -154,7 +154,7 @@ describe("the WAN", () => {
     }
   });
 
-  test("stays where it is recorded although the session leaves by another interface", async () => {
+  test("stays the recorded one although the session leaves by another interface", async () => {
     const { lines } = await plan({ interfaces: [WAN, lan] }, { wan: "eth1", carrier: CARRIER });
     expect(defaults(lines)).toEqual([expect.stringContaining("via 10.1.0.254 dev eth1")]);
   });
@@ -171,13 +171,13 @@ describe("the WAN", () => {
         { ...lan, dns: [] },
       ],
     ],
-  ])("becomes another when its own entry loses the gateway: %s", async (_what, interfaces) => {
+  ])("moves when its own entry loses the gateway: %s", async (_what, interfaces) => {
     const { lines, notices } = await plan({ interfaces }, { wan: "eth0" });
     expect(defaults(lines)).toEqual([expect.stringContaining("via 10.1.0.254 dev eth1")]);
     expect(notices).toEqual([]);
   });
 
-  test("does not become a LAN interface with a gateway because its own entry is not in the document", async () => {
+  test("does not move to a LAN interface with a gateway because its own entry is missing in the document", async () => {
     const { lines } = await plan({ interfaces: [{ ...lan, dns: [] }] }, { wan: "eth0" });
     expect(defaults(lines)).toEqual([]);
   });
@@ -212,7 +212,7 @@ describe("a route of a LAN interface", () => {
   const captures = (notices: readonly { readonly code: string; readonly message: string }[]): readonly string[] =>
     notices.flatMap(({ code, message }) => (code === "captures" ? [message] : []));
 
-  test("is named when it takes the packets to the control plane, a name server or a gateway along", async () => {
+  test("is named when it captures the packets to the control plane, a name server or a gateway", async () => {
     const gateways = ["203.0.113.20", "192.0.2.1", "gateway.example"];
     const raw = { interfaces: [wan, lan("203.0.113.0/24"), { ...lan("10.0.0.0/8"), nic: "eth2", ip: "10.2.0.1/24" }] };
     const { notices } = await plan(raw, { carrier: CARRIER, gateways });
@@ -256,7 +256,7 @@ describe("a route of a LAN interface", () => {
   });
 });
 
-test("a destination that several routes lead to has all of them, the first of the document before the others", async () => {
+test("a destination of several routes has all of them, the first of the document before the others", async () => {
   const to = (nic: string, net: string) => ({
     nic,
     ip: `${net}.1/24`,
@@ -287,7 +287,7 @@ test.each([
   ["aws", 9000],
   ["azure", 9000],
   ["gcp", 1460],
-])("an interface without an mtu has the default of its kind of machine: %s", async (vendor, mtu) => {
+])("an interface without an mtu has the default of its type: %s", async (vendor, mtu) => {
   const model = aMachine();
   model.links = model.links.map((link) => ({ ...link, mtu: 1400, ...(link.name === "eth2" ? { maxMtu: 1450 } : {}) }));
   const section = networkOver(model, undefined, undefined, undefined, vendor);
@@ -298,7 +298,7 @@ test.each([
   expect(model.links.map((link) => link.mtu)).toEqual([mtu, 1300, 1450]);
 });
 
-test("an interface on DHCP that leaves the section gives its lease back and is switched off", async () => {
+test("an interface on DHCP that leaves the section releases its lease and is switched off", async () => {
   const model = aMachine();
   const notes = { record: EMPTY_RECORD };
   const section = networkOver(model, CARRIER, notes);
@@ -340,12 +340,12 @@ describe("a lease", () => {
       [{ servers: undefined }],
     ],
     ["not those of another interface", { ...WAN, ip: "198.51.100.77/24" }, { nameServers: undefined }, []],
-  ])("has its name servers used: %s", async (_which, nic, more, changes) => {
+  ])("sets its name servers: %s", async (_which, nic, more, changes) => {
     const { steps } = await plan({ interfaces: [nic] }, { model: leased(more), wan: "eth0" });
     expect(of("resolver", steps)).toEqual(changes.map((change) => ({ kind: "resolver", ...change })));
   });
 
-  test("that names other name servers is no change of what the section made", async () => {
+  test("with other name servers is no change of the section's own", async () => {
     const { section, model, steps } = await plan({ interfaces: [wan] }, { model: leased(), wan: "eth0" });
     for (const step of steps) await section.apply(step, signal);
     const { desired } = section.parse({ interfaces: [wan] });
@@ -360,12 +360,12 @@ describe("a lease", () => {
   test.each([
     ["on a LAN interface", { nic: "eth1", dhcp: true }, [{ run: true, withoutGateway: true }]],
     ["on one whose entry names a gateway", { nic: "eth1", dhcp: true, gateway: "10.1.0.254" }, [{ run: true }]],
-  ])("has its default route used as the entry says, %s", async (_where, nic, changes) => {
+  ])("sets its default route as the entry says, %s", async (_where, nic, changes) => {
     const { steps } = await plan({ interfaces: [WAN, nic] });
     expect(of("dhcp", steps)).toEqual(changes.map((change) => ({ kind: "dhcp", link: "eth1", ...change })));
   });
 
-  test("has its default route used on the WAN, and a client that does otherwise starts anew", async () => {
+  test("sets its default route on the WAN, and restarts a client that does otherwise", async () => {
     expect(of("dhcp", (await plan({ interfaces: [wan] }, { wan: "eth0" })).steps)).toEqual([
       { kind: "dhcp", link: "eth0", run: true },
     ]);
@@ -386,7 +386,7 @@ describe("a lease", () => {
     expect(model.state().dhcpWithoutGateway).toBe(before.dhcpWithoutGateway);
   });
 
-  test("is the next hop of routes although its default route is left out", async () => {
+  test("is the next hop of routes although its default route is not used", async () => {
     const model = Object.assign(aMachine(), {
       dhcp: new Set(["eth1"]),
       dhcpWithoutGateway: ["eth1"],
@@ -402,7 +402,7 @@ describe("a lease", () => {
   });
 });
 
-test("the WAN stays when its entry goes, and other interfaces are switched off", async () => {
+test("the WAN stays when its entry is removed, and other interfaces are switched off", async () => {
   const model = aMachine();
   const section = networkOver(model);
   const full = {
@@ -446,7 +446,7 @@ describe("a VRF without devices", () => {
     ]);
   });
 
-  test("passes nothing without an ACL, and hears nothing for the addresses of others", async () => {
+  test("passes nothing without an ACL, and receives nothing for the addresses of others", async () => {
     const { text } = await plan(raw);
     expect(text).toContain('chain from_1000 {\nmeta mark and 0x0ff00000 == 0 oifname != { "eth1" } drop\ndrop\n}');
     expect(text).toContain('iifname { "eth1" } ip daddr != { 10.1.0.1 } fib daddr type local drop');
@@ -483,7 +483,7 @@ describe("a VRF without devices", () => {
       "10.1.0.2",
     ],
   ])(
-    "an address that another context has holds its interface down: %s",
+    "an address that another context has keeps its interface down: %s",
     async (_what, section, at, other, where, address) => {
       const nic = section.interfaces.at(Number(at));
       const name = nic !== undefined && "nic" in nic ? String(nic.nic) : "";
@@ -494,7 +494,7 @@ describe("a VRF without devices", () => {
     },
   );
 
-  test("a VLAN that another context's address is asked for is not made, and its interface stays", async () => {
+  test("does not create a VLAN with another context's address, and its interface stays", async () => {
     const vlan = { vlanID: 5, ip: "10.1.0.1/24", vrf: "blue" };
     const { lines, waits } = await plan(inVrfs(red, { ...WAN, subInterfaces: [vlan] }));
     expect(waits).toMatchObject([{ path: "network.interfaces.1.subInterfaces.0", code: "address-taken" }]);
@@ -502,24 +502,24 @@ describe("a VRF without devices", () => {
     expect(lines.join("\n")).toContain("address replace 10.1.0.1/24 brd + dev eth1");
   });
 
-  test("the cluster's address is refused before its role comes", async () => {
+  test("refuses the cluster's address before its role comes", async () => {
     const section = inVrfs(red, { ...blue, clusterIP: "10.1.0.1" });
     const { waits } = await plan(section, { role: "standby" });
     expect(waits).toMatchObject([{ path: "network.interfaces.1", code: "address-taken" }]);
   });
 
-  test("subnets that overlap are no trouble, and neither is an address twice in one context", async () => {
+  test("accepts overlapping subnets, and an address twice in one context", async () => {
     expect((await plan(inVrfs(WAN, red, blue))).waits).toEqual([]);
     expect((await plan(inVrfs(WAN, red, { ...blue, ip: "10.1.0.1/32", vrf: "red" }))).waits).toEqual([]);
   });
 
-  test("an interface of a VRF that is not there is held down", async () => {
+  test("an interface of a missing VRF is kept down", async () => {
     const { lines } = await plan({ interfaces: [WAN, { nic: "eth1", ip: "10.1.0.1/24", vrf: "nowhere" }] });
     expect(lines).toEqual([]);
   });
 });
 
-test("ACLs are tried by their line, and the others after them", async () => {
+test("ACLs are matched in the order of their line, and those without one after them", async () => {
   const acl = { protocol: "any", source: "10.0.0.0/8", dest: "0.0.0.0/0" };
   const { text } = await plan({
     interfaces: [WAN],
@@ -540,7 +540,7 @@ test("ACLs are tried by their line, and the others after them", async () => {
   );
 });
 
-test("of translations that overlap the first is asked first, and each block of its length is one map", async () => {
+test("of overlapping translations the first matches first, and each block of its length is one map", async () => {
   const { text } = await plan({
     interfaces: [WAN],
     nats: [
@@ -559,7 +559,7 @@ test("of translations that overlap the first is asked first, and each block of i
   expect(text).toContain("ip saddr @snat_254_2 masquerade");
 });
 
-test("translations of many blocks of one length are looked up by their network, and others by what they lie in", async () => {
+test("translations of many blocks of one length are looked up by their network, and others by their block", async () => {
   const many = <T>(make: (at: number) => T): readonly T[] => Array.from({ length: 64 }, (_, at) => make(at));
   const { text } = await plan({
     interfaces: [WAN],
@@ -596,7 +596,7 @@ test("translations of many blocks of one length are looked up by their network, 
   );
 });
 
-test("a step says what comes and goes, and counts what is many", async () => {
+test("a step lists what is added and removed, and counts long lists", async () => {
   const { details } = await plan({
     interfaces: [
       WAN,
@@ -614,7 +614,7 @@ test("a step says what comes and goes, and counts what is many", async () => {
 test.each([
   ["active", ["10.0.0.1/24", "10.0.0.9/32", "10.1.0.1/24", "10.1.0.9/24"]],
   ["standby", ["10.0.0.1/24", "10.1.0.1/24"]],
-] as const)("the %s member has these of its own and the cluster's addresses", async (role, addresses) => {
+] as const)("the %s member has its own addresses and the cluster's", async (role, addresses) => {
   const vlan = { vlanID: 10, ip: "10.1.0.1/24", clusterIPs: ["10.1.0.9/24"] };
   const lan = { nic: "eth1", ip: "10.0.0.1/24", clusterIP: "10.0.0.9", subInterfaces: [vlan] };
   const { lines } = await plan({ interfaces: [WAN, lan] }, { role });
@@ -622,7 +622,7 @@ test.each([
   expect(added.toSorted()).toEqual(addresses);
 });
 
-test("a WAN that holds its address until there is a lease proves nothing before, and other links do not count", async () => {
+test("a WAN that keeps its address until there is a lease verifies nothing before, and other links do not count", async () => {
   const model = aMachine();
   const held = { address: "198.51.100.20/24", isOurs: true, isDynamic: false };
   model.addresses.push({ ...held, link: "eth0" }, { ...held, address: "10.0.0.1/24", link: "eth1" });
@@ -642,7 +642,7 @@ test("a WAN that holds its address until there is a lease proves nothing before,
   expect(await unproven()).toEqual([]);
 });
 
-test("with VRF devices and VLANs the kernel keeps contexts apart, without rules of ours", async () => {
+test("with VRF devices and VLANs the kernel separates contexts, without rules of ours", async () => {
   const model = aMachine();
   model.can = { ...model.can, vrf: true, vlan: true };
   const { lines, text } = await plan(
@@ -690,7 +690,7 @@ test("with VRF devices and VLANs the kernel keeps contexts apart, without rules 
   expect(text).toContain('10.1.0.0/24 comment "guest:0"');
 });
 
-test("5,000 translations are made into text once for a document, and the text is the same again", async () => {
+test("compiles 5,000 translations to text once for a document, and the text is stable", async () => {
   const nats = Array.from({ length: 5000 }, (_, at) => ({
     dest: `10.${at >> 8}.${at & 255}.0/24`,
     toDest: `11.${at >> 8}.${at & 255}.0/24`,

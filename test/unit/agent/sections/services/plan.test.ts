@@ -51,20 +51,20 @@ describe("the steps to services", () => {
     ["eth0", itsEntry({ sourceAddress: "10.0.0.2" })],
     ["bare", itsEntry({ lacksSource: true })],
     ["eth9", itsEntry({ lacksSource: true })],
-  ])("leaves by the first address of its link: %s", (sourceInterface, service) => {
+  ])("lead from the first address of their link: %s", (sourceInterface, service) => {
     expect(planServices([aConfigService("a", { sourceInterface })], actualOf())).toMatchObject([{ service }]);
     expect(planServices([aConfigService("a", { sourceInterface })], actualOf([service]))).toEqual([]);
   });
 });
 
-describe("what services wait for", () => {
+describe("the conditions that services wait for", () => {
   const down: ServiceHealth = { name: "web", state: "down", since: 1 };
 
-  test("what was judged at another target is not said of the one that is planned", () => {
+  test("ignore results for another target", () => {
     expect(waitingServices([aConfigService("a", { port: 81 })], actualOf([itsEntry()], [down]))).toEqual([]);
     expect(waitingServices([aConfigService("a")], actualOf([itsEntry()], [down]))).toHaveLength(1);
   });
-  test("a target that is down, as long as the service is offered", () => {
+  test("name a target that is down, as long as the service is offered", () => {
     const issue = { path: "services.items.a", code: "service-down" };
     expect(waitingServices([aConfigService("a")], actualOf([], [down]))).toMatchObject([issue]);
     expect(waitingServices([aConfigService("a")], actualOf([], [{ ...down, state: "unknown" }]))).toEqual([]);
@@ -72,7 +72,7 @@ describe("what services wait for", () => {
     expect(waitingServices([aConfigService("a", { name: "api" })], actualOf([], [down]))).toEqual([]);
   });
 
-  test.each(["bare", "eth9"])("a link without an address: %s", (sourceInterface) => {
+  test.each(["bare", "eth9"])("name a link without an address: %s", (sourceInterface) => {
     expect(waitingServices([aConfigService("a", { sourceInterface })], actualOf([], [down]))).toEqual([
       {
         path: "services.items.a.sourceInterface",

@@ -28,7 +28,7 @@ function stage() {
   return { clock, machine, announcer };
 }
 
-test("an address is announced when it is taken, and every minute while it is held", async () => {
+test("announces an address when it is taken, and every minute while it is held", async () => {
   const { clock, machine, announcer } = stage();
   announcer.refresh();
   await clock.advance(3_600_000);
@@ -59,7 +59,7 @@ test("an address is announced when it is taken, and every minute while it is hel
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("that it cannot be announced is told, until it can or nobody has to", async () => {
+test("reports a failing announcement until it succeeds or is not needed", async () => {
   const { clock, machine, announcer } = stage();
   machine.held = [VIP];
   machine.failure = new Error("arping is not installed");

@@ -12,7 +12,7 @@ import {
 const OWN = "02:00:00:00:00:01";
 const OTHER = "fa:6f:48:4c:79:a9";
 
-test("who answered, by the output of arping", () => {
+test("parses who answered from the output of arping", () => {
   const text = `ARPING 10.77.0.2
 42 bytes from ${OTHER} (10.77.0.2): index=0 time=8.372 usec
 42 bytes from 02:00:00:00:00:AA (10.77.0.2): index=1 time=5.438 usec
@@ -24,7 +24,7 @@ Timeout
   expect(arpAnswers("ARPING 10.77.0.77\nTimeout\n").size).toBe(0);
 });
 
-test("a stranger's answer counts at once; three probes without one end it", () => {
+test("one foreign answer is a conflict at once; three probes without one end it", () => {
   let watch: ArpWatch = { isStale: false, clean: 0 };
   const seen = [[OWN], [OWN, OTHER], [], [OWN], [OTHER], [], [OWN], [OWN], []].map((answers) => {
     watch = nextArpWatch(watch, new Set(answers), OWN.toUpperCase());
@@ -33,7 +33,7 @@ test("a stranger's answer counts at once; three probes without one end it", () =
   expect(seen).toEqual([false, true, true, true, true, true, true, false, false]);
 });
 
-test("it is told as critical, with who answered", () => {
+test("reports a conflict as critical, with who answered", () => {
   expect(staleArp("10.77.0.2", "wan0", new Set([OTHER]))).toMatchObject({
     eventType: "Network Error",
     object: "arp:10.77.0.2",
@@ -42,7 +42,7 @@ test("it is told as critical, with who answered", () => {
   });
 });
 
-test("probed once a minute, only while the address is held", async () => {
+test("probes once a minute, only while the address is held", async () => {
   const clock = new FakeClock();
   const machine = {
     held: [] as { address: string; link: string; mac: string }[],

@@ -34,7 +34,7 @@ function stage(open: readonly OpenEvent[] = []) {
   };
 }
 
-test("one event each for what begins and ends, once it has held for five seconds", async () => {
+test("reports the start and the end of a condition once each, after five seconds", async () => {
   const { clock, see, messages } = stage();
   await clock.advance(60_000);
   see("a");
@@ -51,7 +51,7 @@ test("one event each for what begins and ends, once it has held for five seconds
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("what comes and goes faster says nothing", async () => {
+test("reports nothing that changes faster", async () => {
   const { clock, see, messages } = stage();
   await clock.advance(60_000);
   for (let count = 0; count < 10; count += 1) {
@@ -66,7 +66,7 @@ test("what comes and goes faster says nothing", async () => {
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("the first minute is quiet, and what is still true is raised after it", async () => {
+test("reports nothing in the first minute, and then what is still true", async () => {
   const { clock, see, messages } = stage();
   see("a", "b");
   await clock.advance(30_000);
@@ -77,7 +77,7 @@ test("the first minute is quiet, and what is still true is raised after it", asy
   expect(messages()).toEqual(["ERROR EXCEEDED a is gone"]);
 });
 
-test("what was open before a restart is cleared, or goes on without a second event; what is another's stays", async () => {
+test("after a restart clears what has ended, keeps what holds, and leaves foreign events alone", async () => {
   const open = (eventType: string, object: string): OpenEvent => ({
     eventType,
     object,
@@ -96,7 +96,7 @@ test("what was open before a restart is cleared, or goes on without a second eve
   expect(messages()).toEqual(["INFO CLEARED a is back"]);
 });
 
-test("nothing is said once it is closed", async () => {
+test("reports nothing once closed", async () => {
   const { clock, see, watch, messages } = stage();
   await clock.advance(60_000);
   see("a");

@@ -15,23 +15,23 @@ const BUCKET = {
 };
 const NO_HOPS = { found: [], nameOf: (ip: string) => ip };
 
-test("a minute of round trips is one record, of which the default path is not named", () => {
+test("sends a minute of round trips as one record, without a name for the default path", () => {
   const record = { time: 60_000, node: "gw1", numRtt: 12, minRtt: 0.123, maxRtt: 2, meanRtt: 1, stdRtt: 0.5 };
   expect(gatewayDetails(BUCKET, "gw1", true, NO_HOPS)).toEqual(record);
   expect(gatewayDetails({ ...BUCKET, path: "wan2" }, "gw1", true, NO_HOPS)).toEqual(record);
   expect(gatewayDetails({ ...BUCKET, path: "wan2" }, "gw1", false, NO_HOPS)).toEqual({ ...record, path: "wan2" });
 });
 
-test("one in which nothing was answered is none", () => {
+test("sends no record without any answer", () => {
   expect(gatewayDetails({ ...BUCKET, answered: 0 }, "gw1", true, NO_HOPS)).toBeUndefined();
 });
 
-test("one that no control plane would take is none", () => {
+test("sends no record that the control plane would refuse", () => {
   expect(gatewayDetails({ ...BUCKET, maxRtt: 3_600_001 }, "gw1", true, NO_HOPS)).toBeUndefined();
   expect(gatewayDetails(BUCKET, "Not a name", true, NO_HOPS)).toBeUndefined();
 });
 
-test("hops come along with their names, or their addresses again", () => {
+test("sends hops with their names, or else their addresses", () => {
   const hop = { minRtt: 1, maxRtt: 1, meanRtt: 1, numRtt: 3 };
   const found = [
     { ...hop, hop: 1, ip: "10.0.0.1" },

@@ -53,7 +53,7 @@ function setUp(raw: unknown, mesh: OverlayMesh | undefined = aMesh(), open: read
 }
 
 describe("round trips", () => {
-  test("that are too long for long enough are told of with the gateway, and when they are not any more", async () => {
+  test("above the limit for long enough are reported with the gateway, and cleared when below", async () => {
     const rig = setUp({ latencyMonitors: [{ ...MONITOR, critical: true }] });
     await rig.sample({ rttMs: 250 });
     expect(rig.told()).toEqual([]);
@@ -68,7 +68,7 @@ describe("round trips", () => {
     ]);
   });
 
-  test("are of the path that is named, else of the default one, and only while it is up", async () => {
+  test("are those of the named path, or else the default one, and only while it is up", async () => {
     const raw = { latencyMonitors: [{ ...MONITOR, triggerCount: 1, path: "wan2" }], paths: [WAN2] };
     const rig = setUp(raw, aMesh({ paths: [...aMesh().paths, { ...PATH2, isDefault: false }] }));
     await rig.sample({ rttMs: 999 }, { id: "wan2", rttMs: 5 });
@@ -83,7 +83,7 @@ describe("round trips", () => {
     expect(other.told()).toEqual([]);
   });
 
-  test("that nobody watches any more are cleared, and then nobody is asked", async () => {
+  test("that are not monitored any more are cleared, and then not measured", async () => {
     const open = { level: "ERROR", message: "", details: {}, isAnnounced: true } as const;
     const object = "gw1 above 100 ms";
     const rig = setUp({}, aMesh(), [{ ...open, eventType: "Gateway Latency Exceeded", object }]);
@@ -95,8 +95,8 @@ describe("round trips", () => {
   });
 });
 
-describe("what comes in", () => {
-  test("is told of when it is at the limit for two minutes, and when it is not for two", async () => {
+describe("incoming traffic", () => {
+  test("is reported when at the limit for two minutes, and cleared when below for two", async () => {
     const rig = setUp({}, SERVED);
     let bytesIn = 0;
     const at = async (mbps: number, samples: number): Promise<void> => {
@@ -117,7 +117,7 @@ describe("what comes in", () => {
     ]);
   });
 
-  test("is judged by nothing while the overlay does not answer", async () => {
+  test("is not evaluated while the overlay does not answer", async () => {
     const rig = setUp({}, SERVED);
     await rig.sample({ bytesIn: 0 });
     rig.now.fails = true;
@@ -128,7 +128,7 @@ describe("what comes in", () => {
   });
 });
 
-test("nobody is asked without a reason, and nothing after the end", async () => {
+test("polls nothing without a monitor, and nothing after the end", async () => {
   const idle = setUp({}, aMesh({ ingressBitsPerSecond: 5 }));
   await idle.clock.advance(10 * EVERY);
   expect([idle.now.asked, idle.clock.pendingTimers]).toEqual([0, 0]);

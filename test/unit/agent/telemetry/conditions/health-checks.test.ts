@@ -36,7 +36,7 @@ function checks(options: Partial<HealthCheckOptions> = {}) {
   return { clock, events, results, errors, answers, asked, health, messages };
 }
 
-test("DNS is checked a minute after the start and then hourly", async () => {
+test("checks DNS a minute after the start and then hourly", async () => {
   const { clock, asked, health, messages } = checks();
   await clock.advance(59_999);
   expect(asked).toEqual([]);
@@ -67,7 +67,7 @@ test("a failure needs three tries, is raised once with each server's answer, and
   expect(messages().slice(1)).toEqual(["INFO DNS resolution re-established"]);
 });
 
-test("one server that resolves is enough, and one success among the tries", async () => {
+test("one resolving server is enough, and one success among the tries", async () => {
   const { clock, answers, messages } = checks();
   answers.set("192.0.2.1", "unreachable");
   await clock.advance(70_000);
@@ -89,7 +89,7 @@ test("no server at all is unhealthy", async () => {
   expect(await result).toEqual({ isHealthy: false, servers: [] });
 });
 
-test("an address or the loopback's name needs no DNS and gives no result", async () => {
+test("an address or localhost needs no DNS and gives no result", async () => {
   for (const name of ["192.0.2.9", "fd00::9", "localhost", "control.localhost"]) {
     const { clock, asked, health } = checks({ name });
     await clock.advance(2 * HOUR);
@@ -112,7 +112,7 @@ test("SSH at the start: local, exposed, unknown", () => {
   expect(checks().results[0]?.isSshLocal).toBeUndefined();
 });
 
-test("SSH that was locked down is cleared by the next check", () => {
+test("the next check clears SSH that was locked down", () => {
   let isLocal = false;
   const { health, messages } = checks({ isSshLocal: () => isLocal });
   isLocal = true;
@@ -120,7 +120,7 @@ test("SSH that was locked down is cleared by the next check", () => {
   expect(messages()[1]).toBe("INFO SSH listens locally only");
 });
 
-test("the repository is asked daily, three times before it counts as failed", async () => {
+test("checks the repository daily, three times before it counts as failed", async () => {
   let answer: "ok" | "port-not-reachable" = "ok";
   let asked = 0;
   const repository = async (): Promise<typeof answer> => {
@@ -141,7 +141,7 @@ test("the repository is asked daily, three times before it counts as failed", as
   expect(messages()[1]).toBe("INFO Repo connectivity re-established");
 });
 
-test("a check that breaks is told, tried again, and changes no result", async () => {
+test("reports a check that throws, retries it, and changes no result", async () => {
   const ask = (): Promise<ServerAnswer> => Promise.reject(new Error("broken"));
   const { clock, errors, health, messages } = checks({ ask });
   await clock.advance(60_000 + 600_000);
@@ -150,7 +150,7 @@ test("a check that breaks is told, tried again, and changes no result", async ()
   expect(messages()).toEqual([]);
 });
 
-test("closing ends the wait between tries without a word", async () => {
+test("closing ends the wait between tries silently", async () => {
   const { clock, answers, errors, health, messages } = checks();
   answers.set("192.0.2.1", "unreachable");
   await clock.advance(65_000);

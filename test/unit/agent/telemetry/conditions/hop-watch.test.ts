@@ -42,7 +42,7 @@ function setUp(targets: readonly HopTarget[], answer: () => Promise<ExecResult> 
   return { clock, ran, unable, now, watch };
 }
 
-test("every path is traced once in an interval, one after the other, and its runs are handed over as one", async () => {
+test("traces every path once in an interval, one after the other, and reports its runs together", async () => {
   const rig = setUp([GW1, GW2]);
   rig.watch.refresh();
   await rig.clock.advance(45_000);
@@ -53,7 +53,7 @@ test("every path is traced once in an interval, one after the other, and its run
   expect(rig.watch.take("b", "")).toEqual([]);
 });
 
-test("nothing is traced while nobody asks, nor after the end", async () => {
+test("traces nothing without monitors, or after the end", async () => {
   const rig = setUp([]);
   rig.watch.refresh();
   await rig.clock.advance(60_000);
@@ -66,7 +66,7 @@ test("nothing is traced while nobody asks, nor after the end", async () => {
   expect(rig.ran).toHaveLength(1);
 });
 
-test("a run that hangs is ended with everything", async () => {
+test("ends a run that hangs, with all its processes", async () => {
   const rig = setUp([GW1], () => new Promise(() => undefined));
   rig.watch.refresh();
   await rig.clock.advance(60_000);
@@ -87,7 +87,7 @@ test.each([
       }),
     /not permitted to trace/,
   ],
-] as const)("%s is told of once, and nothing is tried any more", async (_, answer, why) => {
+] as const)("reports %s once, and stops trying", async (_, answer, why) => {
   const rig = setUp([GW1, GW2], answer);
   rig.watch.refresh();
   await rig.clock.advance(120_000);
@@ -97,7 +97,7 @@ test.each([
   expect(rig.unable[0]).toMatch(why);
 });
 
-test("a missing tool is reported once, tried again at each interval, and used when it appears", async () => {
+test("reports a missing tool once, retries at each interval, and uses it when installed", async () => {
   const missing = (): Promise<ExecResult> => Promise.reject(new HostError("tool-missing", "mtr is missing"));
   let answer = missing;
   const rig = setUp([GW1, GW2], () => answer());
@@ -114,7 +114,7 @@ test("a missing tool is reported once, tried again at each interval, and used wh
   expect(rig.unable).toHaveLength(2);
 });
 
-test("without the capability nothing is started", async () => {
+test("starts nothing without the capability", async () => {
   const rig = setUp([GW1]);
   rig.now.isPermitted = false;
   rig.watch.refresh();
@@ -126,14 +126,14 @@ test.each([
   ["a failure", () => Promise.resolve({ ...DONE, exitCode: 1, stderr: "Name or service not known" })],
   ["no report", () => Promise.resolve({ ...DONE, stdout: "nonsense" })],
   ["an end too late", () => Promise.reject(new HostError("timeout", "too late"))],
-])("%s leaves no hops and is tried again", async (_, answer) => {
+])("%s gives no hops and is retried", async (_, answer) => {
   const rig = setUp([GW1], answer);
   rig.watch.refresh();
   await rig.clock.advance(25_000);
   expect([rig.ran.length, rig.watch.take("a", ""), rig.unable]).toEqual([2, [], []]);
 });
 
-test("what is traced no longer leaves nothing behind, and what nobody takes is bounded", async () => {
+test("deletes results of paths that are not traced any more, and bounds those that are not read", async () => {
   const rig = setUp([GW1]);
   rig.watch.refresh();
   await rig.clock.advance(20_000 * 40);
@@ -149,6 +149,6 @@ test.each([
   [{ ...GW1, local: "10.0.0.2", payload: 100 }, "--json --tcp -P 8443 -n -c 3 -i 1 -s 140 -a 10.0.0.2 -- 192.0.2.1"],
   [{ ...GW1, protocol: "sack" }, "--json --tcp -P 8443 -n -c 3 -i 1 -- 192.0.2.1"],
   [{ ...GW1, protocol: "icmp", payload: 56 }, "--json -n -c 3 -i 1 -s 84 -- 192.0.2.1"],
-] as const)("the tool is asked as the section says: %#", (target, expected) => {
+] as const)("runs the tool with the options of the section: %#", (target, expected) => {
   expect(mtrArguments(target).join(" ")).toBe(expected);
 });

@@ -41,11 +41,11 @@ describe("a report", () => {
     expect(parseHops(old)).toEqual(parseHops(REPORT));
   });
 
-  test.each(["", "mtr: unknown option", "{}", '{"report":{}}', "[1]", "null"])("is not %j", (text) => {
+  test.each(["", "mtr: unknown option", "{}", '{"report":{}}', "[1]", "null"])("cannot be %j", (text) => {
     expect(parseHops(text)).toBeUndefined();
   });
 
-  test("may hold anything where a hop should be", () => {
+  test("may hold anything in place of a hop", () => {
     fc.assert(
       fc.property(fc.array(fc.jsonValue()), (hubs) => {
         for (const { hop, numRtt } of parseHops(JSON.stringify({ report: { hubs } })) ?? []) {
@@ -59,13 +59,13 @@ describe("a report", () => {
 });
 
 describe("several runs", () => {
-  test("are one, weighed by how many probes were answered", () => {
+  test("are merged, weighted by the number of answered probes", () => {
     expect(mergeHops([[aHop(1, "10.0.0.1", 3, 2)], [aHop(1, "10.0.0.1", 1, 6)]])).toEqual([
       { hop: 1, ip: "10.0.0.1", minRtt: 2, maxRtt: 6, meanRtt: 3, numRtt: 4 },
     ]);
   });
 
-  test("by different ways name the address that answered most", () => {
+  test("over different routes name the address that answered most", () => {
     const runs = [[aHop(2, "10.0.0.2")], [aHop(2, "10.0.0.9"), aHop(1, "10.0.0.1")], [aHop(2, "10.0.0.2")]];
     expect(mergeHops(runs).map(({ hop, ip, numRtt }) => `${hop} ${ip} ${numRtt}`)).toEqual([
       "1 10.0.0.1 3",

@@ -19,6 +19,6 @@ test.each([
   expect(triggered(samples)).toBe(expected);
 });
 
-test("one sample may be enough each way", () => {
+test("one sample in each direction may be enough", () => {
   expect(triggered([101, 99, 101], { maxLatencyMs: 100, triggerCount: 1, recoverCount: 1 })).toBe("!.!");
 });

@@ -36,7 +36,7 @@ async function settled(first: LinkReadings) {
   return running;
 }
 
-test("a link that goes down and comes back gives one event each, five seconds later", async () => {
+test("a link that goes down and up gives one event each, five seconds later", async () => {
   const { clock, see, messages } = await settled({ links: [link("eth0")], addresses: [] });
   see([link("eth0", DOWN)]);
   await clock.advance(4999);
@@ -49,7 +49,7 @@ test("a link that goes down and comes back gives one event each, five seconds la
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("a link that flaps faster than five seconds says nothing", async () => {
+test("a link that flaps faster than five seconds gives no event", async () => {
   const { clock, see, messages } = await settled({ links: [link("eth0")], addresses: [] });
   for (let count = 0; count < 10; count += 1) {
     see([link("eth0", DOWN)]);
@@ -60,7 +60,7 @@ test("a link that flaps faster than five seconds says nothing", async () => {
   expect(messages()).toEqual([]);
 });
 
-test("the first minute is quiet; what is still true is raised after it", async () => {
+test("gives no event in the first minute, and then raises what is still true", async () => {
   const { clock, see, messages } = monitor({ links: [link("eth0"), link("eth1")], addresses: [] });
   see([link("eth0", DOWN), link("eth1", DOWN)]);
   await clock.advance(30_000);
@@ -71,7 +71,7 @@ test("the first minute is quiet; what is still true is raised after it", async (
   expect(messages()).toEqual(["ERROR EXCEEDED Interface eth0 is down"]);
 });
 
-test("of two that are down only the last to come back says that all are up", async () => {
+test("of two links that are down, the last one up reports that all are up", async () => {
   const { clock, see, messages } = await settled({ links: [link("eth0"), link("eth1")], addresses: [] });
   see([link("eth0", DOWN), link("eth1", DOWN)]);
   await clock.advance(5000);
@@ -85,14 +85,14 @@ test("of two that are down only the last to come back says that all are up", asy
   ]);
 });
 
-describe("nothing is raised", () => {
-  test("for a port that never was up", async () => {
+describe("raises no event", () => {
+  test("for a port that was never up", async () => {
     const { clock, messages } = await settled({ links: [link("eth3", DOWN)], addresses: [] });
     await clock.advance(60_000);
     expect(messages()).toEqual([]);
   });
 
-  test("for a link that only had an address it gave itself", async () => {
+  test("for a link that only had a link-local address", async () => {
     const { clock, see, messages } = await settled({
       links: [link("eth0")],
       addresses: [addressOf("eth0", "169.254.7.7")],
@@ -113,7 +113,7 @@ describe("nothing is raised", () => {
   });
 });
 
-test("a link that is gone takes its event along", async () => {
+test("clears the event of a removed link", async () => {
   const { clock, see, messages } = await settled({ links: [link("eth0")], addresses: [] });
   see([link("eth0", DOWN)]);
   await clock.advance(5000);
@@ -124,7 +124,7 @@ test("a link that is gone takes its event along", async () => {
   expect(messages().length).toBe(2);
 });
 
-test("half duplex, until it is full", async () => {
+test("reports half duplex, until it is full", async () => {
   const { clock, see, messages } = await settled({ links: [link("eth0", { duplex: "half" })], addresses: [] });
   expect(messages()).toEqual(["WARNING EXCEEDED Interface eth0 is running with half-duplex"]);
   see([link("eth0")]);
@@ -132,7 +132,7 @@ test("half duplex, until it is full", async () => {
   expect(messages().slice(1)).toEqual(["INFO CLEARED Interface eth0 is no longer running with half-duplex"]);
 });
 
-test("after a restart a link that is still down is not raised again, and one that came back is cleared", async () => {
+test("after a restart does not raise again a link that is still down, and clears one that is up", async () => {
   const before = await settled({ links: [link("eth0")], addresses: [] });
   before.see([link("eth0", DOWN)]);
   await before.clock.advance(5000);
@@ -144,7 +144,7 @@ test("after a restart a link that is still down is not raised again, and one tha
   expect(after.messages()).toEqual(["INFO CLEARED All interfaces are up"]);
 });
 
-test("nothing rings after closing", async () => {
+test("leaves no timer after closing", async () => {
   const { clock, see, watch } = await settled({ links: [link("eth0")], addresses: [] });
   see([link("eth0", DOWN)]);
   watch.close();

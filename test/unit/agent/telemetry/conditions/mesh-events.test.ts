@@ -64,7 +64,7 @@ const NONE = "EXCEEDED WARNING All Gateways Disconnected: Number of connected ga
 const SOME = "CLEARED INFO All Gateways Disconnected: Number of connected gateways is no longer zero";
 
 describe("a path", () => {
-  test("that is lost is told of once, and when it has been back for ten seconds, with how long it took", async () => {
+  test("that is lost is reported once, and again ten seconds after its return, with the duration", async () => {
     const rig = setUp();
     rig.stand(UP, { ...GW2, ...UP });
     await rig.clock.advance(MINUTE);
@@ -90,7 +90,7 @@ describe("a path", () => {
     expect(rig.told()).toEqual([BACK]);
   });
 
-  test("that comes and goes is one disruption, measured from its first loss where nobody else measured it", async () => {
+  test("that flaps is one disruption, measured from its first loss if nothing else measured it", async () => {
     const rig = setUp();
     rig.stand(UP, { ...GW2, ...UP });
     await rig.clock.advance(MINUTE);
@@ -103,7 +103,7 @@ describe("a path", () => {
     expect(rig.told()).toEqual([LOST, BACK]);
   });
 
-  test("with a name of its own is told of by it", async () => {
+  test("with a name is reported by it", async () => {
     const rig = setUp();
     rig.stand({ ...UP, id: "wan2" }, { ...GW2, ...UP });
     await rig.clock.advance(MINUTE);
@@ -114,7 +114,7 @@ describe("a path", () => {
     ]);
   });
 
-  test("that never came up is told of after a minute, with why", async () => {
+  test("that never came up is reported after a minute, with the reason", async () => {
     const rig = setUp();
     await rig.clock.advance(MINUTE);
     rig.stand({ state: "connecting", reason: "connection refused" }, { ...GW2, ...UP });
@@ -126,7 +126,7 @@ describe("a path", () => {
     ]);
   });
 
-  test("that nobody wants any more is no disruption any more", async () => {
+  test("that is not configured any more is no disruption", async () => {
     const rig = setUp();
     rig.stand(UP, { ...GW2, ...UP });
     await rig.clock.advance(MINUTE);
@@ -137,8 +137,8 @@ describe("a path", () => {
   });
 });
 
-describe("all ways together", () => {
-  test("are told of when the last one goes and when the first one is back", async () => {
+describe("all paths together", () => {
+  test("are reported when the last one is lost and when the first one is back", async () => {
     const rig = setUp();
     rig.stand(UP, { ...GW2, ...UP });
     await rig.clock.advance(MINUTE);
@@ -151,7 +151,7 @@ describe("all ways together", () => {
     expect(rig.told()).toContain(SOME);
   });
 
-  test("and the control plane are told of together, and again when either is back", async () => {
+  test("and the control plane are reported together, and again when either is back", async () => {
     const rig = setUp();
     rig.stand(UP);
     await rig.clock.advance(MINUTE);
@@ -167,7 +167,7 @@ describe("all ways together", () => {
     expect(rig.told()).toEqual([`CLEARED INFO ${both} is up`]);
   });
 
-  test("are gone with the overlay, unless it is back within ten seconds or nobody wants it", async () => {
+  test("are lost with the overlay, unless it is back within ten seconds or not needed", async () => {
     const rig = setUp();
     rig.stand(UP);
     await rig.clock.advance(MINUTE);
@@ -187,7 +187,7 @@ describe("all ways together", () => {
     expect(rig.told()).toEqual([SOME]);
   });
 
-  test("that lead here are told of when the last node goes", async () => {
+  test("that lead to this node are reported when the last node is disconnected", async () => {
     const rig = setUp();
     const client = (state: "up" | "down"): ClientState => ({
       peer: uidOf(4),
@@ -210,7 +210,7 @@ describe("all ways together", () => {
 });
 
 describe("in the first minute and at the end", () => {
-  test("nothing is told of what comes up, and then what is still so", async () => {
+  test("reports nothing at first, and then what is still so", async () => {
     const rig = setUp();
     rig.stand(UP, { ...GW2, ...UP });
     rig.stand(DOWN, { ...GW2, ...DOWN });
@@ -223,7 +223,7 @@ describe("in the first minute and at the end", () => {
     expect(rig.told()).toEqual([LOST]);
   });
 
-  test("what ended a loss is told, and what left the domain", async () => {
+  test("reports what ended a loss, and what left the domain", async () => {
     const rig = setUp();
     rig.stand(UP, { ...GW2, ...UP });
     rig.mesh.happened([event("moved", { ...GW2, from: { gateway: uidOf(2), path: "" }, durationMs: 1500 })]);
@@ -235,7 +235,7 @@ describe("in the first minute and at the end", () => {
     expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
   });
 
-  test("what an earlier run left open is cleared once it is well, and stays open while it is not", async () => {
+  test("clears what an earlier run left open once it is well, and not before", async () => {
     const earlier = { level: "WARNING", message: "", details: {}, isAnnounced: true } as const;
     const rig = setUp([
       { ...earlier, eventType: "Data Plane Disruption", object: "gw1" },
@@ -251,7 +251,7 @@ describe("in the first minute and at the end", () => {
     expect(told[1]).toBe("CLEARED INFO Data Plane Disruption: The path to forgotten is no longer in use");
   });
 
-  test("nothing is told that is ended on purpose", async () => {
+  test("reports nothing that was closed on purpose", async () => {
     const rig = setUp();
     rig.stand(UP);
     await rig.clock.advance(MINUTE);
@@ -264,7 +264,7 @@ describe("in the first minute and at the end", () => {
   });
 });
 
-describe("what happened", () => {
+describe("a disruption", () => {
   test.each([
     [
       event("moved", { ...GW2, from: { gateway: uidOf(2), path: "wan2" }, durationMs: 812.4 }),
@@ -281,7 +281,7 @@ describe("what happened", () => {
       "UNKNOWN INFO Data Plane Failover: Node branch is reached again via gw1 Internet path after 99 ms: three probes went unanswered",
       { peer: "branch", durationMs: 99 },
     ],
-  ])("is told with its cause and how long it took: %#", async (happened, message, details) => {
+  ])("has its cause and duration: %#", async (happened, message, details) => {
     const rig = setUp();
     await rig.clock.advance(MINUTE);
     rig.mesh.happened([happened]);
@@ -289,7 +289,7 @@ describe("what happened", () => {
     expect(rig.told()).toEqual([message]);
   });
 
-  test("to a gateway that left the domain is told by the name it had, and nothing of one that is merely not dialled", async () => {
+  test("to a gateway that left the domain has its former name, and is not reported if merely not dialled", async () => {
     const rig = setUp();
     rig.stand(UP, { ...GW2, ...UP });
     await rig.clock.advance(MINUTE);
@@ -305,7 +305,7 @@ describe("what happened", () => {
     expect(rig.told()).toEqual(["UNKNOWN WARNING Data Plane Disruption: Gateway gw1 removed from the domain"]);
   });
 
-  test("to clients is not told", async () => {
+  test("to clients is not reported", async () => {
     const rig = setUp();
     await rig.clock.advance(MINUTE);
     rig.mesh.happened([event("client-lost"), event("client-back"), event("path-lost"), event("session-lost")]);

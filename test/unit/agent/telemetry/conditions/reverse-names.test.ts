@@ -12,7 +12,7 @@ function setUp(answer: (ip: string) => Promise<string | undefined>) {
   return { clock, asked, names };
 }
 
-test("a name is looked up behind the back of whoever asks, and kept for an hour", async () => {
+test("resolves a name in the background, and caches it for an hour", async () => {
   const { clock, asked, names } = setUp((ip) => Promise.resolve(`${ip}.example.org`));
   expect(names.nameOf("10.0.0.1")).toBe("10.0.0.1");
   await settle();
@@ -30,7 +30,7 @@ test.each([
   ["an empty one", () => Promise.resolve("")],
   ["one that is too long", () => Promise.resolve("x".repeat(254))],
   ["a failure", () => Promise.reject(new Error("no"))],
-])("an address with %s keeps itself, and is not asked for again and again", async (_, answer) => {
+])("an address with %s is its own name, and is not requested repeatedly", async (_, answer) => {
   const { asked, names } = setUp(answer);
   names.nameOf("10.0.0.1");
   await settle();
@@ -38,13 +38,13 @@ test.each([
   expect(asked).toHaveLength(1);
 });
 
-test("only so many are asked for at a time, and each once", () => {
+test("limits the number of concurrent requests, each name once", () => {
   const { asked, names } = setUp(() => new Promise(() => undefined));
   for (let round = 0; round < 2; round += 1) for (let n = 1; n <= 20; n += 1) names.nameOf(`10.0.0.${n}`);
   expect(asked).toEqual(["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"]);
 });
 
-test("only so many are kept, the newest", async () => {
+test("limits the cache, and keeps the newest", async () => {
   const { asked, names } = setUp((ip) => Promise.resolve(ip));
   for (let n = 0; n < 4097; n += 1) {
     names.nameOf(`10.0.${n >> 8}.${n & 255}`);

@@ -14,7 +14,7 @@ function setUp(open: readonly OpenEvent[] = []) {
 
 const is = (name: string, state: ServiceHealth["state"]): ServiceHealth => ({ name, state, since: 1 });
 
-test("a service that is withdrawn is told of once, and again when it is back", () => {
+test("reports a withdrawn service once, and again when it is back", () => {
   const { watch, told } = setUp();
   watch.refresh([is("web", "unknown"), is("db", "up")]);
   expect(told()).toEqual([]);
@@ -31,7 +31,7 @@ test("a service that is withdrawn is told of once, and again when it is back", (
   expect(told()).toEqual([["EXCEEDED", "WARNING", "service web"]]);
 });
 
-test("what an earlier run told of is over with the service, and nobody else's event is", () => {
+test("clears the events of an earlier run with the service, and no foreign event", () => {
   const earlier = {
     eventType: "Network Error",
     level: "WARNING",
@@ -50,7 +50,7 @@ test("what an earlier run told of is over with the service, and nobody else's ev
   expect(events.isOpen("Network Error", "eth0")).toBe(true);
 });
 
-test("only so many are open at a time", () => {
+test("limits the number of open events", () => {
   const { watch, events } = setUp();
   watch.refresh(Array.from({ length: 150 }, (_, i) => is(`s${i}`, "down")));
   expect(events.openEvents().length).toBe(100);

@@ -44,7 +44,7 @@ test("serves metrics, and nothing else", async () => {
   expect((await ask(port, "/metrics", "attacker.example")).status).toBe(421);
 });
 
-test("goes on after an agent that could not be read", async () => {
+test("continues after a failed read of the agent", async () => {
   const { port, provider } = await serve();
   provider.thrown = new Error("a bug");
   expect((await ask(port, "/metrics")).status).toBe(500);
@@ -52,7 +52,7 @@ test("goes on after an agent that could not be read", async () => {
   expect((await ask(port, "/metrics")).status).toBe(200);
 });
 
-test("a port that another has is no reason not to start", async () => {
+test("starts although another program has the port", async () => {
   const other = createServer().listen(0, "127.0.0.1");
   await once(other, "listening");
   onTestFinished(() => void other.close());

@@ -43,7 +43,7 @@ async function scraped(changes: Partial<ScrapeReading> = {}) {
   return readPrometheusText((await exposition(familiesOf(reading(changes)))).text);
 }
 
-test("names, units and kinds are as Prometheus wants them", async () => {
+test("names, units and types follow the conventions of Prometheus", async () => {
   const families = await scraped({ connectors: connectors(["web"]) });
   expect(families.size).toBeGreaterThan(30);
   for (const [name, { type, help }] of families) {
@@ -54,7 +54,7 @@ test("names, units and kinds are as Prometheus wants them", async () => {
   }
 });
 
-test("says how the node stands", async () => {
+test("reports the state of the node", async () => {
   const families = await scraped({ connectors: connectors(["web"]) });
   const value = (name: string, labels: object = {}): number | undefined =>
     families.get(name)?.samples.find((sample) => JSON.stringify(sample.labels) === JSON.stringify(labels))?.value;
@@ -70,7 +70,7 @@ test("says how the node stands", async () => {
   expect(value("holdfast_transfers_open")).toBe(4);
 });
 
-test("a thousand connectors have a bounded number of series, and nothing of them is lost", async () => {
+test("a thousand connectors have a bounded number of series, with complete sums", async () => {
   const ids = Array.from({ length: 1000 }, (_, at) => `c${String(at).padStart(4, "0")}`);
   const samples = (await scraped({ connectors: connectors(ids) })).get(
     "holdfast_connector_received_bytes_total",
@@ -79,14 +79,14 @@ test("a thousand connectors have a bounded number of series, and nothing of them
   expect(samples?.at(-1)).toMatchObject({ labels: { connector: OTHERS }, value: 10 * (1000 - MAX_ITEMS) });
 });
 
-test("whatever an id is made of, the text can be read", async () => {
+test("the text is valid for any characters of an id", async () => {
   const id = 'a"b\\c\nd{}=,';
   const [sample] =
     (await scraped({ connectors: connectors([id]) })).get("holdfast_connector_flows_active")?.samples ?? [];
   expect(sample?.labels).toEqual({ connector: id });
 });
 
-test("what cannot be read is left out", async () => {
+test("skips what cannot be read", async () => {
   const families = await scraped();
   expect([...families.keys()].filter((name) => name.startsWith("holdfast_connector_"))).toEqual([]);
   expect(families.has("holdfast_container_engine_up")).toBe(false);

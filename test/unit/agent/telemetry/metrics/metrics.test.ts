@@ -96,7 +96,7 @@ test("a minute of everything", () => {
   });
 });
 
-test("a late sample counts per minute all the same", () => {
+test("a late sample is still a rate per minute", () => {
   const later = { ...READINGS, elapsed: 120_000, tcp: { ...(READINGS.tcp ?? fail()), retransmits: 23 } };
   expect(sampleBetween(READINGS, later)["tcp.retrans"]).toBe(10);
 });
@@ -119,18 +119,18 @@ describe("no delta", () => {
     expect(sampleBetween(READINGS, later({ processTicks: 1 }))).not.toHaveProperty(["proc.cpu"]);
   });
 
-  test("for a link made anew under its old name, a new one, and one that is gone", () => {
+  test("for a link created again under its old name, a new one, and a removed one", () => {
     expect(ofLinks(sampleBetween(READINGS, later({ links: linkNamed("3", 5000) })))).toEqual([]);
     expect(ofLinks(sampleBetween({ ...READINGS, links: new Map() }, later({})))).toEqual([]);
     expect(ofLinks(sampleBetween(READINGS, later({ links: new Map() })))).toEqual([]);
   });
 
-  test("without time between", () => {
+  test("without time in between", () => {
     expect(Object.keys(sampleBetween(READINGS, READINGS)).sort()).toEqual(GAUGES);
   });
 });
 
-test("idle time that went backwards on its own, as some kernels report, is left out", () => {
+test("skips idle time that goes backwards, as some kernels report", () => {
   const odd = {
     ...READINGS,
     elapsed: 60_000,
@@ -179,7 +179,7 @@ test("this machine, twice", async () => {
   expect(sample["tcp.retrans"]).toBeGreaterThanOrEqual(0);
 });
 
-test("whatever the counters do, no metric is negative or no number", () => {
+test("no metric is negative or NaN, for any counters", () => {
   const count = fc.oneof(fc.nat(), fc.constant(2 ** 32), fc.constant(2 ** 64));
   const readings = fc.record({
     elapsed: fc.nat(200_000),
@@ -210,7 +210,7 @@ describe("the schedule", () => {
     return { minutes, stop };
   }
 
-  test("one sample at each full minute of the wall clock", async () => {
+  test("takes one sample at each full minute of the wall clock", async () => {
     const clock = new FakeClock(1_795_216_193_456);
     const { minutes, stop } = sampling(clock);
     await clock.advance(180_000);
@@ -221,7 +221,7 @@ describe("the schedule", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("never two for one minute, also when the wall clock is set back a little", async () => {
+  test("never two for one minute, also when the wall clock is set back slightly", async () => {
     const clock = new FakeClock(1_795_216_200_000);
     const { minutes, stop } = sampling(clock);
     await clock.advance(30_000);
@@ -231,7 +231,7 @@ describe("the schedule", () => {
     stop();
   });
 
-  test("a sample that fails is told, and the next one comes", async () => {
+  test("reports a failing sample, and takes the next one", async () => {
     const clock = new FakeClock(0);
     const errors: unknown[] = [];
     const sampler = { sample: () => Promise.reject(new Error("no")) };

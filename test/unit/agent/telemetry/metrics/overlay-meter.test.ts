@@ -32,7 +32,7 @@ function answer(refusals: Kinds, more: Partial<OverlayCounters> = {}, connectors
   };
 }
 
-test("a sample brings metrics and facts, and one that the overlay does not answer brings none", async () => {
+test("a sample has metrics and facts, and one that the overlay does not answer has none", async () => {
   const { clock, meter } = setUp();
   expect(meter.facts()).toEqual({});
   expect(meter.sample(answer({}, { flowsDropped: 4 }))).toEqual({ "l4.flowsActive": 1, "l4.recordsDropped": 4 });
@@ -45,7 +45,7 @@ test("a sample brings metrics and facts, and one that the overlay does not answe
   expect(meter.sample(answer({ loop: 5 }))).toMatchObject({ "l4.refused": 1 });
 });
 
-test("a connector at its limit is told of once, and is over after five quiet minutes", async () => {
+test("reports a connector at its limit once, until five quiet minutes have passed", async () => {
   const { clock, meter, told } = setUp();
   let refused = 5;
   const minute = async (more: number) => {
@@ -62,7 +62,7 @@ test("a connector at its limit is told of once, and is over after five quiet min
   expect(told().slice(1)).toEqual([["CLEARED", "INFO", "connector web"]]);
 });
 
-test("resources that ran out are told of, unless the overlay began anew", async () => {
+test("reports exhausted resources, unless the overlay restarted", async () => {
   const { clock, meter, told } = setUp();
   meter.sample(answer({}));
   await clock.advance(60_000);
@@ -73,7 +73,7 @@ test("resources that ran out are told of, unless the overlay began anew", async 
   expect(told()).toEqual([["EXCEEDED", "WARNING", "overlay resources"]]);
 });
 
-test("what an earlier run raised is over, and what others raised is left", async () => {
+test("clears what an earlier run raised, and no foreign event", async () => {
   const opened = (object: string): OpenEvent => ({
     eventType: "Network Error",
     object,

@@ -51,7 +51,7 @@ describe("the metrics of a minute", () => {
     counters("dns", { flows: 5, bytesIn: 50, bytesOut: 50 }),
   );
 
-  test("are rates of all connectors and of each that was busy", () => {
+  test("are rates of all connectors and of each busy one", () => {
     expect(overlayMetrics(before, after)).toEqual({
       "l4.rxBps": 80,
       "l4.txBps": 8000,
@@ -70,14 +70,14 @@ describe("the metrics of a minute", () => {
     });
   });
 
-  test("are gauges alone at first, and after the overlay was started anew", () => {
+  test("are gauges only at first, and after a restart of the overlay", () => {
     expect(overlayMetrics(undefined, after)).toEqual({ "l4.flowsActive": 2 });
     expect(overlayMetrics(before, { ...after, pid: 8 })).toEqual({ "l4.flowsActive": 2 });
     expect(overlayMetrics(before, { ...after, startedAt: 2000 })).toEqual({ "l4.flowsActive": 2 });
     expect(overlayMetrics(after, after)).toEqual({ "l4.flowsActive": 2 });
   });
 
-  test("take a listener that is new, or came back, from 0, and add up a connector's listeners", () => {
+  test("count a new listener from 0, and add up a connector's listeners", () => {
     const second = counters("web", { key: "tcp other", flows: 4, bytesIn: 600, activeFlows: 1 });
     const back = counters("dns", { flows: 1, bytesIn: 60 });
     const metrics = overlayMetrics(before, reading(60_000, ...after.counters.slice(0, 1), second, back));
@@ -90,7 +90,7 @@ describe("the metrics of a minute", () => {
     });
   });
 
-  test("name the busiest of a thousand connectors, so that the control plane takes the sample", () => {
+  test("name the busiest of a thousand connectors, so that the sample fits", () => {
     const many = (scale: number) =>
       Array.from({ length: 1000 }, (_, i) => counters(`connector ${"x".repeat(60)} ${i}`, { bytesIn: i * scale }));
     const metrics = overlayMetrics(reading(0, ...many(1)), reading(60_000, ...many(3)));
@@ -102,7 +102,7 @@ describe("the metrics of a minute", () => {
     expect(JSON.stringify(metrics).length).toBeLessThan(10_000);
   });
 
-  test("of whatever the overlay says are ones that a sample and a shadow take", () => {
+  test("fit a sample and a shadow for any report of the overlay", () => {
     const readings = fc.array(validValues(ListenerCounters), { maxLength: 8 });
     fc.assert(
       fc.property(readings, readings, (first, second) => {
@@ -119,7 +119,7 @@ describe("the metrics of a minute", () => {
 });
 
 describe("the facts of connectors", () => {
-  test("are what is not 0, of those that had a flow or refused one", () => {
+  test("are the values other than 0, of those that had or refused a flow", () => {
     const web = counters("web", { flows: 3, activeFlows: 1, bytesIn: 10, bytesOut: 20, refusals: { loop: 2 } });
     const refusing = counters("shut", { refusals: { loop: 1 } });
     const udp = counters("web", { key: "udp web", flows: 1, datagramsDropped: 4, errors: { reset: 1 } });
@@ -137,7 +137,7 @@ describe("the facts of connectors", () => {
     });
   });
 
-  test("stay within their share for a thousand, with trouble first and the rest summed up", () => {
+  test("stay within their share for a thousand, with problems first and the rest summed up", () => {
     const many = Array.from({ length: 1000 }, (_, i) =>
       counters(`c${i}`, { flows: 1, bytesIn: 1000 + i, ...(i === 0 ? { errors: { reset: 1 } } : {}) }),
     );

@@ -21,7 +21,7 @@ function rig() {
   return { clock, process, end, given: () => given };
 }
 
-test("memory is given back after the start, however busy it was", async () => {
+test("returns memory after the start, however busy", async () => {
   const { clock, process, given } = rig();
   process.cpuMs = 9000;
   await clock.advance(9999);
@@ -30,7 +30,7 @@ test("memory is given back after the start, however busy it was", async () => {
   expect(given()).toBe(1);
 });
 
-test("and again once a process that has grown rests", async () => {
+test("and again when a process that has grown is idle", async () => {
   const { clock, process, given } = rig();
   await clock.advance(10_000);
   process.privateBytes += 2 * MB - 1;
@@ -45,7 +45,7 @@ test("and again once a process that has grown rests", async () => {
   expect(given()).toBe(2);
 });
 
-test("what is in use is not collected again and again", async () => {
+test("does not collect memory that is in use repeatedly", async () => {
   const { clock, process, given } = rig();
   await clock.advance(10_000);
   process.privateBytes = process.least = 120 * MB;
@@ -55,14 +55,14 @@ test("what is in use is not collected again and again", async () => {
   expect(given()).toBe(2);
 });
 
-test("nothing is looked at after the end", async () => {
+test("reads nothing after the end", async () => {
   const { clock, end, given } = rig();
   end();
   await clock.advance(600_000);
   expect(given()).toBe(0);
 });
 
-test("usage is that of this process, and nothing where the kernel does not say", () => {
+test("usage is that of this process, and absent if the kernel does not report it", () => {
   const { privateBytes, cpuMs } = ownUsage(hostReader());
   expect(privateBytes).toBeGreaterThan(10 * MB);
   expect(cpuMs).toBeGreaterThan(0);

@@ -13,7 +13,7 @@ function stage() {
 }
 const remove = (image: string) => ({ action: "delete", image });
 
-test("images by the names that definitions give them", async () => {
+test("lists images by their names in definitions", async () => {
   const { compute, ask } = stage();
   const image = { id: "sha256:1", digests: [], sizeBytes: 1, createdAt: 1 };
   compute.imageList = [
@@ -32,14 +32,14 @@ test("images by the names that definitions give them", async () => {
   });
 });
 
-test("a reference is split at its last slash", async () => {
+test("splits a reference at its last slash", async () => {
   const { compute, audits, ask } = stage();
   expect(await ask(remove("acme.example/team/web/1.2"))).toEqual({ body: { success: "Successful deletion" } });
   expect(compute.asked).toEqual([["remove image", "acme.example/team/web:1.2"]]);
   expect(audits).toEqual(["jane@example.net deleted image acme.example/team/web:1.2"]);
 });
 
-test("what is in use, is not there or is no reference is answered, and not audited", async () => {
+test("answers for images in use, missing ones and invalid references, without an audit record", async () => {
   const { compute, audits, ask } = stage();
   compute.refusal = new InputError("busy", "web:1 is in use by shop");
   expect(await ask(remove("web/1"))).toEqual({ body: { error: "web:1 is in use by shop" } });
@@ -51,14 +51,14 @@ test("what is in use, is not there or is no reference is answered, and not audit
   expect(audits).toEqual([]);
 });
 
-test("an engine that is away is a failure", async () => {
+test("a stopped engine is a failure", async () => {
   const { compute, ask } = stage();
   compute.refusal = new HostError("engine-unwell", "no socket");
   expect(await ask(remove("web/1"))).toMatchObject({ error: { message: "no socket" } });
 });
 
 test.each([{}, { action: "list", image: "a/b" }, { action: "delete" }, { action: "prune" }])(
-  "%j is refused",
+  "refuses %j",
   async (body) => {
     expect(await stage().ask(body)).toMatchObject({ error: { code: "invalid-body" } });
   },

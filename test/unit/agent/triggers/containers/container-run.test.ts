@@ -44,13 +44,13 @@ test.each([
   [{ cmd_action: "kill" }, "cmd_action"],
   [{ cmd_action: "start", force: true }, "force"],
   [{ cmd_action: "start", name: 7 }, "name"],
-])("the body %j is refused for its %s, and nothing is done", async (body, field) => {
+])("refuses the body %j for its %s, and does nothing", async (body, field) => {
   const { compute, audits, ask } = stage();
   expect(await ask("web", body)).toMatchObject({ error: { code: "invalid-body", details: { field } } });
   expect([compute.asked, audits]).toEqual([[], []]);
 });
 
-test("names are looked up when they are asked for, after the events that every node has", async () => {
+test("resolves names at the time of the request, after the events of every node", async () => {
   const { compute, ask } = stage();
   compute.list = [containerState({ name: "tg-ping" })];
   expect(await ask("tg-ping", {})).toEqual({ body: "built in" });
@@ -59,7 +59,7 @@ test("names are looked up when they are asked for, after the events that every n
   expect(await ask("web", { cmd_action: "start" })).toMatchObject({ body: {} });
 });
 
-test("what cannot be done is told with its reason, and leaves no audit of having been done", async () => {
+test("reports why a request fails, and audits nothing", async () => {
   const { compute, ask, audits } = stage();
   compute.refusal = new InputError("not-configured", "web is disabled");
   expect(await ask("web", { cmd_action: "start" })).toMatchObject({
@@ -70,7 +70,7 @@ test("what cannot be done is told with its reason, and leaves no audit of having
   expect(audits).toEqual([]);
 });
 
-test("an agent has none, and an INACTIVE node only stops", async () => {
+test("an agent has no containers, and an INACTIVE node only stops them", async () => {
   expect(await stage({ type: "Agent" }).ask("web", { cmd_action: "start" })).toMatchObject({
     error: { code: "not-supported" },
   });
@@ -132,7 +132,7 @@ test("the run ends with the stream", async () => {
   await waitFor("its end", () => isEnded);
 });
 
-test("a service that is started watched, and one on demand that nobody watches, are only started", async () => {
+test("only starts a service that is watched, and a run on demand that is not", async () => {
   const { compute, channel, watch, ask } = stage();
   let attached = 0;
   compute.run = () => Promise.resolve((attached += 1));
@@ -145,7 +145,7 @@ test("a service that is started watched, and one on demand that nobody watches, 
   expect(attached).toBe(0);
 });
 
-test("runs that are watched keep no other trigger waiting", async () => {
+test("watched runs delay no other trigger", async () => {
   const { compute, watch, ask, dispatcher } = stage();
   compute.list = Array.from({ length: 10 }, (_, at) => containerState({ name: `job${at}`, execType: "onDemand" }));
   compute.run = (_, signal) =>

@@ -25,7 +25,7 @@ test.each([
   });
 });
 
-test("health where there is a check, no id where there is no container, and one by its name", async () => {
+test("health with a check, no id without a container, and one by its name", async () => {
   const { compute, ask } = stage();
   compute.list = [
     containerState({ health: "unhealthy" }),
@@ -40,6 +40,6 @@ test("health where there is a check, no id where there is no container, and one 
   expect(await ask({ container: "nobody" })).toEqual({ body: { error: "no container is called nobody" } });
 });
 
-test.each([{ container: 7 }, { container: "" }, { what: "all" }])("%j is refused", async (body) => {
+test.each([{ container: 7 }, { container: "" }, { what: "all" }])("refuses %j", async (body) => {
   expect(await stage().ask(body)).toMatchObject({ error: { code: "invalid-body" } });
 });

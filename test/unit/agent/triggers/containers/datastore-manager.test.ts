@@ -30,7 +30,7 @@ const CHANGING = [
   { action: "S3_UPLOAD", filePath: "a", bucketDest: "s3://bucket/a" },
 ] as const;
 
-test("a screen that looks at the tasks all the time keeps nobody from changing something", async () => {
+test("a screen that polls the tasks delays no changes", async () => {
   const { ask } = stage({ journal: memoryJournal({ maxRows: 3 }).journal });
   for (let n = 0; n < 10; n += 1) {
     for (const body of READING) expect(await ask(body)).toEqual({ body: {} });
@@ -39,7 +39,7 @@ test("a screen that looks at the tasks all the time keeps nobody from changing s
   expect(await ask(CHANGING[3])).toMatchObject({ error: { code: "busy" } });
 });
 
-test("without a journal there is something to look at, and what frees space can be done", async () => {
+test("without a journal, reading and freeing space still work", async () => {
   const { ask } = stage({ journal: memoryJournal({ isPersistent: false }).journal });
   for (const body of READING) expect(await ask(body)).toEqual({ body: {} });
   for (const body of CHANGING) {
@@ -49,7 +49,7 @@ test("without a journal there is something to look at, and what frees space can 
   }
 });
 
-test("an agent has no data store, and says so of every action", async () => {
+test("an agent has no data store, and reports that for every action", async () => {
   const { ask, asked } = stage({ node: { type: "Agent", state: "ACTIVE" } });
   for (const body of [...READING, ...CHANGING]) {
     expect(await ask(body)).toEqual({
@@ -59,7 +59,7 @@ test("an agent has no data store, and says so of every action", async () => {
   expect(asked).toEqual([]);
 });
 
-test("what is deleted on the node itself is in the audit trail, and what is asked for by the control plane is in its own", async () => {
+test("a deletion on the node is in the node's audit trail, and a request of the control plane in its own", async () => {
   const { ask, audits, dispatcher, channel } = stage();
   await ask({ action: "DELETE", filename: "theirs" });
   const body = { action: "DELETE", filename: "mine" };
@@ -67,7 +67,7 @@ test("what is deleted on the node itself is in the audit trail, and what is aske
   expect(audits).toEqual(["local deleted mine from the data store"]);
 });
 
-test("an INACTIVE node answers none of them", async () => {
+test("an INACTIVE node answers no data store event", async () => {
   const { ask, asked } = stage({ node: { type: "Node", state: "INACTIVE" } });
   for (const body of [...READING, ...CHANGING]) expect(await ask(body)).toMatchObject({ error: { code: "inactive" } });
   expect(asked).toEqual([]);

@@ -88,7 +88,7 @@ function stage(found: readonly TrackedFlow[] = [], live: readonly OverlayFlow[] 
   return { conntrack, overlay, ask: (body: unknown) => run("flows", { body }) };
 }
 
-test("flows in the platform's words, by protocol", async () => {
+test("lists flows by protocol, in the platform's words", async () => {
   const { ask, conntrack } = stage([TCP, PING, TRANSLATED, OTHER].map(flow));
   expect(await ask({ name: "flows" })).toEqual({
     body: {
@@ -128,7 +128,7 @@ test("flows in the platform's words, by protocol", async () => {
   expect(rowOf(flow(OTHER))).toBeUndefined();
 });
 
-test("a flow through a connector is one flow, with its bytes and where it leads", async () => {
+test("a flow through a connector is one flow, with its bytes and its target", async () => {
   const { ask, overlay } = stage([flow(TCP)], [CARRIED, { ...CARRIED, id: "6a", sourcePort: 4 }]);
   const row = {
     sip: "10.77.0.1",
@@ -166,7 +166,7 @@ test("deleting cuts flows through connectors, and counts each once", async () =>
   expect(conntrack.calls.at(-1)).toEqual(["remove", { protocol: "icmp" }]);
 });
 
-test("0 and the empty text are no filter; blocks come in their one spelling", async () => {
+test("0 and the empty text are no filter; blocks have one spelling", async () => {
   const { ask, conntrack } = stage();
   const screen = { protocol: "any", source: "", dest: "", sourcePort: 0, destPort: 0, containerId: "", networkId: 0 };
   await ask(screen);
@@ -177,7 +177,7 @@ test("0 and the empty text are no filter; blocks come in their one spelling", as
   ]);
 });
 
-test("deleting needs a filter, or to be confirmed", async () => {
+test("deleting needs a filter, or a confirmation", async () => {
   const { ask, conntrack } = stage();
   expect(await ask({ action: "delete" })).toMatchObject({
     error: { code: "invalid-body", details: { field: "confirm" } },
@@ -194,13 +194,13 @@ test("deleting needs a filter, or to be confirmed", async () => {
   ]);
 });
 
-test("flows are shown also where they cannot be counted", async () => {
+test("lists flows also when they cannot be counted", async () => {
   const { ask, conntrack } = stage([flow(PING)]);
   conntrack.refusal = new Error("read-only");
   expect(await ask({})).toMatchObject({ body: { total: 1 } });
 });
 
-test("a container and a virtual network that are not here are named", async () => {
+test("names an unknown container and virtual network", async () => {
   const { ask, conntrack } = stage();
   for (const containerId of ["db", "off", "172.18.0.9"]) {
     expect(await ask({ containerId })).toMatchObject({
@@ -224,7 +224,7 @@ test("the flows of a container, by its id or its name, are those of its address"
   ]);
 });
 
-test("no more than fits one message, and how many there are", () => {
+test("limits the list to one message, with the total number", () => {
   const one = flow(TCP);
   const bytes = JSON.stringify(rowOf(one)).length + 1;
   expect(flowsAnswer({ flows: [one, one, one], isTruncated: false }, NONE, NOW, 2 * bytes + 1)).toMatchObject({
@@ -258,7 +258,7 @@ test.each([
   [{ networkId: -1 }, "networkId"],
   [{ networkId: {} }, "networkId"],
   [{ confirm: "yes" }, "confirm"],
-])("%j is refused for its %s", async (body, field) => {
+])("refuses %j for its %s", async (body, field) => {
   expect(Flows.safeParse(body).error?.issues[0]?.path).toEqual([field]);
   expect(await stage().ask(body)).toMatchObject({ error: { code: "invalid-body", details: { field } } });
 });

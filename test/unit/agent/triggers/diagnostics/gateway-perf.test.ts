@@ -9,7 +9,7 @@ import { untilHolds } from "../../../../support/until-holds.ts";
 const clock = systemClock();
 const way = { gateway: GATEWAY_1, path: "" };
 
-test("dots for megabytes, ! for losses, and the rate at the end", async () => {
+test("prints dots for megabytes, ! for losses, and the rate at the end", async () => {
   const tunnels = new ScriptedTunnels();
   tunnels.uploads = (_, onProgress) => {
     onProgress({ bytes: 999_999, lost: 0 });
@@ -37,12 +37,12 @@ test("dots for megabytes, ! for losses, and the rate at the end", async () => {
   expect(tunnels.asked).toEqual([{ peer: EDGE_2, bytes: 10_485_760, messageBytes: 1000, windowBytes: 2000 }]);
 });
 
-test("a rate is decimal, and of no time it is none", () => {
+test("a rate is decimal, and none for no time", () => {
   expect(resultLine({ bytes: 1_000_000, ms: 1000 })).toBe("1000000 bytes in 1.000 seconds, rate=8.00 Mbps\n");
   expect(resultLine({ bytes: 1, ms: 0 })).toBe("1 bytes in 0.000 seconds, rate=0.00 Mbps\n");
 });
 
-test("a peer that is away is not connected, and one that stops answering is overdue", async () => {
+test("a disconnected peer is named, and one that stops answering times out", async () => {
   const tunnels = new ScriptedTunnels();
   const away = rig([gatewayPerf(tunnels, clock)]);
   expect(await away.run("gateway-perf", { body: { dest: "edge-2" } })).toMatchObject({
@@ -58,7 +58,7 @@ test("a peer that is away is not connected, and one that stops answering is over
   });
 });
 
-test("only one runs at a time, and a cancel reaches the upload", async () => {
+test("runs one at a time, and a cancel reaches the upload", async () => {
   const tunnels = new ScriptedTunnels();
   const ended: unknown[] = [];
   tunnels.uploads = async (_, _onProgress, signal) => {
@@ -76,7 +76,7 @@ test("only one runs at a time, and a cancel reaches the upload", async () => {
   expect(ended).toHaveLength(1);
 });
 
-test("one that takes too long is ended", async () => {
+test("ends one that takes too long", async () => {
   const tunnels = new ScriptedTunnels();
   tunnels.uploads = async (_, _onProgress, signal) => {
     await untilAborted(signal);
@@ -95,7 +95,7 @@ test.each([
   [{ dest: "h", messageSize: 0 }, "messageSize"],
   [{ dest: "h", messageSize: 1_048_577 }, "messageSize"],
   [{ dest: "h", windowSize: 1023 }, "windowSize"],
-])("%j is refused for its %s", (body, field) => {
+])("refuses %j for its %s", (body, field) => {
   expect(GatewayPerf.safeParse(body).error?.issues[0]?.path).toEqual([field]);
 });
 

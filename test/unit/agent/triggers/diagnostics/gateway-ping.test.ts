@@ -22,7 +22,7 @@ function stage(change: (tunnels: ScriptedTunnels) => void = () => undefined) {
 
 const messageOf = (reply: unknown): string => (reply as { body: { output: { message: string } } }).body.output.message;
 
-test("text has a header, the way, one line per probe as the viewer knows it, and a summary", async () => {
+test("text has a header, the path, one line for each probe in the viewer's form, and a summary", async () => {
   const { tunnels, run } = stage();
   const reply = await run("gateway-ping", { body: { dest: "edge-2", interval: 1 } });
   expect(reply).toMatchObject({ body: { output: { exitCode: "0", truncated: false } } });
@@ -40,7 +40,7 @@ test("text has a header, the way, one line per probe as the viewer knows it, and
   expect(tunnels.asked).toEqual(Array.from({ length: 4 }, () => ({ peer: EDGE_2, bytes: 64, timeoutMs: 5000 })));
 });
 
-test("JSON is one object per probe, a lost one says so, and the others go on", async () => {
+test("JSON has one object for each probe, a lost one is marked, and the others continue", async () => {
   const { run } = stage((tunnels) => {
     tunnels.echoes = (_, seq) =>
       seq === 1
@@ -60,7 +60,7 @@ test("JSON is one object per probe, a lost one says so, and the others go on", a
   ]);
 });
 
-test("text says when another way answers, and when none does", async () => {
+test("text names another path when that answers, and the lack of any", async () => {
   const { run } = stage((tunnels) => {
     tunnels.echoes = (_, seq) =>
       seq === 1 ? refusedAs("not-connected") : { rttMs: 1, gateway: seq === 0 ? GATEWAY_1 : GATEWAY_2, path: "" };
@@ -74,7 +74,7 @@ test("text says when another way answers, and when none does", async () => {
   );
 });
 
-test("the named path is the one that is asked for", async () => {
+test("uses the named path", async () => {
   const { tunnels, run } = stage(({ state }) => state?.paths.push(somePath(GATEWAY_1, { id: "wan2" })));
   await run("gateway-ping", { body: { dest: "gw-1", gwPath: "wan2", count: 1 } });
   expect(tunnels.asked).toMatchObject([{ peer: GATEWAY_1, path: "wan2" }]);
@@ -83,13 +83,13 @@ test("the named path is the one that is asked for", async () => {
   });
 });
 
-test("an answer may take five seconds, or the interval where that is longer", async () => {
+test("waits five seconds for an answer, or the interval if that is longer", async () => {
   const { tunnels, run } = stage();
   await run("gateway-ping", { body: { dest: "edge-2", interval: 9, count: 1 } });
   expect(tunnels.asked).toMatchObject([{ timeoutMs: 9000 }]);
 });
 
-test("nobody there is a failure that says so; no answer to any probe is a result", async () => {
+test("an unreachable peer is a failure; no answer to any probe is a result", async () => {
   const away = stage((tunnels) => (tunnels.echoes = () => refusedAs("not-connected")));
   expect(await away.run("gateway-ping", { body: { dest: "edge-2" } })).toMatchObject({
     error: { code: "exec-failed", message: "peer is not connected", details: { peer: "edge-2.example.net" } },
@@ -100,7 +100,7 @@ test("nobody there is a failure that says so; no answer to any probe is a result
   expect(messageOf(reply)).toContain("2 sent, 0 answered, 100% lost");
 });
 
-test("a peer that the overlay does not know, and a node that is off", async () => {
+test("refuses an unknown peer and a disabled node", async () => {
   const { tunnels, run } = stage((one) => (one.echoes = () => refusedAs("not-found")));
   expect(await run("gateway-ping", { body: { dest: "edge-2" } })).toMatchObject({ error: { code: "not-found" } });
   expect(await run("gateway-ping", { body: { dest: "nobody" } })).toMatchObject({ error: { code: "not-found" } });
@@ -108,7 +108,7 @@ test("a peer that the overlay does not know, and a node that is off", async () =
   expect(await off.run("gateway-ping", { body: { dest: "edge-2" } })).toMatchObject({ error: { code: "inactive" } });
 });
 
-test("a session goes on until it is cancelled, and sums up then", async () => {
+test("a session continues until cancelled, and then sums up", async () => {
   const { dispatcher, run, channel } = stage();
   expect(await run("gateway-ping", { body: { dest: "edge-2" }, wait: false })).toEqual({ body: true });
   await untilHolds(() => expect(channel.text).toContain("seq=5 "));
@@ -134,7 +134,7 @@ test("a cancel does not wait for the answer to a probe", async () => {
   await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { error: { code: "cancelled" } } }]));
 });
 
-test("a session of slow probes ends after ten minutes, not with an error", async () => {
+test("a session of slow probes ends after ten minutes, without an error", async () => {
   const quick = fastClock(60_000);
   const tunnels = new ScriptedTunnels();
   const { run, channel } = rig([gatewayPing(tunnels, quick)], {
@@ -156,7 +156,7 @@ test.each([
   [{ dest: "h", count: 601 }, "count"],
   [{ dest: "h", sendJson: "true" }, "sendJson"],
   [{ dest: "h", gwPath: 7 }, "gwPath"],
-])("%j is refused for its %s", (body, field) => {
+])("refuses %j for its %s", (body, field) => {
   expect(GatewayPing.safeParse(body).error?.issues[0]?.path).toEqual([field]);
 });
 

@@ -17,7 +17,7 @@ import { rig } from "../rig.ts";
 
 const COUNTED_MS = 10_000;
 
-test("every way is listed in the documented shape, with decimal rates", () => {
+test("lists every path in the documented form, with decimal rates", () => {
   const mesh = someMesh({
     paths: [
       somePath(GATEWAY_1, { bytesIn: 12_500_000, bytesOut: 1250 }),
@@ -57,7 +57,7 @@ test("every way is listed in the documented shape, with decimal rates", () => {
   });
 });
 
-test("without an overlay whoever should be there is listed as disconnected", () => {
+test("without an overlay every expected peer is listed as disconnected", () => {
   const edge3 = { uid: "c", fqdn: "edge-3.example.net", mayDial: true } as const;
   const nodes = { ...someNodes, peers: peersOf([...someNodes.peers.values(), edge3]) };
   const output = routesOutput(nodes, undefined, COUNTED_MS);
@@ -76,20 +76,20 @@ test("without an overlay whoever should be there is listed as disconnected", () 
   });
 });
 
-test("two paths to one gateway make one connected peer, and a node of another document goes by its uid", () => {
+test("two paths to one gateway make one connected peer, and a node without a name has its uid", () => {
   const mesh = someMesh({ paths: [somePath(GATEWAY_1), somePath(GATEWAY_1, { id: "b" }), somePath("left")] });
   const output = routesOutput({ ...someNodes, peers: peersOf([]) }, mesh, COUNTED_MS);
   expect(output).toMatchObject({ available: 3, connected: 2 });
   expect(JSON.stringify(output)).toContain('"name":"left"');
 });
 
-test("a table of too many rows says that it is cut", () => {
+test("marks a table with too many rows as cut", () => {
   const clients = Array.from({ length: 20_001 }, (_, at) => someClient(`peer-${at}`));
   const output = routesOutput(someNodes, someMesh({ clients, paths: [] }), COUNTED_MS);
   expect(output).toMatchObject({ available: 20_003, truncated: true });
 });
 
-test("the event answers one object, refuses wrong fields by name, and needs an ACTIVE node", async () => {
+test("the event answers one object, refuses invalid fields by name, and needs an ACTIVE node", async () => {
   const trigger = gatewayRoutes(new ScriptedTunnels(), systemClock(), pino({ level: "silent" }));
   const { run } = rig([trigger]);
   expect(await run("gateway-routes", { body: { name: "gateway-routes", showClusterRoutes: true } })).toMatchObject({

@@ -28,7 +28,7 @@ function stage(hits: ReadonlyMap<string, Hits> | Error = new Map()) {
   return { reset, ask: (body: unknown) => run("nat-hits", { body }) };
 }
 
-test("every translation with its hits, also one that was never hit", async () => {
+test("lists every translation with its hits, also without any", async () => {
   const { ask } = stage(new Map([["n1", { hits: 19, initialHit: 1_728_592_566, latestHit: 1_728_594_133 }]]));
   expect(await ask({ action: "GET", name: "nat-hits" })).toEqual({
     body: {
@@ -77,7 +77,7 @@ test.each([
   [{ interfaceName: "eth0" }, []],
   [{ networkGroup: "g" }, []],
   [{}, ["n1", "red:0", "red:1"]],
-])("%j chooses %j, to see and to reset", async (filter, trackers) => {
+])("%j selects %j, for reading and resetting", async (filter, trackers) => {
   const { ask, reset } = stage();
   const shown = (await ask({ action: "GET", ...filter })) as { body: { nats: { trackerID: string }[] } };
   expect(shown.body.nats.map(({ trackerID }) => trackerID)).toEqual(trackers);
@@ -86,12 +86,12 @@ test.each([
   expect(reset).toEqual([trackers, ["n1", "red:0", "red:1"]]);
 });
 
-test("a missing nft is named", async () => {
+test("names a missing nft", async () => {
   const { ask } = stage(new HostError("tool-missing", "nft is not installed", { details: { tool: "nft" } }));
   expect(await ask({ action: "GET" })).toMatchObject({ error: { code: "tool-missing", details: { tool: "nft" } } });
 });
 
-test("no more than fits one message", () => {
+test("limits the list to one message", () => {
   const [first] = NATS;
   if (first === undefined) throw new Error("none");
   const row = natRow(first, undefined);
@@ -110,7 +110,7 @@ test.each([
   [{ action: "GET", insideCIDR: [] }, "insideCIDR"],
   [{ action: "GET", outsideCIDR: {} }, "outsideCIDR"],
   [{ action: "GET", networkGroup: true }, "networkGroup"],
-])("%j is refused for its %s", async (body, field) => {
+])("refuses %j for its %s", async (body, field) => {
   expect(NatHits.safeParse(body).error?.issues[0]?.path).toEqual([field]);
   expect(await stage().ask(body)).toMatchObject({ error: { code: "invalid-body", details: { field } } });
 });

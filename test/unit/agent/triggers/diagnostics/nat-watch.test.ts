@@ -5,7 +5,7 @@ import { FakeClock } from "../../../../support/fake-clock.ts";
 const counters = (values: Readonly<Record<string, number>>) => new Map(Object.entries(values));
 const signal = new AbortController().signal;
 
-test("the first reading counts nothing; then rises are hits, with the first and the last time", () => {
+test("the first reading counts nothing; later rises are hits, with the first and the last time", () => {
   let book = nextNatBook(undefined, counters({ a: 5, b: 0 }), 100);
   expect(book.get("a")).toEqual({ hits: 0, seen: 5, initialHit: undefined, latestHit: undefined });
   book = nextNatBook(book, counters({ a: 7, b: 0, c: 2 }), 110);
@@ -17,7 +17,7 @@ test("the first reading counts nothing; then rises are hits, with the first and 
   ]);
 });
 
-test("a table that was loaded anew loses nothing, and a translation that is gone is forgotten", () => {
+test("a reloaded table loses no count, and a removed translation is deleted", () => {
   let book = nextNatBook(nextNatBook(undefined, counters({ a: 0, b: 1 }), 1), counters({ a: 9, b: 1 }), 2);
   book = nextNatBook(book, counters({ a: 4 }), 3);
   expect([...book]).toEqual([["a", { hits: 13, seen: 4, initialHit: 2, latestHit: 3 }]]);
@@ -39,7 +39,7 @@ function stage(size: number) {
   return { clock, errors, machine, watch };
 }
 
-test("nothing is read while there is nothing to count", async () => {
+test("reads nothing without a translation", async () => {
   const { clock, machine, watch } = stage(0);
   watch.refresh();
   await clock.advance(3_600_000);
@@ -48,7 +48,7 @@ test("nothing is read while there is nothing to count", async () => {
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("it is read at once and every ten seconds, until there is none any longer", async () => {
+test("reads at once and every ten seconds, until there is no translation", async () => {
   const { clock, machine, watch } = stage(1);
   watch.refresh();
   watch.refresh();
@@ -70,7 +70,7 @@ test("it is read at once and every ten seconds, until there is none any longer",
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("thousands are read once a minute", async () => {
+test("reads thousands once a minute", async () => {
   const { clock, machine, watch } = stage(5000);
   watch.refresh();
   await clock.advance(0);
@@ -81,7 +81,7 @@ test("thousands are read once a minute", async () => {
   watch.close();
 });
 
-test("a reading that fails is told and tried again", async () => {
+test("reports and retries a failing reading", async () => {
   const { clock, errors, machine, watch } = stage(1);
   machine.refusal = new Error("no nft");
   watch.refresh();
@@ -94,7 +94,7 @@ test("a reading that fails is told and tried again", async () => {
   watch.close();
 });
 
-test("what is reset begins at nothing, and the rest goes on", async () => {
+test("a reset counter starts at zero, and the others continue", async () => {
   const { machine, watch } = stage(2);
   machine.now = counters({ a: 0, b: 0 });
   await watch.hits(signal);

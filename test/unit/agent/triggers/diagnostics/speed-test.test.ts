@@ -77,7 +77,7 @@ test("decimal megabits", () => {
 });
 
 describe("measures", () => {
-  test("both ways over four connections, and ends with all four figures", async () => {
+  test("both directions over four connections, and ends with all four figures", async () => {
     const { url, seen } = await serve();
     const { lines } = await measure({ target: () => to(url) });
     const last = lines.at(-1);
@@ -90,7 +90,7 @@ describe("measures", () => {
     expect(seen.most).toBeLessThanOrEqual(4);
   });
 
-  test("one way when that is asked for, within the volume that is allowed", async () => {
+  test("one direction on request, within the allowed volume", async () => {
     const { url, seen } = await serve();
     const { lines } = await measure({ target: () => to(url), maxBytes: 1_000_000 }, { action: "upload" });
     expect(lines.at(-1)).toMatchObject({ done: true, downloadMbps: 0, maxDownloadMbps: 0 });
@@ -100,7 +100,7 @@ describe("measures", () => {
     expect(down.lines.at(-1)).toMatchObject({ done: true, uploadMbps: 0 });
   });
 
-  test("for the time that is set against a server that never ends, and no more than was asked for", async () => {
+  test("for the set time against a server that never ends, and no more than requested", async () => {
     const { url } = await serve((_, response) => {
       const fill = (): void => {
         while (!response.destroyed && response.write(Buffer.alloc(16_384)));
@@ -139,8 +139,8 @@ test("the peak is never below the average, not even when the last interval is th
   expect(lines.at(-1)?.["downloadMbps"]).toBeGreaterThan(0);
 });
 
-describe("says what is wrong", () => {
-  test("without a server, with a wrong action, and on an INACTIVE node", async () => {
+describe("reports", () => {
+  test("a missing server, a wrong action, and an INACTIVE node", async () => {
     expect((await measure({})).error).toMatchObject({ code: "not-configured" });
     const { url } = await serve();
     expect((await measure({ target: () => to(url) }, { action: "sideways" })).error).toMatchObject({
@@ -153,7 +153,7 @@ describe("says what is wrong", () => {
     expect(await inactive.run("speed-test")).toMatchObject({ error: { code: "inactive" } });
   });
 
-  test("a server that stalls, one way and the other", async () => {
+  test("a server that stalls, in either direction", async () => {
     const { url } = await serve((_, response) => response.flushHeaders());
     for (const action of ["download", "upload"]) {
       const silent = action === "download" ? url : (await serve(() => undefined)).url;
@@ -179,7 +179,7 @@ describe("says what is wrong", () => {
     }
   });
 
-  test("one that sends less, resets, or is not there", async () => {
+  test("one that sends less, resets, or is unreachable", async () => {
     const { url } = await serve((_, response) => response.end("short"));
     expect((await measure({ target: () => to(url) })).error?.message).toContain("it sent 5 of");
     const { url: resetting } = await serve((request) => request.socket.resetAndDestroy());

@@ -22,16 +22,16 @@ test.each([EDGE_2, "edge-2", "edge-2.example.net"])("%s names the node", (text) 
   expect(findPeer(someNodes, text)?.uid).toBe(EDGE_2);
 });
 
-test.each(["edge-1", "edge", "edge-2.", "edge-2.example.org", "2", "", "192.0.2.1"])("%j names none", (text) => {
+test.each(["edge-1", "edge", "edge-2.", "edge-2.example.org", "2", "", "192.0.2.1"])("%j names no node", (text) => {
   expect(findPeer(someNodes, text)).toBeUndefined();
 });
 
-test("nobody is known before the registration", () => {
+test("knows no node before the registration", () => {
   expect(findPeer(undefined, "edge-2")).toBeUndefined();
   expect(fqdnOf(undefined, EDGE_2)).toBe(EDGE_2);
 });
 
-test("a stranger, this node itself and a node that is off are told apart", () => {
+test("distinguishes an unknown node, this node itself and a disabled one", () => {
   const thrown = (work: () => unknown): unknown => {
     try {
       return work();
@@ -53,7 +53,7 @@ test("a stranger, this node itself and a node that is off are told apart", () =>
   expect(thrown(() => neededPeer({ ...someNodes, isActive: false }, "edge-2"))).toMatchObject({ code: "inactive" });
 });
 
-test("a path is one that there is, and the empty text the built-in one or any", () => {
+test("a path must exist, and the empty text is the built-in one or any", () => {
   const mesh = someMesh({ paths: [somePath(GATEWAY_1, { id: "wan2" })] });
   expect(neededPath(mesh, undefined)).toEqual({});
   expect(neededPath(mesh, "wan2")).toEqual({ path: "wan2" });
@@ -63,7 +63,7 @@ test("a path is one that there is, and the empty text the built-in one or any", 
   expect(() => neededPath(undefined, "wan2")).toThrow(InputError);
 });
 
-test("a way is told by the gateway's name and the path", () => {
+test("a path is written as the gateway's name and its own", () => {
   expect(wayText(someNodes, { gateway: GATEWAY_1, path: "wan2" })).toBe("gw-1.example.net, path wan2");
   expect(wayText(someNodes, { gateway: GATEWAY_1, path: "" })).toBe("gw-1.example.net, default path");
   expect(wayText(someNodes, { gateway: EDGE_1, path: "" })).toBe("this node's own gateway");

@@ -7,13 +7,13 @@ const running = (...events: readonly string[]): Running[] =>
   events.map((event) => ({ event, exclusive: undefined, isLasting: false }));
 const nothing = (): Promise<unknown> => Promise.resolve({});
 
-test("an agent answers only what is for agents", () => {
+test("an agent answers only events for agents", () => {
   const trigger = oneShot("node-reboot", nothing, { agents: false });
   expect(refusal(trigger, { ...node, type: "Agent" }, [])).toMatchObject({ code: "not-supported" });
   expect(refusal(trigger, node, [])).toBeUndefined();
 });
 
-test("an INACTIVE node answers only what needs no data plane", () => {
+test("an INACTIVE node answers only events that need no data plane", () => {
   const inactive: NodeFacts = { ...node, state: "INACTIVE" };
   expect(refusal(oneShot("flows", nothing, { needsDataPlane: true }), inactive, [])).toMatchObject({
     code: "inactive",
@@ -21,7 +21,7 @@ test("an INACTIVE node answers only what needs no data plane", () => {
   expect(refusal(oneShot("tg-ping", nothing), inactive, [])).toBeUndefined();
 });
 
-test("two of one event, eight in all, one of what excludes another", () => {
+test("allows two of one event, eight in all, and one of an exclusive kind", () => {
   const trigger = oneShot("a", nothing);
   expect(refusal(trigger, node, running("a", "b"))).toBeUndefined();
   expect(refusal(trigger, node, running("a", "a"))).toMatchObject({ code: "busy" });

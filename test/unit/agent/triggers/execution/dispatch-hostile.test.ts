@@ -31,7 +31,7 @@ function checkForm(reply: TriggerReply): void {
   expect(JSON.stringify(reply).length).toBeLessThan(20_000);
 }
 
-test("whatever the body, there is exactly one reply of a known form", async () => {
+test("any body gets exactly one reply of a known form", async () => {
   const schema = z.object({ host: z.string().max(10), n: z.int().optional() });
   const events = ["closed", "stream", "thrower", "missing"] as const;
   const { dispatcher, channel } = rig([
@@ -71,7 +71,7 @@ const INJECTIONS = [
 ];
 const TEXTS = ["127.0.0.1", "::1", "node.example.net", "lo", "-n", "-n -T -p 443", "-i lo", "-p", "both", "upload"];
 
-test("hostile bodies reach no tool but as one host behind the options", async () => {
+test("hostile bodies reach a tool only as one host after the options", async () => {
   const started: (readonly string[])[] = [];
   const exec: Exec = {
     run: (file, args) => {

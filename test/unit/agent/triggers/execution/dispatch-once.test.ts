@@ -67,7 +67,7 @@ describe("at most once", () => {
     expect(journal.find(again.jti)).toBeUndefined();
   });
 
-  test("an id for something else is replayed, while it runs and after", async () => {
+  test("an id of another trigger is a replay, during the run and after", async () => {
     const { run, dispatcher } = rig([hang("s"), answer]);
     const id = randomUUID();
     const first = run("s", { jti: id, body: { a: 1 } });
@@ -78,7 +78,7 @@ describe("at most once", () => {
     expect(error(await run("answer", { jti: id, body: { a: 1 } }))).toMatchObject({ code: "replayed" });
   });
 
-  test("one that a crash cut off is interrupted and not run", async () => {
+  test("one that a crash interrupted is reported as such and not run", async () => {
     const { journal } = memoryJournal();
     const handle = vi.fn<() => Promise<unknown>>(() => Promise.resolve({}));
     const cut = claims("o");
@@ -91,7 +91,7 @@ describe("at most once", () => {
     expect([handle.mock.calls, channel.results]).toEqual([[], []]);
   });
 
-  test("without a journal only what changes nothing runs; with a full one nothing does", async () => {
+  test("without a journal only reading events run; with a full one none", async () => {
     const change = oneShot("change", () => Promise.resolve({}));
     const none = rig([answer, change], { journal: memoryJournal({ isPersistent: false }).journal });
     expect(await none.run("answer")).toHaveProperty("body");
@@ -103,7 +103,7 @@ describe("at most once", () => {
     expect(error(await full.run("answer"))).toMatchObject({ code: "busy" });
   });
 
-  test("without a journal what helps runs, once, and an effect is answered before it ends the program", async () => {
+  test("without a journal repairing events run, once, and an effect is answered before it ends the program", async () => {
     const handle = vi.fn<() => Promise<unknown>>(() => Promise.resolve({ n: 1 }));
     const remedy = oneShot("remedy", handle, { isRemedy: () => true });
     const { journal } = memoryJournal({ isPersistent: false });
@@ -125,7 +125,7 @@ describe("at most once", () => {
     await ending.dispatcher.close();
   });
 
-  test("a journal that breaks in between costs no answer", async () => {
+  test("a journal that breaks during the run costs no answer", async () => {
     const { sql, journal } = memoryJournal();
     const trigger = oneShot("o", () => {
       sql.close();

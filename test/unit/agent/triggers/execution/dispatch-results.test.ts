@@ -10,10 +10,10 @@ import { untilHolds } from "../../../../support/until-holds.ts";
 const answer = oneShot("answer", () => Promise.resolve({ output: { message: "m" } }), { readOnly: true });
 const error = (reply: TriggerReply) => ("error" in reply ? reply.error : undefined);
 
-describe("results that could not be given in the reply", () => {
+describe("results after the reply", () => {
   const refused = (code: string): RemoteError => new RemoteError(code, "no");
 
-  test("are kept while the channel fails or says later, and dropped when refused for good", async () => {
+  test("are kept while the channel fails or asks to wait, and dropped when refused permanently", async () => {
     const clock = new FakeClock();
     const { run, channel, dispatcher, journal } = rig([answer], { clock });
     channel.refusals.push(new Error("closed"), refused("busy"), refused("not-found"));
@@ -27,7 +27,7 @@ describe("results that could not be given in the reply", () => {
     expect(channel.results).toEqual([]);
   });
 
-  test("are sent again in the same session, later and later, until they are taken", async () => {
+  test("are sent again in the same session with backoff, until accepted", async () => {
     const clock = new FakeClock();
     const { run, channel, journal, dispatcher } = rig([answer], { clock });
     channel.refusals.push(refused("busy"), refused("internal"), new DOMException("late", "TimeoutError"));
@@ -48,7 +48,7 @@ describe("results that could not be given in the reply", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("are not tried again once the session or the node has ended", async () => {
+  test("are not retried once the session or the node has ended", async () => {
     const clock = new FakeClock();
     const { run, channel, dispatcher } = rig([answer], { clock });
     channel.refusals.push(refused("busy"), refused("busy"));
@@ -97,7 +97,7 @@ describe("results that could not be given in the reply", () => {
     expect(taken()).not.toContain(0);
   });
 
-  test("do not wait for many of them, which are told from a control plane that fails over everything", async () => {
+  test("do not wait for many of them, which are distinguished from a control plane that fails everything", async () => {
     const { pass, taken } = waiting(8, [0, 1, 2, 3, 4]);
     await pass(1000);
     expect(taken()).toEqual([]);
@@ -105,7 +105,7 @@ describe("results that could not be given in the reply", () => {
     expect(taken()).toEqual([5, 6, 7]);
   });
 
-  test("that are refused every time are tried later and later, so often, and kept for the next session", async () => {
+  test("that are always refused are retried with backoff, a limited number of times, and kept for the next session", async () => {
     const { clock, pass, channel, dispatcher, journal, ids, taken, tries } = waiting(3, [1]);
     await pass(3_600_000);
     expect([taken(), tries(1)]).toEqual([[0, 2], 8]);
@@ -119,14 +119,14 @@ describe("results that could not be given in the reply", () => {
     expect(journal.unacknowledged(10)).toEqual([]);
   });
 
-  test("of a control plane that fails over all of them come in no storm", async () => {
+  test("are not sent in bursts to a control plane that fails all of them", async () => {
     const { pass, channel, taken } = waiting(200, [...Array(200).keys()]);
     await pass(3_600_000);
     expect([taken(), channel.tried.length]).toEqual([[], expect.any(Number)]);
     expect(channel.tried.length).toBeLessThan(200);
   });
 
-  test("have another turn when the control plane asks for them", async () => {
+  test("are retried when the control plane asks for them", async () => {
     const { run, channel, dispatcher, journal } = rig([answer], { clock: new FakeClock() });
     const asked = claims("answer", { wait: false });
     channel.poison = new Map([[asked.jti, refused("internal")]]);
@@ -139,7 +139,7 @@ describe("results that could not be given in the reply", () => {
     await dispatcher.close();
   });
 
-  test("that have left the journal are forgotten", async () => {
+  test("that have left the journal are deleted", async () => {
     const { clock, pass, journal, ids, channel } = waiting(2, [0]);
     await pass(1000);
     journal.acknowledge(ids[0] ?? "");
@@ -147,7 +147,7 @@ describe("results that could not be given in the reply", () => {
     expect([channel.tried.length, clock.pendingTimers]).toEqual([2, 0]);
   });
 
-  test("are all sent, however many, in order", async () => {
+  test("are all sent, in any number, in order", async () => {
     const { journal } = memoryJournal();
     const ids = Array.from({ length: 120 }, () => randomUUID());
     for (const id of ids) {
@@ -159,7 +159,7 @@ describe("results that could not be given in the reply", () => {
   });
 });
 
-describe("effects that follow the reply", () => {
+describe("effects after the reply", () => {
   function withEffect(act: (signal: AbortSignal) => Promise<void>) {
     const failed = vi.fn<() => Promise<void>>(() => Promise.resolve());
     const trigger = oneShot("restart", () => Promise.resolve({ ok: 1 }), {
@@ -169,7 +169,7 @@ describe("effects that follow the reply", () => {
     return { failed, trigger };
   }
 
-  test("begin after it, are settled at the next start, and keep others out", async () => {
+  test("start after it, are completed at the next start, and exclude others", async () => {
     const order: string[] = [];
     const { trigger } = withEffect(() => {
       order.push("act");
@@ -191,7 +191,7 @@ describe("effects that follow the reply", () => {
     await untilHolds(() => expect(channel.results).toMatchObject([{ id: again.jti, reply: { body: { output: {} } } }]));
   });
 
-  test("that fail, hang or are cancelled are reported, taken back, and free the place", async () => {
+  test("that fail, hang or are cancelled are reported, reverted, and release their slot", async () => {
     const attempts: ((signal: AbortSignal) => Promise<void>)[] = [
       () => Promise.reject(new HostError("exec-failed", "inhibited")),
       () => Promise.resolve(),

@@ -22,7 +22,7 @@ const hang = (event: string, more = {}): Trigger =>
   );
 const error = (reply: TriggerReply) => ("error" in reply ? reply.error : undefined);
 
-test("the log says when a trigger that nobody waits for was accepted, and how it ended", async () => {
+test("logs when a trigger without a waiting caller was accepted, and how it ended", async () => {
   const lines: { readonly msg: string; readonly outcome?: string }[] = [];
   const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line) as never) });
   const gate = deferred<void>();
@@ -37,7 +37,7 @@ test("the log says when a trigger that nobody waits for was accepted, and how it
   expect(lines.map(({ msg }) => msg)).toEqual(["trigger accepted", "trigger ended", "trigger answered"]);
 });
 
-test("the log names each refused trigger with its reason, and counts those of one kind that follow", async () => {
+test("logs each refused trigger with its reason, and counts repetitions of one kind", async () => {
   const lines: Record<string, unknown>[] = [];
   const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line) as never) });
   const clock = new FakeClock();
@@ -61,7 +61,7 @@ test("the log names each refused trigger with its reason, and counts those of on
   ]);
 });
 
-test("the log counts refused triggers by event and by reason", async () => {
+test("counts refused triggers in the log by event and by reason", async () => {
   const strict = (event: string): Trigger => ({ ...answer, event, request: z.strictObject({}) });
   const lines: Record<string, unknown>[] = [];
   const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line) as never) });
@@ -90,7 +90,7 @@ describe("answers", () => {
     expect(await rig([answer]).run("answer")).toEqual({ body: { output: { message: "m" } } });
   });
 
-  test("an unknown event by its name", async () => {
+  test("an unknown event with its name", async () => {
     expect(error(await rig([answer]).run("no-such"))).toEqual({
       code: "unknown-event",
       message: "no trigger event no-such",
@@ -98,7 +98,7 @@ describe("answers", () => {
     });
   });
 
-  test("what the handler threw: codes and words thrown on purpose as they are, everything else as internal", async () => {
+  test("errors of the handler: its own codes and texts unchanged, everything else as internal", async () => {
     const thrown = (cause: unknown) =>
       // oxlint-disable-next-line typescript/only-throw-error -- a handler may throw anything
       oneShot("e", () => Promise.reject(cause));
@@ -124,7 +124,7 @@ describe("answers", () => {
     expect(error(await rig([large]).run("e"))).toMatchObject({ code: "too-large" });
   });
 
-  test("without wait: true at once, and what came of it later", async () => {
+  test("without wait: true at once, and the result later", async () => {
     const { run, channel, journal } = rig([
       answer,
       oneShot("bad", () => Promise.reject(new HostError("not-found", "n"))),
@@ -149,7 +149,7 @@ describe("answers", () => {
     expect(channel.parts).toEqual([]);
   });
 
-  test("a stream without wait: true, progress, and how it ended", async () => {
+  test("a stream without wait: true, progress, and the result", async () => {
     const trigger = stream("s", async ({ emit }) => {
       await emit({ kind: "stdout", data: "a\n" });
       return { exitCode: 1 };
@@ -162,7 +162,7 @@ describe("answers", () => {
     expect(channel.parts).toEqual([{ id, seq: 0, kind: "stdout", data: "a\n" }]);
   });
 
-  test("a flood with wait is cut, the stream ended, and that is no error", async () => {
+  test("a flood with wait with a part of it, stops the stream, and reports no error", async () => {
     const trigger = stream("s", async ({ emit, signal }) => {
       while (!signal.aborted) await emit({ kind: "stdout", data: "x".repeat(65_536) });
       return { exitCode: 0 };
@@ -174,7 +174,7 @@ describe("answers", () => {
 });
 
 describe("ends", () => {
-  test("at the deadline, the claim's or the event's, with what was printed until then", async () => {
+  test("at the deadline of the claims or the event, with the output up to then", async () => {
     const byClaim = await rig([hang("s")]).run("s", { deadlineMs: 30 });
     expect(byClaim).toMatchObject({
       error: { code: "timeout", details: { output: { message: "begun\nsummary\n", truncated: false } } },
@@ -184,7 +184,7 @@ describe("ends", () => {
     expect(error(await rig([sleeper]).run("o", { deadlineMs: 30 }))).toMatchObject({ code: "timeout" });
   });
 
-  test("on a cancel; one of nothing does nothing", async () => {
+  test("on a cancel; a cancel of nothing has no effect", async () => {
     const { run, dispatcher } = rig([hang("s")]);
     const id = randomUUID();
     const reply = run("s", { jti: id });
@@ -194,14 +194,14 @@ describe("ends", () => {
     dispatcher.cancel(id);
   });
 
-  test("a handler that ignores its end is answered for and keeps its place", async () => {
+  test("with an answer for a handler that ignores its end, which keeps its slot", async () => {
     const never = oneShot("o", () => new Promise(() => undefined), { exclusive: "o" });
     const { run } = rig([never], { clock: fastClock(100) });
     expect(error(await run("o"))).toMatchObject({ code: "timeout" });
     expect(error(await run("o"))).toMatchObject({ code: "busy" });
   });
 
-  test("with the session, for a stream nobody waits for; other work goes on and is told in the next one", async () => {
+  test("with the session, for a stream without a waiting caller; other work continues and reports in the next session", async () => {
     const slow = deferred<unknown>();
     const { dispatcher, journal } = rig([hang("s"), oneShot("slow", () => slow.promise)]);
     const first = new TestChannel();
@@ -223,7 +223,7 @@ describe("ends", () => {
     ]);
   });
 
-  test("at shutdown everything is answered and journalled; nothing starts after it", async () => {
+  test("at shutdown with an answer and a journal entry for everything; nothing starts after it", async () => {
     const { run, dispatcher, journal } = rig([hang("s"), hang("t")]);
     const [first, second] = [randomUUID(), randomUUID()];
     const reply = run("s", { jti: first });
@@ -235,7 +235,7 @@ describe("ends", () => {
   });
 });
 
-test("limits hold for what really runs", async () => {
+test("limits count what really runs", async () => {
   const { run, dispatcher } = rig([hang("s"), answer, ...["a", "b", "c", "d"].map((event) => hang(event))]);
   const replies = ["s", "s", "a", "a", "b", "b", "c", "c"].map((event) => run(event));
   for (const event of ["s", "answer", "d"]) expect(error(await run(event))).toMatchObject({ code: "busy" });

@@ -7,7 +7,7 @@ const good = claims("tg-ping");
 const expected = { uid: good.aud, iss: good.iss, sid: good.sid, sessionNow: NOW + 1000 };
 const other = "00000000-0000-4000-8000-000000000000";
 
-test("obeys what is for this node, from its control plane, in this session, in time", () => {
+test("obeys claims for this node, from its control plane, in this session, in time", () => {
   expect(judgeTrigger(good, expected)).toBeUndefined();
   expect(judgeTrigger({ ...good, iat: NOW / 1000 + 61 }, expected)).toBeUndefined();
 });

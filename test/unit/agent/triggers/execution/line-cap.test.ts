@@ -3,7 +3,7 @@ import { LineCap } from "../../../../../src/agent/triggers/execution/line-cap.ts
 
 const cap = (perSecond = 2, maxBytes = 1000): LineCap => new LineCap({ perSecond, maxBytes });
 
-test("only whole lines pass, wherever the pieces were cut", () => {
+test("passes only whole lines, wherever they were split", () => {
   const lines = cap();
   expect(lines.take("on", 0)).toEqual({ lines: "", note: "" });
   expect(lines.take("e\ntw", 0)).toEqual({ lines: "one\n", note: "" });
@@ -11,7 +11,7 @@ test("only whole lines pass, wherever the pieces were cut", () => {
   expect(lines.end()).toEqual({ lines: "", note: "" });
 });
 
-test("what is too much for a second is left out, and said once it is over", () => {
+test("drops what exceeds the limit of a second, and reports it afterwards", () => {
   const lines = cap();
   expect(lines.take("1\n2\n3\n4\n", 5000)).toEqual({ lines: "1\n2\n", note: "" });
   expect(lines.take("5\n", 5999)).toEqual({ lines: "", note: "" });
@@ -20,14 +20,14 @@ test("what is too much for a second is left out, and said once it is over", () =
   expect(lines.end().note).toBe("1 lines dropped: more than 2 in a second\n");
 });
 
-test("after so many bytes nothing passes", () => {
+test("passes nothing after a number of bytes", () => {
   const lines = cap(100, 6);
   expect(lines.take("ab\ncd\nef\n", 0).lines).toBe("ab\ncd\n");
   expect(lines.isFull).toBe(true);
   expect(lines.take("x\n", 9999).lines).toBe("");
 });
 
-test("a line without end is cut, and takes no more memory than that", () => {
+test("cuts a line without end, within bounded memory", () => {
   const lines = cap(100, 1_000_000);
   for (let turn = 0; turn < 10; turn += 1) lines.take("x".repeat(10_000), 0);
   expect(lines.take("\n", 0).lines).toHaveLength(16 * 1024 + 1);

@@ -24,22 +24,19 @@ test("buffered: all kinds in order as one text, NUL dropped, terminal sequences 
   expect(output.isTruncated).toBe(false);
 });
 
-test.each(["x", "\u0001", "€", "😀", '"'])(
-  "buffered: a flood of %j is cut so that it fits one message",
-  async (unit) => {
-    const onFull = vi.fn<() => void>();
-    const output = new BufferedOutput(onFull);
-    for (let sent = 0; sent < MIB; sent += 60_000) await output.write({ kind: "stdout", data: unit.repeat(60_000) });
-    const size = Buffer.byteLength(JSON.stringify(output.text));
-    expect(size).toBeLessThanOrEqual(MIB - 16 * 1024 + 2);
-    expect(size).toBeGreaterThan(MIB - 17 * 1024);
-    expect(output.text.replaceAll(unit, "")).toBe("");
-    expect(output.isTruncated).toBe(true);
-    expect(onFull).toHaveBeenCalledOnce();
-  },
-);
+test.each(["x", "\u0001", "€", "😀", '"'])("buffered: cuts a flood of %j so that it fits one message", async (unit) => {
+  const onFull = vi.fn<() => void>();
+  const output = new BufferedOutput(onFull);
+  for (let sent = 0; sent < MIB; sent += 60_000) await output.write({ kind: "stdout", data: unit.repeat(60_000) });
+  const size = Buffer.byteLength(JSON.stringify(output.text));
+  expect(size).toBeLessThanOrEqual(MIB - 16 * 1024 + 2);
+  expect(size).toBeGreaterThan(MIB - 17 * 1024);
+  expect(output.text.replaceAll(unit, "")).toBe("");
+  expect(output.isTruncated).toBe(true);
+  expect(onFull).toHaveBeenCalledOnce();
+});
 
-test("streamed: whole lines at once, the rest after a moment, numbered, each kind for itself", async () => {
+test("streamed: whole lines at once, the rest after a moment, numbered, each kind separately", async () => {
   const { channel, output } = streamed();
   await output.write({ kind: "stdout", data: "one\ntw" });
   expect(channel.parts).toEqual([{ id: "t", seq: 0, kind: "stdout", data: "one\n" }]);
@@ -60,7 +57,7 @@ test("streamed: whole lines at once, the rest after a moment, numbered, each kin
   ]);
 });
 
-test("streamed: pieces of at most 16 KiB that never cut a character", async () => {
+test("streamed: pieces of at most 16 KiB that never split a character", async () => {
   const { channel, output } = streamed();
   const text = `a${"😀é".repeat(20_000)}`;
   await output.write({ kind: "stdout", data: text });
@@ -71,7 +68,7 @@ test("streamed: pieces of at most 16 KiB that never cut a character", async () =
   expect(Math.min(...sizes.slice(0, -1))).toBeGreaterThan(16 * 1024 - 4);
 });
 
-test("streamed: a channel without room holds the writer back", async () => {
+test("streamed: a full channel applies backpressure to the writer", async () => {
   const { channel, output } = streamed();
   channel.block();
   let isWritten = false;
@@ -85,7 +82,7 @@ test("streamed: a channel without room holds the writer back", async () => {
   expect(channel.text).toBe("line\n");
 });
 
-test("streamed: after the end of the trigger or the channel nothing waits for room", async () => {
+test("streamed: does not wait for a channel after the end of the trigger or the channel", async () => {
   const control = new AbortController();
   const { channel, output } = streamed(control.signal);
   channel.block();
@@ -103,7 +100,7 @@ test("streamed: after the end of the trigger or the channel nothing waits for ro
   expect(other.channel.parts).toEqual([]);
 });
 
-test("streamed: 50 MiB and no more", async () => {
+test("streamed: at most 50 MiB", async () => {
   const { channel, output, onFull } = streamed();
   const line = `${"x".repeat(MIB - 1)}\n`;
   for (let i = 0; i < 51; i += 1) await output.write({ kind: "stdout", data: line });

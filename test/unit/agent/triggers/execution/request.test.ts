@@ -4,7 +4,7 @@ import { digestOf, parseRequest } from "../../../../../src/agent/triggers/execut
 
 const schema = z.object({ host: z.string(), port: z.int() });
 
-test("none, null and {} are one body", () => {
+test("none, null and {} are the same body", () => {
   const empty = z.strictObject({});
   for (const body of [undefined, null, {}]) {
     expect(parseRequest("e", empty, body)).toEqual({});
@@ -13,12 +13,12 @@ test("none, null and {} are one body", () => {
   expect(digestOf({ a: 1 })).not.toBe(digestOf({}));
 });
 
-test("name is dropped unless the event defines it, even where nothing else is allowed", () => {
+test("drops name unless the event defines it, even if nothing else is allowed", () => {
   expect(parseRequest("e", z.strictObject({ host: z.string() }), { name: "e", host: "h" })).toEqual({ host: "h" });
   expect(parseRequest("e", z.object({ name: z.string() }), { name: "x" })).toEqual({ name: "x" });
 });
 
-test("unknown fields are ignored, wrong ones named, all of them", () => {
+test("ignores unknown fields, and names all invalid ones", () => {
   expect(parseRequest("e", schema, { host: "h", port: 1, more: true })).toEqual({ host: "h", port: 1 });
   expect(() => parseRequest("e", schema, { host: 1, port: "x" })).toThrow(
     expect.objectContaining({
@@ -28,7 +28,7 @@ test("unknown fields are ignored, wrong ones named, all of them", () => {
   );
 });
 
-test("an unknown field is named where nothing else is allowed, also below another", () => {
+test("names an unknown field if nothing else is allowed, also in a nested one", () => {
   const strict = z.strictObject({ config: z.strictObject({}).optional() });
   const details = (field: string): unknown =>
     expect.objectContaining({
@@ -44,14 +44,14 @@ test.each([
   ["text", "text"],
   [1, "a number"],
   [true, "true or false"],
-])("%j is no body", (body, kind) => {
+])("%j is not a body", (body, kind) => {
   const field = { field: "body", issues: [`must be an object, not ${kind}`] };
   expect(() => parseRequest("e", schema, body)).toThrow(
     expect.objectContaining({ code: "invalid-body", details: field }),
   );
 });
 
-test("a hostile body cannot make the answer large", () => {
+test("a hostile body does not enlarge the answer", () => {
   const keys = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`${"k".repeat(4096)}${i}`, 1]));
   try {
     parseRequest("e", z.strictObject({}), keys);

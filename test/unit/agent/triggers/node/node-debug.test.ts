@@ -34,7 +34,7 @@ function stage() {
   return { ...made, clock, log, written, watch, taps: () => taps };
 }
 
-test("shows what is logged below the level too, while it runs, and writes no more than before", async () => {
+test("shows lines below the level too, while it runs, and writes no more than before", async () => {
   const { log, written, watch, channel, dispatcher, taps } = stage();
   await watch({});
   log.child({ component: "session" }).debug({ attempt: 2, token: "hunter2" }, "dialling");
@@ -50,7 +50,7 @@ test("shows what is logged below the level too, while it runs, and writes no mor
   expect(taps()).toBe(0);
 });
 
-test("shows one component, or what a section does, and refuses a name that nothing has", async () => {
+test("shows one component, or the work of a section, and refuses an unknown name", async () => {
   const { log, watch, channel, run, dispatcher } = stage();
   await watch({ plugin: "network" });
   log.child({ component: "session" }).warn("other");
@@ -67,7 +67,7 @@ test("shows one component, or what a section does, and refuses a name that nothi
   await dispatcher.close();
 });
 
-test("holds lines to 200 a second and counts the others", async () => {
+test("limits lines to 200 a second and counts the others", async () => {
   const { log, watch, channel, clock, dispatcher } = stage();
   await watch({});
   for (let i = 0; i < 300; i += 1) log.debug({ i }, "busy");
@@ -79,7 +79,7 @@ test("holds lines to 200 a second and counts the others", async () => {
   await dispatcher.close();
 });
 
-test("ends after 15 minutes without a line, and answers who waits after 10 s", async () => {
+test("ends after 15 minutes without a line, and answers a waiting caller after 10 s", async () => {
   const { log, watch, channel, clock, run, taps } = stage();
   await watch({});
   await clock.advance(899_000);
@@ -106,7 +106,7 @@ test.each<[object, boolean]>([
   [{ plugin: "session" }, false],
   [{ peer: "gw-2" }, false],
   [{ local: "edge" }, false],
-])("a line of a flow is filtered by %j: %s", (body, isShown) => {
+])("filters a line of a flow by %j: %s", (body, isShown) => {
   const line = JSON.stringify({
     level: "debug",
     time: "2026-01-01T12:00:00.123Z",
@@ -121,7 +121,7 @@ test.each<[object, boolean]>([
   );
 });
 
-test("every component of the agent's log can be asked for", () => {
+test("accepts every component of the agent's log", () => {
   const named = globSync("src/agent/**/*.ts").flatMap((path) =>
     [...readFileSync(path, "utf8").matchAll(/child\(\{ component: "([^"]+)" \}\)/g)].map(([, name = ""]) => name),
   );

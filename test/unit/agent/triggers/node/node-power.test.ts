@@ -22,7 +22,7 @@ function machine(isManaged = true, refusal?: Error) {
 }
 
 describe("node-restart-service", () => {
-  test("announces, answers in the platform's words, then leaves the marker and acts", async () => {
+  test("announces, answers in the platform's words, then sets the marker and acts", async () => {
     const host = machine();
     const { run, dispatcher } = rig([nodeRestartService(host)], { clock });
     expect(await run("node-restart-service")).toEqual({ body: { output: { message: "Node service will restart" } } });
@@ -32,7 +32,7 @@ describe("node-restart-service", () => {
     await dispatcher.close();
   });
 
-  test("outside a managed install it needs somebody who starts it again", async () => {
+  test("needs a supervisor outside a managed install", async () => {
     const host = machine(false);
     expect(await rig([nodeRestartService(host)], { clock }).run("node-restart-service")).toMatchObject({
       error: { code: "not-supported" },
@@ -45,7 +45,7 @@ describe("node-restart-service", () => {
     await dispatcher.close();
   });
 
-  test("is refused while an upgrade is at work, as a reboot is", async () => {
+  test("is refused during an upgrade, as is a reboot", async () => {
     const host = { ...machine(), isUpgrading: () => Promise.resolve(true) };
     for (const trigger of [nodeRestartService(host), nodeReboot(host)]) {
       expect(await rig([trigger], { clock }).run(trigger.event)).toMatchObject({ error: { code: "busy" } });
@@ -53,7 +53,7 @@ describe("node-restart-service", () => {
     expect(host.done).toEqual([]);
   });
 
-  test("an announcement that fails or hangs does not keep it", async () => {
+  test("is not delayed by an announcement that fails or hangs", async () => {
     for (const announce of [
       () => Promise.reject(new Error("no")),
       (signal: AbortSignal) => untilAborted(signal),
@@ -67,7 +67,7 @@ describe("node-restart-service", () => {
     }
   });
 
-  test("a refusal of the machine is told and the marker taken away", async () => {
+  test("reports a refusal of the machine and removes the marker", async () => {
     const host = machine(true, new HostError("exec-failed", "systemctl restart: no"));
     const { run, channel } = rig([nodeRestartService(host)], { clock });
     await run("node-restart-service");
@@ -87,7 +87,7 @@ describe("node-reboot", () => {
     await dispatcher.close();
   });
 
-  test("a cancel or a stop within those seconds leaves the machine alone", async () => {
+  test("can be cancelled or stopped within those seconds", async () => {
     for (const isCancelled of [true, false]) {
       const host = machine();
       const { run, dispatcher, channel } = rig([nodeReboot(host)]);
@@ -101,7 +101,7 @@ describe("node-reboot", () => {
     }
   });
 
-  test("is not for agents, nor outside a managed install, nor while the service restarts", async () => {
+  test("is refused on agents, outside a managed install, and during a restart of the service", async () => {
     const host = machine(false);
     expect(await rig([nodeReboot(host)]).run("node-reboot")).toMatchObject({ error: { code: "not-supported" } });
     const agent = rig([nodeReboot(machine())], { node: { type: "Agent", state: "ACTIVE" } });

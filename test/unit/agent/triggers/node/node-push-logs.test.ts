@@ -55,7 +55,7 @@ function stage(options: { readonly refusal?: Error; readonly full?: Error } = {}
 
 const told = { name: NAME, bytes: CONTENT.length, sha256: createHash("sha256").update(CONTENT).digest("hex"), missing };
 
-test("puts a bundle into the data store and keeps the newest three", async () => {
+test("writes a bundle into the data store and keeps the newest three", async () => {
   const { files, trigger, asked } = stage();
   for (const day of ["01", "02", "03"]) files.set(`holdfast-bundles/holdfast-x-202601${day}T000000Z.tar.gz`, day);
   files.set("holdfast-bundles/notes.txt", "of somebody");
@@ -70,7 +70,7 @@ test("puts a bundle into the data store and keeps the newest three", async () =>
   });
 });
 
-test("goes where it is told to, and removes nothing for that", async () => {
+test("writes to a given path, and removes nothing for it", async () => {
   const { files, trigger } = stage();
   for (const day of ["01", "02", "03"]) files.set(`holdfast-bundles/holdfast-x-202601${day}T000000Z.tar.gz`, day);
   const body = { file: "a/b.tar.gz", maxBytes: 100_000 };
@@ -78,7 +78,7 @@ test("goes where it is told to, and removes nothing for that", async () => {
   expect(files.size).toBe(4);
 });
 
-test("comes in the answer without touching the data store, also where nothing can be written and on agents", async () => {
+test("comes in the answer without using the data store, also when nothing can be written and on agents", async () => {
   const { files, trigger } = stage({ refusal: new HostError("disk-full", "there is no room") });
   const { sql, journal } = memoryJournal();
   sql.exec("PRAGMA query_only = 1");
@@ -92,7 +92,7 @@ test("comes in the answer without touching the data store, also where nothing ca
   });
 });
 
-test("is refused before the work where there is no place for it, and leaves nothing when it does not fit", async () => {
+test("is refused before the work if there is no room, and leaves nothing if it does not fit", async () => {
   const none = stage({ refusal: new InputError("not-supported", "an agent has no data store") });
   expect(await rig([none.trigger]).run("node-push-logs")).toMatchObject({ error: { code: "not-supported" } });
   expect(none.asked).toEqual([]);
@@ -111,7 +111,7 @@ test.each([{ inline: true, file: "x" }, { maxBytes: 1 }, { maxBytes: 1e9 }, { fi
   },
 );
 
-test("only bundles count, and only files", () => {
+test("counts only bundles, and only files", () => {
   const entry = (name: string, type: "file" | "directory" = "file") => ({ name, path: name, type, size: "", bytes: 0 });
   const named = (at: string) => `holdfast-edge-${at}.tar.gz`;
   const files = [

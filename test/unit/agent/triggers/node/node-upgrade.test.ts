@@ -14,7 +14,7 @@ function asked(refusal?: Error) {
   return { orders, trigger: nodeUpgrade(ask) };
 }
 
-test("asks in the name of the control plane, never insists, and answers in the platform's words", async () => {
+test("requests in the name of the control plane, never forces, and answers in the platform's words", async () => {
   const { orders, trigger } = asked();
   expect(await rig([trigger]).run("node-upgrade")).toEqual({ body: { output: { status: "Upgrade in progress" } } });
   expect(await rig([trigger]).run("node-upgrade", { body: { skipUnattended: true } })).toHaveProperty("body");
@@ -27,7 +27,7 @@ test("asks in the name of the control plane, never insists, and answers in the p
 });
 
 test.each([{ skipUnattended: "yes" }, { stageOnly: "yes" }, { force: true }, { isForced: true }, { from: "/tmp/x" }])(
-  "takes nothing else: %j",
+  "accepts nothing else: %j",
   async (body) => {
     const { orders, trigger } = asked();
     expect(await rig([trigger]).run("node-upgrade", { body })).toMatchObject({ error: { code: "invalid-body" } });
@@ -35,7 +35,7 @@ test.each([{ skipUnattended: "yes" }, { stageOnly: "yes" }, { force: true }, { i
   },
 );
 
-test("is for appliances, also for one that is INACTIVE", async () => {
+test("is for appliances, also for INACTIVE ones", async () => {
   const { trigger } = asked();
   expect(await rig([trigger], { node: { type: "Agent", state: "ACTIVE" } }).run("node-upgrade")).toMatchObject({
     error: { code: "not-supported" },
@@ -45,7 +45,7 @@ test("is for appliances, also for one that is INACTIVE", async () => {
   );
 });
 
-test("answers why it could not begin", async () => {
+test("answers why it could not start", async () => {
   const { trigger } = asked(new InputError("busy", "a change of the network is not confirmed yet"));
   expect(await rig([trigger]).run("node-upgrade")).toMatchObject({ error: { code: "busy" } });
 });

@@ -5,7 +5,7 @@ import { InputError } from "../../../../../src/errors.ts";
 import type { RollbackRequest } from "../../../../../src/protocol/documents/reconcile.ts";
 import { rig } from "../rig.ts";
 
-test("a rollback is asked for with the node's document unless another is named", async () => {
+test("rolls back the node's document unless another is named", async () => {
   const asked: RollbackRequest[] = [];
   const { run } = rig([
     rollback((request) => {
@@ -24,7 +24,7 @@ test("a rollback is asked for with the node's document unless another is named",
   expect(await run("rollback", { body: { document: "keys" } })).toMatchObject({ error: { code: "invalid-body" } });
 });
 
-test("the configuration is shown whole or by section, without its secrets", async () => {
+test("shows the configuration completely or by section, without its secrets", async () => {
   const config = { snmp: { enabled: true, authPassphrase: "hunter2" }, core: { a: 1 } };
   const { run } = rig([configShow(() => config)]);
   const shown = { snmp: { enabled: true, authPassphrase: "" }, core: { a: 1 } };

@@ -47,7 +47,7 @@ function caps(files: Readonly<Record<string, string>>, isKnown = true) {
   };
 }
 
-test("limits are set, kept against a change by hand, and lifted", async () => {
+test("sets limits, reverts a manual change, and removes them", async () => {
   const { opened, write } = caps({
     "/sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
     [`${GROUP}/cpu.max`]: "max 100000\n",
@@ -68,7 +68,7 @@ test("limits are set, kept against a change by hand, and lifted", async () => {
   expect(steps({})).toBe(0);
 });
 
-test.each([true, false])("a machine that cannot limit them says so once (groups known: %s)", async (isKnown) => {
+test.each([true, false])("reports once that a machine cannot limit (groups known: %s)", async (isKnown) => {
   const { opened } = caps({}, isKnown);
   const wanted = { cpuMax: 150 };
   expect(planCaps(wanted, opened.look(INFO))).toHaveLength(1);
@@ -78,7 +78,7 @@ test.each([true, false])("a machine that cannot limit them says so once (groups 
   expect(planCaps({}, opened.look(INFO))).toEqual([]);
 });
 
-test("limits that the machine refuses are a reason of their own, and are tried again after a minute", async () => {
+test("reports refused limits with a reason, and retries after a minute", async () => {
   const { opened, write, clock, looks, root } = caps({
     "/sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
     [`${GROUP}/cpu.max/taken`]: "a directory is there\n",

@@ -93,7 +93,7 @@ const steps = (...of: Parameters<typeof around>): readonly string[] =>
     step.kind === "restore link" ? [`${step.kind} ${step.subject}: ${step.detail}`] : [],
   );
 
-test("the link of the containers is missed once it was there and is not any more", async () => {
+test("reports a link of the containers that existed and does not any more", async () => {
   const { root, exposure } = rig(["holdfast0"]);
   await exposure.ensureNetwork(new ModelEngine().engine, signal);
   const before = await exposure.look(undefined, wish, signal);
@@ -108,7 +108,7 @@ test("the link of the containers is missed once it was there and is not any more
   expect(codes(after, false)).toEqual([]);
 });
 
-test("an address of a link that comes into the range of containers that run is a reason", async () => {
+test("reports an address of a link in the range of running containers", async () => {
   const { exposure } = rig(["holdfast0"]);
   const found = await exposure.look(undefined, wish, signal);
   const addresses = new Map([["holdfast0", ["172.30.0.1"]]]);
@@ -117,13 +117,13 @@ test("an address of a link that comes into the range of containers that run is a
   expect(codes({ ...found, addresses }, true)).toEqual(["address-conflict"]);
 });
 
-test("an engine that calls its link otherwise is not told of it", async () => {
+test("reports nothing for an engine with another name of the link", async () => {
   const { exposure } = rig(["podman1"]);
   await exposure.ensureNetwork(new ModelEngine().engine, signal);
   expect((await exposure.look(undefined, wish, signal)).isBridgeGone).toBe(false);
 });
 
-test("the range is that of the documents that are asked for, in force or not", async () => {
+test("the range is that of the requested documents, applied or not", async () => {
   const { exposure } = rig([]);
   expect((await exposure.look(undefined, wish, signal)).subnet).toBe("172.30.0.0/16");
   expect((await exposure.look(undefined, { ...wish, subnet: "172.18.0.0/16" }, signal)).subnet).toBe("172.18.0.0/16");

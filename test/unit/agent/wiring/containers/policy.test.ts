@@ -28,7 +28,7 @@ function work(n: number, is: "running" | "stopped", binds: readonly string[]): W
 }
 
 test.each(["running", "stopped"] as const)(
-  "a bind within that of a container whose definition is gone, and that is %s",
+  "a bind within that of a container whose definition was removed, and that is %s",
   async (is) => {
     const root = tempDir();
     const [outer, inner] = [join(root, "data"), join(root, "data/inner")];
