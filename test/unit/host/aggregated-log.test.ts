@@ -9,7 +9,7 @@ function stage() {
   return { clock, lines, log };
 }
 
-test("the first line of a kind is logged at once, the others of a minute as a count when it ends", async () => {
+test("logs the first line of a kind at once, the others of a minute as a count at its end", async () => {
   const { clock, lines, log } = stage();
   for (let i = 0; i < 200_000; i += 1) log.warn("bad", { i }, "refused");
   log.warn("worse", {}, "refused altogether");
@@ -20,7 +20,7 @@ test("the first line of a kind is logged at once, the others of a minute as a co
   expect(lines.slice(3)).toEqual([{ i: 1, msg: "refused" }]);
 });
 
-test("each kind has its own minute, and nothing is timed once all are over", async () => {
+test("each kind has its own minute, and no timer remains once all are over", async () => {
   const { clock, lines, log } = stage();
   log.warn("a", {}, "a");
   await clock.advance(30_000);
@@ -34,7 +34,7 @@ test("each kind has its own minute, and nothing is timed once all are over", asy
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("kinds without number are logged as one", async () => {
+test("logs an unlimited number of kinds as one", async () => {
   const { clock, lines, log } = stage();
   for (let i = 0; i < 10_000; i += 1) log.warn(`kind ${i}`, {}, "refused");
   expect(lines).toHaveLength(257);

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { systemClock, wallTimes } from "../../../src/host/clock.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
-test("the machine's clock measures, waits, and takes a wait back", async () => {
+test("measures, waits, and cancels a wait", async () => {
   const clock = systemClock();
   const before = clock.elapsed();
   let rang = 0;
@@ -21,7 +21,7 @@ const DAY_MS = 24 * 3600 * 1000;
 test.each([
   ["forwards", DAY_MS],
   ["backwards", -DAY_MS],
-])("a moment keeps its age when the clock is set %s", async (_way, ms) => {
+])("a time stamp keeps its age when the clock is set %s", async (_way, ms) => {
   const clock = new FakeClock();
   const wall = wallTimes(clock);
   await clock.advance(1000);
@@ -34,6 +34,6 @@ test.each([
   expect(clock.now() - wall.of(at)).toBe(5999);
 });
 
-test("a moment is no earlier than Unix time", () => {
+test("a time stamp is not before the Unix epoch", () => {
   expect(wallTimes(new FakeClock(0)).of(-5)).toBe(0);
 });

@@ -23,7 +23,7 @@ describe("the log", () => {
     expect(memory.last(10)).toEqual([{ seq: 1, text: written[0]?.trimEnd() }]);
   });
 
-  test("says what an error and its causes say once, and with its type and stack", () => {
+  test("writes an error and its causes once, with type and stack", () => {
     const { log, written } = logger();
     const cause = new Error("it is busy", { cause: new Error("a disk is full") });
     log.warn({ err: new Error("the overlay refuses: it is busy: a disk is full", { cause }) }, "x");
@@ -36,7 +36,7 @@ describe("the log", () => {
     expect(other).toBe("no error");
   });
 
-  test("writes the mistakes of the other side without a stack and within bounds", () => {
+  test("writes errors of the peer without a stack and within limits", () => {
     const { log, written } = logger();
     log.warn({ err: new InputError("too-deep", "x".repeat(100_000), { cause: new Error("inner") }) }, "x");
     log.warn({ err: new SessionError("busy", "later", { details: { id: 7 } }) }, "x");
@@ -45,7 +45,7 @@ describe("the log", () => {
     expect(short).toEqual({ type: "SessionError", code: "busy", message: "later", details: { id: 7 } });
   });
 
-  test("holds no secret, at the top or in a field of one", () => {
+  test("holds no secret, at the top level or nested", () => {
     const { log, written } = logger();
     for (const name of ["authorization", "password", "secret", "token", "license", "ticket", "jws", "d", "apiKey"]) {
       log.info({ [name]: "hunter2" }, "x");
@@ -55,7 +55,7 @@ describe("the log", () => {
     expect(written.join("")).not.toContain("hunter2");
   });
 
-  test("keeps the newest lines within its bounds", () => {
+  test("keeps the newest lines within its limits", () => {
     const { log, memory } = logger();
     for (let i = 0; i < 3000; i += 1) log.debug(`line ${i % 3}`);
     expect(memory.last(5000)).toHaveLength(2000);
@@ -65,7 +65,7 @@ describe("the log", () => {
     expect(memory.last(0)).toEqual([]);
   });
 
-  test("lets lines of one kind through up to a limit, and says after a minute how many it left out", async () => {
+  test("limits lines of one kind, and reports the number of dropped ones after a minute", async () => {
     const clock = new FakeClock();
     const written: string[] = [];
     const { log, memory } = rootLogger({
@@ -88,7 +88,7 @@ describe("the log", () => {
     expect(written).toHaveLength(1106);
   });
 
-  test("holds a flood of ever new lines to a limit, too", async () => {
+  test("limits a flood of always new lines, too", async () => {
     const clock = new FakeClock();
     const written: string[] = [];
     const { log } = rootLogger({ level: "info", destination: { write: (line) => void written.push(line) }, clock });
@@ -98,7 +98,7 @@ describe("the log", () => {
     expect(JSON.parse(written.at(-1) ?? "")).toMatchObject({ level: "warn", repeated: 5000 - 612 });
   });
 
-  test("shows lines below its level, and without a limit, to a tap alone", () => {
+  test("shows lines below its level, and without a limit, to a tap only", () => {
     const { log, memory, written } = logger("warn");
     const child = log.child({ component: "session" });
     child.debug("before");
@@ -120,7 +120,7 @@ describe("the log", () => {
     expect(memory.last(1000)).toHaveLength(100);
   });
 
-  test("is followed until that is taken back", () => {
+  test("is followed until cancelled", () => {
     const { log, memory } = logger();
     const seen: number[] = [];
     const stop = memory.follow(({ seq }) => void seen.push(seq));
@@ -136,7 +136,7 @@ test.each([
   ["warn", 4],
   ["info", 6],
   ["debug", 7],
-])("the journal learns that a line of %s has the priority %i", (level, priority) => {
+])("gives the journal the priority of %s: %i", (level, priority) => {
   let line = "";
   const { log } = rootLogger({ level: "debug", destination: { write: (text) => void (line = text) } });
   log[level as "info"]("something");

@@ -22,7 +22,7 @@ async function talking(port: number, from?: string) {
 }
 
 describe("a new table", () => {
-  it("touches nothing that stays, whatever else changes", async () => {
+  it("keeps what stays, whatever else changes", async () => {
     const rig = planeRig();
     const target = await aServer(echo);
     const [stays, goes, comes] = [await freePort(), await freePort(), await freePort()];
@@ -49,7 +49,7 @@ describe("a new table", () => {
     expect(rig.counters().errors).toEqual({ "source-not-permitted": 1 });
   });
 
-  it("keeps the flows of addresses that come and go, and drops them when the target changes", async () => {
+  it("keeps flows when addresses are added or removed, and drops them when the target changes", async () => {
     const rig = planeRig();
     const [target, other] = [await aServer(echo), await aServer(echo)];
     const port = await freePort();
@@ -63,7 +63,7 @@ describe("a new table", () => {
     expect(await rig.nextFlow()).toMatchObject({ reason: "removed" });
   });
 
-  it("ends the flows of a service that goes or leads elsewhere", async () => {
+  it("ends the flows of a service that is removed or leads elsewhere", async () => {
     const rig = planeRig();
     const [target, other] = [await aServer(echo), await aServer(echo)];
     const port = await freePort();
@@ -80,7 +80,7 @@ describe("a new table", () => {
     expect(rig.plane.listeners()).toMatchObject([{ state: "failed", reason: "unknown-service" }]);
   });
 
-  it("holds a thousand listeners, and a second time costs next to nothing", async () => {
+  it("holds a thousand listeners, and loading it again costs almost nothing", async () => {
     const rig = planeRig();
     const ports = Array.from({ length: 1000 }, (_, i) => 20_000 + i);
     const listeners = ports.map((port) => aListener(port, 9, { addresses: ["127.0.7.7"] }));
@@ -93,7 +93,7 @@ describe("a new table", () => {
   });
 });
 
-it("tells once that there is work to do, with the first flow", async () => {
+it("reports once that the overlay is in use, with the first flow", async () => {
   let told = 0;
   const rig = planeRig({ onFirstFlow: () => (told += 1) });
   const port = await freePort();
@@ -105,7 +105,7 @@ it("tells once that there is work to do, with the first flow", async () => {
 });
 
 describe("a listener that cannot be bound", () => {
-  it("names a port that is taken, even by one that shares it, and takes it when it is free", async () => {
+  it("reports the port in use, even one with SO_REUSEPORT, and binds it when free", async () => {
     const rig = planeRig();
     const port = await freePort();
     const holder = createServer();
@@ -119,7 +119,7 @@ describe("a listener that cannot be bound", () => {
     expect(rig.listeners.map(({ state }) => state)).toEqual(["failed", "listening"]);
   });
 
-  it("tries again by itself", async () => {
+  it("is retried by itself", async () => {
     const rig = planeRig();
     const port = await freePort();
     const holder = createServer();
@@ -129,7 +129,7 @@ describe("a listener that cannot be bound", () => {
     await waitFor("it listens", () => rig.plane.listeners()[0]?.state === "listening");
   });
 
-  it("says which address is absent and serves the others", async () => {
+  it("reports the missing address and serves the others", async () => {
     const rig = planeRig();
     const port = await freePort();
     await rig.apply([aListener(port, await aServer(echo), { addresses: ["127.0.0.1", "192.0.2.123"] })]);
@@ -144,7 +144,7 @@ describe("a listener that cannot be bound", () => {
     await talking(port);
   });
 
-  it("gives one port to one of two listeners, and to the other once that one goes", async () => {
+  it("gives one port to one of two listeners, and to the other once that one is removed", async () => {
     const rig = planeRig();
     const target = await aServer(echo);
     const port = await freePort();
@@ -165,7 +165,7 @@ describe("a listener that cannot be bound", () => {
 });
 
 describe("health checks", () => {
-  it("withdraw a dead service and bring it back", async () => {
+  it("withdraw a dead service and offer it again", async () => {
     const port = await freePort();
     const listenerPort = await freePort();
     const rig = planeRig();

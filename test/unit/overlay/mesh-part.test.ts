@@ -14,7 +14,7 @@ function neededBy(path: string): readonly string[] {
   return [...text.matchAll(/^(?:import|export) (?!type )[^;]*?from "([^"]+)";/gm)].map(([, from]) => from ?? "");
 }
 
-test("an overlay that knows no other node loads neither TLS nor HTTP/2", () => {
+test("an overlay without other nodes loads neither TLS nor HTTP/2", () => {
   const reached = new Set<string>();
   const builtins = new Map<string, string>();
   const visit = (path: string): void => {
@@ -51,7 +51,7 @@ function aPart(makeRoom: () => void) {
   return { clock, part };
 }
 
-test("room is made with a mesh and every minute while there is one, and not without", async () => {
+test("frees memory with a mesh every minute, and not without", async () => {
   let made = 0;
   const { clock, part } = aPart(() => (made += 1));
   await part.apply(undefined);

@@ -41,8 +41,8 @@ function bucket(time: number): RttBucket {
   return { gateway: GATEWAY, path: "", time, numRtt: 3, answered: 3, ...figures };
 }
 
-describe("what is told of the mesh", () => {
-  it("states that take long to tell so seldom that it is two hundredths of the time", async () => {
+describe("reports on the mesh", () => {
+  it("send states that take long within a two hundredth of the time", async () => {
     const clock = new FakeClock();
     // Reading the states alone takes 20 ms.
     const reading = { ...STATE };
@@ -68,7 +68,7 @@ describe("what is told of the mesh", () => {
     expect(told.notices).toHaveLength(5);
   });
 
-  it("states at most every tenth of a second, and without what is asked for alone", async () => {
+  it("send states at most every tenth of a second, and none with an answer only", async () => {
     const clock = new FakeClock();
     const reports = new MeshReports(clock, () => STATE);
     const told = subscriber();
@@ -91,7 +91,7 @@ describe("what is told of the mesh", () => {
     reports.close();
   });
 
-  it("events and round trips are buffered for the next subscriber, the newest of them", () => {
+  it("buffer events and round trips for the next subscriber, the newest of them", () => {
     const clock = new FakeClock();
     const reports = new MeshReports(clock, () => STATE);
     for (let i = 0; i < 1200; i += 1) reports.events([event(i)]);
@@ -106,7 +106,7 @@ describe("what is told of the mesh", () => {
     expect(told.events()).toHaveLength(1001);
   });
 
-  it("round trips of the last day, and no more than there is room for", () => {
+  it("buffer round trips of the last day, within a limit", () => {
     const clock = new FakeClock();
     const reports = new MeshReports(clock, () => STATE);
     const now = clock.now();

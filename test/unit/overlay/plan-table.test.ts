@@ -34,7 +34,7 @@ const cases: readonly [string, OverlayListener, string][] = [
 ];
 
 describe("planTable", () => {
-  it("opens everything from an empty table and nothing twice", () => {
+  it("opens everything from an empty table, each once", () => {
     const table = aTable([web], [aService("web", 8080)]);
     expect(brief(planTable(EMPTY_TABLE, table))).toEqual(["set-service web", "open tcp:80"]);
     expect(planTable(table, structuredClone(table))).toEqual([]);
@@ -45,7 +45,7 @@ describe("planTable", () => {
     expect(brief(planTable(aTable([web]), aTable([to])))).toEqual([expected]);
   });
 
-  it("frees a port and a name before it needs them", () => {
+  it("releases a port and a name before it needs them", () => {
     const before = aTable([web, aListener(90, 1)], [aService("web", 1), aService("old", 2)]);
     const after = aTable([{ ...aListener(80, 1), key: "new", connector: "n" }, aListener(90, 1)], [aService("web", 2)]);
     expect(brief(planTable(before, after))).toEqual([
@@ -56,7 +56,7 @@ describe("planTable", () => {
     ]);
   });
 
-  it("keeps flows when only a service's manners change", () => {
+  it("keeps flows when only options of a service change", () => {
     const steps = planTable(aTable([], [aService("a", 1)]), aTable([], [aService("a", 1, { connectTimeoutMs: 9 })]));
     expect(brief(steps)).toEqual(["set-service a"]);
   });

@@ -32,7 +32,7 @@ async function overlayOf(dir: string, files: Files): Promise<Overlay> {
   return overlay;
 }
 
-test("calls about the table are answered once the last one is loaded, and a newer one takes its place", async () => {
+test("calls on the table are answered once the last one is loaded, and a newer one replaces it", async () => {
   const dir = tempDir();
   const files = hostFiles();
   const path = join(dir, "run/overlay.sock");
@@ -61,7 +61,7 @@ test("calls about the table are answered once the last one is loaded, and a newe
   expect(await next.peer.request("table.get", {})).toMatchObject({ table: newer, listeners: [] });
 });
 
-test("a table that a full disk did not take is kept once there is room, unless a newer one was", async () => {
+test("a table that a full disk refused is stored once there is room, unless replaced by a newer one", async () => {
   const dir = tempDir();
   const files = hostFiles();
   let isFull = true;

@@ -15,7 +15,7 @@ describe("a failed call", () => {
     ["EPERM", "forbidden-path"],
     ["EBUSY", "in-use"],
     ["ENAMETOOLONG", "bad-path"],
-  ])("with %s is the caller's: %s", (errno, code) => {
+  ])("with %s is the caller's fault: %s", (errno, code) => {
     const error = storeFailure(failed(errno), 'open "a"');
     expect(error).toBeInstanceOf(InputError);
     expect(error).toMatchObject({ code });
@@ -30,13 +30,13 @@ describe("a failed call", () => {
     ["EIO", "storage-failed", "the disk has an error (EIO)"],
     ["EMFILE", "storage-failed", "the system reports EMFILE"],
     ["Unknown system error -116", "storage-failed", "the system reports ESTALE"],
-  ])("with %s is the machine's: %s", (errno, code, why) => {
+  ])("with %s is the machine's fault: %s", (errno, code, why) => {
     const error = storeFailure(failed(errno), 'open "a"');
     expect(error).toBeInstanceOf(HostError);
     expect(error).toMatchObject({ code, message: `cannot open "a": ${why}` });
   });
 
-  test("that says itself what it means stays as it is, and so does an abort", () => {
+  test("with an explicit class stays unchanged, and so does an abort", () => {
     const own = new InputError("not-found", "x");
     const aborted = AbortSignal.abort().reason as unknown;
     const node = failed("ERR_INVALID_ARG_TYPE");

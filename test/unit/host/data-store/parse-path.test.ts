@@ -23,7 +23,7 @@ describe("a path", () => {
     ["images/.quarantine", ["images", ".quarantine"]],
     [long, [long]],
     [Array.from({ length: 32 }, () => "d").join("/"), Array.from({ length: 32 }, () => "d")],
-  ])("%j is read name by name", (path, names) => {
+  ])("%j is split into names", (path, names) => {
     expect(parsePath(path)).toEqual(names);
   });
 
@@ -41,30 +41,30 @@ describe("a path", () => {
     Array.from({ length: 33 }, () => "d").join("/"),
     ".holdfast-1.part",
     "a/.holdfast-x/b",
-  ])("%j is no path of the store", (path) => {
+  ])("%j is not a path of the store", (path) => {
     expect(() => parsePath(path)).toThrow(expect.objectContaining({ code: "bad-path" }));
   });
 
   test.each(["volumes/.quarantine", "/volumes/.mounts/db/x", "volumes//.encrypted/db.img", "volumes/./.x"])(
-    "%j is the agent's own",
+    "%j belongs to the agent",
     (path) => {
       expect(() => parsePath(path)).toThrow(expect.objectContaining({ code: "forbidden-path" }));
     },
   );
 
-  test("of something new has no control characters", () => {
+  test("of a new file has no control characters", () => {
     for (const path of ["a\nb", "x/\u001b[2J", "a\u007f", "a\u009bb/c"]) {
       expect(() => parseNewPath(path)).toThrow(expect.objectContaining({ code: "bad-path" }));
     }
     expect(parseNewPath("images/caf\u00e9 1.img")).toEqual(["images", "caf\u00e9 1.img"]);
   });
 
-  test("is on one line in what is said of it", () => {
+  test("is on one line in messages", () => {
     expect(() => parsePath("../\n\u001b[2J\u009b")).toThrow(/^\P{Cc}+$/u);
   });
 });
 
-test("what is hidden in a directory is what cannot be asked for", () => {
+test("hides in a listing what cannot be requested", () => {
   expect(isHidden([], ".holdfast-1.part")).toBe(true);
   expect(isHidden(["volumes"], ".mounts")).toBe(true);
   expect(isHidden(["volumes", "db"], ".mounts")).toBe(false);

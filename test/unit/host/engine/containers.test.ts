@@ -6,7 +6,7 @@ import { inPath } from "../../../../src/host/engine/parse.ts";
 
 const ROW = { Id: "a", Names: ["/n"], ImageID: "i", Image: "r", Labels: {}, State: "running", Status: "", Created: 7 };
 
-test("health and exit code are read from the list's text", () => {
+test("reads health and exit code from the text of the list", () => {
   const said: readonly (readonly [string, string, unknown])[] = [
     ["running", "Up 2 minutes", {}],
     ["running", "Up 2 minutes (healthy)", { health: "healthy" }],
@@ -28,12 +28,12 @@ test("health and exit code are read from the list's text", () => {
   }
 });
 
-test("addresses are those that there are", () => {
+test("lists the existing addresses", () => {
   const NetworkSettings = { Networks: { one: { IPAddress: "10.0.0.2" }, none: { IPAddress: "" }, gone: null } };
   expect(summary({ ...ROW, NetworkSettings }).addresses).toEqual({ one: "10.0.0.2" });
 });
 
-test("events have their time in milliseconds, and what is not watched is left out", () => {
+test("events have their time in milliseconds, and others are skipped", () => {
   const line =
     '{"status":"die","Type":"container","Action":"die","Actor":{"ID":"a","Attributes":{"exitCode":"3"}},"time":5,"timeNano":5000000001}';
   expect(parseEvent(line)).toEqual({
@@ -48,7 +48,7 @@ test("events have their time in milliseconds, and what is not watched is left ou
   for (const wrong of ["x", "{}", "[]"]) expect(() => parseEvent(wrong)).toThrow("an event of the engine");
 });
 
-test("times become seconds to the nanosecond", () => {
+test("converts times to seconds with nanoseconds", () => {
   expect(secondsOf("2026-01-01T00:00:00.12Z")).toBe("1767225600.120000000");
   expect(secondsOf("2026-01-01T00:00:01Z", 1)).toBe("1767225600.000000000");
   for (const none of ["0001-01-01T00:00:00Z", "", "no"]) expect(secondsOf(none)).toBe("0");

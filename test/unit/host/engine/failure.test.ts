@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { connectionFailure, refusal, withoutSecrets } from "../../../../src/host/engine/failure.ts";
 
-test("an engine that says why has refused, one that says nothing is unwell", () => {
+test("an engine that gives a reason has refused, one without is unhealthy", () => {
   expect(refusal("cannot x", 409, '{"message":" in use \\n"}', [])).toMatchObject({
     code: "engine-refused",
     message: "cannot x: in use",
@@ -16,19 +16,19 @@ test("an engine that says why has refused, one that says nothing is unwell", () 
   }
 });
 
-test("no secret gets out, not even one within another, nor an option that is one", () => {
+test("hides secrets, also one within another and options that are secret", () => {
   expect(withoutSecrets("bad: K=abcd-efgh and abcd", ["abcd", "K=abcd-efgh", "abcd-efgh"])).toBe("bad: … and …");
   expect(withoutSecrets("mount -o user=me,password=hunter2,ro", [])).toBe("mount -o user=me,password=…,ro");
   expect(withoutSecrets("1 of 1", ["1", ""])).toBe("1 of 1");
 });
 
-test("what people read is one bounded line", () => {
+test("a message is one bounded line", () => {
   const text = withoutSecrets(`a\u001b[31mb\nc${"x".repeat(5000)}`, []);
   expect(text).toMatch(/^ab cx+$/);
   expect(text).toHaveLength(500);
 });
 
-test("a socket that cannot be used is named with the reason", () => {
+test("names an unusable socket with the reason", () => {
   const error = Object.assign(new Error("connect ENOENT"), { code: "ENOENT" });
   expect(connectionFailure("cannot x", "/run/s", error)).toMatchObject({
     code: "engine-unwell",

@@ -22,7 +22,7 @@ async function joined(data: Buffer, size: number, hasTerminal = false): Promise<
   return text;
 }
 
-test("frames come out whole, wherever the pieces are cut", async () => {
+test("frames are complete, wherever they were split", async () => {
   const frames = fc.array(fc.tuple(fc.constantFrom(0, 1, 2), fc.uint8Array({ maxLength: 40 })), { maxLength: 12 });
   await fc.assert(
     fc.asyncProperty(frames, fc.integer({ min: 1, max: 60 }), async (list, size) => {
@@ -36,7 +36,7 @@ test("frames come out whole, wherever the pieces are cut", async () => {
   );
 });
 
-test("of a frame that claims 4 GiB nothing is gathered", async () => {
+test("buffers nothing of a frame that claims 4 GiB", async () => {
   const header = Buffer.from([1, 0, 0, 0, 255, 255, 255, 255]);
   const source = pieces(Buffer.concat([header, Buffer.alloc(100, "x")]), 50);
   const frames = framesOf(source, false);
@@ -44,7 +44,7 @@ test("of a frame that claims 4 GiB nothing is gathered", async () => {
   expect((await frames.next()).value?.data).toHaveLength(50);
 });
 
-test("what is no frame, or ends within one, is an error", async () => {
+test("a malformed or cut frame is an error", async () => {
   const wrong = [
     Buffer.from("plain text"),
     Buffer.from([3, 0, 0, 0, 0, 0, 0, 1, 65]),
@@ -55,6 +55,6 @@ test("what is no frame, or ends within one, is an error", async () => {
   for (const data of wrong) await expect(joined(data, 3)).rejects.toMatchObject({ code: "engine-unwell" });
 });
 
-test("from a terminal everything is output as it is", async () => {
+test("everything from a terminal is output, unchanged", async () => {
   expect(await joined(Buffer.from("\u0001\u0000plain"), 2, true)).toEqual({ stdout: "\u0001\u0000plain", stderr: "" });
 });

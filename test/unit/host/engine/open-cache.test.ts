@@ -93,7 +93,7 @@ async function opened(...ids: string[]) {
   return { clock, engine, cache, changes };
 }
 
-test("idle it asks for nothing but a list every five minutes, and whether the engine lives where there is something to lose", async () => {
+test("idle, requests only a list every five minutes, and a ping if there is something to lose", async () => {
   const empty = await opened();
   expect(empty.engine.asked).toEqual(["events", "list"]);
   await empty.clock.advance(10 * MINUTE);
@@ -106,7 +106,7 @@ test("idle it asks for nothing but a list every five minutes, and whether the en
   expect(full.changes).toEqual([{ kind: "listed" }, { kind: "standing" }, { kind: "listed" }]);
 });
 
-test("an engine that is away is tried after 1 s and then up to every 5 s, and the first answer makes it well", async () => {
+test("retries a stopped engine after 1 s and then up to every 5 s, and is healthy with the first answer", async () => {
   const { clock, engine, cache, changes } = await opened("a");
   await clock.advance(20_000);
   engine.failure = new HostError("engine-unwell", "gone");
@@ -126,7 +126,7 @@ test("an engine that is away is tried after 1 s and then up to every 5 s, and th
   expect(changes.filter(({ kind }) => kind === "standing")).toHaveLength(3);
 });
 
-test("an engine that no longer answers is unwell although its stream is open", async () => {
+test("an engine that stops answering is unhealthy although its stream is open", async () => {
   const { clock, engine, cache, changes } = await opened("a");
   engine.failure = new HostError("timeout", "did not answer");
   engine.failing = /ping/;
@@ -138,7 +138,7 @@ test("an engine that no longer answers is unwell although its stream is open", a
   expect(changes.slice(-3)).toEqual([{ kind: "standing" }, { kind: "listed" }, { kind: "standing" }]);
 });
 
-test("a refresh that succeeds brings the events back at once", async () => {
+test("a successful refresh opens the events again at once", async () => {
   const { clock, engine, cache } = await opened("a");
   engine.failure = new HostError("engine-unwell", "gone");
   await clock.advance(10 * MINUTE);
@@ -150,7 +150,7 @@ test("a refresh that succeeds brings the events back at once", async () => {
   expect(cache.standing.state).toBe("well");
 });
 
-test("what an event said while a list was made is not undone by the list", async () => {
+test("a list does not undo an event that came during its request", async () => {
   const { engine, cache } = await opened("a", "b");
   engine.held = deferred();
   const refreshing = cache.refresh(signal);
@@ -161,7 +161,7 @@ test("what an event said while a list was made is not undone by the list", async
   expect([...cache.containers.values()]).toMatchObject([{ id: "a", state: "exited", exitCode: 3 }]);
 });
 
-test("a list that knows more than the events opens another stream of them", async () => {
+test("a list newer than the events opens another stream of them", async () => {
   const { clock, engine, cache, changes } = await opened("a");
   engine.has.set("b", container("b"));
   await clock.advance(5 * MINUTE);
@@ -171,7 +171,7 @@ test("a list that knows more than the events opens another stream of them", asyn
   expect(changes.at(-1)).toEqual({ kind: "listed" });
 });
 
-test("a stream that ends again and again is opened ever less often", async () => {
+test("opens a stream that ends repeatedly with backoff", async () => {
   const { clock, engine } = await opened();
   engine.asked.splice(0);
   for (let second = 0; second < 60; second += 1) {
@@ -183,7 +183,7 @@ test("a stream that ends again and again is opened ever less often", async () =>
   expect(streams).toBeLessThan(16);
 });
 
-test("a closed cache has neither timers nor containers, and asks no more", async () => {
+test("a closed cache has neither timers nor containers, and requests nothing", async () => {
   const { clock, engine, cache } = await opened("a");
   cache.close();
   await settle();
@@ -194,7 +194,7 @@ test("a closed cache has neither timers nor containers, and asks no more", async
   expect(cache.containers.size).toBe(0);
 });
 
-test("events change what they tell of", () => {
+test("events change their container only", () => {
   const known = container("a", { health: "healthy", addresses: { n: "10.0.0.2" } });
   const after = (action: string, attributes = {}): unknown => effectOf(known, event("a", action, attributes));
   expect(after("die", { exitCode: "137" })).toMatchObject({
@@ -212,7 +212,7 @@ test("events change what they tell of", () => {
   for (const word of ["constructor", "__proto__"]) expect(after(word)).toEqual({ kind: "none" });
 });
 
-test("a list differs by what events tell", () => {
+test("a list and events give the same result", () => {
   const known = container("a", { state: "exited", exitCode: 3 });
   expect(differs(known, container("a", { state: "restarting" }))).toBe(false);
   expect(differs(known, container("a", { state: "exited", exitCode: 3, addresses: { n: "10.0.0.2" } }))).toBe(false);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { authHeader, parseLine, pullCode } from "../../../../src/host/engine/pull.ts";
 
-test("says by the engine's words what kept an image away", () => {
+test("reports in the engine's words why a pull failed", () => {
   const said: readonly (readonly [string, string])[] = [
     ['Head "http://127.0.0.1:5000/v2/a/manifests/1": no basic auth credentials', "pull-unauthorized"],
     ["unauthorized: authentication required", "pull-unauthorized"],

@@ -8,7 +8,7 @@ import { FakeClock } from "../../../support/fake-clock.ts";
 
 const { signal } = new AbortController();
 
-test("an engine that takes no new connection answers no ping, whatever it answers on those that it has", async () => {
+test("an engine that accepts no new connection answers no ping, in spite of existing ones", async () => {
   const dir = mkdtempSync(join(tmpdir(), "hf-"));
   const socketPath = join(dir, "engine.sock");
   const said = JSON.stringify({ Version: "20.10.24", ApiVersion: "1.41", NCPU: 2, MemTotal: 1 });

@@ -42,15 +42,15 @@ const noTable = (line: string): Partial<ExecResult> | undefined => {
   return line.startsWith("ip -4") ? { stdout: "[]\n[]\n[{}]\n" } : undefined;
 };
 
-describe("looking", () => {
-  it("starts no process where nothing is wanted and nothing is ours", async () => {
+describe("reading", () => {
+  it("starts no process if nothing is wanted and nothing is ours", async () => {
     const { driver, ran } = driverOver();
     const state = await driver.observe({ ports: false, routing: false }, signal);
     expect(state).toMatchObject({ firewall: undefined, rules: [], routes: [], links: [], hasNetwork: false });
     expect(ran).toStrictEqual([]);
   });
 
-  it("looks for what an earlier agent may have left, and no more once it is gone", async () => {
+  it("looks for remains of an earlier agent, until they are removed", async () => {
     const { driver, record, dir } = driverOver(noTable);
     await driver.apply(PORTS, () => Promise.resolve(undefined), signal);
     expect(await record.content()).toMatchObject({
@@ -68,7 +68,7 @@ describe("looking", () => {
   it.each([
     ["is not installed", () => Promise.reject(new HostError("tool-missing", "nft is not installed"))],
     ["may not be used", () => Promise.resolve({ ...OK, exitCode: 1, stderr: "Operation not permitted" })],
-  ])("leaves the firewall alone for good when nft %s", async (_, run) => {
+  ])("stops managing the firewall when nft %s", async (_, run) => {
     let asked = 0;
     const driver = exposureDriver({
       record: new ExposureRecord(hostFiles(), hostReader(), tempDir()),
@@ -88,7 +88,7 @@ describe("looking", () => {
     expect(asked).toBe(1);
   });
 
-  it("knows rules, routes and links of ours from those of others", async () => {
+  it("distinguishes our rules, routes and links from others", async () => {
     const rules = [
       { priority: 0, src: "all", table: "255" },
       { priority: 5110, src: "172.18.0.16", table: "1000", protocol: "219" },
@@ -121,7 +121,7 @@ describe("the engine's chain", () => {
     ["-N DOCKER-USER", ...rules.map((rule) => `-A DOCKER-USER ${rule}`), "-A DOCKER-USER -j RETURN", ""].join("\n");
   const ours = (rule: string): string => `${rule} -m comment --comment "holdfast:containers" -j ACCEPT`;
 
-  it("gets what is missing, and loses what is ours and too much; rules of others stay", async () => {
+  it("gets missing rules, and loses surplus ones of ours; rules of others stay", async () => {
     const stdout = listing("-s 10.0.0.1/32 -j DROP", ours("-o hfc+"), ours("-o old0"), ours("-o hfc+"));
     const { driver, ran } = driverOver((line) => (line.includes("-S DOCKER-USER") ? { stdout } : undefined));
     const userRules = ["-o holdfast0", "-o hfc+"];
@@ -135,7 +135,7 @@ describe("the engine's chain", () => {
     ]);
   });
 
-  it("is left alone where there is none", async () => {
+  it("is not created if missing", async () => {
     const { driver, ran } = driverOver((line) => (line.startsWith("iptables") ? { exitCode: 1 } : noTable(line)));
     await driver.apply(PORTS, () => Promise.resolve(undefined), signal);
     expect(ran.filter((line) => line.startsWith("iptables"))).toHaveLength(1);
@@ -153,7 +153,7 @@ describe("a link into a container", () => {
   };
   const attach = { is: "attach", virtual } as const;
 
-  it("is made whole", async () => {
+  it("is created completely", async () => {
     const { driver, ran } = driverOver();
     await driver.apply(attach, () => Promise.resolve(77), signal);
     expect(ran).toStrictEqual([
@@ -164,7 +164,7 @@ describe("a link into a container", () => {
     ]);
   });
 
-  it("is not tried again where the agent may not enter", async () => {
+  it("is not retried when the agent lacks the permission", async () => {
     const { driver, ran } = driverOver((line) =>
       line.startsWith("nsenter") ? { exitCode: 1, stderr: "nsenter: Operation not permitted" } : noTable(line),
     );
@@ -173,7 +173,7 @@ describe("a link into a container", () => {
     expect((await driver.observe({ ports: false, routing: true }, signal)).closed).toMatch(/not permitted/);
   });
 
-  it("goes again when its other half fails, and is nothing to a container that has ended", async () => {
+  it("is removed when its second part fails, and skips a container that has ended", async () => {
     const { driver, ran } = driverOver((line) =>
       line.endsWith("ip -batch -") && line.startsWith("nsenter") ? { exitCode: 1, stderr: "File exists" } : undefined,
     );

@@ -8,7 +8,7 @@ import { tempDir } from "../../../support/temp-dir.ts";
 const fill = (sql: DatabaseSync): void =>
   sql.exec("CREATE TABLE t(a); INSERT INTO t VALUES (1); PRAGMA user_version=3");
 
-test("a new database is whole without its log, and nothing is left beside it", () => {
+test("a new database is complete without its log, and nothing remains beside it", () => {
   const dir = tempDir();
   const path = join(dir, "state.db");
   writeFileSync(`${path}.0123456789ab.tmp-wal`, "of an earlier attempt");
@@ -20,7 +20,7 @@ test("a new database is whole without its log, and nothing is left beside it", (
   sql.close();
 });
 
-test("one that another process made meanwhile stays", () => {
+test("one created by another process meanwhile stays", () => {
   const path = join(tempDir(), "state.db");
   createWhole(path, (sql) => {
     createWhole(path, (other) => other.exec("CREATE TABLE theirs(a)"));
@@ -31,7 +31,7 @@ test("one that another process made meanwhile stays", () => {
   sql.close();
 });
 
-test("what fails half-way leaves nothing", () => {
+test("a failure half-way leaves nothing", () => {
   const dir = tempDir();
   expect(() => createWhole(join(dir, "state.db"), (sql) => sql.exec("nonsense"))).toThrow(/syntax error/);
   expect(readdirSync(dir)).toEqual([]);

@@ -11,18 +11,18 @@ function secret(mode: number): string {
   return path;
 }
 
-test("a file that only its owner may read is read, through a link too", () => {
+test("reads a file that only its owner may read, through a link too", () => {
   const path = secret(0o400);
   symlinkSync(path, `${path}-link`);
   expect(readPrivateFile(`${path}-link`)).toBe("top");
 });
 
-test.each([0o640, 0o604, 0o620, 0o610])("a file of mode %o is refused, with its name and what to do", (mode) => {
+test.each([0o640, 0o604, 0o620, 0o610])("refuses a file of mode %o, with its name and what to do", (mode) => {
   const path = secret(mode);
   expect(() => readPrivateFile(path)).toThrow(`${path} is accessible to other users; run chmod 600`);
 });
 
-test("a file of another user than the reader and root is refused", () => {
+test("refuses a file of another user than the reader and root", () => {
   const path = secret(0o600);
   const own = process.getuid?.() ?? 0;
   const read = (): string => readPrivateFile(path, own + 1);

@@ -26,7 +26,7 @@ test.each<[readonly Migration[], number]>([
 });
 
 describe("a schema of a newer version", () => {
-  test("that only adds is used as it is, back and forth", () => {
+  test("that only adds is used unchanged, back and forth", () => {
     const path = join(tempDir(), "s.db");
     const newer = open(path, [FIRST, MORE]).sql;
     newer.exec("INSERT INTO a VALUES ('1', 1, 'y'); INSERT INTO b VALUES (5)");
@@ -45,7 +45,7 @@ describe("a schema of a newer version", () => {
     sql.close();
   });
 
-  test("that breaks is refused where nothing else is asked for, says why, and is not touched", () => {
+  test("that is incompatible is refused by default, with the reason, and not changed", () => {
     const path = join(tempDir(), "s.db");
     open(path, [FIRST, OTHERWISE]).sql.close();
     const before = readFileSync(path);
@@ -56,7 +56,7 @@ describe("a schema of a newer version", () => {
     expect(readFileSync(path)).toEqual(before);
   });
 
-  test("that does not say who may use it is used by nobody older", () => {
+  test("without a stated compatibility is not used by older versions", () => {
     const path = join(tempDir(), "s.db");
     const { sql } = open(path, [FIRST]);
     sql.exec("DROP TABLE holdfast_schema; PRAGMA user_version=2");
@@ -64,7 +64,7 @@ describe("a schema of a newer version", () => {
     expect(() => open(path, [FIRST])).toThrow(expect.objectContaining({ code: "state-too-new" }));
   });
 
-  test("that breaks is set aside, and every table that fits is carried over", () => {
+  test("that is incompatible is set aside, and every table that fits is copied", () => {
     const path = join(tempDir(), "s.db");
     const TWO = `${FIRST}; CREATE TABLE kept (id TEXT PRIMARY KEY) STRICT`;
     const newer = open(path, [TWO, OTHERWISE]).sql;

@@ -12,8 +12,8 @@ import {
 } from "../../../../src/host/files/state-directory.ts";
 import { someDirectories } from "../../../support/local-agent.ts";
 
-describe("wiping", () => {
-  it("removes what makes the node and nothing else", async () => {
+describe("deleting the node's state", () => {
+  it("removes only the node's own state", async () => {
     await using dirs = await someDirectories();
     for (const name of ["identity", "desired", "data-store", "mine", "overlay"])
       mkdirSync(join(dirs.stateDir, name), { recursive: true });
@@ -33,7 +33,7 @@ describe("wiping", () => {
     expect(await wipeState(dirs.stateDir)).toEqual([]);
   });
 
-  it("removes a link and not what it points to", async () => {
+  it("removes a link and not its target", async () => {
     await using dirs = await someDirectories();
     mkdirSync(dirs.stateDir);
     const elsewhere = join(dirs.root, "elsewhere");
@@ -46,10 +46,10 @@ describe("wiping", () => {
   });
 });
 
-describe("wiping everything", () => {
+describe("deleting all state", () => {
   const { signal } = new AbortController();
 
-  it("leaves the order to do so and the file system's own", async () => {
+  it("leaves the request to do so and the file system's own files", async () => {
     await using dirs = await someDirectories();
     for (const name of ["identity", "desired", "data-store/volumes/db", "lost+found", "dhcp"])
       mkdirSync(join(dirs.stateDir, name), { recursive: true });
@@ -61,7 +61,7 @@ describe("wiping everything", () => {
     expect(readdirSync(dirs.stateDir).sort()).toEqual(["lost+found", "reset.json"]);
   });
 
-  it("removes a link and not what it points to", async () => {
+  it("removes a link and not its target", async () => {
     await using dirs = await someDirectories();
     mkdirSync(dirs.stateDir);
     const elsewhere = join(dirs.root, "elsewhere");
@@ -113,7 +113,7 @@ describe("the state directory", () => {
     requireUnused(dirs.stateDir);
   });
 
-  it("must be there", async () => {
+  it("must exist", async () => {
     await using dirs = await someDirectories();
     expect(() => requireOwner(dirs.stateDir)).toThrow(expect.objectContaining({ code: "not-found" }));
     mkdirSync(dirs.stateDir);

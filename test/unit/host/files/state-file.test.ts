@@ -37,7 +37,7 @@ function isTruthful(loaded: Loaded<z.infer<typeof Value>>): boolean {
 }
 
 describe("a state file", () => {
-  test("is absent, then what was saved last, readable by its owner alone", async () => {
+  test("is absent, then the last saved value, readable by its owner only", async () => {
     const root = tempDir();
     const file = stateFile(hostFiles(root), { path: "/s.json", schema: Value, keepsPrevious: true });
     expect(await file.load()).toEqual({ is: "absent" });
@@ -49,7 +49,7 @@ describe("a state file", () => {
     expect(readdirSync(root).sort()).toEqual(["s.json", "s.json.previous"]);
   });
 
-  test("with any one byte changed is never read as something that was not saved", async () => {
+  test("with any byte changed is never read as something that was not saved", async () => {
     const { path, file } = await twice();
     const good = readFileSync(path);
     for (let at = 0; at < good.length; at += 1) {
@@ -64,7 +64,7 @@ describe("a state file", () => {
     }
   });
 
-  test("cut short anywhere gives the previous copy and is set aside", async () => {
+  test("truncated anywhere gives the previous copy and is set aside", async () => {
     const { path, root, file } = await twice();
     const good = readFileSync(path);
     for (let length = 0; length < good.length - 1; length += 1) {
@@ -93,7 +93,7 @@ describe("a state file", () => {
     expect(await file.load()).toEqual({ is: "good", value: newer });
   });
 
-  test("with both copies damaged is lost, and both are kept for whoever looks", async () => {
+  test("with both copies damaged is lost, and both are kept for diagnosis", async () => {
     const { path, root, file } = await twice();
     writeFileSync(path, "x");
     writeFileSync(`${path}.previous`, "y");
@@ -101,7 +101,7 @@ describe("a state file", () => {
     expect(readdirSync(root).sort()).toEqual(["s.json.damaged", "s.json.previous.damaged"]);
   });
 
-  test("can be looked at before, and whoever loads it finds the same", async () => {
+  test("can be inspected first, and loading it gives the same", async () => {
     const { path, root, file } = await twice();
     expect(await file.inspect()).toEqual({ is: "good", value: newer });
     writeFileSync(`${path}.previous`, "damaged");
@@ -119,7 +119,7 @@ describe("a state file", () => {
     expect(readdirSync(root).filter((name) => !name.endsWith(".damaged"))).toEqual([]);
   });
 
-  test("whose previous copy is damaged says so, and has two good copies again", async () => {
+  test("whose previous copy is damaged reports it, and has two good copies again", async () => {
     const { path, root, file } = await twice();
     writeFileSync(`${path}.previous`, "damaged");
     expect(await file.load()).toEqual({ is: "good", value: newer, damagedCopy: "/s.json.previous.damaged" });
@@ -129,7 +129,7 @@ describe("a state file", () => {
     expect(await file.load()).toMatchObject({ is: "recovered", value: newer });
   });
 
-  test("saved again before the first save is done holds the last, and the one before it", async () => {
+  test("saved again during a save holds the last value, and the previous one", async () => {
     const root = tempDir();
     const real = hostFiles(root);
     const bothAsked = deferred<undefined>();
@@ -169,7 +169,7 @@ describe("a state file", () => {
     expect((await file.load()).is).toBe("lost");
   });
 
-  test("whose disk refuses stays readable as it was", async () => {
+  test("that the disk refuses to write stays readable unchanged", async () => {
     const root = tempDir();
     const real = hostFiles(root);
     let isFull = false;
@@ -197,7 +197,7 @@ describe("a state file", () => {
     await file.remove();
   });
 
-  test("damaged since it was read does not replace the previous copy when a save is cut short", async () => {
+  test("damaged after reading does not replace the previous copy when a save is interrupted", async () => {
     const { path, file, root } = await twice();
     const real = hostFiles(root);
     writeFileSync(path, "damaged");
@@ -211,7 +211,7 @@ describe("a state file", () => {
     expect(await file.load()).toMatchObject({ is: "recovered", value: old });
   });
 
-  test("whose removal is cut short is whole or gone, and never older", async () => {
+  test("whose removal is interrupted is complete or absent, and never older", async () => {
     const { file, root } = await twice();
     const real = hostFiles(root);
     let removals = 0;
@@ -236,7 +236,7 @@ describe("a state file", () => {
     expect(await file.load()).toEqual({ is: "good", value: newer });
   });
 
-  test("set aside before the program was cut short is still known as recovered", async () => {
+  test("set aside before an interruption still counts as recovered", async () => {
     const { path, file } = await twice();
     writeFileSync(path, "damaged");
     expect((await file.load()).is).toBe("recovered");

@@ -34,14 +34,14 @@ function spoilt(log: Buffer, from: number, length: number, how: (byte: number) =
 const zero = (): number => 0;
 
 describe("a write-ahead log", () => {
-  test("that is whole, or not there, is not damaged", () => {
+  test("that is complete or absent is not damaged", () => {
     const { log } = crashed();
     expect(log.length).toBe(frameAt(TRANSACTIONS));
     for (const good of [log, Buffer.alloc(0), log.subarray(0, 32), Buffer.alloc(log.length)])
       expect(isLogDamaged(good)).toBe(false);
   });
 
-  test("that was begun again over an older one is not damaged", () => {
+  test("restarted over an older one is not damaged", () => {
     const { log } = crashed((sql) => {
       for (let i = 0; i < 40; i += 1) sql.prepare("INSERT INTO a VALUES (?)").run(i);
       sql.exec("PRAGMA wal_checkpoint(RESTART)");
@@ -52,7 +52,7 @@ describe("a write-ahead log", () => {
   });
 
   test.each(Array.from({ length: TRANSACTIONS - 2 }, (_, i) => i))(
-    "with damage to frame %i of those that others follow is damaged",
+    "with damage to frame %i before others is damaged",
     (i) => {
       const { log } = crashed();
       expect(isLogDamaged(spoilt(log, frameAt(i) + 24 + 100, 1)), "a byte of the page").toBe(true);
@@ -61,13 +61,13 @@ describe("a write-ahead log", () => {
     },
   );
 
-  test("with a wrong header before its frames is damaged", () => {
+  test("with an invalid header before its frames is damaged", () => {
     const { log } = crashed();
     for (let at = 0; at < 32; at += 1) expect(isLogDamaged(spoilt(log, at, 1)), `byte ${at}`).toBe(true);
     expect(isLogDamaged(spoilt(log, 0, log.length, () => 0xa5))).toBe(true);
   });
 
-  test("whose end was not written, as a power cut leaves it, is not damaged", () => {
+  test("with an unwritten end, as after a power cut, is not damaged", () => {
     const { log } = crashed();
     const last = frameAt(TRANSACTIONS - 1);
     for (const end of [last, last + 10, last + 24, log.length - 1]) {
@@ -76,7 +76,7 @@ describe("a write-ahead log", () => {
     }
   });
 
-  test("with a transaction of many pages at its end, of which some were not written, is not damaged", () => {
+  test("with a transaction of many pages at its end, some of them unwritten, is not damaged", () => {
     const { log } = crashed((sql) => sql.exec("CREATE TABLE b (x TEXT); PRAGMA wal_checkpoint(RESTART)"));
     const { log: large } = crashed((sql) => {
       sql.exec("CREATE TABLE b (x TEXT)");
@@ -91,7 +91,7 @@ describe("a write-ahead log", () => {
 });
 
 describe("a database with a damaged write-ahead log", () => {
-  test("opens with what came before, says so, and keeps a copy of the log", () => {
+  test("opens with the earlier data, reports it, and keeps a copy of the log", () => {
     const { path, log } = crashed();
     const damaged = spoilt(log, frameAt(5) + 24, 1);
     writeFileSync(`${path}-wal`, damaged);
@@ -111,7 +111,7 @@ describe("a database with a damaged write-ahead log", () => {
     again.sql.close();
   });
 
-  test("is left as it is where damage is refused", () => {
+  test("is left unchanged if damage is refused", () => {
     const { path, log } = crashed();
     const damaged = spoilt(log, frameAt(5) + 24, 1);
     writeFileSync(`${path}-wal`, damaged);

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { hasTpm, readDmi } from "../../../../src/host/machine/dmi.ts";
 import { machineRoot } from "../../../support/machine/machine-root.ts";
 
-test("reads the firmware's names and leaves its fillers out", () => {
+test("reads the firmware's names and skips its fillers", () => {
   const { reader } = machineRoot({
     "/sys/class/dmi/id/sys_vendor": "VMware, Inc.\n",
     "/sys/class/dmi/id/product_name": "To Be Filled By O.E.M.\n",
@@ -20,7 +20,7 @@ test("reads the firmware's names and leaves its fillers out", () => {
   expect(hasTpm(reader)).toBe(true);
 });
 
-test("a machine without firmware tables may still say that it is virtual", () => {
+test("a machine without firmware tables may still report that it is virtual", () => {
   const virtual = machineRoot({ "/proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu vme hypervisor lahf_lm\n" });
   expect(readDmi(virtual.reader)).toMatchObject({ systemVendor: undefined, hypervisor: "unknown" });
   const real = machineRoot({ "/proc/cpuinfo": "flags\t\t: fpu vme\n" });

@@ -21,7 +21,7 @@ test("of two in one network namespace the first owns the machine", async () => {
   expect([first.isOwner, second.isOwner]).toEqual([true, false]);
 });
 
-test("when the owner is gone another takes over by itself, and is told", async () => {
+test("when the owner ends another takes over by itself, and is notified", async () => {
   const { clock, make } = owners();
   let told = 0;
   const first = make();
@@ -33,7 +33,7 @@ test("when the owner is gone another takes over by itself, and is told", async (
   await waitFor("the other to take over", () => second.isOwner && told === 1);
 });
 
-test("one that was closed claims nothing any more", async () => {
+test("a closed one claims nothing", async () => {
   const { make } = owners();
   const owner = make();
   owner.close();

@@ -14,10 +14,10 @@ test("falls back to the file of the vendor and to the short version", () => {
   expect(readOsRelease(reader)).toEqual({ id: "alpine", version: "3.20.1" });
 });
 
-test("says nothing where nothing is known", () => {
+test("returns nothing if nothing is known", () => {
   expect(readOsRelease(machineRoot({}).reader)).toEqual({ id: undefined, version: undefined });
 });
 
-test("architectures have their Debian names", () => {
+test("maps architectures to their Debian names", () => {
   expect(["x64", "arm64", "arm", "riscv64"].map(debianArchitecture)).toEqual(["amd64", "arm64", "armhf", "riscv64"]);
 });

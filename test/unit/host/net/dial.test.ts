@@ -72,7 +72,7 @@ async function closedPort(): Promise<number> {
 }
 
 describe("a direct connection", () => {
-  test.each(["127.0.0.1", "localhost"])("to %s says which address answered", async (host) => {
+  test.each(["127.0.0.1", "localhost"])("to %s reports which address answered", async (host) => {
     const dialled = await dial({ host, port: await listen(echo()) });
     expect(dialled).toMatchObject({ address: "127.0.0.1", tlsKey: undefined });
     expect(await echoes(dialled.socket)).toBe("hello");
@@ -82,7 +82,7 @@ describe("a direct connection", () => {
     expect((await dial({ host: "::1", port: await listen(echo(), "::1") })).address).toBe("::1");
   });
 
-  test("falls back on addresses that worked before when the name cannot be resolved, the dead ones passed over", async () => {
+  test("uses previously working addresses when the name cannot be resolved, past unreachable ones", async () => {
     const port = await listen(echo(), "127.0.0.2");
     const dialled = await dial({ host: UNRESOLVABLE, port, knownAddresses: ["127.0.0.1", "127.0.0.2"] });
     expect(dialled.address).toBe("127.0.0.2");
@@ -95,11 +95,11 @@ describe("a direct connection", () => {
     await expect(failed).rejects.toThrow(/127\.0\.0\.1, 127\.0\.0\.2.*ECONNREFUSED/);
   });
 
-  test("fails by name when there is no address at all", async () => {
+  test("fails by name when there is no address", async () => {
     await expect(dial({ host: UNRESOLVABLE, port: 1 })).rejects.toMatchObject({ code: "resolve-failed" });
   });
 
-  test("is given up at once when it is aborted", async () => {
+  test("stops at once when aborted", async () => {
     const port = await listen(echo());
     await expect(dial({ port }, { noProxy: [] }, AbortSignal.abort())).rejects.toMatchObject({
       code: "connect-failed",
@@ -107,14 +107,14 @@ describe("a direct connection", () => {
   });
 });
 
-describe("without TLS, towards this machine only,", () => {
+describe("without TLS, to this machine only,", () => {
   const plain = { plainOnlyLoopback: true };
 
-  test("an address of this machine is connected to", async () => {
+  test("an address of this machine is dialled", async () => {
     expect((await dial({ ...plain, port: await listen(echo()) })).address).toBe("127.0.0.1");
   });
 
-  test("another is not even tried, and the others are", async () => {
+  test("another one is not tried, and the others are", async () => {
     const port = await listen(echo());
     // An address for documentation (RFC 5737): a try would end in silence at the deadline.
     const dialled = await dial({ ...plain, host: UNRESOLVABLE, port, knownAddresses: ["192.0.2.1", "127.0.0.1"] });
@@ -131,21 +131,21 @@ describe("without TLS, towards this machine only,", () => {
 });
 
 describe("TLS", () => {
-  test("accepts a pinned key whatever name and dates its certificate has", async () => {
+  test("accepts a pinned key with any name and dates in its certificate", async () => {
     const port = await listen(tlsEcho(expired));
     const dialled = await dial({ port, tls: { pins: ["x".repeat(43), expired.pin] } });
     expect(dialled).toMatchObject({ tlsKey: expired.pin, address: "127.0.0.1" });
     expect(await echoes(dialled.socket)).toBe("hello");
   });
 
-  test("refuses a key that is neither pinned nor certified, and says who issued it", async () => {
+  test("refuses a key that is neither pinned nor certified, and names its issuer", async () => {
     const port = await listen(tlsEcho(expired));
     const failed = dial({ port, tls: { pins: ["x".repeat(43)] } });
     await expect(failed).rejects.toMatchObject({ code: "tls-untrusted", details: { tlsKey: expired.pin } });
     await expect(failed).rejects.toThrow(/test server/);
   });
 
-  test("with something that does not speak it fails", async () => {
+  test("to another protocol fails", async () => {
     const port = await listen(createServer((socket) => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n")));
     await expect(dial({ port, tls: { pins: [] } })).rejects.toMatchObject({ code: "tls-failed" });
   });
@@ -155,7 +155,7 @@ describe("TLS", () => {
     await expect(dial({ port, tls: { pins: [] } })).rejects.toMatchObject({ code: "tls-failed" });
   });
 
-  test("that never answers is given up at the deadline, and its socket closed", async () => {
+  test("without an answer is given up at the deadline, and its socket closed", async () => {
     let closed = 0;
     const port = await listen(createServer((socket) => socket.resume().once("close", () => (closed += 1))));
     await expect(dial({ port, tls: { pins: [] }, timeoutMs: 100 })).rejects.toMatchObject({ code: "tls-failed" });
@@ -166,7 +166,7 @@ describe("TLS", () => {
     ["closes it", () => createServer((socket) => socket.destroy())],
     ["says nothing", () => createServer((socket) => socket.resume())],
     ["shows a key that is not trusted", () => tlsEcho(authority)],
-  ])("with an address that takes the connection and %s is passed over for one that works", async (_what, make) => {
+  ])("with an address that accepts and %s is skipped for one that works", async (_what, make) => {
     const port = await listen(tlsEcho(expired), "127.0.0.2");
     await listen(make(), "127.0.0.1", port);
     const tls = { pins: [expired.pin] };
@@ -175,13 +175,13 @@ describe("TLS", () => {
     expect(await echoes(dialled.socket)).toBe("hello");
   });
 
-  test("that is refused says so, whatever the other addresses came to", async () => {
+  test("that is refused reports it, in spite of other addresses", async () => {
     const port = await listen(tlsEcho(expired), "127.0.0.2");
     const failed = dial({ host: UNRESOLVABLE, port, tls: { pins: [] }, knownAddresses: ["127.0.0.1", "127.0.0.2"] });
     await expect(failed).rejects.toMatchObject({ code: "tls-untrusted" });
   });
 
-  test("hashes the key as RFC 7469 does", () => {
+  test("hashes the key as in RFC 7469", () => {
     expect(keyHash(new Uint8Array())).toBe("47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU");
   });
 });
@@ -227,7 +227,7 @@ describe("through a proxy", () => {
   });
   const tls = () => ({ pins: [expired.pin] });
 
-  test("a tunnel carries TLS, with the credentials of the proxy's address, and outlives the deadline of dialling", async () => {
+  test("a tunnel carries TLS, with the credentials of the proxy's URL, and survives the dial deadline", async () => {
     const { asked, port } = await tunnel(await listen(tlsEcho(expired)));
     const deadlines: AbortSignal[] = [];
     const timeout = AbortSignal.timeout.bind(AbortSignal);
@@ -288,13 +288,13 @@ describe("through a proxy", () => {
       "the tunnel leads nowhere",
       () => createServer((socket) => socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\n\r\n"))),
     ],
-  ])("that has another address is used there when at the first %s", async (_what, make) => {
+  ])("with another address uses that when at the first %s", async (_what, make) => {
     const { asked, dialled } = await twoAddresses(make);
     expect(await echoes((await dialled).socket)).toBe("hello");
     expect(asked.map(({ url }) => url)).toEqual(["cp.example:443"]);
   });
 
-  test("that fails at all its addresses says what whoever answered said", async () => {
+  test("that fails at all its addresses reports the answer of the one that answered", async () => {
     const port = await listen(
       createServer((socket) => socket.end("HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n")),
       "127.0.0.2",
@@ -306,7 +306,7 @@ describe("through a proxy", () => {
     await expect(failed).rejects.toThrow(/proxy\.example.*407/);
   });
 
-  test("whose name cannot be resolved is named", async () => {
+  test("with a name that cannot be resolved reports it", async () => {
     const proxies = { https: new URL("http://proxy.example:3128"), noProxy: [] };
     const resolve = () => Promise.reject(new Error("ENOTFOUND"));
     const failed = dial({ host: "cp.example", port: 443, tls: tls() }, proxies, undefined, resolve);
@@ -314,7 +314,7 @@ describe("through a proxy", () => {
     await expect(failed).rejects.toThrow(/proxy\.example/);
   });
 
-  test("that is not there, or says nothing, is refused", async () => {
+  test("that is unreachable, or silent, is refused", async () => {
     await expect(dial({ host: "cp.example", port: 443, tls: tls() }, via(await closedPort()))).rejects.toMatchObject({
       code: "proxy-refused",
     });

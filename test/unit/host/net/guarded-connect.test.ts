@@ -70,7 +70,7 @@ async function echoes({ connection }: { connection: Socket }): Promise<string> {
 
 const NOWHERE = { policy: { allow: [] } };
 
-test("an address that is allowed is connected to", async () => {
+test("connects to an allowed address", async () => {
   const { port } = await echo();
   expect(await echoes(await connect({ host: "127.0.0.1", port }))).toBe("hello");
 });
@@ -86,7 +86,7 @@ test.each([
   "0x7f.1",
   "2130706433",
   "017700000001",
-])("this machine is not reached as %s", async (host) => {
+])("does not connect to this machine as %s", async (host) => {
   const { port, count } = await echo();
   // What a URL makes of it is what is connected to; not every resolver knows a name that ends in a dot.
   const { hostname } = new URL(`http://${host}/`);
@@ -97,7 +97,7 @@ test.each([
   expect(count()).toBe(0);
 });
 
-test("a name is judged by each address that it has at the time, and only that address is connected to", async () => {
+test("checks a name by each of its current addresses, and connects only to that address", async () => {
   const { port, count } = await echo();
   const answers = [["127.0.0.1"], ["127.0.0.2"], ["169.254.7.1"]];
   const asked: string[] = [];
@@ -123,7 +123,7 @@ test("a name is judged by each address that it has at the time, and only that ad
   expect(count()).toBe(1);
 });
 
-test("of several addresses only those that are allowed are tried", async () => {
+test("tries only the allowed ones of several addresses", async () => {
   const { port, count } = await echo();
   const resolve = () => Promise.resolve(["169.254.169.254", "127.0.0.1", "::1"]);
   const { connection } = await connect({ host: "mixed.example", port }, { resolve });
@@ -131,7 +131,7 @@ test("of several addresses only those that are allowed are tried", async () => {
   expect(count()).toBe(1);
 });
 
-test("an own address is refused unless it is allowed", async () => {
+test("refuses an own address unless allowed", async () => {
   const { port } = await echo();
   const ownAddresses = () => ["9.9.9.9"];
   const resolve = () => Promise.resolve(["9.9.9.9"]);
@@ -141,7 +141,7 @@ test("an own address is refused unless it is allowed", async () => {
   });
 });
 
-test("a name without an address, and a port where nobody is, are told apart", async () => {
+test("distinguishes a name without an address from a port without a listener", async () => {
   const { port } = await echo();
   const resolve = () => Promise.reject(new Error("no such name"));
   await expect(connect({ host: "none.example", port }, { resolve })).rejects.toMatchObject({ code: "resolve-failed" });
@@ -156,14 +156,14 @@ test("a name without an address, and a port where nobody is, are told apart", as
   await expect(connect({ host: "127.0.0.1", port: gone })).rejects.toMatchObject({ code: "connect-failed" });
 });
 
-test("a server that accepts and never speaks TLS is given up in time", async () => {
+test("gives up a server that accepts and never speaks TLS in time", async () => {
   const port = await listen(createServer());
   await expect(connect({ host: "127.0.0.1", port, isTls: true }, { connectMs: 100 })).rejects.toMatchObject({
     code: "connect-failed",
   });
 });
 
-test("TLS needs an authority that is trusted, and the right name", async () => {
+test("TLS needs a trusted authority, and the right name", async () => {
   const certificate = await testCertificate({ hosts: ["files.example"], issuer: authority });
   const { cert, key } = certificate;
   const port = await listen(createTlsServer({ cert, key }, (socket) => socket.pipe(socket)));
@@ -178,7 +178,7 @@ test("TLS needs an authority that is trusted, and the right name", async () => {
   await expect(connect({ host: "127.0.0.1", port, isTls: true })).rejects.toMatchObject({ code: "tls-untrusted" });
 });
 
-test("through a proxy, which is exempt itself, the target is judged all the same", async () => {
+test("checks the target also through a proxy, which is exempt itself", async () => {
   const { port } = await echo();
   const proxy = await startConnectProxy(port);
   const proxies = { noProxy: [], http: new URL(proxy.url), https: new URL(proxy.url) };
@@ -209,7 +209,7 @@ test("through a proxy, which is exempt itself, the target is judged all the same
   await expect(dial("files.example", ["8.8.8.8"])).rejects.toMatchObject({ code: "proxy-refused" });
 });
 
-test("plain requests go to the proxy itself, which is told whom they are for", async () => {
+test("sends plain requests to the proxy itself, with their target", async () => {
   const { port } = await echo();
   const proxies = { noProxy: [], http: new URL(`http://127.0.0.1:${port}`) };
   const guarded = await connect(
@@ -220,7 +220,7 @@ test("plain requests go to the proxy itself, which is told whom they are for", a
   expect(await echoes(guarded)).toBe("hello");
 });
 
-test("a stream fails when the other end speaks before it is asked", async () => {
+test("a stream fails when the peer sends before the request", async () => {
   const port = await listen(createServer((socket) => socket.write("220 welcome\r\n")));
   const connector = guardedConnector({
     clock: systemClock(),

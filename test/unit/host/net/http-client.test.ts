@@ -28,7 +28,7 @@ function send(url: string, changes: Partial<HttpRequest> = {}, signal = new Abor
   return client.send({ url, method: "GET", pins: [], maxBytes: 1000, timeoutMs: 60_000, ...changes }, signal);
 }
 
-test("plain HTTP never leaves this machine, whatever the host is called", async () => {
+test("plain HTTP never leaves this machine, for any host name", async () => {
   const url = `http://${"a".repeat(64)}.localhost:8480/`;
   const failed = send(url, { knownAddresses: ["192.0.2.1"], timeoutMs: 500 });
   await expect(failed).rejects.toMatchObject({ code: "insecure" });
@@ -50,18 +50,18 @@ describe("an answer", () => {
     await expect(failed).rejects.toMatchObject({ code: "http-stalled" });
   });
 
-  test("that does not come in time is named with the step and the seconds", async () => {
+  test("that is late is reported with the step and the seconds", async () => {
     const url = await serve(() => undefined);
     const message = `GET ${url}/: connected, and no complete answer came within 0.2 s`;
     await expect(send(url, { timeoutMs: 200 })).rejects.toMatchObject({ code: "http-failed", message });
   });
 
-  test("that ends in the handshake of TLS is named with the seconds", async () => {
+  test("that ends in the handshake of TLS is reported with the seconds", async () => {
     const url = (await serve(() => undefined)).replace("http:", "https:");
     await expect(send(url, { timeoutMs: 200 })).rejects.toThrow("no connection within 0.2 s");
   });
 
-  test("comes with its status, type and body, and the request is what was asked", async () => {
+  test("comes with its status, type and body, and the request is sent as given", async () => {
     let seen = "";
     const url = await serve((socket, asked) => {
       seen = asked;
@@ -74,18 +74,18 @@ describe("an answer", () => {
     expect(seen).toContain("x-a: b");
   });
 
-  test("is taken as it is: a redirect is not followed", async () => {
+  test("is returned unchanged: a redirect is not followed", async () => {
     const url = await serve((socket) => socket.end("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\r\n"));
     expect((await send(url)).status).toBe(302);
   });
 
-  test("as large as allowed is taken; one byte more is not", async () => {
+  test("as large as allowed is accepted; one byte more is not", async () => {
     const url = await serve((socket) => socket.end(`HTTP/1.1 200 OK\r\n\r\n${"x".repeat(1000)}`));
     expect((await send(url)).body).toHaveLength(1000);
     await expect(send(url, { maxBytes: 999 })).rejects.toMatchObject({ code: "too-large" });
   });
 
-  test("without an end is cut at the size", async () => {
+  test("without an end is cut at the size limit", async () => {
     const url = await serve((socket) => {
       socket.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
       const more = (): void => {
@@ -120,7 +120,7 @@ describe("an answer", () => {
     await expect(send(await serve(script))).rejects.toMatchObject({ name: "SessionError", code: "http-failed" });
   });
 
-  test("that does not come ends with the deadline, or when it is aborted", async () => {
+  test("that never comes ends with the deadline, or when aborted", async () => {
     const url = await serve(() => undefined);
     await expect(send(url, { timeoutMs: 100 })).rejects.toMatchObject({ code: "http-failed" });
     const controller = new AbortController();
@@ -130,7 +130,7 @@ describe("an answer", () => {
   });
 });
 
-test("plain HTTP leads nowhere but to loopback", async () => {
+test("plain HTTP leads only to loopback", async () => {
   await expect(send("http://192.0.2.1/")).rejects.toMatchObject({ code: "insecure" });
 });
 

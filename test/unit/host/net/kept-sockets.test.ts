@@ -44,7 +44,7 @@ async function stage(isWanted = () => true) {
   return { dir, runDir, path, clock, kept, told, round };
 }
 
-test("sockets that are where they were are left alone", async () => {
+test("keeps sockets that are in their place", async () => {
   const { told, round } = await stage();
   await round();
   await round();
@@ -55,7 +55,7 @@ test.each<[string, (place: { runDir: string; path: string; dir: string }) => voi
   ["that was removed", ({ path }) => rmSync(path)],
   ["whose directory was removed", ({ runDir }) => rmSync(runDir, { recursive: true })],
   ["whose directory was moved away", ({ runDir, dir }) => renameSync(runDir, join(dir, "elsewhere"))],
-])("a socket %s is served again, and no connection ends", async (_what, harm) => {
+])("serves a socket %s again, and ends no connection", async (_what, harm) => {
   const place = await stage();
   const client = connect(place.path);
   await once(client, "connect");
@@ -71,7 +71,7 @@ test.each<[string, (place: { runDir: string; path: string; dir: string }) => voi
   expect(place.told).toHaveLength(2);
 });
 
-test("nothing is served in a directory that everybody may write, which is told once, and again once it is safe", async () => {
+test("serves nothing in a world-writable directory, reports it once, and again once it is safe", async () => {
   const { runDir, path, told, round } = await stage();
   rmSync(runDir, { recursive: true });
   mkdirSync(runDir);
@@ -85,7 +85,7 @@ test("nothing is served in a directory that everybody may write, which is told o
   expect(told.slice(1)).toEqual(["serve a.sock", "served"]);
 });
 
-test.skipIf(process.getuid?.() !== 0)("nothing is served in another user's directory (root is needed)", async () => {
+test.skipIf(process.getuid?.() !== 0)("serves nothing in another user's directory (needs root)", async () => {
   const { runDir, path, told, round } = await stage();
   rmSync(runDir, { recursive: true });
   mkdirSync(runDir);
@@ -95,7 +95,7 @@ test.skipIf(process.getuid?.() !== 0)("nothing is served in another user's direc
   expect(existsSync(path)).toBe(false);
 });
 
-test("a socket of another process in its place is left to that", async () => {
+test("leaves a place to a socket of another process", async () => {
   const { path, told, round } = await stage();
   rmSync(path);
   const other = createServer();
@@ -106,7 +106,7 @@ test("a socket of another process in its place is left to that", async () => {
   expect(existsSync(path)).toBe(true);
 });
 
-test("nothing is made of a place that is being removed, nor for what is wanted no more", async () => {
+test("creates nothing in a place under removal, or that is not wanted any more", async () => {
   const { dir, runDir, clock, told, round } = await stage();
   rmSync(runDir, { recursive: true });
   await clock.advance(ROUND_MS - 1);
@@ -124,7 +124,7 @@ test("nothing is made of a place that is being removed, nor for what is wanted n
   expect([other.clock.pendingTimers, existsSync(other.runDir)]).toEqual([0, false]);
 });
 
-test("a directory is made by somebody who may, and a failure is told once", async () => {
+test("a permitted process creates a directory, and a failure is reported once", async () => {
   const path = join(tempDir(), "run");
   const clock = new FakeClock();
   const told: string[] = [];

@@ -4,13 +4,13 @@ import { expect, onTestFinished, test } from "vitest";
 import { askServer, parseNameServers, readNameServers } from "../../../../src/host/net/resolver.ts";
 import { machineRoot } from "../../../support/machine/machine-root.ts";
 
-test("servers in order, once each, and nothing else of the file", () => {
+test("lists servers in order, once each, and nothing else of the file", () => {
   const text =
     "# nameserver 192.0.2.9\nsearch example.org\nnameserver 192.0.2.1\nnameserver\tfd00::53\nnameserver 192.0.2.1\n";
   expect(parseNameServers(text)).toEqual(["192.0.2.1", "fd00::53"]);
 });
 
-test("behind the stub are the servers it asks", () => {
+test("lists the servers that the stub uses", () => {
   const stub = { "/etc/resolv.conf": "nameserver 127.0.0.53\noptions edns0\n" };
   const upstream = { "/run/systemd/resolve/resolv.conf": "nameserver 192.0.2.53\n" };
   expect(readNameServers(machineRoot({ ...stub, ...upstream }).reader)).toEqual(["192.0.2.53"]);
@@ -57,7 +57,7 @@ test.each([
   expect(await askServer(await nameServer(code, hasAnswer), "control.example.org", never)).toBe(answer);
 });
 
-test("nobody there, and no address at all", async () => {
+test("no server, and no address", async () => {
   const server = await nameServer(0);
   const silent = createSocket("udp4").bind(0, "127.0.0.1");
   await once(silent, "listening");
@@ -68,7 +68,7 @@ test("nobody there, and no address at all", async () => {
   expect(await askServer("not an address", "control.example.org", never)).toBe("misconfigured");
 });
 
-test("an abort ends the question", async () => {
+test("an abort ends the query", async () => {
   const silent = createSocket("udp4").bind(0, "127.0.0.1");
   await once(silent, "listening");
   onTestFinished(() => void silent.close());

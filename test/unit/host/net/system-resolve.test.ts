@@ -12,12 +12,12 @@ function hanging() {
   return { asked, resolve };
 }
 
-test("a name has its addresses", async () => {
+test("returns the addresses of a name", async () => {
   expect(await systemResolve()("localhost")).toContain("127.0.0.1");
   await expect(systemResolve()(`${"a".repeat(64)}.invalid`)).rejects.toThrow(/invalid/);
 });
 
-test("of one name two lookups hang at most, and whoever comes later has the answer of the newer", async () => {
+test("at most two lookups of a name hang, and later ones get the answer of the newer", async () => {
   const { asked, resolve } = hanging();
   const first = resolve("a.example");
   const others = Array.from({ length: 20 }, () => resolve("a.example"));
@@ -29,7 +29,7 @@ test("of one name two lookups hang at most, and whoever comes later has the answ
   expect(await first).toEqual(["192.0.2.1"]);
 });
 
-test("a lookup that is over makes room for another, also when it failed", async () => {
+test("an ended lookup makes room for another, also when it failed", async () => {
   const { asked, resolve } = hanging();
   const [first, second] = [resolve("a.example"), resolve("a.example")];
   asked[0]?.answer.reject(new Error("timed out"));
@@ -42,7 +42,7 @@ test("a lookup that is over makes room for another, also when it failed", async 
   expect(asked).toHaveLength(4);
 });
 
-test("a name whose addresses are set by hand is not asked for", async () => {
+test("does not look up a name with configured addresses", async () => {
   const asked: string[] = [];
   const resolve = resolveSet({ "cp.example": ["192.0.2.7"] }, (host) => {
     asked.push(host);

@@ -30,19 +30,19 @@ test("a connection with its counters and its age", () => {
   });
 });
 
-test("a side without packets has sent nothing, which is not unknown", () => {
+test("a side without packets has sent zero, which is not unknown", () => {
   expect(parseFlow(UNREPLIED)).toMatchObject({ protocol: "udp", sentBytes: 30, receivedBytes: 0 });
   expect(parseFlow(UNREPLIED)).not.toHaveProperty("state");
 });
 
-test("the ids of an echo are not that of the entry, and a flow that is not counted has no bytes", () => {
+test("the ids of an echo are not that of the entry, and a flow without counters has no bytes", () => {
   expect(parseFlow(ICMP)).toMatchObject({ original: { icmpId: 25_295 }, reply: { icmpId: 25_296 } });
   const uncounted = parseFlow(ICMP6);
   expect(uncounted).toMatchObject({ family: 6, protocol: "icmpv6", original: { icmpId: 4071 } });
   expect(Object.keys(uncounted ?? {}).sort()).toEqual(["family", "original", "protocol", "reply"]);
 });
 
-test("translations, flows that the hardware took over, and protocols without ports", () => {
+test("translations, flows offloaded to hardware, and protocols without ports", () => {
   expect(parseFlow(TRANSLATED)?.reply).toEqual({
     source: "fd00::2",
     dest: "fd01::9",
@@ -61,11 +61,11 @@ test.each([
   "ipv4     2 tcp      6 431998 ESTABLISHED src=10.0.0.1 dst=10.0.0.2 sport=1 dport=2",
   "ipv4     2 tcp      6 9 src= dst=10.0.0.2",
   "arp 1 2 3 src=10.0.0.1 dst=10.0.0.2 src=10.0.0.2 dst=10.0.0.1",
-])("%j is no flow", (line) => {
+])("%j is not a flow", (line) => {
   expect(parseFlow(line)).toBeUndefined();
 });
 
-test("a figure that is none is unknown", () => {
+test("an invalid number is unknown", () => {
   expect(parseFlow(TCP.replace("bytes=167", "bytes=-1").replace("sport=37126", "sport=x"))).toEqual({
     family: 4,
     protocol: "tcp",

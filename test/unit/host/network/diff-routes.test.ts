@@ -15,7 +15,7 @@ const route = (via: string, protocol: number): RouteState => ({
   isOnLink: true,
 });
 
-test("a route of ours that stands behind a stranger's comes before it, also when another of ours led them all", async () => {
+test("a route of ours behind a foreign one moves before it, also when another of ours led them all", async () => {
   const model = new ModelNetwork({
     links: [aLink("eth0", { isUp: true })],
     routes: [route("192.0.2.1", OUR_PROTOCOL), route("192.0.2.2", 4), route("192.0.2.3", OUR_PROTOCOL)],
@@ -37,7 +37,7 @@ test("a route of ours that stands behind a stranger's comes before it, also when
 test.each([
   ["alone", []],
   ["beside a stranger's", [route("192.0.2.2", 4)]],
-])("a route gets a source without its predecessor taking it along, %s", async (_where, strangers) => {
+])("a route gets a source without removing its predecessor, %s", async (_where, strangers) => {
   const plain = route("192.0.2.1", OUR_PROTOCOL);
   const model = new ModelNetwork({ links: [aLink("eth0", { isUp: true })], routes: [plain, ...strangers] });
   const { protocol: _, ...wanted } = { ...plain, source: "192.0.2.9" };

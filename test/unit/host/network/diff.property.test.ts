@@ -9,7 +9,7 @@ import { runs } from "../../../support/sample.ts";
 
 const signal = new AbortController().signal;
 
-test("whatever is there becomes what is wanted in one go, and strangers' things stay", async () => {
+test("from any state reaches the wanted one in one pass, and foreign entries stay", async () => {
   await fc.assert(
     fc.asyncProperty(networkStates, networkTargets, async (state, target) => {
       const model = new ModelNetwork(state);
@@ -21,7 +21,7 @@ test("whatever is there becomes what is wanted in one go, and strangers' things 
   );
 });
 
-test("a restore leads back to what was there from anywhere on the way, also from after a failure", async () => {
+test("a rollback reaches the original state from anywhere on the path, also after a failure", async () => {
   await fc.assert(
     fc.asyncProperty(networkStates, networkTargets, fc.nat(), async (state, target, at) => {
       const stored = storeTarget(undoTarget(state, target, state.firewall?.text));

@@ -17,7 +17,7 @@ const onLink = (table: number): RouteState => ({
 test.each([
   ["that never had a lease", []],
   ["that had one", [{ link: "eth1", address: "10.2.0.9/24", isOurs: false, isDynamic: true }]],
-])("a client %s ends, and the routes of its link are those that are wanted, in one go", async (_what, addresses) => {
+])("a client %s ends, and the routes of its link are as wanted, in one pass", async (_what, addresses) => {
   const model = new ModelNetwork({
     links: [aLink("eth1", { isUp: true })],
     addresses,
@@ -42,7 +42,7 @@ test.each([
   ["", { isOurs: false, isDynamic: true }, ["address replace 10.2.0.9/24 brd + dev eth1 label eth1:hf"]],
   [", also where that was cut short before", { isOurs: true, isDynamic: false }, []],
 ])(
-  "a leased address that becomes the link's own is there all the while, and its client ends once it is%s",
+  "a leased address that becomes permanent exists all the time, and its client ends once it is%s",
   async (_what, found, taken) => {
     const own = { link: "eth1", address: "10.2.0.9/24" };
     const model = new ModelNetwork({

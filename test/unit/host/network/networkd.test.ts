@@ -23,7 +23,7 @@ test("systemd-networkd: a lease, a static network, and the servers of the link",
   expect(configurationOf({ "/run/systemd/netif/links/2": state, ...unit }).usesDhcp).toBe(false);
 });
 
-test("unknown where nobody tells", () => {
+test("unknown without a source", () => {
   expect(configurationOf({})).toEqual({ usesDhcp: undefined, nameServers: [] });
   expect(configurationOf({ "/run/systemd/netif/links/2": "ADMIN_STATE=unmanaged\n" }).usesDhcp).toBeUndefined();
 });
@@ -48,7 +48,7 @@ test("dhclient: a lease counts for its link until it expires", () => {
   expect(configurationOf({ "/var/lib/dhcp/dhclient.leases": lease("eth0.5", "never") }).usesDhcp).toBe(true);
 });
 
-test("our own client, whoever else has the link: a unit, or a process that lives", () => {
+test("our own client on any link: a unit, or a running process", () => {
   const networkd = {
     "/run/systemd/netif/links/2": "NETWORK_FILE=/x.network\nDNS=192.0.2.53\n",
     "/x.network": "[Network]\nDHCP=no\n",
@@ -65,7 +65,7 @@ test("our own client, whoever else has the link: a unit, or a process that lives
   expect(configurationOf(pid).usesDhcp).toBeUndefined();
 });
 
-test("NetworkManager: the connection of the device says how", () => {
+test("NetworkManager: the connection of the device names the method", () => {
   const uuid = "0b1c6c9e-5a2f-4a63-9d0e-4f8f6f3a0001";
   const device = { "/run/NetworkManager/devices/2": `[device]\nmanaged=true\nconnection-uuid=${uuid}\n` };
   const connection = (method: string, id = uuid): Record<string, string> => ({

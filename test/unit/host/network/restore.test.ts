@@ -23,7 +23,7 @@ const AFTER: NetworkRecord = {
   sysctls: { "net.ipv4.ip_forward": "0" },
 };
 
-test("whoever takes a change back leaves the machine and what was noted of it as they were", async () => {
+test("a rollback leaves the machine and its records as they were", async () => {
   const dir = tempDir();
   const model = aMachine();
   const before = model.state();
@@ -41,7 +41,7 @@ test("whoever takes a change back leaves the machine and what was noted of it as
   expect(await networkRecord(hostFiles(), dir).load()).toEqual(BEFORE);
 });
 
-test("what was noted stays while the machine is not restored", async () => {
+test("records stay while the machine is not restored", async () => {
   const model = aMachine();
   const target = storeTarget(undoTarget(model.state(), TARGET, undefined));
   const undo: NetworkUndo = { kind: "restore", subject: "network", guarded: true, target, record: BEFORE };

@@ -57,7 +57,7 @@ function heldClock() {
   };
 }
 
-describe("the overlay that it starts", () => {
+describe("the overlay started by it", () => {
   test("is started for the first thing to serve, not before", async () => {
     const rig = ownerRig();
     expect(await rig.owner.observe(forever)).toMatchObject({ listeners: new Map(), services: new Map() });
@@ -72,7 +72,7 @@ describe("the overlay that it starts", () => {
     expect(rig.changes).toEqual([]);
   });
 
-  test("goes on without it, and is found again by the next", async () => {
+  test("continues without it, and is found again by the next", async () => {
     const rig = ownerRig();
     const port = await freePort();
     await listen(rig.owner, aListener(port, await aServer(echo)));
@@ -86,7 +86,7 @@ describe("the overlay that it starts", () => {
     expect(rig.changes).toEqual([]);
   });
 
-  test("is started again when it went and left a table", async () => {
+  test("is started again when it exited and left a table", async () => {
     const { clock, timers, advance } = heldClock();
     const rig = ownerRig({ clock });
     const port = await freePort();
@@ -104,7 +104,7 @@ describe("the overlay that it starts", () => {
     await waitFor("it is missed at once", () => rig.changes.length === 2);
   });
 
-  test("has nothing of an earlier one when its table is gone", async () => {
+  test("has nothing of an earlier one when its table is lost", async () => {
     const rig = ownerRig();
     const [one, two, target] = [await freePort(), await freePort(), await aServer(echo)];
     await listen(rig.owner, aListener(one, target), aListener(two, target));
@@ -116,7 +116,7 @@ describe("the overlay that it starts", () => {
     expect(await listenersOf(rig.owner)).toEqual([`tcp:${two}`]);
   });
 
-  test("is not started over and over when it fails", async () => {
+  test("is not started repeatedly when it fails", async () => {
     const { clock, advance } = heldClock();
     let starts = 0;
     const start = (): { pid: number; ended: Promise<string> } => {
@@ -169,7 +169,7 @@ describe("the overlay that it starts", () => {
     expect(rig.owner.status().state).toBe("up");
   });
 
-  test("that gives way to a successor is not followed by one of ours", async () => {
+  test("that hands over to a successor is not followed by one of ours", async () => {
     const rig = ownerRig();
     const overlay = await scriptedOverlay(rig.runDir);
     await rig.owner.observe(forever);
@@ -184,7 +184,7 @@ describe("the overlay that it starts", () => {
     expect([rig.running.length, rig.owner.status().state]).toEqual([1, "up"]);
   });
 
-  test("is told of a successor that takes over", async () => {
+  test("is notified of a successor that takes over", async () => {
     const { clock, advance, timers } = heldClock();
     const rig = ownerRig({ clock });
     const port = await freePort();
@@ -197,7 +197,7 @@ describe("the overlay that it starts", () => {
     expect([rig.running.length, timers.length]).toEqual([2, 0]);
   });
 
-  test("that gives way to a successor that never comes is followed by one of ours all the same", async () => {
+  test("that hands over to a successor that never comes is followed by one of ours all the same", async () => {
     const { clock, advance } = heldClock();
     const rig = ownerRig({ clock });
     const overlay = await scriptedOverlay(rig.runDir);
@@ -210,7 +210,7 @@ describe("the overlay that it starts", () => {
     expect([rig.running.length, rig.owner.status().state]).toEqual([1, "up"]);
   });
 
-  test("that only ever says that it drains is not met without a pause, nor kept without end", async () => {
+  test("that always reports draining is retried with pauses, and not kept indefinitely", async () => {
     const { clock, timers } = heldClock();
     const rig = ownerRig({ clock });
     const overlay = await scriptedOverlay(rig.runDir);
@@ -223,7 +223,7 @@ describe("the overlay that it starts", () => {
     await waitFor("only some are kept", () => overlay.open() <= 9);
   });
 
-  test("what cannot be started at all is named", async () => {
+  test("that cannot be started is reported", async () => {
     const start = (): never => {
       throw new HostError("overlay-failed", "cannot start the overlay: EAGAIN");
     };
@@ -235,7 +235,7 @@ describe("the overlay that it starts", () => {
 });
 
 describe("the table", () => {
-  test("is changed entry by entry, however many ask at once", async () => {
+  test("is changed entry by entry, by concurrent callers", async () => {
     const { owner } = ownerRig();
     const target = await aServer(echo);
     const ports = await Promise.all(Array.from({ length: 8 }, freePort));
@@ -249,7 +249,7 @@ describe("the table", () => {
     expect([listeners.size, [...services.keys()]]).toEqual([7, ["web"]]);
   });
 
-  test("that somebody else set is seen, and what is changed then is changed in it", async () => {
+  test("set by another process is read, and then changed", async () => {
     const rig = ownerRig();
     const [mine, theirs, target] = [await freePort(), await freePort(), await aServer(echo)];
     await listen(rig.owner, aListener(mine, target));
@@ -262,7 +262,7 @@ describe("the table", () => {
     expect(await listenersOf(rig.owner)).toEqual([`tcp:${mine}`, `tcp:${theirs}`].toSorted());
   });
 
-  test("takes another listener's news while it is being changed for news, and its own not", async () => {
+  test("counts another listener's event during a change as news, and its own not", async () => {
     const rig = ownerRig();
     const overlay = await scriptedOverlay(rig.runDir);
     const state = (key: string): unknown => ({ key, connector: "c", state: "failed", reason: "loop", addresses: [] });
@@ -289,8 +289,8 @@ describe("the table", () => {
   });
 });
 
-describe("where a service manager keeps the overlay running", () => {
-  test("it is not started, and named when it is needed", async () => {
+describe("under a service manager", () => {
+  test("the overlay is not started, and reported when missing", async () => {
     const { owner, running } = ownerRig({ isManaged: true });
     expect((await owner.observe(forever)).listeners.size).toBe(0);
     expect(owner.status().state).toBe("off");
@@ -305,8 +305,8 @@ describe("where a service manager keeps the overlay running", () => {
   });
 });
 
-describe("an overlay that is not as it should be", () => {
-  test("with a table of another version is given ours", async () => {
+describe("a faulty overlay", () => {
+  test("with a table of another version gets ours", async () => {
     const rig = ownerRig();
     const overlay = await scriptedOverlay(rig.runDir);
     const newer = { format: OVERLAY_FORMAT + 1, version: 7, somethingElse: [] };
@@ -320,7 +320,7 @@ describe("an overlay that is not as it should be", () => {
     });
   });
 
-  test("that refuses the table says why, and is asked for its own before the next", async () => {
+  test("that refuses the table reports why, and is asked for its own before the next", async () => {
     const rig = ownerRig();
     const overlay = await scriptedOverlay(rig.runDir);
     overlay.answer = (method) =>
@@ -346,7 +346,7 @@ describe("an overlay that is not as it should be", () => {
     ["an end instead of an answer", "counters.get", "close"],
     ["an end instead of a table", "table.get", "close"],
     ["an end in the middle of a change", "table.set", "close"],
-  ] as const)("that answers with %s fails by name, and is taken again once it is well", async (_, bad, answer) => {
+  ] as const)("that answers with %s fails by name, and is used again once it is well", async (_, bad, answer) => {
     const rig = ownerRig();
     const overlay = await scriptedOverlay(rig.runDir);
     overlay.answer = (method) => (method === bad ? answer : friendly(method));
@@ -362,7 +362,7 @@ describe("an overlay that is not as it should be", () => {
   });
 
   test.each(["counters.get", "table.get", "table.set"])(
-    "that hangs at %s is met anew the next time",
+    "that hangs at %s is connected again the next time",
     async (hanging) => {
       const rig = ownerRig();
       const overlay = await scriptedOverlay(rig.runDir);
@@ -378,7 +378,7 @@ describe("an overlay that is not as it should be", () => {
     },
   );
 
-  test("that ends every connection is not met without a pause", async () => {
+  test("that ends every connection is connected with pauses", async () => {
     const { clock, timers } = heldClock();
     const rig = ownerRig({ clock });
     const overlay = await scriptedOverlay(rig.runDir);
@@ -390,7 +390,7 @@ describe("an overlay that is not as it should be", () => {
     expect(timers.length).toBe(0);
   });
 
-  test("a file in the place of the socket is named", async () => {
+  test("with a file in the place of the socket is reported", async () => {
     const rig = ownerRig();
     mkdirSync(`${rig.runDir}/overlay.sock`, { recursive: true });
     chmodSync(rig.runDir, 0o750);

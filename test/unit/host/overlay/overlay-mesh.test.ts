@@ -32,7 +32,7 @@ function older(method: string): Scripted {
 const unreachable = aListener(1, { peer: aMesh().peers[0]?.uid ?? "", service: "web" });
 const local = aListener(2, 9);
 
-test("the mesh is put into the table whole, kept by other edits, and taken out again", async () => {
+test("the mesh is written into the table, kept by other edits, and removed again", async () => {
   const rig = ownerRig();
   const overlay = await scriptedOverlay(rig.runDir);
   overlay.answer = meshed;
@@ -51,7 +51,7 @@ test("the mesh is put into the table whole, kept by other edits, and taken out a
   expect([rig.owner.view.mesh, rig.owner.view.standing]).toEqual([undefined, undefined]);
 });
 
-test("a target on another node needs the newer form of the table, and nothing else does", async () => {
+test("only a target on another node needs the newer form of the table", async () => {
   const rig = ownerRig();
   const overlay = await scriptedOverlay(rig.runDir);
   overlay.answer = meshed;
@@ -61,7 +61,7 @@ test("a target on another node needs the newer form of the table, and nothing el
   expect(formats).toMatchObject([{ format: 1 }, { format: 2 }]);
 });
 
-test("what an overlay has of other nodes is read where it is found", async () => {
+test("reads the overlay's answer on other nodes", async () => {
   const rig = ownerRig();
   const overlay = await scriptedOverlay(rig.runDir);
   const table = { format: 2, version: 7, services: [], listeners: [], mesh: aMesh() };
@@ -72,7 +72,7 @@ test("what an overlay has of other nodes is read where it is found", async () =>
   expect(standing?.paths).toMatchObject([{ state: "up", carries: true }]);
 });
 
-test("the key is handed over on every connection, before any table", async () => {
+test("sends the key on every connection, before any table", async () => {
   const rig = ownerRig();
   const overlay = await scriptedOverlay(rig.runDir);
   overlay.answer = meshed;
@@ -103,7 +103,7 @@ test("an overlay that refuses the key serves what needs none", async () => {
   expect(rig.faults).toEqual(["the overlay refuses this node's key: the disk refuses"]);
 });
 
-test("an overlay of the version before is named, and goes on with what it knows", async () => {
+test("reports an overlay of the previous version, which continues with what it supports", async () => {
   const rig = ownerRig();
   const overlay = await scriptedOverlay(rig.runDir);
   overlay.answer = older;
@@ -126,7 +126,7 @@ test("an overlay of the version before is named, and goes on with what it knows"
   expect(overlay.calls.some(({ method }) => method === "mesh.wake")).toBe(false);
 });
 
-test("news of other nodes comes through, and only a gateway that stands otherwise has the sections look again", async () => {
+test("passes on events of other nodes; only a changed gateway triggers the sections", async () => {
   const standings: (MeshStanding | undefined)[] = [];
   const kinds: string[] = [];
   const times: number[] = [];
@@ -154,7 +154,7 @@ test("news of other nodes comes through, and only a gateway that stands otherwis
   expect(standings.at(-1)).toBeUndefined();
 });
 
-test("an echo and an upload go through with their answers, and an upload that is aborted is cancelled", async () => {
+test("an echo and an upload return their answers, and an aborted upload is cancelled", async () => {
   const rig = ownerRig();
   const overlay = await scriptedOverlay(rig.runDir);
   const way = { gateway: aMesh().paths[0]?.gateway, path: "" };
@@ -189,7 +189,7 @@ test("an echo and an upload go through with their answers, and an upload that is
   await waitFor("it is cancelled", () => overlay.calls.some(({ method }) => method === "perf.cancel"));
 });
 
-test("a network that changed is passed on where there are paths", async () => {
+test("passes on a changed network if there are paths", async () => {
   const rig = ownerRig();
   const overlay = await scriptedOverlay(rig.runDir);
   overlay.answer = meshed;

@@ -4,7 +4,7 @@ import { ownerRig } from "../../../support/network/owner-rig.ts";
 import { freePort } from "../../../support/machine/programs.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
-test("what was seen last is known without asking, and nothing is known of an overlay that is gone", async () => {
+test("returns the last view without a request, and none of an overlay that exited", async () => {
   const rig = ownerRig();
   const { owner } = rig;
   expect(owner.view.listeners.size).toBe(0);

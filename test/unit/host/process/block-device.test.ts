@@ -60,11 +60,11 @@ describe("the whole disk", () => {
     expect(wholeDiskOf(machine(), path)).toEqual(disk);
   });
 
-  test("is nothing where nothing can be read", () => {
+  test("is none if nothing can be read", () => {
     expect(wholeDiskOf(machineRoot({}).reader, "/")).toBeUndefined();
   });
 
-  test("of this machine is a device, where it has one", () => {
+  test("of this machine is a device, if it has one", () => {
     const disk = wholeDiskOf(hostReader(), realpathSync("."));
     expect(disk === undefined || existsSync(disk.path)).toBe(true);
   });

@@ -18,7 +18,7 @@ function made(result: Partial<ExecResult>, config?: string) {
   return { make, lines };
 }
 
-test("asks for the archive through standard output, with the places and settings of this node", async () => {
+test("requests the archive through standard output, with the paths and settings of this node", async () => {
   const { make, lines } = made({ stdout: JSON.stringify(report) }, "/c.json");
   expect(await make(70_000, signal)).toEqual(report);
   const line = "holdfast bundle --json --to - --max 70000 --state /s --run /r --config /c.json";
@@ -33,6 +33,6 @@ test.each<[string, Partial<ExecResult>, string]>([
   ["a name that is a path", { stdout: JSON.stringify({ ...report, name: "holdfast-/../x.tar.gz" }) }, "bundle-failed"],
   ["too much output", { truncated: true }, "too-large"],
   ["a large archive", { stdout: JSON.stringify({ ...report, bytes: INLINE_BUNDLE_BYTES + 1 }) }, "too-large"],
-])("%s is told as such", async (_, result, code) => {
+])("reports %s as such", async (_, result, code) => {
   await expect(made(result).make(70_000, signal)).rejects.toMatchObject({ code });
 });

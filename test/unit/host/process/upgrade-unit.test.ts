@@ -23,7 +23,7 @@ function unit(answer: Partial<ExecResult> = {}) {
   return { calls, requestPath, unit: upgradeUnit({ exec, files: hostFiles(), isManaged: true, requestPath }) };
 }
 
-test("leaves the request for its own user, then starts the unit and waits for nothing", async () => {
+test("leaves the request for its own user, then starts the unit without waiting", async () => {
   const { calls, requestPath, unit: it } = unit();
   await it.start(request);
   expect(calls).toEqual(["systemctl start --no-block -- holdfast-upgrade.service", "with a request"]);
@@ -31,7 +31,7 @@ test("leaves the request for its own user, then starts the unit and waits for no
   expect(statSync(requestPath).mode & 0o777).toBe(0o600);
 });
 
-test("says that the unit could not be started, and leaves no request behind", async () => {
+test("reports that the unit could not be started, and leaves no request", async () => {
   const { requestPath, unit: it } = unit({ exitCode: 5, stderr: "Unit holdfast-upgrade.service not found.\n" });
   await expect(it.start(request)).rejects.toMatchObject({
     code: "exec-failed",
@@ -47,6 +47,6 @@ test.each([
   ["ActiveState=activating\nJob=4711\n", true],
   ["ActiveState=active\nJob=\n", true],
   ["ActiveState=deactivating\nJob=\n", true],
-])("%j: at work is %s", async (stdout, isAtWork) => {
+])("%j: running is %s", async (stdout, isAtWork) => {
   expect(await unit({ stdout }).unit.isAtWork()).toBe(isAtWork);
 });

@@ -12,7 +12,7 @@ function rig(check: () => string | undefined) {
   return { clock, lines, fed, end };
 }
 
-test("gives signs of life at once and twice in the time allowed", async () => {
+test("notifies at once and twice in the allowed time", async () => {
   const { clock, fed, end } = rig(() => undefined);
   await clock.advance(90_000);
   expect(fed).toEqual([0, 30_000, 60_000, 90_000]);
@@ -22,7 +22,7 @@ test("gives signs of life at once and twice in the time allowed", async () => {
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("gives none while something is stuck, says so once, and goes on when it is not", async () => {
+test("does not notify while a check hangs, reports it once, and continues when it recovers", async () => {
   let stuck: string | undefined;
   const { clock, lines, fed } = rig(() => stuck);
   stuck = "the session is 40 s overdue";
@@ -36,7 +36,7 @@ test("gives none while something is stuck, says so once, and goes on when it is 
   expect(lines).toMatchObject([{}, { msg: "the stuck component responds again" }]);
 });
 
-test("takes a check that throws for one that has not answered", async () => {
+test("counts a check that throws as one without an answer", async () => {
   const { clock, lines, fed } = rig(() => {
     throw new Error("disk I/O error");
   });

@@ -108,21 +108,21 @@ const breaking =
     })(...about);
 const isWhole = ({ path }: Rig): boolean => readFileSync(path).equals(CONTENT);
 
-test("a file comes as a whole", async () => {
+test("a file is fetched completely", async () => {
   const { path, fetch, asked } = await rig(serve);
   await fetch();
   expect(readFileSync(path).equals(CONTENT)).toBe(true);
   expect(asked).toMatchObject([{ "accept-encoding": "identity" }]);
 });
 
-test("what is there already is not fetched again", async () => {
+test("does not fetch an existing file again", async () => {
   const own = await rig(serve);
   await own.fetch();
   await own.fetch();
   expect(own.asked).toHaveLength(1);
 });
 
-test("a broken connection goes on where it broke, if it is the same file", async () => {
+test("continues a broken connection at its end, if it is the same file", async () => {
   const own: Rig = await rig((request, response, number) =>
     (number === 1 ? breaking(() => own, 50_000) : serve)(request, response, number),
   );
@@ -133,7 +133,7 @@ test("a broken connection goes on where it broke, if it is the same file", async
   expect(own.asked[1]?.range).toBe("bytes=50000-");
 });
 
-test("another process goes on with what one left", async () => {
+test("another process continues a partial file", async () => {
   const own = await rig((request, response, number) =>
     (number === 1 ? first(50_000, () => undefined) : serve)(request, response, number),
   );
@@ -147,7 +147,7 @@ test("another process goes on with what one left", async () => {
   expect(isWhole(own)).toBe(true);
 });
 
-test("what was there and is wrong is fetched anew, once", async () => {
+test("fetches a wrong file again, once", async () => {
   const own = await rig(serve);
   writeFileSync(own.path, Buffer.alloc(1000, 1));
   writeFileSync(`${own.path}.from`, `${ETAG}\n`);
@@ -156,7 +156,7 @@ test("what was there and is wrong is fetched anew, once", async () => {
   expect(isWhole(own)).toBe(true);
 });
 
-test("what was there and is too long is fetched anew", async () => {
+test("fetches a too long file again", async () => {
   const own = await rig(serve);
   writeFileSync(own.path, Buffer.alloc(CONTENT.length + 1, 1));
   await own.fetch();
@@ -204,7 +204,7 @@ test.each<[string, string, Answer]>([
   ["ends early", "cut-off", first(10, cut)],
   ["is overloaded", "busy", (_, response) => response.writeHead(503, { "retry-after": "1" }).end()],
   ["speaks something else", "bad-answer", (_, response) => response.socket?.end("SSH-2.0-OpenSSH_9.6\r\n")],
-])("a server that %s is given up after some attempts: %s", async (_name, code, answer) => {
+])("gives up a server that %s after some attempts: %s", async (_name, code, answer) => {
   const own = await rig(answer);
   await expect(own.fetch({ attempts: 2, maxPauseMs: 1 })).rejects.toMatchObject({ code });
   expect(own.asked).toHaveLength(code === "bad-answer" ? 1 : 2);
@@ -225,7 +225,7 @@ test("a byte now and then is too slow", async () => {
   await expect(fetching).rejects.toMatchObject({ code: "too-slow" });
 });
 
-test("however often it is tried, it ends", async () => {
+test("ends after any number of attempts", async () => {
   const own = await rig(drip(1, 20));
   await expect(own.fetch({ maxMs: 500 })).rejects.toMatchObject({ code: "too-long" });
 });
@@ -269,14 +269,14 @@ test.each<[string, string, Answer]>([
     (_, response) => response.writeHead(302, { location: "file:///etc/passwd" }).end(),
   ],
   ["redirects to nowhere", "bad-redirect", (_, response) => response.writeHead(302).end()],
-])("a server that %s is not asked again: %s", async (_name, code, answer) => {
+])("does not retry a server that %s: %s", async (_name, code, answer) => {
   const own = await rig(answer);
   await expect(own.fetch()).rejects.toMatchObject({ code });
   expect(own.retries).toEqual([]);
   expect(statSync(own.path).size).toBe(0);
 });
 
-test("redirects lead on", async () => {
+test("follows redirects", async () => {
   const own = await rig((request, response, number) => {
     if (number <= 3) return void response.writeHead(307, { location: `/elsewhere/${number}` }).end();
     return serve(request, response, number);
@@ -285,7 +285,7 @@ test("redirects lead on", async () => {
   expect(isWhole(own)).toBe(true);
 });
 
-test("after errors that pass it is tried again", async () => {
+test("retries after temporary errors", async () => {
   const own = await rig((request, response, number) => {
     if (number <= 2) return void response.writeHead(number === 1 ? 503 : 429).end();
     return serve(request, response, number);
@@ -295,7 +295,7 @@ test("after errors that pass it is tried again", async () => {
   expect(isWhole(own)).toBe(true);
 });
 
-test("a key of the control plane is trusted for the control plane alone", async () => {
+test("trusts a key of the control plane only for the control plane", async () => {
   const certificate = await testCertificate({ hosts: ["other.example.net"], isExpired: true });
   const server = createSecureServer(certificate, (_, response) => response.end("manifest"));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -313,7 +313,7 @@ test("a key of the control plane is trusted for the control plane alone", async 
   }
 });
 
-test("a proxy is asked where the settings say so", async () => {
+test("uses a proxy if the settings name one", async () => {
   const own = await rig(serve);
   const proxy = await startConnectProxy(Number(new URL(own.url).port));
   const clock = systemClock();

@@ -37,7 +37,7 @@ function rig(): Rig {
   };
 }
 
-test("versions are listed newest first, with their marks, whatever else lies there", async () => {
+test("lists versions newest first, with their marks, and ignores other files", async () => {
   const { versions, put, lay } = rig();
   lay(OLD, OLD);
   lay(NEW, NEW);
@@ -65,7 +65,7 @@ test("versions are listed newest first, with their marks, whatever else lies the
   ]);
 });
 
-test("while the package is replaced, the version that it brought before is the base, if that is whole", async () => {
+test("while the package is replaced, the version that it brought before is the base, if complete", async () => {
   const { versions, lay, path } = rig();
   lay("../lib/base.before", OLD);
   expect((await versions.list()).find(({ isBase }) => isBase)).toMatchObject({ version: OLD, isWhole: true });
@@ -73,7 +73,7 @@ test("while the package is replaced, the version that it brought before is the b
   expect((await versions.list()).find(({ isBase }) => isBase)).toMatchObject({ version: BASE });
 });
 
-test("damaged marks and versions count as what they are", async () => {
+test("counts damaged marks and versions as damaged", async () => {
   const { versions, put, lay, path } = rig();
   lay(OLD, NEW);
   lay(NEW, NEW);
@@ -96,7 +96,7 @@ async function stage({ versions, lay }: Rig, version: string): Promise<void> {
   await versions.stage(`${version}.unpacked`, version, "sha");
 }
 
-test("a version that is placed is on trial, and no mark of an earlier try is left", async () => {
+test("a placed version is on trial, without marks of an earlier trial", async () => {
   const own = rig();
   const { versions, put, path } = own;
   await stage(own, NEW);
@@ -115,7 +115,7 @@ test("a version that is placed is on trial, and no mark of an earlier try is lef
   await expect(versions.place(NEW, TRIAL)).rejects.toMatchObject({ code: "version-exists" });
 });
 
-test("a staged version is known again by the archive that it came from", async () => {
+test("recognizes a staged version by its archive", async () => {
   const own = rig();
   await stage(own, NEW);
   expect(await own.versions.staged(NEW, "sha")).toBe(join(own.path, `part/${NEW}.ready`));
@@ -135,7 +135,7 @@ test("a staged version keeps no archive", async () => {
   expect(readdirSync(join(own.path, "part")).sort()).toEqual([`${NEW}.ready`, `${NEW}.sha256`]);
 });
 
-test("the trial mark is there before the version is", async () => {
+test("writes the trial mark before the version", async () => {
   const own = rig();
   await stage(own, NEW);
   const cut = { ...hostDirectories(), move: () => Promise.reject(new Error("the power is gone")) };
@@ -147,7 +147,7 @@ test("the trial mark is there before the version is", async () => {
   expect((await own.versions.list())[0]).toMatchObject({ version: NEW, isWhole: true, trial: TRIAL });
 });
 
-test("what lies in the way and is no version is moved out of it", async () => {
+test("moves aside a file in the way that is not a version", async () => {
   const own = rig();
   await stage(own, NEW);
   own.put(NEW, "a file");
@@ -155,7 +155,7 @@ test("what lies in the way and is no version is moved out of it", async () => {
   expect((await own.versions.list())[0]).toMatchObject({ version: NEW, isWhole: true, trial: TRIAL });
 });
 
-test("what was given up is replaced when it is placed again", async () => {
+test("replaces an abandoned version when placed again", async () => {
   const own = rig();
   const { versions, lay, path } = own;
   lay(NEW, NEW);
@@ -167,7 +167,7 @@ test("what was given up is replaced when it is placed again", async () => {
   expect((await versions.list())[0]).toMatchObject({ version: NEW, failed: undefined, trial: TRIAL });
 });
 
-test("what was not staged cannot be placed", async () => {
+test("refuses to place what was not staged", async () => {
   const { versions } = rig();
   await expect(versions.place(NEW, TRIAL)).rejects.toMatchObject({ code: "not-staged" });
   await expect(versions.stage("nothing", NEW, "sha")).rejects.toMatchObject({ code: "not-staged" });
@@ -198,7 +198,7 @@ test("marks follow a version's life", async () => {
   expect(existsSync(join(own.path, `${NEW}.aside`))).toBe(false);
 });
 
-test("old versions go, the ones named stay, and failures are remembered", async () => {
+test("removes old versions, keeps named ones, and remembers failures", async () => {
   const { versions, put, lay, path } = rig();
   for (const version of ["0.1.20261105-1200", OLD, NEW]) lay(version, version);
   put("0.1.20261105-1200.failed", "x");
@@ -210,7 +210,7 @@ test("old versions go, the ones named stay, and failures are remembered", async 
   expect(readdirSync(join(path, "part"))).toEqual([]);
 });
 
-test("one upgrade at a time", () => {
+test("runs one upgrade at a time", () => {
   const own = rig();
   const lock = own.versions.lock();
   expect(() => own.versions.lock()).toThrow(expect.objectContaining({ code: "busy" }));
@@ -218,7 +218,7 @@ test("one upgrade at a time", () => {
   own.versions.lock().release();
 });
 
-test("a standing is read as it was written, and a damaged one is none", async () => {
+test("reads the written state of an upgrade, and none if damaged", async () => {
   const { versions, put } = rig();
   expect(await versions.standing()).toBeUndefined();
   const standing = { state: "IN_PROGRESS", step: "fetching", from: OLD, begunAt: 1 } as const;

@@ -32,13 +32,13 @@ describe("nameCache", () => {
     expect(await cache.resolve("a")).toEqual(["192.0.2.2"]);
   });
 
-  it("asks once for all waiting requests", async () => {
+  it("resolves once for all waiting requests", async () => {
     const { asked, cache } = rig([{ addresses: ["192.0.2.1"] }]);
     await Promise.all([cache.resolve("a"), cache.resolve("a"), cache.resolve("a")]);
     expect(asked).toEqual(["a"]);
   });
 
-  it("keeps the last good answer while nobody answers, or answers with nothing, and asks again after 5 s", async () => {
+  it("keeps the last good answer while the resolver is silent or empty, and retries after 5 s", async () => {
     const { clock, asked, cache } = rig([
       { addresses: ["192.0.2.1"], ttlSeconds: 5 },
       new Error("timeout"),
@@ -54,7 +54,7 @@ describe("nameCache", () => {
     expect(asked).toHaveLength(4);
   });
 
-  it("asks anew for a name that did not hold, though not more often than every 5 s", async () => {
+  it("resolves a name with a failed answer again, at most every 5 s", async () => {
     const { clock, asked, cache } = rig([{ addresses: ["192.0.2.1"], ttlSeconds: 300 }, { addresses: ["192.0.2.2"] }]);
     cache.expireSoon("a");
     await cache.resolve("a");
@@ -66,7 +66,7 @@ describe("nameCache", () => {
     expect(asked).toHaveLength(2);
   });
 
-  it("waits a second at most where it has an answer already", async () => {
+  it("waits at most a second if it has an answer", async () => {
     const { clock, cache } = rig([{ addresses: ["192.0.2.1"], ttlSeconds: 5 }, new Promise<Answer>(() => undefined)]);
     await cache.resolve("a");
     await clock.advance(5000);
@@ -88,7 +88,7 @@ describe("nameCache", () => {
 });
 
 describe("askMachine", () => {
-  it("knows the machine's own names", async () => {
+  it("resolves the machine's own names", async () => {
     expect((await askMachine("localhost")).addresses).toContain("127.0.0.1");
     expect(await askMachine("192.0.2.4")).toEqual({ addresses: ["192.0.2.4"] });
   });

@@ -29,7 +29,7 @@ describe("meets", () => {
 });
 
 describe("ownSockets", () => {
-  it("tells ports and protocols apart and counts each socket once", () => {
+  it("distinguishes ports and protocols and counts each socket once", () => {
     const own = ownSockets(() => LOCAL);
     own.add("tcp", "0.0.0.0", 80);
     own.add("tcp", "0.0.0.0", 80);

@@ -17,7 +17,7 @@ const flow = (n: number): OverlayFlow => ({
 });
 
 describe("flowLog", () => {
-  it("hands over 500 at once, and fewer after a second", async () => {
+  it("sends 500 at once, and fewer after a second", async () => {
     const clock = new FakeClock();
     const log = flowLog(clock);
     const batches: number[] = [];
@@ -31,7 +31,7 @@ describe("flowLog", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("keeps the newest ten thousand while nobody listens, counts the others, and needs no timer", async () => {
+  it("keeps the newest ten thousand without a subscriber, counts the others, and needs no timer", async () => {
     const clock = new FakeClock();
     const log = flowLog(clock);
     for (let i = 0; i < 25_000; i += 1) log.add(flow(i));

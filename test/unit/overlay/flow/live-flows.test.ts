@@ -40,7 +40,7 @@ function setUp() {
   return { clock, log, live, flow, moved, records, startedAt };
 }
 
-describe("a flow that runs", () => {
+describe("a running flow", () => {
   test("has a record every hour, with its bytes in the minutes in which they flowed", async () => {
     const { clock, live, flow, moved, records, startedAt, log } = setUp();
     const first = Math.floor(startedAt / 60_000) * 60;
@@ -74,7 +74,7 @@ describe("a flow that runs", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("that ends within its minute says no more than that", () => {
+  test("that ends within its minute has one record", () => {
     const { live, flow, moved, records, log, clock } = setUp();
     live.begin(flow);
     moved.sourceBytes = 100;
@@ -102,7 +102,7 @@ describe("a flow that runs", () => {
   });
 });
 
-test("flows of a listener are listed and cut while they run, and no other", async () => {
+test("lists and cuts the running flows of one listener only", async () => {
   const rig = planeRig();
   const target = await aServer(echo);
   const [port, other] = [await freePort(), await freePort()];

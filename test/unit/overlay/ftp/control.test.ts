@@ -37,7 +37,7 @@ async function transfer({ client, server }: Pick<Awaited<ReturnType<typeof stage
 }
 
 describe("a data connection", () => {
-  it("goes to the service and is counted and recorded, in old and new form", async () => {
+  it("leads to the service and is counted and recorded, in old and new form", async () => {
     const { rig, server, port, client } = await stage();
     const { data, end } = await transfer({ client, server });
     data.socket.end();
@@ -56,7 +56,7 @@ describe("a data connection", () => {
     expect(rig.counters(`tcp:${port}`)).toMatchObject({ flows: 3, activeFlows: 2, refusals: {} });
   });
 
-  it("is for the client alone, and for one connection", async () => {
+  it("is for the client only, and for one connection", async () => {
     const { server, client } = await stage();
     const port = await passivePort(client);
     expect(await fateOf(aClient(port, "127.0.0.1", "127.0.0.2"))).toBe("ECONNRESET");
@@ -66,7 +66,7 @@ describe("a data connection", () => {
     expect(await fateOf(aClient(port))).toBe("ECONNREFUSED");
   });
 
-  it("is waited for until the next one is asked for, or half a minute is over", async () => {
+  it("is expected until the next one is requested, or for half a minute", async () => {
     const clock = new FakeClock();
     const { client, rig } = await stage({}, clock);
     const first = await passivePort(client);
@@ -78,7 +78,7 @@ describe("a data connection", () => {
     expect(rig.plane.bound()).toHaveLength(1);
   });
 
-  it("needs no room among the connections, but there are only four at a time", async () => {
+  it("does not count as a connection, but at most four run at a time", async () => {
     const { client, server, port } = await stage({ maxFlows: 1 });
     for (let i = 0; i < 4; i += 1) await transfer({ client, server });
     const before = client.text().length;
@@ -87,7 +87,7 @@ describe("a data connection", () => {
     expect(await fateOf(aClient(port))).toBe("ECONNRESET");
   });
 
-  it("ends with a control connection that was cut, and outlives one that was closed", async () => {
+  it("ends with a control connection that was cut, and survives one that was closed", async () => {
     const { client, server, port } = await stage();
     const cut = await transfer({ client, server });
     const waiting = await passivePort(client);
@@ -103,7 +103,7 @@ describe("a data connection", () => {
     await waitFor("the rest comes", () => kept.data.text() === "downrest" && kept.data.fate() === "end");
   });
 
-  it("keeps its control connection from being idle", async () => {
+  it("keeps its control connection from the idle timeout", async () => {
     const clock = new FakeClock();
     const { client, server, rig } = await stage({ idleTimeoutMs: 10_000 }, clock);
     const { end } = await transfer({ client, server });
@@ -119,7 +119,7 @@ describe("a data connection", () => {
     expect(await fateOf(client)).toBe("ECONNRESET");
   });
 
-  it("is refused where the process has no sockets left", async () => {
+  it("is refused when the process has no free descriptor", async () => {
     const rig = planeRig({ descriptorLimit: 64 + 2 + 2 + 2 });
     const server = await fakeFtp();
     const port = await freePort();
@@ -132,7 +132,7 @@ describe("a data connection", () => {
 });
 
 describe("a control connection", () => {
-  it("does not let active mode or TLS through", async () => {
+  it("refuses active mode and TLS", async () => {
     const { client, server } = await stage();
     client.socket.write("PORT 127,0,0,1,9,9\r\nAUTH TLS\r\nSYST\r\n");
     await waitFor("three answers", () => client.text().split("\r\n").length === 5);
@@ -140,14 +140,14 @@ describe("a control connection", () => {
     expect(server.text()).toBe("NOOP\nNOOP\nSYST\n");
   });
 
-  it("is ended when it is not FTP", async () => {
+  it("is closed when it is not FTP", async () => {
     const { client, rig } = await stage();
     client.socket.write("\x16\x03\x01");
     expect(await fateOf(client)).toBe("ECONNRESET");
     expect(await rig.nextFlow()).toMatchObject({ reason: "protocol-mismatch" });
   });
 
-  it("leads to services of its own kind only", async () => {
+  it("leads only to services of its own kind", async () => {
     const { rig, port, server } = await stage();
     await rig.apply([aListener(port, { service: "files" }, ftp)], [aService("files", server.port)]);
     expect(await fateOf(aClient(port))).toBe("ECONNRESET");

@@ -39,7 +39,7 @@ describe("an FTP dialogue", () => {
     ["EPSV\r\n", EPSV, "EPSV 51210"],
     ["EPSV 2\r\n", "229 ok (!!!51210!)\r\n", "EPSV 51210"],
     ["\xff\xf4\xff\xf2PASV\r\n", PASV, "PASV 51210"],
-  ])("answers %j otherwise than the server with %j", (command, reply, expected) => {
+  ])("answers %j itself instead of the server with %j", (command, reply, expected) => {
     const { says, hears, announced } = greeted();
     expect(says(command)).toBe(command);
     expect(hears(reply)).toBe("INSTEAD\r\n");
@@ -47,7 +47,7 @@ describe("an FTP dialogue", () => {
   });
 
   it.each(["227 (1,2,3,4,5)", "227 (1,2,3,4,5,256)", "227 (1,2,3,4,3,255)", "227 none", "227", "227 (1,2,3,4,0,22,7)"])(
-    "refuses a 227 that names no data port: %s",
+    "refuses a 227 without a data port: %s",
     (reply) => {
       const { says, hears, announced } = greeted();
       says("PASV\r\n");
@@ -57,7 +57,7 @@ describe("an FTP dialogue", () => {
   );
 
   it.each(["229 (|||70000|)", "229 (|||22|)", "229 (||||)", "229 (|1|10.0.0.9|5000|)", "229 (|||5000!)", "229 5000"])(
-    "refuses a 229 that names no data port: %s",
+    "refuses a 229 without a data port: %s",
     (reply) => {
       const { says, hears, announced } = greeted();
       says("EPSV\r\n");
@@ -66,14 +66,14 @@ describe("an FTP dialogue", () => {
     },
   );
 
-  it("says that it cannot open one when there is no place for it", () => {
+  it("reports that it cannot open one at the limit", () => {
     const { says, hears, announced } = greeted(() => undefined);
     says("PASV\r\n");
     expect(hears(PASV)).toMatch(/^425 /);
     expect(announced).toHaveLength(1);
   });
 
-  it("leaves what nobody asked for as it is", () => {
+  it("passes an unrequested reply unchanged", () => {
     const { says, hears, announced } = greeted();
     expect(hears(PASV)).toBe(PASV);
     says("EPSV\r\n");
@@ -87,7 +87,7 @@ describe("an FTP dialogue", () => {
     expect(hears(PASV)).toBe("INSTEAD\r\n");
   });
 
-  it("takes several lines of a 227 as one, and its last line counts", () => {
+  it("reads several lines of a 227 as one reply, by its last line", () => {
     const { says, hears, announced } = greeted();
     says("PASV\r\n");
     expect(hears(`227-wait (1,2,3,4,9,9)\r\n more\r\n${PASV}`)).toBe("INSTEAD\r\n");
@@ -95,7 +95,7 @@ describe("an FTP dialogue", () => {
   });
 
   it.each(["PORT 10,0,0,9,4,5", "EPRT |1|10.0.0.9|1029|", "LPRT 4,4", "LPSV", "AUTH TLS", "auth ssl", "SPSV"])(
-    "answers %s with 502 in its turn, and the server never sees it",
+    "answers %s with 502 in order, hidden from the server",
     (command) => {
       const { says, hears } = greeted();
       expect(says(`SYST\r\n${command}\r\nPWD\r\n`)).toBe("SYST\r\nNOOP\r\nPWD\r\n");
@@ -105,7 +105,7 @@ describe("an FTP dialogue", () => {
     },
   );
 
-  it("keeps count of what is answered: preliminary replies and the greeting answer nothing", () => {
+  it("counts answers: preliminary replies and the greeting answer nothing", () => {
     const { says, hears, announced } = talk();
     expect(says("USER a\r\nPASS b\r\nPASV\r\nRETR x\r\nPORT 1\r\n")).toContain("NOOP\r\n");
     const server = `120 soon\r\n220-hi\r\n220 there\r\n331 a?\r\n230 in\r\n${PASV}150 now\r\n226 done\r\n200 ok\r\n`;
@@ -134,7 +134,7 @@ describe("an FTP dialogue", () => {
     expect(hears("200 ok\r\n")).toBe("200 ok\r\n");
   });
 
-  it("finds its way again when a server answers too much or too little", () => {
+  it("recovers when a server answers too much or too little", () => {
     const { says, hears, announced } = greeted();
     says("A\r\nB\r\nC\r\nPASV\r\n");
     expect(hears(PASV)).toBe("INSTEAD\r\n");
@@ -145,7 +145,7 @@ describe("an FTP dialogue", () => {
     expect(announced).toHaveLength(2);
   });
 
-  it("passes everything else as it is, whatever the bytes and however they are cut", () => {
+  it("passes everything else unchanged, any bytes in any pieces", () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 20 }), (chunks) => {
         const { says, hears, failures } = greeted();
@@ -161,7 +161,7 @@ describe("an FTP dialogue", () => {
     );
   });
 
-  it("puts lines together that come byte by byte", () => {
+  it("joins lines that come byte by byte", () => {
     const { says, hears, announced } = greeted();
     const sent = "AUTH TLS\r\nPASV\r\n".split("").map(says).join("");
     expect(sent).toBe("NOOP\r\nPASV\r\n");
@@ -174,7 +174,7 @@ describe("an FTP dialogue", () => {
     ["a long line", "x".repeat(9000)],
     ["a long line that ends", `${"x".repeat(9000)}\r\n`],
     ["TLS from the start", "\x16\x03\x01\x02\x00\n"],
-  ])("fails once with %s of the client, and lets nothing more pass", (_, bytes) => {
+  ])("fails once with %s of the client, and passes nothing more", (_, bytes) => {
     const { says, hears, failures } = greeted();
     expect(says(bytes)).toBe("");
     expect(says("NOOP\r\n")).toBe("");
@@ -182,13 +182,13 @@ describe("an FTP dialogue", () => {
     expect(failures()).toBe(1);
   });
 
-  it("fails with a line of the server that never ends", () => {
+  it("fails on an endless line of the server", () => {
     const { hears, failures } = greeted();
     for (let i = 0; i < 20; i += 1) hears("y".repeat(1000));
     expect(failures()).toBe(1);
   });
 
-  it("forgets the oldest of many commands that a server leaves unanswered, and works on", () => {
+  it("forgets the oldest of many unanswered commands, and continues", () => {
     const { says, hears } = greeted();
     says("PORT 1\r\n".repeat(10_000));
     says("PASV\r\n");

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { announcedPort, passiveReply } from "../../../../src/overlay/ftp/passive.ts";
 
 describe("a reply that announces a data port", () => {
-  it.each(["10.0.0.1", "255.255.255.255"])("is written so that it can be read again, for %s", (address) => {
+  it.each(["10.0.0.1", "255.255.255.255"])("is written so that it can be parsed again, for %s", (address) => {
     for (const port of [1024, 1280, 40_000, 65_535]) {
       for (const passive of ["PASV", "EPSV"] as const) {
         expect(announcedPort(passive, passiveReply(passive, address, port) ?? "")).toBe(port);
@@ -15,7 +15,7 @@ describe("a reply that announces a data port", () => {
     expect(passiveReply("EPSV", "fe80::1", 5000)).toContain("(|||5000|)");
   });
 
-  it("is read in no time, however it is made", () => {
+  it("is parsed in linear time", () => {
     for (const filler of ["1,", "9999,", "1,2,3,4,5,,", "(|||", "(((("]) {
       const line = filler.repeat(Math.floor(8000 / filler.length));
       expect(announcedPort("PASV", `227 ${line}x`)).toBeUndefined();

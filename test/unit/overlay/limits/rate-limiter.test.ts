@@ -28,14 +28,14 @@ function lateReader(limiter: RateLimiter, clock: FakeClock, chunk: number) {
   return user;
 }
 
-describe("Gate", () => {
-  it("lets everybody through without a rate", () => {
+describe("RateLimiter", () => {
+  it("does not limit without a rate", () => {
     const limiter = new RateLimiter(new FakeClock(), undefined);
     expect(limiter.isOpen).toBe(true);
     expect(limiter.pass({ resumeReading: () => undefined }, 1e9)).toBe(true);
   });
 
-  it.each([100_000, 8_000_000, 800_000_000])("holds %d bit/s over ten seconds, shared evenly", async (rate) => {
+  it.each([100_000, 8_000_000, 800_000_000])("holds %d bit/s over ten seconds, in equal shares", async (rate) => {
     const clock = new FakeClock();
     const limiter = new RateLimiter(clock, rate);
     const users = [reader(limiter, 16_384), reader(limiter, 16_384), reader(limiter, 16_384)];
@@ -51,27 +51,24 @@ describe("Gate", () => {
 
   const rates = [0.5, 1, 2, 5, 10, 100, 1000];
   const cases = rates.flatMap((mbps) => [1, 2, 3, 8, 32].map((flows) => [mbps, flows] as const));
-  it.each(cases)(
-    "gives %d Mbit/s to %d flows that read some time after they may, in equal shares",
-    async (mbps, flows) => {
-      const clock = new FakeClock();
-      const limiter = new RateLimiter(clock, mbps * 1_000_000);
-      const chunk = mbps > 100 ? 262_144 : mbps > 10 ? 65_536 : 9000;
-      const users = Array.from({ length: flows }, () => lateReader(limiter, clock, chunk));
-      for (const user of users) user.resumeReading();
-      // Some bytes have to come before a share can be told from chance.
-      const ms = Math.ceil((200 * chunk * flows * 8) / (mbps * 1000));
-      await clock.advance(ms);
-      const total = users.reduce((sum, { bytes }) => sum + bytes, 0);
-      const expected = (mbps * 1000 * ms) / 8;
-      expect(total / expected).toBeGreaterThan(0.97);
-      expect(total - Math.max(65_536, mbps * 12_500)).toBeLessThan(expected * 1.03);
-      const mean = total / flows;
-      for (const { bytes } of users) expect(Math.abs(bytes - mean)).toBeLessThan(mean * 0.1);
-    },
-  );
+  it.each(cases)("gives %d Mbit/s to %d flows that read with a delay, in equal shares", async (mbps, flows) => {
+    const clock = new FakeClock();
+    const limiter = new RateLimiter(clock, mbps * 1_000_000);
+    const chunk = mbps > 100 ? 262_144 : mbps > 10 ? 65_536 : 9000;
+    const users = Array.from({ length: flows }, () => lateReader(limiter, clock, chunk));
+    for (const user of users) user.resumeReading();
+    // Some bytes have to come before a share can be told from chance.
+    const ms = Math.ceil((200 * chunk * flows * 8) / (mbps * 1000));
+    await clock.advance(ms);
+    const total = users.reduce((sum, { bytes }) => sum + bytes, 0);
+    const expected = (mbps * 1000 * ms) / 8;
+    expect(total / expected).toBeGreaterThan(0.97);
+    expect(total - Math.max(65_536, mbps * 12_500)).toBeLessThan(expected * 1.03);
+    const mean = total / flows;
+    for (const { bytes } of users) expect(Math.abs(bytes - mean)).toBeLessThan(mean * 0.1);
+  });
 
-  it("passes the turn of a flow that has nothing to read on", async () => {
+  it("passes on the turn of a flow without data", async () => {
     const clock = new FakeClock();
     const limiter = new RateLimiter(clock, 1_000_000);
     const idle = { resumeReading: () => undefined };
@@ -84,7 +81,7 @@ describe("Gate", () => {
     expect(user.bytes).toBeGreaterThan(1_250_000 * 0.97);
   });
 
-  it("frees those who wait when the limit goes, and forgets those who leave", async () => {
+  it("releases waiting flows when the limit is lifted, and forgets those that leave", async () => {
     const clock = new FakeClock();
     const limiter = new RateLimiter(clock, 8000);
     let resumed = 0;

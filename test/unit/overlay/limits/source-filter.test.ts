@@ -19,12 +19,12 @@ describe("sourceFilter", () => {
     [[], "127.0.0.1", false],
     [undefined, "127.0.0.1", true],
     [["10.0.0.0/8"], "not an address", false],
-  ] as const)("%j lets %s in: %s", (blocks, address, isAllowed) => {
+  ] as const)("%j admits %s: %s", (blocks, address, isAllowed) => {
     expect(sourceFilter(blocks === undefined ? undefined : [...blocks]).allows(address)).toBe(isAllowed);
   });
 
   it.each(["10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/-1", "10.0.0.0/", "example.com", "fe80::1%eth0", "", "/8"])(
-    "%j is no block",
+    "%j is not a block",
     (text) => expect(AddressBlock.safeParse(text).success).toBe(false),
   );
 });

@@ -19,7 +19,7 @@ describe("prefixes of sources", () => {
     expect(prefixes.admitsNew(one, 1000)).toBe(true);
   });
 
-  it("answer nobody who was not heard", () => {
+  it("send nothing to sources that sent nothing", () => {
     const prefixes = new SourcePrefixes();
     expect(prefixes.admits("198.51.100.7", 1)).toBe(false);
     prefixes.received("198.51.100.7", 40, 0);
@@ -28,7 +28,7 @@ describe("prefixes of sources", () => {
     expect(prefixes.admits("198.51.100.7", 1)).toBe(false);
   });
 
-  it("answer three times what was sent, and a MiB a second more", () => {
+  it("send three times what was received, and a MiB a second more", () => {
     const prefixes = new SourcePrefixes();
     const from = "198.51.100.7";
     let answered = 0;
@@ -40,7 +40,7 @@ describe("prefixes of sources", () => {
     expect(answered).toBeLessThan(3 * 10 * 10_000 + 64 * 1024 + 10 * 1024 * 1024 + 100);
   });
 
-  it("hold a flood from forged addresses in bounded memory", () => {
+  it("bound the memory of a flood from forged addresses", () => {
     const prefixes = new SourcePrefixes();
     prefixes.received("198.51.100.7", 40, 0);
     for (let i = 0; i < 10_000; i += 1) prefixes.received(`10.${i >> 8}.${i & 255}.1`, 40, 0);

@@ -23,8 +23,8 @@ function rig(answers: Partial<Record<string, OverlayReason>> = {}) {
   return { clock, asked, told, far, answers };
 }
 
-describe("what other nodes refuse", () => {
-  it("holds until the other node says otherwise when it is asked, less and less often", async () => {
+describe("the refusals of other nodes", () => {
+  it("hold until the other node answers otherwise, polled with backoff", async () => {
     const { clock, asked, told, far, answers } = rig({ a: "unknown-service" });
     far.note("a", "unknown-service");
     expect(far.reasonFor("a")).toBe("unknown-service");
@@ -43,7 +43,7 @@ describe("what other nodes refuse", () => {
     expect(asked).toHaveLength(count);
   });
 
-  it("is only what lasts, and is not taken back by somebody who cannot be asked", async () => {
+  it("include only lasting ones, and stay while the node is unreachable", async () => {
     const { clock, asked, far, answers } = rig();
     far.note("a", "connect-refused");
     far.note("a", "tunnel-lost");
@@ -57,7 +57,7 @@ describe("what other nodes refuse", () => {
     expect(far.reasonFor("a")).toBeUndefined();
   });
 
-  it("asks nothing any more once it is closed", async () => {
+  it("are not polled once closed", async () => {
     const { clock, asked, told, far } = rig({ a: "not-granted" });
     far.note("a", "not-granted");
     far.close();
@@ -67,7 +67,7 @@ describe("what other nodes refuse", () => {
 });
 
 describe("a connector to a service that the other node does not serve", () => {
-  it("says so, asks without a flow, and is in order again once it does", async () => {
+  it("reports it, polls without a flow, and recovers once the service is back", async () => {
     const { source, destination, port, target } = await remoteService(echo);
     await destination.apply([], []);
     const client = aClient(port);
@@ -84,7 +84,7 @@ describe("a connector to a service that the other node does not serve", () => {
     expect(destination.ended).toHaveLength(1);
   });
 
-  it("says so of what is not granted, over UDP too, until it leads elsewhere", async () => {
+  it("reports a missing grant, over UDP too, until it leads elsewhere", async () => {
     const stage = await remoteService(echo);
     const { source, destination } = stage;
     await destination.apply([], [aService("names", stage.target, { protocol: "udp" })]);

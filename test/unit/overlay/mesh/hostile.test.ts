@@ -37,7 +37,7 @@ async function works(session: ClientHttp2Session, uid: string): Promise<void> {
 
 const CLOSES = TESTS_ALL ? 10_000 : 1000;
 
-describe("whoever has proved nothing", () => {
+describe("an unauthenticated peer", () => {
   it("is rejected for its key before any HTTP/2", async () => {
     const rig = await gatewayRig([a]);
     const socket = await dialHop(rig.port, stranger, "h2");
@@ -50,7 +50,7 @@ describe("whoever has proved nothing", () => {
     expect(rig.server.clients()).toEqual([]);
   });
 
-  it("is a node that may not dial, too", async () => {
+  it("may be a node that is not allowed to dial", async () => {
     const rig = await gatewayRig([]);
     await rig.apply([], { peers: [{ uid: a.uid, fqdn: "a.example", key: a.key }] });
     const socket = await dialHop(rig.port, a, "holdfast-h2r");
@@ -85,7 +85,7 @@ describe("whoever has proved nothing", () => {
     await outbound(rig.port, a);
   });
 
-  it("may have so many in all, of which the longest silent makes room", async () => {
+  it("is limited in number, and the longest silent one makes room", async () => {
     const clock = new FakeClock();
     const rig = await gatewayRig([a], { clock, limits: { inAll: 3 } });
     const silent = ["127.0.0.2", "127.0.0.3", "127.0.0.4"].map((address) => raw(rig.port, address));
@@ -99,8 +99,8 @@ describe("whoever has proved nothing", () => {
   });
 });
 
-describe("whoever keeps failing", () => {
-  it("is not listened to for a while, so that handshakes cost no more than that; others are", async () => {
+describe("a peer that keeps failing", () => {
+  it("is ignored for a while, which bounds the cost of handshakes; others are not", async () => {
     const clock = new FakeClock();
     const rig = await gatewayRig([a], { clock, limits: { failures: 3 } });
     for (let failure = 0; failure < 3; failure += 1) {
@@ -113,7 +113,7 @@ describe("whoever keeps failing", () => {
     await outbound(rig.port, a);
   });
 
-  it("has more patience shown to it where it leaves without a byte, as traces of hops do, but not without end", async () => {
+  it("is limited later if it closes before sending data, as traceroute does", async () => {
     const clock = new FakeClock();
     const rig = await gatewayRig([a], { clock, limits: { failures: 2 } });
     for (let probe = 1; probe <= 16; probe += 1) {
@@ -128,7 +128,7 @@ describe("whoever keeps failing", () => {
   });
 });
 
-describe("a node that proved its key and misbehaves", () => {
+describe("an authenticated node that misbehaves", () => {
   const both = async (more: Parameters<typeof gatewayRig>[1] = {}) => {
     const rig = await gatewayRig([a, b, stranger], more);
     let opened = 0;
@@ -149,7 +149,7 @@ describe("a node that proved its key and misbehaves", () => {
   it.each([
     ["a header of 9 KiB", { "x-long": "x".repeat(9 * 1024) }],
     ["forty headers", Object.fromEntries(Array.from({ length: 40 }, (_, at) => [`x-${at}`, "y"]))],
-  ])("is refused a stream with %s, and nothing else", async (_, headers) => {
+  ])("has a stream refused with %s, and nothing else", async (_, headers) => {
     const { rig, good } = await both();
     const socket = await dialHop(rig.port, stranger, "h2");
     const bad = connectHttp2("https://gateway", { createConnection: () => socket });
@@ -170,7 +170,7 @@ describe("a node that proved its key and misbehaves", () => {
   it.each([
     ["SETTINGS", frame(FRAME.settings, 0, 0)],
     ["PING", frame(FRAME.ping, 0, 0, Buffer.alloc(8))],
-  ])("is cut off for a flood of %s", async (_, flood) => {
+  ])("is disconnected after a flood of %s", async (_, flood) => {
     const { rig, good } = await both();
     const socket = await rawSession(rig.port);
     socket.write(Buffer.concat(Array.from({ length: 10_000 }, () => flood)));
@@ -178,7 +178,7 @@ describe("a node that proved its key and misbehaves", () => {
     await works(good, b.uid);
   });
 
-  it("is cut off for a flood of empty frames", async () => {
+  it("is disconnected after a flood of empty frames", async () => {
     const { rig, good } = await both();
     const socket = await rawSession(rig.port);
     socket.write(connectFrame(1, `${b.uid}:443`));
@@ -187,7 +187,7 @@ describe("a node that proved its key and misbehaves", () => {
     await works(good, b.uid);
   });
 
-  it("gets little for rapid resets, is read from no more for a while, and keeps its session (CVE-2023-44487)", async () => {
+  it("gains little by rapid resets, is not read for a while, and keeps its session (CVE-2023-44487)", async () => {
     const clock = new FakeClock();
     const { rig, good, opened } = await both({ clock });
     const socket = await rawSession(rig.port);
@@ -219,7 +219,7 @@ describe("a node that proved its key and misbehaves", () => {
     expect([isDone, socket.destroyed]).toEqual([false, false]);
   });
 
-  it("names another as the source, and is taken for itself", async () => {
+  it("names another node as the source, and counts as itself", async () => {
     const relays = [{ source: a.uid, dest: b.uid }];
     const rig = await gatewayRig([a, b, stranger]);
     await rig.apply([a, b, stranger], { server: { addresses: ["127.0.0.1"], port: rig.port, relays } });
@@ -230,7 +230,7 @@ describe("a node that proved its key and misbehaves", () => {
     await works(await outbound(rig.port, a), b.uid);
   });
 
-  it("is not found under another's uid", async () => {
+  it("is not found under another uid", async () => {
     const rig = await gatewayRig([a, b, stranger]);
     // Whoever asks for b is not led to the node that is here, whatever that would answer.
     await inbound(rig, stranger);
@@ -239,7 +239,7 @@ describe("a node that proved its key and misbehaves", () => {
   });
 });
 
-describe("what a gateway bears", () => {
+describe("a gateway survives", () => {
   it(`${CLOSES} ordinary closes on one session`, async () => {
     const rig = await gatewayRig([a, b]);
     const node = await inbound(rig, b);
@@ -263,7 +263,7 @@ describe("what a gateway bears", () => {
     expect(rig.server.clients()).toMatchObject([{ sessions: 1 }, { sessions: 1 }]);
   });
 
-  it("hundreds of resets in the midst of data, from either side", async () => {
+  it("hundreds of resets during transfers, from either side", async () => {
     const rig = await gatewayRig([a, b]);
     let turn = 0;
     const node = await inbound(rig, b, (stream) => {
@@ -283,7 +283,7 @@ describe("what a gateway bears", () => {
     expect([session.destroyed, node.destroyed]).toEqual([false, false]);
   });
 
-  it("two hundred streams that nobody reads, in bounded memory", async () => {
+  it("two hundred streams without a reader, in bounded memory", async () => {
     const memoryBytes = 32 * 1024 * 1024;
     const rig = await gatewayRig([a, b], { memoryBytes });
     // Streams are answered and never read, and hardly anything fits into their windows.

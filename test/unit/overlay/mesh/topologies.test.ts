@@ -7,7 +7,7 @@ const serves = (type: string, more: Readonly<Record<string, unknown>> = {}) => (
 const clients = (...names: readonly string[]) => ({ clients: names.map((name) => ({ name, enabled: true })) });
 
 describe("a private gateway", () => {
-  it("serves the clients that it lists, as nodes and as sources and destinations, and ends those that it lists no more", async () => {
+  it("serves the clients of its list, as nodes and as sources and destinations, and ends those removed", async () => {
     const gw = serves("private", clients("a", "b"));
     const rig = await domainRig({ gw, a: undefined, b: undefined, c: undefined }, [
       ["a", "b"],
@@ -49,7 +49,7 @@ describe("a hub", () => {
     expect(await rig.ask("gw", "b")).toBe("served");
   });
 
-  it("judges what a gateway passes on by the node that began it, in the direction of the pair", async () => {
+  it("checks relayed streams by their first node, in the direction of the pair", async () => {
     const rig = await domainRig({ ...sections, a: { routes: [{ route: "b", dest: "gw", metric: 1 }] } }, [
       ["a", "b"],
       ["gw", "b"],
@@ -83,7 +83,7 @@ describe("static routes of a gateway", () => {
   it.each([
     { hub: 1, q: 9, by: "hub", other: "q" },
     { hub: 9, q: 1, by: "q", other: "hub" },
-  ])("are taken by their metric, whoever dialled whom: $by", async ({ hub, q, by, other }) => {
+  ])("are chosen by their metric, independent of the dialling side: $by", async ({ hub, q, by, other }) => {
     const rig = await domainRig(sections(hub, q), [
       ["a", "t"],
       ["gw", "t"],
@@ -95,7 +95,7 @@ describe("static routes of a gateway", () => {
     expect([rig.relayed(by), rig.relayed(other)]).toEqual([2, 0]);
   });
 
-  it("lead on by the next when the best one may not relay", async () => {
+  it("use the next when the best one may not relay", async () => {
     const closed = serves("private", { acls: [{ source: "q", dest: "q" }] });
     const rig = await domainRig({ ...sections(9, 1), q: closed }, [
       ["a", "t"],

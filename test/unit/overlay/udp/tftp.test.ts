@@ -87,7 +87,7 @@ describe("a transfer", () => {
     if (far !== rig) expect(await rig.nextFlow()).toMatchObject(moved);
   });
 
-  it.each(where)("sends an address that never answered a few blocks at most: %s", async (_, stage) => {
+  it.each(where)("sends an address that never answered at most a few blocks: %s", async (_, stage) => {
     const server = await aParty((from) => {
       for (let i = 0; i < 10; i += 1) server.send(Buffer.alloc(516), from.port);
     });
@@ -99,7 +99,7 @@ describe("a transfer", () => {
     await waitFor("everything once it answered", () => client.received.length === 12);
   });
 
-  it("begins anew with another request from the same port, and a repeated one is the same", async () => {
+  it("starts again with another request from the same port, and a repeated one is the same", async () => {
     const server = await aParty();
     const { rig, port } = await stages.here(server.port);
     const client = await aParty();
@@ -119,7 +119,7 @@ describe("a transfer", () => {
     expect((await rig.nextFlow()).reason).toBeUndefined();
   });
 
-  it("is not begun or joined by anything else", async () => {
+  it("starts and continues only with valid packets", async () => {
     const server = await aParty();
     const { rig, port } = await stages.here(server.port);
     const client = await aParty();
@@ -142,7 +142,7 @@ describe("a transfer", () => {
     expect(server.received).toHaveLength(1);
   });
 
-  it("gives its sockets back", async () => {
+  it("closes its sockets", async () => {
     const server = await aParty((from) => server.send(BLOCK, from.port));
     // A reserve, the listener's, and those of one transfer.
     const rig = planeRig({ descriptorLimit: 64 + 2 + 2 });
@@ -171,7 +171,7 @@ describe("a request for a transfer", () => {
     ["\x01\x01f\0", false],
     ["\0\x01", false],
     ["", false],
-  ])("is told by its first bytes: %j", (text, expected) => {
+  ])("is recognized by its first bytes: %j", (text, expected) => {
     expect(isTransferRequest(Buffer.from(text, "latin1"))).toBe(expected);
   });
 });

@@ -27,7 +27,7 @@ describe("udp", () => {
     expect(rig.counters()).toMatchObject({ flows: 2, activeFlows: 2, bytesIn: 11, bytesOut: 11, datagramsDropped: 0 });
   });
 
-  it("ends a session that is idle, in order, and makes another", async () => {
+  it("ends an idle session in order, and opens another", async () => {
     const backend = await aPeer(echo);
     const rig = await oneListener(backend.port, { idleTimeoutMs: 1000 });
     const client = await aPeer();
@@ -43,7 +43,7 @@ describe("udp", () => {
     await waitFor("the echo", () => client.received.includes("y"));
   });
 
-  it("sends a client no more than a packet for each datagram, however many it has sent", async () => {
+  it("sends a client at most one packet for each of its datagrams until it proves its address", async () => {
     const backend = await aPeer((_, from, socket) => {
       for (let i = 0; i < 10; i += 1) socket.send(Buffer.alloc(500), from.port, from.address);
     });
@@ -76,7 +76,7 @@ describe("udp", () => {
     expect(rig.counters().datagramsDropped).toBe(0);
   });
 
-  it("sends the sources that a connector names whatever the service says", async () => {
+  it("sends the listed sources of a connector everything from the service", async () => {
     const backend = await aPeer((_, from, socket) => {
       for (let i = 0; i < 10; i += 1) socket.send(Buffer.alloc(1400), from.port, from.address);
     });
@@ -86,7 +86,7 @@ describe("udp", () => {
     await waitFor("all of it", () => client.received.length === 10);
   });
 
-  it("serves fresh ports beyond its limit: an answered session gives way once it was idle for a while", async () => {
+  it("serves fresh ports beyond its limit: an answered session is replaced once idle for a while", async () => {
     const clock = new FakeClock();
     const backend = await aPeer(echo);
     const rig = planeRig({ clock });
@@ -114,7 +114,7 @@ describe("udp", () => {
     expect(rig.counters().flows).toBe(5);
   });
 
-  it("serves more than 1,024 clients where its limit is higher", async () => {
+  it("serves more than 1,024 clients if its limit is higher", async () => {
     const backend = await aPeer(echo);
     const rig = await oneListener(backend.port, { maxFlows: 3000, sources: ["127.0.0.0/8"] });
     const clients = await Promise.all(Array.from({ length: 1200 }, (_, i) => aPeer(undefined, `127.0.${i % 8}.1`)));
@@ -126,7 +126,7 @@ describe("udp", () => {
     expect(rig.counters()).toMatchObject({ flows: 1200, activeFlows: 1200 });
   });
 
-  it("refuses sources and too many clients, without cost to those it has", async () => {
+  it("refuses sources and too many clients, without cost to present ones", async () => {
     const backend = await aPeer(echo);
     const rig = await oneListener(backend.port, { sources: ["127.0.0.1"], maxFlows: 100 });
     const stranger = createSocket("udp4");
@@ -143,7 +143,7 @@ describe("udp", () => {
     });
   });
 
-  it("drops rather than delays: what waits for a name, and what is above the rate", async () => {
+  it("drops rather than delays datagrams that wait for a name or exceed the rate", async () => {
     const backend = await aPeer();
     let answer: (addresses: string[]) => void = () => undefined;
     const name = new Promise<string[]>((resolve) => (answer = resolve));
@@ -165,7 +165,7 @@ describe("udp", () => {
     await waitFor("the burst is used up", () => slow.counters().datagramsDropped >= 6);
   });
 
-  it("never dials itself, and says that a port is closed", async () => {
+  it("never dials itself, and reports a closed port", async () => {
     const rig = planeRig();
     const [port, other, closed] = [await freeUdpPort(), await freeUdpPort(), await freeUdpPort()];
     await rig.apply([
@@ -180,7 +180,7 @@ describe("udp", () => {
     await waitFor("the error", () => rig.counters("closed").errors["connect-refused"] === 1);
   });
 
-  it("says when a port is taken, and takes it when it is free", async () => {
+  it("reports a port in use, and binds it when free", async () => {
     const holder = createSocket("udp4");
     await new Promise<void>((resolve) => holder.bind(0, "127.0.0.1", resolve));
     const { port } = holder.address();
@@ -193,7 +193,7 @@ describe("udp", () => {
     expect(rig.plane.listeners()).toMatchObject([{ state: "listening" }]);
   });
 
-  it("drops the sessions of sources that may no longer send, and closes with its entry", async () => {
+  it("drops the sessions of sources that are no longer allowed, and closes with its entry", async () => {
     const backend = await aPeer(echo);
     const rig = await oneListener(backend.port);
     const client = await aPeer();

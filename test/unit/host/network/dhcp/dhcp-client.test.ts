@@ -61,7 +61,7 @@ describe("units", () => {
     expect(linkOfUnit(unit)).toBe(link);
   });
 
-  it("of others are none", () => {
+  it("of others are ignored", () => {
     expect(linkOfUnit("holdfast-agent.service")).toBeUndefined();
     expect(linkOfUnit("holdfast-dhcp@.service")).toBeUndefined();
   });
@@ -86,7 +86,7 @@ describe("under systemd", () => {
     ]);
   });
 
-  it("finds it again by its unit, and ends it", async () => {
+  it("finds it again by its unit, and stops it", async () => {
     const list = () => ["holdfast-dhcp@eth0.service", "other.service"];
     const { clients, told } = managed(["/usr/sbin/udhcpc"], { list });
     expect([...(await clients.observe())]).toStrictEqual(["eth0"]);
@@ -103,7 +103,7 @@ describe("under systemd", () => {
     JSON.stringify([{ ifindex: 7, addr_info: [{ local: "192.0.2.9", prefixlen: 24, valid_life_time: lifetime }] }]);
   const selector = "table all dev eth0 proto dhcp metric 307";
 
-  it("kills one whose address is the link's for good, once the routes of its lease are gone", async () => {
+  it("kills one whose address is permanent on the link, once the routes of its lease are removed", async () => {
     const answer = (words: string): string =>
       words.includes("route show") ? `[{"dst":"default","prefsrc":"192.0.2.9"}]` : shown(4_294_967_295);
     const { clients, told } = managed(["/usr/sbin/dhclient"], {}, 0, answer);
@@ -118,7 +118,7 @@ describe("under systemd", () => {
     ]);
   });
 
-  it("has one give its address back that is still leased, whatever else the link has for good", async () => {
+  it("has one release its address that is still leased, whatever other permanent ones the link has", async () => {
     const both = (local: string) =>
       JSON.stringify([
         {
@@ -145,7 +145,7 @@ describe("under systemd", () => {
     expect(told.map(([, verb]) => verb)).toContain("kill");
   });
 
-  it("says what systemd says", async () => {
+  it("reports the error of systemd", async () => {
     const { clients } = managed(["/usr/sbin/udhcpc"], {}, 1);
     const expected = { code: "dhcp-failed", message: "systemd-run: Failed" };
     await expect(clients.start("eth0", true, signal)).rejects.toMatchObject(expected);
@@ -156,14 +156,14 @@ describe("under systemd", () => {
 });
 
 describe("the choice", () => {
-  it("takes the best that is installed", () => {
+  it("is the best installed client", () => {
     const all = ["/usr/sbin/udhcpc", "/sbin/dhclient", "/usr/sbin/dhcpcd"];
     expect(managed(all).clients.choose()?.client).toBe("dhcpcd");
     expect(managed(all.slice(0, 2)).clients.choose()).toStrictEqual({ client: "dhclient", path: "/sbin/dhclient" });
     expect(managed([]).clients.choose()).toBeUndefined();
   });
 
-  it("leaves a dhcpcd alone that manages the machine", () => {
+  it("leaves a dhcpcd that manages the machine alone", () => {
     const read = (path: string) => (path === "/run/dhcpcd/pid" ? "77\n" : undefined);
     expect(managed(["/usr/sbin/dhcpcd"], { read }).clients.choose()).toBeUndefined();
   });

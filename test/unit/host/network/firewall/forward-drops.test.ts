@@ -36,12 +36,12 @@ describe("a chain of the hook forward", () => {
 });
 
 test.each(["{}", "[]", "null", '{"nftables": 5}', '{"nftables": [1, null, {"chain": 7}, {"rule": []}]}'])(
-  "an answer of another form names nobody: %s",
+  "an answer of another form names no chain: %s",
   (text) => {
     expect(parseForwardDrops(text)).toEqual([]);
   },
 );
 
-test("an answer that is no JSON is said to be none", () => {
+test("an answer that is not JSON is reported as such", () => {
   expect(() => parseForwardDrops("oops")).toThrow("not JSON");
 });

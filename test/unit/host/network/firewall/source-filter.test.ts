@@ -32,7 +32,7 @@ function driver({ isRefused = false, unsupported }: { isRefused?: boolean; unsup
   return { filter, ran };
 }
 
-test("is looked at once while it is neither there nor wanted", async () => {
+test("is read at once while it is neither present nor wanted", async () => {
   const { filter, ran } = driver();
   expect([await filter.observe(undefined, signal), await filter.observe(undefined, signal)]).toEqual([{}, {}]);
   expect(ran).toEqual(["nft -s list table inet holdfast_connectors"]);
@@ -40,7 +40,7 @@ test("is looked at once while it is neither there nor wanted", async () => {
   expect(await filter.observe(TEXT, signal)).toEqual({ digest: firewallDigest(TEXT) });
 });
 
-test("that cannot be loaded says why, until another is wanted", async () => {
+test("that cannot be loaded reports why, until another is wanted", async () => {
   const { filter, ran } = driver({ isRefused: true });
   await filter.load(TEXT, signal);
   const count = ran.length;
@@ -52,7 +52,7 @@ test("that cannot be loaded says why, until another is wanted", async () => {
   expect(looks.at(-1)).toEqual({});
 });
 
-test("is not touched by a node that does not own the machine", async () => {
+test("is not changed by a node that does not own the machine", async () => {
   const { filter, ran } = driver({ unsupported: "another node owns this machine" });
   expect(await filter.observe(TEXT, signal)).toEqual({ unusable: "another node owns this machine" });
   expect(ran).toEqual([]);

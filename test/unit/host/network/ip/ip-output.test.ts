@@ -82,7 +82,7 @@ describe("links", () => {
     ]);
   });
 
-  it("takes no address of another kind for a MAC, and a bridge for no VLAN", () => {
+  it("does not read an address of another kind as a MAC, or a bridge as a VLAN", () => {
     const tunnel = { ...ETH, ifname: "gre1", address: "192.0.2.1", linkinfo: { info_kind: "gre" } };
     const lo = { ...ETH, ifname: "lo", address: "00:00:00:00:00:00" };
     const peer = { ...ETH, ifname: "hf-a", link: "hf-b", linkinfo: { info_kind: "veth" } };
@@ -99,7 +99,7 @@ describe("addresses", () => {
   const of = (extra: object, isListed = never) =>
     shown({ addresses: [{ ...ETH, addr_info: [{ ...info, ...forever, ...extra }] }] }, isListed).addresses[0];
 
-  it("knows ours by the label, the protocol or the ledger", () => {
+  it("recognizes ours by the label, the protocol or the ledger", () => {
     const plain = { link: "eth0", address: "192.0.2.1/24", isOurs: false, isDynamic: false };
     expect(of({})).toStrictEqual(plain);
     expect(of({ label: "eth0:hf" })).toStrictEqual({ ...plain, isOurs: true });
@@ -110,13 +110,13 @@ describe("addresses", () => {
     expect(of({ valid_life_time: 180 })).toStrictEqual({ ...plain, isDynamic: true });
   });
 
-  it("leaves IPv6 alone", () => {
+  it("ignores IPv6", () => {
     expect(of({ family: "inet6", local: "fe80::1", prefixlen: 64 })).toBeUndefined();
   });
 });
 
 describe("routes", () => {
-  it("reads them in the one spelling", () => {
+  it("normalizes them", () => {
     const { routes } = shown({
       routes: [
         { ...ROUTE, dst: "default", metric: 100, scope: "0", prefsrc: "192.0.2.1", flags: ["onlink"] },
@@ -151,7 +151,7 @@ describe("routes", () => {
     ]);
   });
 
-  it("leaves out the kernel's own table and kinds that nobody configures", () => {
+  it("skips the kernel's own table and kinds that are never configured", () => {
     const routes = [
       { ...ROUTE, table: "255" },
       { ...ROUTE, table: "local" },
@@ -163,7 +163,7 @@ describe("routes", () => {
 });
 
 describe("rules", () => {
-  it("reads what they look at", () => {
+  it("reads their selectors", () => {
     const { rules } = shown({
       rules: [
         { ...RULE, dst: "192.0.2.1", iif: "eth0", iif_detached: null, oif: "eth1", fwmark: "0x10", fwmask: "0xff" },
@@ -187,21 +187,21 @@ describe("rules", () => {
   });
 
   it.each([{ not: null }, { ipproto: "tcp" }, { dport: 80 }, { uid_start: 0, uid_end: 9 }, { suppress_ifgroup: "7" }])(
-    "does not take one with %j for the plain one",
+    "does not read one with %j as the plain one",
     (extra) => expect(shown({ rules: [{ ...RULE, ...extra }] }).rules).toStrictEqual([]),
   );
 
-  it("tells one that passes over short prefixes from the plain one", () => {
+  it("distinguishes one that suppresses short prefixes from the plain one", () => {
     const rules = [RULE, { ...RULE, suppress_prefixlen: 0 }];
     expect(shown({ rules }).rules.map(({ suppressLength }) => suppressLength)).toStrictEqual([undefined, 0]);
   });
 
-  it("leaves out one that leads to no table", () => {
+  it("skips one without a table", () => {
     expect(shown({ rules: [{ ...RULE, table: undefined, action: "8" }] }).rules).toStrictEqual([]);
   });
 });
 
-describe("what cannot be read", () => {
+describe("unreadable output", () => {
   it.each([
     ["", "0 documents in place of 4"],
     ["[]\n[]\n[]\n", "3 documents in place of 4"],
@@ -211,7 +211,7 @@ describe("what cannot be read", () => {
     [`[]\n[]\n[{"dst":5}]\n[]\n`, "routes.0.dst"],
     [`[]\n[]\n[]\n[{"priority":1,"table":"mine"}]\n`, "rules.0.table: unknown name mine"],
     [`[{"ifname":"a","ifindex":1,"mtu":1}]\n[]\n[]\n[]\n`, "links.0.flags"],
-  ])("is named: %j", (stdout, message) => {
+  ])("is reported: %j", (stdout, message) => {
     const expected = { code: "bad-output", message: expect.stringContaining(message) as string };
     expect(() => parseShown(stdout, never)).toThrow(expect.objectContaining(expected));
   });

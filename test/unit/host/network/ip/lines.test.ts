@@ -27,7 +27,7 @@ const route = {
 } as const;
 
 describe("lines for ip-batch", () => {
-  it("makes marked links", () => {
+  it("create marked links", () => {
     expect(
       addLinkLines({ name: "eth0.30", kind: "vlan", parent: "eth0", vlanId: 30, mtu: 1400, isUp: true }),
     ).toStrictEqual([
@@ -41,7 +41,7 @@ describe("lines for ip-batch", () => {
     expect(addLinkLines({ name: "eth0", isUp: true })).toStrictEqual([]);
   });
 
-  it("sets and removes links", () => {
+  it("set and remove links", () => {
     expect(setLinkLine({ name: "eth0", mtu: 1400, master: "guest", isUp: true })).toBe(
       "link set dev eth0 mtu 1400 master guest up",
     );
@@ -50,7 +50,7 @@ describe("lines for ip-batch", () => {
     expect(deleteLinkLine("eth0.30")).toBe("link delete dev eth0.30");
   });
 
-  it("marks an address by its label while the name leaves room", () => {
+  it("mark an address by its label if the name leaves room", () => {
     expect(addressLine({ link: "enp65s0f1np0", address: "192.0.2.1/30" })).toBe(
       "address replace 192.0.2.1/30 brd + dev enp65s0f1np0 label enp65s0f1np0:hf",
     );
@@ -61,7 +61,7 @@ describe("lines for ip-batch", () => {
     expect(deleteAddressLine({ link: "eth0", address: "192.0.2.1/24" })).toBe("address delete 192.0.2.1/24 dev eth0");
   });
 
-  it("makes an address anew while the machine has it under a prefix length that is free", () => {
+  it("create an address again while the machine has it under a free prefix length", () => {
     const address = { link: "eth0", address: "192.0.2.1/24" };
     const swapped = (taken: readonly number[]) =>
       swapAddressLines(address, (other) => !taken.includes(Number(other.address.split("/")[1])));
@@ -72,14 +72,14 @@ describe("lines for ip-batch", () => {
     expect(swapped([24, 29, 30, 31, 32])).toStrictEqual(swap);
   });
 
-  it("tells which address a line is about", () => {
+  it("tell the address of a line", () => {
     const address = { link: "eth0", address: "192.0.2.1/24" };
     expect(addressOfLine(addressLine(address))).toStrictEqual({ ...address, isAdded: true });
     expect(addressOfLine(deleteAddressLine(address))).toStrictEqual({ ...address, isAdded: false });
     expect(addressOfLine(routeLine(route))).toBeUndefined();
   });
 
-  it("names everything that tells one route from another", () => {
+  it("name everything that distinguishes one route from another", () => {
     const words = "unicast 10.0.0.0/8 via 192.0.2.7 dev eth0 metric 5 table 1000 proto 218 scope global src 192.0.2.1";
     expect(routeLine(route)).toBe(`route prepend ${words} onlink`);
     expect(deleteRouteLine(route)).toBe(`route delete ${words}`);
@@ -89,7 +89,7 @@ describe("lines for ip-batch", () => {
     );
   });
 
-  it("names everything that tells one rule from another", () => {
+  it("name everything that distinguishes one rule from another", () => {
     const rule = {
       priority: 5180,
       to: "10.0.0.0/8",
@@ -107,7 +107,7 @@ describe("lines for ip-batch", () => {
     );
   });
 
-  it.each(["a b", 'a"b', "a'b", "a#b", "a\\", "a\nb", "a\u0000", ""])("refuses the name %j", (name) => {
+  it.each(["a b", 'a"b', "a'b", "a#b", "a\\", "a\nb", "a\u0000", ""])("refuse the name %j", (name) => {
     expect(() => deleteLinkLine(name)).toThrow(expect.objectContaining({ code: "bad-name" }));
     expect(() => routeLine({ ...route, link: name })).toThrow(expect.objectContaining({ code: "bad-name" }));
   });

@@ -25,7 +25,7 @@ function machine(sockets: string, processes: Record<string, string>) {
   }).reader;
 }
 
-test("sshd on every address is exposed, on the loopback it is not", () => {
+test("sshd on every address is exposed, on loopback it is not", () => {
   expect(isSshLocal(machine(line(EVERYWHERE, "0A", 7), running(900, "sshd", 7)))).toBe(false);
   expect(isSshLocal(machine(line(LOOPBACK, "0A", 7), running(900, "sshd", 7)))).toBe(true);
 });
@@ -39,7 +39,7 @@ test("init holding the SSH port starts sshd on demand", () => {
   expect(isSshLocal(machine(line(EVERYWHERE, "0A", 7), running(1, "systemd", 7)))).toBe(false);
 });
 
-test("unknown: nobody to be seen behind the SSH port, or no table", () => {
+test("unknown: no visible process at the SSH port, or no table", () => {
   expect(isSshLocal(machine(line(EVERYWHERE, "0A", 7), running(900, "other", 99)))).toBeUndefined();
   expect(isSshLocal(machine(line("00000000:08AE", "0A", 7), { "/proc/900/comm": "sshd\n" }))).toBeUndefined();
   expect(isSshLocal(machineRoot({}).reader)).toBeUndefined();
@@ -62,7 +62,7 @@ test("loopback addresses of both families", () => {
   ]);
 });
 
-test("a socket of this process is found by its port and as loopback", async () => {
+test("finds a socket of this process by its port, and as loopback", async () => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;

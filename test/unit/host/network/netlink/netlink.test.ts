@@ -12,12 +12,12 @@ function message(type: number, payload: number): Buffer {
 
 const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
-test("one datagram can announce several changes; other messages are passed over", () => {
+test("one datagram can announce several changes; other messages are skipped", () => {
   const datagram = Buffer.concat([message(16, 5), message(3, 0), message(25, 12), message(20, 1)]);
   expect([...parseChanges(viewOf(datagram))]).toEqual(["link", "route", "address"]);
 });
 
-test("a damaged datagram ends the reading", () => {
+test("a damaged datagram ends the parser", () => {
   expect(parseChanges(viewOf(Buffer.alloc(64))).size).toBe(0);
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {

@@ -12,7 +12,7 @@ const asked = (get: Get, names: readonly string[] = [], isDump = true): Buffer =
   request(get, { sequence: 7, isDump, names });
 
 describe("a request", () => {
-  it("names what it asks for, in attributes of whole words", () => {
+  it("names its parameters in padded attributes", () => {
     const bytes = asked(Get.element, ["holdfast", "m"]);
     expect(bytes.length % 4).toBe(0);
     const [message, ...more] = messagesOf(bytes);
@@ -27,11 +27,11 @@ describe("a request", () => {
     ]);
   });
 
-  it("is for one thing unless it asks for all", () => {
+  it("is for one object unless it requests all", () => {
     expect([...messagesOf(asked(Get.table, ["t"], false))][0]).toMatchObject({ flags: 1 });
   });
 
-  it("is answered by what is of its kind", () => {
+  it("is answered by messages of its kind", () => {
     const [rule] = messagesOf(asked(Get.rule));
     expect(rule).toBeDefined();
     // A new one has the number below that of asking.
@@ -42,7 +42,7 @@ describe("a request", () => {
   });
 });
 
-describe("bytes that make no sense", () => {
+describe("invalid bytes", () => {
   it("end the messages", () => {
     const whole = Buffer.concat([asked(Get.chain), asked(Get.set)]);
     expect([...messagesOf(whole)]).toHaveLength(2);

@@ -11,7 +11,7 @@ import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;
 
-describe("a change that another process asks for", () => {
+describe("a change requested by another process", () => {
   test.each<[string, unknown, RegExp]>([
     ["of no kind", { kind: "move", path: "/etc/passwd" }, /kind/],
     ["of another file", { kind: "text", text: "", mode: 0o644, path: "/etc/passwd" }, /path/],
@@ -22,17 +22,17 @@ describe("a change that another process asks for", () => {
     expect(() => parseResolverFileChange(JSON.stringify(change))).toThrow(why);
   });
 
-  test("that is no JSON is refused", () => {
+  test("that is not JSON is refused", () => {
     expect(() => parseResolverFileChange("nameserver 192.0.2.1")).toThrow("it is not JSON");
   });
 
-  test("never lets everybody write the file", () => {
+  test("never makes the file world-writable", () => {
     const change = parseResolverFileChange(JSON.stringify({ kind: "text", text: "", mode: 0o666 }));
     expect(change).toEqual({ kind: "text", text: "", mode: 0o664 });
   });
 });
 
-test("the file is replaced, linked and removed", async () => {
+test("replaces, links and removes the file", async () => {
   const path = join(tempDir(), "resolv.conf");
   await changeResolverFile(path, { kind: "text", text: "nameserver 192.0.2.1\n", mode: 0o640 });
   expect([readFileSync(path, "utf8"), statSync(path).mode & 0o777]).toEqual(["nameserver 192.0.2.1\n", 0o640]);
@@ -42,7 +42,7 @@ test("the file is replaced, linked and removed", async () => {
   expect(lstatSync(path, { throwIfNoEntry: false })).toBeUndefined();
 });
 
-test("a file in a directory that can be written needs no unit", async () => {
+test("a file in a writable directory needs no unit", async () => {
   const path = join(tempDir(), "resolv.conf");
   const tools = fakeTools({ "systemd-run": "exit 1" });
   writeFileSync(path, "");

@@ -13,6 +13,6 @@ test.each([
     `dns ${Array.from({ length: 100 }, (_, at) => `192.0.2.${at}`).join(" ")}`,
     { nameServers: ["192.0.2.0", "192.0.2.1", "192.0.2.2"] },
   ],
-])("of what a server names only addresses of hosts are taken: %j", (text, offer) => {
+])("accepts only host addresses of a server: %j", (text, offer) => {
   expect(parseOffer(text)).toStrictEqual(offer);
 });

@@ -15,14 +15,14 @@ function ledger(dir: string, boot = "one", files: Files = hostFiles()): NetworkL
 }
 
 describe("the ledger", () => {
-  it("begins empty, and writes nothing for that", async () => {
+  it("starts empty, without a write", async () => {
     const dir = tempDir();
     expect(await ledger(dir).content()).toStrictEqual({ isUsed: false, boot: "one", addresses: [], fixed: [] });
     await ledger(dir).change({ addresses: [] });
     expect(await hostFiles().list(dir)).toStrictEqual([]);
   });
 
-  it("keeps what it was told", async () => {
+  it("keeps its entries", async () => {
     const dir = tempDir();
     await ledger(dir).change({ isUsed: true, addresses: [address] });
     await ledger(dir).change({ resolver });
@@ -35,14 +35,14 @@ describe("the ledger", () => {
     });
   });
 
-  it("loses nothing of what is told at once", async () => {
+  it("loses nothing of concurrent entries", async () => {
     const dir = tempDir();
     const one = ledger(dir);
     await Promise.all([one.change({ isUsed: true }), one.change({ addresses: [address] }), one.change({ resolver })]);
     expect(await ledger(dir).content()).toMatchObject({ isUsed: true, addresses: [address], resolver });
   });
 
-  it("forgets what a reboot took with it", async () => {
+  it("drops what a reboot removed", async () => {
     const dir = tempDir();
     await ledger(dir).change({
       isUsed: true,
@@ -56,14 +56,14 @@ describe("the ledger", () => {
     expect(await ledger(dir, "two").content()).toStrictEqual(after);
   });
 
-  it("takes it that something is ours when it is lost", async () => {
+  it("assumes that entries are ours when it is lost", async () => {
     const dir = tempDir();
     await ledger(dir).change({ isUsed: true });
     writeFileSync(join(dir, "state", "network.json"), "{");
     expect(await ledger(dir).content()).toMatchObject({ isUsed: true, addresses: [] });
   });
 
-  it("stays as it was when the disk refuses", async () => {
+  it("stays unchanged when the disk refuses", async () => {
     const dir = tempDir();
     const full = { ...hostFiles(), writeAtomic: () => Promise.reject(new Error("no space")) };
     const one = ledger(dir, "one", full);

@@ -14,7 +14,7 @@ function path(gateway: string, more: Partial<Candidate> = {}): Candidate {
 
 const on = (gateway: string, name = ""): Choice => ({ pathId: { gateway, path: name }, better: undefined });
 
-describe("which path carries new traffic", () => {
+describe("the path that carries new traffic", () => {
   it("is a default one that is up, and of those the nearest", () => {
     const all = [
       path("a", { isDefault: false, rttMs: 1 }),
@@ -32,12 +32,12 @@ describe("which path carries new traffic", () => {
     expect(choose([path("a", { upSince: undefined })], on("a"), 5)).toEqual(on("a"));
   });
 
-  it("moves at once when the present one is down or gone", () => {
+  it("changes at once when the current one is down or removed", () => {
     expect(choose([path("a", { upSince: undefined }), path("b")], on("a"), 5)).toEqual(on("b"));
     expect(choose([path("b")], on("a"), 5)).toEqual(on("b"));
   });
 
-  it("comes back to a default one only after it was up for a while", () => {
+  it("returns to a default one only after it was up for a while", () => {
     const all = [path("a", { isDefault: false }), path("b", { upSince: 100 })];
     const first = choose(all, on("a"), 100);
     expect(first).toEqual({ ...on("a"), better: { pathId: on("b").pathId, since: 100 } });
@@ -56,7 +56,7 @@ describe("which path carries new traffic", () => {
     }
   });
 
-  it("counts anew when the better one went down between two looks", () => {
+  it("starts its count again when the better one was down in between", () => {
     const backup = path("a", { isDefault: false });
     const choice = choose([backup, path("b", { upSince: 0 })], on("a"), 0);
     const again = choose([backup, path("b", { upSince: 9000 })], choice, HOLD_MS);
@@ -64,7 +64,7 @@ describe("which path carries new traffic", () => {
     expect(again.better?.since).toBe(9000);
   });
 
-  it("ignores small differences, however long they last", () => {
+  it("ignores small differences of any duration", () => {
     const all = [path("a", { rttMs: 10 }), path("b", { rttMs: 8.5 })];
     let choice = on("a");
     for (let now = 0; now < 100_000; now += 500) choice = choose(all, choice, now);
@@ -73,7 +73,7 @@ describe("which path carries new traffic", () => {
     expect(choose(near, on("a"), 0).better).toBeUndefined();
   });
 
-  it("moves to one that is clearly nearer for a while", () => {
+  it("changes to one that is clearly nearer for a while", () => {
     const all = [path("a", { rttMs: 40 }), path("b", { rttMs: 10 })];
     const choice = choose(all, on("a"), 0);
     expect(choice.pathId).toEqual(on("a").pathId);

@@ -78,7 +78,7 @@ async function tried(onSocket: (socket: TLSSocket) => void): Promise<{ state: Pa
   return { state, events };
 }
 
-describe("a gateway that has proved its key and then misbehaves", () => {
+describe("an authenticated gateway that misbehaves", () => {
   const misdeeds: readonly (readonly [string, (socket: TLSSocket) => void])[] = [
     ["says nothing", (socket) => void socket.resume()],
     ["closes at once", (socket) => socket.destroy()],
@@ -114,7 +114,7 @@ describe("a gateway that has proved its key and then misbehaves", () => {
       },
     ],
   ];
-  it.each(misdeeds)("%s: the path stays down, is tried again, and nothing breaks", async (_name, misdeed) => {
+  it.each(misdeeds)("%s: the path stays down and is retried, without further effect", async (_name, misdeed) => {
     const { state, events } = await tried(misdeed);
     expect(state.reason).toMatch(/the gateway may not know this node$/);
     expect(state.carries).toBe(false);

@@ -40,8 +40,8 @@ function anOutbound() {
 
 const { signal } = new AbortController();
 
-describe("the sessions on which streams are opened", () => {
-  it("are as many as the flows need and no more, and then there is a named refusal", async () => {
+describe("outbound sessions", () => {
+  it("are as many as the flows need, up to a limit with a named refusal", async () => {
     const { outbound, hops } = anOutbound();
     const most = MAX_SESSIONS * FULL_STREAMS;
     await Promise.all(Array.from({ length: 1000 }, () => outbound.take(signal)));
@@ -54,7 +54,7 @@ describe("the sessions on which streams are opened", () => {
     expect(hops).toHaveLength(MAX_SESSIONS);
   });
 
-  it("tell everybody who waits when the path is lost, and are dialled anew for the next", async () => {
+  it("fail all waiting flows when the path is lost, and are dialled again for the next", async () => {
     const { outbound, hops } = anOutbound();
     const waiting = Array.from({ length: 300 }, () => outbound.take(signal));
     const told = Promise.allSettled(waiting);

@@ -120,7 +120,7 @@ async function twoGateways(): Promise<Rig & { one: TestGateway; two: TestGateway
 }
 
 describe("paths to gateways", () => {
-  it("are kept up by one inbound session; an outbound one is dialled on demand", async () => {
+  it("are kept by one inbound session; an outbound one is dialled on demand", async () => {
     const { paths, until, state, splice } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
@@ -141,7 +141,7 @@ describe("paths to gateways", () => {
     expect(isUp(state(G1))).toBe(true);
   });
 
-  it("ask the gateway for the peer by its uid, and pass its refusal on", async () => {
+  it("request the peer from the gateway by its uid, and pass its refusal on", async () => {
     const { paths, until, state, splice } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
@@ -160,7 +160,7 @@ describe("paths to gateways", () => {
     await expect(splice()).rejects.toMatchObject({ code: "tunnel-lost" });
   });
 
-  it("hand over what the gateway opens", async () => {
+  it("accept the streams that the gateway opens", async () => {
     const { paths, until, state, streams } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
@@ -170,7 +170,7 @@ describe("paths to gateways", () => {
     expect(headers[":authority"]).toBe(`${SELF}:443`);
   });
 
-  it("without any that is up, nobody is reached", async () => {
+  it("make every peer unreachable while none is up", async () => {
     const { paths, splice, until, state } = await rig();
     await expect(splice()).rejects.toMatchObject({ code: "no-path" });
     expect(paths.direct(G1, { signal: AbortSignal.timeout(1000) })).toBeUndefined();
@@ -182,7 +182,7 @@ describe("paths to gateways", () => {
     await expect(paths.direct(G1, { signal: AbortSignal.timeout(1000) })).rejects.toMatchObject({ code: "no-path" });
   });
 
-  it("a request before the first dial has ended waits for its result, and no longer", async () => {
+  it("a request during the first dial waits for its result only", async () => {
     const { paths, until, state, splice } = await rig();
     const gateway = await testGateway();
     const proxy = await FaultProxy.start(await freePort(), gateway.port);
@@ -217,7 +217,7 @@ describe("paths to gateways", () => {
     await until("the key was corrected", () => isUp(state(G1)));
   });
 
-  it("a gateway whose key is not known is not dialled", async () => {
+  it("a gateway without a known key is not dialled", async () => {
     const { paths, until, state } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], {}));
@@ -225,7 +225,7 @@ describe("paths to gateways", () => {
     expect(gateway.connections).toBe(0);
   });
 
-  it("a local address that is not here keeps a path down, and one that is here is used", async () => {
+  it("a missing local address keeps a path down, and an existing one is used", async () => {
     const { paths, until, state } = await rig();
     const gateway = await testGateway();
     const ids = { [G1]: gateway.key };
@@ -244,7 +244,7 @@ describe("paths to gateways", () => {
     expect(gateway.inbound[0]?.socket.remoteAddress).toBe("127.0.0.77");
   });
 
-  it("a gateway that accepts and goes silent is given up and tried again", async () => {
+  it("a gateway that accepts and stays silent is given up and retried", async () => {
     const gateway = await testGateway();
     const proxy = await FaultProxy.start(await freePort(), gateway.port);
     await proxy.set({ kind: "hang" });
@@ -256,7 +256,7 @@ describe("paths to gateways", () => {
     await until("it is up", () => isUp(state(G1)));
   });
 
-  it("a half-open tunnel is found by probes, and what runs over it ends as lost", async () => {
+  it("probes detect a half-open tunnel, and its flows end as lost", async () => {
     const { paths, until, state, splice, events, clock } = await rig();
     const gateway = await testGateway();
     const proxy = await FaultProxy.start(await freePort(), gateway.port);
@@ -286,7 +286,7 @@ describe("paths to gateways", () => {
     expect(back?.durationMs).toBeGreaterThan(1500);
   });
 
-  it("one that is lost leaves the other, which carries on and tells how long it took", async () => {
+  it("when one is lost the other carries on, and the duration is reported", async () => {
     const { one, two, proxy, until, state, splice, events } = await twoGateways();
     const { stream } = await splice();
     let fate: unknown;
@@ -308,7 +308,7 @@ describe("paths to gateways", () => {
     expect(one.inbound).toHaveLength(1);
   });
 
-  it("a peer that one gateway does not have is asked for at the other", async () => {
+  it("a peer that one gateway does not have is requested from the other", async () => {
     const { one, two, splice } = await twoGateways();
     let asked = 0;
     one.onConnect = (stream) => {
@@ -321,7 +321,7 @@ describe("paths to gateways", () => {
     expect(asked).toBe(3);
   });
 
-  it("a static route says which gateway is asked first", async () => {
+  it("a static route selects the gateway that is tried first", async () => {
     const { paths, one, two, proxy, splice, until, state } = await twoGateways();
     const wanted = [pathTo(G1, proxy.port), pathTo(G2, two.port, { isDefault: false })];
     const routes = [
@@ -336,7 +336,7 @@ describe("paths to gateways", () => {
     expect((await splice()).pathId.gateway).toBe(G1);
   });
 
-  it("a restarted gateway is found again within moments", async () => {
+  it("reconnects to a restarted gateway within moments", async () => {
     const { paths, until, state, clock } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
@@ -350,7 +350,7 @@ describe("paths to gateways", () => {
     expect(again.inbound).toHaveLength(1);
   });
 
-  it("one that flaps is dialled more and more slowly", async () => {
+  it("dials one that flaps with exponential backoff", async () => {
     const gateway = await testGateway();
     const { paths, until, state, events, clock } = await rig();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
@@ -365,7 +365,7 @@ describe("paths to gateways", () => {
     await until("it is up", () => isUp(state(G1)));
   });
 
-  it("a gateway that says goodbye is dialled anew while the old session serves what it has", async () => {
+  it("a gateway that sends GOAWAY is dialled again while the old session serves its streams", async () => {
     const { paths, until, state, streams, events, clock } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
@@ -389,7 +389,7 @@ describe("paths to gateways", () => {
     expect(events).toEqual([]);
   });
 
-  it("a removed one ends at once with all it has, and what stays keeps its sessions", async () => {
+  it("a removed one ends at once with its streams, and others keep their sessions", async () => {
     const { paths, one, two, proxy, splice, until, state, events } = await twoGateways();
     const { stream } = await splice();
     let fate: unknown;
@@ -410,7 +410,7 @@ describe("paths to gateways", () => {
     expect(proxy.connections).toBe(connections);
   });
 
-  it("a changed place is dialled first and the old one left after", async () => {
+  it("a changed address is dialled before the old session is closed", async () => {
     const { paths, until, state, splice, events, clock } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
@@ -436,7 +436,7 @@ describe("paths to gateways", () => {
     expect(events).toEqual([]);
   });
 
-  it("a changed place that nobody serves leaves the old session in use", async () => {
+  it("a changed address that nothing serves leaves the old session in use", async () => {
     const { paths, until, state } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
@@ -448,7 +448,7 @@ describe("paths to gateways", () => {
     await until("it is dialled at the old place", () => gateway.connections === 2);
   });
 
-  it("a name that comes to mean another address is asked for again", async () => {
+  it("a name that changes its address is resolved again", async () => {
     const port = await freePort();
     const gateway = await testGateway({ host: "127.0.0.31", port });
     let address = "127.0.0.31";
@@ -462,7 +462,7 @@ describe("paths to gateways", () => {
     expect(elsewhere.inbound).toHaveLength(1);
   });
 
-  it("every address of a name is tried, past one with another key", async () => {
+  it("tries every address of a name, past one with another key", async () => {
     const port = await freePort();
     await testGateway({ host: "127.0.0.41", port });
     const gateway = await testGateway({ host: "127.0.0.42", port });
@@ -472,7 +472,7 @@ describe("paths to gateways", () => {
     expect(state(G1)?.remote?.ip).toBe("127.0.0.42");
   });
 
-  it("waking redials waiting paths, and ends sessions whose local address was removed", async () => {
+  it("a wake-up redials waiting paths, and ends sessions whose local address was removed", async () => {
     const { paths, until, state, events } = await rig();
     const port = await freePort();
     const own = await testCertificate({ hosts: [] });
@@ -504,7 +504,7 @@ describe("paths to gateways", () => {
     await waitFor("and so is the one, although no time passes", () => isUp(state(G1)));
   });
 
-  it("round trips are reported per minute, and the rest when a path is removed", async () => {
+  it("report round trips for each minute, and the rest when a path is removed", async () => {
     const { paths, until, state, buckets } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port, { id: "wan" })], { [G1]: gateway.key }));
@@ -517,7 +517,7 @@ describe("paths to gateways", () => {
     expect(buckets).toHaveLength(3);
   });
 
-  it("a gateway is reached itself, by the path that is asked for", async () => {
+  it("reach a gateway itself by the requested path", async () => {
     const { paths, until, state } = await rig();
     const gateway = await testGateway();
     const both = [pathTo(G1, gateway.port), pathTo(G1, gateway.port, { id: "b", isDefault: false })];
@@ -534,7 +534,7 @@ describe("paths to gateways", () => {
     expect(stream?.destroyed).toBe(false);
   });
 
-  it("more outbound sessions are dialled under load, also for many flows at the same time", async () => {
+  it("dial more outbound sessions under load, also for many concurrent flows", async () => {
     const { paths, until, state, splice } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));
@@ -545,7 +545,7 @@ describe("paths to gateways", () => {
     expect(gateway.outbound.length).toBeGreaterThanOrEqual(4);
   });
 
-  it("draining takes nothing new and lets go on what runs", async () => {
+  it("draining accepts nothing new and keeps running streams", async () => {
     const { paths, clock, until, state, splice } = await rig();
     const gateway = await testGateway();
     paths.apply(mesh([pathTo(G1, gateway.port)], { [G1]: gateway.key }));

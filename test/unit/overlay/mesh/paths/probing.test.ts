@@ -46,30 +46,30 @@ function run(
 }
 
 describe("probes", () => {
-  it("go out every five seconds while nothing moves", () => {
+  it("are sent every five seconds without traffic", () => {
     expect(run(newProbing(0), 0, 20_000, { rtt: 20 }).sent).toEqual([0, 5000, 10_000, 15_000, 20_000]);
   });
 
-  it("and every half second while something does", () => {
+  it("and every half second with traffic", () => {
     const { sent } = run(newProbing(0), 0, 2000, { rtt: 20, findings: BUSY, hasStreams: true });
     expect(sent).toEqual([0, 500, 1000, 1500, 2000]);
   });
 
-  it("rest where the other side's own arrive, but for a measure every half minute", () => {
+  it("pause while the other side's own arrive, except a measurement every half minute", () => {
     const findings: Findings = { ...BYTES, maySkip: true };
     expect(run(newProbing(0), 0, 65_000, { rtt: 20, findings }).sent).toEqual([0, 30_000, 60_000]);
     const busy = run(newProbing(0), 0, 1000, { rtt: 20, findings: { ...BUSY, maySkip: true }, hasStreams: true });
     expect(busy.sent).toEqual([0, 500, 1000]);
   });
 
-  it("do not rest once nothing arrives, and find the session down as soon as any", () => {
+  it("resume when nothing arrives, and detect the failure as fast as otherwise", () => {
     const resting = run(newProbing(0), 0, 20_000, { rtt: 20, findings: { ...BYTES, maySkip: true } });
     const silent = run(resting.state, 25_000, 60_000, { findings: { ...QUIET, maySkip: true } });
     expect(silent.sent[0]).toBe(25_000);
     expect(silent.downAt).toBe(26_500);
   });
 
-  it("open streams are looked at twice a second, and without traffic still probed every five", () => {
+  it("check open streams twice a second, and without traffic are sent every five", () => {
     const [state] = evaluate(newProbing(0), QUIET, 0);
     const [idle] = answered(state, 1, 10);
     expect(nextEvaluationAt(idle, true)).toBe(500);
@@ -79,21 +79,21 @@ describe("probes", () => {
     expect(evaluate(later, BUSY, 1000)[1]).toEqual({ kind: "send", id: 2 });
   });
 
-  it("what moved until just now is probed as if it still did, for it may have stopped for want of an answer", () => {
+  it("count recent traffic as ongoing, since it may have stopped for lack of an answer", () => {
     const [state] = evaluate(newProbing(0), BUSY, 0);
     const [busy] = answered(state, 1, 10);
     const { downAt } = run(busy, 500, 60_000, { hasStreams: true });
     expect(downAt).toBe(2000);
   });
 
-  it("a first loss makes an idle session be probed every half second, and the third ends it", () => {
+  it("are sent every half second after a first loss, and the third ends the session", () => {
     const { sent, downAt, since } = run(newProbing(0), 0, 60_000);
     expect(sent).toEqual([0, 500, 1000]);
     expect(downAt).toBe(1500);
     expect(since).toBe(0);
   });
 
-  it("any byte begins the count anew", () => {
+  it("start the count again on any byte", () => {
     let { state } = run(newProbing(0), 0, 1000);
     expect(state.missed).toBe(2);
     [state] = evaluate(state, BYTES, 1400);
@@ -102,20 +102,20 @@ describe("probes", () => {
     expect(run(state, 1500, 60_000).downAt).toBe(3000);
   });
 
-  it("and so does an answer", () => {
+  it("and on an answer", () => {
     let { state } = run(newProbing(0), 0, 1000);
     [state] = answered(state, 3, 1100);
     expect(state.missed).toBe(0);
     expect(run(state, 1500, 2400).downAt).toBeUndefined();
   });
 
-  it("a way of 900 ms is not taken for a dead one", () => {
+  it("accept a path of 900 ms", () => {
     const first = run(newProbing(0), 0, 30_000, { rtt: 900, findings: BUSY, hasStreams: true });
     expect(first.downAt).toBeUndefined();
     expect(lossOf(first.state)).toBe(0);
   });
 
-  it("an answer that comes late still counts, and after five seconds it is lost", () => {
+  it("accept a late answer, and count it as lost after five seconds", () => {
     const [sent] = evaluate(newProbing(0), QUIET, 0);
     expect(answered(sent, 1, 4000)[1]).toBe(4000);
     const [after] = evaluate(sent, BYTES, 5000);
@@ -123,7 +123,7 @@ describe("probes", () => {
     expect(lossOf(after)).toBe(1);
   });
 
-  it("loss is that of the last twenty", () => {
+  it("have the loss of the last twenty", () => {
     let state = newProbing(0);
     state = { ...state, recent: withDecided([], false, 15) };
     expect(lossOf(state)).toBe(1);
@@ -135,7 +135,7 @@ describe("probes", () => {
     expect(lossOf(newProbing(0))).toBe(0);
   });
 
-  it("an answer to what was never sent says nothing", () => {
+  it("ignore an answer to a probe that was never sent", () => {
     const state = newProbing(0);
     expect(answered(state, 7, 10)).toEqual([state, undefined]);
   });

@@ -4,8 +4,8 @@ import { RttMinutes } from "../../../../../src/overlay/mesh/paths/rtt-minutes.ts
 const WAY = { gateway: "g", path: "wan2" };
 const MINUTE = 60_000;
 
-describe("round trips by the minute", () => {
-  it("count what was sent and describe what was answered", () => {
+describe("round trips for each minute", () => {
+  it("count sent probes and describe the answered ones", () => {
     const minutes = new RttMinutes(WAY);
     for (const at of [0, 20_000, 40_000, 50_000]) minutes.sent(at);
     for (const [at, rtt] of [
@@ -20,7 +20,7 @@ describe("round trips by the minute", () => {
     expect(minutes.close(10 * MINUTE)).toEqual([]);
   });
 
-  it("a minute is open until its last answer may be in, which counts where it was sent", () => {
+  it("close a minute when its last answer is due, which counts for the minute of sending", () => {
     const minutes = new RttMinutes(WAY);
     minutes.sent(59_900);
     minutes.sent(60_100);
@@ -29,7 +29,7 @@ describe("round trips by the minute", () => {
     expect(minutes.close(65_000)).toMatchObject([{ time: 0, numRtt: 1, meanRtt: 3000, stdRtt: 0 }]);
   });
 
-  it("leave out a minute without an answer", () => {
+  it("skip a minute without an answer", () => {
     const minutes = new RttMinutes(WAY);
     minutes.sent(0);
     expect(minutes.close(2 * MINUTE)).toEqual([]);
@@ -37,7 +37,7 @@ describe("round trips by the minute", () => {
     expect(minutes.close(2 * MINUTE)).toEqual([]);
   });
 
-  it("are all given away at the end, and when the clock was set back", () => {
+  it("are all reported at the end, and when the clock was set back", () => {
     const minutes = new RttMinutes(WAY);
     minutes.sent(600_000);
     minutes.answered(600_000, 7);

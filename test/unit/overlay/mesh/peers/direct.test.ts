@@ -11,8 +11,8 @@ async function says(client: Client, text: string): Promise<void> {
 
 const fateOf = (client: Client): Promise<string> => waitFor("the client hears of its end", () => client.fate());
 
-describe("flows to this node's own gateway, or from it", () => {
-  it("need no session but the hop's, and are recorded alike", async () => {
+describe("flows to or from this node's own gateway", () => {
+  it("need only the session of the hop, and are recorded the same way", async () => {
     const { rig, source, destination, port } = await remoteService(echo);
     await rig.direct(source, destination);
     const client = aClient(port);
@@ -58,7 +58,7 @@ describe("flows to this node's own gateway, or from it", () => {
     await waitFor("nothing is left there", () => destination.plane.activeFlows === 0);
   });
 
-  it("are refused beyond what the hop takes at a time, and none waits indefinitely", async () => {
+  it("are refused beyond the limit of the hop, and none waits indefinitely", async () => {
     const { rig, source, destination, port } = await remoteService(echo);
     await rig.direct(source, destination);
     const clients = Array.from({ length: 300 }, () => aClient(port));
@@ -74,7 +74,7 @@ describe("flows to this node's own gateway, or from it", () => {
     await says(aClient(port), "later");
   });
 
-  it("go by another gateway while this node's own way there is down, and tell why if there is none", async () => {
+  it("use another gateway while this node's own path there is down, and report the reason if there is none", async () => {
     const { rig, source, destination, port } = await remoteService(echo);
     await rig.direct(source, destination);
     rig.breakDirect(source, destination, "connect-timeout");

@@ -21,7 +21,7 @@ function open(
   });
 }
 
-it("lets nobody reach another port of a server that says what it is told, by calling it FTP", async () => {
+it("gives no access to another port of a server that relays commands, by calling it FTP", async () => {
   const stage = await remoteService(echo);
   const { source, destination, target } = stage;
   const secret = await aServer((socket) => socket.end("secret"));

@@ -72,7 +72,7 @@ describe("an FTP service of another node", () => {
     expect(source.counters()).toMatchObject({ flows: 2, activeFlows: 1, refusals: {} });
   });
 
-  it("is reached at ports that it announced itself, once each, and at nothing else", async () => {
+  it("is reached at ports that it announced, once each, and at nothing else", async () => {
     const { source, destination, server } = await stage();
     const { uid } = destination;
     const { port } = await askControl(source, uid);
@@ -92,7 +92,7 @@ describe("an FTP service of another node", () => {
     expect(refused.every(({ reason, destIp }) => reason === "not-granted" && destIp === undefined)).toBe(true);
   });
 
-  it("is not reached any more when its control connection is over", async () => {
+  it("is unreachable after the end of its control connection", async () => {
     const { source, destination } = await stage();
     const { stream, port } = await askControl(source, destination.uid);
     stream.destroy();
@@ -113,7 +113,7 @@ describe("an FTP service of another node", () => {
     expect((await source.nextFlow()).reason).toBe("not-granted");
   });
 
-  it("is asked for as what it is", async () => {
+  it("is requested as FTP", async () => {
     const { source, destination } = await stage();
     const asked = (service: string, more?: Partial<RemoteRequest>) =>
       ask(source, destination.uid, service, more).outcome;

@@ -20,8 +20,8 @@ async function answerTo(session: ClientHttp2Session, headers: OutgoingHttpHeader
   return status === "" ? `reset ${stream.rstCode}` : status;
 }
 
-describe("a peer that is proved", () => {
-  it("is refused what is no flow, and its session lives", async () => {
+describe("an authenticated peer", () => {
+  it("has what is not a flow refused, and keeps its session", async () => {
     const { rig, source, destination, port } = await remoteService(echo);
     const session = await rig.direct(source, destination);
     const flow: OutgoingHttpHeaders = {
@@ -72,7 +72,7 @@ describe("a peer that is proved", () => {
     expect(session.destroyed).toBe(false);
   });
 
-  it("does not push the records of others out by asking in vain", async () => {
+  it("does not displace the records of others by failing requests", async () => {
     const { source, destination, port } = await remoteService(echo);
     destination.meet([source.peer]);
     const clients = Array.from({ length: 400 }, () => aClient(port));
@@ -87,7 +87,7 @@ describe("a peer that is proved", () => {
   });
 });
 
-describe("whoever is not proved", () => {
+describe("an unauthenticated peer", () => {
   it.each(["no certificate", "another key", "another protocol", "plain HTTP/2", "garbage"])(
     "gets no session: %s",
     async (what) => {

@@ -14,7 +14,7 @@ describe("the node's limits over all tunnels", () => {
     ["source", "in"],
     ["destination", "out"],
     ["destination", "in"],
-  ] as const)("hold for a flow at its %s, %s, and a new one holds at once", async (end, direction) => {
+  ] as const)("apply to a flow at its %s, %s, and a new limit applies at once", async (end, direction) => {
     const { port, ...nodes } = await remoteService(echo);
     const { [direction]: limiter } = nodes[end].limiters;
     limiter.setRate(SLOW);
@@ -27,7 +27,7 @@ describe("the node's limits over all tunnels", () => {
     await waitFor("the rest", () => received === TOTAL);
   });
 
-  it("drop datagrams that are too many, and pass them when they are not any more", async () => {
+  it("drop datagrams above the rate, and pass those below", async () => {
     const rig = peerRig();
     const [source, destination] = await Promise.all([rig.node(1), rig.node(2)]);
     const [backend, client] = [await aPeer(echoDatagram), await aPeer()];

@@ -13,7 +13,7 @@ const [CLOSES, RESETS] = TESTS_ALL ? [10_000, 3000] : [1000, 400];
 const closed = (client: Client): Promise<string> => waitFor("the client hears of its end", () => client.fate());
 
 describe("one session with many flows", () => {
-  it(`lives through ${CLOSES} ordinary closes`, { timeout: 600_000 }, async () => {
+  it(`survives ${CLOSES} ordinary closes`, { timeout: 600_000 }, async () => {
     const { rig, source, port } = await remoteService(echo);
     let fates = 0;
     for (let done = 0; done < CLOSES; done += 100) {
@@ -33,7 +33,7 @@ describe("one session with many flows", () => {
     expect(source.flows.states()).toMatchObject([{ flows: CLOSES }]);
   });
 
-  it(`lives through ${RESETS} resets from both sides`, { timeout: 600_000 }, async () => {
+  it(`survives ${RESETS} resets from both sides`, { timeout: 600_000 }, async () => {
     const { rig, source, port } = await remoteService((socket) => {
       socket
         .on("error", () => undefined)
@@ -60,7 +60,7 @@ describe("one session with many flows", () => {
     expect(source.counters()).toMatchObject({ flows: RESETS, refusals: {}, errors: { reset: RESETS } });
   });
 
-  it("carries the others on while one of two hundred is not read", { timeout: 600_000 }, async () => {
+  it("serves the others while one of two hundred is not read", { timeout: 600_000 }, async () => {
     const size = 300_000;
     const { rig, source, port } = await remoteService((socket) => {
       socket
@@ -86,7 +86,7 @@ describe("one session with many flows", () => {
     expect(source.counters().bytesOut).toBeLessThan(199 * size + 16 * 1024 * 1024);
   });
 
-  it("carries a large upload whole while its reader is slow", { timeout: 600_000 }, async () => {
+  it("carries a large upload completely while its reader is slow", { timeout: 600_000 }, async () => {
     const size = 64 * 1024 * 1024;
     const hash = createHash("sha256");
     let received = 0;
@@ -115,7 +115,7 @@ describe("one session with many flows", () => {
     expect(await destination.nextFlow()).toMatchObject({ sourceBytes: size, destBytes: 4 });
   });
 
-  it("gives a client that stops reading no more than is bounded, and drops nothing when it reads on", async () => {
+  it("buffers a bounded amount for a client that stops reading, and drops nothing when it continues", async () => {
     const size = 48 * 1024 * 1024;
     const data = randomBytes(size);
     const { port, destination } = await remoteService((socket) => socket.end(data));

@@ -7,7 +7,7 @@ import { waitFor } from "../../../../support/wait-for.ts";
 const NOBODY = "10000000-0000-4000-8000-00000000000f";
 
 describe("an echo", () => {
-  it("comes back from another node, and tells how it went", async () => {
+  it("returns from another node, with its path", async () => {
     const { source, destination } = await remoteService(echo);
     for (const bytes of [8, 1200, 65_000]) {
       const answer = await source.flows.measure.echo({ peer: destination.uid, bytes, timeoutMs: 5000 });
@@ -41,7 +41,7 @@ describe("an echo", () => {
     await outcome;
   });
 
-  it("is refused to a node that is not known, and beyond what one may have at a time", async () => {
+  it("is refused to an unknown node, and beyond the limit of one peer", async () => {
     const { source, destination } = await remoteService(echo);
     const tunnel = { peer: destination.uid, bytes: 65_000, timeoutMs: 5000 };
     const all = await Promise.allSettled(Array.from({ length: 100 }, () => source.flows.measure.echo(tunnel)));
@@ -77,7 +77,7 @@ describe("an upload", () => {
     }
   });
 
-  it("can be given up, and tells how far it is", async () => {
+  it("can be cancelled, and reports its progress", async () => {
     const { rig, source, destination } = await remoteService(echo);
     const cancel = new AbortController();
     const told: number[] = [];
@@ -98,7 +98,7 @@ describe("an upload", () => {
     expect(rig.splices).toHaveLength(1);
   });
 
-  it("fails when the tunnel ends under it", async () => {
+  it("fails when the tunnel ends", async () => {
     const { rig, source, destination } = await remoteService(echo);
     const running = source.flows.measure.perf({
       peer: destination.uid,

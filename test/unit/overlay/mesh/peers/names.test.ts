@@ -20,7 +20,7 @@ async function aNamed(name: string, host: string, port: number): Promise<Server>
   return server;
 }
 
-it("a service by a name follows it to a new address, and flows that run stay where they are", async () => {
+it("a service with a name follows it to a new address, and running flows stay", async () => {
   const rig = peerRig();
   const clock = new FakeClock();
   const [source, destination] = await Promise.all([rig.node(1), rig.node(2, { clock })]);
@@ -64,7 +64,7 @@ async function aNamedUdp(name: string, host: string, port: number): Promise<Sock
   return socket;
 }
 
-it("a UDP service whose address refuses is asked for by its name again", async () => {
+it("resolves the name of a UDP service again when its address refuses", async () => {
   const rig = peerRig();
   const clock = new FakeClock();
   const [source, destination] = await Promise.all([rig.node(1), rig.node(2, { clock })]);

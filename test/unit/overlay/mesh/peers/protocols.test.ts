@@ -14,8 +14,8 @@ async function served(server: Server) {
   return service;
 }
 
-describe("what people run over a connector", () => {
-  it("is a WebSocket: text and bytes both ways, pings, and the code of its end", async () => {
+describe("protocols over a connector", () => {
+  it("WebSocket: text and bytes in both directions, pings, and the close code", async () => {
     const server = createServer();
     const sockets = new WebSocketServer({ server });
     const closes: (readonly [number, string])[] = [];
@@ -47,7 +47,7 @@ describe("what people run over a connector", () => {
     expect(source.counters()).toMatchObject({ flows: 1, refusals: {}, errors: {} });
   });
 
-  it("is gRPC: many streams in one connection, answered while they are asked, each with its trailers", async () => {
+  it("gRPC: many concurrent streams in one connection, each with its trailers", async () => {
     const server = createHttp2Server();
     server.on("stream", (stream: ServerHttp2Stream, headers) => {
       stream.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });

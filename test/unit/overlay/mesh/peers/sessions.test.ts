@@ -16,7 +16,7 @@ async function says(client: Client, text: string): Promise<void> {
 const fateOf = (client: Client): Promise<string> => waitFor("the client hears of its end", () => client.fate());
 
 describe("a peer session", () => {
-  it("is made once for flows that come at the same time, and shared by those that follow", async () => {
+  it("is made once for concurrent flows, and shared by later ones", async () => {
     const { rig, source, destination, port } = await remoteService(echo);
     const clients = Array.from({ length: 50 }, () => aClient(port));
     await Promise.all(clients.map((client, i) => says(client, `number ${i}`)));
@@ -34,7 +34,7 @@ describe("a peer session", () => {
     }
   });
 
-  it("gets a second one when its streams are in use, and none of the flows fails", async () => {
+  it("gets a second one when its streams are in use, and no flow fails", async () => {
     const { rig, source, port } = await remoteService(echo);
     const clients = Array.from({ length: 300 }, () => aClient(port));
     await Promise.all(clients.map((client, i) => says(client, `number ${i}`)));
@@ -42,7 +42,7 @@ describe("a peer session", () => {
     expect(source.counters()).toMatchObject({ activeFlows: 300, refusals: {}, errors: {} });
   });
 
-  it("is refused when the destination has another key than the one meant", async () => {
+  it("is refused when the destination has another key than expected", async () => {
     const { source, destination, port } = await remoteService(echo);
     const other = await anIdentity(destination.uid);
     source.meet([{ ...destination.peer, key: other.key }]);
@@ -78,7 +78,7 @@ describe("a peer session", () => {
     expect(source.counters().refusals).toEqual({ "peer-unproven": 1 });
   });
 
-  it("ends its flows when the gateway changes what it carries, and no changed byte comes out", async () => {
+  it("ends its flows when the gateway changes their data, and delivers no changed byte", async () => {
     const { rig, source, port } = await remoteService(echo);
     let isHonest = true;
     rig.splice = (from, to) => {
@@ -101,7 +101,7 @@ describe("a peer session", () => {
     expect(source.counters().errors).toEqual({ "tunnel-lost": 1 });
   });
 
-  it("ends its flows at once when it is cut, tells how long it took, and the next flow makes another", async () => {
+  it("ends its flows at once when cut, reports the duration, and the next flow makes another", async () => {
     const { rig, source, destination, port } = await remoteService(echo);
     const clients = [aClient(port), aClient(port), aClient(port)];
     for (const client of clients) await says(client, "hello");
@@ -120,7 +120,7 @@ describe("a peer session", () => {
     expect(source.events[1]?.durationMs).toBeGreaterThan(0);
   });
 
-  it("is made anew for a flow that was not answered yet when it was cut", async () => {
+  it("is made again for a flow without an answer when it was cut", async () => {
     const { rig, destination, source, port } = await remoteService(echo);
     await says(aClient(port), "hello");
     const clients = Array.from({ length: 10 }, () => aClient(port));
@@ -140,7 +140,7 @@ describe("a peer session", () => {
     expect(destination.flows.states().length).toBeLessThanOrEqual(1);
   });
 
-  it("tells every waiting flow why it could not be made, and is not tried again by each", async () => {
+  it("reports the reason of its failure to every waiting flow, without a retry by each", async () => {
     const { rig, source, port } = await remoteService(echo);
     for (const reason of ["no-path", "peer-absent", "relay-refused"] as const) {
       rig.refusal = reason;
@@ -163,7 +163,7 @@ describe("a peer session", () => {
     expect(source.plane.listeners()).toMatchObject([{ state: "failed", reason: "relay-refused" }]);
   });
 
-  it("outlives a destination that starts anew: the flow ends, the next one works", async () => {
+  it("survives a restart of the destination: the flow ends, the next one works", async () => {
     const rig = peerRig();
     const [source, first] = await Promise.all([rig.node(1), rig.node(2)]);
     const target = await aServer(echo);
@@ -182,7 +182,7 @@ describe("a peer session", () => {
     await says(await lastingClient(port), "again");
   });
 
-  it("takes no new flows while the destination drains; those go to a session of its successor", async () => {
+  it("accepts no new flow while the destination drains; those use a session to its successor", async () => {
     const { rig, source, destination, port, target } = await remoteService(echo);
     const old = aClient(port);
     await says(old, "old");
@@ -228,7 +228,7 @@ describe("a peer session", () => {
     expect(source.events).toEqual([]);
   });
 
-  it("is ended when the gateway passes nothing on any more, though nothing was closed", async () => {
+  it("is ended when the gateway passes nothing on, though nothing was closed", async () => {
     const clock = new FakeClock();
     const rig = peerRig();
     const [source, destination] = await Promise.all([rig.node(1, { clock }), rig.node(2)]);
@@ -260,7 +260,7 @@ describe("a peer session", () => {
     expect(source.events).toMatchObject([{ kind: "session-lost", cause: "the other node stopped answering" }]);
   });
 
-  it("lets go of a stream that proves nothing in time", async () => {
+  it("releases a stream that is not authenticated in time", async () => {
     const clock = new FakeClock();
     const rig = peerRig();
     const node = await rig.node(1, { clock });
@@ -272,7 +272,7 @@ describe("a peer session", () => {
     await waitFor("it is closed", () => near.readableEnded || near.destroyed || far.destroyed);
   });
 
-  it("takes no more unproven streams than it must", async () => {
+  it("limits unauthenticated streams", async () => {
     const rig = peerRig();
     const node = await rig.node(1);
     const pairs = await Promise.all(Array.from({ length: 260 }, () => streamPair()));

@@ -7,7 +7,7 @@ import { remoteService } from "../../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
 describe("a tcp flow to another node", () => {
-  it("passes bytes both ways and is recorded at both ends", async () => {
+  it("passes bytes in both directions and is recorded at both ends", async () => {
     const backendSees: (number | undefined)[] = [];
     const { source, destination, port, target } = await remoteService((socket) => {
       backendSees.push(socket.remotePort);
@@ -43,7 +43,7 @@ describe("a tcp flow to another node", () => {
     });
   });
 
-  it.each(["the client", "the backend"])("that %s cuts has the bytes that were taken at both ends", async (who) => {
+  it.each(["the client", "the backend"])("that %s cuts has the accepted bytes at both ends", async (who) => {
     const sockets: Socket[] = [];
     const flood = Buffer.alloc(32 * 1024 * 1024);
     const { source, destination, port } = await remoteService((socket) => {
@@ -71,7 +71,7 @@ describe("a tcp flow to another node", () => {
     client.destroy();
   });
 
-  it("keeps a half-close of the client: the answer comes after the end of the question", async () => {
+  it("keeps a half-close of the client: the answer follows the end of the question", async () => {
     const { port } = await remoteService((socket) => {
       let question = "";
       socket.on("data", (chunk: Buffer) => (question += chunk.toString()));
@@ -83,7 +83,7 @@ describe("a tcp flow to another node", () => {
     expect(client.text()).toBe("you said much");
   });
 
-  it("keeps a half-close of the server: the client goes on sending", async () => {
+  it("keeps a half-close of the server: the client continues to send", async () => {
     let received = "";
     const { port } = await remoteService((socket) => {
       socket.end("bye");
@@ -96,7 +96,7 @@ describe("a tcp flow to another node", () => {
     await waitFor("it arrives", () => received === "still here");
   });
 
-  it("passes a reset on as a reset, both ways", async () => {
+  it("passes a reset on as a reset, in both directions", async () => {
     const sides: Socket[] = [];
     const { source, destination, port } = await remoteService(
       (socket) => void sides.push(socket.on("error", () => undefined).resume()),
@@ -122,7 +122,7 @@ describe("a tcp flow to another node", () => {
     expect(source.counters().errors).toEqual({ reset: 2 });
   });
 
-  it("carries much data unharmed, in both directions at once, through a reader that stops and goes", async () => {
+  it("carries much data unchanged, in both directions at once, through a reader that pauses", async () => {
     const { port } = await remoteService(echo);
     const size = 24 * 1024 * 1024;
     const data = randomBytes(size);
@@ -165,7 +165,7 @@ describe("a tcp flow to another node", () => {
     expect(source.counters()).toMatchObject({ [direction === "in" ? "bytesIn" : "bytesOut"]: size });
   });
 
-  it("is ended when nothing moves in it for too long, at both ends, and is one of no more than there may be", async () => {
+  it("is ended at both ends when idle for too long, and counts against the limit", async () => {
     const { source, destination, port } = await remoteService(echo, { idleTimeoutMs: 1000, maxFlows: 1 });
     const client = aClient(port);
     client.socket.write("hello");

@@ -22,7 +22,7 @@ async function remoteUdp(backend: Peer, more: Parameters<typeof aListener>[2] = 
 }
 
 describe("udp to another node", () => {
-  it("keeps datagrams whole and clients apart, large and empty ones too", async () => {
+  it("keeps datagrams whole and clients apart, also large and empty ones", async () => {
     const backend = await aPeer(echoDatagram);
     const { rig, source, destination, port } = await remoteUdp(backend);
     const [one, two] = [await aPeer(), await aPeer()];
@@ -57,7 +57,7 @@ describe("udp to another node", () => {
     });
   });
 
-  it("is refused with its reason, in silence to the client", async () => {
+  it("is refused with its reason, silently to the client", async () => {
     const backend = await aPeer(echoDatagram);
     const { source, destination, port } = await remoteUdp(backend);
     const ask = async (): Promise<unknown> => {
@@ -94,7 +94,7 @@ describe("udp to another node", () => {
     });
   });
 
-  it("ends what is idle, at both ends", async () => {
+  it("ends idle sessions, at both ends", async () => {
     const backend = await aPeer(echoDatagram);
     const { source, destination, port } = await remoteUdp(backend, { idleTimeoutMs: 1000 });
     const client = await aPeer();
@@ -105,7 +105,7 @@ describe("udp to another node", () => {
     expect(source.counters()).toMatchObject({ activeFlows: 0, errors: {}, refusals: {} });
   });
 
-  it("sends a client no more than a packet for each datagram, however many it has sent", async () => {
+  it("sends a client at most one packet for each of its datagrams until it proves its address", async () => {
     const backend = await aPeer((_, from, socket) => {
       for (let i = 0; i < 10; i += 1) socket.send("y".repeat(500), from.port, from.address);
     });
@@ -118,7 +118,7 @@ describe("udp to another node", () => {
     }
   });
 
-  it("serves fresh ports one after another, and loses none", async () => {
+  it("serves fresh ports one after another without loss", async () => {
     const backend = await aPeer(echoDatagram);
     const { source, destination, port } = await remoteUdp(backend);
     const clients = await Promise.all(Array.from({ length: 300 }, () => aPeer()));
@@ -148,7 +148,7 @@ describe("datagrams over a stream", () => {
     return { stream, served };
   }
 
-  it("drop what is too much or too old rather than delay it, and count it", async () => {
+  it("drop and count what is too much or too old rather than delay it", async () => {
     const clock = new FakeClock();
     const { stream, served } = await pair();
     served.pause();
@@ -191,7 +191,7 @@ describe("datagrams over a stream", () => {
   it.each([
     ["a capsule that is too long", "00ffffffffffffffff"],
     ["a datagram without a context", "0000"],
-  ])("end for %s, and nothing else of the session does", async (_, hex) => {
+  ])("end for %s, and the session continues", async (_, hex) => {
     const { stream, served } = await pair();
     const received: Buffer[] = [];
     const ended: number[] = [];
@@ -211,7 +211,7 @@ describe("datagrams over a stream", () => {
     expect(stream.session?.destroyed ?? false).toBe(false);
   });
 
-  it("end when they are cut within a capsule", async () => {
+  it("end when cut within a capsule", async () => {
     const { stream, served } = await pair();
     const ended: number[] = [];
     pipeOf({

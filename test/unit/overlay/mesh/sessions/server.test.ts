@@ -35,7 +35,7 @@ const isClosed = (rig: GatewayRig, port: number): Promise<boolean> =>
   );
 
 describe("a gateway", () => {
-  it("carries a stream from one node to another, both ways, and counts it", async () => {
+  it("carries a stream from one node to another, in both directions, and counts it", async () => {
     const rig = await gatewayRig([a, b]);
     const seen: Record<string, unknown>[] = [];
     await inbound(rig, b, (stream, headers) => {
@@ -55,7 +55,7 @@ describe("a gateway", () => {
     expect(rig.streams()).toBe(1);
   });
 
-  it("hands over what is for this node itself", async () => {
+  it("accepts what is for this node itself", async () => {
     const rig = await gatewayRig([a]);
     const session = await outbound(rig.port, a);
     const self = rig.identity.uid;
@@ -88,7 +88,7 @@ describe("a gateway", () => {
     expect(rig.server.direct(a.uid, { signal, path: "other" })).toBeUndefined();
   });
 
-  it("goes on by a static route over another gateway that dials it, and then by its own paths", async () => {
+  it("uses a static route over another gateway that dials it, and then its own paths", async () => {
     const asked: unknown[] = [];
     const rig = await gatewayRig([a, b], {
       onward: (peer, { hops, except }) => {
@@ -113,7 +113,7 @@ describe("a gateway", () => {
     expect(await textOf(own.stream)).toBe("own");
   });
 
-  it("refuses with a reason: an absent node, an invalid request, and a stream that it may not relay", async () => {
+  it("refuses with a reason: an offline node, an invalid request, and a stream that it may not relay", async () => {
     const rig = await gatewayRig([a, b]);
     const session = await outbound(rig.port, a);
     const absent = await connectTo(session, b.uid);
@@ -127,7 +127,7 @@ describe("a gateway", () => {
     expect(forbidden.answer).toMatchObject({ ":status": 403, "holdfast-reason": "relay-refused" });
   });
 
-  it("carries a pair one way: what its source asks of its destination, with the answers, and nothing else", async () => {
+  it("carries a pair in one direction: requests of its source to its destination, with the answers", async () => {
     const rig = await gatewayRig([a, b, c]);
     for (const node of [a, b, c]) await inbound(rig, node);
     const server = { addresses: [HOST], port: rig.port, relays: [{ source: a.uid, dest: b.uid }] };
@@ -149,7 +149,7 @@ describe("a gateway", () => {
     }
   });
 
-  it("carries no more at a time than it may", async () => {
+  it("limits the number of streams", async () => {
     const rig = await gatewayRig([a, b], { limits: { maxRelays: 1 } });
     await inbound(rig, b);
     const session = await outbound(rig.port, a);
@@ -158,7 +158,7 @@ describe("a gateway", () => {
     expect(answer).toMatchObject({ ":status": 503, "holdfast-reason": "too-many-flows" });
   });
 
-  it("ends what a new document does not allow any more, and nothing else", async () => {
+  it("ends what a new document forbids, and nothing else", async () => {
     const rig = await gatewayRig([a, b, c]);
     await inbound(rig, b);
     await inbound(rig, c);
@@ -173,7 +173,7 @@ describe("a gateway", () => {
 });
 
 describe("the nodes that dial a gateway", () => {
-  it("lose their sessions when the document lets them dial no more, at once, and the streams through them", async () => {
+  it("lose their sessions and streams at once when the document no longer allows them to dial", async () => {
     const rig = await gatewayRig([a, b]);
     await inbound(rig, b);
     const session = await outbound(rig.port, a);
@@ -189,7 +189,7 @@ describe("the nodes that dial a gateway", () => {
     expect(rig.events).toMatchObject([{ kind: "client-lost", peer: b.uid }]);
   });
 
-  it("lose them too when their key is another", async () => {
+  it("lose them too when their key changes", async () => {
     const rig = await gatewayRig([a]);
     const session = await outbound(rig.port, a);
     await rig.apply([{ ...b, uid: a.uid }]);
@@ -198,7 +198,7 @@ describe("the nodes that dial a gateway", () => {
     expect(rig.server.clients()).toMatchObject([{ peer: a.uid, state: "up" }]);
   });
 
-  it("are said to be lost with their last session and to be back, with how long it took", async () => {
+  it("are reported lost with their last session and back with the duration", async () => {
     const rig = await gatewayRig([a]);
     const first = await inbound(rig, a);
     const second = await inbound(rig, a);
@@ -231,7 +231,7 @@ describe("the nodes that dial a gateway", () => {
     expect(rig.server.clients()).toEqual([]);
   });
 
-  it("are found by another session when the newest has fallen silent", async () => {
+  it("are reached by another session when the newest is silent", async () => {
     const rig = await gatewayRig([a, b]);
     await inbound(rig, b);
     const mute = await inbound(rig, b, () => undefined);
@@ -242,7 +242,7 @@ describe("the nodes that dial a gateway", () => {
     expect(answer[":status"]).toBe(200);
   });
 
-  it("may have a bounded number of sessions, of which a newer one ends the oldest", async () => {
+  it("have a limited number of sessions, and a newer one ends the oldest", async () => {
     const rig = await gatewayRig([a]);
     const first = await outbound(rig.port, a);
     for (let more = 0; more < MAX_SESSIONS; more += 1) await outbound(rig.port, a);
@@ -251,8 +251,8 @@ describe("the nodes that dial a gateway", () => {
   });
 });
 
-describe("where a gateway listens", () => {
-  it("moves to another port: the new one first, the old one for two minutes more", async () => {
+describe("the listener of a gateway", () => {
+  it("moves to another port: first the new one, the old one for two minutes more", async () => {
     const clock = new FakeClock();
     const rig = await gatewayRig([a], { clock });
     const session = await outbound(rig.port, a);
@@ -266,7 +266,7 @@ describe("where a gateway listens", () => {
     expect(await isClosed(rig, port)).toBe(false);
   });
 
-  it("takes another address of the same port beside its own", async () => {
+  it("adds another address of the same port", async () => {
     const clock = new FakeClock();
     const rig = await gatewayRig([a], { clock });
     await rig.apply([a], { server: { addresses: ["0.0.0.0"], port: rig.port } });
@@ -275,7 +275,7 @@ describe("where a gateway listens", () => {
     await outbound(rig.port, a);
   });
 
-  it("says that a port is taken, leaves it alone, and has it when it is free", async () => {
+  it("reports that a port is in use, and binds it when free", async () => {
     const clock = new FakeClock();
     const rig = await gatewayRig([a], { clock });
     const port = await freePort();
@@ -301,7 +301,7 @@ describe("where a gateway listens", () => {
     await taken(rig.port);
   });
 
-  it("is shared with a predecessor, which then sends everybody there", async () => {
+  it("is shared with a predecessor, which then redirects every node", async () => {
     const before = await gatewayRig([a]);
     const session = await outbound(before.port, a);
     const after = await gatewayRig([a], { isBeside: (_protocol, _address, port) => port === before.port });
@@ -314,7 +314,7 @@ describe("where a gateway listens", () => {
     expect(before.events).toEqual([]);
   });
 
-  it("is given up by a drain, while what is carried goes on", async () => {
+  it("is closed by a drain, while running streams continue", async () => {
     const rig = await gatewayRig([a, b]);
     const node = await inbound(rig, b);
     const session = await outbound(rig.port, a);

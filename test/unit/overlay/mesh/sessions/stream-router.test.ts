@@ -4,7 +4,7 @@ import { purposeOf } from "../../../../../src/overlay/mesh/sessions/stream-route
 const SELF = "00000000-0000-4000-8000-000000000001";
 const OTHER = "00000000-0000-4000-8000-000000000002";
 
-describe("what a stream is for", () => {
+describe("a stream is routed", () => {
   it.each([
     [{ ":method": "CONNECT", ":authority": `${SELF}:443` }, { is: "tunnel" }],
     [{ ":method": "CONNECT", ":authority": `${SELF}:443`, "holdfast-service": "web" }, { is: "request" }],
@@ -45,7 +45,7 @@ describe("what a stream is for", () => {
     { ":method": "CONNECT", ":authority": `${OTHER}:443`, "holdfast-hops": "-1" },
     { ":method": "CONNECT", ":authority": `${OTHER}:443`, "holdfast-hops": "1e1" },
     { ":method": "CONNECT", ":authority": `${OTHER}:443`, "holdfast-hops": "" },
-  ])("nothing: %j", (headers) => {
+  ])("nowhere: %j", (headers) => {
     expect(purposeOf(headers, SELF)).toEqual({ is: "refused", reason: "other" });
   });
 });

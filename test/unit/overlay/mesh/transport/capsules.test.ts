@@ -8,7 +8,7 @@ function reading(): { readonly reader: CapsuleReader; readonly datagrams: Buffer
 }
 
 describe("a datagram capsule", () => {
-  it("is written as the standard has it", () => {
+  it("is encoded as in the standard", () => {
     expect(datagramCapsule(Buffer.from("hi")).toString("hex")).toBe("0003006869");
     expect(datagramCapsule(Buffer.alloc(0)).toString("hex")).toBe("000100");
     expect(datagramCapsule(Buffer.alloc(62)).subarray(0, 3).toString("hex")).toBe("003f00");
@@ -17,7 +17,7 @@ describe("a datagram capsule", () => {
   });
 
   it.each([0, 1, 62, 63, 64, 1200, 16_382, 16_383, 65_507])(
-    "of %d bytes is read back, whole and byte by byte",
+    "of %d bytes is decoded, whole and byte by byte",
     (size) => {
       const datagram = randomBytes(size);
       const capsule = Buffer.concat([datagramCapsule(datagram), datagramCapsule(Buffer.from("next"))]);
@@ -31,7 +31,7 @@ describe("a datagram capsule", () => {
     },
   );
 
-  it("takes a long capsule that comes in very small pieces", () => {
+  it("is decoded if long and in very small pieces", () => {
     const datagram = randomBytes(65_000);
     const capsule = datagramCapsule(datagram);
     const { reader, datagrams } = reading();
@@ -39,7 +39,7 @@ describe("a datagram capsule", () => {
     expect(datagrams[0]?.equals(datagram)).toBe(true);
   });
 
-  it("is read with integers longer than they need be", () => {
+  it("is decoded with integers longer than necessary", () => {
     const { reader, datagrams } = reading();
     reader.push(Buffer.from("c00000000000000080000003400061", "hex"));
     expect(datagrams).toEqual([Buffer.from("a")]);
@@ -60,7 +60,7 @@ describe("other capsules", () => {
     ["capsule-too-long", "00ffffffffffffffff"],
     ["datagram-without-context", "0000"],
     ["datagram-without-context", "000140"],
-  ])("that cannot be are refused as %s", (code, hex) => {
+  ])("that are invalid are refused as %s", (code, hex) => {
     expect(() => reading().reader.push(Buffer.from(hex, "hex"))).toThrow(code);
   });
 

@@ -12,7 +12,7 @@ function store(directory = tempDir()) {
 }
 
 describe("the identity of a node", () => {
-  it("is kept with its certificate, for its owner alone, and found again", async () => {
+  it("is stored with its certificate, for its owner only, and loaded again", async () => {
     const { directory, path, identities } = store();
     expect(await identities.load()).toEqual({});
     const given = overlayIdentity();
@@ -26,7 +26,7 @@ describe("the identity of a node", () => {
     expect(statSync(path).mtimeMs).toBe(before);
   });
 
-  it("gives way to another", async () => {
+  it("is replaced by another", async () => {
     const { identities } = store();
     await identities.set(overlayIdentity());
     const given = overlayIdentity();
@@ -34,7 +34,7 @@ describe("the identity of a node", () => {
     expect((await identities.load()).identity?.uid).toBe(given.uid);
   });
 
-  it("is set aside when it is damaged, and can be set again", async () => {
+  it("is set aside when damaged, and can be set again", async () => {
     const { path, identities } = store();
     const given = overlayIdentity();
     await identities.set(given);

@@ -17,8 +17,8 @@ function bound(memoryBytes: number) {
   return { cut, receiveBuffers };
 }
 
-describe("what arrived and is not read", () => {
-  it("is limited per peer: the stream that holds most is reset, and only of that peer", () => {
+describe("the receive buffer", () => {
+  it("is limited for each peer: the stream that holds most is reset, and only of that peer", () => {
     const { cut, receiveBuffers } = bound(64 * MIB);
     const greedy = [2, 1, 1, 2, 1, 2].map((size) => stalled(size * MIB));
     const other = stalled(2 * MIB);
@@ -30,7 +30,7 @@ describe("what arrived and is not read", () => {
     expect(other.destroyed).toBe(false);
   });
 
-  it("is bounded for all together", () => {
+  it("is bounded in total", () => {
     const { cut, receiveBuffers } = bound(32 * MIB);
     const streams = ["a", "b", "c", "d", "e"].map((peer) => {
       const stream = stalled(2 * MIB);
@@ -41,14 +41,14 @@ describe("what arrived and is not read", () => {
     expect(streams.filter(({ destroyed }) => destroyed)).toHaveLength(2);
   });
 
-  it("counts what a chunk costs beside its bytes", () => {
+  it("counts the overhead of a chunk beside its bytes", () => {
     const { cut, receiveBuffers } = bound(16 * MIB);
     receiveBuffers.watch("a", stalled(16 * 1024, 1));
     receiveBuffers.watch("a", stalled(16 * 1024));
     expect(cut).toEqual(["a"]);
   });
 
-  it("counts what waits to be sent by whatever it leads to", () => {
+  it("counts data that waits to be sent to any target", () => {
     const { receiveBuffers } = bound(16 * MIB);
     const [from, to] = [stalled(10), new PassThrough({ highWaterMark: 1 })];
     to.cork();
@@ -58,7 +58,7 @@ describe("what arrived and is not read", () => {
     expect(receiveBuffers.held("a")).toBe(10 + 512 + 1000);
   });
 
-  it("is counted as it arrives, so that the bound holds at every moment", () => {
+  it("counts data as it arrives, so that the limit holds at any moment", () => {
     const { cut, receiveBuffers } = bound(16 * MIB);
     const streams = ["a", "a", "a"].map((peer) => {
       const stream = stalled(0);
@@ -75,7 +75,7 @@ describe("what arrived and is not read", () => {
     expect(most).toBeLessThanOrEqual(2 * MIB);
   });
 
-  it("is counted no more once it is read, and again as soon as that stops", async () => {
+  it("does not count data once it is read, and again as soon as reading stops", async () => {
     const { cut, receiveBuffers } = bound(16 * MIB);
     const streams = Array.from({ length: 4 }, () => stalled(MIB / 2 - 4096));
     for (const stream of streams) receiveBuffers.watch("a", stream.resume());
@@ -89,7 +89,7 @@ describe("what arrived and is not read", () => {
     expect([cut, streams[0]?.destroyed]).toEqual([["a"], true]);
   });
 
-  it("takes what was sent meanwhile off before anything is reset", async () => {
+  it("subtracts what was sent meanwhile before anything is reset", async () => {
     const { cut, receiveBuffers } = bound(16 * MIB);
     const [from, to] = [stalled(10), new PassThrough({ highWaterMark: 1 })];
     to.cork();
@@ -102,7 +102,7 @@ describe("what arrived and is not read", () => {
     expect([cut, from.destroyed]).toEqual([[], false]);
   });
 
-  it("is counted once, however often it is asked for", () => {
+  it("counts data once, in any number of calls", () => {
     const { receiveBuffers } = bound(64 * MIB);
     const stream = stalled(MIB);
     receiveBuffers.watch("a", stream);
@@ -110,7 +110,7 @@ describe("what arrived and is not read", () => {
     expect(receiveBuffers.held()).toBe(MIB + 512);
   });
 
-  it("is forgotten with its stream", async () => {
+  it("forgets a closed stream", async () => {
     const { receiveBuffers } = bound(64 * MIB);
     const stream = stalled(MIB);
     receiveBuffers.watch("a", stream);
@@ -119,7 +119,7 @@ describe("what arrived and is not read", () => {
     expect(receiveBuffers.held()).toBe(0);
   });
 
-  it("has the machine's memory for its measure, or less", () => {
+  it("has at most the size of the machine's memory share", () => {
     expect(memoryLimit()).toBeGreaterThan(16 * MIB);
     expect(Number.isFinite(memoryLimit())).toBe(true);
   });

@@ -69,7 +69,7 @@ describe("a spliced stream", () => {
     await over(rig);
   });
 
-  it("passes a reset on at once, although nobody reads what came before it", async () => {
+  it("passes a reset on at once, although earlier data was not read", async () => {
     const rig = await gatewayRig([a, b]);
     const { near, far } = await spliced(rig);
     // More than all windows between hold.
@@ -93,7 +93,7 @@ describe("a spliced stream", () => {
     await over(rig);
   });
 
-  it("stalls alone: others on the same sessions go on", async () => {
+  it("stalls alone: others on the same sessions continue", async () => {
     const rig = await gatewayRig([a, b]);
     const far: ServerHttp2Stream[] = [];
     await inbound(rig, b, (stream) => {
@@ -112,7 +112,7 @@ describe("a spliced stream", () => {
     await waitFor("and the first goes on when it is read", () => stalled.writableLength === 0);
   });
 
-  it("is read no faster than the node's limit, in either direction, and the limit can be lifted", async () => {
+  it("is read within the node's rate limit, in either direction, and the limit can be lifted", async () => {
     const rig = await gatewayRig([a, b]);
     await rig.apply([a, b], {
       server: { addresses: ["127.0.0.1"], port: rig.port },

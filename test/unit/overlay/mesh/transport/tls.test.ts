@@ -40,7 +40,7 @@ async function listener(identity: MeshIdentity) {
 const next = (outcomes: string[]) => expect.poll(() => outcomes.shift(), { interval: 5 });
 
 describe("mutual TLS between nodes", () => {
-  it("proves both keys and agrees on what it is for", async () => {
+  it("authenticates both keys and agrees on the purpose", async () => {
     const { port, outcomes } = await listener(gateway);
     const socket = dialTls(connect(port, "127.0.0.1"), edge, "holdfast-h2r");
     onTestFinished(() => void socket.destroy());
@@ -71,7 +71,7 @@ describe("mutual TLS between nodes", () => {
     ["speaks TLS 1.2 alone", { ALPNProtocols: ["h2"], maxVersion: "TLSv1.2" }, "tls"],
     ["names no protocol", { secureContext: edge.context }, "alpn"],
     ["names another protocol", { secureContext: edge.context, ALPNProtocols: ["http/1.1"] }, "alpn"],
-  ])("refuses whoever %s", async (_, options, code) => {
+  ])("refuses a peer that %s", async (_, options, code) => {
     const { port, outcomes, sockets } = await listener(gateway);
     dialled(port, options);
     await next(outcomes).toBe(code);
@@ -89,7 +89,7 @@ describe("mutual TLS between nodes", () => {
     await next(outcomes).toBe("tls");
   });
 
-  it("resumes nothing: an offered session comes to a full handshake", async () => {
+  it("resumes nothing: an offered session needs a full handshake", async () => {
     const { port, outcomes, sockets } = await listener(gateway);
     const first = tlsConnect({
       port,
@@ -109,14 +109,14 @@ describe("mutual TLS between nodes", () => {
     await next(outcomes).toBe("unknown-key");
   });
 
-  it.each(["RSA", "P-384"] as const)("knows no thumbprint for keys of another kind: %s", async (kind) => {
+  it.each(["RSA", "P-384"] as const)("has no thumbprint for keys of another kind: %s", async (kind) => {
     const { port, outcomes } = await listener(gateway);
     const { cert, key } = await foreignCertificate(kind);
     dialled(port, { secureContext: createSecureContext({ cert, key }), ALPNProtocols: ["h2"] });
     await next(outcomes).toBe("unknown-key");
   });
 
-  it("gives up with its signal", async () => {
+  it("stops on its signal", async () => {
     const [near] = duplexPair();
     const abort = new AbortController();
     const socket = dialTls(near, edge, "h2");

@@ -18,7 +18,7 @@ describe("the headers of a flow", () => {
     ["tftp", { ...common, protocol: "udp", application: "tftp" }],
     ["tcp", { ...common, protocol: "tcp", isQuestion: true }],
     ["ftp-data", { ...common, protocol: "tcp", data: { control: "0b-2", port: 40_000 } }],
-  ])("say what is meant, for %s", (name, request) => {
+  ])("are complete for %s", (name, request) => {
     const headers = received(request);
     expect(headers["holdfast-protocol"]).toBe(name);
     expect(readFlow(headers)).toEqual(request);
@@ -33,16 +33,16 @@ describe("the headers of a flow", () => {
     ["an odd control connection", { "holdfast-control": "../x" }],
     ["datagrams", { ":protocol": "connect-udp" }],
     ["another extension", { ":protocol": "websocket" }],
-  ])("are none of a data connection with %s", (_, more) => {
+  ])("are refused for a data connection with %s", (_, more) => {
     const data = { control: "0b-2", port: 40_000 };
     expect(readFlow(received({ ...common, protocol: "tcp", data }, more))).toBeUndefined();
   });
 
-  it.each(["sctp", "ftps", "FTP", "toString", ""])("are none of a protocol %j", (protocol) => {
+  it.each(["sctp", "ftps", "FTP", "toString", ""])("are refused for a protocol %j", (protocol) => {
     expect(readFlow(received({ ...common, protocol: "tcp" }, { "holdfast-protocol": protocol }))).toBeUndefined();
   });
 
-  it("are none where stream and datagrams are mixed up", () => {
+  it("are refused when stream and datagrams are mixed", () => {
     const [stream, datagrams] = [received({ ...common, protocol: "tcp" }), received({ ...common, protocol: "udp" })];
     for (const protocol of ["udp", "tftp"])
       expect(readFlow({ ...stream, "holdfast-protocol": protocol })).toBeUndefined();
