@@ -229,7 +229,7 @@ test("rooms import only the rooms of the table", () => {
   expect(wrong.map(({ from, to }) => `${from} → ${to}`)).toEqual([]);
 });
 
-test("the table has no line that nothing needs", () => {
+test("the table has no unused line", () => {
   const needed = new Set(between.map(({ from, to }) => `${programOf(from)}: ${roomOf(from)} → ${roomOf(to)}`));
   const lines = Object.entries(rooms).flatMap(([program, table]) =>
     Object.entries(table).flatMap(([from, targets]) => targets.map((to) => `${program}: ${from} → ${to}`)),
@@ -242,11 +242,11 @@ test("no files import each other in a circle, types included, outside the contro
   expect(circles(graphOf((path) => path)).filter((circle) => !circle[0]?.startsWith("src/controller/"))).toEqual([]);
 });
 
-test("nor do folders", () => {
+test("no folders import each other in a circle", () => {
   expect(circles(graphOf(folderOf)).filter((circle) => !circle[0]?.startsWith("src/controller"))).toEqual([]);
 });
 
-test("a circle is found", () => {
+test("finds a circle", () => {
   const graph = new Map(
     Object.entries({ a: ["b"], b: ["c"], c: ["a", "d"], d: [] }).map(([from, to]) => [from, new Set(to)]),
   );
@@ -258,7 +258,7 @@ test("only entries import the wiring", () => {
   expect(edges.filter(({ from, to }) => isWiring(to) && !isWiring(from) && !ENTRIES.has(from))).toEqual([]);
 });
 
-test("every module is reached from the entry", () => {
+test("every module is reachable from an entry", () => {
   const reached = new Set<string>();
   const visit = (path: string): void => {
     if (reached.has(path)) return;

@@ -49,7 +49,7 @@ test("every link leads to a file and a heading that exist", () => {
   expect(dangling).toEqual([]);
 });
 
-test("the guide links to its own pages only, since a package carries nothing else, and lists them all", () => {
+test("the guide links only to its own pages, since a package carries nothing else, and lists them all", () => {
   const outside = guide.flatMap(({ path, text }) =>
     [...withoutCode(text).matchAll(/\]\((\.\.[^)]*)\)/g)].map(([, to]) => `${path}: ${to}`),
   );
@@ -62,7 +62,7 @@ test("the guide links to its own pages only, since a package carries nothing els
   );
 });
 
-test("verbs and options that are named exist", () => {
+test("mentioned verbs and options exist", () => {
   const wrong = written.flatMap(({ path, text }) =>
     // A command line ends with a quote, a comment or a pipe.
     [...text.matchAll(/(?:^|[\s`/])holdfast ([a-z][a-z-]*)([^`\n#|&;]*)/gm)]
@@ -85,7 +85,7 @@ test("verbs and options that are named exist", () => {
 /** Programs that other programs start, which help does not list. */
 const HIDDEN = new Set(["self-test", "transfer", "upgrade-fetch"]);
 
-test("API calls that are named are served", () => {
+test("mentioned API calls are served", () => {
   const shape = (path: string): string => path.replaceAll(/\{[^}]*\}|\$[A-Z]+/g, "{}").replace(/\/$/, "");
   const served = routes.map(({ method, path }) => ({
     method,
@@ -111,7 +111,7 @@ test("API calls that are named are served", () => {
 /** Served beside the routes: the release files, the token of the registry, a terminal's WebSocket, the description, the metrics of a node. */
 const UNROUTED = /^\/(?:releases\/|registry\/token|openapi\.json|metrics|node\/[^/]+\/trigger\/container-exec)/;
 
-test("files and rooms that are named exist", () => {
+test("mentioned files and rooms exist", () => {
   const wrong = pages
     .filter(({ path }) => !path.startsWith("docs/protocol/") && !path.endsWith("benchmarks.md"))
     .flatMap(({ path, text }) =>

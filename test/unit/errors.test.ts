@@ -23,12 +23,12 @@ test.each([["text"], [undefined], [null], [42], [{ a: 1 }], [Symbol("s")]])(
   },
 );
 
-test("a thrown error stays as it is", () => {
+test("a thrown error stays unchanged", () => {
   const error = new TypeError("x");
   expect(toError(error)).toBe(error);
 });
 
-test("the system's code is read from errors alone", () => {
+test("only errors have a system error code", () => {
   expect(errnoOf(Object.assign(new Error("x"), { code: "ENOENT" }))).toBe("ENOENT");
   expect(errnoOf(Object.assign(new Error("x"), { code: 5 }))).toBeUndefined();
   expect(errnoOf({ code: "ENOENT" })).toBeUndefined();

@@ -35,7 +35,7 @@ function textOf(end: WindowEnd): string {
   return end.do === "restore" ? `restore ${end.reason}` : end.do;
 }
 
-describe("in time", () => {
+describe("before the deadline", () => {
   test.each<Row>([
     ["save", "applying", "applied", "store proving"],
     ["save", "applying", "proved", "nothing"],
@@ -65,7 +65,7 @@ describe("in time", () => {
   });
 });
 
-describe("when its time is over", () => {
+describe("after the deadline", () => {
   test.each<Row>([
     ["save", "applying", "applied", "restore not-proven"],
     ["save", "proving", "proved", "restore not-proven"],
@@ -83,7 +83,7 @@ describe("when its time is over", () => {
 });
 
 test.each<WindowEvent["type"]>(["applied", "proved", "keep", "revert", "superseded", "step-failed", "tick", "found"])(
-  "another boot ends it whatever happens: %s",
+  "a reboot always ends it: %s",
   (type) => {
     for (const state of ["applying", "proving", "awaiting-keep"] as const) {
       expect(textOf(afterEvent({ ...window, state }, { type }, OTHER_BOOT))).toBe("restore rebooted");
@@ -91,7 +91,7 @@ test.each<WindowEvent["type"]>(["applied", "proved", "keep", "revert", "supersed
   },
 );
 
-test("the time that is left is by the clock since boot alone", () => {
+test("the remaining time depends only on the boot-time clock", () => {
   expect(leftOf(window, { bootId: BOOT, sinceBoot: 380_000 })).toBe(120_000);
   expect(leftOf(window, LATE)).toBe(0);
   expect(leftOf(window, OTHER_BOOT)).toBe(0);

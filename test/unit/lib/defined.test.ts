@@ -1,7 +1,7 @@
 import { expect, expectTypeOf, test } from "vitest";
 import { defined } from "../../../src/lib/defined.ts";
 
-test("fields that are undefined are not there at all", () => {
+test("omits undefined fields", () => {
   const note: string | undefined = undefined;
   const fields = defined({ name: "a", note, size: 0, flag: false, empty: null });
   expect(Object.keys(fields)).toEqual(["name", "size", "flag", "empty"]);

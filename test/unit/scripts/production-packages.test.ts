@@ -37,14 +37,14 @@ const brought = new Map(direct.map((name) => [name, broughtBy(`node_modules/${na
 const all = new Set<string>();
 for (const paths of brought.values()) for (const path of paths) all.add(path);
 
-test("every production package and what it brings has its reason in the table", () => {
+test("every production package and its dependencies have a reason in the table", () => {
   const rows: unknown[] = [];
   for (const [, name, count] of TABLE.matchAll(/^\| `([^`]+)` +\| (\d+) +\| \S/gm)) rows.push([name, Number(count)]);
   expect(rows).toEqual(Array.from(brought, ([name, { size }]) => [name, size]));
   expect(/(\d+) packages in all/.exec(TABLE)?.[1]).toBe(String(all.size));
 });
 
-test("none of them runs a program when it is installed", () => {
+test("none of them runs a program at installation", () => {
   expect([...all].filter((path) => packages[path]?.hasInstallScript)).toEqual([]);
   expect(readFileSync(".npmrc", "utf8")).toMatch(/^ignore-scripts=true$/m);
 });

@@ -32,7 +32,7 @@ test.each(["Limits handshakes.", "Reports whether it is open.", "How many flows 
   },
 );
 
-test("comments and strings of code are read with their lines, code is not", () => {
+test("reads comments and strings of code with their lines, and not the code", () => {
   const code = [
     "/**",
     " * Who goes there.",
@@ -50,7 +50,7 @@ test("comments and strings of code are read with their lines, code is not", () =
   ]);
 });
 
-test("code blocks of documents count with their comments alone", () => {
+test("reads only the comments of code blocks in documents", () => {
   const page = ["# Title", "```sh", "say told  # it is told", "```", "Said."].join("\n");
   expect(proseOf("a.md", page).map(({ line, text }) => [line, text])).toEqual([
     [1, "# Title"],
@@ -59,7 +59,7 @@ test("code blocks of documents count with their comments alone", () => {
   ]);
 });
 
-test("the added lines of a diff are found by file", () => {
+test("finds the added lines of a diff by file", () => {
   const diff = [
     "diff --git a.ts a.ts",
     "--- a.ts",

@@ -4,7 +4,7 @@ import { connect, createServer } from "node:net";
 import { execa } from "execa";
 import { expect, onTestFinished, test } from "vitest";
 
-test("a unit test that starts a process is refused", async () => {
+test("refuses a unit test that starts a process", async () => {
   const refused = "a unit test must not start";
   for (const start of [() => spawn("true"), () => spawnSync("true"), () => exec("true"), () => execFileSync("true")]) {
     expect(start).toThrow(refused);
@@ -12,7 +12,7 @@ test("a unit test that starts a process is refused", async () => {
   await expect(execa("true")).rejects.toThrow(refused);
 });
 
-test("so is one that uses a socket beyond the loopback interface", () => {
+test("and one that uses a socket beyond the loopback interface", () => {
   const udp = createSocket("udp4");
   onTestFinished(() => void udp.close());
   expect(() => connect(80, "192.0.2.1")).toThrow("a unit test must not connect to 192.0.2.1");

@@ -43,13 +43,13 @@ describe("a power cut", () => {
     expect(left(old, ops, survival)).toEqual(expected);
   });
 
-  test("takes everything below a directory whose own name was not synced", () => {
+  test("removes everything below a directory whose own name was not synced", () => {
     const ops: readonly FileOp[] = [{ do: "mkdir", path: "d" }, open("d/f"), write("d/f", "x"), sync("d/f"), sync("d")];
     expect(left({}, ops, "nothing")).toEqual({});
     expect(left({}, [...ops, sync("")], "nothing")).toEqual({ d: "/", "d/f": "x" });
   });
 
-  test("at random spares some sectors and not others, the same for the same seed", () => {
+  test("at random keeps some sectors and not others, the same for the same seed", () => {
     const ops = [write("a", "x".repeat(100 * 512), 0), sync("a"), write("a", "y".repeat(100 * 512), 0)];
     const first = left(old, ops, 7);
     expect(first).toEqual(left(old, ops, 7));
@@ -58,7 +58,7 @@ describe("a power cut", () => {
     expect(new Set(sectors)).toEqual(new Set(["x".repeat(512), "y".repeat(512)]));
   });
 
-  test("cannot be replayed from a recording that misses the beginning", () => {
+  test("cannot be replayed from a recording that lacks the beginning", () => {
     expect(() => left({}, [write("a", "x")], "all")).toThrow("a, which is not there");
   });
 });
@@ -67,7 +67,7 @@ describe("a recording", () => {
   const hex = (text: string): string => Buffer.from(text).toString("hex").replaceAll(/../g, "\\x$&");
   const threadOf = (tid: number | undefined) => (tid === 1 ? "main" : "pool");
 
-  test("of two threads gives the operations in the order of their ends, and leaves out what failed or lies elsewhere", () => {
+  test("of two threads gives the operations in the order of their ends, without failed ones and other paths", () => {
     const text = [
       `1 openat(AT_FDCWD<${hex("/w")}>, "${hex("/w/s/é")}", O_RDWR|O_CREAT, 0600) = 5<${hex("/w/s/é")}>`,
       `2 fsync(7<${hex("/w/s")}> <unfinished ...>`,
@@ -96,7 +96,7 @@ describe("a recording", () => {
     ]);
   });
 
-  test("with a call that no replay knows is refused", () => {
+  test("with a call that the replay does not support is refused", () => {
     const calls = parseTrace(`writev(5<${hex("/w/a")}>, [{iov_base="${hex("x")}", iov_len=1}], 1) = 1`, threadOf);
     expect(() => fileOps(calls, "/w")).toThrow("writev");
   });

@@ -30,7 +30,7 @@ async function download(answer: Parameters<typeof rawServer>[0], wishes: JobWish
 }
 
 describe("a download", () => {
-  test("stores the file whole under its name, and tells its hash", async () => {
+  test("stores the complete file under its name, and returns its hash", async () => {
     const { root, server, end } = await download(
       (asked) => reply(asked, "200 OK", { "content-length": BODY.length }, BODY),
       { algo: "SHA-256" },
@@ -48,13 +48,13 @@ describe("a download", () => {
     expect(answer.end).toEqual({ is: "done", bytes: BODY.length, hash: hash.toLowerCase() });
   });
 
-  test("of another hash than asked for leaves nothing", async () => {
+  test("with a wrong hash leaves nothing", async () => {
     const { root, end } = await download((asked) => reply(asked, "200 OK", {}, BODY), { hash: "0".repeat(64) });
     expect(end).toEqual(failed("hash-mismatch", new RegExp(SHA256)));
     expect(filesIn(root)).toEqual([]);
   });
 
-  test("takes chunks, however they are cut, with extensions and trailers", async () => {
+  test("reads chunks, in any pieces, with extensions and trailers", async () => {
     const { root, end } = await download(({ socket }) => {
       socket.write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: chun");
       socket.write("ked\r\n\r\n5;a=b\r\nhello\r");
@@ -64,7 +64,7 @@ describe("a download", () => {
     expect(stored(root).toString()).toBe("hello!");
   });
 
-  test("takes an empty file", async () => {
+  test("accepts an empty file", async () => {
     const { root, end } = await download((asked) => reply(asked, "200 OK", { "content-length": 0 }));
     expect(end).toEqual({ is: "done", bytes: 0 });
     expect(stored(root).length).toBe(0);
@@ -86,7 +86,7 @@ describe("a download", () => {
     expect(filesIn(root)).toEqual([]);
   });
 
-  test("refuses what is compressed, before a byte of it is stored", async () => {
+  test("refuses compressed data before a byte of it is stored", async () => {
     const bomb = gzipSync(Buffer.alloc(1_000_000));
     const { root, end } = await download((asked) =>
       reply(asked, "200 OK", { "content-encoding": "gzip", "content-length": bomb.length }, bomb),
@@ -95,13 +95,13 @@ describe("a download", () => {
     expect(filesIn(root)).toEqual([]);
   });
 
-  test("of a file that is not there is not repeated, and tells no more of its address than may be shown", async () => {
+  test("of a missing file is not retried, and shows no secret part of its address", async () => {
     const { server, end } = await download((asked) => reply(asked, "404 Not Found", {}));
     expect(end).toEqual(failed("refused", /^http:\/\/127\.0\.0\.1:\d+\/file\?… answered 404$/));
     expect(server.asked.length).toBe(1);
   });
 
-  test("refuses part of a file that it did not ask for", async () => {
+  test("refuses an unrequested part of a file", async () => {
     const { end } = await download((asked) =>
       reply(asked, "206 Partial Content", { "content-range": "bytes 0-1/2", "content-length": 2 }, "ab"),
     );
@@ -109,8 +109,8 @@ describe("a download", () => {
   });
 });
 
-describe("what may pass", () => {
-  test("is tried three times more, after longer and longer pauses", async () => {
+describe("after a temporary failure", () => {
+  test("retries three times, with backoff", async () => {
     const { server, events, end, pauses } = await download((asked) => reply(asked, "503 Unavailable", {}));
     expect(end).toEqual(failed("busy", /503/));
     expect(server.asked.length).toBe(4);
@@ -118,7 +118,7 @@ describe("what may pass", () => {
     expect(events.slice(0, 3).map(({ is }) => is)).toEqual(["retry", "retry", "retry"]);
   });
 
-  test("waits as long as the server asks for, yet no longer than a minute", async () => {
+  test("waits as long as the server asks, and at most a minute", async () => {
     const { end, pauses } = await download((asked, number) => {
       if (number === 2) reply(asked, "200 OK", { "content-length": 2 }, "ok");
       else reply(asked, number === 0 ? "429 Slow Down" : "408 Timeout", { "retry-after": number === 0 ? 7 : 3600 });
@@ -127,7 +127,7 @@ describe("what may pass", () => {
     expect(pauses).toEqual([7000, 60_000]);
   });
 
-  test("takes what ends with its connection only by its hash, since it could have been cut off", async () => {
+  test("accepts a body that ends with its connection only by its hash, since it could have been cut off", async () => {
     const answer = (asked: Asked): void => reply(asked, "200 OK", {}, BODY);
     const { root, end } = await download(answer);
     expect(end).toMatchObject({ is: "failed", code: "bad-answer", message: expect.stringContaining("hash") as string });
@@ -135,7 +135,7 @@ describe("what may pass", () => {
     expect((await download(answer, { hash: SHA256 })).end).toMatchObject({ is: "done", hash: SHA256 });
   });
 
-  test("goes on from where it was cut off, when the source is still the same", async () => {
+  test("resumes where it was cut off, when the source is unchanged", async () => {
     const { root, server, end } = await download(
       (asked, number) => {
         const headers = { etag: '"v1"', "accept-ranges": "bytes" };
@@ -160,7 +160,7 @@ describe("what may pass", () => {
     expect(stored(root).equals(BODY)).toBe(true);
   });
 
-  test("asks by the date of the last change where there is no strong ETag", async () => {
+  test("requests by Last-Modified if there is no strong ETag", async () => {
     const lastModified = "Thu, 01 Jan 2026 00:00:00 GMT";
     const { server, end } = await download((asked, number) => {
       const headers = { etag: 'W/"v1"', "last-modified": lastModified, date: "Thu, 01 Jan 2026 00:01:00 GMT" };
@@ -178,7 +178,7 @@ describe("what may pass", () => {
       "it was changed in the second of the answer",
       { date: "Thu, 01 Jan 2026 00:00:00 GMT", "last-modified": "Thu, 01 Jan 2026 00:00:00 GMT" },
     ],
-  ])("begins anew when %s", async (_what, headers) => {
+  ])("starts again when %s", async (_what, headers) => {
     const { root, server, end } = await download((asked, number) =>
       reply(asked, "200 OK", { ...headers, "content-length": 4 }, number === 0 ? "ab" : "wxyz"),
     );
@@ -196,7 +196,7 @@ describe("what may pass", () => {
     ["the range is not as long as it says", "206 Partial", { "content-range": "bytes 2-3/4", "content-length": 1 }, 3],
     ["the range is of another version", "206 Partial", { etag: '"v2"', "content-range": "bytes 2-3/4" }, 3],
     ["the range is not told", "206 Partial", { "content-length": 2 }, 3],
-  ])("begins anew when %s", async (_what, status, headers, requests) => {
+  ])("starts again when %s", async (_what, status, headers, requests) => {
     const { root, server, end } = await download((asked, number) => {
       if (number === 0) reply(asked, "200 OK", { etag: '"v1"', "content-length": 4 }, "ab");
       else if (number === 1) reply(asked, status, headers, status.startsWith("200") ? "wxyz" : "");
@@ -208,7 +208,7 @@ describe("what may pass", () => {
     expect(stored(root).toString()).toBe("wxyz");
   });
 
-  test("is not believed when more comes than was announced", async () => {
+  test("refuses more than was announced", async () => {
     const { root, server, end } = await download((asked) =>
       reply(asked, "200 OK", { etag: '"v1"', "content-length": 4 }, "abcdef"),
     );
@@ -256,7 +256,7 @@ describe("redirects", () => {
     expect(end).not.toMatchObject({ message: expect.stringMatching(/secret|hidden/) as string });
   });
 
-  test("are followed five times", async () => {
+  test("are followed five times at most", async () => {
     const { end, server } = await to("/again");
     expect(end).toMatchObject({ is: "failed", code: "bad-redirect" });
     expect(server.asked.length).toBe(6);

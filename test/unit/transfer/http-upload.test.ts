@@ -41,7 +41,7 @@ function accept(asked: Asked, status = "201 Created"): void {
   look();
 }
 
-test("an upload sends the file as it is, with its length", async () => {
+test("sends the file unchanged, with its length", async () => {
   const { server, end } = await upload((asked) => accept(asked));
   expect(end).toEqual({ is: "done", bytes: BODY.length });
   expect(server.asked[0]?.line).toBe("POST /file?token=secret HTTP/1.1");
@@ -52,13 +52,13 @@ test("an upload sends the file as it is, with its length", async () => {
   expect(server.asked[0]?.body.equals(BODY)).toBe(true);
 });
 
-test("an upload sends an empty file", async () => {
+test("sends an empty file", async () => {
   const { server, end } = await upload((asked) => accept(asked), { body: Buffer.alloc(0) });
   expect(end).toEqual({ is: "done", bytes: 0 });
   expect(server.asked[0]?.headers).toMatchObject({ "content-length": "0" });
 });
 
-test("an upload sends the file as the part of a form, its name escaped", async () => {
+test("sends the file as the part of a form, its name escaped", async () => {
   const { server, end } = await upload((asked) => accept(asked), { isForm: true, name: 'a"b\r\nc ü.img' });
   expect(end).toEqual({ is: "done", bytes: BODY.length });
   const [asked] = server.asked;
@@ -71,7 +71,7 @@ test("an upload sends the file as the part of a form, its name escaped", async (
   expect([...form.keys()]).toEqual(["file"]);
 });
 
-test("a server that never says that it wants the file gets it all the same", async () => {
+test("sends everything to a server without 100-continue all the same", async () => {
   const { end } = await upload((asked) => {
     asked.socket.on("data", () => {
       if (asked.body.length === Number(asked.headers["content-length"]))
@@ -81,7 +81,7 @@ test("a server that never says that it wants the file gets it all the same", asy
   expect(end).toEqual({ is: "done", bytes: BODY.length });
 });
 
-test("what fails before the file was begun is tried again", async () => {
+test("retries what fails before the first byte", async () => {
   const { server, end, pauses } = await upload((asked, number) => {
     if (number === 0) asked.socket.destroy();
     else if (number === 1) reply(asked, "503 Busy", { "retry-after": 5, "content-length": 0 });
@@ -96,7 +96,7 @@ test.each([
   ["the connection is cut", (asked: Asked) => void asked.socket.destroy(), "cut-off"],
   ["the server is busy", (asked: Asked) => reply(asked, "503 Busy", { "content-length": 0 }), "busy"],
   ["it is redirected", (asked: Asked) => reply(asked, "307 There", { location: "/other" }), "bad-redirect"],
-])("once a byte was sent nothing is sent again when %s", async (_what, act, code) => {
+])("does not retry after the first byte when %s", async (_what, act, code) => {
   const { server, end } = await upload((asked) => {
     goOn(asked);
     asked.socket.once("data", () => act(asked));
@@ -105,7 +105,7 @@ test.each([
   expect(server.asked.length).toBe(1);
 });
 
-test("a redirect that keeps the method is followed before the file was begun", async () => {
+test("follows a redirect that keeps the method before the first byte", async () => {
   const { server, end } = await upload((asked, number) => {
     if (number === 0) reply(asked, "308 Moved", { location: "/other", "content-length": 0 });
     else accept(asked);
@@ -119,13 +119,13 @@ test.each([
   ["302 Found", "/other", "bad-redirect"],
   ["307 There", "http://169.254.169.254/", "forbidden-address"],
   ["307 There", "ftp://127.0.0.1/", "bad-redirect"],
-])("a redirect by %s to %s is refused", async (status, location, code) => {
+])("refuses a redirect by %s to %s", async (status, location, code) => {
   const { end, server } = await upload((asked) => reply(asked, status, { location, "content-length": 0 }));
   expect(end).toMatchObject({ is: "failed", code });
   expect(server.asked.length).toBe(1);
 });
 
-test("a server that knows no expectations is asked without", async () => {
+test("sends without Expect to a server that does not support it", async () => {
   const { server, end } = await upload((asked, number) => {
     if (number === 0) reply(asked, "417 Expectation Failed", { "content-length": 0 });
     else accept(asked);
@@ -134,7 +134,7 @@ test("a server that knows no expectations is asked without", async () => {
   expect(server.asked[1]?.headers).not.toHaveProperty("expect");
 });
 
-test("a refusal says who refused, without what could be a credential", async () => {
+test("a refusal names who refused, without what could be a credential", async () => {
   const { end } = await upload((asked) => reply(asked, "403 Forbidden", { "content-length": 0 }));
   expect(end).toMatchObject({
     is: "failed",
@@ -143,13 +143,13 @@ test("a refusal says who refused, without what could be a credential", async () 
   });
 });
 
-test("a server that accepts the file and says nothing is given up", async () => {
+test("gives up a server that accepts the file and never answers", async () => {
   const { end, server } = await upload((asked) => goOn(asked), { limits: { stallMs: 300 } });
   expect(end).toMatchObject({ is: "failed", code: "stalled" });
   expect(server.asked.length).toBe(1);
 });
 
-test("a file that changes in length while it is sent is not sent to its end", async () => {
+test("stops sending a file that changes in length", async () => {
   const root = tempDir();
   const path = join(root, "disk.img");
   writeFileSync(path, BODY);
@@ -166,7 +166,7 @@ test("a file that changes in length while it is sent is not sent to its end", as
   expect(server.asked[0]?.body.length).toBeLessThan(BODY.length);
 });
 
-test("a file that is not there, or a directory, is not sent", async () => {
+test("refuses a missing file and a directory", async () => {
   const root = tempDir();
   const { end } = await carryOut(uploadJob(root, "http://127.0.0.1:9/", "disk.img"));
   expect(end).toMatchObject({ is: "failed", code: "not-found" });

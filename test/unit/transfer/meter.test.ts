@@ -13,7 +13,7 @@ function metered(limits: Partial<ConstructorParameters<typeof Meter>[0]["limits"
   return { clock, events, failures, meter, fail: (error: { code: string }) => void failures.push(error.code) };
 }
 
-test("progress is told twice a second while bytes move, with the rate of the last seconds", async () => {
+test("reports progress twice a second while bytes move, with the rate of the last seconds", async () => {
   const { clock, events, meter, fail } = metered();
   meter.bytes = 1000;
   meter.total = 9000;
@@ -29,7 +29,7 @@ test("progress is told twice a second while bytes move, with the rate of the las
   ]);
 });
 
-test("what stands still for too long fails once", async () => {
+test("fails once when nothing moves for too long", async () => {
   const { clock, failures, meter, fail } = metered();
   meter.watch(fail);
   await clock.advance(20_000);
@@ -55,7 +55,7 @@ test("a byte now and then is too slow after a minute, and not before", async () 
   expect(failures).toEqual(["too-slow"]);
 });
 
-test("only the last minute counts", async () => {
+test("counts only the last minute", async () => {
   const { clock, failures, meter, fail } = metered();
   meter.watch(fail);
   meter.add(1_000_000);
@@ -68,7 +68,7 @@ test("only the last minute counts", async () => {
   expect(failures).toEqual(["too-slow"]);
 });
 
-test("at the lowest rate it goes on", async () => {
+test("continues at the lowest rate", async () => {
   const { clock, failures, meter, fail } = metered();
   meter.watch(fail);
   for (let second = 0; second < 150; second += 1) {
@@ -78,7 +78,7 @@ test("at the lowest rate it goes on", async () => {
   expect(failures).toEqual([]);
 });
 
-test("all together has a time, whatever moves", async () => {
+test("limits the total time", async () => {
   const { clock, failures, meter, fail } = metered();
   meter.limit(fail);
   await clock.advance(199_999);
@@ -87,7 +87,7 @@ test("all together has a time, whatever moves", async () => {
   expect(failures).toEqual(["too-long"]);
 });
 
-test("a watch that has ended tells nothing", async () => {
+test("a meter that has ended reports nothing", async () => {
   const { clock, events, failures, meter, fail } = metered();
   const stop = meter.watch(fail);
   meter.add(1);
@@ -96,7 +96,7 @@ test("a watch that has ended tells nothing", async () => {
   expect([events, failures]).toEqual([[], []]);
 });
 
-test("the highest rate is held over all that moves, and its pauses are no standing still", async () => {
+test("limits the rate of all transfers together, and its pauses do not count as stalled", async () => {
   const { clock, failures, meter, fail } = metered({ maxBytesPerSecond: 1000, minBytesPerSecond: 0 });
   expect(meter.pieceBytes(1_000_000)).toBe(4096);
   meter.watch(fail);
@@ -110,7 +110,7 @@ test("the highest rate is held over all that moves, and its pauses are no standi
   expect(failures).toEqual([]);
 });
 
-test("without a highest rate nothing waits", () => {
+test("does not wait without a rate limit", () => {
   const { meter } = metered();
   meter.add(1e9);
   expect([meter.waitMs(), meter.pieceBytes(1_000_000)]).toEqual([0, 1_000_000]);

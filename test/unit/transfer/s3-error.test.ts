@@ -28,12 +28,12 @@ test.each([
   [new HostError("disk-full", "no"), "disk-full", false],
   [new SessionError("connect-failed", "no"), "connect-failed", true],
   [new SessionError("tls-untrusted", "no"), "tls-untrusted", false],
-])("%s is told as %s; another attempt may go better: %s", (error, code, passing) => {
+])("reports %s as %s; another attempt may succeed: %s", (error, code, passing) => {
   expect(s3Error(error, "s3://b/k").code).toBe(code);
   expect(isPassing(error)).toBe(passing);
 });
 
-test("neither what S3 says nor a code that is none is repeated", () => {
+test("repeats neither the message of S3 nor an invalid code", () => {
   expect(s3Error(refusal(403, "SignatureDoesNotMatch"), "s3://b/k").message).toBe(
     "s3://b/k: S3 answered SignatureDoesNotMatch (403)",
   );
@@ -41,11 +41,11 @@ test("neither what S3 says nor a code that is none is repeated", () => {
   expect(s3Error(strange, "s3://b/k").message).toBe("s3://b/k: S3 answered status 400 (400)");
 });
 
-test("an answer that cannot be read is not repeated", () => {
+test("does not repeat an unreadable answer", () => {
   expect(s3Error(refusal(200, "SyntaxError"), "s3://b/k").message).toBe("s3://b/k: the answer of S3 cannot be read");
 });
 
-test("a bucket that is elsewhere is said to be there", () => {
+test("reports a bucket in another region as such", () => {
   const moved = refusal(301, "PermanentRedirect", { $response: { headers: { "x-amz-bucket-region": "eu-south-2" } } });
   expect(s3Error(moved, "s3://b/k").message).toContain("the bucket is in the region eu-south-2");
 });

@@ -53,7 +53,7 @@ test.each([
   [403, "GetObject"],
   [500, "GetObject"],
   [200, "GetBucketLocation"],
-] as const)("an answer of status %i to %s is not read without end", async (status, id) => {
+] as const)("limits an answer of status %i to %s", async (status, id) => {
   const port = await store(endless(status));
   const sent = httpTo(port).handle({ ...request, port, query: { "x-id": id } });
   await expect(sent).rejects.toMatchObject({
@@ -62,7 +62,7 @@ test.each([
   });
 });
 
-test("a refusal comes whole", async () => {
+test("reads a complete refusal", async () => {
   const port = await store((_, response) => response.writeHead(404).end("<Error><Code>NoSuchKey</Code></Error>"));
   const { response } = await httpTo(port).handle({ ...request, port, query: { "x-id": "GetObject" } });
   expect((await buffer(response.body)).toString()).toBe("<Error><Code>NoSuchKey</Code></Error>");

@@ -3,7 +3,7 @@ import { runAll } from "../../../src/transfer/s3-turns.ts";
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test("all items are worked on in their order, no more at a time than asked for", async () => {
+test("works on all items in order, with limited concurrency", async () => {
   const begun: number[] = [];
   let running = 0;
   let most = 0;

@@ -39,7 +39,7 @@ async function stage() {
   return { sink, part, clock, asked, synced };
 }
 
-test("what is on the disk is told now and then", async () => {
+test("reports what is on the disk at intervals", async () => {
   const { clock, asked, synced, sink } = await stage();
   await clock.advance(2000);
   asked[0]?.();
@@ -48,7 +48,7 @@ test("what is on the disk is told now and then", async () => {
   sink.close();
 });
 
-test("what gets on the disk after the end is not told, for the end tells it", async () => {
+test("does not report what reaches the disk after the end, which has the total", async () => {
   const { sink, part, clock, asked, synced } = await stage();
   await clock.advance(2000);
   expect(asked).toHaveLength(1);

@@ -38,7 +38,7 @@ const answers: Answers = {
 };
 const baseline = baselineOf(viewOf(answers), { session: "wss://cp", pins: [] });
 
-test("what worked is kept, and nothing else", () => {
+test("keeps only what worked", () => {
   expect(baseline).toEqual({
     isRegistered: true,
     hasSession: true,
@@ -53,7 +53,7 @@ test("what worked is kept, and nothing else", () => {
   expect(Baseline.parse(JSON.parse(JSON.stringify(baseline)))).toEqual(baseline);
 });
 
-test("the same works still, so nothing is missing; of nothing, nothing is", () => {
+test("misses nothing when the same works, or when nothing worked", () => {
   const nothing = { local: [], gateways: [] };
   expect(missingOf(baseline, viewOf(answers))).toEqual(nothing);
   expect(missingOf(EMPTY_BASELINE, viewOf({ ...answers, connectors: undefined }))).toEqual(nothing);
@@ -84,7 +84,7 @@ test.each(changes)("%s", (_what, change, local) => {
   expect(missingOf(baseline, viewOf({ ...answers, ...change }))).toEqual({ local, gateways: [] });
 });
 
-test("a gateway that is down may be so by itself", () => {
+test("a gateway may be down by itself", () => {
   const down = { gateways: [{ uid: gateway, name: "g", paths: [{ id: "", state: "down" }] }] };
   expect(missingOf(baseline, viewOf({ ...answers, gateways: down }))).toEqual({
     local: [],
@@ -92,7 +92,7 @@ test("a gateway that is down may be so by itself", () => {
   });
 });
 
-test("what a newer document took away is not missed, and what it broke is", () => {
+test("does not miss what a newer document removed, and misses what it broke", () => {
   const documents = { node: { version: 4 }, domain: { version: 2 } };
   const sections = { connectors: { state: "failed", version: 4 } };
   const newer = { ...answers, status: { ...status, documents, sections } };
@@ -105,7 +105,7 @@ test("what a newer document took away is not missed, and what it broke is", () =
   expect(missingOf(baseline, viewOf({ ...newer, ...failing })).local).toEqual(["connector c1"]);
 });
 
-test("what is off with a node that was made INACTIVE meanwhile is not missed, and without a newer document it is", () => {
+test("does not miss what is off with an INACTIVE node, unless its document is the same", () => {
   const off = {
     connectors: { connectors: [{ id: "c1", state: "off" }] },
     services: { services: ["s1", "s3"].map((id) => ({ id, state: "off" })) },
@@ -120,7 +120,7 @@ test("what is off with a node that was made INACTIVE meanwhile is not missed, an
   expect(missingOf(baseline, viewOf(newer)).local).toEqual(["container k1"]);
 });
 
-test("it fits into a mark, however much worked", () => {
+test("fits into a mark, with any number of working items", () => {
   const many = Array.from({ length: 20_000 }, (_, i) => `${"x".repeat(240)}${i}`);
   const connectors = { connectors: many.map((id) => ({ id, state: "listening" })) };
   const services = { services: many.map((id) => ({ id, state: "offered" })) };

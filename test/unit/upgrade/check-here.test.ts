@@ -34,19 +34,19 @@ async function offered(changes: Partial<ReleaseClaims> = {}) {
 
 const { signal } = new AbortController();
 
-describe("what a manifest offers", () => {
-  test("is told with whether it would be taken", async () => {
+describe("the offer of a manifest", () => {
+  test("is reported with whether it would be installed", async () => {
     expect(await checkHere(await offered(), signal)).toEqual({ version: NEW, build: claims.build, isTaken: true });
   });
 
-  test("is told with why it would not, unless somebody insists", async () => {
+  test("is reported with why it would not, unless forced", async () => {
     const options = await offered();
     writeFileSync(join(options.versionsPath, `${NEW}.failed`), '{"code":"crashed","message":"three times"}');
     expect(await checkHere(options, signal)).toMatchObject({ isTaken: false, reason: { code: "failed-before" } });
     expect(await checkHere({ ...options, isForced: true }, signal)).toMatchObject({ isTaken: true });
   });
 
-  test("is told at once when it cannot be had", async () => {
+  test("is reported at once when unavailable", async () => {
     const options = await offered();
     await expect(checkHere({ ...options, from: "http://127.0.0.1:9/manifest.jws" }, signal)).rejects.toHaveProperty(
       "code",

@@ -93,7 +93,7 @@ test.each(table)("%s", (_what, standing, versions, isAsked, next) => {
   if ("version" in found) expect(found.version).toBe(NEW);
 });
 
-test("the package's own version is never what is upgraded to", () => {
+test("never upgrades to the package's own version", () => {
   const own = { ...base, version: NEW, trial };
   expect(decide({ standing: at("judging"), versions: [own], request: undefined }).do).toBe("go-back");
 });

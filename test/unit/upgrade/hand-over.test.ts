@@ -7,7 +7,7 @@ import { lockFile } from "../../../src/host/process/run-lock.ts";
 import { sweepHandedOver } from "../../../src/upgrade/hand-over.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-test("what nobody asks for any more is removed, and what is asked for or being handed over stays", async () => {
+test("removes abandoned bundles, and keeps requested ones and those being handed over", async () => {
   const versions = tempDir();
   const place = (name: string): string => join(versions, "given", name);
   for (const name of ["over", "cut", "asked", "copying"]) {

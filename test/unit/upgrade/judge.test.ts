@@ -66,7 +66,7 @@ function expected({ hadSession, ...seen }: Observation & { hadSession: boolean }
   return isItsOwnDoing ? "no-session" : "waits";
 }
 
-test.each(everything)("seen always so: %o", ({ hadSession, ...seen }) => {
+test.each(everything)("always seen so: %o", ({ hadSession, ...seen }) => {
   const { verdict, afterMs } = looked(seen, hadSession, DAY_MS);
   const came = "why" in verdict ? verdict.why.code : verdict.is === "open" ? "waits" : verdict.is;
   const should = expected({ ...seen, hadSession });
@@ -93,7 +93,7 @@ const kinds: readonly (readonly [string, Observation])[] = [
 const FAILING = new Set(["silent", "the old one", "a lost connector", "no session"]);
 const pairs = kinds.flatMap(([first, a]) => kinds.map(([second, b]) => [first, second, a, b] as const));
 
-describe("one thing, and then another", () => {
+describe("one observation, and then another", () => {
   test.each(pairs)("%s, then %s", (first, second, a, b) => {
     let state = beginJudging(0);
     let verdict: Verdict = { is: "open" };
@@ -117,7 +117,7 @@ describe("one thing, and then another", () => {
   });
 });
 
-test("calm begins anew after every lapse", () => {
+test("the calm period starts again after every lapse", () => {
   let state = beginJudging(0);
   let verdict: Verdict;
   for (let now = 0; now < 10 * limits.settleMs; now += STEP_MS) {
@@ -128,7 +128,7 @@ test("calm begins anew after every lapse", () => {
   }
 });
 
-test("a judge that was stopped for hours holds against the version no more than a look", () => {
+test("a verifier that was stopped for hours counts no more than one poll against the version", () => {
   const bad: Observation = { ...GOOD, agent: "silent" };
   const [first] = judge(beginJudging(0), bad, { now: DAY_MS, hadSession: true, limits });
   expect(first.ownMs).toBe(limits.maxElapsedMs);
@@ -136,7 +136,7 @@ test("a judge that was stopped for hours holds against the version no more than 
   expect([second.ownMs, verdict.is]).toEqual([limits.maxElapsedMs, "open"]);
 });
 
-test("short failings in a long wait are forgotten, and long ones with short waits between them are not", () => {
+test("forgets short failures in a long wait, and not long ones with short waits between them", () => {
   const waits: Observation = { ...GOOD, session: "missing", controlPlane: "unreached" };
   const fails: Observation = { ...GOOD, agent: "silent" };
   const comesOf = (failMs: number, waitMs: number): Verdict["is"] => {
@@ -152,7 +152,7 @@ test("short failings in a long wait are forgotten, and long ones with short wait
   expect(comesOf(60_000, 300_000)).toBe("failed");
 });
 
-describe("a version without the session that it had before", () => {
+describe("a version without the session of the baseline", () => {
   const NO_SESSION: Observation = { ...GOOD, session: "missing", controlPlane: "admitting" };
   const SILENT: Observation = { ...GOOD, agent: "silent" };
 
@@ -170,13 +170,13 @@ describe("a version without the session that it had before", () => {
   const after = (state: JudgeState, didBetter: boolean): JudgeState =>
     reconsider(state, didBetter, { now: state.observedAt + 60_000, limits });
 
-  test("fails where the old one had one and it has none for two minutes more", () => {
+  test("fails if the old one had one and it has none for two minutes more", () => {
     const { verdict, afterMs } = lookedFrom(after(doubted(), true), NO_SESSION);
     expect(verdict).toMatchObject({ is: "failed", why: { code: "no-session" } });
     expect(afterMs).toBe(limits.againMs);
   });
 
-  test("is held against the old one's session for a time of its own, however soon it would fail", () => {
+  test("is compared with the old one's session within its own time, however soon it would fail", () => {
     const own = { ...limits, windowMs: 1000, againMs: 500, betterMs: 5000 };
     const state = reconsider(beginJudging(0), true, { now: 0, limits: own });
     const at = (now: number) =>
@@ -184,11 +184,11 @@ describe("a version without the session that it had before", () => {
     expect([5000, 5001].map((now) => at(now)[1].is)).toEqual(["failed", "doubted"]);
   });
 
-  test("is healthy where it has one, once the old one had one", () => {
+  test("is healthy with one, once the old one had one", () => {
     expect(lookedFrom(after(doubted(), true), GOOD).verdict).toEqual({ is: "healthy" });
   });
 
-  test("is compared anew where the answer is old", () => {
+  test("is compared again if the answer is old", () => {
     const waits: Observation = { ...NO_SESSION, controlPlane: "unreached" };
     let state = after(doubted(), true);
     for (let step = 0; step < 400; step += 1) {
@@ -197,7 +197,7 @@ describe("a version without the session that it had before", () => {
     expect(lookedFrom(state, NO_SESSION).verdict?.is).toBe("doubted");
   });
 
-  test("never fails where the old one has none either, and is compared at ever longer intervals", () => {
+  test("never fails if the old one has none either, and is compared with backoff", () => {
     let state = doubted();
     const intervals: number[] = [];
     for (let round = 0; round < 7; round += 1) {
@@ -212,7 +212,7 @@ describe("a version without the session that it had before", () => {
     expect([verdict?.is, afterMs]).toEqual(["failed", limits.windowMs]);
   });
 
-  test("is not failed by a moment of something else", () => {
+  test("does not fail for a brief problem of another kind", () => {
     let state = beginJudging(0);
     let verdict: Verdict = { is: "open" };
     while (state.sessionMs < limits.windowMs - STEP_MS) {
@@ -240,7 +240,7 @@ describe("a version without the session that it had before", () => {
   });
 });
 
-test("what is lost is named, and not without end", () => {
+test("names what is lost, within a limit", () => {
   const missing = Array.from({ length: 500 }, (_, i) => `connector ${"x".repeat(200)}${i}`);
   const [, verdict] = judge(beginJudging(0), { ...GOOD, missing }, { now: 1, hadSession: true, limits });
   const message = verdict.is === "open" ? (verdict.failing?.message ?? "") : "";
@@ -258,7 +258,7 @@ describe("while a change of the network is pending", () => {
   const CUT: Observation = { ...GOOD, session: "missing", controlPlane: "admitting", missing: ["gateway a"] };
   const HOUR_MS = 60 * 60_000;
 
-  test("what is lost over it is not the version's doing, and nothing is proven either", () => {
+  test("loss over it is not the version's fault, and nothing is verified either", () => {
     for (const seen of [GOOD, CUT]) {
       const { verdict } = looked({ ...seen, isChangePending: true }, true, HOUR_MS);
       expect(verdict).toEqual({ is: "open", waitingFor: "a change of the network, which is pending" });
@@ -271,7 +271,7 @@ describe("while a change of the network is pending", () => {
     }
   });
 
-  test("one that never ends is waited for no longer than a trial may last", () => {
+  test("waits for an endless one no longer than a trial may last", () => {
     const { verdict, afterMs } = looked({ ...CUT, isChangePending: true }, true, DAY_MS);
     expect(verdict).toMatchObject({ is: "failed", why: { code: "function-lost" } });
     expect(afterMs).toBe(65 * 60_000 + limits.windowMs);

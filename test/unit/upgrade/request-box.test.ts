@@ -25,7 +25,7 @@ test("a request is taken once, and kept until it is done", async () => {
   expect([await requests.taken(), existsSync(join(dir, "request.json"))]).toEqual([undefined, false]);
 });
 
-test("what was taken and could not be removed is not taken again, and another is", async () => {
+test("a request that was taken and could not be removed is not taken again, and another is", async () => {
   const { dir, asked, requests, ask } = box();
   ask(request);
   writeFileSync(join(dir, "request.json"), readFileSync(asked));
@@ -36,7 +36,7 @@ test("what was taken and could not be removed is not taken again, and another is
   expect(existsSync(asked)).toBe(true);
 });
 
-test("what is no request is thrown away wherever it is", async () => {
+test("deletes anything that is not a request", async () => {
   const { dir, asked, said, requests, ask } = box();
   ask({ from: 5 });
   expect([await requests.take(), existsSync(asked), said.length]).toEqual([false, false, 1]);

@@ -87,7 +87,7 @@ const TURN = ["aside", "restart", "seen", "back", "restart"];
 const SETTLE_S = LIMITS.settleMs / 1000;
 const BACK_S = LIMITS.backMs / 1000;
 
-test("an old version that has its session for a while did better, and makes way again", async () => {
+test("an old version that has its session for a while did better, and hands over again", async () => {
   const late = (ms: number): Session | undefined => (ms < 5000 ? undefined : ms < 20_000 ? WAITING : ONLINE);
   expect(await tried({ session: late })).toEqual({ end: true, done: TURN, said: [], seconds: 20 + SETTLE_S });
 });
@@ -104,20 +104,20 @@ test.each([
   expect(seconds).toBeLessThan(BACK_S + SETTLE_S);
 });
 
-test("a session that has begun when the time is over may show whether it lasts", async () => {
+test("a session that started just before the deadline may show whether it lasts", async () => {
   const at = LIMITS.backMs - 5000;
   const { end } = await tried({ session: (ms) => (ms < at ? WAITING : ONLINE) });
   expect(end).toBe(true);
 });
 
-test("where the old version never answers nothing is known", async () => {
+test("an old version that never answers proves nothing", async () => {
   for (const given of [{ session: () => undefined }, { session: () => ONLINE, fault: "ignored" }] as const) {
     const done = TURN.filter((what) => what !== "seen");
     expect(await tried(given)).toMatchObject({ end: undefined, done });
   }
 });
 
-test("what cannot be laid aside, or not be started, is brought back", async () => {
+test("restores a version that cannot be replaced or started", async () => {
   const disk = await tried({ session: () => ONLINE, fault: "disk" });
   expect(disk).toMatchObject({ end: undefined, done: ["back"], seconds: 0 });
   expect(disk.said).toEqual(["cannot try the old version: no space left"]);
@@ -125,7 +125,7 @@ test("what cannot be laid aside, or not be started, is brought back", async () =
   expect(manager).toMatchObject({ end: undefined, done: ["aside", "restart", "back"] });
 });
 
-test("cut short it leaves all as it is, for whoever judges next", async () => {
+test("an interruption leaves everything for the next verifier", async () => {
   const signal = AbortSignal.abort(new Error("told to stop"));
   const { end, done } = await tried({ session: () => WAITING, signal });
   expect(end).toBe("Error: told to stop");

@@ -137,7 +137,7 @@ const VIEW: AgentView = {
 const run = ({ deps }: Rig): Promise<string> => upgrade(deps, new AbortController().signal);
 const now = ({ deps }: Rig): number => Math.floor(deps.clock.now() / 1000);
 
-test("when the operating system was brought up to date is told, and only where it was", async () => {
+test("reports when the operating system was updated, and only if it was", async () => {
   const done = rig();
   done.request();
   expect(await run(done)).toBe("completed");
@@ -155,7 +155,7 @@ test("when the operating system was brought up to date is told, and only where i
   }
 });
 
-test("a release that is only staged waits for a later upgrade, with the system left as it is", async () => {
+test("a release that is only staged waits for a later upgrade, without a change of the system", async () => {
   const rigged = rig();
   rigged.updates = () => Promise.reject(new Error("it must not be updated"));
   rigged.request({ stageOnly: true });
@@ -172,7 +172,7 @@ test("a release that is only staged waits for a later upgrade, with the system l
   expect(existsSync(join(rigged.path, NEW))).toBe(true);
 });
 
-test("a staging that was cut before its request was forgotten ends staged again", async () => {
+test("a staging interrupted before its request was deleted ends staged again", async () => {
   const rigged = rig();
   rigged.request({ stageOnly: true });
   const cut = { ...rigged.deps.requests, done: () => Promise.reject(new Error("the power is gone")) };
@@ -183,7 +183,7 @@ test("a staging that was cut before its request was forgotten ends staged again"
   expect(existsSync(join(rigged.path, NEW))).toBe(false);
 });
 
-test("a change of the network that lies on disk is waited for where the agent does not answer", async () => {
+test("waits for a pending network change on disk if the agent does not answer", async () => {
   const rigged = rig();
   rigged.request({ skipUnattended: true });
   rigged.view = undefined;
@@ -193,7 +193,7 @@ test("a change of the network that lies on disk is waited for where the agent do
   expect(existsSync(join(rigged.path, NEW))).toBe(false);
 });
 
-test("a probation from a time when the clock was ahead lasts no longer than any", async () => {
+test("a probation from a clock that was ahead lasts no longer than any", async () => {
   const rigged = rig();
   rigged.stand({ state: "COMPLETED" });
   writeFileSync(join(rigged.path, `${NEW}.probation`), `until=${now(rigged) + 3650 * DAY}\n`);
@@ -201,7 +201,7 @@ test("a probation from a time when the clock was ahead lasts no longer than any"
   expect(readFileSync(join(rigged.path, `${NEW}.probation`), "utf8")).toBe(`until=${now(rigged) + DAY}\n`);
 });
 
-test("an upgrade cut off after the version had proven itself is over, also once the probation is", async () => {
+test("an upgrade interrupted after the verification has ended, also once the probation has", async () => {
   const rigged = rig();
   rigged.stand({ step: "judging" });
   writeFileSync(join(rigged.path, `${NEW}.probation`), "until=1\n");
@@ -210,7 +210,7 @@ test("an upgrade cut off after the version had proven itself is over, also once 
   expect(existsSync(join(rigged.path, `${NEW}.probation`))).toBe(false);
 });
 
-test("a version is given up on a full disk, too", async () => {
+test("abandons a version on a full disk, too", async () => {
   const rigged = rig();
   rigged.stand({ step: "judging" });
   const trial = { from: OLD, since: 1, bootId: "boot", before: {} };

@@ -92,11 +92,11 @@ async function comesOf(
   return { end: ends[0], asked: [...new Set(asked)], times: asked.length, minutes, turns };
 }
 
-test("what works as before is healthy, and nobody else is asked", async () => {
+test("what works as before is healthy, without further requests", async () => {
   expect(await comesOf(viewOf(answers))).toMatchObject({ end: "healthy", asked: [] });
 });
 
-test("a session without a heartbeat that was taken is none", async () => {
+test("a session without an accepted heartbeat does not count", async () => {
   const silent = viewOf(withSession({ state: "online" }));
   expect(await comesOf(silent, { controlPlane: "admitting" })).toMatchObject({
     end: { code: "no-session" },
@@ -105,13 +105,13 @@ test("a session without a heartbeat that was taken is none", async () => {
   expect(await comesOf(silent, { controlPlane: "unreached" })).toMatchObject({ end: undefined });
 });
 
-test("a version that is told it is not the node is to blame only where another of the same identity would be taken", async () => {
+test("a version reported as another node is to blame only if the same identity would be accepted", async () => {
   const refused = viewOf(withSession({ state: "waiting", reason: { code: "not-authentic" } }));
   expect(await comesOf(refused, { controlPlane: "admitting" })).toMatchObject({ end: { code: "no-session" } });
   expect(await comesOf(refused, { controlPlane: "refusing" })).toMatchObject({ end: undefined });
 });
 
-test("what has no session fails where the old version has one in its place, and is not failed where it has none", async () => {
+test("a version without a session fails if the old version has one, and not if it has none", async () => {
   const dropped = viewOf(withSession({ state: "waiting", reason: { code: "connection-lost" } }));
   const of = (old: boolean | undefined) => comesOf(dropped, { controlPlane: "admitting", old });
   const [better, none, untried] = [await of(true), await of(false), await of(undefined)];
@@ -121,7 +121,7 @@ test("what has no session fails where the old version has one in its place, and 
   expect(untried).toMatchObject({ end: failed, turns: [10], minutes: 11 });
 });
 
-test("a judge goes on where another was cut short that compared", async () => {
+test("a verifier continues an interrupted comparison", async () => {
   const dropped = viewOf(withSession({ state: "waiting", reason: { code: "connection-lost" } }));
   const of = (from: Partial<Trial>, old: boolean | undefined) =>
     comesOf(dropped, { controlPlane: "admitting", old, from });
@@ -132,7 +132,7 @@ test("a judge goes on where another was cut short that compared", async () => {
   expect(await of({ wasBetter: true }, false)).toMatchObject({ end, turns: [], minutes: 3 });
 });
 
-test("a control plane is asked twice a minute at most, by each node of a fleet", async () => {
+test("requests at most twice a minute from a control plane, by each node of a fleet", async () => {
   const { times, minutes } = await comesOf(viewOf(withSession({ state: "connecting" })), { controlPlane: "unreached" });
   expect(times).toBeGreaterThan(minutes);
   expect(times).toBeLessThanOrEqual(2 * minutes);
@@ -146,21 +146,21 @@ test.each([
   ["deleted", undefined],
   ["server-error", undefined],
   ["connection-closed", "no-session"],
-])("a session that ended with %s, while the control plane can be reached: %s", async (code, comes) => {
+])("a session that ended with %s, while the control plane is reachable: %s", async (code, comes) => {
   const { end } = await comesOf(viewOf(withSession({ state: "waiting", reason: { code } })), {
     controlPlane: "admitting",
   });
   expect(typeof end === "object" ? end.code : end).toBe(comes);
 });
 
-test("a gateway that nobody reaches is not missed, and one that others reach is", async () => {
+test("does not miss a gateway unreachable for all, and misses one reachable for others", async () => {
   const gateways = { gateways: [{ uid: UID, name: "g", paths: [{ id: "", state: "down" }] }] };
   const down = viewOf({ ...answers, gateways });
   expect(await comesOf(down, { gateway: false })).toMatchObject({ end: "healthy", asked: ["192.0.2.1"] });
   expect(await comesOf(down, { gateway: true })).toMatchObject({ end: { code: "function-lost" } });
 });
 
-test("nobody at all, or another version, is not the one", async () => {
+test("no agent, or another version, is not the expected one", async () => {
   expect(await comesOf(undefined)).toMatchObject({ end: { code: "not-answering" } });
   const other = viewOf({ ...answers, status: { ...answers.status, build: "20260101-000000.abc" } });
   expect(await comesOf(other)).toMatchObject({ end: { message: "the agent of another version answers" } });
@@ -177,7 +177,7 @@ const probe = hostProbe({
 const standing = (session: string): Promise<Standing> =>
   probe.controlPlane({ session, pins: [] }, { noProxy: [] }, signal);
 
-test("a control plane that greets a node can be used", async () => {
+test("a control plane that greets a node is usable", async () => {
   const { port } = await aControlPlane("greets");
   expect(await standing(`ws://127.0.0.1:${port}`)).toBe("admitting");
   // Without TLS only this machine is asked, and what is no TLS is nobody.
@@ -187,14 +187,14 @@ test("a control plane that greets a node can be used", async () => {
 
 // A portal's page, a proxy's login, a balancer without a target, a control plane that refuses everybody, and one that is out of order.
 test.each([200, 302, 401, 403, 404, 407, 426, 429, 500, 503] as const)(
-  "who answers %i would give the old version no session either",
+  "a control plane that answers %i would give the old version no session either",
   async (status) => {
     const { port } = await aControlPlane(status);
     expect(await standing(`ws://127.0.0.1:${port}`)).toBe("unreached");
   },
 );
 
-test.each(["other words", "no JSON", "closes"] as const)("nor would one that says: %s", async (how) => {
+test.each(["other words", "no JSON", "closes"] as const)("nor would one with: %s", async (how) => {
   const { port } = await aControlPlane(how);
   expect(await standing(`ws://127.0.0.1:${port}`)).toBe("unreached");
 });

@@ -11,12 +11,12 @@ const part = (name: string, lines: number, isLog: boolean): Part => ({
 });
 const LINE = 10;
 
-test("what has room stays whole", () => {
+test("keeps what fits", () => {
   const parts = [part("a", 10, true), part("b", 10, false)];
   expect(fitInto(parts, 20 * LINE)).toEqual({ parts, missing: [] });
 });
 
-test("the largest log is cut first, and keeps its end", () => {
+test("cuts the largest log first, and keeps its end", () => {
   const { parts, missing } = fitInto(
     [part("small", 10, true), part("large", 100, true), part("b", 10, false)],
     60 * LINE,
@@ -32,7 +32,7 @@ test("the largest log is cut first, and keeps its end", () => {
   expect(missing).toEqual([]);
 });
 
-test("a part that has no room is named", () => {
+test("names a part that does not fit", () => {
   const { parts, missing } = fitInto([part("a", 10, false), part("b", 100, false)], 20 * LINE);
   expect(parts.map(({ name }) => name)).toEqual(["a"]);
   expect(missing).toMatchObject([{ name: "b" }]);

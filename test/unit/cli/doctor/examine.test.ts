@@ -24,7 +24,7 @@ test.each<[string, CheckFamily["run"], string]>([
   ],
   ["may not look", () => Promise.reject(new HostError("access-denied", "no")), "skip access-denied"],
   ["never ends", () => new Promise(() => undefined), "fail check-hangs"],
-])("a family that %s does not silence the others", async (_, run, expected) => {
+])("a family that %s does not hide the others", async (_, run, expected) => {
   const { checks } = await examined([{ name: "bad", run }, good], 50);
   expect(checks.map(({ family, status, code }) => `${family} ${status} ${code}`)).toEqual([
     `bad ${expected}`,

@@ -218,7 +218,7 @@ test.each(cases)("%s", (_, check, expected) => {
   expect(check?.fix === undefined).toBe(check?.status === "pass" || check?.status === "skip");
 });
 
-test("a version on trial is told apart from one that is laid aside for a moment", () => {
+test("distinguishes a version on trial from one that is temporarily replaced", () => {
   const trial = "0.2.20270101-0000.trial";
   const [[judged], [aside]] = [versionChecks([trial]), versionChecks([trial, "0.2.20270101-0000.aside"])];
   expect([judged?.status, aside?.status]).toEqual(["pass", "pass"]);
@@ -226,7 +226,7 @@ test("a version on trial is told apart from one that is laid aside for a moment"
   expect(aside?.message).toContain("the old version is tried in its place");
 });
 
-test("a missing feature is named with what it costs", () => {
+test("reports a missing feature with its consequences", () => {
   const features = {
     reasons: new Map([
       ["nft", "not installed"],
@@ -239,7 +239,7 @@ test("a missing feature is named with what it costs", () => {
   ]);
 });
 
-test("what carries our mark and is not ours is named", () => {
+test("reports what carries our mark and is not ours", () => {
   const link = { name: "hf-x", mtu: 1, isUp: true, hasCarrier: true, isOurs: false };
   expect(markChecks({ links: [link, { ...link, name: "eth0" }], routes: [], rules: [] })).toMatchObject([
     { code: "foreign-mark", message: "link hf-x has our mark and is not ours: it is left alone" },
@@ -272,7 +272,7 @@ describe("units", () => {
       ),
     ).map(({ code }) => code);
 
-  test("of an overlay that was taken over, its successor is shown", () => {
+  test("of a replaced overlay show its successor", () => {
     const successor = "holdfast-overlay@0.1.20260201-0000.service";
     const shown = (overlay: Record<string, string>, next: Record<string, string>): readonly string[] =>
       judgeUnits(
@@ -308,6 +308,6 @@ describe("units", () => {
   });
 });
 
-test("an error of the machine is no answer of the agent", () => {
+test("an error of the machine is not an answer of the agent", () => {
   expect(answerCheck(new HostError("x", "y"), undefined).code).toBe("agent-unwell");
 });

@@ -6,7 +6,7 @@ const good = someLicense();
 const [header = "", claims = "", signature = ""] = good.split(".");
 
 describe("readLicense", () => {
-  it.each(["", " ", "\n\n", "\t"])("takes white space around it: %j", (space) => {
+  it.each(["", " ", "\n\n", "\t"])("trims white space around it: %j", (space) => {
     expect(readLicense(`${space}${good}${space}`)).toEqual({ text: good, claims: licenseClaims });
   });
 

@@ -57,7 +57,7 @@ test.each([
   expect(found["clock"]).toMatchObject({ status, message });
 });
 
-test("what tells no time skips the clock, and what speaks no HTTP fails that", async () => {
+test("no date skips the clock check, and no HTTP fails that check", async () => {
   const timeless = await startHttps((_, response) => {
     response.sendDate = false;
     response.end();
@@ -73,7 +73,7 @@ test("what tells no time skips the clock, and what speaks no HTTP fails that", a
   });
 });
 
-test("nobody listens, and nobody answers", async () => {
+test("a closed port and a silent one fail", async () => {
   const port = await freePort();
   const refused = byCheck(await checkControlPlane({ url: url(port), pins: [], proxies: none }, someTools()));
   expect(refused["tcp"]).toMatchObject({ status: "fail", fix: expect.stringContaining("HTTPS_PROXY") as string });
@@ -86,7 +86,7 @@ test("nobody listens, and nobody answers", async () => {
   expect(hung["tls"]?.status).not.toBe("pass");
 });
 
-test("a name that nobody knows", async () => {
+test("an unknown name fails", async () => {
   const target = { url: new URL("https://cp.invalid"), pins: [], proxies: none };
   expect(byCheck(await checkControlPlane(target, someTools()))).toMatchObject({
     dns: { status: "fail", message: "cp.invalid: no such name" },
@@ -96,7 +96,7 @@ test("a name that nobody knows", async () => {
   });
 });
 
-test("through a proxy the node's own way does not count", async () => {
+test("through a proxy the node's own route does not count", async () => {
   const { port, certificate } = await startHttps((_, response) => response.end());
   const proxy = await startConnectProxy(port);
   const proxies = { https: new URL(proxy.url), noProxy: [] };
@@ -121,7 +121,7 @@ test("through a proxy the node's own way does not count", async () => {
   });
 });
 
-test("a proxy leads there also when what is behind it is not trusted", async () => {
+test("a proxy is reachable although its target is not trusted", async () => {
   const { port } = await startHttps((_, response) => response.end());
   const proxy = await startConnectProxy(port);
   const target = { url: url(port), pins: [], proxies: { https: new URL(proxy.url), noProxy: [] } };

@@ -29,7 +29,7 @@ test("a gateway that proves its key passes everything", async () => {
   });
 });
 
-test("another key fails, and one that nobody told of is skipped", async () => {
+test("another key fails, and an unknown one is skipped", async () => {
   const { port } = await startGateway();
   const other = byCheck(await checkPath(target({ port, key: "k".repeat(43) }), someTools()));
   expect(other["tls"]).toEqual({
@@ -40,7 +40,7 @@ test("another key fails, and one that nobody told of is skipped", async () => {
   expect(byCheck(await checkPath(target({ port }), someTools()))["tls"]).toMatchObject({ status: "skip" });
 });
 
-test("something that speaks no TLS, or says nothing at all, fails TLS alone", async () => {
+test("a peer without TLS, or a silent one, fails TLS only", async () => {
   const port = await startTcp((socket) => socket.end("220 mail.example.net ESMTP\r\n"));
   const found = byCheck(await checkPath(target({ port, key: "k".repeat(43) }), someTools()));
   expect(found["tcp"]?.status).toBe("pass");
@@ -50,7 +50,7 @@ test("something that speaks no TLS, or says nothing at all, fails TLS alone", as
   expect(hung["tls"]?.message).toBe(`no TLS with 127.0.0.1:${silent}: no answer within 0.2 s`);
 });
 
-test("a port where nobody listens, a source that is not there, and what cannot be checked then", async () => {
+test("a closed port, a missing source address, and the skipped checks", async () => {
   const port = await freePort();
   const found = byCheck(await checkPath(target({ port }), someTools()));
   expect(found["tcp"]).toEqual({
@@ -68,7 +68,7 @@ test("a port where nobody listens, a source that is not there, and what cannot b
   });
 });
 
-test("a name that nobody knows, or no resolver answers for", async () => {
+test("an unknown name, and a silent resolver", async () => {
   const found = byCheck(await checkPath(target({ host: "gw.invalid" }), someTools()));
   expect(found["dns"]).toMatchObject({ status: "fail", message: "gw.invalid: no such name" });
   expect([found["tcp"]?.status, found["tls"]?.status, found["mtu"]?.status]).toEqual(["skip", "skip", "skip"]);
@@ -76,7 +76,7 @@ test("a name that nobody knows, or no resolver answers for", async () => {
   expect(byCheck(await checkPath(target({}), hanging))["dns"]?.message).toBe("gw.test: no answer within 0.05 s");
 });
 
-test("Ctrl-C ends it at once", async () => {
+test("Ctrl-C ends the checks at once", async () => {
   const control = new AbortController();
   const port = await startTcp(() => undefined);
   const checking = checkPath(target({ port }), someTools({ signal: control.signal, timeoutMs: 60_000 }));

@@ -6,7 +6,7 @@ const signed = (license: string): string => `${license.split(".").slice(0, 2).jo
 const now = licenseClaims.iat * 1000;
 const good = signed(someLicense({}));
 
-it("takes one that can be used", () => {
+it("accepts a usable one", () => {
   expect(judgeLicense(`\n${good} `, { now, profile: "agent" }).claims).toEqual(licenseClaims);
 });
 

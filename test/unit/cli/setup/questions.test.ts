@@ -60,7 +60,7 @@ describe("the dialogue", () => {
     });
   });
 
-  it("leaves everything as it is for whoever only presses Enter", () => {
+  it("leaves everything unchanged if the operator only presses Enter", () => {
     expect(converse(["", "", "", ""])).toEqual({
       answers: {},
       asked: ["nic", "proxy", "time", "license"],
@@ -68,14 +68,14 @@ describe("the dialogue", () => {
     });
   });
 
-  it("asks nothing of a license on a registered node, nor of a network where there can be none", () => {
+  it("asks for no license on a registered node, and for no network if unsupported", () => {
     expect(converse(["", ""], { ...facts, isRegistered: true, whyNoNetwork: "no agent runs" }).asked).toEqual([
       "proxy",
       "time",
     ]);
   });
 
-  it("takes DHCP, a prefix length in the address, and a proxy away", () => {
+  it("accepts DHCP, a prefix length in the address, and no proxy", () => {
     expect(converse(["eth1", "", "none", ""]).answers).toMatchObject({ wan: { nic: "eth1", dns: [] }, proxy: null });
     expect(converse(["eth1", "static", "192.0.2.10/30", "", ""]).answers.wan).toEqual({
       nic: "eth1",
@@ -88,7 +88,7 @@ describe("the dialogue", () => {
     expect(converse(["", "", "2026-11-21 18:31"]).answers.time).toBe(NOW + 60_000);
   });
 
-  it("takes what has a slash, or is short and no token, for the file of a license", () => {
+  it("reads an input with a slash, or a short one that is no token, as the file of a license", () => {
     for (const path of ["/tmp/l.jwt", "license.jwt", "./x"])
       expect(converse(["", "", "", path]).end).toEqual({ is: "file", path });
   });
@@ -111,7 +111,7 @@ describe("the dialogue", () => {
     ["a time of no clock", ["", "", "2026-11-21 25:00"], "2026-11-21 18:30"],
     ["a time before what is known", ["", "", "2026-10-31 12:00"], "2026-11-01 00:00:00 UTC or later"],
     ["a license that was cut", ["", "", "", cut], "signature (part 3 of 3) is cut short: 76 of 86"],
-  ])("refuses %s, and says why", (_, texts, why) => {
+  ])("refuses %s, with the reason", (_, texts, why) => {
     expect(converse(texts).end).toMatchObject({ is: "wrong", why: expect.stringContaining(why) as string });
   });
 });

@@ -20,7 +20,7 @@ it.each([
   expect(prefixLength(text)).toBe(length);
 });
 
-it("puts an interface in the place of its own and leaves the others", () => {
+it("replaces the entry of an interface and keeps the others", () => {
   const before = {
     forwarding: true,
     interfaces: [

@@ -40,7 +40,7 @@ function wellAnswers(agent: LocalAgent): Readonly<Record<string, () => unknown>>
   };
 }
 
-test("diag shows what the agent answers and what is tried from here, and names what was not answered", async () => {
+test("diag prints the agent's answers and its own checks, and names missing answers", async () => {
   await using agent = await startLocalAgent();
   answering(agent, wellAnswers(agent));
   const { call, shown } = someCall(agent, {});
@@ -67,7 +67,7 @@ test.each([
   expect(await diagVerb.run(someCall(agent, {}).call)).toBe("degraded");
 });
 
-test("diag says of a node without an agent what can be said, and once why not more", async () => {
+test("diag without an agent prints what it can, and once why there is no more", async () => {
   await using dirs = await someDirectories();
   const readTargets = () => Promise.resolve(() => Promise.resolve({ schema: 1 as const, paths: [] }));
   const { call, shown } = someCall(dirs, { offline: { readTargets } });
@@ -75,7 +75,7 @@ test("diag says of a node without an agent what can be said, and once why not mo
   expect(shown.join("").match(/agent-unreachable/g)).toHaveLength(1);
 });
 
-test("restart waits for the agent that comes after", async () => {
+test("restart waits for the next agent", async () => {
   await using agent = await startLocalAgent();
   const { provider } = agent;
   answering(agent, {
@@ -89,7 +89,7 @@ test("restart waits for the agent that comes after", async () => {
   expect(shown.join("")).toBe(`the agent restarted: process 4712, after ${process.pid}\n`);
 });
 
-test("restart says why nothing would start the agent again, and that none runs", async () => {
+test("restart reports why nothing would start the agent again, and that none runs", async () => {
   await using agent = await startLocalAgent();
   agent.provider.triggerLines = [{ kind: "error", code: "not-supported", message: "this is not a managed install" }];
   await expect(restartVerb.run(someCall(agent, {}).call)).rejects.toMatchObject({ code: "not-supported" });

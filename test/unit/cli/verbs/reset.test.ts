@@ -5,7 +5,7 @@ import { resetVerb } from "../../../../src/cli/verbs/reset.ts";
 import { someCall } from "../../../support/fake-call.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
-test("nothing is wiped while a change of the network is pending, whose way back is there", async () => {
+test("nothing is deleted while a network change with a rollback is pending", async () => {
   const dir = tempDir();
   const pending = join(dir, "desired/checkpoint.json");
   mkdirSync(join(dir, "desired"));
@@ -16,7 +16,7 @@ test("nothing is wiped while a change of the network is pending, whose way back 
   expect(existsSync(pending)).toBe(true);
 });
 
-test("a machine that is not registered is told so, and nothing is changed", async () => {
+test("reports a machine that is not registered, and changes nothing", async () => {
   const dir = tempDir();
   const dirs = { root: dir, stateDir: dir, runDir: join(dir, "run"), [Symbol.asyncDispose]: () => Promise.resolve() };
   const { call, shown } = someCall(dirs, {});

@@ -51,7 +51,7 @@ function happening(call: ReturnType<typeof someCall>["call"], events: (() => voi
 const isRoot = process.geteuid?.() === 0;
 
 describe.skipIf(!isRoot)("holdfast upgrade", () => {
-  test("asks the agent, and shows each step until it is over", async () => {
+  test("requests it from the agent, and prints each step until the end", async () => {
     await using agent = await startLocalAgent();
     const { stand } = versionsHere();
     stand({ ...failed, begunAt: 1, completedAt: 2 });
@@ -77,7 +77,7 @@ describe.skipIf(!isRoot)("holdfast upgrade", () => {
     ]);
   });
 
-  test("asks for the release to be staged, and shows that it is", async () => {
+  test("requests staging of the release, and prints the result", async () => {
     await using agent = await startLocalAgent();
     const { stand } = versionsHere();
     const { call, shown } = someCall(agent, { values: { stage: true } });
@@ -87,14 +87,14 @@ describe.skipIf(!isRoot)("holdfast upgrade", () => {
     expect(shown.at(-1)).toBe(`${NEW} is staged: 'holdfast upgrade' switches to it\n`);
   });
 
-  test("ends with the reason when it failed", async () => {
+  test("ends with the reason of a failure", async () => {
     const { stand } = versionsHere();
     const { call, shown } = someCall({ stateDir: "/s", runDir: "/r" }, {});
     expect(await followUpgrade(happening(call, [() => stand(failed)]), undefined)).toBe("failed");
     expect(shown).toEqual([`the upgrade from ${OLD} to ${NEW} failed: self-test-failed: it cannot open SQLite\n`]);
   });
 
-  test("writes one line over where a person looks on", async () => {
+  test("updates one line in place on a terminal", async () => {
     const { stand } = versionsHere();
     const { call, shown } = someCall({ stateDir: "/s", runDir: "/r" }, {});
     const seen = { ...call, terminal: { ...call.terminal, isInteractive: true } };
@@ -102,7 +102,7 @@ describe.skipIf(!isRoot)("holdfast upgrade", () => {
     expect(shown).toEqual([`upgrade from ${OLD}: fetching`, `\r\u001b[Kupgraded from ${OLD} to ${NEW}\n`]);
   });
 
-  test("follows the one that is in progress already", async () => {
+  test("follows one that is already in progress", async () => {
     await using agent = await startLocalAgent();
     const { stand } = versionsHere();
     stand(step("fetching"));
@@ -113,7 +113,7 @@ describe.skipIf(!isRoot)("holdfast upgrade", () => {
     expect(shown[1]).toBe(`upgrade from ${OLD}: fetching\n`);
   });
 
-  test("gives up listening when nothing is ever heard of it", async () => {
+  test("stops waiting if nothing is ever reported", async () => {
     versionsHere();
     const { call } = someCall({ stateDir: "/s", runDir: "/r" }, {});
     let elapsed = 0;
@@ -128,7 +128,7 @@ describe.skipIf(!isRoot)("holdfast upgrade", () => {
     await expect(followUpgrade({ ...call, clock }, undefined)).rejects.toMatchObject({ code: "timeout" });
   });
 
-  test("asks in the agent's place when none runs", async () => {
+  test("requests it itself when no agent runs", async () => {
     const { stand } = versionsHere();
     const asked: unknown[] = [];
     const dir = tempDir();
@@ -145,7 +145,7 @@ describe.skipIf(!isRoot)("holdfast upgrade", () => {
     expect(asked).toEqual([{ from: join(process.cwd(), "m.jws"), isForced: false, skipUnattended: false }]);
   });
 
-  test("only says what there is with --check", async () => {
+  test("only prints the available version with --check", async () => {
     const { call, shown } = someCall({ stateDir: "/s", runDir: "/r" }, { values: { check: true } });
     const reason = { code: "failed-before", message: "it ended three times" };
     const offline = {
@@ -155,14 +155,14 @@ describe.skipIf(!isRoot)("holdfast upgrade", () => {
     expect(shown).toEqual([`version ${NEW} (b): it would not be taken: failed-before: it ended three times\n`]);
   });
 
-  test("takes no address that is none", async () => {
+  test("refuses an invalid address", async () => {
     const { call } = someCall({ stateDir: "/s", runDir: "/r" }, { positionals: ["ftp://a.example/m.jws"] });
     await expect(upgradeVerb.run(call)).rejects.toMatchObject({ code: "usage" });
   });
 });
 
 describe("holdfast version", () => {
-  test("shows the versions that lie side by side, the newest first", async () => {
+  test("prints the installed versions, newest first", async () => {
     const { path } = versionsHere();
     for (const version of [OLD, NEW]) {
       mkdirSync(join(path, version));

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Fifo } from "../../../../src/lib/async/fifo.ts";
 
-test("is an array of which only the ends are touched", () => {
+test("is an array with access to its ends only", () => {
   const steps = fc.array(fc.oneof(fc.nat({ max: 400 }), fc.constant("shift" as const)), { maxLength: 60 });
   fc.assert(
     fc.property(fc.array(fc.integer(), { maxLength: 200 }), steps, (start, plan) => {

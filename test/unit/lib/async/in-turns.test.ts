@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { inTurns } from "../../../../src/lib/async/in-turns.ts";
 import { deferred } from "../../../support/deferred.ts";
 
-test("results come in the order of the items, whoever is done first", async () => {
+test("gives results in the order of the items, whoever is done first", async () => {
   const gates = [deferred<string>(), deferred<string>(), deferred<string>()];
   const all = inTurns([0, 1, 2], 3, (at) => gates[at]?.promise ?? Promise.resolve(""));
   gates[2]?.resolve("c");
@@ -11,7 +11,7 @@ test("results come in the order of the items, whoever is done first", async () =
   expect(await all).toEqual(["a", "b", "c"]);
 });
 
-test("so many are at work at a time, and no more", async () => {
+test("limits the concurrency", async () => {
   let atWork = 0;
   let most = 0;
   await inTurns(
@@ -26,11 +26,11 @@ test("so many are at work at a time, and no more", async () => {
   expect(most).toBe(4);
 });
 
-test("the first failure is the failure of all", async () => {
+test("the first failure fails all", async () => {
   const failing = inTurns([1, 2], 1, (item) => Promise.reject(new Error(`no ${item}`)));
   await expect(failing).rejects.toThrow("no 1");
 });
 
-test("nothing to do is done", async () => {
+test("no items are done at once", async () => {
   expect(await inTurns([], 4, () => Promise.resolve(1))).toEqual([]);
 });

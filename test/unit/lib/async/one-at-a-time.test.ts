@@ -3,7 +3,7 @@ import { oneAtATime } from "../../../../src/lib/async/one-at-a-time.ts";
 import { deferred, type Deferred } from "../../../support/deferred.ts";
 import { settle } from "../../../support/fake-clock.ts";
 
-test("a call gets a run that begins after it, and those that wait share one", async () => {
+test("a call gets a run that starts after it, and waiting calls share one", async () => {
   const runs: Deferred<number>[] = [];
   const once = oneAtATime(() => {
     const run = deferred<number>();

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { TokenBucket } from "../../../../src/lib/async/token-bucket.ts";
 
 describe("TokenBucket", () => {
-  it("begins with a burst, and never has more", () => {
+  it("starts with a burst, and never has more", () => {
     const bucket = new TokenBucket({ perSecond: 10, burst: 5 }, 0);
     expect(bucket.available(0)).toBe(5);
     expect(bucket.available(60_000)).toBe(5);

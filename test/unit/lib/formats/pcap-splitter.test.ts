@@ -15,7 +15,7 @@ function filesOf(stream: Buffer, fileBytes: number, piece: number): readonly Buf
   return files.map((parts) => Buffer.concat(parts));
 }
 
-test.each([1, 7, 16, 40, 1000, 100_000])("a stream in pieces of %i bytes is cut between packets", (piece) => {
+test.each([1, 7, 16, 40, 1000, 100_000])("splits a stream in pieces of %i bytes between packets", (piece) => {
   const lengths = [100, 200, 60, 0, 500, 90];
   const stream = somePcap(lengths);
   const files = filesOf(stream, 500, piece);
@@ -25,13 +25,13 @@ test.each([1, 7, 16, 40, 1000, 100_000])("a stream in pieces of %i bytes is cut 
   expect(Buffer.concat([header, ...files.map((file) => file.subarray(24))])).toEqual(stream);
 });
 
-test("packets are counted, whichever end their numbers have first", () => {
+test("counts packets in either byte order", () => {
   const splitter = new PcapSplitter(10_000);
   splitter.take(somePcap([10, 20, 30], false));
   expect(splitter.packets).toBe(3);
 });
 
-test("what is no capture is refused", () => {
+test("refuses what is not a capture", () => {
   expect(() => new PcapSplitter(100).take(Buffer.alloc(64, 7))).toThrow("no capture");
   const broken = somePcap([10]);
   broken.writeUInt32LE(0xff_ff_ff, 24 + 8);

@@ -16,7 +16,7 @@ function codeOf(input: string | Uint8Array, with_ = limits): string {
 }
 
 describe("valid JSON", () => {
-  test("reads as JSON.parse reads it", () => {
+  test("is parsed as by JSON.parse", () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 6 }), fc.constantFrom(0, 1, 3), (text, indent) => {
         fc.pre(!/__proto__|constructor|prototype/.test(text));
@@ -33,14 +33,14 @@ describe("valid JSON", () => {
     [String.raw`["\"[[[[", "\\", "[\\\"["]`, 1],
     [String.raw`{"\\\\": "[", "[\"[": {"]": "\\\\\""}}`, 2],
     ['["\\u005b\\u005b"]', 1],
-  ])("counts no bracket inside a string: %s", (text, depth) => {
+  ])("has no brackets counted inside a string: %s", (text, depth) => {
     expect(parseStrictJson(text, { ...limits, maxDepth: depth })).toEqual(JSON.parse(text));
     if (depth > 0) expect(codeOf(text, { ...limits, maxDepth: depth - 1 })).toBe("too-deep");
   });
 });
 
 describe("the limits", () => {
-  test.each([1, 2, 32])("let %i levels in and not one more, of arrays and of objects", (maxDepth) => {
+  test.each([1, 2, 32])("accept %i levels and not one more, of arrays and of objects", (maxDepth) => {
     for (const [open, close] of [
       ["[", "]"],
       ['{"a":', "}"],
@@ -60,7 +60,7 @@ describe("the limits", () => {
     expect(codeOf(Buffer.from('"éé"'), { ...limits, maxBytes: 5 })).toBe("too-large");
   });
 
-  test("hold before anything is parsed", () => {
+  test("apply before anything is parsed", () => {
     expect(codeOf("[".repeat(90_000))).toBe("too-deep");
     expect(codeOf("x".repeat(100_001))).toBe("too-large");
     expect(codeOf(`"${"\\".repeat(99_000)}`)).toBe("invalid-json");
@@ -68,7 +68,7 @@ describe("the limits", () => {
   });
 });
 
-describe("keys that reach for a prototype", () => {
+describe("keys that reach a prototype", () => {
   const spellings = fc
     .tuple(
       fc.constantFrom("__proto__", "constructor", "prototype"),
@@ -80,7 +80,7 @@ describe("keys that reach for a prototype", () => {
         .join(""),
     );
 
-  test("are refused however they are written and wherever they are", () => {
+  test("are refused in any spelling and place", () => {
     const places = fc.constantFrom('{"%":1}', '[{"a":[{"%":null}]}]', '{"a":{"b":{"%":{}}}}', '{"x":1, "%" : 2}');
     fc.assert(
       fc.property(spellings, places, (key, place) => {
@@ -89,16 +89,16 @@ describe("keys that reach for a prototype", () => {
     );
   });
 
-  test("are fine as values and as parts of other keys", () => {
+  test("are accepted as values and as parts of other keys", () => {
     expect(codeOf('{"a":"__proto__","constructors":["constructor"],"\\u0061":"\\u005f"}')).toBe("none");
   });
 
-  test("are named with their path", () => {
+  test("are reported with their path", () => {
     expect(() => parseStrictJson('{"a":[0,{"prototype":1}]}', limits)).toThrow("a[1].prototype");
   });
 });
 
-describe("what is no JSON", () => {
+describe("invalid JSON", () => {
   test.each([
     "",
     " ",
@@ -120,7 +120,7 @@ describe("what is no JSON", () => {
     expect(codeOf(Buffer.from(text))).toBe("invalid-json");
   });
 
-  test("never gets through by mutation of what is", () => {
+  test("is never accepted after a mutation of valid JSON", () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 4 }), fc.nat(), fc.integer({ min: 0, max: 255 }), (text, at, byte) => {
         const bytes = Buffer.from(text);

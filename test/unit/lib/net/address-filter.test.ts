@@ -15,6 +15,6 @@ test.each([
   ["::/0", "1.2.3.4", false],
   ["nonsense", "1.2.3.4", false],
   ["0.0.0.0/0", "nonsense", false],
-])("%s holds %s: %s", (block, address, expected) => {
+])("%s contains %s: %s", (block, address, expected) => {
   expect(addressFilter(block)(address)).toBe(expected);
 });

@@ -37,11 +37,11 @@ describe("a CIDR", () => {
     "name/8",
     "1e1.0.0.0/8",
     "0x0a.0.0.1",
-  ])("%j is none", (text) => {
+  ])("%j is invalid", (text) => {
     expect(parseCidr(text)).toBeUndefined();
   });
 
-  it("holds the address it was made from and is its own spelling", () => {
+  it("contains its address and equals its own spelling", () => {
     const sized = fc.oneof(fc.tuple(fc.ipV4(), fc.nat(32)), fc.tuple(fc.ipV6(), fc.nat(128)));
     fc.assert(
       fc.property(sized, ([address, prefix]) => {
@@ -60,7 +60,7 @@ describe("a CIDR", () => {
 describe("the range of a block", () => {
   const sized = fc.oneof(fc.tuple(fc.ipV4(), fc.nat(32)), fc.tuple(fc.ipV6(), fc.nat(128)));
 
-  it("holds exactly the addresses that the block does, of its own family", () => {
+  it("contains exactly the addresses of the block, of its own family", () => {
     fc.assert(
       fc.property(sized, fc.oneof(fc.ipV4(), fc.ipV6()), ([address, prefix], other) => {
         const block = new BlockList();
@@ -76,7 +76,7 @@ describe("the range of a block", () => {
     );
   });
 
-  it("is none of what is no block", () => {
+  it("is undefined for an invalid block", () => {
     expect(addressRange("10.0.0.0/33")).toBeUndefined();
     expect(addressRange("")).toBeUndefined();
   });

@@ -14,7 +14,7 @@ test.each([
     ["10.0.0.1", "10.0.0.2", "::1", "::2"],
     ["10.0.0.1", "::1", "10.0.0.2", "::2"],
   ],
-])("families alternate, the first one's leading: %j", (addresses, ordered) => {
+])("alternates families, starting with that of the first: %j", (addresses, ordered) => {
   expect(interleaveFamilies(addresses)).toEqual(ordered);
 });
 
@@ -43,7 +43,7 @@ function race(count: number) {
 }
 
 describe("staggered attempts", () => {
-  test("begin one after another while none succeeds", async () => {
+  test("start one after another while none succeeds", async () => {
     const { clock, begun } = race(3);
     expect(begun).toHaveLength(1);
     await clock.advance(249);
@@ -55,7 +55,7 @@ describe("staggered attempts", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("go on at once when one fails", async () => {
+  test("continue at once when one fails", async () => {
     const { clock, begun, result } = race(2);
     begun[0]?.reject(new Error("refused"));
     await settle();
@@ -65,7 +65,7 @@ describe("staggered attempts", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("end with the first success, which aborts the others and lets no timer behind", async () => {
+  test("end with the first success, which aborts the others and leaves no timer", async () => {
     const { clock, begun, signals, result } = race(3);
     await clock.advance(250);
     begun[1]?.resolve("second");
@@ -76,7 +76,7 @@ describe("staggered attempts", () => {
     expect(begun).toHaveLength(2);
   });
 
-  test("throw a late success away", async () => {
+  test("discard a late success", async () => {
     const clock = new FakeClock();
     const discarded: string[] = [];
     const late = deferred<string>();
@@ -99,7 +99,7 @@ describe("staggered attempts", () => {
     await expect(result).rejects.toThrow("one");
   });
 
-  test("reject when their owner takes them back, and begin no other", async () => {
+  test("reject when aborted, and start no other", async () => {
     const { clock, owner, begun, result } = race(3);
     owner.abort();
     await expect(result).rejects.toThrow("aborted");
@@ -108,7 +108,7 @@ describe("staggered attempts", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("without an address reject", async () => {
+  test("reject without an address", async () => {
     await expect(race(0).result).rejects.toThrow("no address");
   });
 });

@@ -13,7 +13,7 @@ describe("the proxy of a connection", () => {
   });
 
   test.each(["localhost", "LOCALHOST", "127.0.0.1", "127.8.9.1", "::1", "[::1]", "a.localhost"])(
-    "never leads to this machine: %s",
+    "is never used to this machine: %s",
     (host) => {
       expect(proxyFor({ https, noProxy: [] }, host, 443, true)).toBeUndefined();
     },
@@ -36,7 +36,7 @@ describe("the proxy of a connection", () => {
     ["[2001:db8::1]", "2001:db8::1", 443, true],
     ["[2001:db8::1]:443", "2001:db8::1", 443, true],
     ["[2001:db8::1]:443", "2001:db8::1", 8443, false],
-  ])("by the rule %s for %s:%i is bypassed: %s", (rule, host, port, isDirect) => {
+  ])("with the rule %s for %s:%i is bypassed: %s", (rule, host, port, isDirect) => {
     expect(proxyFor({ https, noProxy: parseNoProxy(rule) }, host, port, true)).toBe(isDirect ? undefined : https);
   });
 });
@@ -54,7 +54,7 @@ test.each([
   expect(isLoopback(host)).toBe(false);
 });
 
-test("the list is trimmed, lower-cased, and empty parts are dropped", () => {
+test("trims and lower-cases the list, and drops empty parts", () => {
   expect(parseNoProxy(" A.example , ,b.Example,")).toEqual(["a.example", "b.example"]);
   expect(parseNoProxy(undefined)).toEqual([]);
 });

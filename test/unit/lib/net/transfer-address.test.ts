@@ -79,7 +79,7 @@ test.each([
   "64:ff9b::8.8.8.8",
   "2002:808:808::1",
   "2001:0:808:808::f7f7:f7f7",
-])("%s may be connected to", (address) => {
+])("may connect to %s", (address) => {
   expect(refusalOf(address, NONE)).toBeUndefined();
 });
 
@@ -104,14 +104,14 @@ test.each([
   expect(refusalOf(address, EVERYTHING)).toBe(refusal);
 });
 
-test("only what a block holds is lifted by it", () => {
+test("a block allows only its own addresses", () => {
   const rules = { allow: ["10.0.0.0/8"], own: ["10.9.9.9", "192.168.0.1"] };
   expect(refusalOf("10.9.9.9", rules)).toBeUndefined();
   expect(refusalOf("192.168.0.1", rules)).toBe("own");
   expect(refusalOf("127.0.0.1", rules)).toBe("loopback");
 });
 
-test("the machine's own addresses are refused in every spelling, unless they are allowed", () => {
+test("refuses the machine's own addresses in every spelling, unless allowed", () => {
   const own = ["8.8.4.4", "10.0.0.9", "fd12::9", "2606:4700:0:0:0:0:0:9"];
   expect(refusalOf("10.0.0.9", { allow: [], own })).toBe("own");
   expect(refusalOf("fd12::9", { allow: [], own })).toBe("own");

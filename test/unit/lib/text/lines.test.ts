@@ -13,7 +13,7 @@ async function collect(chunks: readonly Uint8Array[], maxBytes = 1000): Promise<
 }
 
 describe("linesOf", () => {
-  it("cuts the same lines however the bytes were split", async () => {
+  it("gives the same lines for any split of the bytes", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.string({ unit: "grapheme", maxLength: 20 }).map((text) => text.replaceAll("\n", " "))),
@@ -33,11 +33,11 @@ describe("linesOf", () => {
     );
   });
 
-  it("yields a last line that has no newline", async () => {
+  it("yields a last line without a newline", async () => {
     expect(await collect([Buffer.from("a\nb")])).toEqual(["a", "b"]);
   });
 
-  it("stops at a line over the limit before it has all of it", async () => {
+  it("stops at a line over the limit before its end", async () => {
     let pulled = 0;
     async function* endless(): AsyncGenerator<Uint8Array> {
       for (;;) {

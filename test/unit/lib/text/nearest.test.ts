@@ -10,11 +10,11 @@ describe("nearest", () => {
     ["triger", "trigger"],
     ["reset-flor", "reset-floor"],
     ["halth", "health"],
-  ])("takes %s for %s", (typed, meant) => {
+  ])("returns %s for %s", (typed, meant) => {
     expect(nearest(typed, verbs)).toBe(meant);
   });
 
-  it.each(["", "xyzzy", "x".repeat(100_000)])("finds nothing near words like this one", (typed) => {
+  it.each(["", "xyzzy", "x".repeat(100_000)])("returns nothing for distant words", (typed) => {
     expect(nearest(typed, verbs)).toBeUndefined();
   });
 

@@ -12,14 +12,14 @@ test.each([
   ["in an address", `https://x.example/?v=${encodeURIComponent(SECRET)}`],
   ["in hexadecimal", Buffer.from(SECRET).toString("hex")],
   ["in large hexadecimal", Buffer.from(SECRET).toString("hex").toUpperCase()],
-])("a known secret %s is taken out", (_, text) => {
+])("removes a known secret %s", (_, text) => {
   const clean = scrub(`before ${text} after`);
   for (const form of [SECRET, "secret", encodeURIComponent(SECRET), Buffer.from(SECRET).toString("hex")])
     expect(clean.toLowerCase()).not.toContain(form.toLowerCase());
   expect(clean).toMatch(/^before .* after$/);
 });
 
-test("and inside of any base64, whatever stands before and after it", () => {
+test("and inside any base64, with any text around it", () => {
   fc.assert(
     fc.property(fc.string({ maxLength: 9 }), fc.string({ maxLength: 9 }), fc.boolean(), (before, after, isUrl) => {
       const text = Buffer.from(before + SECRET + after).toString(isUrl ? "base64url" : "base64");
@@ -37,11 +37,11 @@ test.each([
   ["password=hunter2 port=1", "password=*** port=1"],
   [String.raw`{"msg":"sent {\"token\":\"hunter2\"}"}`, String.raw`{"msg":"sent {\"token\":\"***\"}"}`],
   ["-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----", "***"],
-])("what looks like a secret is taken out: %s", (text, expected) => {
+])("removes what looks like a secret: %s", (text, expected) => {
   expect(scrub(text)).toBe(expected);
 });
 
-test("ordinary lines stay", () => {
+test("keeps ordinary lines", () => {
   const line = "2026-11-21T19:00:00Z info session: connected url=wss://cp.example/agent token-free abc";
   expect(scrub(line)).toBe(line);
 });

@@ -25,11 +25,11 @@ describe("shellWords", () => {
     expect(shellWords(line)).toEqual({ words, needsShell });
   });
 
-  it.each(["'", '"', "a 'b", 'a "b', "a\\", '"a\\"', `'a"`])("knows that %j is not whole", (line) => {
+  it.each(["'", '"', "a 'b", 'a "b', "a\\", '"a\\"', `'a"`])("reports that %j is incomplete", (line) => {
     expect(shellWords(line)).toBeUndefined();
   });
 
-  it("gets back the words that were quoted for a shell", () => {
+  it("returns the words that were quoted for a shell", () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: "binary" })), (words) => {
         expect(shellWords(words.map(shellWord).join(" "))).toEqual({ words, needsShell: false });

@@ -11,6 +11,6 @@ test.each([
   [9_400_000_000, "9.4 GB"],
   [2e15, "2.0 PB"],
   [5e18, "5000.0 PB"],
-])("%d bytes are shown as %s", (bytes, text) => {
+])("writes %d bytes as %s", (bytes, text) => {
   expect(sizeText(bytes)).toBe(text);
 });

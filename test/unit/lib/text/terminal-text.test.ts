@@ -21,7 +21,7 @@ describe("plainText", () => {
     expect(plainText(text)).toBe(clean);
   });
 
-  it("leaves nothing a terminal acts upon, whatever comes in", () => {
+  it("leaves nothing that a terminal interprets, for any input", () => {
     const parts = fc.constantFrom(ESC, "[", "]", "31m", "\u0007", "\u009b", "\u202e", "\r", "\n", "x", "?25h", "\\");
     fc.assert(
       fc.property(fc.array(fc.oneof(parts, fc.string({ unit: "binary" }))), (pieces) => {
@@ -30,11 +30,11 @@ describe("plainText", () => {
     );
   });
 
-  it("puts a line on one line", () => {
+  it("joins lines to one", () => {
     expect(plainLine("one\n\ttwo\r\nthree")).toBe("one two three");
   });
 
-  it("cleans every string of a value, keys too", () => {
+  it("cleans every string of a value, and keys", () => {
     expect(plainValue({ [`k${ESC}[1m`]: [`${ESC}[2Jv`, 1, null, { deep: "a\nb" }] })).toEqual({
       k: ["v", 1, null, { deep: "a b" }],
     });
@@ -42,7 +42,7 @@ describe("plainText", () => {
 });
 
 describe("safeJson", () => {
-  it("keeps the value and shows no control character", () => {
+  it("keeps the value and prints no control character", () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.string({ unit: "binary" }), (value, text) => {
         const line = safeJson({ value, text });
@@ -52,11 +52,11 @@ describe("safeJson", () => {
     );
   });
 
-  it("escapes what is not seen, also beyond the first plane", () => {
+  it("escapes invisible characters, also beyond the first plane", () => {
     expect(safeJson("a\u200b\u{e0041}")).toBe('"a\\u200b\\udb40\\udc41"');
   });
 
-  it("indents when asked", () => {
+  it("indents on request", () => {
     expect(safeJson({ a: 1 }, 2)).toBe('{\n  "a": 1\n}');
     expect(safeJson(undefined)).toBe("null");
   });

@@ -21,7 +21,7 @@ const codeOf = (frame: string | Uint8Array, limits = SESSION_LIMITS): string => 
 };
 
 describe("a frame", () => {
-  test("is sorted by what it is", () => {
+  test("is classified", () => {
     expect(parse({ jsonrpc: "2.0", id: 1, method: "document.get", params: { a: 1 } })).toMatchObject({
       kind: "request",
       id: 1,
@@ -57,13 +57,13 @@ describe("a frame", () => {
     expect(codeOf(frame)).toBe(code);
   });
 
-  test("is refused with the name of the wrong field", () => {
+  test("is refused with the name of the invalid field", () => {
     expect(() => parse({ jsonrpc: "2.0", id: 1.5, method: "a.b" })).toThrow(/^id: /);
     expect(() => parse({ jsonrpc: "2.0", id: 1, error: { code: "x", message: "m" } })).toThrow(/^error\.code: /);
   });
 
   test.each(["no-such", "v2.x", "a.b.c", "toString", "a..b", "", "é"])(
-    "may call the method %j, which may exist or not",
+    "may call the method %j, known or not",
     (method) => {
       expect(parse({ jsonrpc: "2.0", id: 1, method })).toMatchObject({ kind: "request", method });
     },
@@ -92,25 +92,25 @@ describe("a frame", () => {
     else expect(parse(JSON.parse(answer ?? ""))).toMatchObject({ kind: "failure", id, error: { code: -32600 } });
   });
 
-  test("may leave its parameters out", () => {
+  test("may omit its parameters", () => {
     expect(parse({ jsonrpc: "2.0", id: 1, method: "trigger.run" })).toMatchObject({ kind: "request", id: 1 });
     expect(parse({ jsonrpc: "2.0", method: "heartbeat" })).toMatchObject({ kind: "notification" });
   });
 
-  test("is held to the size of its phase, counted in bytes", () => {
+  test("is limited by its phase, counted in bytes", () => {
     const frame = JSON.stringify({ jsonrpc: "2.0", id: 1, result: "é".repeat(40 * 1024) });
     expect(codeOf(frame, HANDSHAKE_LIMITS)).toBe("too-large");
     expect(codeOf(frame, SESSION_LIMITS)).toBe("none");
   });
 
-  test("with a method name of a megabyte is refused without labour", () => {
+  test("with a method name of a megabyte is refused at little cost", () => {
     const method = `${"a".repeat(1_000_000)}!`;
     expect(codeOf(JSON.stringify({ jsonrpc: "2.0", method }))).toBe("invalid-message");
   });
 });
 
 describe("a description of issues", () => {
-  test("leads with the path, below its root", () => {
+  test("starts with the path, below its root", () => {
     const { error } = z.object({ a: z.array(z.int()) }).safeParse({ a: [1, "x"] });
     expect(describeIssues(error ?? new z.ZodError([]), "doc")).toEqual([expect.stringMatching(/^doc\.a\.1: /)]);
   });

@@ -24,7 +24,7 @@ const text = (value: unknown) =>
   Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
 
 describe("a JWS", () => {
-  test("verifies and gives its claims without what is unknown", async () => {
+  test("verifies and gives its claims without unknown ones", async () => {
     const jws = await signJws(TYP, { ...claims, extra: 1 } as typeof claims, key);
     expect(await verifyJws(TYP, jws, keys)).toEqual(claims);
     expect(peekClaims(TYP, jws)).toEqual(claims);
@@ -71,7 +71,7 @@ describe("a JWS", () => {
   });
 });
 
-test("thumbprints are those of RFC 7638, and of the public halves alone", async () => {
+test("thumbprints are those of RFC 7638, of public keys only", async () => {
   // RFC 8037 appendix A.3
   const x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
   expect(await thumbprint({ kty: "OKP", crv: "Ed25519", x })).toBe("kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");

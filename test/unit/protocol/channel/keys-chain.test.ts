@@ -32,17 +32,17 @@ const v2 = await envelope(2, rootA, rootA);
 const toB = await envelope(3, rootB, rootA, rootB);
 const v4 = await envelope(4, rootB, rootB);
 
-test("a license's root leads to the newest version", async () => {
+test("the root of a license leads to the newest version", async () => {
   expect((await walkKeysChain(rootA.kid, [v1])).version).toBe(1);
   expect((await walkKeysChain(rootA.kid, [v1, v2, toB, v4])).root).toEqual(rootB.publicKey);
 });
 
-test("a license of a later root starts at the version that introduced it", async () => {
+test("the license of a later root starts at the version that introduced it", async () => {
   expect((await walkKeysChain(rootB.kid, [v1, v2, toB, v4])).version).toBe(4);
   expect((await walkKeysChain(rootB.kid, [toB])).version).toBe(3);
 });
 
-test("from an accepted version only its successors count", async () => {
+test("an accepted version allows only its successors", async () => {
   const current = claims(2, rootA);
   expect(await walkKeysChain(current, [])).toEqual(current);
   expect((await walkKeysChain(current, [toB, v4])).version).toBe(4);
@@ -72,6 +72,6 @@ test.each<[string, string | KeysClaims, readonly KeysEnvelope[]]>([
   await expect(walkKeysChain(trusted, envelopes)).rejects.toMatchObject({ code: "bad-signature" });
 });
 
-test("a cross signature alone does not stand for the old root's", async () => {
+test("a cross signature alone does not replace the old root's", async () => {
   await expect(walkKeysChain(claims(2, rootA), [otherPayload])).rejects.toMatchObject({ code: "bad-signature" });
 });

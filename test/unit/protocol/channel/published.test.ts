@@ -37,7 +37,7 @@ const delays = (ending: Ending, failures = 1, offlineMs = 0): readonly [number, 
   retryDelay({ ending, failures, offlineMs }, () => 1) / 1000,
 ];
 
-describe("the page on the protocol gives the numbers of the program", () => {
+describe("the page on the protocol has the program's numbers", () => {
   const { maxBytes } = SESSION_LIMITS;
   test.each([
     `\`${SUBPROTOCOL}\``,
@@ -79,7 +79,7 @@ describe("the page on the protocol gives the numbers of the program", () => {
     expect(delays({ kind: "asked-to-wait", delayMs: 7_200_000 })).toEqual([3600.5, 3960]);
   });
 
-  test("every statement and every method is mentioned", () => {
+  test("every statement and every method", () => {
     const missing = [
       ...Object.keys(claimsByType).map((typ) => typ.replace(/^holdfast-(.*)\+jwt$/, "$1")),
       ...Object.keys(nodeMethods),
@@ -90,7 +90,7 @@ describe("the page on the protocol gives the numbers of the program", () => {
   });
 });
 
-describe("the exchange in bytes holds", () => {
+describe("the exchange in bytes is valid", () => {
   const statements = [...examples.matchAll(/eyJ[\w-]+\.[\w-]+\.[\w-]+/g)].map(([jws]) => jws);
   const of = (typ: keyof typeof claimsByType): string => {
     const found = statements.find((jws) => Buffer.from(jws.split(".")[0] ?? "", "base64url").includes(`"${typ}"`));
@@ -98,7 +98,7 @@ describe("the exchange in bytes holds", () => {
     return found;
   };
 
-  test("every statement verifies with the key that the page names", async () => {
+  test("both sides accept the handshake", async () => {
     const { root, signing, auth } = await exampleKeys();
     const signers = { keys: root, register: auth, activation: auth, "token-use": auth, "node-proof": auth } as const;
     for (const typ of Object.keys(claimsByType) as (keyof typeof claimsByType)[]) {
@@ -133,7 +133,7 @@ describe("the exchange in bytes holds", () => {
     expect(judgeStream(stream, { ...here, ticket })).toBeUndefined();
   });
 
-  test("every frame is a message, with what its method takes", () => {
+  test("every frame is a message with valid parameters", () => {
     const frames = [...examples.matchAll(/^\{"jsonrpc".*$/gm)].map(([line]) => line);
     expect(frames.length).toBeGreaterThan(10);
     const methods: Readonly<Record<string, MethodSpec>> = { ...nodeMethods, ...controlMethods };

@@ -7,7 +7,7 @@ const put = (text: string): unknown => {
   return collector.whole({ replyBytes: Buffer.byteLength(text) });
 };
 
-test.each([0, 1, 2])("a text comes together again, whatever stands where it is cut, moved by %i", (moved) => {
+test.each([0, 1, 2])("joins a text split at any character, moved by %i", (moved) => {
   const value = { files: [`${"x".repeat(moved)}${"😀".repeat(40_000)}`] };
   const parts = [...replyParts(JSON.stringify(value))];
   expect(parts.length).toBeGreaterThan(4);
@@ -15,14 +15,14 @@ test.each([0, 1, 2])("a text comes together again, whatever stands where it is c
   expect(put(JSON.stringify(value))).toEqual(value);
 });
 
-test("an answer that came whole is left alone, and other output is no part", () => {
+test("leaves a complete answer alone, and ignores other output", () => {
   const collector = new ReplyCollector();
   expect(collector.take({ percent: 3 })).toBe(false);
   expect(collector.take({ replyPart: "a", more: 1 })).toBe(false);
   expect(collector.whole({ files: [] })).toEqual({ files: [] });
 });
 
-test("missing parts, too many of them and a text that is no JSON are told", () => {
+test("reports missing parts, too many of them and invalid JSON", () => {
   const collector = new ReplyCollector();
   collector.take({ replyPart: "{}" });
   expect(() => collector.whole({ replyBytes: 3 })).toThrow(expect.objectContaining({ code: "interrupted" }));

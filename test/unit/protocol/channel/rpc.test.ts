@@ -67,7 +67,7 @@ describe("a request from the other side", () => {
     expect((await node({}).call(run({ jws }))).error?.code).toBe(-32601);
   });
 
-  test("with wrong parameters answers −32602 and names the field; the handler never sees them", async () => {
+  test("with invalid parameters answers −32602 with the field, without a call of the handler", async () => {
     let calls = 0;
     const { call } = node({ "trigger.run": () => (calls += 1) });
     const { error } = await call(run({ jws: "no" }));
@@ -76,7 +76,7 @@ describe("a request from the other side", () => {
     expect(calls).toBe(0);
   });
 
-  test("answers with the number of the code a handler threw", async () => {
+  test("answers with the number of the code that a handler threw", async () => {
     const thrower = node({
       "trigger.run": () => {
         throw new InputError("busy", "too much", { details: { limit: 4 } });
@@ -90,7 +90,7 @@ describe("a request from the other side", () => {
     expect(thrower.faults).toEqual([]);
   });
 
-  test("is refused while 1,024 others are being answered, and taken again afterwards", async () => {
+  test("is refused while 1,024 others are being answered, and accepted again afterwards", async () => {
     let finish: () => void = () => undefined;
     const held = new Promise<void>((resolve) => (finish = resolve));
     const { peer, call, sent } = node({ "trigger.run": () => held.then(() => ({ pong: 1 })) });
@@ -102,7 +102,7 @@ describe("a request from the other side", () => {
     expect((await call(run({ jws }))).result).toEqual({ pong: 1 });
   });
 
-  test("is answered with null where that is the result", async () => {
+  test("is answered with null if that is the result", async () => {
     expect((await node({ "trigger.run": () => null }).call(run({ jws }))).result).toBeNull();
   });
 
@@ -126,7 +126,7 @@ describe("a request from the other side", () => {
         throw "secret";
       },
     ],
-  ])("answers internal, without its words, when a handler throws %s", async (_what, handler) => {
+  ])("answers internal, without its text, when a handler throws %s", async (_what, handler) => {
     const broken = node({ "trigger.run": handler });
     const answer = await broken.call(run({ jws }));
     expect(answer.error).toEqual({
@@ -144,7 +144,7 @@ describe("a request from the other side", () => {
     ["invalid-claims", "bad-signature"],
     ["below-floor", "bad-signature"],
     ["internal", "internal"],
-  ] as const)("answers input that is wrong by the code %s with %s", async (code, answered) => {
+  ] as const)("answers invalid input with the code %s for %s", async (code, answered) => {
     const wrong = node({ "trigger.run": () => Promise.reject(new InputError(code, "why")) });
     const answer = await wrong.call(run({ jws }));
     expect(answer.error).toMatchObject({ code: errorCodes[answered].rpc, data: { code: answered } });
@@ -152,7 +152,7 @@ describe("a request from the other side", () => {
     expect(wrong.faults).toEqual(answered === "internal" ? ["trigger.run"] : []);
   });
 
-  test("with any near-valid parameters gets exactly one answer that the asker can read", async () => {
+  test("with any near-valid parameters gets exactly one answer that the caller can parse", async () => {
     const requests = Object.entries(nodeMethods).filter(([, spec]) => spec.kind === "request");
     const sent: string[] = [];
     const handlers = Object.fromEntries(requests.map(([name]) => [name, () => undefined]));
@@ -178,7 +178,7 @@ describe("a request from the other side", () => {
 });
 
 describe("a notification", () => {
-  test("is never answered; what is wrong with it is told", async () => {
+  test("is never answered; a mistake in it is reported", async () => {
     const seen: unknown[] = [];
     const { peer, sent, faults } = node({ "trigger.cancel": (params) => void seen.push(params) });
     await peer.receive({ kind: "notification", method: "trigger.cancel", params: { id } });
@@ -198,7 +198,7 @@ describe("a request to the other side", () => {
     await expect(answer).resolves.toEqual({ version: 1 });
   });
 
-  test("rejects when the result is not what the schema says", async () => {
+  test("rejects when the result violates the schema", async () => {
     const { peer } = node({});
     const answer = peer.request("shadow.report", { version: 1, base: 0, set: {}, unset: [] });
     await peer.receive({ kind: "success", id: 1, result: { version: "x" } });
@@ -214,7 +214,7 @@ describe("a request to the other side", () => {
     await expect(answer).rejects.toBeInstanceOf(RemoteError);
   });
 
-  test("takes the first answer; a second one, or one to nobody, is nothing", async () => {
+  test("accepts the first answer; a second one, or one without a request, is ignored", async () => {
     const { peer } = node({});
     const answer = peer.request("document.get", { name: "node", have: 1 });
     await peer.receive({ kind: "success", id: 99, result: {} });
@@ -236,7 +236,7 @@ describe("a request to the other side", () => {
     });
   });
 
-  test("rejects when the connection closes, and ever after", async () => {
+  test("rejects when the connection closes, and afterwards", async () => {
     const { peer, sent } = node({ "trigger.run": () => 1 });
     const waiting = [1, 2, 3].map(() => peer.request("document.get", { name: "node", have: 1 }));
     peer.close(new SessionError("gone", "g"));
@@ -264,7 +264,7 @@ describe("a request to the other side", () => {
   });
 });
 
-test("two peers back to back call each other at the same time", async () => {
+test("two connected peers call each other concurrently", async () => {
   const link = (to: () => { receive(message: Message): Promise<void> }) => (text: string) =>
     void to().receive(parseMessage(text, SESSION_LIMITS));
   const agent: RpcPeer<ControlMethods, NodeMethods> = new RpcPeer({
@@ -291,7 +291,7 @@ test("two peers back to back call each other at the same time", async () => {
   await expect(agent.request("registry.token", { repository: "x" })).rejects.toMatchObject({ code: "unknown-method" });
 });
 
-test("hostile messages never throw and answer nothing but requests", async () => {
+test("hostile messages never throw and answer only requests", async () => {
   const { peer, sent } = node({ "trigger.run": () => 1 });
   const message = fc.oneof(
     fc.record({ jsonrpc: fc.constant("2.0"), id: fc.integer({ min: 1 }), result: fc.jsonValue() }),

@@ -37,7 +37,7 @@ const schemas: readonly (readonly [string, z.ZodType])[] = [
 const RUNS = { numRuns: runs(60) };
 
 describe.each(schemas)("%s", (_name, schema) => {
-  test("takes every valid value, through a frame and back", () => {
+  test("accepts every valid value, through a frame and back", () => {
     fc.assert(
       fc.property(validValues(schema), (value) => {
         const parsed = schema.parse(value);
@@ -57,7 +57,7 @@ describe.each(schemas)("%s", (_name, schema) => {
     );
   });
 
-  test("names the field of a near-valid value, and throws nothing but an InputError on its way", () => {
+  test("names the field of a near-valid value, and throws only an InputError", () => {
     fc.assert(
       fc.property(nearValidValues(schema), ({ path, value }) => {
         let received: unknown;

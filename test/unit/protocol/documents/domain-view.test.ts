@@ -7,7 +7,7 @@ import { aPeer, uidOf } from "../../../support/overlay/mesh.ts";
 
 const document = (peers: JsonObject[], grants: JsonObject[] = []) => ({ fqdn: "example.org", peers, grants });
 
-test("a peer is found by name, FQDN and uid, exactly as they are written", () => {
+test("finds a peer by name, FQDN and uid, exactly as written", () => {
   const view = readDomain(document([aPeer(2, "gw1"), aPeer(3, "branch")]));
   for (const name of ["branch", "branch.example.org", uidOf(3)]) expect(view.find(name)?.uid).toBe(uidOf(3));
   for (const name of ["Branch", "BRANCH", "branch.Example.org"]) expect(view.find(name), name).toBeUndefined();
@@ -15,7 +15,7 @@ test("a peer is found by name, FQDN and uid, exactly as they are written", () =>
   expect([...view.peers.keys()]).toEqual([uidOf(2), uidOf(3)]);
 });
 
-test("items that are none are told of by their place, and the others are used", () => {
+test("reports invalid items by their path, and uses the others", () => {
   const twin = { ...aPeer(2, "gw9"), key: aPeer(9, "gw9").key };
   const view = readDomain(
     document(
@@ -34,7 +34,7 @@ test("items that are none are told of by their place, and the others are used", 
   expect(view.issues[0]?.message).toBe("gateway.domain.peers.1: uid is missing");
 });
 
-test("what nobody can read is told of within bounds, whatever it is", () => {
+test("limits the report on invalid items", () => {
   fc.assert(
     fc.property(fc.array(fc.object({ maxDepth: 2 }), { maxLength: 200 }), (items) => {
       const { issues, peers } = readDomain(document(items.map((item) => JsonObject.parse(item))));
@@ -46,7 +46,7 @@ test("what nobody can read is told of within bounds, whatever it is", () => {
   );
 });
 
-test("a document is read once, and its absence is none", () => {
+test("parses a document once, and none if absent", () => {
   const read = domainReader();
   const body = document([aPeer(2, "gw1")]);
   expect(read(body)).toBe(read(body));

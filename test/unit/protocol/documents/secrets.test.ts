@@ -11,7 +11,7 @@ const client = (name: string, rest: object) => ({
 const container = (rest: object) => ({ commands: [{ id: "1", image: { tag: "1" }, ...rest }] });
 
 describe("hideSecrets", () => {
-  it("puts a mark in the place of a secret where one is given", () => {
+  it("replaces a secret by a given mark", () => {
     const config = { exec: container({ variables: [{ name: "A", value: "s" }] }), snmp: { authPassphrase: "s" } };
     expect(hideSecrets(config, "***")).toEqual({
       exec: container({ variables: [{ name: "A", value: "***" }] }),
@@ -134,11 +134,11 @@ describe("keepSecrets", () => {
     ],
     ["of nothing stored", "snmp", { authPassphrase: "" }, undefined, { authPassphrase: "" }],
     ["of another shape", "network", { tunnels: {} }, tunnel("a", { psk: "s" }), { tunnels: {} }],
-  ])("a secret that is %s", (_, section, body, stored, whole) => {
+  ])("keeps a secret that is %s", (_, section, body, stored, whole) => {
     expect(keepSecrets(section, body, stored)).toEqual(whole);
   });
 
-  it("keeps what is secret by its name, of the same item", () => {
+  it("keeps a secret by its name, of the same item", () => {
     const stored = {
       targets: [
         { id: "1", http: { password: "a" } },

@@ -26,7 +26,7 @@ const schemas: readonly (readonly [string, unknown])[] = [
   ...Object.entries(clusterSectionSchemas).map(([name, schema]) => [name, json(schema)] as const),
 ];
 
-describe("every field has been judged", () => {
+describe("every field is classified", () => {
   test.each(schemas)("of %s: it may be shown or is hidden", (name, schema) => {
     const { shown = "", hidden = "" } = FIELDS[name] ?? {};
     const judged = new Set([...shown.split(" "), ...hidden.split(" ")]);
@@ -34,17 +34,17 @@ describe("every field has been judged", () => {
     expect(shown.split(" ").filter((field) => hidden.split(" ").includes(field))).toEqual([]);
   });
 
-  test("of the document's record too, but for the sections", () => {
+  test("of the document's record too, except the sections", () => {
     const judged = new Set(FIELDS["document"]?.shown.split(" "));
     expect(Object.keys(NodeDocument.shape).filter((field) => !judged.has(field) && field !== "config")).toEqual([]);
   });
 
-  test("a field that nobody has judged is noticed", () => {
+  test("an unclassified field is detected", () => {
     expect(fieldsOf(json(z.object({ list: z.array(z.object({ newSecret: z.string() })) })))).toContain("newSecret");
   });
 });
 
-test("what is not known to be harmless is left out, and told to whoever scrubs", () => {
+test("hides what is not known to be harmless, and reports it to the scrubber", () => {
   const value = { tunnels: [{ name: "a", psk: "s1", newField: ["s2", { deep: "s3" }], mtu: 1400 }] };
   expect(shownValue("network", value)).toEqual({
     shown: { tunnels: [{ name: "a", psk: LEFT_OUT, newField: LEFT_OUT, mtu: 1400 }] },
@@ -52,18 +52,18 @@ test("what is not known to be harmless is left out, and told to whoever scrubs",
   });
 });
 
-test("a section without a schema shows the names of its fields alone", () => {
+test("shows only the names of the fields of a section without a schema", () => {
   const value = { authPassphrase: "s1", port: 161 };
   expect(shownValue("snmp", value)).toEqual({ shown: { authPassphrase: LEFT_OUT, port: LEFT_OUT }, leftOut: ["s1"] });
 });
 
-test("items are known by their ids", () => {
+test("finds items by their ids", () => {
   expect(shownValue("connectors", { items: { web: { port: 80, x: "s1" } } }).shown).toEqual({
     items: { web: { port: 80, x: LEFT_OUT } },
   });
 });
 
-test("an address loses its user, its password and its query", () => {
+test("removes user, password and query from an address", () => {
   const { shown, leftOut } = shownValue("settings", { proxy: "http://me:p%40ss@proxy.example:3128/?k=v" });
   expect(shown).toEqual({ proxy: "http://proxy.example:3128/" });
   expect(leftOut).toEqual(expect.arrayContaining(["me", "p%40ss", "p@ss", "k=v"]));

@@ -15,7 +15,7 @@ describe("socket paths", () => {
 });
 
 describe("schemas", () => {
-  it("take a whole status and ignore what a newer agent adds", () => {
+  it("accept a complete status and ignore what a newer agent adds", () => {
     const status = someStatus();
     expect(Status.parse({ ...status, later: { invented: true } })).toEqual(status);
     expect(Status.parse({ ...status, node: null }).node).toBeNull();
@@ -42,7 +42,7 @@ describe("schemas", () => {
     expect(paths).toContain(path);
   });
 
-  it("read the query of logs", () => {
+  it("parse the query of logs", () => {
     expect(LogsQuery.parse({})).toEqual({ lines: 100, follow: false });
     expect(LogsQuery.parse({ lines: "0", follow: "true" })).toEqual({ lines: 0, follow: true });
     for (const query of [{ lines: "-1" }, { lines: "1e3" }, { lines: "10001" }, { follow: "yes" }]) {
@@ -50,7 +50,7 @@ describe("schemas", () => {
     }
   });
 
-  it("tell the lines of a trigger apart", () => {
+  it("distinguish the lines of a trigger", () => {
     expect(TriggerLine.safeParse({ kind: "progress", seq: 0, channel: "stdout", data: "x" }).success).toBe(true);
     expect(TriggerLine.safeParse({ kind: "error", code: "busy", message: "m" }).success).toBe(true);
     expect(TriggerLine.safeParse({ kind: "error", code: "busy" }).success).toBe(false);

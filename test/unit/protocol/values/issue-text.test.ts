@@ -30,7 +30,7 @@ const Form = z.strictObject({
   own: z.string("needs a text of its own").optional(),
 });
 
-describe("what is wrong with a field", () => {
+describe("the mistake in a field", () => {
   it.each([
     [{}, "name: is missing"],
     [{ name: 7 }, "name: must be text, not a number"],
@@ -62,7 +62,7 @@ describe("what is wrong with a field", () => {
     [{ name: "a", extra: 1, more: 2 }, "form: has unknown fields: extra, more"],
     [[], "form: must be an object, not a list"],
     [undefined, "form: is missing"],
-  ])("of %j is told as %s", (value, line) => {
+  ])("of %j is reported as %s", (value, line) => {
     expect(describeIssues(Form.safeParse(value).error ?? new z.ZodError([]), "form")).toEqual([
       line.startsWith("form: ") ? line : `form.${line}`,
     ]);

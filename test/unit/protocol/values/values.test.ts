@@ -49,7 +49,7 @@ const cases: readonly (readonly [string, z.ZodType, readonly unknown[], readonly
 ];
 
 describe.each(cases)("%s", (_name, schema, good, bad) => {
-  test.each(good.map((value) => [value]))("takes %j", (value) => {
+  test.each(good.map((value) => [value]))("accepts %j", (value) => {
     expect(schema.safeParse(value).success).toBe(true);
   });
   test.each(bad.map((value) => [value]))("refuses %j", (value) => {
@@ -57,6 +57,6 @@ describe.each(cases)("%s", (_name, schema, good, bad) => {
   });
 });
 
-test("a uid is lower case whatever it was", () => {
+test("a uid is converted to lower case", () => {
   expect(Uid.parse("0B5E6A9E-31A7-4A1C-9A52-7F6D2D9F3C11")).toBe("0b5e6a9e-31a7-4a1c-9a52-7f6d2d9f3c11");
 });

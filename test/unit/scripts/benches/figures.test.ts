@@ -14,7 +14,7 @@ test.each([
   expect(values).toEqual(before);
 });
 
-test("the median of nothing is no number", () => {
+test("the median of nothing is NaN", () => {
   expect(median([])).toBeNaN();
 });
 
@@ -24,7 +24,7 @@ test("a ratio needs a peer that is not 0", () => {
   expect(ratioOf(figure({}))).toBeUndefined();
 });
 
-test("a ratio that was measured by itself goes before that of the values", () => {
+test("a separately measured ratio precedes that of the values", () => {
   expect(ratioOf(figure({ peer: { name: "it", value: 5 }, ratio: 3 }))).toBe(3);
   expect(isMet(figure({ peer: { name: "it", value: 5 }, ratio: 3, bar: { of: "ratio", most: 2.5 } }))).toBe(false);
 });
@@ -42,7 +42,7 @@ test.each<[string, Partial<Figure>, boolean]>([
   expect(isMet(figure(change))).toBe(expected);
 });
 
-test("the table aligns its columns and says what is missed", () => {
+test("the table aligns its columns and names missed targets", () => {
   const lines = table([
     figure({ value: 79.68, peer: { name: "an empty Node", value: 43.4 }, bar: { of: "value", most: 80 } }),
     figure({ what: "rate", value: 0.25, unit: "", bar: { of: "value", least: 2 } }),
@@ -54,14 +54,14 @@ test("the table aligns its columns and says what is missed", () => {
   ]);
 });
 
-test("the last line sums up, and names what is missed", () => {
+test("the last line sums up, and names missed targets", () => {
   const kept = figure({ bar: { of: "value", most: 10 } });
   const missed = figure({ what: "rate", bar: { of: "value", most: 9 } });
   expect(summary("idle", [kept, figure({})])).toBe("bench idle: 1 of 1 bars met");
   expect(summary("idle", [kept, missed])).toBe("bench idle: 1 of 2 bars met; missed: rate");
 });
 
-test("what could not be measured here keeps no bar, misses none and says why", () => {
+test("a benchmark that cannot run here meets and misses no target, and reports why", () => {
   const skipped: Figure = { ...skip("nebula", "no TUN device"), bar: { of: "ratio", least: 1 } };
   expect(isMet(skipped)).toBe(true);
   expect(table([figure({ value: 1 }), skipped]).split("\n")[2]).toMatch(/^nebula +SKIP +no TUN device$/);

@@ -50,7 +50,7 @@ function sending(socket: Socket, pieces: number): () => number {
 
 const PIECE = Buffer.alloc(64 * 1024, "x");
 
-test("what is sent arrives later and in order, in both directions, and a half that ends leaves the other open", async () => {
+test("data arrives later and in order, in both directions, and one end leaves the other direction open", async () => {
   const { near, far } = await way(60);
   const [atNear, atFar] = [reading(near), reading(far)];
   const begun = performance.now();
@@ -64,7 +64,7 @@ test("what is sent arrives later and in order, in both directions, and a half th
   expect(performance.now() - begun).toBeGreaterThanOrEqual(60);
 });
 
-test("much is under way at a time", async () => {
+test("carries much data in flight", async () => {
   const { near, far } = await way(1200);
   const atFar = reading(far);
   const taken = sending(near, 200);
@@ -74,7 +74,7 @@ test("much is under way at a time", async () => {
   await waitFor("all of it", () => atFar.text().length === 200 * PIECE.length);
 });
 
-test("a reset is passed on, and whoever cannot be reached resets", async () => {
+test("passes a reset on, and resets for an unreachable target", async () => {
   const { near, far } = await way(20);
   let code: string | undefined;
   far.on("error", (error: NodeJS.ErrnoException) => (code = error.code)).resume();
@@ -92,7 +92,7 @@ test("a reset is passed on, and whoever cannot be reached resets", async () => {
   expect(error.code).toBe("ECONNRESET");
 });
 
-test("who does not read holds back whoever sends", async () => {
+test("a slow reader slows the sender", async () => {
   const { near, far } = await way(20);
   const pieces = 3000;
   const taken = sending(near, pieces);

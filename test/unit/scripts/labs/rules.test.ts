@@ -21,7 +21,7 @@ test("every host has a name and an address of its own, and the sites share one p
   expect(prefixOf("/one")).not.toBe(prefixOf("/other"));
 });
 
-test("a site translates what leaves it and takes nothing that it did not ask for", () => {
+test("a site translates outgoing traffic and accepts nothing unrequested", () => {
   const rules = rulesOf({});
   expect(rules).toContain('oifname "wan" masquerade');
   expect(rules.filter((rule) => rule === 'iifname "wan" drop').length).toBe(2);
@@ -38,12 +38,12 @@ test.each([
   expect(lossy).toEqual(sides.map((side) => `${side}name "wan" numgen random mod 1000 < 125 drop`));
 });
 
-test("a loss of everything is no matter of chance", () => {
+test("a loss of everything is not random", () => {
   const rules = rulesOf({ faults: { a: { drop: { percent: 100, direction: "out" } } } });
   expect(rules.filter((rule) => rule === 'oifname "wan" drop').length).toBe(1);
 });
 
-test("a lag leads new connections to the gateways, where they are now, through the proxy and ends the others", () => {
+test("a lag leads new connections to the gateways through the proxy and ends the others", () => {
   const rules = rulesOf({ faults: { a: { lagMs: 20 } }, moves: { gw2: 1 } });
   expect(rules).toContain('iifname "lan" ip daddr 203.0.113.18 tcp dport 8443 redirect to :7001');
   expect(rules).toContain('iifname "lan" ip daddr 203.0.113.27 tcp dport 8443 redirect to :7002');
@@ -51,12 +51,12 @@ test("a lag leads new connections to the gateways, where they are now, through t
   expect(rulesOf({ faults: { b: { lagMs: 20 } } })).toEqual(rulesOf({}));
 });
 
-test("datagrams are blocked both ways", () => {
+test("datagrams are blocked in both directions", () => {
   const blocked = rulesOf({ faults: { a: { isUdpBlocked: true } } }).filter((rule) => rule.includes("udp"));
   expect(blocked).toEqual(['iifname "wan" meta l4proto udp drop', 'oifname "wan" meta l4proto udp drop']);
 });
 
-test("the internet drops what comes from and goes to those that are cut; machines inside a site are not on it", () => {
+test("the internet drops traffic from and to disconnected sites; machines inside a site are not on it", () => {
   const rules = internetRules({ ...state, cut: ["gw1", "a", "web"] }).split("\n");
   expect(rules.filter((rule) => rule.endsWith(" drop"))).toEqual([
     'iifname "gw1" drop',

@@ -58,7 +58,7 @@ async function stage(answer: (request: DataStoreRequest, at: number) => unknown)
   return { run, asked };
 }
 
-describe("what is refused before anybody is asked", () => {
+describe("refused before any request", () => {
   test.each<[words: readonly string[], values: Call["values"], says: string]>([
     [["copy"], {}, "data-store takes ls, rm, mkdir, get, put or tasks, not 'copy'"],
     [["ls", "a", "b"], {}, "data-store ls takes a path at most"],
@@ -133,7 +133,7 @@ test.each<[words: readonly string[], values: Call["values"], request: object]>([
   [["put", "isos/a", "s3://bucket"], {}, { action: "S3_UPLOAD", filePath: "isos/a", bucketDest: "s3://bucket/a" }],
   [["put", "isos/a", "s3://bucket/k/"], {}, { action: "S3_UPLOAD", filePath: "isos/a", bucketDest: "s3://bucket/k/a" }],
   [["put", "isos/a", "s3://bucket/b"], {}, { action: "S3_UPLOAD", filePath: "isos/a", bucketDest: "s3://bucket/b" }],
-])("%j with %j asks for one transfer, and --detach tells its id", async (words, values, request) => {
+])("%j with %j starts one transfer, and --detach prints its id", async (words, values, request) => {
   const { run, asked } = await stage(() => ({ id: ID }));
   expect(await run(words, { ...values, detach: true })).toEqual({ exit: "ok", text: `${ID}\n` });
   expect(asked).toEqual([request]);
@@ -155,7 +155,7 @@ const files = [
   { name: "a", path: "a", type: "file", size: "7 B", bytes: 7 },
 ];
 
-test("ls shows a tree with sizes, names without what would move a terminal, and that there is more", async () => {
+test("ls prints a tree with sizes, names without terminal control, and that there is more", async () => {
   const { run, asked } = await stage(() => ({ files }));
   const { exit, text } = await run(["ls", "images"]);
   expect(asked).toEqual([{ action: "LIST", filename: "images" }]);
@@ -174,7 +174,7 @@ test("ls shows a tree with sizes, names without what would move a terminal, and 
   expect(JSON.parse((await run([], { json: true })).text)).toEqual({ files });
 });
 
-test("rm and mkdir say what they did, and what the node refuses is an error", async () => {
+test("rm and mkdir print what they did, and a refusal of the node is an error", async () => {
   const { run, asked } = await stage((request) => (request.action === "MKDIR" ? {} : undefined));
   expect(await run(["mkdir", "a\u001b[31mb"])).toEqual({ exit: "ok", text: "ab: made\n" });
   expect((await run(["mkdir", "a"], { json: true })).text).toBe("{}\n");
@@ -182,13 +182,13 @@ test("rm and mkdir say what they did, and what the node refuses is an error", as
   expect(asked.at(-1)).toEqual({ action: "DELETE", filename: "x" });
 });
 
-test("an empty store and no task are said in words", async () => {
+test("an empty store and no task are reported in words", async () => {
   const { run } = await stage(({ action }) => (action === "LIST" ? { files: [] } : { tasks: [] }));
   expect((await run([])).text).toBe("it is empty\n");
   expect((await run(["tasks"])).text).toBe("no task\n");
 });
 
-test("tasks are a table no wider than the terminal, and the beginning of an id is enough to end one", async () => {
+test("tasks is a table within the width of the terminal, and a prefix of an id is enough to cancel one", async () => {
   const other = { ...completed, id: ID.replace("0d1c", "0d1d"), peer: "\u001b[31ms3://bucket/a" };
   const { run, asked } = await stage(({ action }) => (action === "TASKS" ? { tasks: [running, other] } : {}));
   const { text } = await run(["tasks"]);
@@ -216,7 +216,7 @@ describe("get waits for the end", () => {
       return { id: ID };
     });
 
-  test("on a terminal with a bar that is written over", async () => {
+  test("on a terminal with a progress bar in place", async () => {
     const { run } = await ending(completed);
     const { exit, text } = await run(get, { tty: true });
     expect(exit).toBe("ok");
@@ -224,7 +224,7 @@ describe("get waits for the end", () => {
     expect(text).toBe(`${bar}${bar}\r\u001b[Kisos/a.iso: 1.0 GB\n`);
   });
 
-  test("elsewhere with a line now and then", async () => {
+  test("elsewhere with a line at intervals", async () => {
     const { run } = await ending(completed);
     const { text } = await run(get);
     expect(text.split("\n")).toEqual([
@@ -249,7 +249,7 @@ describe("get waits for the end", () => {
     expect((await run(get)).exit).toMatchObject({ code: "transfer-failed", message: "the hash is another" });
   });
 
-  test("and fails when somebody has cleared it", async () => {
+  test("and fails when it was cleared", async () => {
     const { run } = await stage(({ action }) => (action === "TASKS" ? { tasks: [] } : { id: ID }));
     expect((await run(get)).exit).toMatchObject({ code: "not-found" });
   });

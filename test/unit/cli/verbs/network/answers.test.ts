@@ -42,7 +42,7 @@ const nat = {
 };
 const hitless = { ...nat, trackerID: "n-2", hits: 0, initialHit: null, latestHit: null };
 
-test("nats names each translation, its way and its hits", async () => {
+test("nats prints each translation, its direction and its hits", async () => {
   const nats = [
     nat,
     { ...hitless, outsideCIDR: "" },
@@ -59,7 +59,7 @@ test("nats names each translation, its way and its hits", async () => {
   ]);
 });
 
-test("nats of one tracker: as JSON, counted anew, and failed where there is none", async () => {
+test("nats of one tracker: as JSON, after a reset, and as a failure if unknown", async () => {
   const one = { positionals: ["n-1"] };
   const list = { nats: [nat], total: 1 };
   expect(JSON.parse((await run(natsVerb, one, answering(result(list)), true)).text)).toEqual(list);
@@ -72,7 +72,7 @@ test("nats of one tracker: as JSON, counted anew, and failed where there is none
   expect(none).toMatchObject({ exit: "failed", text: "no translation of this tracker id\n" });
 });
 
-test("flows tells both ends, the state, what was carried and the translation", async () => {
+test("flows prints both ends, the state, the bytes and the translation", async () => {
   const tcp = { sip: "10.9.0.2", dip: "198.51.100.7", p: "tcp", sport: 40_000, dport: 443, state: "ESTABLISHED" };
   const reply = { sip: "198.51.100.7", sport: 443, dip: "192.0.2.1", dport: 40_000 };
   const body = {
@@ -102,7 +102,7 @@ test("flows tells both ends, the state, what was carried and the translation", a
   expect(deleted.asked).toEqual([{ event: "flows", body: asked }]);
 });
 
-test("capture shows packets as they come, and its notes beside them", async () => {
+test("capture prints packets as they arrive, and its notes beside them", async () => {
   const lines: TriggerLine[] = [
     { kind: "progress", seq: 1, channel: "stderr", data: "listening on eth0\n" },
     { kind: "progress", seq: 2, channel: "stdout", data: "IP 10.9.0.1 > 10.9.0.2: ICMP echo request\n" },
@@ -125,7 +125,7 @@ test("capture shows packets as they come, and its notes beside them", async () =
   expect(await run(captureVerb, call, answering(result({ exitCode: 1 })))).toMatchObject({ exit: "failed" });
 });
 
-test("logs --debug shows debug lines as they come", async () => {
+test("logs --debug prints debug lines as they arrive", async () => {
   const data = "12:00:00.123: level=debug, component=session: dialling\n";
   const lines: TriggerLine[] = [{ kind: "progress", seq: 1, channel: "stdout", data }, result({ exitCode: 0 })];
   const call = { values: { debug: "session" } };
@@ -137,7 +137,7 @@ test("logs --debug shows debug lines as they come", async () => {
   expect(JSON.parse((await run(logsVerb, call, answering(...lines), true)).text)).toEqual({ debug: data.trim() });
 });
 
-test("routes marks what is ours, main first, and rules after it", async () => {
+test("routes marks ours, main first, and rules after it", async () => {
   const route = { kind: "unicast", metric: 0, protocol: 218, isOurs: true } as const;
   const { exit, text } = await run(routesVerb, {}, (provider) => {
     provider.currentNetwork = {

@@ -37,7 +37,7 @@ test.each<[what: string, Case]>([
     "a document whose network is none",
     { words: ["try", "FILE"], text: '{"config":{"network":[]}}', says: "network is no object" },
   ],
-])("%s is refused before anybody is asked", async (_what, { words, text, minutes, code = "usage", says }) => {
+])("refuses %s before any request", async (_what, { words, text, minutes, code = "usage", says }) => {
   const dir = tempDir();
   const file = join(dir, "FILE");
   if (text !== undefined) writeFileSync(file, text);
@@ -138,7 +138,7 @@ test.each<[what: string, report: CommitReport, lines: readonly string[]]>([
   expect([exit, text.trimEnd().split("\n")]).toEqual(["ok", lines]);
 });
 
-test("network says the same as JSON, whole", async () => {
+test("network --json prints the complete answer", async () => {
   const report: CommitReport = { schema: 1, pending, lastTakenBack };
   const { text } = await shown(report, [], true);
   expect(CommitReport.parse(JSON.parse(text))).toEqual(report);
@@ -147,12 +147,12 @@ test("network says the same as JSON, whole", async () => {
 test.each([
   ["keep", "network keep"],
   ["revert", "network revert"],
-])("network %s asks the agent for it and shows what came of it", async (action, asked) => {
+])("network %s requests it from the agent and prints the result", async (action, asked) => {
   const { exit, text, asked: heard } = await shown({ schema: 1 }, [action]);
   expect([exit, text, heard]).toEqual(["ok", "pending  nothing\n", [asked]]);
 });
 
-test("network try hands the section over, and has failed when it was taken back at once", async () => {
+test("network try sends the section, and fails when it was rolled back at once", async () => {
   const file = join(tempDir(), "network.json");
   writeFileSync(file, '{"network":{"interfaces":[]}}');
   const tried = await shown({ schema: 1, pending: { ...pending, mode: "try", isLocal: true } }, ["try", file]);

@@ -24,8 +24,8 @@ const v2 = (...items: readonly unknown[]) => ({
 const normalise = (raw: unknown, nodeType: NodeType = "Node") => normaliseConnectors(raw, { nodeType });
 const tagged = ({ code, message }: { code: string; message: string }) => `${code} ${message}`;
 
-describe("a connector found stored", () => {
-  it("is filled in", () => {
+describe("a stored connector", () => {
+  it("gets its defaults", () => {
     expect(normalise(v2(web))).toEqual({
       enabled: true,
       rejected: [],
@@ -81,13 +81,13 @@ describe("a connector found stored", () => {
       { sourceBlock: "192.168.10.0/24, 10.1.2.3,10.1.2.3/32" },
       { sources: ["192.168.10.0/24", "10.1.2.3/32"] },
     ],
-  ])("is taken with %s", (_, change, expected) => {
+  ])("is accepted with %s", (_, change, expected) => {
     const { items, rejected, notices } = normalise(v2({ ...web, ...change }));
     expect([rejected, notices]).toEqual([[], []]);
     expect(items).toMatchObject([expected]);
   });
 
-  it("with no limit of its rate has none, and without sources lets everybody in", () => {
+  it("without a rate limit has none, and without sources admits everybody", () => {
     const [item] = normalise(v2({ ...web, maxmbps: 0, sourceBlock: null })).items;
     expect(item).not.toHaveProperty("bitsPerSecond");
     expect(item).not.toHaveProperty("sources");
@@ -149,7 +149,7 @@ describe("a connector found stored", () => {
     expect(items.map(({ port }) => port)).toEqual([9]);
   });
 
-  it("keeps and notes what is not served as written", () => {
+  it("keeps and notes fields that are not served as written", () => {
     const raw = v2({ ...web, sourceBlock: "10.1.2.3/8,2001:db8::/32" });
     const { items, rejected, notices } = normalise(raw);
     expect(rejected).toEqual([]);
@@ -160,7 +160,7 @@ describe("a connector found stored", () => {
     ]);
   });
 
-  it("does not filter sources on an agent, whatever they are", () => {
+  it("does not filter sources on an agent", () => {
     const { items, rejected, notices } = normalise(
       v2({ ...web, sourceBlock: "nonsense" }, { ...web, port: 9 }),
       "Agent",
@@ -202,7 +202,7 @@ describe("two connectors on one port", () => {
     expect(notices).toHaveLength("protocol" in second && second.protocol === "tftp" && !collide ? 1 : 0);
   });
 
-  it("are told apart by index, then by id, and a loser takes nothing", () => {
+  it("are ordered by index, then by id, and the loser blocks nothing", () => {
     const raw = {
       items: {
         c: { ...web, index: 0, nic: "eth0" },
@@ -219,7 +219,7 @@ describe("two connectors on one port", () => {
     ]);
   });
 
-  it("collide in a section that is off, too", () => {
+  it("conflict in a disabled section, too", () => {
     const { items, rejected } = normalise({ enabled: false, connectors: [web, web] });
     expect([items.length, items[0]?.enabled, rejected.length]).toEqual([1, false, 1]);
   });
@@ -231,7 +231,7 @@ describe("the schema of the API", () => {
     return parsed.success ? parsed.data : describeIssues(parsed.error, "connectors");
   };
 
-  it("takes both forms as they are", () => {
+  it("accepts both forms unchanged", () => {
     for (const section of [
       {},
       { connectors: [{ ...web, id: A, description: "", sourceBlock: "10.0.0.0/8" }] },
@@ -265,7 +265,7 @@ describe("the schema of the API", () => {
 });
 
 describe("values derived from the schema", () => {
-  it("that the API takes are taken by the node and fit the overlay's table", () => {
+  it("that the API accepts are accepted by the node and fit the overlay's table", () => {
     fc.assert(
       fc.property(validValues(ConnectorItem), (value) => {
         const { requires: _, ...item } = ConnectorItem.parse(withUnknownFields(ConnectorItem, value));
@@ -298,7 +298,7 @@ describe("values derived from the schema", () => {
     );
   });
 
-  it("nearly valid as a whole section are refused with a path, or taken by the node as well", () => {
+  it("nearly valid as a whole section are refused with a path, or accepted by the node as well", () => {
     fc.assert(
       fc.property(nearValidValues(ConnectorsSection), ({ value }) => {
         const parsed = ConnectorsSection.safeParse(value);

@@ -103,8 +103,8 @@ function shuffled(value: unknown, isVariables = false): unknown {
 const withoutPaths = (config: ExecConfig): unknown =>
   JSON.parse(JSON.stringify(config, (key, inner: unknown) => (key === "path" ? undefined : inner)));
 
-describe("a section of which each field is right", () => {
-  it("is taken by the API as it is or refused by path; what it takes a node leaves nothing out of", () => {
+describe("a section with valid fields", () => {
+  it("is accepted by the API unchanged or refused by path; a node skips nothing of an accepted one", () => {
     fc.assert(
       fc.property(sections, (raw) => {
         const parsed = ExecSection.safeParse(raw);
@@ -120,7 +120,7 @@ describe("a section of which each field is right", () => {
     );
   });
 
-  it("has no health check without a word", () => {
+  it("gets no health check without a warning", () => {
     const image = { repository: "a", tag: "1" };
     const one = { id: "00000000-0000-4000-8000-000000000000", name: "a", execType: "service", image };
     for (const command of [" ", "'open"]) {
@@ -129,7 +129,7 @@ describe("a section of which each field is right", () => {
     }
   });
 
-  it("comes to the same in whatever order its lists are", () => {
+  it("gives the same result for any order of its lists", () => {
     fc.assert(
       fc.property(sections, (raw) => {
         expect(withoutPaths(readExec(shuffled(raw)).config)).toEqual(withoutPaths(readExec(raw).config));
@@ -140,7 +140,7 @@ describe("a section of which each field is right", () => {
 });
 
 describe("a reader", () => {
-  it("never throws, changes nothing, and names the path of everything that it leaves out", () => {
+  it("never throws, changes nothing, and names the path of everything that it skips", () => {
     fc.assert(
       fc.property(odd, (raw) => {
         const before = fc.stringify(raw);
@@ -154,7 +154,7 @@ describe("a reader", () => {
     );
   });
 
-  it("says nothing of the value of a variable, nor does what is shown", () => {
+  it("never prints the value of a variable, nor does what is shown", () => {
     const value = fc.oneof(
       fc.constant("hush"),
       fc.constant({ hush: "hush" }),

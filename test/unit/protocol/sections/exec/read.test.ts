@@ -76,7 +76,7 @@ describe("the section exec", () => {
     {},
     { commands: [], volumes: null, limits: {} },
     { commands: {}, volumes: {}, limits: [] },
-  ])("of %j is nothing", (raw) => {
+  ])("of %j is empty", (raw) => {
     expect(readExec(raw)).toEqual({
       config: { containers: [], volumes: [], limits: {} },
       rejected: [],
@@ -90,12 +90,12 @@ describe("the section exec", () => {
     ["exec.commands: must be an array", { commands: "x" }],
     ["exec.commands: must be an array", { commands: { one: {} } }],
     ["exec.volumes: must be an array", { commands: [BARE], volumes: 7 }],
-  ])("that is %s is unusable as a whole", (text, raw) => {
+  ])("that is %s is invalid as a whole", (text, raw) => {
     const { config, rejected, isUnusable } = readExec(raw);
     expect([config.containers, texts(rejected), isUnusable]).toEqual([[], [text], true]);
   });
 
-  it("has defaults for everything that is not said", () => {
+  it("has defaults for all missing fields", () => {
     expect(read(BARE)).toEqual({
       config: { containers: [DEFAULTS], volumes: [], limits: {} },
       rejected: [],
@@ -103,7 +103,7 @@ describe("the section exec", () => {
     });
   });
 
-  it("is read with every part, beside the record or below config", () => {
+  it("is parsed with every part, beside the record or below config", () => {
     const expected: ContainerSpec = {
       ...DEFAULTS,
       command: ["serve", "--port", "8080"],
@@ -138,7 +138,7 @@ describe("the section exec", () => {
     expect(refused(FULL)).toEqual([]);
   });
 
-  it("takes a part in any capitals, and of two the one that is spelt right", () => {
+  it("accepts a part in any capitals, and of two the correctly spelt one", () => {
     const { healthCheck } = FULL;
     const other = { ...healthCheck, retries: 9 };
     expect(one({ healthcheck: healthCheck, VRF: { name: "red" } }).config.containers).toMatchObject([
@@ -152,27 +152,27 @@ describe("the section exec", () => {
     }
   });
 
-  it("knows that a part came, even an empty one", () => {
+  it("records that a part was present, even an empty one", () => {
     for (const part of [{ variables: [] }, { VRF: {} }, { config: { mounts: null } }]) {
       expect(one(part).config.containers).toEqual([{ ...DEFAULTS, isExtended: true }]);
     }
     expect(one({ config: {} }).config.containers).toEqual([DEFAULTS]);
   });
 
-  it.each([null, {}, [], ""])("takes a part that is %j for none", (unset) => {
+  it.each([null, {}, [], ""])("ignores a part that is %j", (unset) => {
     const parts = Object.keys(FULL).filter((name) => !(name in BARE) && typeof Reflect.get(FULL, name) === "object");
     expect(parts.length).toBe(9);
     const { config, rejected, notices } = one(Object.fromEntries(parts.map((name) => [name, unset])));
     expect([config.containers, rejected, notices]).toEqual([[{ ...DEFAULTS, isExtended: true }], [], []]);
   });
 
-  it("takes empty texts and null in the record for nothing", () => {
+  it("reads empty texts and null in the record as absent", () => {
     const blank = { command: "", hostname: "", user: null, dns: "", ip: "", schedule: "", stopTime: null };
     expect(one(blank).config.containers).toEqual([DEFAULTS]);
   });
 });
 
-describe("a container with something sloppy", () => {
+describe("a container with a tolerable mistake", () => {
   const mapping = { protocol: "tcp", iface: "eth0", hostPort: 80, containerPort: 80 };
   it.each<[string, object, Partial<ContainerSpec>, readonly string[]]>([
     ["a number as text", { stopTime: "0" }, { stopTimeSeconds: 0 }, []],
@@ -323,7 +323,7 @@ describe("a container with something sloppy", () => {
     ],
     ["no VRF", { vrf: { name: "" } }, { vrf: undefined }, []],
     ["a schedule it has no use for", { schedule: "whenever" }, { schedule: undefined }, []],
-  ])("is put right: %s", (_, rest, spec, said) => {
+  ])("is corrected: %s", (_, rest, spec, said) => {
     const { config, rejected, notices } = one(rest);
     expect([texts(rejected), texts(notices)]).toEqual([[], said]);
     expect(config.containers).toMatchObject([spec]);
@@ -353,7 +353,7 @@ describe("a container with something sloppy", () => {
     ],
     ["interfaces.0.name: must be neither the loopback nor", { interfaces: [{ name: "hfc0123", dest: "eth1" }] }, NONE],
     ["interfaces.0.name: must be", { interfaces: [{ name: "a b", dest: "eth1" }] }, { interfaces: [] }],
-  ])("goes on without %s", (text, rest, spec) => {
+  ])("continues without %s", (text, rest, spec) => {
     const { config, rejected } = one(rest);
     expect(texts(rejected)).toEqual([expect.stringContaining(`exec.commands.0.${text}`)]);
     expect(config.containers).toMatchObject([spec]);
@@ -390,7 +390,7 @@ describe("a container that must not run as it is", () => {
     ["variables.0.value: must be text", { variables: [{ name: "A", value: { hush: 1 } }] }],
     ["variables.0.value: must not hold", { variables: [{ name: "A", value: "hush\0" }] }],
     ["vrf.name: must be", { vrf: { name: "a b" } }],
-  ])("is left as it is: %s", (text, rest) => {
+  ])("is left unchanged: %s", (text, rest) => {
     const good = { ...BARE, id: B, name: "good" };
     const { config, rejected } = read({ ...BARE, ...rest }, good);
     expect(texts(rejected)).toEqual([expect.stringContaining(`exec.commands.0.${text}`)]);
@@ -402,13 +402,13 @@ describe("a container that must not run as it is", () => {
     expect(refused({ ...BARE, ...rest }, good)).not.toEqual([]);
   });
 
-  it("needs a feature that this build does not have, which the API takes for a newer one", () => {
+  it("needs a feature that this build lacks, which the API accepts for a newer one", () => {
     const { config, rejected } = one({ requires: ["teleport"] });
     expect(texts(rejected)).toEqual(["exec.commands.0.requires: not supported: teleport"]);
     expect([config.left, refused({ ...BARE, requires: ["teleport"] })]).toEqual([[A], []]);
   });
 
-  it("cannot be left alone when nobody can tell which it is", () => {
+  it("cannot be left alone when it cannot be identified", () => {
     for (const nameless of [null, 7, {}, { ...BARE, id: 5 }, { ...BARE, id: "../x" }]) {
       const { config, rejected } = read(nameless, { ...BARE, id: B });
       expect([config.containers.length, config.isPartial, rejected.length]).toEqual([1, true, 1]);
@@ -436,7 +436,7 @@ describe("two containers", () => {
     [second, first],
   ];
 
-  it.each(both(0, 1))("with one name keep the first by id, wherever it stands", (a, b) => {
+  it.each(both(0, 1))("with one name keep the first by id, wherever it is", (a, b) => {
     const pair = [BARE, { ...other, name: "EDGE-api" }];
     const { config, rejected } = read(pair[a], pair[b]);
     expect(config.containers.map(({ id }) => id)).toEqual([A]);
@@ -444,7 +444,7 @@ describe("two containers", () => {
     expect(config.left).toEqual([B]);
   });
 
-  it.each(both(0, 1))("of which one has the other's name as its host name lose that, and nothing else", (a, b) => {
+  it.each(both(0, 1))("of which one has the other's name as its host name lose only that", (a, b) => {
     const pair = [BARE, { ...other, name: "db", hostname: "EDGE-api" }];
     const { config, rejected, notices } = read(pair[a], pair[b]);
     expect(rejected).toEqual([]);
@@ -458,7 +458,7 @@ describe("two containers", () => {
     expect(read({ ...BARE, hostname: "edge-api" }).config.containers[0]?.hostname).toBe("edge-api");
   });
 
-  it.each(both(0, 1))("with one id keep the same of them, wherever it stands", (a, b) => {
+  it.each(both(0, 1))("with one id keep the same of them, wherever it is", (a, b) => {
     const pair = [BARE, { ...other, id: A.toUpperCase() }];
     const { config, rejected } = read(pair[a], pair[b]);
     expect(config.containers).toHaveLength(1);
@@ -493,7 +493,7 @@ describe("two containers", () => {
     expect(refused(pair[a], pair[b])).toEqual([expect.stringContaining("tcp 80 on eth0 is taken")]);
   });
 
-  it("of which the first is disabled do not collide", () => {
+  it("of which the first is disabled do not conflict", () => {
     const ports = { portMappings: [port], ip: "172.18.0.9", interfaces: [{ name: "tun0", dest: "eth1" }] };
     const { config, notices, rejected } = read({ ...BARE, ...ports, enabled: false }, { ...other, ...ports });
     expect([rejected, notices]).toEqual([[], []]);
@@ -530,7 +530,7 @@ describe("volumes", () => {
     ]);
   });
 
-  it("are left as they are when they cannot be read", () => {
+  it("are left unchanged when they cannot be parsed", () => {
     for (const rest of [
       { encrypted: "yes" },
       { location: "../etc" },
@@ -546,31 +546,31 @@ describe("volumes", () => {
     }
   });
 
-  it("share neither name nor place", () => {
+  it("share neither name nor path", () => {
     const { config, rejected } = volumes({ name: "b", location: "volumes/a" }, { name: "a" }, { name: "a" });
     expect(config.volumes.map(({ name }) => name)).toEqual(["a"]);
     expect(config.leftVolumes).toEqual(["b"]);
     expect(rejected.map(({ path }) => path)).toEqual(["exec.volumes.2.name", "exec.volumes.0.location"]);
   });
 
-  it("have a leading slash taken away", () => {
+  it("have a leading slash removed", () => {
     const { config, notices } = volumes({ name: "a", location: "/x/y" });
     expect([config.volumes[0]?.location, notices.length]).toEqual(["x/y", 1]);
   });
 });
 
-describe("the caps for all containers", () => {
+describe("the limits for all containers", () => {
   it.each<[object, object, number]>([
     [{ memMax: 512, memHigh: 1_048_576 }, { memMaxBytes: 512 * 2 ** 20, memHighBytes: 1_048_576 }, 0],
     [{ memMax: 2_147_483_648, cpuMax: "250" }, { memMaxBytes: 2 ** 31, cpuMax: 250 }, 0],
     [{ memMax: 100, memHigh: 104_857_601 }, { memMaxBytes: 100 * 2 ** 20, memHighBytes: 100 * 2 ** 20 }, 1],
     [{ memMax: 0, cpuMax: -1 }, {}, 2],
-  ])("%j come to %j", (limits, expected, said) => {
+  ])("%j become %j", (limits, expected, said) => {
     const { config, notices, rejected } = readExec({ limits });
     expect([config.limits, notices.length, rejected]).toEqual([expected, said, []]);
   });
 
-  it("that are wrong count for nothing", () => {
+  it("that are invalid are ignored", () => {
     expect(readExec({ limits: "much" })).toMatchObject({ config: { limits: {} }, rejected: [{ path: "exec.limits" }] });
     expect(readExec({ limits: { cpuMax: [], memMax: 64 } })).toMatchObject({
       config: { limits: { memMaxBytes: 64 * 2 ** 20 } },

@@ -31,13 +31,13 @@ const DEFAULTS = {
   routes: [],
 };
 
-describe("a section as a node reads it", () => {
+describe("a section as parsed by a node", () => {
   it.each([undefined, null, {}, { enabled: false }])("is all defaults for %j", (raw) => {
     expect(read(raw)).toEqual({ gateway: DEFAULTS, rejected: [], notices: [] });
     expect(normaliseGateway(raw, { nodeType: "Agent" }).gateway.udpEnabled).toBe(true);
   });
 
-  it("is filled in", () => {
+  it("gets its defaults", () => {
     const {
       gateway,
       rejected,
@@ -124,7 +124,7 @@ describe("a section as a node reads it", () => {
     [{ monitorGateway: true }, "always"],
     [{ monitorHops: false, monitorGateway: true }, "peer-request"],
     [{ monitorHops: true, monitorHopsMode: "peer-request" }, "peer-request"],
-  ])("traces hops as %j says", (fields, mode) => {
+  ])("traces hops as %j configures", (fields, mode) => {
     expect(read(fields).gateway.hops.mode).toBe(mode);
   });
 
@@ -151,12 +151,12 @@ describe("a section as a node reads it", () => {
     expect(gateway.server).toBeUndefined();
   });
 
-  it("needs nothing of a server that is off", () => {
+  it("needs nothing of a disabled server", () => {
     expect(rejections({ enabled: false })).toEqual([]);
     expect(read({ ...server, enabled: false }).gateway).toEqual(DEFAULTS);
   });
 
-  it("is no server on an agent, which is told", () => {
+  it("has no server on an agent, and reports it", () => {
     const { gateway, rejected } = normaliseGateway({ ...server, paths: [path("a")] }, { nodeType: "Agent" });
     expect([gateway.server, gateway.isServerRejected, gateway.paths.length, rejected]).toEqual([
       undefined,
@@ -178,7 +178,7 @@ describe("a section as a node reads it", () => {
       { acls: [{ source: "10.0.0.0/8", dest: "b.example" }] },
       "E_ENUM gateway.acls.0.source: is a network, which a relay between nodes does not see",
     ],
-  ])("with %j says so and goes on", (change, text) => {
+  ])("with %j reports it and continues", (change, text) => {
     const raw = { ...server, ...change };
     expect(rejections(raw)).toEqual([]);
     expect(notices(raw)).toEqual([expect.stringContaining(text)]);
@@ -186,12 +186,12 @@ describe("a section as a node reads it", () => {
     expect(JSON.stringify(read(raw).gateway)).not.toMatch(/(in|e)gressBits/);
   });
 
-  it.each([undefined, null, []])("lets everybody through without a list of pairs (%j)", (acls) => {
+  it.each([undefined, null, []])("admits everybody without a list of pairs (%j)", (acls) => {
     expect(read({ acls }).gateway.acls).toBeUndefined();
   });
 
   it.each(["all", [7], [{ source: "a" }], [{ source: "10.0.0.0/8", dest: "b" }]].map((acls) => [acls]))(
-    "lets nobody through by a list of which nothing can be used (%j)",
+    "admits nobody with a list without a valid entry (%j)",
     (acls) => {
       expect(read({ acls }).gateway.acls).toEqual([]);
     },
@@ -269,7 +269,7 @@ describe("a section as a node reads it", () => {
     expect(read(raw).gateway).toMatchObject({ [list]: [{}], server: { port: 8443 } });
   });
 
-  it("rejects a monitor of a path that is not there, and of two traces the later", () => {
+  it("rejects a monitor of a missing path, and the later of two traces", () => {
     const monitor = { node: "hub", maxLatency: 10 };
     const raw = {
       latencyMonitors: [monitor, { ...monitor, path: "x" }],
@@ -291,12 +291,12 @@ describe("a section as a node reads it", () => {
     expect(read(raw).gateway.paths).toHaveLength(512);
   });
 
-  it.each([7, "on", [], true])("that is no object (%j) is rejected", (raw) => {
+  it.each([7, "on", [], true])("that is not an object (%j) is rejected", (raw) => {
     expect(rejections(raw)).toEqual(["E_ENUM gateway: must be an object"]);
     expect(read(raw).gateway).toEqual(DEFAULTS);
   });
 
-  it("never throws, whatever is stored", () => {
+  it("never throws, for any stored value", () => {
     const fields = fc.record(
       Object.fromEntries(
         [...Object.keys(gatewayScalars), ...Object.keys(gatewayLists)].map((name) => [
@@ -316,7 +316,7 @@ describe("a section as a node reads it", () => {
   });
 });
 
-describe("a section as the API takes it", () => {
+describe("a section in the API", () => {
   const refusals = (body: unknown): readonly string[] => {
     const parsed = GatewaySection.safeParse(body);
     return parsed.success ? [] : describeIssues(parsed.error);
@@ -328,7 +328,7 @@ describe("a section as the API takes it", () => {
     [{ ...server, udpEnabled: true, udpPort: 8444, future: { a: 1 }, master: true, mesh: "m", maxmbps: 0 }],
     [{ ...server, paths: [path("a", { more: 1 })], acls: [{ source: "10.0.0.0/8", dest: "b" }] }],
     [{ enabled: false, requires: ["warp"] }],
-  ])("takes %j as it is", (body) => {
+  ])("accepts %j unchanged", (body) => {
     expect(refusals(body)).toEqual([]);
     expect(GatewaySection.parse(body)).toEqual(body);
   });
@@ -360,7 +360,7 @@ describe("a section as the API takes it", () => {
   });
 });
 
-it("paths that are no list are one issue, also with a monitor of a path", () => {
+it("paths that are not a list are one issue, also with a monitor of a path", () => {
   const latencyMonitors = [{ node: "n", path: "p", maxLatency: 10 }];
   const { rejected } = normaliseGateway({ paths: "x", latencyMonitors }, { nodeType: "Node" });
   expect(rejected.map(({ message }) => message)).toEqual(["gateway.paths: must be an array"]);

@@ -38,8 +38,8 @@ function checkIssues(raw: unknown, issues: readonly ConfigIssue[]): void {
   }
 }
 
-describe("a section of which each field is right", () => {
-  it("is kept whole by the API or refused by path, and read the same each time", () => {
+describe("a section with valid fields", () => {
+  it("is kept completely by the API or refused by path, and read the same each time", () => {
     fc.assert(
       fc.property(sections, fc.boolean(), (raw, isMember) => {
         const parsed = NetworkSection.safeParse(raw);
@@ -91,7 +91,7 @@ describe("a reader", () => {
     ),
   );
 
-  it("never throws, changes nothing, and names the path of everything that it leaves out", () => {
+  it("never throws, changes nothing, and names the path of everything that it skips", () => {
     fc.assert(
       fc.property(any, fc.boolean(), (raw, isMember) => {
         const before = fc.stringify(raw);
@@ -108,7 +108,7 @@ describe("a reader", () => {
     );
   });
 
-  it("never puts a link into a VRF that does not exist, or out of the one it names", () => {
+  it("never puts a link into a missing VRF, or out of its own", () => {
     fc.assert(
       fc.property(sections, (raw) => {
         const { config } = read(raw);
@@ -130,7 +130,7 @@ describe("a reader", () => {
 });
 
 describe("the example documents", () => {
-  it("are taken by the API of the node or the cluster they are for", () => {
+  it("are accepted by the API of their node or cluster", () => {
     expect(NetworkSection.parse(APPLIANCE.network)).toEqual(APPLIANCE.network);
     expect(ClusterNetworkSection.parse(CLUSTER.config.network)).toEqual(CLUSTER.config.network);
     expect(NetworkSection.safeParse(CLUSTER.config.network).success).toBe(false);

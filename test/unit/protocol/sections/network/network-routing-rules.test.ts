@@ -330,7 +330,7 @@ describe("every rule of tunnels, routes, translations, lists and rules", () => {
   ]);
 });
 
-it("says nothing of a secret that is wrong", () => {
+it("does not print an invalid secret", () => {
   const section = { tunnels: [ipsec({ psk: "hunter2".repeat(200) }), wg({ presharedKey: "hunter2" })] };
   const read = readNetwork(section, { nodeType: "Node", isMember: false });
   expect(read.rejected).toHaveLength(2);
@@ -338,7 +338,7 @@ it("says nothing of a secret that is wrong", () => {
   expect(JSON.stringify(NetworkSection.safeParse(section))).not.toContain("hunter2");
 });
 
-describe("what is left out never allows more", () => {
+describe("a skipped entry never allows more", () => {
   const acls = (list: unknown, isDefault: boolean): unknown => {
     const raw = isDefault ? { acls: list } : { vrfs: [{ name: "a", acls: list }] };
     const { config } = readNetwork(raw, { nodeType: "Node", isMember: false });
@@ -363,21 +363,21 @@ describe("what is left out never allows more", () => {
     }
   });
 
-  it("an entry that allows is merely left out, and nothing passes when it was the last", () => {
+  it("an entry that allows is skipped, and nothing passes when it was the last", () => {
     expect(acls([allow, acl({ source: "x" })], true)).toEqual([allow]);
     expect(acls([acl({ source: "x" }), acl({ action: "accept", ports: "0" })], true)).toEqual([ALL]);
     expect(acls([acl({ source: "x" })], false)).toEqual([]);
   });
 
   it.each([[5], ["allow"], [Array.from({ length: 32_769 }, () => allow)]])(
-    "a list that is none, or too long, lets nothing pass",
+    "a list that is malformed, or too long, lets nothing pass",
     (list) => {
       expect([acls(list, true), acls(list, false)]).toEqual([[ALL], []]);
     },
   );
 });
 
-it("leaves the document as it is, whatever is put right or left out of it", () => {
+it("leaves the document unchanged, whatever is corrected or skipped", () => {
   const raw = {
     interfaces: [{ ...nic(), description: 7, addIps: ["192.0.2.9/24", "none"] }],
     routes: [{ dest: "10.0.0.9/8", via: "192.0.2.1", metric: "7", description: 7 }],

@@ -28,8 +28,8 @@ const PLAIN = {
   subInterfaces: [],
 };
 
-describe("the section as a node reads it", () => {
-  it("is nothing where it is absent, and present where it is empty", () => {
+describe("the section as parsed by the node", () => {
+  it("is nothing if absent, and present if empty", () => {
     for (const raw of [undefined, null]) expect(read(raw)).toEqual({ config: NOTHING, rejected: [], notices: [] });
     expect(read({})).toEqual({ config: { ...NOTHING, isPresent: true }, rejected: [], notices: [] });
   });
@@ -38,7 +38,7 @@ describe("the section as a node reads it", () => {
     [7, "E_ENUM network: must be an object"],
     [[], "E_ENUM network: must be an object"],
     [{ interfaces: {}, darkMode: true }, "E_ENUM network.interfaces: must be an array"],
-  ])("cannot be used at all as %j, so that nothing is taken away", (raw, line) => {
+  ])("is invalid as a whole as %j, so that nothing is removed", (raw, line) => {
     const { config, rejected, isUnusable } = read(raw);
     expect([config, lines(rejected), isUnusable]).toEqual([NOTHING, [line], true]);
   });
@@ -53,7 +53,7 @@ describe("the section as a node reads it", () => {
     expect(read(silent, { nodeType: "Agent", isMember: false }).notices).toEqual([]);
   });
 
-  it("takes the example of an appliance whole", () => {
+  it("accepts the example of an appliance completely", () => {
     const { config, rejected, notices } = read(APPLIANCE.network);
     expect(rejected).toEqual([]);
     expect(lines(notices)).toEqual([
@@ -120,7 +120,7 @@ describe("the section as a node reads it", () => {
     });
   });
 
-  it("fills in every field of an interface", () => {
+  it("sets every field of an interface", () => {
     const { config, rejected, notices } = read({
       interfaces: [
         {
@@ -179,7 +179,7 @@ describe("the section as a node reads it", () => {
     });
   });
 
-  it("fills in every field of routes, translations, lists and rules", () => {
+  it("sets every field of routes, translations, lists and rules", () => {
     const end = { source: "10.1.0.0/16", dest: "0.0.0.0/0" };
     const { config, rejected, notices } = read({
       vrfs: [{ name: "a", description: "first", acls: [{ protocol: "any", ...end, action: "accept" }] }],
@@ -263,7 +263,7 @@ describe("the section as a node reads it", () => {
     });
   });
 
-  it("has no list of what may pass where the document has none", () => {
+  it("has no access list if the document has none", () => {
     const { config } = read({ vrfs: [{ name: "a" }, { name: "b", acls: [] }] });
     expect(config.vrfs.map(({ acls }) => acls)).toEqual([undefined, []]);
     expect([config.routing.acls, read({ acls: [] }).config.routing.acls]).toEqual([undefined, []]);
@@ -272,7 +272,7 @@ describe("the section as a node reads it", () => {
 
 describe("the order of lists and rules", () => {
   const any = { protocol: "any", source: "0.0.0.0/0", dest: "0.0.0.0/0", action: "drop" };
-  it("is by line, those without one last, and otherwise as they are written", () => {
+  it("is by line, those without one last, and otherwise as written", () => {
     const given = [{ uid: "a" }, { uid: "b", line: 20 }, { uid: "c", line: "3" }, { uid: "d", line: 20 }, { uid: "e" }];
     const list = given.map((one) => Object.assign({}, any, one));
     const section = { acls: list, rules: list };
@@ -297,7 +297,7 @@ describe("the link of a VLAN", () => {
     read({ interfaces }).config.interfaces.flatMap(({ subInterfaces }) => subInterfaces.map(({ link }) => link));
   const vlan = (vlanID: number, at = vlanID) => ({ vlanID, ip: `10.${at >> 8}.${at & 255}.1/24` });
 
-  it("is named for its parent and its number, and cut where that is too long", () => {
+  it("is named for its parent and its number, and cut if too long", () => {
     const long = { nic: "enp0s31f6u1u2c3", subInterfaces: [vlan(1), vlan(4094)] };
     const cut = links([{ nic: "eth0", subInterfaces: [vlan(30)] }, long]);
     expect(cut).toEqual([
@@ -310,7 +310,7 @@ describe("the link of a VLAN", () => {
     expect(links([{ ...long, subInterfaces: [vlan(4094)] }])).toEqual(cut.slice(2));
   });
 
-  it("is its own among all VLANs of interfaces with long names", () => {
+  it("is unique among all VLANs of interfaces with long names", () => {
     const ids = Array.from({ length: 4094 }, (_, at) => at + 1);
     const nics = ["enp0s31f6u1u2c3", "enp0s31f6u1u2c4"].map((nic, at) => ({
       nic,
@@ -321,7 +321,7 @@ describe("the link of a VLAN", () => {
     expect(all.every((link) => link.length <= 15)).toBe(true);
   });
 
-  it("is another where an interface has the name already", () => {
+  it("is another if an interface has the name already", () => {
     const long = { nic: "enp0s31f6u1u2c3", subInterfaces: [vlan(7)] };
     const [link] = links([long]);
     const [other] = links([long, { nic: link }]);
@@ -329,7 +329,7 @@ describe("the link of a VLAN", () => {
     expect(other).not.toBe(link);
   });
 
-  it("is what routes and rules mean by its long name", () => {
+  it("is used by routes and rules under its long name", () => {
     const { config, notices } = read({
       interfaces: [{ nic: "enp0s31f6u1u2", subInterfaces: [vlan(400)] }],
       routes: [{ dest: "10.9.0.0/16", dev: "enp0s31f6u1u2.400" }],
@@ -339,7 +339,7 @@ describe("the link of a VLAN", () => {
   });
 });
 
-describe("what a member has from its cluster", () => {
+describe("what a member gets from its cluster", () => {
   it("is its address by role, the routes of the cloud under both names, and the addresses of its VLANs", () => {
     const raw = {
       interfaces: [
@@ -383,7 +383,7 @@ describe("what a member has from its cluster", () => {
     expect(alone?.subInterfaces).toEqual([expect.not.objectContaining({ roleBound: expect.anything() as unknown })]);
   });
 
-  it("leaves the WAN as it is while the member has no interfaces of its own", () => {
+  it("leaves the WAN unchanged while the member has no interfaces of its own", () => {
     expect(read({ darkMode: true }, MEMBER).config).toMatchObject({ isPresent: false, darkMode: true });
     expect(read({ interfaces: [] }, MEMBER).config.isPresent).toBe(true);
     expect(read({ darkMode: true }).config.isPresent).toBe(true);
@@ -391,7 +391,7 @@ describe("what a member has from its cluster", () => {
 });
 
 describe("warnings", () => {
-  it("are not without end", () => {
+  it("are limited", () => {
     const interfaces = Array.from({ length: 200 }, (_, at) => ({ nic: `eth${at}`, ip: "172.18.0.9/24" }));
     const { config, notices } = read({ interfaces });
     expect([config.interfaces.length, notices.length]).toEqual([200, 128]);
@@ -401,7 +401,7 @@ describe("warnings", () => {
 it.each([
   ["vrfs", { interfaces: [{ nic: "eth0", mode: "auto", ip: "192.0.2.1/24", vrf: "v1" }], vrfs: "x" }],
   ["tunnels", { tunnels: {}, routes: [{ dest: "10.7.0.0/16", dev: "gre1" }] }],
-])("%s that are no list are one issue, also where an entry names one of them", (name, section) => {
+])("%s that are not a list are one issue, also if an entry names one of them", (name, section) => {
   const { rejected, notices } = readNetwork(section, { nodeType: "Node", isMember: false });
   expect([...rejected, ...notices].map(({ message }) => message)).toEqual([`network.${name}: must be an array`]);
 });

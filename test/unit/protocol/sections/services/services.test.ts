@@ -20,8 +20,8 @@ const v2 = (...items: readonly unknown[]) => ({
 });
 const messages = (raw: unknown) => normaliseServices(raw).rejected.map(({ code, message }) => `${code} ${message}`);
 
-describe("a service found stored", () => {
-  it("is filled in", () => {
+describe("a stored service", () => {
+  it("gets its defaults", () => {
     expect(normaliseServices(v2(web))).toEqual({
       enabled: true,
       rejected: [],
@@ -59,7 +59,7 @@ describe("a service found stored", () => {
     ["tftp", { protocol: "tftp" }, { transport: "udp", protocol: "tftp", idleTimeoutMs: 60_000 }],
     ["off", { enabled: false }, { enabled: false }],
     ["a source interface", { sourceInterface: "ens192.30" }, { sourceInterface: "ens192.30" }],
-  ])("is taken with %s", (_, change, expected) => {
+  ])("is accepted with %s", (_, change, expected) => {
     const { items, rejected } = normaliseServices(v2({ ...web, ...change }));
     expect(rejected).toEqual([]);
     expect(items).toMatchObject([expected]);
@@ -101,7 +101,7 @@ describe("a service found stored", () => {
     expect(normaliseServices(raw).rejected[0]).toMatchObject({ id: "id-0" });
   });
 
-  it("keeps and notes what is not served as written", () => {
+  it("keeps and notes fields that are not served as written", () => {
     const vip = { sourceInterface: "lo", sourceFromClusterIP: true };
     const raw = v2({ ...web, ...vip });
     const { items, rejected, notices } = normaliseServices(raw);
@@ -137,14 +137,14 @@ describe("the two forms", () => {
     ]);
   });
 
-  it("mixed leave the V2 items, and say so", () => {
+  it("mixed skip all but the V2 items, and report it", () => {
     const { items, notices } = normaliseServices({ ...v2(web), services: [{ ...web, name: "old" }] });
     expect(items.map(({ name }) => name)).toEqual(["web"]);
     expect(notices).toMatchObject([{ code: "E_V1_ON_V2", path: "services.services", id: "" }]);
     expect(normaliseServices({ version: "2", services: [web] }).items).toEqual([]);
   });
 
-  it("ignore the order field of a legacy list, whose order is its own", () => {
+  it("ignore the order field of a legacy list, which has its own order", () => {
     const { items } = normaliseServices({
       services: [
         { ...web, index: 5 },
@@ -166,12 +166,12 @@ describe("the two forms", () => {
     [{ items: { "": {} } }, ["E_RANGE services.items.: an id has 1..128 characters"]],
     [{ services: [null] }, ["E_ENUM services.services.0: must be an object"]],
     [{ enabled: 1 }, ["E_ENUM services.enabled: must be true or false; taken as false"]],
-  ])("%j comes to no item", (raw, expected) => {
+  ])("%j gives no item", (raw, expected) => {
     expect(messages(raw)).toEqual(expected);
     expect(normaliseServices(raw).items).toEqual([]);
   });
 
-  it("of a section switched off switch every item off", () => {
+  it("of a disabled section disable every item", () => {
     const { enabled, items } = normaliseServices({ enabled: false, services: [web] });
     expect([enabled, items[0]?.enabled]).toEqual([false, false]);
     expect(normaliseServices({ enabled: "yes", services: [web] }).items[0]?.enabled).toBe(false);
@@ -203,7 +203,7 @@ describe("the schema of the API", () => {
     return parsed.success ? parsed.data : describeIssues(parsed.error, "services");
   };
 
-  it("takes both forms as they are, with fields it does not know", () => {
+  it("accepts both forms unchanged, with unknown fields", () => {
     for (const section of [
       {},
       { enabled: false },
@@ -276,7 +276,7 @@ describe("the schema of the API", () => {
 });
 
 describe("values derived from the schema", () => {
-  it("that the API takes are taken by the node, with unknown fields too", () => {
+  it("that the API accepts are accepted by the node, with unknown fields too", () => {
     fc.assert(
       fc.property(validValues(ServiceItem), (value) => {
         fc.pre(ServiceItem.safeParse(value).success);
@@ -304,7 +304,7 @@ describe("values derived from the schema", () => {
     );
   });
 
-  it("nearly valid as a whole section are refused with a path, or taken by the node as well", () => {
+  it("nearly valid as a whole section are refused with a path, or accepted by the node as well", () => {
     fc.assert(
       fc.property(nearValidValues(ServicesSection), ({ value }) => {
         const parsed = ServicesSection.safeParse(value);
@@ -323,7 +323,7 @@ describe("the upgrade", () => {
     return () => `00000000-0000-4000-8000-${String((at += 1)).padStart(12, "0")}`;
   };
 
-  it("keys every item anew and changes nothing else", () => {
+  it("gives every item a new key and changes nothing else", () => {
     const legacy = {
       enabled: false,
       x: 1,
@@ -346,7 +346,7 @@ describe("the upgrade", () => {
     expect(upgradeToV2("services", once, () => "another")).toBe(once);
   });
 
-  it("leaves the normalised content as it was, but for ids", () => {
+  it("keeps the normalised content, except for ids", () => {
     const list = fc.array(
       fc.oneof(
         nearValidValues(ServiceItem).map(({ value }) => value),

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { compared, interleaved } from "../../../../../scripts/benches/l4/rounds.ts";
 
-test("contenders take turns, each round begins with another, and the warm-up does not count", async () => {
+test("contenders take turns, each round starts with another, and the warm-up does not count", async () => {
   const order: string[] = [];
   const contender = (name: string) => () => {
     order.push(name);

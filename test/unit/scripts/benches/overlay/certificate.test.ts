@@ -13,7 +13,7 @@ test("a certificate is signed by its own key and valid today", () => {
   expect(() => createSecureContext({ key, cert })).not.toThrow();
 });
 
-test("each is of a key of its own", () => {
+test("each has a key of its own", () => {
   const [one, other] = [certificateOf(aKey()), certificateOf(aKey())];
   expect(one.cert).not.toBe(other.cert);
   expect(() => createSecureContext({ key: one.key, cert: other.cert })).toThrow();
