@@ -52,7 +52,7 @@ describe("settings", () => {
     });
   });
 
-  test("learn from the unit which one it is, unless the file says another", async () => {
+  test("take the name of the unit from systemd, unless the file has another", async () => {
     const env = { HOLDFAST_UNIT: "holdfast-agent.service", NOTIFY_SOCKET: "/run/notify", WATCHDOG_USEC: "60000000" };
     expect(await read([], undefined, env)).toMatchObject({
       unit: "holdfast-agent.service",
@@ -64,13 +64,13 @@ describe("settings", () => {
     await expect(read([], undefined, { HOLDFAST_UNIT: "a b" })).rejects.toThrow(/HOLDFAST_UNIT: .*service unit/);
   });
 
-  test("make an appliance of it unless they say otherwise", async () => {
+  test("make an appliance of the machine by default", async () => {
     expect(await read([])).toMatchObject({ profile: "appliance" });
     expect(await read([], '{"profile":"agent"}')).toMatchObject({ profile: "agent" });
     await expect(read([], '{"profile":"router"}')).rejects.toMatchObject({ code: "bad-settings" });
   });
 
-  test("say what containers may have", async () => {
+  test("set what containers may have", async () => {
     const containers = { allowPrivileged: true, allowBinds: ["/srv"], allowCapabilities: ["SYS_TIME", "CAP_BPF"] };
     const file = JSON.stringify({ engineSocket: "/run/podman/podman.sock", containers });
     expect(await read([], file)).toMatchObject({ engineSocket: "/run/podman/podman.sock", containers });
@@ -79,7 +79,7 @@ describe("settings", () => {
     });
   });
 
-  test("say which literal addresses connectors of other nodes may reach", async () => {
+  test("set the literal addresses that connectors of other nodes may reach", async () => {
     expect(await read([])).not.toHaveProperty("literals");
     expect(await read([], '{"services":{"allowOwnAddresses":true}}')).not.toHaveProperty("literals");
     const allow = ["10.0.8.0/24", "2001:db8::7"];
@@ -91,7 +91,7 @@ describe("settings", () => {
     await expect(read([], '{"services":{"allowAddresses":["10.0.0.0/33"]}}')).rejects.toThrow(/allowAddresses\.0/);
   });
 
-  test("come from the command line before the environment, and from the file before both where it speaks", async () => {
+  test("prefer the command line to the environment, and the file to both", async () => {
     const env = {
       HOLDFAST_STATE: "/env/state",
       HOLDFAST_RUN: "/env/run",
@@ -165,7 +165,7 @@ describe("settings", () => {
     await expect(refused).rejects.toThrow(why);
   });
 
-  test("ignore and name what this version does not know, and use the rest", async () => {
+  test("ignore and name what this version does not support, and use the rest", async () => {
     const text = JSON.stringify({
       logLevel: "debug",
       logLevle: "info",
@@ -188,7 +188,7 @@ describe("settings", () => {
     ["an empty file", ""],
     ["half a file", '{"logLevel":"wa'],
     ["a wrong value", '{"logLevel":"loud"}'],
-  ])("come from the last good start in place of %s", async (_what, text) => {
+  ])("are those of the last good start in place of %s", async (_what, text) => {
     const root = tempDir();
     const files = hostFiles(root);
     for (const path of ["etc/holdfast", "state/reported"]) mkdirSync(join(root, path), { recursive: true });
@@ -207,7 +207,7 @@ describe("settings", () => {
     ]);
   });
 
-  describe("of a file that is no file", () => {
+  describe("with an invalid file", () => {
     async function machine(place: (path: string) => void) {
       for (const name of VARIABLES) vi.stubEnv(name, undefined);
       const root = tempDir();
@@ -223,7 +223,7 @@ describe("settings", () => {
       ["a pipe", pipe],
       ["a device", (path: string): void => symlinkSync("/dev/zero", path)],
       ["a directory", (path: string): void => mkdirSync(path)],
-    ])("come from the last good start in place of %s", async (_what, place) => {
+    ])("are those of the last good start in place of %s", async (_what, place) => {
       const { files, read } = await machine(place);
       await expect(read()).rejects.toMatchObject({ code: "bad-settings" });
       await keepSettings(files, "/state", '{"logLevel":"warn"}');
@@ -256,7 +256,7 @@ describe("settings", () => {
     });
   });
 
-  test("say what the data store may use, and fill in what is not said", async () => {
+  test("set what the data store may use, with defaults", async () => {
     expect((await read([])).dataStore).toEqual({
       maxBytes: undefined,
       reserveRatio: 0.1,
@@ -286,7 +286,7 @@ describe("settings", () => {
     });
   });
 
-  test("refuse a named file that is not there, and a proxy variable that is none, without its words", async () => {
+  test("refuse a missing named file, and an invalid proxy variable, without printing it", async () => {
     await expect(read(["--config", "/no.json"])).rejects.toThrow("/no.json does not exist");
     const refused = read([], undefined, { HTTPS_PROXY: "socks5://user:secret@p" });
     await expect(refused).rejects.toThrow(/^HTTPS_PROXY: /);
@@ -294,18 +294,18 @@ describe("settings", () => {
   });
 });
 
-test("an unknown level in the environment is refused by name", async () => {
+test("refuses an unknown level in the environment by name", async () => {
   await expect(read([], undefined, { HOLDFAST_LOG_LEVEL: "loud" })).rejects.toThrow(/^HOLDFAST_LOG_LEVEL: /);
 });
 
-test("relative directories are meant from where the program was started", async () => {
+test("resolves relative directories from the working directory of the start", async () => {
   expect(await read(["--state", "s", "--run", "./r"])).toMatchObject({
     stateDir: join(process.cwd(), "s"),
     runDir: join(process.cwd(), "r"),
   });
 });
 
-test("the help shows every option there is", () => {
+test("the help lists every option", () => {
   const shown = Object.keys(agentVerb.options);
   expect(shown.filter((name) => name !== "help").sort()).toEqual([...optionNames].sort());
 });
@@ -315,7 +315,7 @@ describe("metrics", () => {
     [`{"listen":"127.0.0.1:9464"}`, { host: "127.0.0.1", port: 9464 }],
     [`{"listen":"[::1]:9464"}`, { host: "::1", port: 9464 }],
     [`{"listen":"192.0.2.1:9464","allowRemote":true}`, { host: "192.0.2.1", port: 9464 }],
-  ])("%s is served there", async (metrics, expected) => {
+  ])("are served at %s", async (metrics, expected) => {
     expect((await read([], `{"metrics":${metrics}}`)).metrics).toEqual(expected);
   });
 
@@ -331,7 +331,7 @@ describe("metrics", () => {
     [`{"listen":"127.0.0.1:0"}`, "must be an IP address"],
     [`{"listen":"9464"}`, "must be an IP address"],
     [`{"allowRemote":true}`, "listen"],
-  ])("%s is refused", async (metrics, message) => {
+  ])("refuse %s", async (metrics, message) => {
     await expect(read([], `{"metrics":${metrics}}`)).rejects.toThrow(message);
   });
 });

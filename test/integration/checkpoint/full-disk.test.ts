@@ -43,20 +43,20 @@ async function leftBehind() {
   return { dir, checkpoint, undone, guard, restorables };
 }
 
-test("the guard restores on a disk that is full", async () => {
+test("the guard restores on a full disk", async () => {
   const { guard, undone, checkpoint } = await leftBehind();
   expect(await guard(full)).toMatchObject({ is: "restored", restored: { undone: 1, failed: [] } });
   expect([undone.length, await checkpoint.isPending()]).toEqual([1, false]);
 });
 
-test("the guard restores on a disk that takes nothing at all, and what it cannot remove is restored again", async () => {
+test("the guard restores on a disk that refuses all writes, and what it cannot remove is restored again", async () => {
   const { guard, undone } = await leftBehind();
   await expect(guard(readOnly)).rejects.toThrow("no space left");
   expect(undone).toHaveLength(1);
   expect(await guard(disk)).toMatchObject({ is: "restored" });
 });
 
-test("whoever made the change cannot confirm it after that, nor go on, though no note could be left", async () => {
+test("the agent cannot confirm or continue a change after that, though no note could be written", async () => {
   const { checkpoint, guard, undone, restorables } = await leftBehind();
   await guard(full);
   await expect(checkpoint.confirm()).rejects.toMatchObject({ code: "checkpoint-taken" });
@@ -66,7 +66,7 @@ test("whoever made the change cannot confirm it after that, nor go on, though no
   expect([undone.length, checkpoint.pending]).toEqual([2, undefined]);
 });
 
-test("who takes a change back that another has followed leaves the newer one alone", async () => {
+test("a rollback of a change with a successor leaves the newer one alone", async () => {
   const { checkpoint, undone, restorables, dir } = await leftBehind();
   const slow = new Checkpoint(disk, dir);
   expect(await slow.takeOver(checkpoint.pending?.id ?? "", 0)).toBe(true);
@@ -77,7 +77,7 @@ test("who takes a change back that another has followed leaves the newer one alo
   expect([undone, await checkpoint.isPending()]).toEqual([[], true]);
 });
 
-test("on a real disk that is full a change is not opened, and what is open ends when it is read-only", async () => {
+test("a real full disk prevents a new change, and a pending one ends when it is read-only", async () => {
   const source = new URL("../../../src/checkpoint/checkpoint.ts", import.meta.url).href;
   const outcome = await onSmallDisk(`
     const { writeFileSync, rmSync, mkdirSync, readdirSync } = await import("node:fs");

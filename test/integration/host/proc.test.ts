@@ -27,14 +27,14 @@ import {
   STAT,
 } from "../../support/machine/proc-texts.ts";
 
-describe("texts as a kernel prints them", () => {
+describe("texts as printed by a kernel", () => {
   test("memory", () => {
     expect(parseMemory(MEMINFO)).toEqual({ totalBytes: 8_192_000_000, availableBytes: 2_048_000_000 });
     expect(parseMemory("MemTotal: 100 kB\n")).toBeUndefined();
     expect(parseMemory("MemTotal: 0 kB\nMemAvailable: 0 kB\n")).toBeUndefined();
   });
 
-  test("processor times count guests once, and waiting as idle", () => {
+  test("processor times count guests once, and iowait as idle", () => {
     expect(parseCpuTimes(STAT)).toEqual({ totalTicks: 1040, idleTicks: 840, cores: 2, bootedAt: 1_795_216_193 });
     expect(parseCpuTimes("cpu  1 2 3\n")).toBeUndefined();
     expect(parseCpuTimes("cpu  1 2 x 4 5\n")).toBeUndefined();
@@ -47,7 +47,7 @@ describe("texts as a kernel prints them", () => {
     expect(parseUptime("-1 2")).toBeUndefined();
   });
 
-  test("TCP counters are found by name, not by place", () => {
+  test("finds TCP counters by name, not by place", () => {
     expect(parseTcp(SNMP)).toEqual({
       activeOpens: 67,
       passiveOpens: 2,
@@ -61,7 +61,7 @@ describe("texts as a kernel prints them", () => {
     expect(parseTcp("Tcp: ActiveOpens\n")).toBeUndefined();
   });
 
-  test("link counters, also where the number touches the name and the name has a dot", () => {
+  test("link counters, also if the number touches the name and the name has a dot", () => {
     const counters = parseLinkCounters(NET_DEV);
     expect([...counters.keys()]).toEqual(["lo", "eth0", "ens192.100"]);
     expect(counters.get("eth0")).toEqual({
@@ -75,7 +75,7 @@ describe("texts as a kernel prints them", () => {
     expect(counters.get("ens192.100")).toMatchObject({ rxBytes: 1000, txBytes: 2000 });
   });
 
-  test("a process: times behind any command name, bytes, memory, switches", () => {
+  test("a process: times after any command name, bytes, memory, switches", () => {
     expect(parseProcessTicks(PROCESS_STAT)).toBe(500);
     expect(parseProcessIo(PROCESS_IO)).toEqual({ readBytes: 4096, writeBytes: 8192 });
     expect(parseProcessStatus(PROCESS_STATUS)).toEqual({ residentBytes: 65_536_000, switches: 150 });
@@ -99,14 +99,14 @@ describe("clean mappings of a file", () => {
     mapping("7f2000-7f3000 r-xp 00000000 00:00 0 "),
   ].join("");
 
-  test("are those that are not written, and hold nothing else", () => {
+  test("are those that are not written", () => {
     expect(cleanMappings(text, "/usr/bin/node")).toEqual([
       { start: 0x400000n, length: 0x3000n },
       { start: 0x403000n, length: 0xd000n },
     ]);
   });
 
-  test("are none of a text that says less", () => {
+  test("are none of an incomplete text", () => {
     expect(cleanMappings("403000-410000 r-xp 00003000 fe:01 77 /usr/bin/node\nSize: 12 kB\n", "/usr/bin/node")).toEqual(
       [],
     );
@@ -118,7 +118,7 @@ describe("the machine itself", () => {
   const reader = hostReader();
   const text = (path: string): string => reader.read(path) ?? "";
 
-  test("agrees with what Node says about memory and cores", () => {
+  test("agrees with Node about memory and cores", () => {
     expect(parseMemory(text("/proc/meminfo"))?.totalBytes).toBe(totalmem());
     expect(parseCpuTimes(text("/proc/stat"))?.cores).toBe(
       Number(execFileSync("nproc", ["--all"], { encoding: "utf8" })),
@@ -134,7 +134,7 @@ describe("the machine itself", () => {
     expect(Math.abs(Date.now() / 1000 - uptime - bootedAt)).toBeLessThan(5);
   });
 
-  test("has every file that the agent reads about itself", () => {
+  test("has every file that the agent reads", () => {
     expect(parseLoad(text("/proc/loadavg"))).toBeGreaterThanOrEqual(0);
     expect(parseTcp(text("/proc/net/snmp"))).toBeDefined();
     expect(parseLinkCounters(text("/proc/net/dev")).has("lo")).toBe(true);
@@ -178,7 +178,7 @@ function numbersIn(value: unknown): readonly number[] {
   return typeof value === "object" && value !== null ? Object.values(value).flatMap(numbersIn) : [];
 }
 
-test.each(Object.entries(parsers))("%s never throws and never gives a number that is none", (_, parse) => {
+test.each(Object.entries(parsers))("%s never throws and never gives NaN", (_, parse) => {
   fc.assert(
     fc.property(damaged, (text) => {
       for (const number of numbersIn(parse(text))) expect(number).toBeGreaterThanOrEqual(0);

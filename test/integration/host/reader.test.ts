@@ -18,7 +18,7 @@ test("stops at 1 MiB", () => {
   expect(reader.read("/huge")?.length).toBe(1024 * 1024);
 });
 
-test("gives undefined for what cannot be read", () => {
+test("gives undefined for unreadable files", () => {
   const { reader } = machineRoot({ "/a/file": "x" });
   expect(reader.read("/absent")).toBeUndefined();
   expect(reader.read("/a")).toBeUndefined();
@@ -37,12 +37,12 @@ test("the fingerprint follows a symbolic link and changes with the file behind i
   expect(reader.fingerprint("/etc/link")).not.toBe(before);
 });
 
-test("the size of the root file system is the one df gives", () => {
+test("the size of the root file system equals that of df", () => {
   const [, size] = execFileSync("df", ["-B1", "--output=size", "/"], { encoding: "utf8" }).trim().split("\n");
   expect(hostReader().space("/")?.totalBytes).toBe(Number(size));
 });
 
-test("gives undefined for a pipe and a device, and waits for nobody", () => {
+test("gives undefined for a pipe and a device, without blocking", () => {
   const { root, reader } = machineRoot({ "/a/file": "x" });
   execFileSync("mkfifo", [join(root, "a/pipe")]);
   symlinkSync("/dev/zero", join(root, "a/device"));

@@ -83,9 +83,9 @@ async function succeed(node: Node): Promise<void> {
   node.agent = await asAgent(node.process);
 }
 
-describe("a successor of an overlay that other nodes know", () => {
+describe("a successor of an overlay with sessions to other nodes", () => {
   it.each(["source", "gateway", "dest"] as const)(
-    "of the %s cuts no flow, and none is refused",
+    "of the %s cuts no flow, and refuses none",
     { timeout: 600_000 },
     async (which) => {
       const nodes = await threeNodes();

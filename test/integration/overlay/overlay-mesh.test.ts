@@ -34,7 +34,7 @@ async function upTo({ peer }: ControlClient, count: number): Promise<MeshState> 
 }
 
 describe("the overlay process and other nodes", () => {
-  it("dials its gateways, tells how that goes, and does so again without an agent after kill -9", async () => {
+  it("dials its gateways, reports the state, and does so again without an agent after kill -9", async () => {
     const dir = tempDir();
     const gateway = await testGateway();
     const first = startOverlayProcess(dir);
@@ -59,7 +59,7 @@ describe("the overlay process and other nodes", () => {
     await waitFor("it is back by itself", () => gateway.inbound.length === 1);
   });
 
-  it("keeps what happened for an agent that comes later", async () => {
+  it("keeps events for a later agent", async () => {
     const dir = tempDir();
     const gateway = await testGateway();
     const before = startOverlayProcess(dir);
@@ -85,7 +85,7 @@ describe("the overlay process and other nodes", () => {
     await second.peer.request("mesh.wake", {});
   });
 
-  it("ends all sessions with a table without a mesh, and tells what was measured", async () => {
+  it("ends all sessions with a table without a mesh, and reports the measurements", async () => {
     const overlay = startOverlayProcess(tempDir());
     const gateway = await testGateway();
     const buckets: RttBucket[] = [];
@@ -102,7 +102,7 @@ describe("the overlay process and other nodes", () => {
     expect(buckets.map(({ path }) => path).sort()).toEqual(["", "wan2"]);
   });
 
-  it("comes to its gateways as another when it is given another key", async () => {
+  it("dials its gateways with a new key as another node", async () => {
     const overlay = startOverlayProcess(tempDir());
     const gateway = await testGateway();
     const agent = await asAgent(overlay);
@@ -121,7 +121,7 @@ describe("the overlay process and other nodes", () => {
     await upTo(agent, 1);
   });
 
-  it("sets a damaged key aside and says so", async () => {
+  it("sets a damaged key aside and reports it", async () => {
     const dir = tempDir();
     const gateway = await testGateway();
     const first = startOverlayProcess(dir);
@@ -143,7 +143,7 @@ describe("the overlay process and other nodes", () => {
     await upTo(second, 1);
   });
 
-  it("a successor is at the gateways before its predecessor leaves them", async () => {
+  it("a successor is connected to the gateways before its predecessor disconnects", async () => {
     const dir = tempDir();
     const gateway = await testGateway();
     const first = startOverlayProcess(dir);
@@ -163,7 +163,7 @@ describe("the overlay process and other nodes", () => {
     await upTo(next, 1);
   });
 
-  it("refuses to measure what it does not know", async () => {
+  it("refuses to measure an unknown target", async () => {
     const overlay = startOverlayProcess(tempDir());
     const { peer } = await asAgent(overlay);
     const echo = { peer: GATEWAY, bytes: 64, timeoutMs: 500 };

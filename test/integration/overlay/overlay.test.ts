@@ -34,7 +34,7 @@ async function echoes(client: Client, text: string): Promise<void> {
 }
 
 describe("the overlay process", () => {
-  it("takes a table, serves it without the agent, and again after kill -9", async () => {
+  it("accepts a table, serves it without the agent, and again after kill -9", async () => {
     const dir = tempDir();
     const port = await freePort();
     const table = aTable([aListener(port, await aServer(echo))]);
@@ -62,7 +62,7 @@ describe("the overlay process", () => {
     expect(existsSync(join(first.runDir, "overlay.pid"))).toBe(false);
   });
 
-  it("outlives its terminal, and lets flows end when it is interrupted", async () => {
+  it("survives its terminal, and lets flows end when it is interrupted", async () => {
     const overlay = startOverlayProcess(tempDir());
     const port = await freePort();
     const agent = await asAgent(overlay);
@@ -79,7 +79,7 @@ describe("the overlay process", () => {
     expect(await overlay.ended).toBe(0);
   });
 
-  it("keeps its table when it is sent a newer form, a damaged one, or the same", async () => {
+  it("keeps its table when it receives a newer form, a damaged one, or the same", async () => {
     const overlay = startOverlayProcess(tempDir());
     const port = await freePort();
     const table = aTable([aListener(port, await aServer(echo))]);
@@ -113,7 +113,7 @@ describe("the overlay process", () => {
     await echoes(client, "after");
   });
 
-  it("sets a damaged table aside, says so, and serves the one before", async () => {
+  it("sets a damaged table aside, reports it, and serves the previous one", async () => {
     const dir = tempDir();
     const [older, newer] = [await freePort(), await freePort()];
     const target = await aServer(echo);
@@ -141,7 +141,7 @@ describe("the overlay process", () => {
     expect(JSON.parse(readFileSync(join(first.stateDir, "table.json"), "utf8"))).toMatchObject({ body: { format: 1 } });
   });
 
-  it("calls a table of a newer version newer, until it is sent another", async () => {
+  it("reports a table of a newer version as such, until it receives another", async () => {
     const dir = tempDir();
     const body = { format: OVERLAY_FORMAT + 1, version: 9, elsewhere: true };
     const sha256 = createHash("sha256").update(JSON.stringify(body)).digest("hex");
@@ -161,7 +161,7 @@ describe("the overlay process", () => {
     await waitFor("it is mended", () => faults[1] === "mended: table.json");
   });
 
-  it("belongs to the newest agent, and hands it what happened meanwhile", async () => {
+  it("belongs to the newest agent, and sends it the events since", async () => {
     const overlay = startOverlayProcess(tempDir());
     const port = await freePort();
     const first = await asAgent(overlay);
@@ -179,7 +179,7 @@ describe("the overlay process", () => {
     await expect(second.peer.request("table.get", {})).rejects.toThrow();
   });
 
-  it("outlives whatever is written to its socket", async () => {
+  it("survives anything written to its socket", async () => {
     const overlay = startOverlayProcess(tempDir());
     const agent = await asAgent(overlay);
     await agent.peer.request("table.get", {});
@@ -198,7 +198,7 @@ describe("the overlay process", () => {
     expect(await agent.peer.request("table.get", {})).toMatchObject({ version: 0 });
   });
 
-  it("refuses to start where another one serves", async () => {
+  it("refuses to start if another one serves", async () => {
     const dir = tempDir();
     const overlay = startOverlayProcess(dir);
     await asAgent(overlay);
@@ -207,7 +207,7 @@ describe("the overlay process", () => {
     expect(intruder.output()).toContain("another process answers");
   });
 
-  it("serves on without its run directory, which it makes again, and ends with its state", async () => {
+  it("serves on without its run directory, which it creates again, and ends with its state", async () => {
     const overlay = startOverlayProcess(tempDir());
     const agent = await asAgent(overlay);
     const port = await freePort();
@@ -228,7 +228,7 @@ describe("the overlay process", () => {
     expect(await overlay.ended).toBe(0);
   });
 
-  it("leaves ports and flows to come to one that was started while its socket was gone", async () => {
+  it("hands ports and flows to one that was started while its socket was missing", async () => {
     const dir = tempDir();
     const first = startOverlayProcess(dir);
     const agent = await asAgent(first);
@@ -274,7 +274,7 @@ describe("the overlay process", () => {
     expect(await overlay.ended).toBe(0);
   });
 
-  it("serves five thousand connects at once, each with its own bytes", async () => {
+  it("serves five thousand concurrent connects, each with its own bytes", async () => {
     const overlay = startOverlayProcess(tempDir());
     const agent = await asAgent(overlay);
     const port = await freePort();
@@ -297,7 +297,7 @@ describe("the overlay process", () => {
     expect(wrong.map((client) => client.fate())).toEqual([]);
   });
 
-  it("loses no connect that comes while it cannot accept, two thousand at least", async () => {
+  it("loses no connect that arrives while it cannot accept, at least two thousand", async () => {
     const overlay = startOverlayProcess(tempDir());
     const agent = await asAgent(overlay);
     const port = await freePort();
@@ -312,7 +312,7 @@ describe("the overlay process", () => {
     expect(clients.filter((client) => client.text() !== "x")).toEqual([]);
   });
 
-  it("goes on when its descriptors are exhausted", async () => {
+  it("continues when its descriptors are exhausted", async () => {
     const overlay = startOverlayProcess(tempDir(), [], ["bash", "--norc", "-c", 'ulimit -n 128; exec "$0" "$@"']);
     const agent = await asAgent(overlay);
     const port = await freePort();
@@ -338,7 +338,7 @@ describe("the overlay process", () => {
 });
 
 describe("a successor", () => {
-  it("takes over under traffic: no connect is refused and no flow is cut", async () => {
+  it("takes over under traffic: refuses no connect and cuts no flow", async () => {
     asBesideAnAgent();
     const dir = tempDir();
     const port = await freePort();
@@ -379,7 +379,7 @@ describe("a successor", () => {
     expect(Number(readFileSync(join(dir, "run/overlay.pid"), "utf8"))).toBe(second.pid);
   });
 
-  it("starts alone when there is nobody to succeed", async () => {
+  it("starts alone without a predecessor", async () => {
     const overlay = startOverlayProcess(tempDir(), ["--successor"]);
     const agent = await asAgent(overlay);
     expect(await agent.peer.request("table.get", {})).toEqual({ version: 0, hash: "", listeners: [], services: [] });

@@ -17,7 +17,7 @@ function run(program: string, ...args: readonly string[]) {
   return spawnSync(file, [...before, ...args], { encoding: "utf8", timeout: 120_000 });
 }
 
-test("every program of scripts/ is tested here", () => {
+test("tests every program of scripts/", () => {
   expect(programs.length).toBeGreaterThanOrEqual(12);
 });
 

@@ -8,7 +8,7 @@ import { someDirectories } from "../../support/local-agent.ts";
 const SCRIPT = fileURLToPath(new URL("../../../scripts/holdfast", import.meta.url));
 
 describe("scripts/holdfast", () => {
-  it("runs the checkout from any folder, through links, with the exit code kept", async () => {
+  it("runs the checkout from any folder, through links, with its exit code", async () => {
     await using dirs = await someDirectories();
     const link = join(dirs.root, "hf link");
     symlinkSync(SCRIPT, join(dirs.root, "first"));
@@ -23,7 +23,7 @@ describe("scripts/holdfast", () => {
     expect(wrong.stderr).toContain("'nonsense word'");
   });
 
-  it("says what to do where nothing is installed", async () => {
+  it("reports what to do if nothing is installed", async () => {
     await using dirs = await someDirectories();
     mkdirSync(join(dirs.root, "scripts"));
     const copy = join(dirs.root, "scripts", "holdfast");

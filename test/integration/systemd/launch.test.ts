@@ -129,7 +129,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     machine = new Machine(shell);
   });
 
-  test("it becomes the program of the newest version, with every argument as it was", () => {
+  test("it becomes the program of the newest version, with all arguments unchanged", () => {
     machine.add(MID);
     machine.add(NEW);
     const { status, stdout, stderr } = machine.launch(["trigger", "a b", "", "*", "--x=1"]);
@@ -140,7 +140,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
   });
 
-  test("the process stays the same, so that whoever supervises it has the right one", () => {
+  test("the process stays the same, so that its supervisor has the right one", () => {
     const [name = "", ...options] = shell;
     const script = `echo "$$"; exec ${name} ${options.join(" ")} '${LAUNCH}' x`;
     const env = { PATH: process.env["PATH"] ?? "", HOLDFAST_LIB: machine.lib, HOLDFAST_VERSIONS: machine.versions };
@@ -156,12 +156,12 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     ["several", [NEW, MID, "0.0.20270101-0000"], NEW],
     ["by text, as operators compare", ["0.9.20260101-0000", "0.10.20260101-0000"], "0.9.20260101-0000"],
     ["the same as the package's", [OLD], OLD],
-  ])("of %s, the newest is picked", (_what, versions, picked) => {
+  ])("of %s, picks the newest", (_what, versions, picked) => {
     for (const version of versions) machine.add(version);
     expect(machine.picks()).toBe(picked);
   });
 
-  test("a version that is laid aside is passed over, by whoever starts, and its starts are not counted meanwhile", () => {
+  test("skips a version that is laid aside, for any caller, and does not count its starts meanwhile", () => {
     machine.add(MID);
     machine.add(NEW, "trial");
     machine.mark(NEW, "aside");
@@ -174,7 +174,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.starts(NEW)).toEqual(["i"]);
   });
 
-  test("a version that was given up is never picked, whatever its mark is", () => {
+  test("never picks an abandoned version, whatever its mark", () => {
     machine.add(MID);
     machine.add(NEW);
     machine.mark(NEW, "failed");
@@ -186,7 +186,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.picks()).toBe(OLD);
   });
 
-  test("--proven leaves out what is on trial, and not what is on probation", () => {
+  test("--proven skips what is on trial, and not what is on probation", () => {
     machine.add(MID, "probation");
     machine.add(NEW, "trial");
     expect(machine.picks()).toBe(NEW);
@@ -216,13 +216,13 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     ["it is a dangling link", (dir) => (rmSync(dir, { recursive: true }), symlinkSync("/nowhere", dir))],
     ["it is a circle of links", (dir) => (rmSync(dir, { recursive: true }), symlinkSync(dir, dir))],
   ];
-  test.each(damages)("the next is picked where %s", (_what, damage) => {
+  test.each(damages)("picks the next if %s", (_what, damage) => {
     machine.add(MID);
     damage(machine.add(NEW), machine);
     expect(machine.picks()).toBe(MID);
   });
 
-  test("of many that cannot be run, the first that can is", () => {
+  test("of many that cannot be run, picks the first that can", () => {
     for (let day = 10; day < 20; day += 1) {
       writeFileSync(join(machine.add(`0.1.202604${day}-0000`), "node"), Buffer.alloc(64));
     }
@@ -233,7 +233,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(stderr).toContain("0.1.20260419-0000 cannot be run");
   });
 
-  test("names that are no versions count for nothing", () => {
+  test("ignores names that are not versions", () => {
     const names = [
       "part",
       "9",
@@ -257,13 +257,13 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.picks()).toBe(OLD);
   });
 
-  test("thousands of names are gone through", () => {
+  test("reads thousands of names", () => {
     for (let i = 0; i < 4000; i += 1) writeFileSync(join(machine.versions, `0.1.2026${1000 + i}-0000.failed`), "");
     machine.add(NEW);
     expect(machine.picks()).toBe(NEW);
   });
 
-  test("a package that is damaged is no obstacle, nor is the lack of any version silent", () => {
+  test("a damaged package is no obstacle, and the lack of any version is reported", () => {
     machine.add(MID);
     rmSync(machine.lib, { recursive: true });
     expect(machine.picks()).toBe(MID);
@@ -273,7 +273,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(stderr).toContain("can be run; install the package again");
   });
 
-  test("a package that does not say its version is older than any", () => {
+  test("a package without a version is older than any", () => {
     machine.add("0.0.20200101-0000");
     writeFileSync(join(machine.lib, "base/version"), Buffer.from([0, 1, 2, 255, 10]));
     expect(machine.picks()).toBe("0.0.20200101-0000");
@@ -281,7 +281,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.picks()).toBe(OLD);
   });
 
-  test("while the package is replaced, the version that it brought before is taken, if that is whole", () => {
+  test("while the package is replaced, uses the version that it brought before, if complete", () => {
     const before = join(machine.lib, "base.before");
     machine.make(join(machine.lib, "base"), MID);
     machine.make(before, OLD);
@@ -293,7 +293,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.picks()).toBe(MID);
   });
 
-  test("a version on trial is started three times, and then given up with a reason", () => {
+  test("starts a version on trial three times, and then abandons it with a reason", () => {
     machine.add(NEW, "trial");
     const picked = [1, 2, 3, 4, 5].map((start) => {
       expect(machine.begin(`start-${start}`).status).toBe(0);
@@ -304,7 +304,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.read(NEW, "failed")).toBe("it was started 3 times and never ended well\n");
   });
 
-  test("what is picked after it is counted on its own account", () => {
+  test("counts the next one separately", () => {
     machine.add(MID, "trial");
     machine.add(NEW, "trial");
     machine.mark(NEW, "starts", ["a", "b", "c"].map((id) => `${id.padEnd(63)}\n`).join(""));
@@ -313,7 +313,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.starts(MID)).toEqual(["d"]);
   });
 
-  test("a version that has proven itself, and the package's, are never counted", () => {
+  test("never counts a confirmed version, or the package's", () => {
     for (let i = 0; i < 5; i += 1) machine.begin();
     machine.add(MID);
     for (let i = 0; i < 5; i += 1) machine.begin();
@@ -321,13 +321,13 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(readdirSync(machine.versions)).toEqual([MID]);
   });
 
-  test("marks of a version that the package has brought since are not its own", () => {
+  test("ignores marks of a version that the package has brought since", () => {
     for (const mark of ["trial", "failed", "starts"]) machine.mark(OLD, mark, "a\nb\nc\nd\n");
     machine.begin();
     expect(machine.picks()).toBe(OLD);
   });
 
-  test("the package's version before is taken where there is no other", () => {
+  test("uses the package's previous version if there is no other", () => {
     renameSync(join(machine.lib, "base"), join(machine.lib, "base.before"));
     expect(machine.picks()).toBe(OLD);
     machine.add(NEW, "trial");
@@ -335,7 +335,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.picks()).toBe(OLD);
   });
 
-  test("on probation three crashes lead back, and none does after it", () => {
+  test("on probation three crashes lead back, and none after it", () => {
     machine.add(MID);
     machine.add(NEW);
     machine.mark(NEW, "probation", `until=${Math.floor(Date.now() / 1000) + 3600}\n`);
@@ -350,7 +350,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
   });
 
   test.each(["", "until=", "until=soon\n", "\0\0\0\0", "until=99999999999999999999999\n", "until=$(touch x)\n"])(
-    "a probation that says %j has no end to wait for",
+    "a probation of %j has no end to wait for",
     (text) => {
       machine.add(NEW);
       machine.mark(NEW, "probation", text);
@@ -359,7 +359,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     },
   );
 
-  test("a good end takes its own line back, so that restarts condemn nobody", () => {
+  test("a clean exit removes its own line, so that restarts condemn nothing", () => {
     machine.add(NEW, "trial");
     for (let i = 0; i < 10; i += 1) {
       machine.begin(`boot-${i}`);
@@ -374,7 +374,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.asked()).toContain("--value -- holdfast-agent.service");
   });
 
-  test("the line is found wherever it is, also when another version has been put in its place", () => {
+  test("finds the line anywhere, also when another version has replaced it", () => {
     machine.add(MID, "trial");
     machine.begin("of-mid");
     machine.add(NEW, "trial");
@@ -403,7 +403,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.picks()).toBe(OLD);
   });
 
-  test("without an id of the service, starts are counted and taken back all the same", () => {
+  test("without an id of the service, starts are counted and removed all the same", () => {
     machine.add(NEW, "trial");
     machine.launch(["--begin"]);
     machine.launch(["--begin"]);
@@ -413,7 +413,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
   });
 
   test.each(["\0\0\0\n\xff\xfe\n***\n", "no newline at the end", "* \n", "\\\n", "-n\n-e\n"])(
-    "garbage among the starts (%j) counts as it may, and keeps nothing from starting",
+    "garbage among the starts (%j) is counted if possible, and prevents no start",
     (text) => {
       machine.add(NEW, "trial");
       machine.mark(NEW, "starts", text);
@@ -423,7 +423,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     },
   );
 
-  test("where nothing can be counted, it still starts", () => {
+  test("starts even if nothing can be counted", () => {
     machine.add(NEW, "trial");
     mkdirSync(join(machine.versions, `${NEW}.starts`));
     for (let i = 0; i < 5; i += 1) expect(machine.begin().status).toBe(0);
@@ -431,7 +431,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.picks()).toBe(NEW);
   });
 
-  test("whether a start has run for a while is asked of the manager, by a timer that its end stops", () => {
+  test("asks the manager whether a start has run for a while, by a timer that its end stops", () => {
     machine.add(NEW, "trial");
     machine.begin("one");
     expect(machine.asked()).toMatch(
@@ -449,7 +449,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.starts(NEW)).toEqual(["one ended"]);
   });
 
-  test("where the manager makes no timer, a start counts all the same", () => {
+  test("counts a start although the manager creates no timer", () => {
     machine.add(NEW, "trial");
     machine.begin("one");
     writeFileSync(join(machine.root, "bin/systemd-run"), "#!/bin/sh\nexit 1\n");
@@ -457,34 +457,27 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     expect(machine.starts(NEW)).toEqual(["one", "two"]);
   });
 
-  test.each(["trial", "probation"])(
-    "on a disk that takes nothing more, starts on %s are counted all the same",
-    (mark) => {
-      const { versions } = machine;
-      execFileSync("mount", ["-t", "tmpfs", "-o", "size=256k,nr_inodes=16", "tmpfs", versions]);
-      onTestFinished(() => void execFileSync("umount", [versions]));
-      machine.add(NEW);
-      machine.mark(NEW, "starts", "\0".repeat(192));
-      machine.mark(NEW, mark, `until=${Math.floor(Date.now() / 1000) + 3600}\n`);
-      spawnSync(
-        "sh",
-        ["-c", 'head -c 1m /dev/zero >fill; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do : >"fill.$i"; done'],
-        {
-          cwd: versions,
-        },
-      );
-      expect(() => writeFileSync(join(versions, "more"), "")).toThrow("ENOSPC");
-      const picked = [1, 2, 3, 4].map((start) => {
-        expect(machine.begin(`start-${start}`).status).toBe(0);
-        return machine.picks();
-      });
-      expect(picked).toEqual([NEW, NEW, NEW, OLD]);
-      // By this mark the upgrade's program is started at the next boot, and tells what became of it.
-      expect(machine.has(NEW, mark)).toBe(true);
-    },
-  );
+  test.each(["trial", "probation"])("on a disk that refuses all writes, counts starts on %s all the same", (mark) => {
+    const { versions } = machine;
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=256k,nr_inodes=16", "tmpfs", versions]);
+    onTestFinished(() => void execFileSync("umount", [versions]));
+    machine.add(NEW);
+    machine.mark(NEW, "starts", "\0".repeat(192));
+    machine.mark(NEW, mark, `until=${Math.floor(Date.now() / 1000) + 3600}\n`);
+    spawnSync("sh", ["-c", 'head -c 1m /dev/zero >fill; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do : >"fill.$i"; done'], {
+      cwd: versions,
+    });
+    expect(() => writeFileSync(join(versions, "more"), "")).toThrow("ENOSPC");
+    const picked = [1, 2, 3, 4].map((start) => {
+      expect(machine.begin(`start-${start}`).status).toBe(0);
+      return machine.picks();
+    });
+    expect(picked).toEqual([NEW, NEW, NEW, OLD]);
+    // By this mark the upgrade's program is started at the next boot, and tells what became of it.
+    expect(machine.has(NEW, mark)).toBe(true);
+  });
 
-  test("a program that ends soon again and again is held back, and one crash is made good at once", () => {
+  test("delays a program that exits early repeatedly, and restarts after one crash at once", () => {
     machine.add(NEW);
     const started: string[] = [];
     const paced = (record?: string): number => {

@@ -29,8 +29,8 @@ function valuesOf(unit: string, name: string): string[] {
   return [...text.matchAll(new RegExp(`^${name}=(.*)$`, "gm"))].map(([, value = ""]) => value);
 }
 
-describe.skipIf(!hasSystemd)("systemd (systemd-analyze is needed)", () => {
-  test("finds nothing wrong with any unit", () => {
+describe.skipIf(!hasSystemd)("systemd (needs systemd-analyze)", () => {
+  test("reports no error in any unit", () => {
     expect(SHIPPED.length).toBeGreaterThanOrEqual(7);
     const { status, stdout, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", ...unitsWithPrograms()], {
       encoding: "utf8",
@@ -46,13 +46,13 @@ describe.skipIf(!hasSystemd)("systemd (systemd-analyze is needed)", () => {
     ["holdfast-restore", 26],
     ["holdfast-os-update", 70],
     ["holdfast-upgrade", 22],
-  ])("finds %s exposed to no more than %i tenths", (unit, tenths) => {
+  ])("rates the exposure of %s at most %i tenths", (unit, tenths) => {
     const args = ["security", "--offline=true", "--no-pager", `--threshold=${tenths}`, `./systemd/${unit}.service`];
     const { status, stdout, stderr } = spawnSync("systemd-analyze", args, { encoding: "utf8" });
     expect({ status, last: stdout.trim().split("\n").at(-1), stderr }).toMatchObject({ status: 0, stderr: "" });
   });
 
-  test.skipIf(process.getuid?.() !== 0)("makes users and directories of what is shipped (root is needed)", () => {
+  test.skipIf(process.getuid?.() !== 0)("creates the shipped users and directories (needs root)", () => {
     const root = tempDir();
     mkdirSync(join(root, "etc"));
     execFileSync("systemd-sysusers", [`--root=${root}`, join(process.cwd(), "systemd/holdfast.sysusers")], {
@@ -77,7 +77,7 @@ describe.skipIf(!hasSystemd)("systemd (systemd-analyze is needed)", () => {
 });
 
 describe("the units", () => {
-  test("let the agent write its own directories and the network's settings, and make no packet of its own", () => {
+  test("let the agent write its own directories and the network's settings, and send no raw packet", () => {
     expect(valuesOf("holdfast-agent", "ProtectSystem")).toEqual(["strict"]);
     expect(valuesOf("holdfast-agent", "ReadWritePaths")).toEqual(["/proc/sys/net"]);
     expect(valuesOf("holdfast-agent", "ConfigurationDirectory")).toEqual([]);
@@ -88,7 +88,7 @@ describe("the units", () => {
       ]);
   });
 
-  test("keep what is not traffic to a part of the machine's memory", () => {
+  test("limit everything but traffic to a part of the machine's memory", () => {
     const slice = readFileSync("systemd/system-holdfast.slice", "utf8");
     const share = (text: string, name: string): number =>
       Number(new RegExp(`^${name}=(\\d+)%$`, "m").exec(text)?.[1] ?? Number.NaN);
@@ -111,7 +111,7 @@ describe("the units", () => {
     }
   });
 
-  test("never give up starting what is to run", () => {
+  test("never give up starting what should run", () => {
     for (const unit of ["holdfast-agent", "holdfast-overlay", "holdfast-overlay@", "holdfast-controller"]) {
       expect([unit, valuesOf(unit, "StartLimitIntervalSec"), valuesOf(unit, "Restart")]).toEqual([
         unit,
@@ -121,7 +121,7 @@ describe("the units", () => {
     }
   });
 
-  test("have the directories for sockets made again at each start of the agent", () => {
+  test("have the directories for sockets created again at each start of the agent", () => {
     expect(valuesOf("holdfast-agent", "ExecStartPre")[0]).toBe(
       "-+systemd-tmpfiles --create /usr/lib/tmpfiles.d/holdfast.conf",
     );
@@ -129,7 +129,7 @@ describe("the units", () => {
       expect([unit, valuesOf(unit, "ReadWritePaths")]).toEqual([unit, ["/run"]]);
   });
 
-  test("keep what is another program's running when the agent starts anew", () => {
+  test("keep units of other programs running when the agent restarts", () => {
     for (const path of SHIPPED) {
       const text = readFileSync(path, "utf8");
       expect(text, path).not.toMatch(/^(?:BindsTo|PartOf|Requires)=.*holdfast-agent/m);
@@ -140,7 +140,7 @@ describe("the units", () => {
     }
   });
 
-  test("let nothing but the agent run a version on trial", () => {
+  test("let only the agent run a version on trial", () => {
     for (const path of globSync("systemd/*.service").filter((path) => !path.endsWith("holdfast-agent.service"))) {
       const starts = [...readFileSync(path, "utf8").matchAll(/^ExecStart=(.*launch.*)$/gm)].map(([, line]) => line);
       for (const start of starts)
@@ -148,7 +148,7 @@ describe("the units", () => {
     }
   });
 
-  test("go on with an upgrade wherever the power was cut, also after the version had proven itself", () => {
+  test("continue an upgrade after a power cut at any point, also after the verification", () => {
     const [glob, path] = ["ConditionPathExistsGlob", "ConditionPathExists"].map((name) =>
       valuesOf("holdfast-upgrade", name),
     );
@@ -157,7 +157,7 @@ describe("the units", () => {
     expect(glob).toEqual([`|${UPGRADE_PATHS.versions}/*.trial`, `|${UPGRADE_PATHS.versions}/*.probation`]);
   });
 
-  test("know an overlay that has given way, and let any take over from any", () => {
+  test("track an overlay that has handed over, and let any take over from any", () => {
     for (const unit of ["holdfast-overlay", "holdfast-overlay@"]) {
       expect(valuesOf(unit, "RestartPreventExitStatus")).toEqual([String(GAVE_WAY_STATUS)]);
       expect(valuesOf(unit, "SuccessExitStatus")).toEqual([String(GAVE_WAY_STATUS)]);
@@ -170,7 +170,7 @@ describe("the units", () => {
     expect(service("holdfast-overlay@").trim()).toBe(service("holdfast-overlay").split("[Install]")[0]?.trim());
   });
 
-  test("let the overlay go last when memory runs out", () => {
+  test("let the overlay be killed last when memory runs out", () => {
     const score = (unit: string): number => Number(valuesOf(unit, "OOMScoreAdjust")[0] ?? 0);
     const others = SHIPPED.filter((path) => path.endsWith(".service"))
       .map((path) => basename(path, ".service"))

@@ -34,14 +34,14 @@ async function flooded(wishes: JobWishes) {
   return { root, ...(await carryOut(downloadJob(root, server.url, wishes))) };
 }
 
-test("what never ends is ended at the largest size", async () => {
+test("ends an endless download at the largest size", async () => {
   const { root, end, events } = await flooded({ limits: { maxBytes: 1_000_000 } });
   expect(end).toMatchObject({ is: "failed", code: "too-large" });
   expect(events.some(({ is }) => is === "retry")).toBe(false);
   expect(filesIn(root)).toEqual([]);
 });
 
-test("what never ends is ended at what is left of the quota", async () => {
+test("ends an endless download at the rest of the quota", async () => {
   const { end } = await flooded({ limits: { quotaBytes: 500_000 } });
   expect(end).toMatchObject({ is: "failed", code: "quota-exceeded" });
 });
@@ -50,14 +50,14 @@ test.each([
   ["the largest size", { maxBytes: 99 }, "too-large"],
   ["the quota", { quotaBytes: 99 }, "quota-exceeded"],
   ["the free space", { reserveRatio: 1 }, "disk-full"],
-])("a size beyond %s is refused before anything is written", async (_what, limits, code) => {
+])("refuses a size beyond %s before anything is written", async (_what, limits, code) => {
   const root = tempDir();
   const server = await rawServer(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"));
   const { end } = await carryOut(downloadJob(root, server.url, { limits }));
   expect(end).toMatchObject({ is: "failed", code });
 });
 
-test("a download ends when the disk becomes too full while it is written", async () => {
+test("ends a download when the disk becomes too full during it", async () => {
   const root = tempDir();
   const server = await rawServer(flood);
   let asks = 0;
@@ -77,7 +77,7 @@ test("a download ends when the disk becomes too full while it is written", async
   expect(filesIn(root)).toEqual([]);
 });
 
-test("of a small disk, too, a good part of the reserve stays free", async () => {
+test("keeps a good part of the reserve free on a small disk, too", async () => {
   const root = tempDir();
   const server = await rawServer(flood);
   const shell = `mount -t tmpfs -o size=16m tmpfs ${root} && ("$@"; true)`;
@@ -91,7 +91,7 @@ test("of a small disk, too, a good part of the reserve stays free", async () => 
   });
 });
 
-test("a disk that is full is told as such, and what was written is removed", async () => {
+test("reports a full disk as such, and removes what was written", async () => {
   const root = tempDir();
   const server = await rawServer(flood);
   const shell = `mount -t tmpfs -o size=2m tmpfs ${root} && "$@"; echo "{\\"left\\":\\"$(find ${root} -type f)\\"}"`;
@@ -101,7 +101,7 @@ test("a disk that is full is told as such, and what was written is removed", asy
   expect(transfer.events).toEqual([expect.objectContaining({ is: "failed", code: "disk-full" }), { left: "" }]);
 });
 
-test("a byte now and then is given up for its rate after a minute", async () => {
+test("gives up a byte now and then for its rate after a minute", async () => {
   const server = await rawServer(({ socket }) => {
     socket.write("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n");
     socket.write("x");
@@ -119,7 +119,7 @@ test("a byte now and then is given up for its rate after a minute", async () => 
   expect((await carried).end).toMatchObject({ is: "failed", code: "too-slow" });
 });
 
-test("a byte at a time does not outlast the time of the whole transfer", async () => {
+test("a byte at a time does not exceed the time of the whole transfer", async () => {
   const server = await rawServer(({ socket }) => {
     socket.setNoDelay(true).write("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n");
     const timer = setInterval(() => socket.write("x"), 5);
@@ -133,14 +133,14 @@ test.each([
   ["a server that accepts and says nothing", ""],
   ["one that stops in its head", "HTTP/1.1 200 OK\r\nconte"],
   ["one that stops in its body", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab"],
-])("%s is given up", async (_what, text) => {
+])("gives up %s", async (_what, text) => {
   const server = await rawServer(({ socket }) => void socket.write(text));
   const { end } = await carryOut(downloadJob(tempDir(), server.url, { limits: { stallMs: 100 } }));
   expect(end).toMatchObject({ is: "failed", code: "stalled" });
   expect(server.asked.length).toBe(4);
 });
 
-test("the highest rate is held", async () => {
+test("holds the highest rate", async () => {
   const body = Buffer.alloc(60_000);
   const server = await rawServer((asked) => reply(asked, "200 OK", { "content-length": body.length }, body));
   const clock = systemClock();

@@ -34,7 +34,7 @@ function halfAtATime(asked: Asked): void {
 
 const resumable = (event: TransferEvent): boolean => event.is === "resumable" && event.resume.bytes === HALF;
 
-test("a transfer that is killed is gone on with, and its hash is that of the whole", async () => {
+test("continues a killed transfer, and its hash is that of the whole", async () => {
   const root = tempDir();
   const server = await rawServer(halfAtATime);
   const job = downloadJob(root, server.url, { hash: SHA256 });
@@ -56,7 +56,7 @@ test("a transfer that is killed is gone on with, and its hash is that of the who
   expect(filesIn(root)).toEqual(["file.img"]);
 });
 
-test("what is whole is published once that is ordered, and is fetched once, whenever its process is killed", async () => {
+test("publishes a complete file on request, and fetches it once, whenever its process is killed", async () => {
   const root = tempDir();
   const server = await rawServer((asked) => reply(asked, "200 OK", { "content-length": BODY.length }, BODY));
   const job = downloadJob(root, server.url, { hash: SHA256 });
@@ -77,7 +77,7 @@ test("what is whole is published once that is ordered, and is fetched once, when
   expect(server.asked.length).toBe(1);
 });
 
-test("what was whole and was changed since is fetched anew", async () => {
+test("fetches a complete file again that was changed since", async () => {
   const root = tempDir();
   const server = await rawServer((asked) => reply(asked, "200 OK", { "content-length": BODY.length }, BODY));
   const job = downloadJob(root, server.url, { hash: SHA256 });
@@ -90,7 +90,7 @@ test("what was whole and was changed since is fetched anew", async () => {
   expect(server.asked[0]?.headers).not.toHaveProperty("range");
 });
 
-test("the end of its input ends a transfer, which leaves what it has", async () => {
+test("the end of its input ends a transfer, which leaves its partial file", async () => {
   const root = tempDir();
   const server = await rawServer(halfAtATime);
   const job = downloadJob(root, server.url);
@@ -102,7 +102,7 @@ test("the end of its input ends a transfer, which leaves what it has", async () 
   expect(filesIn(root)).toEqual([partName(job.id)]);
 });
 
-test("an order to cancel ends a transfer, and nothing of it is left", async () => {
+test("a cancel ends a transfer, which leaves nothing", async () => {
   const root = tempDir();
   const server = await rawServer(halfAtATime);
   const transfer = startTransfer(downloadJob(root, server.url));
@@ -115,14 +115,14 @@ test("an order to cancel ends a transfer, and nothing of it is left", async () =
   expect(filesIn(root)).toEqual([]);
 });
 
-test("progress is told while bytes move", async () => {
+test("reports progress while bytes move", async () => {
   const server = await rawServer(halfAtATime);
   const transfer = startTransfer(downloadJob(tempDir(), server.url));
   const event = await transfer.until("progress", ({ is }) => is === "progress");
   expect(event).toMatchObject({ bytes: HALF, total: BODY.length });
 });
 
-test("a part that is left without a validator is begun anew", async () => {
+test("starts a partial file without a validator again", async () => {
   const root = tempDir();
   const job = downloadJob(root, "", { algo: "SHA-256" });
   mkdirSync(join(root, "images"));
@@ -153,7 +153,7 @@ test.each([
   ["no JSON", "hello", /the job's/],
   ["a job of no kind", JSON.stringify({ kind: "ftp-download" }), /kind/],
   ["an id that is none", JSON.stringify({ ...downloadJob("/", "http://127.0.0.1/"), id: "x" }), /id/],
-])("%s is refused", async (_what, line, message) => {
+])("refuses %s", async (_what, line, message) => {
   const transfer = startTransfer(line);
   expect(await transfer.exit).toBe(0);
   expect(transfer.events).toEqual([
@@ -161,14 +161,14 @@ test.each([
   ]);
 });
 
-test("a process that is never given a job ends when its input does", async () => {
+test("a process without a job ends when its input does", async () => {
   const transfer = startTransfer("");
   transfer.leave();
   expect(await transfer.exit).toBe(0);
   expect(transfer.events).toEqual([]);
 });
 
-test("nothing of the address is seen in the list of processes, nor its query in what is told", async () => {
+test("no part of the address is in the list of processes, and its query not in reports", async () => {
   const server = await rawServer((asked) => reply(asked, "403 Forbidden", {}));
   const job = downloadJob(tempDir(), server.url, { id: randomUUID() });
   const transfer = startTransfer(job);

@@ -20,7 +20,7 @@ function systemctl(condition: string): { readonly exec: Pick<Exec, "run">; reado
 test.each([
   ["yes", true],
   ["no", false],
-])("an update whose unit says %s to its condition took place: %j", async (condition, isUpdated) => {
+])("an update whose unit reports %s to its condition took place: %j", async (condition, isUpdated) => {
   const { exec } = systemctl(condition);
   expect(await systemdServices(exec).updateSystem(new AbortController().signal)).toBe(isUpdated);
 });
@@ -39,7 +39,7 @@ test.each([
     /^the package database cannot be read: dpkg-query: error: parsing file '\/var\/lib\/dpkg\/status'; restore/u,
   ],
   [{ exitCode: 0, stdout: "ii \tgood\nrc \tremoved\n", stderr: "" }, "exec-failed", /^systemctl start .*: no$/u],
-])("an update that fails says what is wrong with the packages: %j", async (answer, code, message) => {
+])("a failed update reports the problem of the packages: %j", async (answer, code, message) => {
   const run: Exec["run"] = (file) =>
     Promise.resolve({
       ...(file === "dpkg-query" ? answer : { exitCode: 1, stdout: "", stderr: "no" }),
@@ -50,7 +50,7 @@ test.each([
   await expect(updated).rejects.toMatchObject({ code, message: expect.stringMatching(message) as unknown });
 });
 
-test("packages are updated after what an interrupted installation left is completed, or not at all", () => {
+test("updates packages after the completion of an interrupted installation, or not at all", () => {
   const unit = readFileSync("systemd/holdfast-os-update.service", "utf8");
   const programs = [...unit.matchAll(/^ExecStart(?:Pre)?=(.*)$/gm)].map(([, line = ""]) => line);
   expect(programs[0]).toBe("/usr/bin/dpkg --force-confdef --force-confold --configure --pending");
@@ -67,7 +67,7 @@ test("packages are updated after what an interrupted installation left is comple
   for (const status of ["iF ", "iU ", "iH ", "iHR"]) expect(ended(`${head}ii  good 1\n${status} broken 1\n`)).toBe(1);
 });
 
-test("packages may be replaced for as long as their unit allows", async () => {
+test("limits the replacement of packages by the time of their unit", async () => {
   const unit = readFileSync("systemd/holdfast-os-update.service", "utf8");
   const [, hours = ""] = /^TimeoutStartSec=(\d+)h$/m.exec(unit) ?? [];
   const { exec, waits } = systemctl("yes");

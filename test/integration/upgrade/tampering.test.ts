@@ -456,7 +456,7 @@ describe.each([
   });
 });
 
-test("there are more than forty of each kind that matter", () => {
+test("there are more than forty relevant ones of each kind", () => {
   expect(Object.keys({ ...manifests, ...payloads }).length).toBeGreaterThan(80);
 });
 
@@ -465,7 +465,7 @@ test.each([
   ["holdfast.tar.gz", gzipSync],
   ["holdfast.tar.xz", xz],
   ["holdfast.tar.zst", zstdCompressSync],
-])("what was not tampered with is staged: %s", async (name, pack) => {
+])("stages unchanged files: %s", async (name, pack) => {
   const stage = writeTampered({
     name,
     pack,
@@ -478,7 +478,7 @@ test.each([
   expect(stage.left()).toEqual([`part/${NEW_VERSION}.ready`, `part/${NEW_VERSION}.sha256`]);
 });
 
-test("a line of a key that nobody knows does no harm beside one that is trusted", async () => {
+test("a line of an unknown key does no harm beside a trusted one", async () => {
   const stage = writeTampered({
     manifest: (claims, { trusted, second, stranger }) =>
       [rawJws(stranger, "{}"), rawJws(second, claims), rawJws(trusted, claims), ""].join("\n"),
@@ -487,7 +487,7 @@ test("a line of a key that nobody knows does no harm beside one that is trusted"
   expect(stage.left()).toEqual([`part/${NEW_VERSION}.ready`, `part/${NEW_VERSION}.sha256`]);
 });
 
-test("an operator may insist on a version that failed, or is older, and on nothing else", async () => {
+test("an operator may force a version that failed, or is older, and nothing else", async () => {
   const outcome = async (tampering: Tampering, by: "operator" | "control-plane"): Promise<string> => {
     const stage = writeTampered(tampering);
     return fetchRelease({ ...stage.request, by, isForced: true }, stage.deps, AbortSignal.timeout(120_000)).then(
@@ -506,7 +506,7 @@ test("an operator may insist on a version that failed, or is older, and on nothi
   expect(await outcome({ now: NOW - 90 * 86_400 }, "operator")).toBe("clock-before-build");
 });
 
-test("a package older than what the package manager brought is never picked, so it is refused", async () => {
+test("refuses a package older than that of the package manager, since it is never picked", async () => {
   const stage = writeTampered({ claims: (claims) => (claims["version"] = "0.1.20261031-1200") });
   mkdirSync(join(stage.dir, "lib", "base"), { recursive: true });
   writeFileSync(join(stage.dir, "lib", "base", "version"), "0.1.20261031-1300\n");
@@ -514,7 +514,7 @@ test("a package older than what the package manager brought is never picked, so 
   await expect(fetching).rejects.toMatchObject({ code: "older-than-package" });
 });
 
-test("keys of the machine's owner take the place of the package's, and are not passed over when they cannot be read", async () => {
+test("keys of the machine's owner replace the package's, and are required when unreadable", async () => {
   const stage = writeTampered({});
   const [own = "", packaged = ""] = ["own.json", "packaged.json"].map((name) => join(stage.dir, name));
   writeFileSync(packaged, JSON.stringify({ keys: [keys.trusted.publicKey] }));
@@ -530,7 +530,7 @@ test("keys of the machine's owner take the place of the package's, and are not p
   });
 });
 
-test("what later versions say of themselves keeps nobody from upgrading to them", async () => {
+test("unknown fields of later versions do not prevent an upgrade", async () => {
   const stage = writeTampered({
     claims: (claims) => {
       claims["channel"] = "beta";
@@ -542,7 +542,7 @@ test("what later versions say of themselves keeps nobody from upgrading to them"
   expect(fetched).toMatchObject({ version: NEW_VERSION });
 });
 
-test("a version that fails its own test is remembered, with the check's name", async () => {
+test("remembers a version that fails its own test, with the check's name", async () => {
   const stage = writeTampered({});
   const selfTester = { run: async () => ({ is: "failed" as const, check: "ffi", message: "no library" }) };
   const fetching = fetchRelease(stage.request, { ...stage.deps, selfTester }, AbortSignal.timeout(120_000));

@@ -47,7 +47,7 @@ function options(dirs: Directories): Parameters<typeof serveLocalApi>[0] {
 }
 
 describe("the sockets", () => {
-  it("have the modes that keep others out, and go when the agent stops", async () => {
+  it("have modes that exclude others, and are removed when the agent stops", async () => {
     await using agent = await startLocalAgent();
     const modeOf = (name: string): number => statSync(join(agent.runDir, name)).mode & 0o777;
     expect(modeOf("")).toBe(0o750);
@@ -58,7 +58,7 @@ describe("the sockets", () => {
     expect(existsSync(join(agent.runDir, "admin.sock"))).toBe(false);
   });
 
-  it("that a dead agent left are taken over by one of several that start at once", async () => {
+  it("left by a dead agent are taken over by one of several concurrent starts", async () => {
     await using dirs = await someDirectories();
     const at = (path: string): string => JSON.stringify(new URL(`../../../../${path}`, import.meta.url).href);
     const text = `
@@ -94,7 +94,7 @@ describe("the sockets", () => {
     expect(existsSync(join(dirs.runDir, "agent.sock"))).toBe(true);
   });
 
-  it("stay with the agent that has them, and the second one names it", async () => {
+  it("stay with their agent, and a second one names it", async () => {
     await using agent = await startLocalAgent();
     await expect(serveLocalApi(options(agent))).rejects.toThrow(/another agent already serves .*run/);
     writeFileSync(join(agent.runDir, "agent.pid"), `${process.pid}\n`);
@@ -105,7 +105,7 @@ describe("the sockets", () => {
     expect((await send(agent, "agent.sock", "GET", "/v1/status")).status).toBe(200);
   });
 
-  it("are given back when only one of the two could be had", async () => {
+  it("are closed when only one of the two could be opened", async () => {
     await using dirs = await someDirectories();
     mkdirSync(dirs.runDir);
     writeFileSync(join(dirs.runDir, "admin.sock"), "");
@@ -113,7 +113,7 @@ describe("the sockets", () => {
     expect(existsSync(join(dirs.runDir, "agent.sock"))).toBe(false);
   });
 
-  it("that somebody has removed are served again, with all that lay beside them, and no exchange ends", async () => {
+  it("removed by somebody are served again with everything beside them, and no exchange ends", async () => {
     await using dirs = await someDirectories();
     const clock = new FakeClock();
     const told: string[] = [];
@@ -149,7 +149,7 @@ describe("the sockets", () => {
     expect(existsSync(join(dirs.runDir, "agent.sock"))).toBe(false);
   });
 
-  it("are refused where the path is too long, before anything is made", async () => {
+  it("are refused if the path is too long, before anything is created", async () => {
     await using dirs = await someDirectories();
     const runDir = join(dirs.root, "r".repeat(100));
     await expect(serveLocalApi({ ...options(dirs), runDir })).rejects.toMatchObject({ code: "path-too-long" });
@@ -179,7 +179,7 @@ describe("the endpoints", () => {
     );
   });
 
-  it("shows what is secret in the configuration to whoever asks for it, and on the admin socket alone", async () => {
+  it("show secrets of the configuration to readers of the admin socket only", async () => {
     await using agent = await startLocalAgent();
     const secret = { exec: { commands: [{ id: "1", variables: [{ name: "A", value: "correct-horse" }] }] } };
     agent.provider.currentConfig = secret;
@@ -192,7 +192,7 @@ describe("the endpoints", () => {
   });
 
   it.each(["/v1/trigger/tg-ping", "/v1/register", "/v1/reset", "/v1/reset-floor", "/v1/upgrade", "/v1/wake"])(
-    "change only on the admin socket: %s",
+    "write only on the admin socket: %s",
     async (path) => {
       await using agent = await startLocalAgent();
       const answer = await send(agent, "agent.sock", "POST", path, "{}");
@@ -201,7 +201,7 @@ describe("the endpoints", () => {
     },
   );
 
-  it("change what they are asked to", async () => {
+  it("write what is requested", async () => {
     await using agent = await startLocalAgent();
     expect(JSON.parse((await send(agent, "admin.sock", "POST", "/v1/register", '{"license":"a.b.c"}')).text)).toEqual(
       identity,
@@ -239,13 +239,13 @@ describe("the endpoints", () => {
     ["POST", "/v1/upgrade", '{"from":"manifest.jws"}', 422, "invalid-body"],
     ["POST", "/v1/upgrade", '{"from":"ftp://a.example/m"}', 422, "invalid-body"],
     ["POST", "/v1/upgrade", '{"by":"control-plane"}', 422, "invalid-body"],
-  ])("answer %s %s, a wrong request, with an error", async (method, path, body, status, code) => {
+  ])("answer %s %s, an invalid request, with an error", async (method, path, body, status, code) => {
     await using agent = await startLocalAgent();
     const answer = await send(agent, "admin.sock", method, path, body);
     expect([answer.status, codeOf(answer)]).toEqual([status, code]);
   });
 
-  it("say nothing of a bug's inside, and go on", async () => {
+  it("hide the details of an internal error, and continue", async () => {
     await using agent = await startLocalAgent();
     agent.provider.thrown = new TypeError("secret of the inside");
     const answer = await send(agent, "agent.sock", "GET", "/v1/status");
@@ -257,7 +257,7 @@ describe("the endpoints", () => {
 });
 
 describe("a trigger", () => {
-  it("streams its lines and takes no body for an empty one", async () => {
+  it("streams its lines and accepts a missing body as empty", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [
       { kind: "progress", seq: 0, channel: "stdout", data: "64 bytes\n" },
@@ -306,7 +306,7 @@ describe("a trigger", () => {
     await vi.waitUntil(() => agent.provider.aborted === 2, PATIENTLY);
   });
 
-  it("shows between its lines that the agent lives", async () => {
+  it("sends keep-alives between its lines", async () => {
     await using dirs = await someDirectories();
     const beats: (() => void)[] = [];
     const clock: Clock = { ...systemClock(), after: (_ms, run) => (beats.push(run), (): void => undefined) };
@@ -360,7 +360,7 @@ describe("a trigger", () => {
 });
 
 describe("the limits", () => {
-  it("drop callers beyond the number, per socket", async () => {
+  it("drop callers beyond the number for each socket", async () => {
     await using agent = await startLocalAgent({ maxConnections: 2 });
     const idle = [1, 2].map(() => connect(join(agent.runDir, "agent.sock")));
     await Promise.all(idle.map((socket) => once(socket, "connect")));

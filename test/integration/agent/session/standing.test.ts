@@ -42,25 +42,22 @@ async function aController(more: { readonly tls?: "self" } = {}) {
   return { dataDir: options.dataDir, start: () => runController(options) };
 }
 
-test.each(["http", "https"] as const)(
-  "a node that would be taken hears so over %s, and leaves no trace",
-  async (scheme) => {
-    const { start } = await aController(scheme === "https" ? { tls: "self" } : {});
-    const controller = await start();
-    const { uid, stateDir, ask } = await aNode(controller);
-    const before = controller.fleet.node(uid);
-    const events = (): number =>
-      controller.fleet.events({ sort: { by: "timestamp", order: "asc" }, limit: 100, offset: 0 }).items.length;
-    const toldBefore = events();
-    expect(await ask()).toBe("admitting");
-    expect(await ask()).toBe("admitting");
-    expect(controller.fleet.node(uid)).toEqual(before);
-    expect(events()).toBe(toldBefore);
-    expect((await identityFiles(hostFiles(), stateDir).counter.load()).is).toBe("absent");
-  },
-);
+test.each(["http", "https"] as const)("an acceptable node learns it over %s, and leaves no trace", async (scheme) => {
+  const { start } = await aController(scheme === "https" ? { tls: "self" } : {});
+  const controller = await start();
+  const { uid, stateDir, ask } = await aNode(controller);
+  const before = controller.fleet.node(uid);
+  const events = (): number =>
+    controller.fleet.events({ sort: { by: "timestamp", order: "asc" }, limit: 100, offset: 0 }).items.length;
+  const toldBefore = events();
+  expect(await ask()).toBe("admitting");
+  expect(await ask()).toBe("admitting");
+  expect(controller.fleet.node(uid)).toEqual(before);
+  expect(events()).toBe(toldBefore);
+  expect((await identityFiles(hostFiles(), stateDir).counter.load()).is).toBe("absent");
+});
 
-test("a control plane of before the node was registered refuses it, until it is itself again", async () => {
+test("a control plane from before the registration refuses the node, until restored", async () => {
   const { dataDir, start } = await aController();
   await (await start()).close();
   const [older, newer] = [tempDir(), tempDir()];
@@ -83,14 +80,14 @@ test("a control plane of before the node was registered refuses it, until it is 
   expect(await ask()).toBe("admitting");
 });
 
-test("a node that was deleted is refused", async () => {
+test("refuses a deleted node", async () => {
   const controller = await runController();
   const { uid, ask } = await aNode(controller);
   await controller.fleet.deleteNode(uid, "test");
   expect(await ask()).toBe("refusing");
 });
 
-test("who answers with keys that nobody knows is believed only over a key of TLS that is known", async () => {
+test("accepts an answer with unknown keys only over a known TLS key", async () => {
   for (const [tls, comes] of [
     [{}, "refusing"],
     [{ tls: "self" }, "admitting"],
@@ -106,7 +103,7 @@ test("who answers with keys that nobody knows is believed only over a key of TLS
   }
 });
 
-test("without an identity that can be read, nothing speaks against the node", async () => {
+test("without a readable identity, nothing contradicts the node", async () => {
   const { start } = await aController();
   const controller = await start();
   const { stateDir, ask } = await aNode(controller);
@@ -117,7 +114,7 @@ test("without an identity that can be read, nothing speaks against the node", as
   expect(await ask()).toBe("unreached");
 });
 
-test("one that takes the connection and says nothing is not there", async () => {
+test("a peer that accepts and stays silent is unreachable", async () => {
   const { start } = await aController();
   const controller = await start();
   const { ask } = await aNode(controller);

@@ -34,7 +34,7 @@ function counting(inner: Reader): { reader: Reader; asked: string[] } {
   return { reader, asked };
 }
 
-test("this machine's heartbeat is one the protocol takes, from four readings", () => {
+test("this machine's heartbeat is valid in the protocol, from four readings", () => {
   const { reader, asked } = counting(hostReader());
   const heartbeat = buildHeartbeat(readHeartbeat(reader), { ...CONTEXT, sessionRttMs: 12.5 });
   expect(Heartbeat.parse(heartbeat)).toEqual(heartbeat);
@@ -53,7 +53,7 @@ test.each([
   ["off", "none", undefined],
   ["off", "unknown", undefined],
   ["up", "unknown", undefined],
-] as const)("an overlay that is %s with ways that are %s is shown as %s", (state, ways, shown) => {
+] as const)("shows an overlay that is %s with paths that are %s as %s", (state, ways, shown) => {
   const overlay = overlayBeat({ state }, { state: ways });
   expect(overlay).toBe(shown);
   const heartbeat = buildHeartbeat(readHeartbeat(machineRoot({}).reader), { ...CONTEXT, overlay });
@@ -61,7 +61,7 @@ test.each([
   expect("overlay" in heartbeat).toBe(shown !== undefined);
 });
 
-test("the used share of the disk is the one df gives", () => {
+test("the used share of the disk equals that of df", () => {
   const [, percent] = execFileSync("df", ["--output=pcent", "/"], { encoding: "utf8" }).trim().split("\n");
   const { disk } = buildHeartbeat(readHeartbeat(hostReader()), CONTEXT);
   expect(Math.abs(disk.usedRatio * 100 - Number.parseInt(percent ?? "", 10))).toBeLessThanOrEqual(1);
@@ -69,7 +69,7 @@ test("the used share of the disk is the one df gives", () => {
   expect(usedRatio({ totalBytes: 0, usedBytes: 0, freeBytes: 0 })).toBe(0);
 });
 
-test("a machine that tells nothing still has a heartbeat", () => {
+test("a machine without readings still has a heartbeat", () => {
   const heartbeat = buildHeartbeat(readHeartbeat(machineRoot({}).reader), CONTEXT);
   expect(Heartbeat.parse(heartbeat)).toEqual(heartbeat);
   expect(heartbeat).toMatchObject({ uptimeSeconds: 0, load: 0, memory: { totalBytes: 0 } });

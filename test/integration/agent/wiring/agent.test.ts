@@ -102,7 +102,7 @@ async function anOnlineAgent() {
   return agent;
 }
 
-test("what an agent has to report while it stops still arrives, and nobody takes its place meanwhile", async () => {
+test("delivers what an agent reports while it stops, and keeps others from its place meanwhile", async () => {
   const { compute, requests, runDir, close } = await anOnlineAgent();
   let taking: Promise<unknown> | undefined;
   compute.said = async function* (_id, _since, signal) {
@@ -122,7 +122,7 @@ test("what an agent has to report while it stops still arrives, and nobody takes
   await waitFor("the last output", () => requests.slice(before).includes("telemetry.push output"));
 });
 
-test("a session asks for documents before it sends telemetry, which may be long", async () => {
+test("a session requests documents before it sends long telemetry", async () => {
   const { requests } = await anOnlineAgent();
   const telemetry = requests.findIndex((one) => one.startsWith("telemetry.push"));
   const documents = requests.indexOf("document.get");
@@ -130,7 +130,7 @@ test("a session asks for documents before it sends telemetry, which may be long"
   expect(documents).toBeLessThan(telemetry);
 });
 
-test("the session of a node without its keys is dated anew when the clock is set", async () => {
+test("sets the age of a session without keys again when the clock is set", async () => {
   let ahead = 0;
   const clock: Clock = { ...systemClock(), now: () => Date.now() + ahead };
   const { runDir, stateDir } = await anAgent({ hasKeys: false, clock });

@@ -40,8 +40,8 @@ async function aNode(dirs: Directories): Promise<ResetOptions> {
 
 const order = (factory: boolean) => ({ factory, at: 1 });
 
-describe("a reset that was ordered", () => {
-  it("takes who the node is and what it was told, and leaves the data and the network", async () => {
+describe("a requested reset", () => {
+  it("deletes identity and configuration, and leaves the data and the network", async () => {
     await using dirs = await someDirectories();
     const options = await aNode(dirs);
     const { stateDir } = dirs;
@@ -54,7 +54,7 @@ describe("a reset that was ordered", () => {
     expect(await completeReset(options)).toBeUndefined();
   });
 
-  it("leaves the settings' own network where they have one", async () => {
+  it("keeps the network of the settings if they have one", async () => {
     await using dirs = await someDirectories();
     const options = await aNode(dirs);
     await orderReset(files, dirs.stateDir, order(false));
@@ -63,7 +63,7 @@ describe("a reset that was ordered", () => {
     expect((await withLeftNetwork({ ...options.settings, network }, files)).network).toBe(network);
   });
 
-  it("takes everything as a factory reset", async () => {
+  it("deletes everything as a factory reset", async () => {
     await using dirs = await someDirectories();
     const options = await aNode(dirs);
     await orderReset(files, dirs.stateDir, order(true));
@@ -77,7 +77,7 @@ describe("a reset that was ordered", () => {
     ["overlay", "desired"],
     ["overlay", "desired", "reported", "state.db"],
   ];
-  it.each(cuts.map((gone) => ({ gone })))("is finished after it was cut short behind $gone", async ({ gone }) => {
+  it.each(cuts.map((gone) => ({ gone })))("is finished after an interruption behind $gone", async ({ gone }) => {
     await using dirs = await someDirectories();
     const options = await aNode(dirs);
     await orderReset(files, dirs.stateDir, order(false));
@@ -88,7 +88,7 @@ describe("a reset that was ordered", () => {
     expect(await readResetOrder(files, dirs.stateDir)).toBeUndefined();
   });
 
-  it("that cannot be read is a plain one, and one for everything stays one", async () => {
+  it("that is unreadable is a plain one, and a factory reset stays one", async () => {
     await using dirs = await someDirectories();
     mkdirSync(dirs.stateDir);
     expect(await readResetOrder(files, dirs.stateDir)).toBeUndefined();
@@ -111,7 +111,7 @@ describe("a reset that was ordered", () => {
   });
 });
 
-describe("an order to a running agent", () => {
+describe("a reset of a running agent", () => {
   function ordering(dirs: Directories, changes: Partial<ResetterOptions> = {}) {
     const events: EventInput[] = [];
     let begun = 0;
@@ -134,7 +134,7 @@ describe("an order to a running agent", () => {
     return { reset, events, begun: () => begun };
   }
 
-  it("is on disk and reported before it is answered, and carried out after that", async () => {
+  it("is on disk and reported before the answer, and runs after that", async () => {
     await using dirs = await someDirectories();
     const { reset, events, begun } = ordering(dirs, {
       pusher: {
@@ -152,7 +152,7 @@ describe("an order to a running agent", () => {
     expect(begun()).toBe(1);
   });
 
-  it("waits for nobody without a session", async () => {
+  it("does not wait without a session", async () => {
     await using dirs = await someDirectories();
     const { reset } = ordering(dirs, {
       isOnline: () => false,
@@ -172,7 +172,7 @@ describe("an order to a running agent", () => {
     expect(events).toEqual([]);
   });
 
-  it("is refused while a change of the network is pending", async () => {
+  it("is refused while a network change is pending", async () => {
     await using dirs = await someDirectories();
     const { reset } = ordering(dirs);
     writeFileSync(join(dirs.stateDir, "desired/checkpoint.json"), "{}");

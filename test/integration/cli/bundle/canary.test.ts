@@ -127,7 +127,7 @@ function unpacked(path: string, to: string): ReadonlyMap<string, string> {
   return new Map(files.map((entry) => [entry.name, readFileSync(join(entry.parentPath, entry.name), "utf8")]));
 }
 
-test("no secret of a node is in its bundle, in whatever form it is written", async () => {
+test("no secret of a node is in its bundle, in any form", async () => {
   await using agent = await startLocalAgent();
   const settings = await plantState(agent);
   // What is known to be secret comes up in logs and answers in every form; what only looks like one does as well.
@@ -196,7 +196,7 @@ test("no secret of a node is in its bundle, in whatever form it is written", asy
   expect(files.get("log.jsonl")?.split("\n").length, files.get("README")).toBeGreaterThan(lines.length);
 });
 
-test("works without an agent, says what is missing, and spares what is there", async () => {
+test("works without an agent, and reports what is missing", async () => {
   const agent = await startLocalAgent();
   await agent.close();
   try {
@@ -213,7 +213,7 @@ test("works without an agent, says what is missing, and spares what is there", a
   }
 });
 
-test("one is made at a time", async () => {
+test("makes one at a time", async () => {
   await using agent = await startLocalAgent();
   const offline = { inspectState: async () => state.inspectState, forBundle: async () => state };
   const run = (name: string) =>
@@ -223,7 +223,7 @@ test("one is made at a time", async () => {
   expect(outcomes.find(({ status }) => status === "rejected")).toMatchObject({ reason: { code: "busy" } });
 });
 
-test.each(["0", "10", "x", "63K", "-5M"])("a size of %s is refused", async (max) => {
+test.each(["0", "10", "x", "63K", "-5M"])("refuses a size of %s", async (max) => {
   await using agent = await startLocalAgent();
   await expect(bundleVerb.run(someCall(agent, { values: { max } }).call)).rejects.toMatchObject({ code: "usage" });
 });

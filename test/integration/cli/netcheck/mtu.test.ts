@@ -17,11 +17,11 @@ test.each([
   [1280, "pass", "1280 bytes get there whole, and no more"],
   [1279, "fail", "1280 bytes do not get there whole"],
   [0, "skip", "192.0.2.1 does not answer ping"],
-])("of a way of %i bytes: %s", async (mtu, status, message) => {
+])("on a path of %i bytes: %s", async (mtu, status, message) => {
   expect(await checkMtu("192.0.2.1", undefined, someTools({ exec: way(mtu, 28) }))).toMatchObject({ status, message });
 });
 
-test("the headers of IPv6 are longer, and the source is kept", async () => {
+test("counts the longer headers of IPv6, and keeps the source", async () => {
   const exec = way(1280, 48);
   expect(await checkMtu("2001:db8::1", "2001:db8::2", someTools({ exec, timeoutMs: 3000 }))).toMatchObject({
     status: "pass",
@@ -29,7 +29,7 @@ test("the headers of IPv6 are longer, and the source is kept", async () => {
   expect(exec.runs[0]).toBe("ping -n -c 1 -W 2 -M do -s 1452 -I 2001:db8::2 -- 2001:db8::1");
 });
 
-test("a machine where ping is missing, or hangs, skips", async () => {
+test("skips on a machine where ping is missing, or hangs", async () => {
   const missing = someTools({ exec: hostExec(systemClock(), "/nowhere") });
   expect(await checkMtu("127.0.0.1", undefined, missing)).toMatchObject({
     status: "skip",
@@ -39,7 +39,7 @@ test("a machine where ping is missing, or hangs, skips", async () => {
   expect(await checkMtu("127.0.0.1", undefined, hung)).toMatchObject({ status: "skip" });
 });
 
-test("with the real tool, towards this machine", async () => {
+test("with the real tool, to this machine", async () => {
   const tools = someTools({ exec: hostExec(systemClock()) });
   expect(await checkMtu("127.0.0.1", undefined, tools)).toMatchObject({ status: "pass" });
 });

@@ -25,7 +25,7 @@ function stage(lines: string) {
   };
 }
 
-test("format and virtual size come from the tool, which has the image as its standard input", async () => {
+test("takes format and virtual size from the tool, which has the image as its standard input", async () => {
   const { info, image } = stage(
     `[ "$(cat "$5")" = four ] || exit 1\necho '{"virtual-size": 1048576, "filename": "x", "format": "qcow2", "actual-size": 4}'`,
   );
@@ -33,7 +33,7 @@ test("format and virtual size come from the tool, which has the image as its sta
   expect(statSync(image).mode & 0o777).toBe(0o600);
 });
 
-test("nobody else may read the image meanwhile, and its group and mode are what they were", async () => {
+test("nobody else may read the image meanwhile, and its group and mode are unchanged afterwards", async () => {
   const { info, image } = stage(`echo "{\\"virtual-size\\": 1, \\"format\\": \\"$(stat -Lc %a,%g "$5") $(id -g)\\"}"`);
   const [mode, group, own] = (await info()).format?.split(/[, ]/) ?? [];
   if (process.geteuid?.() === 0) expect([mode, group]).toEqual(["640", own]);
@@ -61,7 +61,7 @@ test.each([
   expect(await stage(lines).info()).toEqual({ bytes: 4 });
 });
 
-test("one that does not end is ended with whoever asked", async () => {
+test("ends a hanging tool with its caller", async () => {
   const { info } = stage("exec sleep 1000");
   expect(await info(AbortSignal.timeout(200))).toEqual({ bytes: 4 });
 });

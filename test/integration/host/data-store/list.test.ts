@@ -26,7 +26,7 @@ function flat(files: readonly DataStoreEntry[]): readonly string[] {
 }
 
 describe("a listing", () => {
-  test("has every file with its size, sorted by name, and of a part of the tree what is in it", async () => {
+  test("has every file with its size, sorted by name, or the contents of a part of the tree", async () => {
     const { root, store } = open();
     mkdirSync(join(root, "images/iso"));
     writeFileSync(join(root, "images/iso/b.iso"), "12345");
@@ -61,7 +61,7 @@ describe("a listing", () => {
     expect(flat(part.files)).toEqual(["file images/iso/a.iso", "file images/iso/b.iso"]);
   });
 
-  test("says what cannot be listed", async () => {
+  test("reports what cannot be listed", async () => {
     const { root, store } = open();
     writeFileSync(join(root, "f"), "");
     symlinkSync("images", join(root, "l"));
@@ -74,7 +74,7 @@ describe("a listing", () => {
     await expect(store.list("..", caps, signal)).rejects.toMatchObject({ code: "bad-path" });
   });
 
-  test("leaves out what is Holdfast's own, and follows no link", async () => {
+  test("skips Holdfast's own files, and follows no link", async () => {
     const { root, store } = open();
     const outside = tempDir();
     writeFileSync(join(outside, "secret"), "");

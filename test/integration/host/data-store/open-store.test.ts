@@ -29,7 +29,7 @@ function open(options: StoreOptions = {}): { readonly root: string; readonly sto
 const modeOf = (path: string): number => statSync(path).mode & 0o7777;
 
 describe("the root", () => {
-  test("is made for its owner alone, with its two directories", () => {
+  test("is created for its owner only, with its two directories", () => {
     const before = process.umask(0);
     let root;
     try {
@@ -41,7 +41,7 @@ describe("the root", () => {
     for (const path of ["", "images", "volumes"]) expect(modeOf(join(root, path))).toBe(0o700);
   });
 
-  test("is used as it is, what is in it too", async () => {
+  test("is used unchanged, with its contents", async () => {
     const root = tempDir();
     writeFileSync(join(root, "images"), "");
     const store = openStore(root);
@@ -57,7 +57,7 @@ describe("the root", () => {
     expect(() => openStore(join(root, "x"))).toThrow(expect.objectContaining({ code: "storage-failed" }));
   });
 
-  test("is opened anew when another directory has come to its place, and made anew when none has", async () => {
+  test("is opened again when another directory has replaced it, and created again when it is missing", async () => {
     const { root, store } = open();
     renameSync(root, `${root}.old`);
     await store.mkdir("images/a");
@@ -71,7 +71,7 @@ describe("the root", () => {
 });
 
 describe("a directory", () => {
-  test("is made for its owner alone, with those on the way, whatever the umask says", async () => {
+  test("is created for its owner only, with its parents, under any umask", async () => {
     const { root, store } = open();
     const before = process.umask(0o777);
     try {
@@ -82,7 +82,7 @@ describe("a directory", () => {
     for (const path of ["images/x", "images/x/y", "images/x/y/z"]) expect(modeOf(join(root, path))).toBe(0o700);
   });
 
-  test("is not made where something is, through a link or a file, or with a name that is none", async () => {
+  test("is not created on something else, through a link or a file, or with an invalid name", async () => {
     const { root, store } = open();
     const outside = tempDir();
     symlinkSync(outside, join(root, "images/l"));
@@ -116,7 +116,7 @@ describe("the space", () => {
     expect(totalBytes).toBeGreaterThan(freeBytes);
   });
 
-  test("that is used is what files take on the disk, once for all their names, and is counted once in a while", async () => {
+  test("in use is what files take on the disk, once for all their names, and is counted at intervals", async () => {
     let elapsed = 0;
     const clock = {
       now: () => elapsed,
@@ -144,7 +144,7 @@ describe("the space", () => {
   });
 });
 
-test("a disk that is full or read-only is named as that, and can still be listed and cleared", async () => {
+test("reports a full or read-only disk as such, which can still be listed and cleared", async () => {
   const outcome = await onSmallDisk(`
     const { openStore } = await import(${JSON.stringify(join(process.cwd(), "src/host/data-store/open-store.ts"))});
     const { storeFailure } = await import(${JSON.stringify(join(process.cwd(), "src/host/data-store/failures.ts"))});

@@ -51,7 +51,7 @@ describe("a file is opened for reading", () => {
     file.close();
   });
 
-  test("only when it is a regular file with one name, reached through no link", async () => {
+  test("only when it is a regular file with one name, not through a link", async () => {
     const { root, store, outside } = open();
     symlinkSync(outside, join(root, "images/dir"));
     symlinkSync(join(outside, "secret"), join(root, "images/link"));
@@ -100,8 +100,8 @@ describe("a file is opened for reading", () => {
   });
 });
 
-describe("a part", () => {
-  test("becomes the file in one step, with its directories made, and nothing of it is left", async () => {
+describe("a partial file", () => {
+  test("becomes the file in one step, with its directories created, and leaves nothing", async () => {
     const { root, store } = open();
     const before = process.umask(0o277);
     let part;
@@ -133,7 +133,7 @@ describe("a part", () => {
     expect(readFileSync(join(root, "images/a"), "utf8")).toBe("new");
   });
 
-  test("is gone on from with the bytes that are kept, and removed when nobody does", async () => {
+  test("is continued from its stored bytes, and removed when abandoned", async () => {
     const { root, store } = open();
     const first = store.openPart("images/a", ID, 0);
     writeSync(first.fd, "123456");
@@ -154,7 +154,7 @@ describe("a part", () => {
     expect(readdirSync(join(root, "images"))).toEqual([]);
   });
 
-  test("is not opened where a link, a second name or a stranger's file is, nor for what is no file", () => {
+  test("is not opened on a link, a second name or a foreign file, or for what is not a file", () => {
     const { root, store, outside } = open();
     const at = join(root, "images", PART);
     const tried: unknown[] = [];
@@ -185,7 +185,7 @@ describe("a part", () => {
     expect(readdirSync(outside)).toEqual(["secret"]);
   });
 
-  test("is not published where something came, or its directory went, meanwhile", async () => {
+  test("is not published on something new, or in a missing directory", async () => {
     const { root, store } = open();
     const part = store.openPart("images/d/a", ID, 0);
     mkdirSync(join(root, "images/d/a"));
@@ -207,7 +207,7 @@ describe("a part", () => {
     expect(readdirSync(join(root, "images/d")).sort()).toEqual([PART, "other"].sort());
   });
 
-  test("that is given up while it is published is not, or is as a whole", async () => {
+  test("that is abandoned while it is published is not published, or is as a whole", async () => {
     const { root, store } = open();
     const part = store.openPart("images/a", ID, 0);
     writeSync(part.fd, "new");
@@ -217,7 +217,7 @@ describe("a part", () => {
     expect(readdirSync(join(root, "images"))).toEqual([]);
   });
 
-  test("is refused for what is in use, before it is begun and before it is published", async () => {
+  test("is refused for what is in use, before the start and before it is published", async () => {
     let used = "images/a";
     const { root, store } = open({ isInUse: (parts) => (parts.join("/") === used ? "the volume db" : undefined) });
     expect(() => store.openPart("/images/a", ID, 0)).toThrow(/"images\/a" is in use: the volume db/);
@@ -229,7 +229,7 @@ describe("a part", () => {
     await part.publish();
   });
 
-  test("of a task that begins while others are swept stays", async () => {
+  test("of a task that starts during a cleanup stays", async () => {
     const { root, store } = open();
     const known = new Set<string>();
     const sweeping = store.sweepParts(known, new AbortController().signal);
@@ -239,7 +239,7 @@ describe("a part", () => {
     expect(readdirSync(join(root, "images/a"))).toEqual([PART]);
   });
 
-  test("is known again by its mark, as long as nothing changes it, whatever its name", async () => {
+  test("is recognized by its mark, as long as nothing changes it, under any name", async () => {
     const { root, store } = open();
     const part = store.openPart("images/a", ID, 0);
     writeSync(part.fd, "new");
@@ -252,7 +252,7 @@ describe("a part", () => {
     expect(await store.isPublished("images/a", mark)).toBe(false);
   });
 
-  test("that no task knows of is swept away", async () => {
+  test("without a task is deleted", async () => {
     const { root, store } = open();
     store.openPart("images/a/a", ID, 0).keep();
     store.openPart("images/a/b", "2", 0).keep();

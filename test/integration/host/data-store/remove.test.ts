@@ -58,7 +58,7 @@ async function inProcess(command: readonly string[], root: string, body: string)
 }
 
 describe("a path", () => {
-  test("goes with all that is in it, links as links, and tells how much went", async () => {
+  test("is removed with all its contents, links as links, and reports the amount", async () => {
     const { root, store } = open();
     const outside = tempDir();
     writeFileSync(join(outside, "kept"), "kept");
@@ -83,7 +83,7 @@ describe("a path", () => {
     expect(readFileSync(join(outside, "kept"), "utf8")).toBe("kept");
   });
 
-  test("goes whatever bytes its names are made of", async () => {
+  test("is removed with any bytes in its names", async () => {
     const { root, store } = open();
     const inside = (...names: readonly (string | Buffer)[]): Buffer =>
       Buffer.concat(names.flatMap((name) => [Buffer.from("/"), Buffer.from(name)])).subarray(1);
@@ -97,7 +97,7 @@ describe("a path", () => {
     expect(readdirSync(join(root, "images"))).toEqual([]);
   });
 
-  test("goes however deep it is, with few descriptors", async () => {
+  test("is removed at any depth, with few descriptors", async () => {
     const { root } = open();
     mkdirSync(join(root, "images/deep"));
     makeDeep(join(root, "images/deep"), 400);
@@ -110,7 +110,7 @@ describe("a path", () => {
     expect(readdirSync(join(root, "images"))).toEqual([]);
   });
 
-  test("of a hundred thousand files goes piece by piece, and can be stopped in between", async () => {
+  test("of a hundred thousand files is removed piece by piece, and can be cancelled in between", async () => {
     const { root, store } = open({}, memoryDir());
     mkdirSync(join(root, "images/many"));
     execFileSync("sh", ["-c", "seq 100000 | xargs touch"], { cwd: join(root, "images/many") });
@@ -130,8 +130,8 @@ describe("a path", () => {
   });
 });
 
-describe("what is kept", () => {
-  test("is the root with its two directories, what the agent owns, and what is in use", async () => {
+describe("protected from removal", () => {
+  test("is the root with its two directories, the agent's own files, and what is in use", async () => {
     const { root, store } = open({
       isInUse: (parts) => (`volumes/db/x`.startsWith(parts.join("/")) ? "the volume db is mounted" : undefined),
     });
@@ -146,7 +146,7 @@ describe("what is kept", () => {
     expect(existsSync(join(root, "volumes/.mounts/db"))).toBe(true);
   });
 
-  test("is a directory with anything mounted in it, as a whole", async () => {
+  test("is a directory with a mount in it, as a whole", async () => {
     const root = join(tempDir(), "a store");
     const body = `
       const store = openStore(root);
@@ -173,7 +173,7 @@ describe("what is kept", () => {
   });
 });
 
-test("what strangers own goes, by a root that may only change owners, and their directories stay theirs", async () => {
+test("foreign files are removed by a root limited to CAP_CHOWN, and their directories keep their owner", async () => {
   const { root } = open();
   for (const path of ["volumes/db/secret/deep", "volumes/log"]) mkdirSync(join(root, path), { recursive: true });
   const files = ["volumes/db/secret/deep/f", "volumes/log/a", "volumes/log/b"];

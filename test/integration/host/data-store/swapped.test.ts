@@ -5,7 +5,7 @@ import { memoryDir } from "../../../support/temp-dir.ts";
 
 const OPERATIONS = TESTS_ALL ? 10_000 : 2000;
 
-test("nothing outside is read or changed by operations while paths are swapped for links", async () => {
+test("reads and changes nothing outside while paths are swapped for links", async () => {
   const outcome = await besideSwapping(memoryDir(), OPERATIONS);
   expect(outcome.escapes).toEqual([]);
   expect(outcome).toMatchObject({ operations: OPERATIONS, isReadingSeen: true });

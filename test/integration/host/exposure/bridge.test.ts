@@ -31,7 +31,7 @@ function rig(answer = "") {
   return { tools, lines: () => tools.read("ip.lines"), deps: { tools: toolRunner(tools.exec), reader } };
 }
 
-test("the bridge is made again, and only the ends of its own containers that have no place are put on it", async () => {
+test("creates the bridge again, with only those ends of its own containers that have no master", async () => {
   const { deps, lines } = rig();
   await restoreBridge(deps, bridge, [11, 12, 13, 14], signal);
   expect(lines()).toEqual([
@@ -44,13 +44,13 @@ test("the bridge is made again, and only the ends of its own containers that hav
   ]);
 });
 
-test("a bridge that cannot be finished is taken away again, and its refusal told", async () => {
+test("removes an unfinished bridge, and reports the refusal", async () => {
   const { deps, lines } = rig('if [ -e "$0.once" ]; then echo no >&2; exit 1; fi; touch "$0.once"');
   await expect(restoreBridge(deps, bridge, [11], signal)).rejects.toMatchObject({ code: "ip-failed" });
   expect(lines().at(-1)).toBe("link delete holdfast0");
 });
 
-test("a link that somebody else has made meanwhile is left alone", async () => {
+test("leaves a link that another program made meanwhile alone", async () => {
   const { deps, lines } = rig("echo File exists >&2; exit 2");
   await expect(restoreBridge(deps, bridge, [11], signal)).rejects.toMatchObject({ code: "ip-failed" });
   expect(lines()).toEqual(["link add holdfast0 type bridge"]);

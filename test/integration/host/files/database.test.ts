@@ -12,7 +12,7 @@ const open = (path: string, more: readonly string[] = [], exclusive = false) =>
   openDatabase(path, { migrations: [...migrations, ...more], exclusive });
 
 describe("a database", () => {
-  test("keeps what was written, for its owner alone, and moves its schema forward once", () => {
+  test("keeps what was written, for its owner only, and migrates its schema once", () => {
     const path = join(tempDir(), "s.db");
     const first = open(path);
     expect(first).toMatchObject({ isPersistent: true, damagedCopy: undefined });
@@ -29,7 +29,7 @@ describe("a database", () => {
     }
   });
 
-  test("whose migration fails stays as it was", () => {
+  test("whose migration fails stays unchanged", () => {
     const path = join(tempDir(), "s.db");
     open(path).sql.close();
     expect(() => open(path, ["CREATE TABLE b (x); INSERT INTO nowhere VALUES (1)"])).toThrow(
@@ -77,7 +77,7 @@ describe("a database", () => {
         writeFileSync(path, bytes);
       },
     ],
-  ])("that is %s is set aside and begun anew", (_what, damage) => {
+  ])("that is %s is set aside and created again", (_what, damage) => {
     const path = join(tempDir(), "s.db");
     const { sql } = open(path);
     for (let i = 0; i < 2000; i += 1) sql.prepare("INSERT INTO a VALUES (?)").run(i);
@@ -91,7 +91,7 @@ describe("a database", () => {
     expect(statSync(`${path}.damaged`).size).toBe(size);
   });
 
-  test("that is damaged is left alone where that is asked for, with its log", () => {
+  test("that is damaged is left alone on request, with its log", () => {
     const path = join(tempDir(), "s.db");
     open(path).sql.close();
     writeFileSync(path, "x".repeat(5000));
@@ -105,7 +105,7 @@ describe("a database", () => {
     expect(readFileSync(`${path}.damaged-wal`, "utf8")).toBe("log");
   });
 
-  test("tells whether it is new", () => {
+  test("reports whether it is new", () => {
     const path = join(tempDir(), "s.db");
     const seen = [1, 2].map(() => {
       const { sql, isNew } = open(path);
@@ -115,7 +115,7 @@ describe("a database", () => {
     expect(seen).toEqual([true, false]);
   });
 
-  test("is opened on a full disk as it is, and a damaged one on a read-only disk in memory", async () => {
+  test("is opened on a full disk unchanged, and a damaged one on a read-only disk in memory", async () => {
     const outcome = await onSmallDisk(`
       const { writeFileSync } = await import("node:fs");
       const path = root + "/s.db";
@@ -138,7 +138,7 @@ describe("a database", () => {
     ]);
   });
 
-  test("with a directory in its place, or in no directory, works in memory", () => {
+  test("with a directory in its place, or in a missing directory, works in memory", () => {
     const root = tempDir();
     mkdirSync(join(root, "s.db"));
     for (const path of [join(root, "s.db"), join(root, "no/s.db")]) {
@@ -149,7 +149,7 @@ describe("a database", () => {
     expect(existsSync(join(root, "no"))).toBe(false);
   });
 
-  test("on a read-only disk works in memory with what was there, and on a full one refuses the write alone", async () => {
+  test("on a read-only disk works in memory with its contents, and on a full one refuses writes only", async () => {
     const outcome = await onSmallDisk(`
       const path = root + "/s.db";
       const options = { migrations: ["CREATE TABLE a (x TEXT) STRICT"], exclusive: true };
@@ -179,7 +179,7 @@ describe("a database", () => {
   });
 });
 
-test("an older schema on a read-only disk is copied by the columns that both have", async () => {
+test("copies an older schema on a read-only disk by the common columns", async () => {
   const outcome = await onSmallDisk(`
     const path = root + "/s.db";
     const first = "CREATE TABLE a (x TEXT, y INTEGER) STRICT; CREATE TABLE z (x TEXT) STRICT";
@@ -207,7 +207,7 @@ describe("a transaction", () => {
   });
 });
 
-test("only what may be lost in a power cut does not wait for the disk, whether it works or not", () => {
+test("only what a power cut may lose does not wait for the disk, whether it works or not", () => {
   const { sql } = open(join(tempDir(), "s.db"));
   const mode = () => sql.prepare("PRAGMA synchronous").get()?.["synchronous"];
   expect([mode(), unsynced(sql, mode), mode()]).toEqual([2, 1, 2]);
@@ -216,7 +216,7 @@ test("only what may be lost in a power cut does not wait for the disk, whether i
   expect(mode()).toBe(2);
 });
 
-test("SQLite's code is read from its own errors alone", () => {
+test("only SQLite's own errors have its code", () => {
   const { sql } = open(join(tempDir(), "s.db"));
   let thrown: unknown;
   try {

@@ -20,7 +20,7 @@ const directories = hostDirectories();
 const signal = new AbortController().signal;
 
 describe("directories", () => {
-  test("are told from files and links", async () => {
+  test("are distinguished from files and links", async () => {
     const root = realpathSync(tempDir());
     mkdirSync(join(root, "d"));
     writeFileSync(join(root, "f"), "");
@@ -34,7 +34,7 @@ describe("directories", () => {
     expect(await directories.realpath(join(root, "x"))).toBeUndefined();
   });
 
-  test("are made one below the other, with their mode, and never through a link or a file", async () => {
+  test("are created one below the other, with their mode, and never through a link or a file", async () => {
     const root = tempDir();
     await directories.makeWithin(root, ["a", "b"], 0o755);
     await directories.makeWithin(root, ["a", "b", "c"], 0o755);
@@ -48,7 +48,7 @@ describe("directories", () => {
     expect(readdirSync(outside)).toEqual([]);
   });
 
-  test("are renamed to where nothing is", async () => {
+  test("are renamed to a free name", async () => {
     const root = tempDir();
     mkdirSync(join(root, "a"));
     mkdirSync(join(root, "taken"));
@@ -59,7 +59,7 @@ describe("directories", () => {
   });
 });
 
-test("what strangers own is moved with its owner, and removed, by a root that may only change owners", () => {
+test("foreign ones are moved with their owner, and removed, by a root limited to CAP_CHOWN", () => {
   const root = tempDir();
   for (const path of ["a/secret/deep", "to"]) mkdirSync(join(root, path), { recursive: true });
   writeFileSync(join(root, "a/secret/deep/f"), "");
@@ -84,7 +84,7 @@ test("what strangers own is moved with its owner, and removed, by a root that ma
 });
 
 describe("a tree", () => {
-  test("goes without what its links lead to", async () => {
+  test("is removed without the targets of its links", async () => {
     const root = tempDir();
     const outside = tempDir();
     writeFileSync(join(outside, "kept"), "");
@@ -100,7 +100,7 @@ describe("a tree", () => {
     expect(readdirSync(outside)).toEqual(["kept"]);
   });
 
-  test("goes whatever bytes its names are made of", async () => {
+  test("is removed with any bytes in its names", async () => {
     const root = tempDir();
     const latin1 = Buffer.from("caf\u00e9", "latin1");
     const inside = (...parts: readonly (string | Buffer)[]): Buffer =>
@@ -118,7 +118,7 @@ describe("a tree", () => {
     expect(readdirSync(root)).toEqual([]);
   });
 
-  test("goes part by part", async () => {
+  test("is removed part by part", async () => {
     const root = tempDir();
     mkdirSync(join(root, "t/sub"), { recursive: true });
     for (let i = 0; i < 25; i += 1) writeFileSync(join(root, `t/sub/f${i}`), "");
@@ -128,7 +128,7 @@ describe("a tree", () => {
     expect(existsSync(join(root, "t"))).toBe(false);
   });
 
-  test("goes however deep it is", async () => {
+  test("is removed at any depth", async () => {
     const top = join(tempDir(), "t");
     // Deeper than a path can name: built from the inside out.
     const name = "n".repeat(200);

@@ -7,7 +7,7 @@ import { onSmallDisk } from "../../../support/machine/small-disk.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
 describe("an atomic write", () => {
-  test("makes and replaces a file with its mode, and leaves nothing beside it", async () => {
+  test("creates and replaces a file with its mode, and leaves nothing beside it", async () => {
     const root = tempDir();
     const files = hostFiles(root);
     await files.writeAtomic("/a.json", "one", 0o600);
@@ -35,14 +35,14 @@ describe("an atomic write", () => {
     expect(readdirSync(root)).toEqual(["a.json"]);
   });
 
-  test("into a directory that is not there fails", async () => {
+  test("into a missing directory fails", async () => {
     await expect(hostFiles(tempDir()).writeAtomic("/no/a.json", "x", 0o600)).rejects.toMatchObject({
       code: "file-failed",
       details: { path: "/no/a.json" },
     });
   });
 
-  test("beside others to the same file leaves one of them whole", async () => {
+  test("beside others to the same file leaves one of them complete", async () => {
     const root = tempDir();
     const files = hostFiles(root);
     const texts = ["a", "b", "c", "d"].map((letter) => letter.repeat(200_000));
@@ -77,7 +77,7 @@ describe("an atomic write", () => {
 });
 
 describe("files", () => {
-  test("that are absent read as undefined, list as nothing, and are removed without complaint", async () => {
+  test("that are absent read as undefined, list as nothing, and are removed without an error", async () => {
     const files = hostFiles(tempDir());
     expect(await files.read("/no")).toBeUndefined();
     expect(await files.list("/no")).toEqual([]);
@@ -98,7 +98,7 @@ describe("files", () => {
     expect(await files.list("/d")).toEqual(["e"]);
   });
 
-  test("that a write cut short has left are swept away, and no others", async () => {
+  test("left by an interrupted write are deleted, and no others", async () => {
     const root = tempDir();
     const mine = ["a.json", "a.json.tmp", "0123456789ab.tmp.json", "b.0123456789ab.tmpx"];
     for (const name of [...mine, "a.json.0123456789ab.tmp", "a.json.previous.ba9876543210.tmp"]) {
@@ -109,7 +109,7 @@ describe("files", () => {
     expect(readdirSync(root).sort()).toEqual(mine.sort());
   });
 
-  test("never fail on what a directory in their place allows, and say so otherwise", async () => {
+  test("tolerate a directory in their place if the operation allows one, and report it otherwise", async () => {
     const root = tempDir();
     mkdirSync(join(root, "d"));
     chmodSync(join(root, "d"), 0o700);
@@ -117,7 +117,7 @@ describe("files", () => {
     await expect(hostFiles(root).list("/d")).resolves.toEqual([]);
   });
 
-  test("are measured in bytes", async () => {
+  test("have their size in bytes", async () => {
     const { totalBytes, freeBytes, usedBytes } = await hostFiles(tempDir()).space("/");
     expect(totalBytes).toBeGreaterThan(0);
     expect(freeBytes).toBeGreaterThanOrEqual(0);

@@ -42,7 +42,7 @@ describe.each(STRANGE)("%s", (_, make) => {
     await expect(readTextInput(path, 100, signal)).rejects.toMatchObject({ code: "file-failed" });
   });
 
-  test("in the place of a state file is damage, and makes way", async () => {
+  test("in the place of a state file is damage, and is moved aside", async () => {
     const path = place();
     const file = stateFile(hostFiles(), { path, schema: z.object({ a: z.int() }), keepsPrevious: true });
     expect(await file.load()).toEqual({ is: "lost", damagedCopy: `${path}.damaged` });
@@ -50,7 +50,7 @@ describe.each(STRANGE)("%s", (_, make) => {
     expect(await file.load()).toEqual({ is: "good", value: { a: 1 } });
   });
 
-  test("in the place of a database or a pid file keeps nobody waiting", async () => {
+  test("in the place of a database or a pid file blocks nothing", async () => {
     const path = place();
     const options = { migrations: ["CREATE TABLE t (a) STRICT"].map((sql) => sql.replace("(a)", "(a TEXT)")) };
     const { sql } = openDatabase(path, { ...options, exclusive: true });
@@ -62,7 +62,7 @@ describe.each(STRANGE)("%s", (_, make) => {
   });
 });
 
-test("a file that is larger than it may be is not read", async () => {
+test("does not read a file larger than allowed", async () => {
   const path = join(tempDir(), "file");
   writeFileSync(path, "x".repeat(101));
   expect(await readRegularFile(path, 100).catch(errnoOf)).toBe("EFBIG");
@@ -71,7 +71,7 @@ test("a file that is larger than it may be is not read", async () => {
   await expect(readTextInput(path, 100, signal)).rejects.toMatchObject({ code: "not-found" });
 });
 
-test("a license in the place of a file's name is not repeated", async () => {
+test("does not repeat a license in the place of a file's name", async () => {
   const license = "eyJhbGciOiJFZERTQSJ9.eyJqdGkiOiIxIn0.c2lnbmF0dXJl";
   const error: unknown = await readTextInput(license, 100, signal).catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({ code: "usage" });

@@ -17,7 +17,7 @@ const SETUP = `
   mkdirSync(root + "/other");
 `;
 
-test("a full disk still takes what the reserve is for, and the reserve is made whole once there is room", async () => {
+test("a full disk still accepts what the reserve is for, and the reserve is restored once there is room", async () => {
   const found = await onSmallDisk(`${SETUP}
     const used = [];
     const kept = filesWithReserve(files, reserve, ["/desired"], (error) => used.push(error.code));
@@ -43,7 +43,7 @@ test("a full disk still takes what the reserve is for, and the reserve is made w
   });
 });
 
-test("a link, a pipe or a directory in the place of the reserve is none, and is set aside", async () => {
+test("a link, a pipe or a directory in the place of the reserve is set aside", async () => {
   const found = await onSmallDisk(`${SETUP}
     const { execFileSync } = await import("node:child_process");
     writeFileSync(root + "/other/a", "x".repeat(9000));

@@ -34,7 +34,7 @@ function machine(
   return { volumes, volume, store, put, map, calls: (tool: string) => fake.calls(tool) };
 }
 
-describe("whether a machine can encrypt", () => {
+describe("support for encryption", () => {
   test.each<[string, Readonly<Record<string, string>>, Readonly<Record<string, string>>, string | undefined]>([
     ["with all of it", { "/dev/mapper/control": "" }, {}, undefined],
     [
@@ -58,7 +58,7 @@ describe("whether a machine can encrypt", () => {
   });
 });
 
-test("a program without the machine's devices has those looked at that have them", async () => {
+test("a program without the machine's devices asks those that have them", async () => {
   const fake = fakeTools({ ...OK, dmsetup: "exit 1" });
   const privileged = fakeTools({ ...OK, test: "exit 0" });
   const { reader } = machineRoot({});
@@ -68,7 +68,7 @@ test("a program without the machine's devices has those looked at that have them
 });
 
 describe("an encrypted volume", () => {
-  test("is made whole before it has its name, opened and mounted; the key is on standard input only", async () => {
+  test("is complete before it has its name, opened and mounted; the key is on standard input only", async () => {
     const seen = join(tempDir(), "stdin");
     const { volumes, volume, store, calls } = machine(undefined, { cryptsetup: `cat >>'${seen}'; echo >>'${seen}'` });
     await volumes.open(volume, KEY, signal);
@@ -88,7 +88,7 @@ describe("an encrypted volume", () => {
     expect(calls("cryptsetup").join("")).not.toContain(KEY);
   });
 
-  test("that is there is only opened, what is open only mounted, what is mounted left", async () => {
+  test("opens an existing one, mounts an open one, and leaves a mounted one", async () => {
     const { volumes, volume, put, map, calls } = machine();
     writeFileSync(volume.image, "LUKS");
     expect(volumes.isOpen(volume)).toBe(false);
@@ -105,7 +105,7 @@ describe("an encrypted volume", () => {
     expect(calls("mount")).toHaveLength(2);
   });
 
-  test("starts anew where a crash has left half of one", async () => {
+  test("starts again when a crash has left a partial one", async () => {
     const { volumes, volume, map, calls } = machine();
     writeFileSync(`${volume.image}.new`, "half");
     map("new.holdfast-1-x");
@@ -114,7 +114,7 @@ describe("an encrypted volume", () => {
     expect(statSync(volume.image).size).toBe(volume.sizeBytes);
   });
 
-  test("leaves one alone that is called as the half of it would be", async () => {
+  test("leaves one alone that has the name of the partial one", async () => {
     const { volumes, volume, map, calls } = machine();
     map("holdfast-1-x.new");
     await volumes.open(volume, KEY, signal);
@@ -131,7 +131,7 @@ describe("an encrypted volume", () => {
     expect([...calls("umount"), ...calls("cryptsetup")]).toEqual([`-- ${volume.mountPoint}`, "close holdfast-1-x"]);
   });
 
-  test("tells a wrong key from another failure, and never the key", async () => {
+  test("distinguishes a wrong key from another failure, and never prints the key", async () => {
     const wrong = machine(undefined, { cryptsetup: "exit 2" });
     writeFileSync(wrong.volume.image, "LUKS");
     await expect(wrong.volumes.open(wrong.volume, KEY, signal)).rejects.toMatchObject({ code: "wrong-key" });

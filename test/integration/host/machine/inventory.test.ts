@@ -4,13 +4,13 @@ import { Inventory, readInventory, takeInventory, withDeadline } from "../../../
 
 const never = new AbortController().signal;
 
-test("says something of this machine, or nothing, and never anything else", async () => {
+test("reports this machine or nothing", async () => {
   const inventory = await takeInventory(never, 15_000);
   expect(Inventory.parse(inventory)).toEqual(inventory);
   expect(Object.values(inventory).every((text) => text?.trim() !== "")).toBe(true);
 });
 
-test("is empty when the process that takes it fails", async () => {
+test("is empty when its process fails", async () => {
   const failing: Pick<Exec, "run"> = { run: () => Promise.reject(new Error("no")) };
   const spawn = (): never => {
     throw new Error("not used");
@@ -23,7 +23,7 @@ test("is empty when the process that takes it fails", async () => {
   expect(await readInventory(answering('{"virtualHost":"KVM","other":1}'), never)).toEqual({ virtualHost: "KVM" });
 });
 
-test("a call that fails, throws at once, hangs or is no longer wanted gives nothing", async () => {
+test("a call that fails, throws at once, hangs or is aborted gives nothing", async () => {
   expect(await withDeadline(() => Promise.reject(new Error("no")), 1000, never)).toBeUndefined();
   const throwing = (): Promise<number> => {
     throw new Error("no");

@@ -14,7 +14,7 @@ async function leaveStaleSocket(path: string): Promise<void> {
 }
 
 describe("sockets", () => {
-  it("tells absent, stale and live apart", async () => {
+  it("distinguishes absent, stale and live ones", async () => {
     await using dirs = await someDirectories();
     const path = join(dirs.root, "a.sock");
     expect(await probeSocket(path)).toBe("absent");
@@ -39,7 +39,7 @@ describe("sockets", () => {
     expect(statSync(path).size).toBe(8);
   });
 
-  it("says which directory is missing", async () => {
+  it("names the missing directory", async () => {
     await expect(listenOnSocket(createServer(), "/nonexistent/a.sock", 0o600)).rejects.toThrow(
       /\/nonexistent\/a\.sock/,
     );
@@ -47,14 +47,14 @@ describe("sockets", () => {
 });
 
 describe("the run directory", () => {
-  it("is made 0750 whatever the umask", async () => {
+  it("is created with 0750 under any umask", async () => {
     await using dirs = await someDirectories();
     const umask = process.umask(0o077);
     await makeRunDirectory(join(dirs.root, "deep", "run")).finally(() => process.umask(umask));
     expect(statSync(join(dirs.root, "deep", "run")).mode & 0o777).toBe(0o750);
   });
 
-  it("keeps one that exists and refuses one that everybody may write to", async () => {
+  it("keeps an existing one and refuses a world-writable one", async () => {
     await using dirs = await someDirectories();
     mkdirSync(dirs.runDir);
     chmodSync(dirs.runDir, 0o711);
@@ -64,7 +64,7 @@ describe("the run directory", () => {
     await expect(makeRunDirectory(dirs.runDir)).rejects.toMatchObject({ code: "unsafe-directory" });
   });
 
-  it("cannot be where a file is", async () => {
+  it("refuses a file in its place", async () => {
     await using dirs = await someDirectories();
     writeFileSync(dirs.runDir, "");
     await expect(makeRunDirectory(dirs.runDir)).rejects.toMatchObject({ code: "directory-failed" });

@@ -56,7 +56,7 @@ test.each<[FlowFilter, readonly string[]]>([
   expect(removalArguments(filter).map((args) => args.join(" "))).toEqual(lines);
 });
 
-test("flows are filtered here, and the tool is ended once there are enough", async () => {
+test("filters flows in this process, and ends the tool once there are enough", async () => {
   const flood = `printf '%s\\n' '${line(1)}' '${line(2, "11.0.0.1")}' '${line(3)}' noise '${line(4)}'; sleep 60`;
   const conntrack = hostConntrack({ exec: fakeTools({ conntrack: flood }).exec, reader, record });
   const found = await conntrack.list({ source: "10.0.0.0/8" }, 2, signal);
@@ -64,7 +64,7 @@ test("flows are filtered here, and the tool is ended once there are enough", asy
   expect(found.flows.map(({ original }) => original.sourcePort)).toEqual([1, 3]);
 });
 
-test("the flows of one party are those it begins and those it answers, translated or not", async () => {
+test("the flows of one party are those it opens and those it answers, translated or not", async () => {
   const [web, other, host] = ["172.18.0.9", "10.0.0.1", "192.0.2.1"];
   const tuple = (from: string, to: string): string => `src=${from} dst=${to} sport=1 dport=2`;
   const flowOf = (original: string, reply: string): string =>
@@ -83,7 +83,7 @@ test("the flows of one party are those it begins and those it answers, translate
   expect(flows.map(({ original }) => original.source)).toEqual([web, other]);
 });
 
-test("a limit that is just reached truncates nothing, and a line that ends without a newline is no line", async () => {
+test("a limit that is just reached truncates nothing, and a line without a newline is not a line", async () => {
   const conntrack = hostConntrack({
     exec: fakeTools({ conntrack: `echo '${line(1)}'; printf '%s' '${line(2)}'` }).exec,
     reader,
@@ -95,7 +95,7 @@ test("a limit that is just reached truncates nothing, and a line that ends witho
   });
 });
 
-test("what the tool says on failure is told, and a missing one is named with its package", async () => {
+test("reports the tool's error, and the package of a missing one", async () => {
   const denied =
     "conntrack v1.4.7 (conntrack-tools): Operation failed: sorry, you must be root or get CAP_NET_ADMIN capability to do this";
   const conntrack = hostConntrack({
@@ -118,7 +118,7 @@ test("what the tool says on failure is told, and a missing one is named with its
   });
 });
 
-test("nothing to delete is a result; what was deleted is added up over the families", async () => {
+test("no flow to delete is a result; counts deleted ones over the families", async () => {
   const script = `
 case "$*" in
   *ipv6*) echo 'conntrack v1.4.7 (conntrack-tools): 0 flow entries have been deleted.' >&2; exit 1;;
@@ -172,14 +172,14 @@ function stage(values: Readonly<Record<string, string>>, keep: typeof record = r
   return { conntrack, done };
 }
 
-test("counting is switched on where it is off, and what it was is kept before", async () => {
+test("switches counting on if it is off, and stores the previous value before", async () => {
   const { conntrack, done } = stage({ nf_conntrack_acct: "0", nf_conntrack_timestamp: "1" });
   expect(await conntrack.account()).toBe(true);
   expect(await conntrack.account()).toBe(true);
   expect(done).toEqual([{ "net.netfilter.nf_conntrack_acct": "0" }, ["net.netfilter.nf_conntrack_acct", "1"]]);
 });
 
-test("what cannot be recorded is not changed, and a kernel without these settings counts nothing", async () => {
+test("does not change what cannot be recorded, and a kernel without these settings counts nothing", async () => {
   const { conntrack, done } = stage({ nf_conntrack_acct: "0", nf_conntrack_timestamp: "0" }, () =>
     Promise.reject(new Error("the disk is full")),
   );

@@ -36,7 +36,7 @@ describe("observing", () => {
   it.each([
     { lists: false, name: "one process", ran: ["ip"] },
     { lists: true, name: "two processes where nft has to list the firewall", ran: ["ip", "nft"] },
-  ])("sees what there is, in $name", async ({ lists, ran }) => {
+  ])("reads the existing state, in $name", async ({ lists, ran }) => {
     const machine = await networkMachine(tempDir(), { lists }, PAIR);
     // A namespace begins with what the machine has.
     machine.sh(`echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/va/forwarding
@@ -61,13 +61,13 @@ describe("observing", () => {
     ]);
   });
 
-  it("finds a table of ours although the ledger is gone", async () => {
+  it("finds a table of ours although the ledger is lost", async () => {
     const machine = await networkMachine(tempDir());
     machine.sh("nft add table inet holdfast");
     expect(await machine.observe()).toHaveProperty("firewall");
   });
 
-  it("says which tool is missing, and does without nft", async () => {
+  it("names a missing tool, and works without nft", async () => {
     const machine = await networkMachine(tempDir(), { searchPath: toolDirectory() }, PAIR);
     await expect(machine.observe()).rejects.toMatchObject({
       code: "tool-missing",
@@ -82,14 +82,14 @@ describe("observing", () => {
     await expect(withIp.apply({ kind: "ethtool", link: "va" })).rejects.toMatchObject({ code: "unsupported" });
   });
 
-  it("gives up on a tool that does not stop talking", async () => {
+  it("gives up on endless output of a tool", async () => {
     const machine = await networkMachine(tempDir(), { maxOutputBytes: 200 }, PAIR);
     await expect(machine.observe()).rejects.toMatchObject({ code: "too-much-output" });
   });
 });
 
 describe("lines for ip", () => {
-  it("marks what it adds, and takes away nothing else", async () => {
+  it("mark what they add, and remove nothing else", async () => {
     const machine = await networkMachine(tempDir(), {}, PAIR);
     machine.sh(`ip address add 198.51.100.1/24 dev va; ip route add 10.0.0.0/8 via 198.51.100.9
       ip rule add priority 5180 from 10.0.0.0/8 table 5`);
@@ -113,7 +113,7 @@ describe("lines for ip", () => {
     for (const key of ["addresses", "routes", "rules"] as const) expect(again[key]).toStrictEqual(before[key]);
   });
 
-  it("remembers an address that has no room for a mark", async () => {
+  it("record an address without room for a mark", async () => {
     const dir = tempDir();
     const machine = await networkMachine(dir, {}, `ip link add ${LONG} type veth peer name vb`);
     const [mine, his] = ["192.0.2.1/24", "192.0.2.2/24"].map((address) => ({ link: LONG, address }));
@@ -133,7 +133,7 @@ describe("lines for ip", () => {
   it.each([
     ["with room for a mark", "va"],
     ["without", LONG],
-  ])("remembers an address that was leased until now, and has no mark by that, on a link %s", async (_what, link) => {
+  ])("record an address that was leased until now, and thus has no mark, on a link %s", async (_what, link) => {
     const pair = `ip link add ${link} type veth peer name vb && ip link set ${link} up && ip link set vb up`;
     const machine = await networkMachine(tempDir(), {}, pair);
     machine.sh(`ip address add 192.0.2.1/24 dev ${link} valid_lft 900 preferred_lft 900 noprefixroute`);
@@ -164,7 +164,7 @@ describe("lines for ip", () => {
     expect((await again.observe()).addresses).toContainEqual({ ...ours, isOurs: false });
   });
 
-  it("has listed such an address before ip is asked for it", async () => {
+  it("record such an address before ip is called", async () => {
     const tools = toolDirectory("nft");
     script(tools, "ip", `/usr/sbin/ip "$@"; [ "$1" != -batch ]`);
     const searchPath = `${tools}:/usr/bin:/bin`;
@@ -176,7 +176,7 @@ describe("lines for ip", () => {
     expect(addresses).toContainEqual({ ...mine, isDynamic: false, isOurs: true });
   });
 
-  it("marks addresses by their protocol where ip knows it", async () => {
+  it("mark addresses by their protocol if ip supports it", async () => {
     const dir = tempDir();
     const tools = toolDirectory("nft");
     script(
@@ -194,7 +194,7 @@ describe("lines for ip", () => {
     );
   });
 
-  it("are ours under whatever name somebody gives their link", async () => {
+  it("are ours under any new name of their link", async () => {
     const machine = await networkMachine(tempDir(), {}, PAIR);
     const rename = (from: string, to: string): string =>
       machine.sh(`ip link set ${from} down; ip link set ${from} name ${to}; ip link set ${to} up`);
@@ -216,7 +216,7 @@ describe("lines for ip", () => {
     expect(await owned()).toEqual(["va 192.0.2.1/24"]);
   });
 
-  it("names the line that failed, in ip's own words, and stops there", async () => {
+  it("name the failing line, in ip's own words, and stop there", async () => {
     const machine = await networkMachine(tempDir(), {}, PAIR);
     const unreachable = routeLine({ ...route, destination: "10.0.0.0/8", via: "203.0.113.1", link: "va" });
     const lines = [addressLine(address), unreachable, setLinkLine({ name: "va", mtu: 1300 }) ?? ""];
@@ -230,7 +230,7 @@ describe("lines for ip", () => {
     expect(links.find(({ name }) => name === "va")?.mtu).toBe(1500);
   });
 
-  it("are given to ip only once it is noted whose they are, and not at all after that has failed", async () => {
+  it("are passed to ip only once their owner is recorded, and not after a failure of that", async () => {
     const dir = tempDir();
     const machine = await networkMachine(dir, {}, PAIR);
     await machine.observe();
@@ -241,7 +241,7 @@ describe("lines for ip", () => {
     expect((await machine.observe()).links.find(({ name }) => name === "va")?.mtu).toBe(1500);
   });
 
-  it("survives a link that goes half way", async () => {
+  it("survive a link that disappears during the call", async () => {
     const machine = await networkMachine(tempDir(), {}, PAIR);
     machine.sh("ip address add 192.0.2.1/24 dev va");
     await machine.observe();
@@ -254,7 +254,7 @@ describe("lines for ip", () => {
     expect((await machine.observe()).links.map(({ name }) => name)).not.toContain("va");
   });
 
-  it("takes 1,000 routes and 1,000 rules in one process", async () => {
+  it("add 1,000 routes and 1,000 rules in one process", async () => {
     const machine = await networkMachine(tempDir(), {}, `${PAIR} && ip address add 192.0.2.1/24 dev va`);
     const many = Array.from({ length: 1000 }, (_, at) => `10.${at >> 8}.${at & 255}.0/24`);
     const lines = many.flatMap((destination, at) => [
@@ -270,8 +270,8 @@ describe("lines for ip", () => {
   });
 });
 
-describe("what else is changed", () => {
-  it("sets sysctls and says which one it cannot", async () => {
+describe("other changes", () => {
+  it("set sysctls and name those that fail", async () => {
     const machine = await networkMachine(tempDir(), {}, PAIR);
     const name = "net.ipv4.conf.va.forwarding";
     await machine.apply({ kind: "sysctl", values: [[name, "1"]] });
@@ -286,7 +286,7 @@ describe("what else is changed", () => {
       await expect(set(bad, "1")).rejects.toMatchObject({ code: "bad-name" });
   });
 
-  it("says that a driver cannot fix speed and duplex", async () => {
+  it("report that a driver cannot set speed and duplex", async () => {
     const machine = await networkMachine(tempDir(), {}, PAIR);
     const fixed = { speedMbps: 100, duplex: "full" } as const;
     const set = machine.apply({ kind: "ethtool", link: "va", fixed });
@@ -295,7 +295,7 @@ describe("what else is changed", () => {
     await expect(machine.apply({ kind: "ethtool", link: "gone" })).rejects.toMatchObject({ code: "ethtool-failed" });
   });
 
-  it("remembers what speed it fixed", async () => {
+  it("record the speed that was set", async () => {
     const dir = tempDir();
     const tools = toolDirectory("ip", "nft");
     script(tools, "ethtool", `echo "$*" >>${dir}/told`);
@@ -310,7 +310,7 @@ describe("what else is changed", () => {
     expect(machine.sh(`cat ${dir}/told`)).toBe("-s va autoneg off speed 100 duplex half\n-s va autoneg on\n");
   });
 
-  it("knows whether anything may be ours, without a process", async () => {
+  it("decide without a process whether anything may be ours", async () => {
     const machine = await networkMachine(tempDir(), {}, PAIR);
     expect(await machine.mayOwn()).toBe(false);
     expect(machine.ran()).toStrictEqual([]);
@@ -323,7 +323,7 @@ describe("what else is changed", () => {
 });
 
 describe("features", () => {
-  it("tries them once and says why not", async () => {
+  it("are tested once, with the reason of a failure", async () => {
     const machine = await networkMachine(tempDir());
     const features = await machine.features();
     expect(features).toMatchObject({ nft: true, bridge: true });
@@ -337,7 +337,7 @@ describe("features", () => {
     expect(machine.ran()).toStrictEqual([]);
   });
 
-  it("says so when nothing can be tried", async () => {
+  it("are reported as unknown when nothing can be tested", async () => {
     const machine = await networkMachine(tempDir(), { searchPath: toolDirectory("ip"), dhcpClients: [] });
     const features = await machine.features();
     expect(features).toMatchObject({ vlan: false, nft: false, dhcp: false });
@@ -345,7 +345,7 @@ describe("features", () => {
     expect(features.reasons).toMatchObject({ vlan: reason, nft: reason, dhcp: "no DHCP client is installed" });
   });
 
-  it("tries in a user namespace where it may not make another", async () => {
+  it("are tested in a user namespace if no other is allowed", async () => {
     const tools = toolDirectory("ip", "nft");
     script(
       tools,
@@ -358,7 +358,7 @@ describe("features", () => {
     expect(machine.ran()).toStrictEqual(["unshare", "unshare", "unshare", "unshare"]);
   });
 
-  it("tells a missing nft from one that refuses", async () => {
+  it("distinguish a missing nft from one that refuses", async () => {
     const tools = toolDirectory("ip");
     symlinkSync("/usr/bin/unshare", join(tools, "unshare"));
     const machine = await networkMachine(tempDir(), { searchPath: tools });

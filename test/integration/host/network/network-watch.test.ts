@@ -24,7 +24,10 @@ function watcher(engine: string) {
 }
 
 describe.concurrent.each(["netlink", "poll"])("watching by %s", (engine) => {
-  test("sees links, addresses and routes come and go, and ends when closed", async ({ expect, onTestFinished }) => {
+  test("detects links, addresses and routes that appear and disappear, and ends when closed", async ({
+    expect,
+    onTestFinished,
+  }) => {
     const { child, lines, ip } = watcher(engine);
     onTestFinished(() => void child.kill("SIGKILL"));
     const heard = async (...kinds: readonly string[]): Promise<void> => {
@@ -49,7 +52,7 @@ describe.concurrent.each(["netlink", "poll"])("watching by %s", (engine) => {
   });
 });
 
-test("a changed resolver is seen with either engine, and nothing is reported twice or after closing", async () => {
+test("detects a changed resolver with either engine, and reports nothing twice or after closing", async () => {
   for (const engine of ["netlink", "poll"] as const) {
     const { root, reader } = machineRoot({ "/etc/resolv.conf": "nameserver 192.0.2.1\n" });
     const clock = new FakeClock();
@@ -65,7 +68,7 @@ test("a changed resolver is seen with either engine, and nothing is reported twi
   }
 });
 
-test("polling does not take moving counters for changed routes", async () => {
+test("polling does not count moving counters as changed routes", async () => {
   const route = (use: number): string => `eth0\t00000000\t010200C0\t0003\t0\t${use}\t0\t00000000\t0\t0\t0\n`;
   const { root, reader } = machineRoot({ "/proc/net/route": route(1), "/proc/net/ipv6_route": "" });
   const clock = new FakeClock();
@@ -80,7 +83,7 @@ test("polling does not take moving counters for changed routes", async () => {
   watch.close();
 });
 
-test("a wall clock that runs ahead of the monotonic one means that the machine slept", async () => {
+test("a wall clock ahead of the monotonic one means that the machine was suspended", async () => {
   const clock = new FakeClock();
   const seen: string[] = [];
   const watch = watchNetwork({ clock, engine: "poll", onChange: (what) => seen.push(what) });

@@ -32,7 +32,7 @@ function machine(driver: "systemd" | "cgroupfs", files: Readonly<Record<string, 
 describe("memory.high of a container", () => {
   const container = { pid: 42, id: ID };
 
-  test("is written into its own group, wherever its process sits", async () => {
+  test("is written into its own group, for a process in any of its groups", async () => {
     const group = `${CGROUP}/holdfast-containers/${ID}`;
     const { groups, read } = machine("cgroupfs", {
       "/proc/42/cgroup": `0::/holdfast-containers/${ID}/init.scope\n`,
@@ -58,7 +58,7 @@ describe("memory.high of a container", () => {
     ]);
   });
 
-  test("of a process that is not of the container is left alone", async () => {
+  test("of a process outside the container is not changed", async () => {
     const { groups, calls } = machine("systemd", { "/proc/42/cgroup": "0::/system.slice/ssh.service\n" });
     await expect(groups.setMemoryHigh(container, 1, signal)).rejects.toMatchObject({ code: "cgroup-failed" });
     await expect(groups.setMemoryHigh({ pid: 42, id: "" }, 1, signal)).rejects.toMatchObject({ code: "cgroup-failed" });
@@ -78,7 +78,7 @@ describe("memory.high of a container", () => {
 describe("limits of all containers", () => {
   const LIMITS = { cpuMax: 250, memMaxBytes: 1024 ** 3, memHighBytes: 8192, ioRbps: 1000, ioWiops: 5 };
 
-  test("are written into the parent group, read back and lifted", async () => {
+  test("are written into the parent group, read back and removed", async () => {
     const parent = `${CGROUP}/holdfast-containers`;
     const { groups, read, write } = machine("cgroupfs");
     expect(groups.parent).toBe("/holdfast-containers");
@@ -100,7 +100,7 @@ describe("limits of all containers", () => {
     expect(groups.limits(DISK)).toEqual({});
   });
 
-  test("make the group with its controllers where there is none, and say which file is missing", async () => {
+  test("create the group with its controllers if missing, and name a missing file", async () => {
     const { groups, read } = machine("cgroupfs");
     // No kernel here fills the new directory.
     expect(await groups.setLimits({ cpuMax: 100 }, DISK, signal)).toEqual([
@@ -110,7 +110,7 @@ describe("limits of all containers", () => {
     expect(groups.limits(DISK)).toEqual({});
   });
 
-  test("are set as far as there are controllers for them", async () => {
+  test("are set as far as controllers for them exist", async () => {
     const group = `${CGROUP}/holdfast-containers`;
     const { groups } = machine("cgroupfs", { [`${group}/cpu.max`]: "max 100000\n", [`${group}/memory.max`]: "max\n" });
     const warnings = await groups.setLimits({ cpuMax: 50, memMaxBytes: 8192, ioRbps: 5 }, DISK, signal);
@@ -129,7 +129,7 @@ describe("limits of all containers", () => {
     ]);
   });
 
-  test("are lifted from a slice that is there, and need none", async () => {
+  test("are removed from an existing slice, and need none", async () => {
     const slice = `${CGROUP}/holdfast.slice/holdfast-containers.slice`;
     const { groups, calls } = machine("systemd", {
       [`${slice}/cpu.max`]: "150000 100000\n",
@@ -146,7 +146,7 @@ describe("limits of all containers", () => {
     expect(none.calls()).toEqual([]);
   });
 
-  test("leave I/O out with a warning where the disk cannot be told, and tell what systemd refuses", async () => {
+  test("skip I/O with a warning if the disk is unknown, and report an error of systemd", async () => {
     const { groups, calls } = machine("systemd");
     expect(await groups.setLimits({ ioRbps: 5 }, undefined, signal)).toHaveLength(1);
     expect(calls().at(-1)).not.toMatch(/\/dev/);
@@ -164,7 +164,7 @@ describe("limits of all containers", () => {
     [{ memMaxBytes: 4096 }, { memMaxBytes: 9000 }, false],
     [{ ioRbps: 1 }, { ioRbps: 0 }, true],
     [{ ioRbps: 1 }, {}, false],
-  ])("%j is as %j was asked: %j", (actual, wanted, isSame) => {
+  ])("%j is as requested by %j: %j", (actual, wanted, isSame) => {
     expect(isSameLimits(actual, wanted)).toBe(isSame);
   });
 });

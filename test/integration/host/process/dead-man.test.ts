@@ -10,7 +10,7 @@ const ID = "0197f1a2-0000-4000-8000-000000000001";
 const request = { stateDir: "/srv/a state", runDir: "/run/hf", isManaged: true, id: ID, waitMs: 30_500 };
 const { signal } = new AbortController();
 
-test("under systemd it is a timer of its own, which ends when it is told", async () => {
+test("under systemd it is a timer of its own, which ends on request", async () => {
   const tools = fakeTools({ "systemd-run": "", systemctl: "" });
   const deadMan = await hostDeadMan(tools.exec)(request, signal);
   const [call = ""] = tools.calls("systemd-run");
@@ -24,21 +24,21 @@ test("under systemd it is a timer of its own, which ends when it is told", async
   expect(tools.calls("systemctl")).toEqual([`stop --no-block -- holdfast-guard-${ID}.timer`]);
 });
 
-test("a timer that systemd refuses is said, so that nothing is begun", async () => {
+test("reports a timer that systemd refuses, so that no change starts", async () => {
   const tools = fakeTools({ "systemd-run": "echo 'Failed to start transient timer unit' >&2; exit 1" });
   const starting = hostDeadMan(tools.exec)(request, signal);
   await expect(starting).rejects.toMatchObject({ code: "guard-failed" });
   await expect(starting).rejects.toThrow("Failed to start transient timer unit");
 });
 
-test("a timer that is gone already ends without a word", async () => {
+test("stopping a timer that has ended is silent", async () => {
   const tools = fakeTools({ "systemd-run": "", systemctl: "exit 5" });
   const deadMan = await hostDeadMan(tools.exec)({ ...request, waitMs: -1 }, signal);
   expect(tools.calls("systemd-run")[0]).toContain("--on-active=1s");
   await expect(deadMan.end()).resolves.toBeUndefined();
 });
 
-test("outside systemd a shell sleeps first; no argument goes through it as text", () => {
+test("outside systemd a shell sleeps first; no argument passes through it as text", () => {
   const [file, flag, script, ...rest] = watchCommand({ ...request, isManaged: false, stateDir: "/a;b" });
   expect([file, flag, script]).toEqual(["/bin/sh", "-c", 'sleep "$1"; shift; exec "$@"']);
   expect(rest.slice(0, 2)).toEqual(["holdfast-guard", "31"]);
@@ -52,7 +52,7 @@ const ends: readonly (readonly [string, string, readonly string[]])[] = [
   ["crashes", "kill -9 $$", ["own", "launch --proven"]],
   ["is gone", "", ["launch --proven"]],
 ];
-test.each(ends)("where the program that made the change %s, the right one takes it back", (_what, script, ran) => {
+test.each(ends)("when the program that made the change %s, the right one rolls it back", (_what, script, ran) => {
   const dir = tempDir();
   const [node, launch, log] = ["node *", "launch $x", "log"].map((name) => join(dir, name)) as [string, string, string];
   const says = (who: string): string => `#!/bin/sh\nfor word; do :; done; echo "${who} $word" >>'${log}'\n`;
@@ -66,7 +66,7 @@ test.each(ends)("where the program that made the change %s, the right one takes 
   expect(readFileSync(log, "utf8").trim().split("\n")).toEqual(ran.map((who) => `${who} ${ID}`));
 });
 
-test("where it cannot leave its output it is not begun", async () => {
+test("does not start if it cannot write its output", async () => {
   const { exec } = fakeTools({});
   const starting = hostDeadMan(exec)({ ...request, isManaged: false, stateDir: "/nowhere/at/all" }, signal);
   await expect(starting).rejects.toMatchObject({ code: "guard-failed" });

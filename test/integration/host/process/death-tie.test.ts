@@ -8,7 +8,7 @@ import { tempDir } from "../../../support/temp-dir.ts";
 
 const ping = { file: "ping", args: ["-c", "1", "--", "127.0.0.1"] };
 
-test("a tool is started by setpriv under its own name", () => {
+test("starts a tool through setpriv under its own name", () => {
   const tied = deathTie(SEARCH_PATH)({ file: "sh", args: ["-c", "echo $0 $@", "--", "-x"] });
   expect(tied).toEqual({
     file: "/usr/bin/setpriv",
@@ -17,7 +17,7 @@ test("a tool is started by setpriv under its own name", () => {
   expect(spawnSync(tied.file, tied.args, { encoding: "utf8" }).stdout).toBe("-- -x\n");
 });
 
-test("a tool that cannot be started keeps its command line, so that it fails under its own name", () => {
+test("a missing tool keeps its command line, so that it fails under its own name", () => {
   const dir = tempDir();
   writeFileSync(join(dir, "ping"), "");
   expect(deathTie(dir)(ping)).toEqual(ping);
@@ -27,7 +27,7 @@ test("a tool that cannot be started keeps its command line, so that it fails und
   expect(deathTie(SEARCH_PATH)(absolute)).toEqual(absolute);
 });
 
-test("without setpriv, or with one that knows no such option, tools start as they are", () => {
+test("without setpriv, or without that option in it, tools start directly", () => {
   const dir = tempDir();
   copyFileSync("/usr/bin/true", join(dir, "busybox"));
   symlinkSync("busybox", join(dir, "setpriv"));

@@ -6,7 +6,7 @@ import { collectGarbage } from "../../../../src/host/process/engine-flags.ts";
 
 const MODULE = join(import.meta.dirname, "../../../../src/host/process/engine-flags.ts");
 
-test("V8 knows every flag and takes it while it runs", () => {
+test("V8 supports every flag and accepts it at run time", () => {
   const module = `await import(${JSON.stringify(MODULE)})`;
   const program = `const { makeRoom, preferSmallMemory } = ${module}; preferSmallMemory(); makeRoom();`;
   const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
@@ -15,7 +15,7 @@ test("V8 knows every flag and takes it while it runs", () => {
   expect({ status, stdout, stderr }).toEqual({ status: 0, stdout: "", stderr: "" });
 });
 
-test.each(["compileAll", "preferSpeed"])("what a start is spared comes back with the work: %s", (takeBack) => {
+test.each(["compileAll", "preferSpeed"])("what a start skips is done with the work: %s", (takeBack) => {
   const program = `
     const { setFlagsFromString } = await import("node:v8");
     const { ${takeBack}, START_FLAGS } = await import(${JSON.stringify(MODULE)});
@@ -35,7 +35,7 @@ test.each(["compileAll", "preferSpeed"])("what a start is spared comes back with
   expect({ stdout, stderr }).toEqual({ stdout: "false true\n", stderr: "" });
 });
 
-test("what nobody holds any more is gone after a collection", async () => {
+test("a collection frees what is unreachable", async () => {
   const make = (): WeakRef<object> => new WeakRef({ held: "by nobody" });
   const left = make();
   // A weak reference holds its object until the turn in which it was made is over.

@@ -93,7 +93,7 @@ describe("run", () => {
     expect(await running.exitCode).toBe(130);
   });
 
-  test("passes arguments as they are, whatever a shell would make of them", async () => {
+  test("passes arguments unchanged, without a shell", async () => {
     const hostile = ["$(id)", "a b", "`id`", "; rm -rf /", "*", "'\"", "ünïcödé", "\n", "x".repeat(4096), "--", "-e"];
     const { stdout } = await exec.run("printf", ["%s\\0", ...hostile], { ...bounds, signal: never() });
     expect(stdout.split("\0").slice(0, -1)).toEqual(hostile);
@@ -106,7 +106,7 @@ describe("run", () => {
     expect(unread.exitCode).toBe(0);
   });
 
-  test("leaves no descriptor of an input behind", async () => {
+  test("leaves no descriptor of an input open", async () => {
     const descriptors = (): number => readdirSync("/proc/self/fd").length;
     const before = descriptors();
     const input = "x".repeat(1_000_000);
@@ -116,14 +116,14 @@ describe("run", () => {
     await untilHolds(() => expect(descriptors()).toBe(before));
   });
 
-  test("cuts a flood, says so, and ends the tool", async () => {
+  test("cuts a flood, reports it, and ends the tool", async () => {
     const result = await exec.run("yes", ["€"], { ...bounds, maxOutputBytes: 10_001, signal: never() });
     expect(result.truncated).toBe(true);
     expect(Buffer.byteLength(result.stdout)).toBeLessThanOrEqual(10_001);
     expect(result.stdout.replaceAll("€\n", "").length).toBeLessThan(2);
   });
 
-  test("exactly the allowed output is not truncated", async () => {
+  test("does not truncate output of exactly the limit", async () => {
     const result = await exec.run("printf", ["12345"], { ...bounds, maxOutputBytes: 5, signal: never() });
     expect(result).toMatchObject({ stdout: "12345", truncated: false });
   });
@@ -139,7 +139,7 @@ describe("run", () => {
     await expect(run("echo", ["x".repeat(4_000_000)])).rejects.toMatchObject({ code: "exec-failed" });
   });
 
-  test("a passed deadline is a timeout; an abort gives its reason, before the start too", async () => {
+  test("an expired deadline is a timeout; an abort gives its reason, before the start too", async () => {
     const late = exec.run("sleep", ["60"], { ...bounds, deadlineMs: 50, signal: never() });
     await expect(late).rejects.toMatchObject({ code: "timeout" });
     const reason = new Error("taken back");
@@ -155,7 +155,7 @@ describe("run", () => {
 });
 
 describe("spawn", () => {
-  test("hands over output as it comes, in order, with its kind", async () => {
+  test("passes output on as it arrives, in order, with its kind", async () => {
     const path = script("echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three");
     const chunks: string[] = [];
     const { output, exitCode } = exec.spawn(path, [], { signal: never() });
@@ -171,7 +171,7 @@ describe("spawn", () => {
     expect(text).toBe("€\uFFFD");
   });
 
-  test("output that nobody asked for yet is not lost", async () => {
+  test("loses no output before the first read", async () => {
     const { output, exitCode } = exec.spawn("echo", ["kept"], { signal: never() });
     expect(await exitCode).toBe(0);
     let text = "";
@@ -179,7 +179,7 @@ describe("spawn", () => {
     expect(text).toBe("kept\n");
   });
 
-  test("a slow consumer holds the tool back", async () => {
+  test("a slow consumer slows the tool", async () => {
     const progress = join(folder, "progress");
     const path = script(
       `i=0; while [ $i -lt 400 ]; do head -c 10000 /dev/zero; i=$((i+1)); echo $i > ${progress}; done`,
@@ -206,7 +206,7 @@ describe("spawn", () => {
     expect(await exitCode).toBe(0);
   });
 
-  test("a tree that forks, changes its session and ignores SIGINT is gone after a cancel", async () => {
+  test("a cancel ends a tree that forks, changes its session and ignores SIGINT", async () => {
     const mark = `7${process.pid}${Date.now() % 100_000}`;
     const path = script(
       `trap '' INT TERM\n(trap '' INT; sleep ${mark}1 & sleep ${mark}2) &\nsetsid sleep ${mark}3 &\necho ready\nwhile :; do sleep ${mark}4; done`,
@@ -223,7 +223,7 @@ describe("spawn", () => {
     await untilHolds(() => expect([living(mark), living(path), zombies()]).toEqual([[], [], 0]));
   });
 
-  test("what a tool leaves in its group goes when it ends by itself", async () => {
+  test("ends what a tool leaves in its group when it exits", async () => {
     const mark = `8${process.pid}${Date.now() % 100_000}`;
     const { output, exitCode } = exec.spawn(script(`sleep ${mark} & echo started`), [], { signal: never() });
     let text = "";
@@ -232,7 +232,7 @@ describe("spawn", () => {
     await untilHolds(() => expect(living(mark)).toEqual([]));
   });
 
-  test("a stranger that keeps the pipe open does not keep the output open", async () => {
+  test("a foreign process that keeps the pipe open does not keep the output open", async () => {
     const mark = `6${process.pid}${Date.now() % 100_000}`;
     const { output } = exec.spawn(
       script(`setsid sh -c 'echo $$ > ${folder}/pid; exec sleep ${mark}' & sleep 0.2; echo done`),
@@ -247,7 +247,7 @@ describe("spawn", () => {
     process.kill(Number(readFileSync(join(folder, "pid"), "utf8")), "SIGKILL");
   });
 
-  test("on a cancel the tool may still say its last words", async () => {
+  test("a cancelled tool may still print its last output", async () => {
     const control = new AbortController();
     const path = script("trap 'echo summary; exit 0' INT\necho ready\nwhile :; do sleep 0.05; done");
     let text = "";
@@ -282,7 +282,7 @@ describe("spawn", () => {
   });
 });
 
-describe("the death of this program by SIGKILL", () => {
+describe("a SIGKILL of this program", () => {
   test("ends its tools", async () => {
     const duration = `61.${process.pid}`;
     const program = sleeping(duration);

@@ -6,7 +6,7 @@ import { sdNotify } from "../../../../src/host/process/libc.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
-describe("telling the service manager", () => {
+describe("notifying the service manager", () => {
   const listen = (address: string): { heard: Promise<string> } => {
     const script = `
 import socket, sys
@@ -31,7 +31,7 @@ print(s.recv(4096).decode(), flush=True)`;
     expect(await listen(`@hf-test-${process.pid}`).heard).toBe("READY=1");
   });
 
-  test("says so when nobody listens or the address is none", () => {
+  test("reports that nothing listens or that the address is invalid", () => {
     expect(sdNotify(join(tempDir(), "absent"), "READY=1")).toBe(false);
     expect(sdNotify("relative/path", "READY=1")).toBe(false);
     expect(sdNotify("", "READY=1")).toBe(false);
@@ -52,7 +52,7 @@ console.log(watch.engine, sdNotify("/run/x", "READY=1"));`;
   expect(output.trim()).toBe("poll false");
 });
 
-test("the pages of the runtime's file that nothing uses go back to the kernel, and it goes on", () => {
+test("returns unused pages of the runtime's file to the kernel, and continues", () => {
   const source = (name: string): string => JSON.stringify(join(import.meta.dirname, "../../../../src/host", name));
   const code = `
 const { trimMemory } = await import(${source("process/libc.ts")});

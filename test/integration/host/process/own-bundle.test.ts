@@ -34,7 +34,7 @@ test.each([
   ["there is none", undefined, "holdfast.mjs"],
   ["it is empty", "", "holdfast.mjs"],
   ["this is no bundle", `console.log('other')${END}`, "main.mjs"],
-])("it goes on itself where %s", (_, overlay, entry) => {
+])("it continues itself if %s", (_, overlay, entry) => {
   expect(run("becomeOwnBundle", overlay, entry).said).toBe("itself");
 });
 
@@ -42,14 +42,14 @@ test.each([
   ["in the middle of a word", "console.lo"],
   ["where it still parses", "console.log('other')\n"],
   ["in its last line", `console.log('other')${END.slice(0, -6)}`],
-])("it goes on itself where the bundle is cut off %s, and says so", (_, overlay) => {
+])("it continues itself if the bundle is cut off %s, and reports it", (_, overlay) => {
   const { dir, said, stderr } = run("becomeOwnBundle", overlay);
   expect(said).toBe("itself");
   expect(stderr).toContain(`${join(dir, "overlay.mjs")} is truncated: overlay runs from holdfast.mjs`);
   expect(run("loadOwnBundle", overlay).said).toContain("overlay.mjs is truncated");
 });
 
-test("a test of a version loads the bundle, and fails when that cannot be", () => {
+test("a test of a version loads the bundle, and fails when that is impossible", () => {
   expect(run("loadOwnBundle", `console.log('loaded')${END}`).said).toBe("loaded\nitself");
   expect(run("loadOwnBundle", `import 'node:missing'${END}`).said).toContain("node:missing");
   expect(run("loadOwnBundle", undefined).said).toBe("itself");

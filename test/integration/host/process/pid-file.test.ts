@@ -20,7 +20,7 @@ describe("pid files", () => {
     expect(existsSync(file.path)).toBe(false);
   });
 
-  it("replace a stale one, and leave alone one that a successor wrote", async () => {
+  it("replace a stale one, and leave one written by a successor alone", async () => {
     await using dirs = await someDirectories();
     mkdirSync(dirs.runDir);
     const child = spawn(process.execPath, ["-e", ""]);
@@ -34,7 +34,7 @@ describe("pid files", () => {
     expect(readFileSync(file.path, "utf8")).toBe("1\n");
   });
 
-  it.each(["", "zero", "-1", "0", "12x", "99999999999", "1 2"])("take no id from %j", async (text) => {
+  it.each(["", "zero", "-1", "0", "12x", "99999999999", "1 2"])("read no id from %j", async (text) => {
     await using dirs = await someDirectories();
     mkdirSync(dirs.runDir);
     writeFileSync(join(dirs.runDir, "agent.pid"), text);

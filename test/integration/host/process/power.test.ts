@@ -17,14 +17,14 @@ function power(systemctl: string, isManaged = true) {
   return hostPower(hostExec(systemClock(), `${folder}:${SEARCH_PATH}`), { isManaged, unit: "holdfast-agent.service" });
 }
 
-test("asks systemd, with the unit behind the options", async () => {
+test("calls systemd, with the unit after the options", async () => {
   const host = power(`echo "$@" >> ${folder}/calls`);
   await host.restartService();
   await host.reboot();
   expect(readFileSync(join(folder, "calls"), "utf8")).toBe("restart --no-block -- holdfast-agent.service\nreboot\n");
 });
 
-test("names what systemd refused", async () => {
+test("reports the error of systemd", async () => {
   const host = power("echo 'Operation inhibited by dpkg' >&2; exit 1");
   await expect(host.reboot()).rejects.toMatchObject({
     code: "exec-failed",
@@ -32,7 +32,7 @@ test("names what systemd refused", async () => {
   });
 });
 
-test("refuses outside a managed install and calls nothing", async () => {
+test("refuses outside a managed install without any call", async () => {
   const host = power(`touch ${folder}/calls`, false);
   await expect(host.restartService()).rejects.toMatchObject({ code: "not-supported" });
   await expect(host.reboot()).rejects.toMatchObject({ code: "not-supported" });

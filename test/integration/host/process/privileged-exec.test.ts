@@ -11,7 +11,7 @@ const options = { signal, deadlineMs: 12_500, maxOutputBytes: 4096 };
 /** Becomes what follows `--`, as systemd-run(1) with --pipe and --wait behaves to whoever calls it. */
 const RUN = 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"';
 
-test("a tool that needs more than the unit has is a unit of its own, with its input, output and status", async () => {
+test("a tool that needs more privileges than the unit has is a unit of its own, with its input, output and status", async () => {
   const tools = fakeTools({ "systemd-run": RUN });
   const run = await privilegedExec(tools.exec, true).run("sh", ["-c", "cat; exit 7"], { ...options, input: "a key" });
   expect(run).toMatchObject({ exitCode: 7, stdout: "a key" });
@@ -31,7 +31,7 @@ test("outside systemd it is started as any other", async () => {
   expect(tools.calls("systemd-run")).toEqual([]);
 });
 
-test("what sends packets of its own making does so with the same rights, and ends by itself", async () => {
+test("a sender of raw packets runs with the same privileges, and ends by itself", async () => {
   const tools = fakeTools({ "systemd-run": RUN });
   const exec = captureExec(tools.exec, "holdfast-agent.service");
   expect(await exec.run("sh", ["-c", "echo answered; exit 1"], options)).toMatchObject({
@@ -43,7 +43,7 @@ test("what sends packets of its own making does so with the same rights, and end
     expect(call).toContain(`--property=${property} `);
 });
 
-test("a tool that is not installed is named, and no unit is made for it", async () => {
+test("names a missing tool, and creates no unit for it", async () => {
   const tools = fakeTools({ "systemd-run": RUN });
   const exec = captureExec(tools.exec, "holdfast-agent.service");
   await expect(exec.run("no-such-tool", [], options)).rejects.toMatchObject({ code: "tool-missing" });
@@ -51,7 +51,7 @@ test("a tool that is not installed is named, and no unit is made for it", async 
   expect(tools.calls("systemd-run")).toEqual([]);
 });
 
-test("what sees every packet has a user of its own and ends with the agent's unit", async () => {
+test("a capture has a user of its own and ends with the agent's unit", async () => {
   const tools = fakeTools({ "systemd-run": RUN, systemctl: "" });
   const captured = captureExec(tools.exec, "holdfast-agent.service").spawn("echo", ["seen"], { signal });
   let text = "";
@@ -71,7 +71,7 @@ const unitIn = (dir: string) => ({
   systemctl: `kill -USR1 "$(cat ${dir}/pid)"`,
 });
 
-test.each(["kill", "abort"])("by %s its unit is stopped, once, and how the tool has ended is known", async (how) => {
+test.each(["kill", "abort"])("by %s its unit is stopped, once, and its exit status is known", async (how) => {
   const ending = new AbortController();
   const dir = tempDir();
   const tools = fakeTools(unitIn(dir));
@@ -85,7 +85,7 @@ test.each(["kill", "abort"])("by %s its unit is stopped, once, and how the tool 
   expect(tools.calls("systemctl")).toEqual([expect.stringMatching(/^stop -- holdfast-tool-[0-9a-f]{12}\.service$/)]);
 });
 
-test("where there is no unit to stop, what waits for it is ended", async () => {
+test("without a unit to stop, ends what waits for it", async () => {
   const tools = fakeTools({ "systemd-run": "exec sleep 60", systemctl: "exit 5" });
   const captured = captureExec(tools.exec, "holdfast-agent.service").spawn("sleep", [], { signal });
   await waitFor("it runs", () => tools.calls("systemd-run").length === 1);

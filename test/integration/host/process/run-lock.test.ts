@@ -22,7 +22,7 @@ async function holder(runDir: string): Promise<ChildProcess> {
 
 const inUse = expect.objectContaining({ name: "HostError", code: "socket-in-use" }) as Error;
 
-test("one process has a run directory, until it releases it", () => {
+test("one process holds a run directory until it releases it", () => {
   const dir = tempDir();
   const lock = lockRunDirectory(dir, "agent");
   expect(() => lockRunDirectory(dir, "agent")).toThrow(inUse);
@@ -32,7 +32,7 @@ test("one process has a run directory, until it releases it", () => {
   expect(statSync(join(dir, "agent.lock")).size).toBe(0);
 });
 
-test("another process is kept out, and the death of the holder lets it in", async () => {
+test("another process is excluded until the holder dies", async () => {
   const dir = tempDir();
   const child = await holder(dir);
   expect(() => lockRunDirectory(dir, "agent")).toThrow(inUse);
@@ -41,7 +41,7 @@ test("another process is kept out, and the death of the holder lets it in", asyn
   lockRunDirectory(dir, "agent").release();
 });
 
-test("a lock file that is none keeps nobody out", () => {
+test("a lock file without a lock excludes nobody", () => {
   const dir = tempDir();
   mkdirSync(join(dir, "agent.lock"));
   lockRunDirectory(dir, "agent").release();

@@ -44,7 +44,7 @@ function tester(script: string, deadlineMs = 30_000): Promise<SelfTestResult> {
   return hostSelfTester(options).run({ path, work: "/work" }, AbortSignal.timeout(60_000));
 }
 
-test("a version is asked by its own runtime", async () => {
+test("a version is tested by its own runtime", async () => {
   const result = await tester('#!/bin/sh\necho "FAIL args: $*"\n');
   expect(result).toMatchObject({
     check: "args",
@@ -66,7 +66,7 @@ test("one that hangs has failed", async () => {
   });
 });
 
-test("one that cannot be run has failed, and one that somebody killed has not", async () => {
+test("one that cannot be run has failed, and one that was killed has not", async () => {
   expect(await tester("\x7fELF nonsense")).toMatchObject({ is: "failed", check: "start" });
   await expect(tester("#!/bin/sh\nkill -9 $$\n")).rejects.toMatchObject({ code: "self-test-killed" });
 });

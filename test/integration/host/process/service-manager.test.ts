@@ -15,18 +15,18 @@ test.each([
   [{ NOTIFY_SOCKET: "/run/n", WATCHDOG_USEC: "0" }, "/run/n", undefined],
   [{ NOTIFY_SOCKET: "/run/n", WATCHDOG_USEC: "a minute" }, "/run/n", undefined],
   [{ WATCHDOG_USEC: "60000000" }, undefined, undefined],
-])("reads from %j who waits for what", (env, notifySocket, watchdogMs) => {
+])("reads the service manager from %j", (env, notifySocket, watchdogMs) => {
   expect(supervisionOf(env, 42)).toEqual({ notifySocket, watchdogMs });
 });
 
-test("knows the journal by the file it writes to", () => {
+test("recognizes the journal by the file that it writes to", () => {
   const { dev, ino } = fstatSync(process.stdout.fd);
   expect(writesToJournal({ JOURNAL_STREAM: `${dev}:${ino}` })).toBe(true);
   expect(writesToJournal({ JOURNAL_STREAM: `${dev}:${ino}1` })).toBe(false);
   expect(writesToJournal({})).toBe(false);
 });
 
-test("tells it over its socket, in a line that can be no other assignment", async () => {
+test("notifies over its socket, in a line that cannot contain another assignment", async () => {
   const notifySocket = join(tempDir(), "notify");
   const heard = await listenForNotices(notifySocket);
   const manager = serviceManager({ notifySocket });
@@ -39,7 +39,7 @@ test("tells it over its socket, in a line that can be no other assignment", asyn
   expect(stopping).toBe("STOPPING=1\nSTATUS=Stopping");
 });
 
-test("without one nothing is told, and one that is gone is no failure", () => {
+test("notifies nothing without one, and one that has exited is no failure", () => {
   serviceManager({ notifySocket: undefined }).ready("Serving");
   serviceManager({ notifySocket: join(tempDir(), "gone") }).alive("Serving");
 });

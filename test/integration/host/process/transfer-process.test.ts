@@ -25,7 +25,7 @@ function start(body: string, clock = systemClock()) {
   return { events, child: run(transferJob(), (event) => events.push(event)) };
 }
 
-test("the child gets its job by standard input, and what it tells is heard before its end", async () => {
+test("the child gets its job by standard input, and its reports arrive before its end", async () => {
   const { events, child } = start(`
     tell({ is: "progress", bytes: 1, rate: 2 });
     tell({ is: "done", bytes: job.uri.length, hash: Object.keys(process.env).sort().join() });
@@ -37,7 +37,7 @@ test("the child gets its job by standard input, and what it tells is heard befor
   ]);
 });
 
-test("nothing of the job is in the process list, and the child gives way to others", async () => {
+test("nothing of the job is in the process list, and the child has a lower priority", async () => {
   const { events, child } = start(`tell({ is: "progress", bytes: 1, rate: 2 }); await lines.next();
     process.stdin.destroy();`);
   await waitFor("the child speaks", () => events.length > 0);
@@ -48,7 +48,7 @@ test("nothing of the job is in the process list, and the child gives way to othe
   expect((await child.ended).how).toBe("exit status 0");
 });
 
-test("an order to cancel reaches it", async () => {
+test("a cancel reaches it", async () => {
   const { events, child } = start(`
     tell({ is: "progress", bytes: 1, rate: 2 });
     const order = JSON.parse((await lines.next()).value);
@@ -60,7 +60,7 @@ test("an order to cancel reaches it", async () => {
   expect(events.at(-1)).toEqual({ is: "failed", code: "cancel", message: "as told" });
 });
 
-test.each(["cancel", "leave"] as const)("one that does not care about %s is killed", async (order) => {
+test.each(["cancel", "leave"] as const)("kills one that ignores %s", async (order) => {
   // Timers that ring soon stand for those that ring late.
   const clock = { ...systemClock(), after: (ms: number, run: () => void) => systemClock().after(ms / 50, run) };
   const { events, child } = start(
@@ -76,18 +76,18 @@ test.each([
   ["no JSON", `process.stdout.write("hello\\n"); setInterval(() => 0, 1000);`],
   ["an unknown event", `tell({ is: "odd" }); setInterval(() => 0, 1000);`],
   ["a line without end", `process.stdout.write("x".repeat(100_000)); setInterval(() => 0, 1000);`],
-])("one that says %s is ended", async (_, body) => {
+])("ends one that reports %s", async (_, body) => {
   const { child, events } = start(body);
   expect(await child.ended).toEqual({ how: "the output of the transfer process is not valid", said: "" });
   expect(events).toEqual([]);
 });
 
-test("how one ended that crashed is told, with what it complained of", async () => {
+test("reports how a crashed one ended, with its error output", async () => {
   const { child } = start(`process.stderr.write("out of luck\\n"); process.exitCode = 7; process.stdin.destroy();`);
   expect(await child.ended).toEqual({ how: "exit status 7", said: "out of luck" });
 });
 
-test("and what cannot be started ends at once", async () => {
+test("and one that cannot be started ends at once", async () => {
   const run = hostTransfers({ clock: systemClock(), command: ["/nowhere/holdfast"] });
   expect((await run(transferJob(), () => undefined).ended).how).toContain("ENOENT");
 });

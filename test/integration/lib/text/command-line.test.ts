@@ -11,6 +11,6 @@ test.each([
   expect(holdfastCommand("agent", given)).toBe(command);
 });
 
-test.each(["plain", "/with space", "it's", "$(id)", "", "a\nb", "*"])("a shell reads %j back as it was", (text) => {
+test.each(["plain", "/with space", "it's", "$(id)", "", "a\nb", "*"])("a shell reads %j back unchanged", (text) => {
   expect(execFileSync("sh", ["-c", `printf %s ${shellWord(text)}`], { encoding: "utf8" })).toBe(text);
 });

@@ -28,7 +28,7 @@ async function oneListener(onConnection: (socket: Socket) => void, more: Paramet
 }
 
 describe("a tcp flow", () => {
-  it.each(["127.0.0.1", "::1"])("passes bytes both ways over %s and is recorded", async (host) => {
+  it.each(["127.0.0.1", "::1"])("passes bytes in both directions over %s and is recorded", async (host) => {
     const rig = planeRig();
     const target = await aServer(echo, host);
     const port = await freePort();
@@ -56,7 +56,7 @@ describe("a tcp flow", () => {
     });
   });
 
-  it("has the kernel ask both of its peers whether they are there, the first time after a minute", async () => {
+  it("has TCP keepalive to both peers, the first after a minute", async () => {
     const { port, target } = await oneListener(echo);
     const client = aClient(port);
     client.socket.write("hello");
@@ -70,7 +70,7 @@ describe("a tcp flow", () => {
     }
   });
 
-  it("keeps a half-close of the client: the answer comes after the end of the question", async () => {
+  it("keeps a half-close of the client: the answer follows the end of the question", async () => {
     const { port } = await oneListener((socket) => {
       let question = "";
       socket.on("data", (chunk: Buffer) => (question += chunk.toString()));
@@ -82,7 +82,7 @@ describe("a tcp flow", () => {
     expect(client.text()).toBe("you said much");
   });
 
-  it("keeps a half-close of the server: the client goes on sending", async () => {
+  it("keeps a half-close of the server: the client continues to send", async () => {
     let received = "";
     const { port } = await oneListener((socket) => {
       socket.end("bye");
@@ -95,7 +95,7 @@ describe("a tcp flow", () => {
     await waitFor("it arrives", () => received === "still here");
   });
 
-  it("passes a reset on as a reset, both ways", async () => {
+  it("passes a reset on as a reset, in both directions", async () => {
     const sides: Socket[] = [];
     const rig = await oneListener((socket) => void sides.push(socket.on("error", () => undefined).resume()));
     const first = aClient(rig.port);
@@ -115,7 +115,7 @@ describe("a tcp flow", () => {
     expect(rig.counters().errors).toEqual({ reset: 2 });
   });
 
-  it("carries much data unharmed through a reader that stops and goes, in both directions at once", async () => {
+  it("carries much data unchanged through a reader that pauses, in both directions at once", async () => {
     const { port } = await oneListener(echo);
     const size = 24 * 1024 * 1024;
     const data = randomBytes(size);
@@ -166,7 +166,7 @@ describe("a tcp flow", () => {
     expect(moved).toBeLessThan(64 * 1024 * 1024);
   });
 
-  it("ends a flow in which nothing moves, and not one that moves", async () => {
+  it("ends an idle flow, and not a busy one", async () => {
     const rig = await oneListener(echo, { idleTimeoutMs: 1500 });
     const idle = aClient(rig.port);
     const busy = aClient(rig.port);
@@ -178,7 +178,7 @@ describe("a tcp flow", () => {
   });
 });
 
-describe("a target that cannot be reached", () => {
+describe("an unreachable target", () => {
   it("resets the client when the connection is refused", async () => {
     const rig = planeRig();
     const port = await freePort();
@@ -189,7 +189,7 @@ describe("a target that cannot be reached", () => {
     expect(rig.counters()).toMatchObject({ flows: 0, refusals: { "connect-refused": 1 }, errors: {} });
   });
 
-  it("gives a silent host up in time, and goes on with the next address of its name", async () => {
+  it("gives up a silent host in time, and continues with the next address of its name", async () => {
     const target = await aServer(echo);
     await makeSilent("127.0.0.9", target);
     const rig = planeRig({ askName: () => Promise.resolve({ addresses: ["127.0.0.9", "127.0.0.1"] }) });
@@ -208,7 +208,7 @@ describe("a target that cannot be reached", () => {
     expect(await rig.nextFlow()).toMatchObject({ backend: { ip: "127.0.0.1" } });
   });
 
-  it("tries every address of a name, and says when there is none", async () => {
+  it("tries every address of a name, and reports when there is none", async () => {
     const target = await aServer(echo);
     const answers: Record<string, string[]> = { "all.test": ["127.0.0.9", "127.0.0.1"], "none.test": [] };
     const rig = planeRig({ askName: (name) => Promise.resolve({ addresses: answers[name] ?? [] }) });
@@ -223,7 +223,7 @@ describe("a target that cannot be reached", () => {
     expect(await rig.nextFlow()).toMatchObject({ reason: "resolve-failed" });
   });
 
-  it("leaves from the source address it is told, and says when that is not there", async () => {
+  it("connects from the configured source address, and reports when that is missing", async () => {
     const froms: (string | undefined)[] = [];
     const target = await aServer((socket) => {
       froms.push(socket.remoteAddress);
@@ -245,7 +245,7 @@ describe("a target that cannot be reached", () => {
   it.each([
     ["unknown-service", { service: "nobody" }],
     ["protocol-mismatch", { service: "dns" }],
-  ] as const)("names the fault in the state and refuses: %s", async (reason, target) => {
+  ] as const)("reports the fault in the state and refuses: %s", async (reason, target) => {
     const rig = planeRig();
     const port = await freePort();
     await rig.apply([aListener(port, target)], [aService("dns", 53, { protocol: "udp" })]);
@@ -255,7 +255,7 @@ describe("a target that cannot be reached", () => {
     expect(await rig.nextFlow()).toMatchObject({ reason });
   });
 
-  it("never dials itself: not by address, by the unspecified one, nor by name", async () => {
+  it("never dials itself: by address, by the unspecified one, or by name", async () => {
     const rig = planeRig({ askName: () => Promise.resolve({ addresses: ["127.0.0.1"] }) });
     const ports = [await freePort(), await freePort(), await freePort()] as const;
     const [direct, any, named] = ports;
@@ -277,7 +277,7 @@ describe("a target that cannot be reached", () => {
 });
 
 describe("limits", () => {
-  it("refuses a source before anything else", async () => {
+  it("refuse a source before anything else", async () => {
     let dialled = 0;
     const rig = await oneListener(() => (dialled += 1), { sources: ["127.0.0.2/32"] });
     const stranger = aClient(rig.port);
@@ -293,7 +293,7 @@ describe("limits", () => {
     await waitFor("the friend is served", () => dialled === 1);
   });
 
-  it("refuses more flows than allowed, and counts down when they end", async () => {
+  it("refuse more flows than allowed, and count down when they end", async () => {
     const rig = await oneListener(echo, { maxFlows: 2 });
     const clients = [aClient(rig.port), aClient(rig.port)];
     await waitFor("two flows", () => rig.counters().activeFlows === 2);
@@ -307,7 +307,7 @@ describe("limits", () => {
     expect(rig.counters()).toMatchObject({ flows: 3, refusals: { "too-many-flows": 1 } });
   });
 
-  it("leaves descriptors for others", async () => {
+  it("leave descriptors for others", async () => {
     const rig = planeRig({ descriptorLimit: 64 + 2 + 2 });
     const port = await freePort();
     await rig.apply([aListener(port, await aServer(echo))]);
@@ -319,7 +319,7 @@ describe("limits", () => {
     expect(rig.counters().refusals).toEqual({ "out-of-resources": 1 });
   });
 
-  it("says that it is out of descriptors for as long as it is, and a while longer", async () => {
+  it("report exhausted descriptors for that time, and a while longer", async () => {
     const clock = new FakeClock();
     const rig = planeRig({ clock, descriptorLimit: 64 + 4 + 2 });
     const [full, idle, target] = [await freePort(), await freePort(), await aServer(echo)];
@@ -352,7 +352,7 @@ describe("limits", () => {
     expect(rig.listeners.at(-1)).toMatchObject({ key: `tcp:${full}`, state: "listening" });
   });
 
-  it.each(["in", "out"] as const)("holds the rate %s", async (direction) => {
+  it.each(["in", "out"] as const)("hold the rate %s", async (direction) => {
     const size = 1024 * 1024;
     let arrived = 0;
     const rig = await oneListener(

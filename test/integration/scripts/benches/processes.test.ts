@@ -6,7 +6,7 @@ import { activityOf, busyBetween, fingerprint, memoryOf } from "../../../../scri
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
-test("how busy the cores were between two readings, waiting for the disk being idle", () => {
+test("the load of the cores between two readings, with iowait as idle", () => {
   const at = (user: number, idle: number, wait: number): string =>
     `cpu  ${user} 0 0 ${idle} ${wait} 0 0 0 7 0\ncpu0 1\n`;
   expect(busyBetween(at(100, 500, 100), at(130, 560, 110))).toBeCloseTo(0.3);
@@ -28,7 +28,7 @@ test("a process's memory, wake-ups and children", async () => {
   expect(privateDirtyBytes).toBeGreaterThan(0);
 });
 
-test("a fingerprint tells any change below a directory", () => {
+test("a fingerprint detects any change below a directory", () => {
   const dir = tempDir();
   expect(fingerprint(join(dir, "none"))).toBe("");
   mkdirSync(join(dir, "inner"));

@@ -13,7 +13,7 @@ const entries: readonly Entry[] = [
 ];
 
 describe("archives", () => {
-  it("are unpacked by tar(1) to what went in", () => {
+  it("are unpacked by tar(1) to the same contents", () => {
     const folder = tempDir();
     writeFileSync(join(folder, "x.tar"), tarOf(entries, "./", 1000));
     execFileSync("tar", ["-xpf", join(folder, "x.tar"), "-C", folder]);
@@ -27,7 +27,7 @@ describe("archives", () => {
     expect(contentSize(entries)).toBe(1503);
   });
 
-  it("do not depend on the order of what goes in, and take no path twice nor too long", () => {
+  it("do not depend on the order of the input, and refuse a repeated or too long path", () => {
     expect(tarOf([...entries].reverse(), "", 1)).toEqual(tarOf(entries, "", 1));
     const [first] = entries;
     if (first === undefined) throw new Error("no entry");
@@ -49,7 +49,7 @@ describe("archives", () => {
 });
 
 describe("the runtime", () => {
-  it("still runs without what no segment holds", () => {
+  it("still runs without what no segment contains", () => {
     const file = join(tempDir(), "node");
     const whole = readFileSync(process.execPath);
     const cut = cutElf(whole);
@@ -59,7 +59,7 @@ describe("the runtime", () => {
     expect(cutElf(cut).equals(cut)).toBe(true);
   });
 
-  it("must be an executable, and whole", () => {
+  it("must be an executable, and complete", () => {
     expect(() => cutElf(Buffer.from("#!/bin/sh\n"))).toThrow("no 64-bit");
     const whole = readFileSync(process.execPath);
     expect(() => cutElf(whole.subarray(0, 1_000_000))).toThrow("shorter than its segments");

@@ -21,8 +21,8 @@ const Bom = z.object({
   components: z.array(z.object({ purl: z.string(), "bom-ref": z.string(), licenses: z.array(z.unknown()).min(1) })),
 });
 
-describe("what is delivered", () => {
-  it("names every package of the bundle in the bill of materials and in the licences", () => {
+describe("the bill of materials", () => {
+  it("names every package of the bundle, and so do the licences", () => {
     const folder = tempDir();
     const inputs = join(folder, "inputs.json");
     execFileSync(process.execPath, ["scripts/build.ts", "--out", folder, "--inputs", inputs]);
@@ -53,7 +53,7 @@ describe("what is delivered", () => {
     expect(new Set(bom.components.map((component) => component["bom-ref"])).size).toBe(folders.size + 1);
   });
 
-  it("refuses a licence that nobody has looked at, and a package that the lockfile does not know", () => {
+  it("refuses a licence that is not reviewed, and a package missing in the lockfile", () => {
     const integrity = `sha512-${Buffer.alloc(64).toString("base64")}`;
     const packages = { "node_modules/a": { version: "1.0.0", license: "GPL-3.0", integrity } };
     expect(() => componentsOf(["node_modules/a/x.js"], { packages })).toThrow("unknown licence GPL-3.0");

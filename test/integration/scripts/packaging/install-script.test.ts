@@ -19,7 +19,7 @@ function run(root: string, end: string): { readonly status: number | null; reado
 const mode = (path: string): string => (statSync(path).mode & 0o777).toString(8);
 
 describe("install.sh", () => {
-  it("leaves settings to whoever could read them before, and new ones to their owner", () => {
+  it("keeps the readers of settings, and makes new ones readable by their owner", () => {
     const root = tempDir();
     const settings = join(root, "etc/agent.json");
     const set = 'dry_run= profile=agent is_profile_changed=; set_profile; echo "changed: $is_profile_changed"';
@@ -34,7 +34,7 @@ describe("install.sh", () => {
     }
   });
 
-  it("says without doing it that a change of the profile restarts the agent", () => {
+  it("reports without doing it that a change of the profile restarts the agent", () => {
     const root = tempDir();
     mkdirSync(join(root, "etc"));
     const settings = join(root, "etc/agent.json");
@@ -57,7 +57,7 @@ describe("postrm", () => {
   });
 
   it.runIf(process.geteuid?.() === 0)(
-    "comes to its end where a directory of ours is mounted, and leaves none of what lay in it",
+    "finishes when a directory of ours is a mount, and leaves none of its contents",
     () => {
       const root = tempDir();
       const data = join(root, "var/lib/holdfast/data-store");

@@ -21,7 +21,7 @@ const SYSTEM = {
 const BUILD = "20261121-183000.0123456789ab";
 
 describe("a release", () => {
-  it("comes out the same twice, and its manifest vouches for both packages", async () => {
+  it("is reproducible, and its manifest covers both packages", async () => {
     const folder = tempDir();
     const signer = await releaseKey(folder);
     const first = await smallRelease(join(folder, "first"), BUILD, signer);
@@ -57,19 +57,19 @@ describe("a release", () => {
     expect(listed).toMatch(/ overlay\.mjs$/m);
   });
 
-  it("may not be too large", () => {
+  it("is limited in size", () => {
     const data = Buffer.alloc(MAX_PACKAGE_BYTES + 1);
     expect(() => requireSmall({ name: "x.deb", data, unpackedSize: 1 })).toThrow("x.deb takes 40000001 bytes");
   });
 
-  it("has the build's time, and a form that the protocol takes", () => {
+  it("has the build's time, in a form valid in the protocol", () => {
     expect(buildTime(BUILD)).toBe(Date.UTC(2026, 10, 21, 18, 30) / 1000);
     expect(() => buildTime("20269921-183000.0")).toThrow("no date");
     const wrong = { version: "1", build: BUILD, expiresDays: 1, minVersion: "0.1.00000000-0000" };
     expect(() => claimsOf([], wrong)).toThrow("must look like");
   });
 
-  it("lists sums as sha256sum(1) reads them", () => {
+  it("lists sums in the form of sha256sum(1)", () => {
     const folder = tempDir();
     const files = ["b", "a"].map((name) => ({ name, data: Buffer.from(name) }));
     for (const { name, data } of files) writeFileSync(join(folder, name), data);
@@ -79,7 +79,7 @@ describe("a release", () => {
 });
 
 describe("units", () => {
-  it("have a place, each of them", () => {
+  it("have a path, each of them", () => {
     const files = existsSync("systemd/launch")
       ? new Map(readdirSync("systemd").map((name) => [name, readFileSync(join("systemd", name))]))
       : STAND_IN_SYSTEMD;
@@ -89,14 +89,14 @@ describe("units", () => {
     expect(() => systemEntries({ ...SYSTEM, systemd: new Map() })).toThrow("no systemd/launch");
   });
 
-  it("come with the guide, which they name", () => {
+  it("come with the guide that they name", () => {
     const paths = systemEntries({ ...SYSTEM, systemd: STAND_IN_SYSTEMD }).map(({ path }) => path);
     expect(paths).toContain("usr/share/doc/holdfast/guide/README.md");
     const agent = readFileSync("systemd/holdfast-agent.service", "utf8");
     expect(agent).toContain("Documentation=file:///usr/share/doc/holdfast/guide/README.md\n");
   });
 
-  it("are enabled as the preset says, and started where they are no business of the boot", () => {
+  it("are enabled by the preset, and started if they do not start at boot", () => {
     const install = Buffer.from("[Install]\nWantedBy=multi-user.target\n");
     const systemd = new Map([
       ...STAND_IN_SYSTEMD,
@@ -120,7 +120,7 @@ describe("units", () => {
     expect(installedOf(systemd).enabled).toContain("holdfast-look.timer");
   });
 
-  it("fill the maintainer scripts in, which a shell can read", () => {
+  it("appear in the maintainer scripts, which a shell can parse", () => {
     const installed = installedOf(STAND_IN_SYSTEMD);
     for (const name of ["preinst", "postinst", "prerm", "postrm"]) {
       const text = filledScript(readFileSync(`scripts/packaging/maintainer/${name}`, "utf8"), installed);
@@ -134,7 +134,7 @@ describe("units", () => {
 });
 
 describe("keys", () => {
-  it("come in pairs, readable by their owner alone, and never over another", async () => {
+  it("come in pairs, readable by their owner only, and never replace another", async () => {
     const file = join(tempDir(), "release.jwk");
     makeKeys(file);
     expect(statSync(file).mode & 0o777).toBe(0o600);
@@ -143,7 +143,7 @@ describe("keys", () => {
     await expect(signerFrom(`${file}.pub`)).rejects.toThrow("release.jwk.pub");
   });
 
-  it("are put into the installer", () => {
+  it("are written into the installer", () => {
     const script = readFileSync("scripts/install.sh", "utf8");
     const key = "A".repeat(43);
     expect(installerText(script, [key])).toContain(`\nrelease_keys='${key}'\n`);
@@ -160,7 +160,7 @@ describe("options", () => {
     [["--min-version", "1"], "--min-version: must look like"],
     [["--level", "10"], "--level"],
     [["--what"], "--what"],
-  ])("%j is refused by name", (args, message) => {
+  ])("refuse %j by name", (args, message) => {
     expect(() => optionsFrom(args)).toThrow(message);
   });
 
@@ -170,7 +170,7 @@ describe("options", () => {
   });
 });
 
-it("an archive of the registry must be what the lockfile says", () => {
+it("an archive of the registry must match the lockfile", () => {
   const file = join(tempDir(), "x.tgz");
   writeFileSync(file, "abc");
   const digest = "3a81oZNherrMQXNJriBBMRLm+k6JqX6iCp7u5ktV05ohkpkqJ0/BqDa6PCOj/uu9RU1EI2Q86A4qmslPpUyknw==";

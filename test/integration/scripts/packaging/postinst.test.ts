@@ -49,7 +49,7 @@ function aPackage() {
   };
 }
 
-test("a newer package restarts the agent at once where nothing is in the way", () => {
+test("a newer package restarts the agent at once if nothing is pending", () => {
   const machine = aPackage();
   // A trial that nobody judges any more holds nothing up.
   machine.set("versions/0.1.20260202-0000.trial");
@@ -60,7 +60,7 @@ test("a newer package restarts the agent at once where nothing is in the way", (
 test.each([
   ["an upgrade is judged", ["versions/0.1.20260202-0000.trial", "upgrade-runs"], "an upgrade is being judged"],
   ["a change is not confirmed", ["state/desired/checkpoint.json"], "a change of the network is not confirmed yet"],
-] as const)("while %s it waits, says so, and restarts the agent when that is over", (_, files, why) => {
+] as const)("while %s it waits, reports it, and restarts the agent afterwards", (_, files, why) => {
   const machine = aPackage();
   for (const file of files) machine.set(file);
   const { status, stderr } = machine.install();
@@ -72,7 +72,7 @@ test.each([
   expect([machine.restarts(), machine.sleptSeconds()]).toEqual([1, 14]);
 });
 
-test("what never ends is waited for 70 minutes, longer than any change may stay unconfirmed", () => {
+test("waits 70 minutes for what never ends, longer than any change may stay unconfirmed", () => {
   const machine = aPackage();
   machine.set("state/desired/checkpoint.json");
   machine.install();
@@ -81,7 +81,7 @@ test("what never ends is waited for 70 minutes, longer than any change may stay 
   expect(machine.restarts()).toBe(1);
 });
 
-test("where nothing can wait, it says what to do then", () => {
+test("reports what to do later if nothing can wait", () => {
   const machine = aPackage();
   machine.set("state/desired/checkpoint.json");
   machine.set("no-later");

@@ -12,7 +12,7 @@ test.each(["Edge", "LOCAL", "edge.Example.org", "other", "edge.example"])("%s is
   expect(isOwnName(node, name)).toBe(false);
 });
 
-test("a name that differs in its capitals alone is told what to write", () => {
+test("hints at the right spelling for a name that differs only in its capitals", () => {
   expect(unknownNodeText("Edge")).toContain("compared exactly and are lower-case, such as edge");
   expect(unknownNodeText("edge")).not.toContain("exactly");
 });

@@ -22,7 +22,7 @@ const listener = (more: Partial<OverlayListener> = {}): OverlayListener => ({
   ...more,
 });
 
-test("the filter has a line for each listener that not everybody may reach", () => {
+test("the filter has a line for each listener with restricted sources", () => {
   expect(sourceFilter([listener(), listener({ sources: ["10.0.0.0/8", "0.0.0.0/0"] })])).toBeUndefined();
   const text = sourceFilter([
     listener({ sources: ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "192.0.2.7/32", "192.0.2.7/32"] }),
@@ -36,7 +36,7 @@ test("the filter has a line for each listener that not everybody may reach", () 
   ]);
 });
 
-test("only blocks that lie in no other are named, in whatever order and spelling they come", () => {
+test("lists only blocks not contained in others, in any order and spelling", () => {
   const named = (sources: readonly string[]): string =>
     /saddr != \{ (.*) \}/.exec(sourceFilter([listener({ sources: [...sources] })]) ?? "")?.[1] ?? "";
   expect(named(["10.1.2.3/32", "10.1.0.0/16", "10.2.0.0/16", "10.0.0.0/8", "9.0.0.0/8"])).toBe("9.0.0.0/8, 10.0.0.0/8");
@@ -46,7 +46,7 @@ test("only blocks that lie in no other are named, in whatever order and spelling
   expect(named(["192.0.2.9/24", "192.0.2.0/24", "198.51.100.7", "198.51.100.7/32"])).toBe("192.0.2.9/24, 198.51.100.7");
 });
 
-test("a source that may not connect gets no answer, and everything else is as without the filter", async () => {
+test("a forbidden source gets no answer, and everything else is as without the filter", async () => {
   const machine = await networkMachine(
     tempDir(),
     {},
@@ -100,7 +100,7 @@ function desiredOf(sourceBlock: string | undefined) {
   return normaliseConnectors({ version: 2, items: { [ID]: item } }, { nodeType: "Node" }).items;
 }
 
-test("the filter is loaded, replaced and removed as connectors say, and left alone where it cannot be", () => {
+test("loads, replaces and removes the filter as connectors require, and leaves it alone if impossible", () => {
   const filtersOf = (sourceBlock: string | undefined, filter?: SourceFilterState) =>
     planConnectors(desiredOf(sourceBlock), seen(filter)).filter(({ kind }) => kind === "filter");
   const [step] = filtersOf("10.0.0.0/8", {});
@@ -118,7 +118,7 @@ test("the filter is loaded, replaced and removed as connectors say, and left alo
   ]);
 });
 
-test("where the machine has no filter, the connectors with a sourceBlock say so", () => {
+test("on a machine without a filter, the connectors with a sourceBlock report it", () => {
   const actual = seen({ unusable: "nft: Operation not permitted" });
   expect(lateFilters(desiredOf("10.0.0.0/8"), actual)).toMatchObject([
     { path: `connectors.items.${ID}.sourceBlock`, code: "not-filtered" },

@@ -39,7 +39,7 @@ function answers(machine: NetworkMachine): readonly boolean[] {
 const NEVER = [false, false, false, false];
 const ALWAYS = [true, true, true, true];
 
-test("a gateway that forwards nothing, or that is not there, is the one that is asked in spite of the distribution's", async () => {
+test("the section's gateway is used in spite of the distribution's, even if it is unreachable or forwards nothing", async () => {
   const machine = await networkMachine(tempDir(), {}, MACHINE);
   const section = sectionOver(machine, { record: EMPTY_RECORD });
   expect(answers(machine)).toEqual(ALWAYS);
@@ -56,7 +56,7 @@ test("a gateway that forwards nothing, or that is not there, is the one that is 
   expect(settled()).toBe(before);
 });
 
-test("the right gateway is asked although the distribution has a wrong one of the same metric, or comes before it later", async () => {
+test("the right gateway is used although the distribution has a wrong one of the same metric, or adds one before it later", async () => {
   const machine = await networkMachine(tempDir(), {}, MACHINE);
   const section = sectionOver(machine, { record: EMPTY_RECORD });
   machine.sh(`ip route replace default via ${WRONG} dev eth0`);
@@ -73,7 +73,7 @@ test("the right gateway is asked although the distribution has a wrong one of th
   expect(answers(machine)).toEqual(ALWAYS);
 });
 
-test("an address beside the distribution's of the same subnet is the source of what this machine sends", async () => {
+test("an address beside the distribution's of the same subnet is the source of this machine's traffic", async () => {
   const machine = await networkMachine(tempDir(), {}, MACHINE);
   machine.sh(`ip -n r${RIGHT} route add 10.70.0.0/16 dev lo; ip -n r${RIGHT} address add 10.70.0.1/32 dev lo`);
   const section = sectionOver(machine, { record: EMPTY_RECORD });

@@ -27,7 +27,7 @@ const machineWith = (links: readonly string[]): Promise<NetworkMachine> =>
 const passes = (machine: NetworkMachine, from: number, to: number): boolean =>
   machine.sh(`ip netns exec h${from} ping -c 1 -W 1 10.${to}.0.9 || true`).includes(" 0% packet loss");
 
-test("interfaces that are not in the section are forwarded between only as the section says", async () => {
+test("forwards between interfaces outside the section only as the section allows", async () => {
   const bridge = "br-0123456789ab";
   const machine = await machineWith(["wan0", "wg0", bridge, "br-lan"]);
   const section = sectionOver(machine, { record: EMPTY_RECORD });
@@ -46,7 +46,7 @@ test("interfaces that are not in the section are forwarded between only as the s
   expect([passes(machine, 0, 1), passes(machine, 1, 3), passes(machine, 2, 3)]).toEqual([true, false, true]);
 });
 
-test("interfaces without routing are not routed between when another program switches forwarding on", async () => {
+test("does not route between interfaces without routing when another program switches forwarding on", async () => {
   const bridge = "br-0123456789ab";
   const machine = await machineWith(["lan0", "lan1", "wan0", "own0", bridge]);
   // A host of another program's network, behind a bridge of its own.
@@ -87,7 +87,7 @@ ip -n h5 address add 10.5.0.9/24 dev eth0; ip -n h5 route add default via 10.5.0
   expect(machine.sh("nft list ruleset").trim()).toBe("");
 });
 
-test("forwarded connections offer segments that fit the smaller MTU of both directions", async () => {
+test("clamps the MSS of forwarded connections to the smaller MTU of both directions", async () => {
   const machine = await machineWith(["lan0", "wan0"]);
   machine.sh("ip link set wan0 mtu 1400; ip -n h0 link set eth0 mtu 9000; ip link set lan0 mtu 9000");
   const section = sectionOver(machine, { record: EMPTY_RECORD });
@@ -109,7 +109,7 @@ kill %1 %2`);
   expect(sizes.trim().split(/\s+/)).toEqual(["mss:1348", "mss:1348"]);
 });
 
-test("an interface of a VRF and one that is not in the section do not reach each other", async () => {
+test("an interface of a VRF and one outside the section are unreachable from each other", async () => {
   const machine = await machineWith(["red0", "wan0"]);
   const section = sectionOver(machine, { record: EMPTY_RECORD }, { hasVrf: false });
   const allow = { protocol: "any", source: "0.0.0.0/0", dest: "0.0.0.0/0", action: "allow" };
@@ -124,7 +124,7 @@ test("an interface of a VRF and one that is not in the section do not reach each
   expect([passes(machine, 0, 1), passes(machine, 1, 0)]).toEqual([false, false]);
 });
 
-test("what a rule that cannot be used would match is dropped, but for the answers to the machine itself", async () => {
+test("drops what an invalid rule would match, except the answers to the machine itself", async () => {
   const machine = await machineWith(["lan0", "wan0"]);
   const section = sectionOver(machine, { record: EMPTY_RECORD });
   const interfaces = [
@@ -160,7 +160,7 @@ test("what a rule that cannot be used would match is dropped, but for the answer
   expect(waits).toMatchObject([{ path: "network.rules.1", code: "unsupported" }]);
 });
 
-test("a denying entry that cannot be read keeps its place among the others", async () => {
+test("an unreadable deny entry keeps its place among the others", async () => {
   const machine = await machineWith(["lan0", "wan0"]);
   const section = sectionOver(machine, { record: EMPTY_RECORD });
   const any = { protocol: "any", source: "0.0.0.0/0", dest: "0.0.0.0/0" };

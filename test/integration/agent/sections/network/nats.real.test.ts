@@ -69,7 +69,7 @@ test.each([
   ["sources", SOURCES, "dst"],
   ["destinations", DESTINATIONS, "src"],
 ] as const)(
-  "of three translations of %s that overlap the first of the document is taken, in every order",
+  "of three overlapping translations of %s the first of the document matches, in every order",
   async (_of, overlapping, end) => {
     const machine = await networkMachine(tempDir(), {}, MACHINE);
     const section = sectionOver(machine, { record: EMPTY_RECORD });

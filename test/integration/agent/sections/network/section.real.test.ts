@@ -66,7 +66,7 @@ const FULL = {
   ],
 };
 
-test("a section is put to work on a real kernel, and a stored undo leaves no difference", async () => {
+test("applies a section on a real kernel, and a stored undo leaves no difference", async () => {
   const machine = await networkMachine(tempDir(), {}, MACHINE);
   const notes: Notes = { record: EMPTY_RECORD };
   const section = sectionOver(machine, notes, { carrier: CARRIER });
@@ -83,7 +83,7 @@ test("a section is put to work on a real kernel, and a stored undo leaves no dif
   expect(notes.record).toEqual(EMPTY_RECORD);
 });
 
-test("the address of the WAN changes within its subnet, and what a stranger has made stays", async () => {
+test("changes the address of the WAN within its subnet, and keeps foreign entries", async () => {
   const machine = await networkMachine(tempDir(), {}, MACHINE);
   const section = sectionOver(machine, { record: EMPTY_RECORD }, { carrier: CARRIER });
   const wan = (ip: string) => ({ interfaces: [{ nic: "eth0", ip, gateway: "198.51.100.1" }] });
@@ -98,7 +98,7 @@ test("the address of the WAN changes within its subnet, and what a stranger has 
   expect(shown).toContain("table inet docker");
 });
 
-test("a speed that the driver cannot fix is named, and the rest is in force", async () => {
+test("names a speed that the driver cannot set, and applies the rest", async () => {
   const machine = await networkMachine(tempDir(), {}, MACHINE);
   const section = sectionOver(machine, { record: EMPTY_RECORD });
   const nic = { nic: "eth1", ip: "10.1.0.1/24", mode: "manual", duplex: "full" };

@@ -34,7 +34,7 @@ async function rig() {
   return { machine, section, answers };
 }
 
-test("two VRFs with the same subnet are kept apart, each with a host of the same address", async () => {
+test("separates two VRFs with the same subnet, each with a host of the same address", async () => {
   const { machine, section, answers } = await rig();
   // The kernel tells late that the other end is up.
   const settled = (): string => dump(machine).replaceAll("NO-CARRIER,", "");
@@ -51,7 +51,7 @@ test("two VRFs with the same subnet are kept apart, each with a host of the same
   expect(settled()).toBe(before);
 });
 
-test("of two VRFs that would hold one address the second is held down, with nothing of it on the machine", async () => {
+test("keeps the second of two VRFs with one address down, without remains on the machine", async () => {
   const { machine, section, answers } = await rig();
   const { waits } = await converge(section, sectionOf("10.1.0.1/24", "10.1.0.1/24"));
   expect(waits).toMatchObject([{ path: "network.interfaces.1", code: "address-taken" }]);

@@ -39,7 +39,7 @@ test.each([
   expect(await check(`http://127.0.0.1:${port}/`)).toBe(answer);
 });
 
-test("a closed port and a name that cannot be", async () => {
+test("a closed port and an impossible name", async () => {
   const server = createServer();
   const port = await listening(server);
   server.close();
@@ -78,7 +78,7 @@ test("behind a proxy, which resolves the name", async () => {
   expect(await check("https://repository.invalid/", never, proxies, [pin])).toBe("port-not-reachable");
 });
 
-test("the name that is asked of the name servers is the proxy's where one is used", () => {
+test("with a proxy the name servers are asked for the proxy's name", () => {
   const proxies = { https: new URL("http://proxy.example:3128"), noProxy: ["near.example"] };
   expect(resolvedHost("wss://cp.example/agent/v1/session", { proxies })).toBe("proxy.example");
   expect(resolvedHost("wss://near.example/agent/v1/session", { proxies })).toBe("near.example");
@@ -87,7 +87,7 @@ test("the name that is asked of the name servers is the proxy's where one is use
   expect(resolvedHost("ws://localhost:8480/agent/v1/session", { proxies })).toBe("localhost");
 });
 
-test("the repository is where releases come from, unless that is a file", () => {
+test("the repository is the source of releases, unless that is a file", () => {
   expect(repositoryOf(undefined, "https://cp.example")).toBe("https://cp.example/releases/manifest.jws");
   expect(repositoryOf("https://repo.example/m.jws", "https://cp.example")).toBe("https://repo.example/m.jws");
   expect(repositoryOf("/srv/manifest.jws", "https://cp.example")).toBeUndefined();

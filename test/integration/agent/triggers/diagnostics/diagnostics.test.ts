@@ -56,7 +56,7 @@ async function ask(trigger: Trigger, body: object = {}, isActive = false): Promi
   return reply;
 }
 
-test("status has the machine, and all that the agent says of itself", async () => {
+test("status has the machine, and the agent's own report", async () => {
   const options = { exec, reader: hostReader(), status: () => STATUS, health: () => HEALTH };
   const reply = await ask(nodeStatus({ ...options, isManaged: false }));
   expect(reply).toMatchObject({ body: { services: {}, status: { pid: 7 }, health: { verdict: "degraded" } } });
@@ -66,7 +66,7 @@ test("status has the machine, and all that the agent says of itself", async () =
   expect(uptimeSeconds).toBeGreaterThan(0);
 });
 
-test("the states of units are read block by block", () => {
+test("reads the states of units block by block", () => {
   const text = "Id=holdfast-agent.service\nActiveState=active\n\nActiveState=failed\nId=b.service\n\nId=broken\n";
   expect(parseServices(text)).toEqual({ "holdfast-agent.service": "active", "b.service": "failed" });
 });
@@ -86,7 +86,7 @@ describe("errors", () => {
     },
   });
 
-  test("are the faults and what is logged as one, in order and without a stack", async () => {
+  test("are the faults and logged errors, in order and without a stack", async () => {
     expect(await ask(trigger)).toEqual({
       body: {
         errors: [
@@ -98,7 +98,7 @@ describe("errors", () => {
     });
   });
 
-  test("of the start alone", async () => {
+  test("of the start only", async () => {
     const reply = await ask(trigger, { startupOnly: true });
     expect(triggerSchemas.errors.result.parse("body" in reply ? reply.body : undefined).errors).toHaveLength(2);
   });
@@ -134,7 +134,7 @@ describe("health checks on demand", () => {
     return { health: () => health, asked };
   }
 
-  test("dns-health asks anew, and has each server's own verdict", async () => {
+  test("dns-health checks again, with the verdict of each server", async () => {
     const servers = [
       { server: "192.0.2.1", answer: "unreachable" },
       { server: "192.0.2.2", answer: "ok" },
@@ -157,7 +157,7 @@ describe("health checks on demand", () => {
     });
   });
 
-  test("repo-connectivity asks anew, and says why it fails, without a password of the URL", async () => {
+  test("repo-connectivity checks again, with the reason of a failure, without a password of the URL", async () => {
     const { health, asked } = checks({ repository: "name-not-resolved" });
     expect(await ask(repoConnectivity(health, () => "https://u:secret@repo.example/pool"))).toEqual({
       body: { repositories: [{ url: "https://repo.example/pool", success: false, reason: "name-not-resolved" }] },
@@ -165,7 +165,7 @@ describe("health checks on demand", () => {
     expect(asked).toEqual(["repository"]);
   });
 
-  test("of what is not there are refused by name", async () => {
+  test("of a missing object are refused by name", async () => {
     const { health } = checks({});
     const refused = { error: { code: "not-configured" } };
     expect(
@@ -184,7 +184,7 @@ describe("health checks on demand", () => {
 describe("outbound-connection-check", () => {
   const trigger = outboundConnectionCheck(clock);
 
-  test("tells a port that answers from one that does not, and both are answers", async () => {
+  test("distinguishes an open port from a closed one, and both are answers", async () => {
     const server = createServer((socket) => socket.destroy()).listen(0, "127.0.0.1");
     await once(server, "listening");
     const address = server.address();
@@ -206,7 +206,7 @@ describe("outbound-connection-check", () => {
   );
 });
 
-describe("the way to a gateway", () => {
+describe("the path to a gateway", () => {
   /** The tools as scripts that print their arguments or a report. */
   async function tools(script: string) {
     const directory = join(tempDir(), "bin");
@@ -230,7 +230,7 @@ describe("the way to a gateway", () => {
     });
   });
 
-  test("is traced on the path that is named, from the address of that path", async () => {
+  test("is traced on the named path, from its local address", async () => {
     const echo = await tools(String.raw`printf '%s\n' "$*"`);
     const paths = new ScriptedTunnels();
     const path = { gateway: GATEWAY_1, host: "203.0.113.9", port: 9443, isDefault: false } as const;
@@ -271,7 +271,7 @@ describe("the way to a gateway", () => {
     });
   });
 
-  test("is that of no other node, and of none while the node is INACTIVE", async () => {
+  test("is refused for other nodes, and while the node is INACTIVE", async () => {
     const trigger = gatewayTraceroute(exec, tunnels);
     expect(await ask(trigger, { dest: "edge-2" }, true)).toMatchObject({ error: { code: "not-configured" } });
     expect(await ask(trigger, { dest: "gw-9" }, true)).toMatchObject({ error: { code: "not-found" } });

@@ -21,7 +21,7 @@ const stage = (script: string) => {
   return { tools, ...rig([tgArping(tools.exec, hostFiles())]) };
 };
 
-test("five probes, ten seconds, and what the tool says of them", async () => {
+test("sends five probes in ten seconds, and passes on the tool's output", async () => {
   const { run, tools } = stage(`cat <<'X'\n${ANSWERED}X`);
   expect(await run("tg-arping", { body: { iface: "lo", host: "10.77.0.2", name: "tg-arping" } })).toEqual({
     body: { output: { message: ANSWERED, exitCode: "0", truncated: false } },
@@ -36,7 +36,7 @@ test("silence is a result", async () => {
   });
 });
 
-test("no such link, another program of this name, and none at all", async () => {
+test("refuses an unknown link, another program of this name, and a missing one", async () => {
   const { run, tools } = stage("echo \"arping: invalid option -- 'i'\" >&2; exit 2");
   const newer = stage("printf 'arping: ' >&2; sleep 0.1; printf \"invalid argument: 'lo'\\n\" >&2; exit 1");
   expect(await newer.run("tg-arping", { body: { iface: "lo", host: "10.77.0.2" } })).toMatchObject({
@@ -75,6 +75,6 @@ test.each([
   [{ iface: "lo", host: "10.0.0.1/24" }, "host"],
   [{ iface: "lo", host: "-S" }, "host"],
   [{ iface: "lo", host: "10.0.0.1\n" }, "host"],
-])("%j is refused for its %s", (body, field) => {
+])("refuses %j for its %s", (body, field) => {
   expect(TgArping.safeParse(body).error?.issues[0]?.path).toEqual([field]);
 });

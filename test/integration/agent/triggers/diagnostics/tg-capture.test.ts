@@ -101,7 +101,7 @@ function stage({
   return { captures, tools, stored, audits, unpublished, ask, start, ended };
 }
 
-test("a capture runs until it is stopped, and its files are there afterwards", async () => {
+test("a capture runs until stopped, and its files remain", async () => {
   const { ask, start, stored, tools, audits } = stage();
   expect(await ask({ action: "status" })).toEqual({ state: "STOPPED", files: [] });
   const begun = await start({ filter: "icmp" }, LOCAL_USER);
@@ -127,7 +127,7 @@ test("a capture runs until it is stopped, and its files are there afterwards", a
   expect(await ask({ action: "stop" })).toMatchObject({ state: "STOPPED", capture: { reason: { code: "stopped" } } });
 });
 
-test("the oldest file gives way, so that all together stay within the limit", async () => {
+test("replaces the oldest file, so that all together stay within the limit", async () => {
   const { ask, start, stored, unpublished } = stage({ lengths: Array.from({ length: 40 }, () => 65_000) });
   await start({ maxMegabytes: 1 });
   await waitFor("all packets", async () => (await ask({ action: "status" })).capture?.packets === 40);
@@ -139,7 +139,7 @@ test("the oldest file gives way, so that all together stay within the limit", as
   expect(unpublished.size).toBe(0);
 });
 
-test("it ends by itself after its packets and after its time", async () => {
+test("ends by itself after its packets and after its time", async () => {
   const counted = stage({ after: "exit 0" });
   await counted.start({ packetCount: 2 });
   expect(await counted.ended()).toMatchObject({ capture: { reason: { code: "packets" } } });
@@ -162,7 +162,7 @@ test("it ends by itself after its packets and after its time", async () => {
   expect(timed.stored.size).toBe(1);
 });
 
-test("a full disk ends it, and what was captured before stays", async () => {
+test("ends on a full disk, and earlier packets stay", async () => {
   const { start, ended, stored } = stage({ lengths: [100, 100, 100], room: 300 });
   // It may be full before the tool has said that it begins.
   await start().catch(() => undefined);
@@ -170,7 +170,7 @@ test("a full disk ends it, and what was captured before stays", async () => {
   expect(stored.size).toBe(1);
 });
 
-test("what keeps tcpdump from capturing is said at once", async () => {
+test("reports at once what prevents tcpdump from capturing", async () => {
   const tool = stage({ after: "" });
   await expect(tool.start({ iface: "none0" })).rejects.toMatchObject({
     code: "not-found",
@@ -197,7 +197,7 @@ test("what keeps tcpdump from capturing is said at once", async () => {
   });
 });
 
-test("where its files cannot go it is refused before it begins", async () => {
+test("is refused before the start if its files have no place", async () => {
   const begun = join(tempDir(), "begun");
   const tool = `case "$1" in -d) exit 0;; esac\ntouch '${begun}'\n${BEGUN}\n${UNTIL_STOPPED}`;
   const captures = openCaptures({
@@ -219,7 +219,7 @@ test("where its files cannot go it is refused before it begins", async () => {
   await captures.close();
 });
 
-test("the agent's end ends it and keeps its files; files of earlier ones go when that is asked for", async () => {
+test("the stop of the agent ends it and keeps its files; files of earlier ones are deleted on request", async () => {
   const { captures, start, ask, stored, unpublished } = stage();
   stored.set("captures/capture-2020-01-01_00-00-00.pcap0", Buffer.alloc(1));
   stored.set("captures/mine.txt", Buffer.alloc(1));
@@ -231,7 +231,7 @@ test("the agent's end ends it and keeps its files; files of earlier ones go when
   expect(unpublished.size).toBe(0);
 });
 
-test("it is for appliances, whole requests and known actions", async () => {
+test("is for appliances, complete requests and known actions", async () => {
   const { captures } = stage();
   const agent = rig([tgCapture(captures)], { node: { type: "Agent", state: "ACTIVE" } });
   expect(await agent.run("tg-capture", { body: { action: "status" } })).toMatchObject({

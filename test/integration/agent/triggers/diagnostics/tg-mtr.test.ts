@@ -69,7 +69,7 @@ test.each([
   "--",
   "192.0.2.1",
   "--report-cycles=5",
-])("the options %j are refused", (options) => {
+])("refuses the options %j", (options) => {
   expect(TgMtr.safeParse({ hostname: "h", options }).error?.issues[0]?.path).toEqual(["options"]);
 });
 
@@ -80,18 +80,18 @@ test.each([
   [{ hostname: "h", cols: 19 }, "cols"],
   [{ hostname: "h", cols: 501 }, "cols"],
   [{ hostname: "h", options: ["-n"] }, "options"],
-])("%j is refused for its %s", (body, field) => {
+])("refuses %j for its %s", (body, field) => {
   expect(TgMtr.safeParse(body).error?.issues[0]?.path).toEqual([field]);
 });
 
-test("what the tool says is passed on, with how it ended", async () => {
+test("passes on the tool's output, with its exit status", async () => {
   const { run } = await stage('echo "$@"; exit 3');
   expect(await run("tg-mtr", { body: { hostname: "192.0.2.1", options: "-c 2" } })).toMatchObject({
     body: { output: { message: "-c 2 -j -n -- 192.0.2.1\n", exitCode: "3" } },
   });
 });
 
-test("whoever would have a screen is told that there is none", async () => {
+test("reports that there is no interactive screen", async () => {
   const { run, channel } = await stage("echo report");
   await run("tg-mtr", { body: { hostname: "192.0.2.1", options: "-i 0.5" }, wait: false });
   await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]));
@@ -102,7 +102,7 @@ test("whoever would have a screen is told that there is none", async () => {
   expect(asked.channel.text).toBe("report\n");
 });
 
-test("a link that there is not, and a machine without mtr", async () => {
+test("an unknown link, and a machine without mtr", async () => {
   const { run } = await stage("echo never");
   expect(await run("tg-mtr", { body: { hostname: "192.0.2.1", options: "-I nope0" } })).toMatchObject({
     error: { code: "not-found", details: { field: "options" } },

@@ -68,7 +68,7 @@ describe.each([
   });
 });
 
-test("the host stands behind the options", () => {
+test("puts the host after the options", () => {
   expect(netcatArguments({ host: "h", port: 1, source: "192.0.2.1" }).join(" ")).toBe("-v -z -s 192.0.2.1 -w 5 -- h 1");
 });
 
@@ -79,11 +79,11 @@ test.each([
   [{ host: "h", port: "80" }],
   [{ host: "-e/bin/sh", port: 1 }],
   [{ host: "h", port: 1, source: "-u" }],
-])("%j is refused", (body) => {
+])("refuses %j", (body) => {
   expect(TgNc.safeParse(body).success).toBe(false);
 });
 
-test("a probe that is aborted gives the reason, before and while it connects", async () => {
+test("an aborted probe gives the reason, before and during the connect", async () => {
   const reason = new Error("taken back");
   const probe = (host: string, signal: AbortSignal) => probeTcp({ host, port: open }, 5000, signal);
   await expect(probe("localhost", AbortSignal.abort(reason))).rejects.toBe(reason);

@@ -57,13 +57,13 @@ describe("arguments", () => {
     [{ host: "h", count: 601 }],
     [{ host: "h", count: 1.5 }],
     [{ host: "h", count: "4" }],
-  ])("%j is refused", (body) => {
+  ])("refuses %j", (body) => {
     expect(TgPing.safeParse(body).success).toBe(false);
   });
 });
 
 describe("with the real tool", () => {
-  test("an interface is taken, and refused by name when the machine has none of that name", async () => {
+  test("accepts an interface, and refuses an unknown one by name", async () => {
     const { run } = rig([tgPing(exec, hostFiles(), tunnels, clock)]);
     const body = { host: "127.0.0.1", count: 1 };
     expect(await run("tg-ping", { body: { ...body, iface: "lo" } })).toMatchObject({
@@ -81,7 +81,7 @@ describe("with the real tool", () => {
     expect(JSON.stringify(reply)).toContain("1 packets transmitted, 1 received, 0% packet loss");
   });
 
-  test("no reply and a source that is not ours are results", async () => {
+  test("no reply and a foreign source are results", async () => {
     const { run } = rig([tgPing(exec, hostFiles(), tunnels, clock)]);
     // From a loopback source nothing elsewhere answers; TEST-NET-1 (RFC 5737) is nobody's.
     const lost = await run("tg-ping", { body: { host: "192.0.2.1", source: "127.0.0.1", count: 1 } });
@@ -93,14 +93,14 @@ describe("with the real tool", () => {
     });
   });
 
-  test("a name that no resolver knows is a result", async () => {
+  test("an unknown name is a result", async () => {
     const reply = await rig([tgPing(exec, hostFiles(), tunnels, clock)]).run("tg-ping", {
       body: { host: "no-such-host.invalid", count: 1 },
     });
     expect(reply).toMatchObject({ body: { output: { exitCode: "2" } } });
   });
 
-  test("a session streams until it is cancelled, the summary included", async () => {
+  test("a session streams until cancelled, with the summary", async () => {
     const { dispatcher, run, channel } = rig([tgPing(exec, hostFiles(), tunnels, clock)]);
     expect(await run("tg-ping", { body: { host: "127.0.0.1" }, wait: false })).toEqual({ body: true });
     await untilHolds(() => expect(channel.text).toContain("icmp_seq=1"));
@@ -109,14 +109,14 @@ describe("with the real tool", () => {
     expect(channel.text).toContain("ping statistics");
   });
 
-  test("a session whose every packet is answered ends with 0", async () => {
+  test("a session with all packets answered ends with 0", async () => {
     const { run, channel } = rig([tgPing(exec, hostFiles(), tunnels, clock)]);
     await run("tg-ping", { body: { host: "127.0.0.1", count: 3 }, wait: false });
     await untilHolds(() => expect(channel.results).toMatchObject([{ reply: { body: { exitCode: 0 } } }]));
     expect(channel.text).toContain("3 packets transmitted, 3 received");
   });
 
-  test("a deadline gives what there is, with the summary", async () => {
+  test("a deadline gives a partial answer, with the summary", async () => {
     const reply = await rig([tgPing(exec, hostFiles(), tunnels, clock)]).run("tg-ping", {
       body: { host: "127.0.0.1", count: 600 },
       // Until then the tool has to be started.
@@ -126,7 +126,7 @@ describe("with the real tool", () => {
     expect(JSON.stringify(reply)).toContain("ping statistics");
   });
 
-  test("a machine without ping says so", async () => {
+  test("reports a machine without ping", async () => {
     const reply = await rig([tgPing(hostExec(clock, "/nowhere"), hostFiles(), tunnels, clock)]).run("tg-ping", {
       body: { host: "127.0.0.1" },
     });
@@ -140,24 +140,21 @@ describe("through the tunnel", () => {
   const messageOf = (reply: unknown): string =>
     (reply as { body: { output: { message: string } } }).body.output.message;
 
-  test.each(["edge-2", "edge-2.example.net", EDGE_2])(
-    "%s is a peer, and each answer says by which way",
-    async (host) => {
-      const scripted = new ScriptedTunnels();
-      scripted.echoes = (_, seq) => ({ rttMs: 1.5, gateway: GATEWAY_1, path: seq === 0 ? "" : "wan2" });
-      const reply = await rig([tgPing(none, hostFiles(), scripted, fast)]).run("tg-ping", { body: { host, count: 2 } });
-      expect(messageOf(reply)).toBe(
-        "PING edge-2.example.net through the tunnel, 64 bytes\n" +
-          "64 bytes from edge-2.example.net: seq=0  time=1.50ms  by gw-1.example.net, default path\n" +
-          "64 bytes from edge-2.example.net: seq=1  time=1.50ms  by gw-1.example.net, path wan2\n" +
-          "--- edge-2.example.net: 2 sent, 2 answered, 0% lost\n" +
-          "rtt min/avg/max = 1.50/1.50/1.50 ms\n",
-      );
-      expect(scripted.asked).toMatchObject([{ peer: EDGE_2 }, { peer: EDGE_2 }]);
-    },
-  );
+  test.each(["edge-2", "edge-2.example.net", EDGE_2])("%s is a peer, and each answer has its path", async (host) => {
+    const scripted = new ScriptedTunnels();
+    scripted.echoes = (_, seq) => ({ rttMs: 1.5, gateway: GATEWAY_1, path: seq === 0 ? "" : "wan2" });
+    const reply = await rig([tgPing(none, hostFiles(), scripted, fast)]).run("tg-ping", { body: { host, count: 2 } });
+    expect(messageOf(reply)).toBe(
+      "PING edge-2.example.net through the tunnel, 64 bytes\n" +
+        "64 bytes from edge-2.example.net: seq=0  time=1.50ms  by gw-1.example.net, default path\n" +
+        "64 bytes from edge-2.example.net: seq=1  time=1.50ms  by gw-1.example.net, path wan2\n" +
+        "--- edge-2.example.net: 2 sent, 2 answered, 0% lost\n" +
+        "rtt min/avg/max = 1.50/1.50/1.50 ms\n",
+    );
+    expect(scripted.asked).toMatchObject([{ peer: EDGE_2 }, { peer: EDGE_2 }]);
+  });
 
-  test("a peer that is away is a result", async () => {
+  test("a disconnected peer is a result", async () => {
     const scripted = new ScriptedTunnels();
     scripted.echoes = () => refusedAs("not-connected");
     const reply = await rig([tgPing(none, hostFiles(), scripted, fast)]).run("tg-ping", { body: { host: "edge-2" } });
@@ -166,7 +163,7 @@ describe("through the tunnel", () => {
     expect(messageOf(reply)).toContain("4 sent, 0 answered, 100% lost\n");
   });
 
-  test("a source, or a name with the dot of the root, means the network below", async () => {
+  test("a source, or a name with a final dot, means the network below", async () => {
     const scripted = new ScriptedTunnels();
     const { run } = rig([tgPing(exec, hostFiles(), scripted, fast)]);
     await run("tg-ping", { body: { host: "edge-2.example.net.", count: 1 } });
@@ -182,7 +179,7 @@ describe("through the tunnel", () => {
     ["www.example.invalid", ""],
     ["127.0.0.1", ""],
     ["localhost", ""],
-  ])("%s is taken for a host, which is said of what may have been meant as a node", async (host, said) => {
+  ])("%s is taken for a host, with a notice if a node may be meant", async (host, said) => {
     const { run } = rig([tgPing(exec, hostFiles(), new ScriptedTunnels(), fast)]);
     const pinged = messageOf(await run("tg-ping", { body: { host, count: 1 } }));
     expect(pinged.startsWith(said)).toBe(true);

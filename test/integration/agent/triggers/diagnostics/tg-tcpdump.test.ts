@@ -54,7 +54,7 @@ test.each<[object, boolean, string]>([
   expect(captureArguments(TgTcpdump.parse({ iface: "lo", ...body }), wait).join(" ")).toBe(line);
 });
 
-test("the filter is one argument, tried out before the capture", async () => {
+test("passes the filter as one argument, after a test", async () => {
   const { ask, tools } = stage("echo '08:50:16 IP a > b'; echo '1 packet captured' >&2");
   expect(await ask({ filter: "-w /tmp/x or icmp", packetCount: 1 })).toMatchObject({
     body: { output: { exitCode: "0" } },
@@ -65,7 +65,7 @@ test("the filter is one argument, tried out before the capture", async () => {
   ]);
 });
 
-test("a filter that tcpdump does not understand is refused with what it says", async () => {
+test("refuses a filter that tcpdump does not parse, with its message", async () => {
   const tools = fakeTools({ tcpdump: 'echo "tcpdump: can\'t parse filter expression: syntax error" >&2; exit 1' });
   const { run } = rig([tgTcpdump({ exec: tools.exec, files: hostFiles(), clock: systemClock(), begin: noFile })]);
   expect(await run("tg-tcpdump", { body: { iface: "lo", filter: "tcp prt 80" } })).toMatchObject({
@@ -78,7 +78,7 @@ test("a filter that tcpdump does not understand is refused with what it says", a
   expect(tools.calls("tcpdump")).toHaveLength(1);
 });
 
-test("a flood is held to so many lines a second, and the rest is counted", async () => {
+test("limits a flood to a number of lines a second, and counts the rest", async () => {
   const { ask } = stage("seq 1 2000");
   const reply = await ask({});
   const { message } = (reply as { body: { output: { message: string } } }).body.output;
@@ -87,7 +87,7 @@ test("a flood is held to so many lines a second, and the rest is counted", async
   expect(message).toContain("1500 lines dropped: more than 500 in a second");
 });
 
-test("it ends after so many bytes of text", async () => {
+test("ends after a number of bytes of text", async () => {
   const { ask } = stage("yes 0123456789 | head -n 200; sleep 60");
   const reply = await ask({ maxBytes: 1024 });
   const { message } = (reply as { body: { output: { message: string } } }).body.output;
@@ -95,7 +95,7 @@ test("it ends after so many bytes of text", async () => {
   expect(message.split("\n").filter((line) => line === "0123456789")).toHaveLength(93);
 });
 
-test("who waits gets what came in half a minute; a session ends the tool with itself", async () => {
+test("a waiting caller gets the output of half a minute; a session ends the tool with itself", async () => {
   const forever = "trap 'echo summary >&2; exit 0' INT; echo first; while :; do sleep 0.05; done";
   const waited = await stage(forever, fastClock(100)).ask({});
   expect(waited).toMatchObject({ body: { output: { message: "first\nsummary\n", exitCode: "0" } } });
@@ -107,7 +107,7 @@ test("who waits gets what came in half a minute; a session ends the tool with it
   expect(tools.calls("tcpdump")).toHaveLength(1);
 });
 
-test("the lines go into a file as well, which is kept when the capture has ended, also with its session", async () => {
+test("writes the lines to a file as well, which is kept after the capture, also with its session", async () => {
   const { ask, written, discarded } = stage("echo 'a > b'; seq 1 600; echo '600 packets' >&2");
   const reply = await ask({ file: "/captures/a.txt" });
   const { message } = (reply as { body: { output: { message: string } } }).body.output;
@@ -124,7 +124,7 @@ test("the lines go into a file as well, which is kept when the capture has ended
   expect([...discarded, ...watched.discarded]).toEqual([]);
 });
 
-test("nothing is kept of a capture that fails or finds no room, and none is begun where there is no data store", async () => {
+test("keeps nothing of a capture that fails or finds no room, and starts none without a data store", async () => {
   const failing = stage("echo first; exit 1");
   expect(await failing.ask({ file: "a" })).toMatchObject({ body: { output: { exitCode: "1" } } });
   expect(failing.discarded).toEqual(["a"]);
@@ -138,7 +138,7 @@ test("nothing is kept of a capture that fails or finds no room, and none is begu
   expect(tools.calls("tcpdump")).toEqual([]);
 });
 
-test("without a journal there is no file", async () => {
+test("writes no file without a journal", async () => {
   const tools = fakeTools({ tcpdump: "echo first" });
   const trigger = tgTcpdump({ exec: tools.exec, files: hostFiles(), clock: systemClock(), begin: noFile });
   const { run } = rig([trigger], { journal: memoryJournal({ isPersistent: false }).journal });
@@ -147,7 +147,7 @@ test("without a journal there is no file", async () => {
   expect(await ask({ file: "a" })).toMatchObject({ error: { code: "storage-unavailable" } });
 });
 
-test("no such link; rights that it cannot give up; no tool", async () => {
+test("an unknown link; privileges that it cannot drop; a missing tool", async () => {
   const { ask, run } = stage(
     "echo \"tcpdump: Couldn't change to 'tcpdump' uid=106 gid=109: Operation not permitted\" >&2; exit 1",
   );
@@ -181,6 +181,6 @@ test.each([
   [{ iface: "lo", snaplen: 0 }, "snaplen"],
   [{ iface: "lo", snaplen: 262_144 }, "snaplen"],
   [{ iface: "lo", file: "" }, "file"],
-])("%j is refused for its %s", (body, field) => {
+])("refuses %j for its %s", (body, field) => {
   expect(TgTcpdump.safeParse(body).error?.issues[0]?.path).toEqual([field]);
 });

@@ -64,19 +64,19 @@ test.each([
   "ünïcode",
   "-n ".repeat(100),
   "x".repeat(4096),
-])("the filter %j is refused", (filter) => {
+])("refuses the filter %j", (filter) => {
   const parsed = TgTraceroute.safeParse({ host: "h", filter });
   expect(parsed.error?.issues[0]?.path).toEqual(["filter"]);
 });
 
-test("traces with the real tool, out of a link that exists", async () => {
+test("traces with the real tool, out of an existing link", async () => {
   const { run } = rig([trigger]);
   const reply = await run("tg-traceroute", { body: { host: "127.0.0.1", iface: "lo" } });
   expect(reply).toMatchObject({ body: { output: { exitCode: "0" } } });
   expect(JSON.stringify(reply)).toContain("traceroute to 127.0.0.1 (127.0.0.1), 30 hops max");
 });
 
-test("names a link that does not exist, and one that could be none", async () => {
+test("names an unknown link, and an invalid one", async () => {
   const { run } = rig([trigger]);
   expect(await run("tg-traceroute", { body: { host: "127.0.0.1", iface: "nope0" } })).toMatchObject({
     error: { code: "not-found", details: { field: "iface" } },
@@ -87,7 +87,7 @@ test("names a link that does not exist, and one that could be none", async () =>
   }
 });
 
-test("a peer is traced through the tunnel: the gateway with its path, then the node", async () => {
+test("traces a peer through the tunnel: the gateway with its path, then the node", async () => {
   const scripted = new ScriptedTunnels();
   scripted.state = someMesh({ paths: [somePath(GATEWAY_1, { id: "wan2" }), somePath(GATEWAY_2, { carries: true })] });
   scripted.echoes = ({ peer }) => ({ rttMs: peer === EDGE_2 ? 2.5 : 1, gateway: GATEWAY_1, path: "wan2" });
@@ -106,14 +106,14 @@ test("a peer is traced through the tunnel: the gateway with its path, then the n
   ]);
 });
 
-test("a name that may have been meant as a node is said to be taken for a host", async () => {
+test("reports a name taken for a host if a node may be meant", async () => {
   const { run } = rig([tgTraceroute(hostExec(systemClock(), "/nowhere"), hostFiles(), new ScriptedTunnels())]);
   const message = "edge-9 is not a known node: used as a host name\n";
   const told = { error: { code: "tool-missing", details: { output: { message } } } };
   expect(await run("tg-traceroute", { body: { host: "edge-9" } })).toMatchObject(told);
 });
 
-test("a gateway is one hop, and a node behind this node's own gateway too", async () => {
+test("a gateway is one hop, and so is a node behind this node's own gateway", async () => {
   const scripted = new ScriptedTunnels();
   expect((await traced(scripted, { host: "gw-1" })).slice(1)).toEqual([
     " 1  gw-1.example.net (default path, 198.51.100.1:8443)  1.250 ms  1.250 ms  1.250 ms",
@@ -126,7 +126,7 @@ test("a gateway is one hop, and a node behind this node's own gateway too", asyn
   ]);
 });
 
-test("where the node does not answer, the gateway that would carry to it is shown", async () => {
+test("shows the gateway in use if the node does not answer", async () => {
   const scripted = new ScriptedTunnels();
   scripted.echoes = ({ peer }) =>
     peer === GATEWAY_1 ? { rttMs: 1, gateway: GATEWAY_1, path: "" } : refusedAs("not-connected");

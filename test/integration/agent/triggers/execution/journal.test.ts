@@ -36,7 +36,7 @@ function entry(fields: Partial<JournalEntry> = {}): JournalEntry {
 }
 
 describe("one trigger", () => {
-  test("is known from before its effect, and with its reply after it", () => {
+  test("is recorded before its effect, and with its reply after it", () => {
     const { journal } = memoryJournal();
     const it = entry();
     expect(journal.find(it.id)).toBeUndefined();
@@ -47,7 +47,7 @@ describe("one trigger", () => {
     expect(journal.unacknowledged(10)).toEqual([]);
   });
 
-  test("whose result nobody got is listed until it is acknowledged, oldest first", () => {
+  test("without a delivered result is listed until acknowledged, oldest first", () => {
     const { journal } = memoryJournal();
     const [first, second] = [entry(), entry()];
     for (const it of [first, second]) journal.begin(it);
@@ -64,7 +64,7 @@ describe("one trigger", () => {
   });
 });
 
-describe("what is kept of a result", () => {
+describe("the stored result", () => {
   const kept = (body: unknown): unknown => {
     const { journal } = memoryJournal();
     const it = entry();
@@ -79,7 +79,7 @@ describe("what is kept of a result", () => {
     });
   });
 
-  test("is at most 64 KiB, and says when it is a first part", () => {
+  test("is at most 64 KiB, and is marked when it is a first part", () => {
     expect(kept({ output: { message: "\u0001é".repeat(100_000), exitCode: "0", truncated: false } })).toEqual({
       body: { output: { message: "\u0001é".repeat(5000), exitCode: "0", truncated: true } },
     });
@@ -121,7 +121,7 @@ describe("after a crash", () => {
   });
 });
 
-describe("what ends the program on purpose", () => {
+describe("an intended exit of the program", () => {
   test("stays open over the restart and is answered after it", () => {
     const { journal } = memoryJournal();
     const [restart, reboot] = [entry({ event: "node-restart-service" }), entry({ event: "node-reboot" })];
@@ -140,7 +140,7 @@ describe("what ends the program on purpose", () => {
     ]);
   });
 
-  test("a host that did not restart is no completed restart of it", () => {
+  test("is not complete if the host did not restart", () => {
     const { journal } = memoryJournal();
     const reboot = entry({ event: "node-reboot" });
     journal.begin(reboot);
@@ -150,8 +150,8 @@ describe("what ends the program on purpose", () => {
   });
 });
 
-describe("bounds", () => {
-  test("of what changed nothing the oldest whose end is known gives way, and nothing else does", () => {
+describe("limits", () => {
+  test("remove the oldest ended reads, and nothing else", () => {
     const { journal } = memoryJournal({ maxRows: 4 });
     const isReadOnly = true;
     const [change, unsent, first, second] = [
@@ -173,7 +173,7 @@ describe("bounds", () => {
     for (const { id } of [change, unsent]) expect(journal.find(id)).toBeDefined();
   });
 
-  test("a full journal takes nothing and evicts nothing", () => {
+  test("refuse everything when the journal is full, and remove nothing", () => {
     const { journal } = memoryJournal({ maxRows: 2 });
     const rows = [entry(), entry()];
     for (const it of rows) {
@@ -187,7 +187,7 @@ describe("bounds", () => {
     for (const { id } of rows) expect(journal.find(id)).toBeUndefined();
   });
 
-  test("a row outlives a late expiry, a repetition, and 30 days more while its result is not acknowledged", () => {
+  test("keep a row past a late expiry, a repetition, and 30 days more while its result is not acknowledged", () => {
     const { journal } = memoryJournal();
     const [late, repeated, unsent, running] = [entry({ expiresMs: NOW + 5 * DAY }), entry(), entry(), entry()];
     for (const it of [late, repeated, unsent, running]) journal.begin(it);
@@ -203,7 +203,7 @@ describe("bounds", () => {
     expect(left(NOW + 40 * DAY)).toEqual([running.id]);
   });
 
-  test("local triggers leave when they are over, and a wrong local clock evicts nobody else", () => {
+  test("remove ended local triggers, and a wrong local clock removes nothing else", () => {
     const { journal } = memoryJournal();
     const [signed, local] = [entry(), entry({ expiresMs: undefined })];
     for (const it of [signed, local]) {
@@ -218,8 +218,8 @@ describe("bounds", () => {
   });
 });
 
-describe("a journal that cannot be written", () => {
-  test("is unavailable on a read-only disk and in memory, and still knows what it knew", () => {
+describe("an unwritable journal", () => {
+  test("is unavailable on a read-only disk and in memory, and keeps its entries", () => {
     const path = join(folder, "state.db");
     const it = entry();
     const { sql } = openDatabase(path, { migrations: [journalMigration, journalYieldMigration], exclusive: false });
@@ -235,7 +235,7 @@ describe("a journal that cannot be written", () => {
     expect([inMemory.reopen(), inMemory.settle(OTHER_BOOT, NOW)]).toEqual([0, 0]);
   });
 
-  test("writes with the room that is made on a full disk, for as long as there is some", () => {
+  test("writes on a full disk with the room made, as long as there is some", () => {
     let rooms = 2;
     const { sql, journal } = memoryJournal({
       makeRoom() {
@@ -255,7 +255,7 @@ describe("a journal that cannot be written", () => {
     expect(journal.find(known.id)).toMatchObject({ reply: { body: 1 } });
   });
 
-  test("remembers until the request has expired, and no more than it may", () => {
+  test("remembers until the request has expired, within its limit", () => {
     const { journal } = memoryJournal({ isPersistent: false });
     const first = entry({ expiresMs: NOW + 1000 });
     expect(journal.remember(first)).toBe(true);

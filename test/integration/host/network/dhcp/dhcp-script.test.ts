@@ -27,7 +27,7 @@ async function link() {
 }
 
 describe("the script of the DHCP clients", () => {
-  it("does what udhcpc says", async () => {
+  it("obeys udhcpc", async () => {
     const { run, routes } = await link();
     expect(run("", "deconfig")).toBe("");
     expect(run('ip=192.0.2.77 mask=26 router="192.0.2.65 192.0.2.66" lease=60', "bound")).toBe("192.0.2.77/26\n");
@@ -46,7 +46,7 @@ describe("the script of the DHCP clients", () => {
     expect(routes()).toStrictEqual([""]);
   });
 
-  it("does what dhclient says", async () => {
+  it("obeys dhclient", async () => {
     const { run, routes } = await link();
     expect(run("reason=PREINIT")).toBe("");
     const lease = "new_ip_address=192.0.2.77 new_subnet_mask=255.255.255.0 new_dhcp_lease_time=60";
@@ -62,7 +62,7 @@ describe("the script of the DHCP clients", () => {
     expect(run("reason=EXPIRE")).toBe("");
   });
 
-  it("sets no part of the default route where it leaves that out", async () => {
+  it("skips the default route completely if it is not wanted", async () => {
     const { run, routes } = await link();
     const lease = "reason=BOUND HOLDFAST_GATEWAY=0 new_ip_address=192.0.2.77 new_routers=192.0.2.1";
     const halves = "1 0 192 0 2 66 1 128 192 0 2 66 0 192 0 2 66 8 10 192 0 2 66";

@@ -34,7 +34,7 @@ type Static = [client: DhcpClient, what: string, of: (leased: string) => string]
 
 describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
   for (const client of DHCP_CLIENTS) {
-    it.skipIf(!isInstalled(client))(`has ${client} lease an address, outlives us, and ends`, async () => {
+    it.skipIf(!isInstalled(client))(`has ${client} lease an address, survives us, and ends`, async () => {
       const dir = tempDir();
       const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
       serve(machine, dir);
@@ -77,7 +77,7 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
     });
   }
 
-  it.each(DHCP_CLIENTS.filter(isInstalled))("has %s leave the default route out, and says so", async (client) => {
+  it.each(DHCP_CLIENTS.filter(isInstalled))("has %s skip the default route, and reports it", async (client) => {
     const dir = tempDir();
     const machine = await networkMachine(dir, { dhcpClients: [client] }, LAN);
     serve(machine, dir);
@@ -147,7 +147,7 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
     await waitFor("a lease again", async () => (await ofSubnet()).some(({ isDynamic }) => isDynamic));
   });
 
-  it.skipIf(!isInstalled("udhcpc"))("notices that a client was killed, and cleans up behind it", async () => {
+  it.skipIf(!isInstalled("udhcpc"))("detects that a client was killed, and cleans up after it", async () => {
     const dir = tempDir();
     const machine = await networkMachine(dir, { dhcpClients: ["udhcpc"] }, LAN);
     serve(machine, dir);
@@ -163,19 +163,19 @@ describe.skipIf(!isInstalled("dnsmasq"))("with a server", () => {
 });
 
 describe("without a server", () => {
-  it("says that no client is installed", async () => {
+  it("reports that no client is installed", async () => {
     const machine = await networkMachine(tempDir(), { dhcpClients: [] }, LAN);
     await expect(machine.apply(run(true))).rejects.toMatchObject({ code: "unsupported" });
   });
 
-  it.skipIf(!isInstalled("udhcpc"))("says that there is no such link", async () => {
+  it.skipIf(!isInstalled("udhcpc"))("reports that the link does not exist", async () => {
     const machine = await networkMachine(tempDir(), { dhcpClients: ["udhcpc"] });
     await expect(machine.apply(run(true))).rejects.toMatchObject({ code: "dhcp-failed" });
     await machine.apply(run(false));
     expect((await machine.observe()).dhcp).toStrictEqual([]);
   });
 
-  it.skipIf(!isInstalled("udhcpc"))("takes no other process for the client", async () => {
+  it.skipIf(!isInstalled("udhcpc"))("does not mistake another process for the client", async () => {
     const dir = tempDir();
     const machine = await networkMachine(dir, { dhcpClients: ["udhcpc"] }, LAN);
     machine.sh(`cat /proc/self/stat >${dir}/run/dhcp-cl.pid; cat /proc/1/stat >${dir}/run/dhcp-sv.pid`);

@@ -34,7 +34,7 @@ describe.each([
   { lists: false, how: "read from the kernel" },
   { lists: true, how: "listed by nft" },
 ])("the table, $how,", ({ lists }) => {
-  it("is loaded whole, and is known again", async () => {
+  it("is loaded completely, and is recognized", async () => {
     const machine = await networkMachine(tempDir(), { lists });
     machine.sh(STRANGERS);
     const before = machine.sh("nft -s list ruleset");
@@ -57,7 +57,7 @@ describe.each([
     expect(restarted.sh("nft -s list ruleset")).toBe(before);
   });
 
-  it("does not count what packets change, but what hands change", async () => {
+  it("has a hash of its edits and not of its counters", async () => {
     const machine = await networkMachine(tempDir(), { lists });
     await machine.apply({ kind: "nft", text: INPUT });
     const first = (await machine.observe()).firewall;
@@ -74,7 +74,7 @@ describe.each([
     expect((await restarted.observe()).firewall?.digest).toBe("");
   });
 
-  it("is known again, and so is what hands have changed, when it is looked at in the other way", async () => {
+  it("is recognized, and so are edits, when read in the other way", async () => {
     const machine = await networkMachine(tempDir(), { lists });
     await machine.apply({ kind: "nft", text: INPUT });
     expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
@@ -95,11 +95,11 @@ describe.each([
   });
 });
 
-describe("the record of what was loaded", () => {
+describe("the record of the loaded table", () => {
   it.each([
     ["read from the kernel", false],
     ["listed by nft", true],
-  ])("is made anew, %s, when the agent was killed between load and record", async (_how, lists) => {
+  ])("is made again, %s, when the agent was killed between load and record", async (_how, lists) => {
     const machine = await networkMachine(tempDir(), { lists });
     await machine.apply({ kind: "nft", text: INPUT });
     // As the killed load has left it.
@@ -111,7 +111,7 @@ describe("the record of what was loaded", () => {
     expect((await (await restarted.restart()).observe()).firewall?.digest).toBe("");
   });
 
-  it("is kept by a load that fails: what hands change meanwhile is seen", async () => {
+  it("is kept by a failing load: edits meanwhile are detected", async () => {
     const dir = tempDir();
     const machine = await networkMachine(dir);
     await machine.apply({ kind: "nft", text: INPUT });
@@ -121,7 +121,7 @@ describe("the record of what was loaded", () => {
     expect((await failing.observe()).firewall?.digest).toBe("");
   });
 
-  it("is of no table that is deleted", async () => {
+  it("is not that of a deleted table", async () => {
     const machine = await networkMachine(tempDir());
     await machine.apply({ kind: "nft", text: INPUT });
     machine.sh("nft delete table inet holdfast");
@@ -141,7 +141,7 @@ describe("the table", () => {
     expect(machine.ran()).toStrictEqual(["nft", "nft"]);
   });
 
-  it("takes the place of one that came about after the look", async () => {
+  it("replaces one that appeared after the read", async () => {
     const machine = await networkMachine(tempDir());
     await machine.apply({ kind: "nft", text: OUTPUT });
     await machine.apply({ kind: "nft", text: undefined });
@@ -152,7 +152,7 @@ describe("the table", () => {
     expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
   });
 
-  it("stays as it is when the text is refused", async () => {
+  it("stays unchanged when the text is refused", async () => {
     const machine = await networkMachine(tempDir());
     await machine.apply({ kind: "nft", text: INPUT });
     const before = (await machine.observe()).firewall;
@@ -174,7 +174,7 @@ describe("the table", () => {
     expect((await machine.observe()).firewall).toStrictEqual(before);
   });
 
-  it("stays as it is when loading fails after the check has passed", async () => {
+  it("stays unchanged when loading fails after the check has passed", async () => {
     const dir = tempDir();
     const machine = await networkMachine(dir);
     await machine.apply({ kind: "nft", text: INPUT });
@@ -187,7 +187,7 @@ describe("the table", () => {
     expect((await failing.observe()).firewall).toStrictEqual(before);
   });
 
-  it("says what nft says when it cannot be listed", async () => {
+  it("reports nft's error when it cannot be listed", async () => {
     const dir = tempDir();
     const tools = join(dir, "tools");
     mkdirSync(tools);
@@ -202,7 +202,7 @@ describe("the table", () => {
     });
   });
 
-  it("takes 5,000 translations that count their hits", async () => {
+  it("accepts 5,000 translations that count their hits", async () => {
     const machine = await networkMachine(tempDir());
     const block = (net: number, at: number): string => `${net}.${at >> 8}.${at & 255}.0/24`;
     const elements = Array.from({ length: 5000 }, (_, at) => `${block(10, at)} : ${block(11, at)}`).join(",\n");

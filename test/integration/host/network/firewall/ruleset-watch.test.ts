@@ -24,7 +24,7 @@ async function watched(...table: string[]) {
   return { child, run, told: () => lines.filter((line) => line === "change").length };
 }
 
-test("a change of the rules is told once it was asked for, one for however many", async () => {
+test("reports a change of the rules on request, once for any number", async () => {
   const { child, run, told } = await watched();
   await run("add table ip a");
   await run("renew");
@@ -43,7 +43,7 @@ test("a change of the rules is told once it was asked for, one for however many"
   expect(await once(child, "exit")).toEqual([0, null]);
 });
 
-test("of a change of the table that was named, and of no other", async () => {
+test("a change of the named table, and of no other", async () => {
   const { run, told } = await watched("ours");
   await run("renew");
   await run("add table inet theirs");

@@ -47,7 +47,7 @@ function load(machine: NetworkMachine, table: string): void {
 const textOf = async (machine: NetworkMachine): Promise<string | undefined> => (await machine.observe()).firewall?.text;
 
 describe("the table inet holdfast, read from the kernel", () => {
-  it("is the same again however often it is read, used and loaded", async () => {
+  it("is the same for any number of reads, uses and loads", async () => {
     const machine = await machineWith(EVERYTHING);
     const text = await textOf(machine);
     expect(text).toMatch(/^kernel:[\w-]{43}$/);
@@ -93,7 +93,7 @@ describe("the table inet holdfast, read from the kernel", () => {
     expect(machine.ran()).toStrictEqual(["ip"]);
   });
 
-  it("is not there when others of its name are", async () => {
+  it("is missing when others of its name exist", async () => {
     const machine = await machineWith("table ip holdfast {\nchain c { }\n}\n");
     machine.sh("nft add table ip6 holdfast; nft add table inet holdfast2");
     expect(await machine.observe()).not.toHaveProperty("firewall");
@@ -107,7 +107,7 @@ describe("the table inet holdfast, read from the kernel", () => {
     expect(await textOf(alone)).toBe(text);
   });
 
-  it("is read whole when it is long, with its comment", async () => {
+  it("is read completely when long, with its comment", async () => {
     const machine = await networkMachine(tempDir());
     const chains = Array.from(
       { length: 3000 },

@@ -36,7 +36,7 @@ async function cable() {
   return { enter, seen, mac: /ether (\S+)/.exec(mac)?.[1] ?? "" };
 }
 
-test("the neighbours hear three times that the address is here, and not the address of the interface", async () => {
+test("announces the address three times to the neighbours, and not the address of the interface", async () => {
   const { enter, seen, mac } = await cable();
   const { exec } = fakeTools({ arping: `exec nsenter ${enter.join(" ")} /usr/sbin/arping "$@"` });
   await arpAnnouncer(exec)("wan0", "10.77.0.50", signal);
@@ -48,7 +48,7 @@ test("the neighbours hear three times that the address is here, and not the addr
   }
 });
 
-test("the other program of the same name is told in its own words, and asked first from then on", async () => {
+test("reports the other program of the same name in its own words, and tries it first from then on", async () => {
   const tools = fakeTools({
     arping: `case "$*" in *-S*) echo "arping: invalid option -- 'i'" >&2; exit 2;; *) echo "Sent 3 probes (3 broadcast(s))";; esac`,
   });
@@ -62,7 +62,7 @@ test("the other program of the same name is told in its own words, and asked fir
   ]);
 });
 
-test("what it says is told when nothing was sent", async () => {
+test("reports its output when nothing was sent", async () => {
   const { exec } = fakeTools({ arping: `echo "arping: libnet_init: no such device" >&2; exit 1` });
   await expect(arpAnnouncer(exec)("gone0", "10.77.0.50", signal)).rejects.toMatchObject({
     code: "exec-failed",

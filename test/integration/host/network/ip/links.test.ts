@@ -17,7 +17,7 @@ import { hostReader } from "../../../../../src/host/reader.ts";
 import { linkFiles, machineRoot } from "../../../../support/machine/machine-root.ts";
 import { ROUTES, ROUTES6 } from "../../../../support/machine/proc-texts.ts";
 
-test("a physical link with everything", () => {
+test("a physical link with all fields", () => {
   const { reader } = machineRoot({
     ...linkFiles("ens160", { address: "00:50:56:AB:cd:ef", speed: "10000", duplex: "full", ifindex: "3" }),
     "/sys/class/net/ens160/device/vendor": "0x15ad",
@@ -39,7 +39,7 @@ test("a physical link with everything", () => {
   });
 });
 
-test("what a link does not tell is undefined: speed -1, unknown duplex, no carrier file, no hardware address", () => {
+test("a missing property of a link is undefined: speed -1, unknown duplex, no carrier file, no hardware address", () => {
   const { reader } = machineRoot({
     ...linkFiles("ens160.100", {
       speed: "-1",
@@ -61,14 +61,14 @@ test("what a link does not tell is undefined: speed -1, unknown duplex, no carri
   });
 });
 
-test("files that are not links are no links", () => {
+test("files that are not links are ignored", () => {
   const { reader } = machineRoot({ ...linkFiles("eth0", {}), "/sys/class/net/bonding_masters": "" });
   expect(readLinks(reader).map(({ name }) => name)).toEqual(["eth0"]);
   expect(readLink(reader, "gone")).toBeUndefined();
   expect(readLinks(machineRoot({}).reader)).toEqual([]);
 });
 
-test("the links and MTUs of this machine are those that ip lists", () => {
+test("the links and MTUs of this machine equal those of ip", () => {
   const listed = JSON.parse(execFileSync("ip", ["-j", "link"], { encoding: "utf8" })) as {
     ifname: string;
     mtu: number;
@@ -126,7 +126,7 @@ test("masks", () => {
   ]);
 });
 
-test("no text makes the route parsers throw", () => {
+test("the route parsers never throw", () => {
   const text = fc.oneof(
     fc.string({ unit: "binary" }),
     fc
@@ -170,13 +170,13 @@ Local:
 `;
 const head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
 
-test("own addresses are told from networks and broadcasts, each once", () => {
+test("distinguishes own addresses from networks and broadcasts, each once", () => {
   expect(parseLocalAddresses(FIB_TRIE)).toEqual(["127.0.0.1", "192.0.2.9", "192.0.2.1", "203.0.113.5", "198.51.100.7"]);
   for (const text of ["", "nonsense", "/32 host LOCAL", "   /32 host LOCAL"])
     expect(parseLocalAddresses(text)).toEqual([]);
 });
 
-test("a link that is up without a carrier keeps its addresses, and no other gets one that is not its own", () => {
+test("a link that is up without a carrier keeps its addresses, and no other gets one of another", () => {
   const running = [
     { link: "lo", family: 4, address: "127.0.0.1", prefix: 8 },
     { link: "lo", family: 6, address: "::1", prefix: 128 },

@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 import { readListeners } from "../../../../../src/host/network/ip/listeners.ts";
 import { hostReader } from "../../../../../src/host/reader.ts";
 
-it("sees who takes what comes to a port, for real sockets", async () => {
+it("sees the process that receives traffic of a port, for real sockets", async () => {
   const one = createServer().listen(0, "127.0.0.1");
   const both = createServer().listen(0, "::");
   const udp = createSocket("udp4").bind(0, "0.0.0.0");
@@ -20,7 +20,7 @@ it("sees who takes what comes to a port, for real sockets", async () => {
   udp.close();
 });
 
-it("takes no word of tables that are missing or damaged", () => {
+it("ignores missing and damaged tables", () => {
   const reader = {
     ...hostReader(),
     read: (path: string) => (path.endsWith("tcp") ? "0: zz:0050 x 0A\n 1:\n" : undefined),

@@ -10,7 +10,7 @@ const GET =
 const MATCHED =
   '[{"type":"1","dst":"10.9.0.0/16","gateway":"10.5.0.9","dev":"v0","table":"254","protocol":"218","scope":"0","metric":50,"flags":[]}]\n';
 
-test("the way and the route that it comes from", () => {
+test("the path and its route", () => {
   expect(parseRouteTo("10.9.1.1", GET + MATCHED)).toEqual({
     schema: 1,
     to: "10.9.1.1",
@@ -23,7 +23,7 @@ test("the way and the route that it comes from", () => {
   });
 });
 
-test("an own address; the default route; a kernel that does not tell the route", () => {
+test("an own address; the default route; a kernel that does not report the route", () => {
   const local =
     '[{"type":"2","dst":"10.5.0.1","dev":"lo","table":"255","prefsrc":"10.5.0.1","flags":[],"uid":0,"cache":["local"]}]';
   expect(parseRouteTo("10.5.0.1", local)).toEqual({
@@ -43,7 +43,7 @@ test("an own address; the default route; a kernel that does not tell the route",
   });
 });
 
-test.each(["", "nonsense\n", "{}\n", "[]\n"])("%j is no answer", (text) => {
+test.each(["", "nonsense\n", "{}\n", "[]\n"])("%j is not an answer", (text) => {
   expect(() => parseRouteTo("10.0.0.1", text)).toThrow(expect.objectContaining({ code: "bad-output" }));
 });
 
@@ -57,7 +57,7 @@ test.each([
   expect(await routeFinder(tools.exec)("10.8.0.1", signal)).toEqual({ schema: 1, to: "10.8.0.1", kind });
 });
 
-test("any other refusal of ip is told", async () => {
+test("reports any other error of ip", async () => {
   const tools = fakeTools({ ip: "cat >/dev/null; echo 'Cannot open netlink socket' >&2; exit 1" });
   const failure = { code: "exec-failed", message: "ip: Cannot open netlink socket" };
   await expect(routeFinder(tools.exec)("10.8.0.1", signal)).rejects.toMatchObject(failure);

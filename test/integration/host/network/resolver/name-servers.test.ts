@@ -46,7 +46,7 @@ function servers(
 }
 
 describe("a plain file", () => {
-  it("is replaced, marked, and put back as it was", async () => {
+  it("is replaced, marked, and restored", async () => {
     const { path, make, text } = servers();
     writeFileSync(path, FORMER);
     chmodSync(path, 0o640);
@@ -69,7 +69,7 @@ describe("a plain file", () => {
     expect(await make().observe()).toBeUndefined();
   });
 
-  it("can be read by everybody, whatever is otherwise kept from them", async () => {
+  it("is readable by everybody, under any umask", async () => {
     const { path, make } = servers();
     writeFileSync(path, FORMER);
     chmodSync(path, 0o644);
@@ -81,7 +81,7 @@ describe("a plain file", () => {
     expect(statSync(path).mode & 0o777).toBe(0o644);
   });
 
-  it("that was not there goes again", async () => {
+  it("that did not exist is removed again", async () => {
     const { path, make } = servers();
     await make().set(["198.51.100.1"], signal);
     expect(existsSync(path)).toBe(true);
@@ -100,7 +100,7 @@ describe("a plain file", () => {
     expect(readlinkSync(path)).toBe("resolv.conf.other");
   });
 
-  it("shows what a stranger has written over it, and is left to him", async () => {
+  it("shows foreign content that replaced ours, and keeps it", async () => {
     const { path, make, text } = servers();
     writeFileSync(path, FORMER);
     await make().set(["198.51.100.1"], signal);
@@ -111,7 +111,7 @@ describe("a plain file", () => {
     expect(await make().observe()).toBeUndefined();
   });
 
-  it("keeps its servers when nobody knows what was there before", async () => {
+  it("keeps its servers when the previous content is unknown", async () => {
     const { path, make } = servers();
     writeFileSync(path, FORMER);
     await make().set(["198.51.100.1"], signal);
@@ -123,14 +123,14 @@ describe("a plain file", () => {
     expect(other.text()).toBe("nameserver 198.51.100.1\nsearch example.net\noptions timeout:1\n");
   });
 
-  it("that is a pipe is replaced, and nobody is waited for", async () => {
+  it("that is a pipe is replaced, without blocking", async () => {
     const { path, make, text } = servers();
     execFileSync("mkfifo", [path]);
     await make().set(["198.51.100.1"], signal);
     expect(text()).toContain("nameserver 198.51.100.1");
   });
 
-  it("that is too large to be kept is not touched", async () => {
+  it("that is too large to store is not changed", async () => {
     const { path, make, text } = servers();
     const large = FORMER + "# more\n".repeat(10_000);
     writeFileSync(path, large);
@@ -139,7 +139,7 @@ describe("a plain file", () => {
     expect(await make().observe()).toBeUndefined();
   });
 
-  it("says that it cannot be written", async () => {
+  it("reports that it cannot be written", async () => {
     const { make, path } = servers();
     const set = new NameServers({
       tools: { run: () => Promise.reject(new Error("nothing is to be run")) },
@@ -178,7 +178,7 @@ eth0\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0
     "/proc/net/route": ROUTES,
   });
 
-  it("is told, for the link of the default route, and told to forget", async () => {
+  it("is configured for the link of the default route, and reset", async () => {
     const { path, told, make, text } = servers(asked("198.51.100.1", "192.0.2.1"));
     writeFileSync(path, "nameserver 127.0.0.53\n");
     expect(await make().observe()).toBeUndefined();
@@ -193,7 +193,7 @@ eth0\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0
     expect(await make().observe()).toBeUndefined();
   });
 
-  it("is known by where the file leads to", async () => {
+  it("is recognized by the target of the file", async () => {
     const { path, told, make } = servers(asked());
     symlinkSync("/run/systemd/resolve/stub-resolv.conf", path);
     await make().set(["198.51.100.1"], signal);
@@ -201,7 +201,7 @@ eth0\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0
     expect(readlinkSync(path)).toBe("/run/systemd/resolve/stub-resolv.conf");
   });
 
-  it("cannot be told without a default route, or when it refuses", async () => {
+  it("cannot be configured without a default route, or when it refuses", async () => {
     const without = servers({ "/proc/net/route": "" });
     writeFileSync(without.path, "nameserver 127.0.0.53\n");
     await expect(without.make().set(["198.51.100.1"], signal)).rejects.toMatchObject({ code: "resolver-failed" });
@@ -211,7 +211,7 @@ eth0\t00000000\t0102A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0
     await expect(refusing.make().set(["198.51.100.1"], signal)).rejects.toMatchObject(expected);
   });
 
-  it("is not asked about a link that is gone", async () => {
+  it("is not called for a removed link", async () => {
     const gone = (args: readonly string[]) => (args[0] === "revert" ? 'Failed to resolve "eth0": No such device' : "");
     const { path, make } = servers(asked("198.51.100.1"), gone);
     writeFileSync(path, "nameserver 127.0.0.53\n");

@@ -122,7 +122,7 @@ describe("a flow from another node", () => {
     expect(stage.rig.splices).toHaveLength(1);
   });
 
-  it("reaches a literal address that is granted, and nothing this node listens on itself", async () => {
+  it("reaches a granted literal address, and nothing that this node listens on itself", async () => {
     const stage = await remoteService(echo);
     const { source, destination, target } = stage;
     const own = await freePort();
@@ -138,7 +138,7 @@ describe("a flow from another node", () => {
     ["without a local policy", undefined],
     ["that the local policy does not list", { allow: ["10.0.0.0/8", "2001:db8::/32"], own: true }],
     ["of the loopback that is listed without being permitted", { allow: ["0.0.0.0/0", "::/0"] }],
-  ])("never reaches a literal %s, in no form of it", async (_, literals) => {
+  ])("never reaches a literal %s, in any spelling", async (_, literals) => {
     const stage = await remoteService(echo);
     const { source, destination, target } = stage;
     const forms = ["127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.1", "::ffff:7f00:1"];
@@ -151,7 +151,7 @@ describe("a flow from another node", () => {
   });
 
   it.each(["tcp", "udp"] as const)(
-    "never reaches this machine's own addresses over %s, unless the policy says so",
+    "never reaches this machine's own addresses over %s, unless the policy allows it",
     async (protocol) => {
       const own = ownAddresses();
       expect(own).not.toEqual([]);
@@ -186,7 +186,7 @@ describe("a flow from another node", () => {
     expect(await destination.nextFlow()).toMatchObject({ reason: "literal-not-permitted" });
   });
 
-  it("answers a question about a literal as it would a flow", async () => {
+  it("gets the same answer to a query for a literal as for a flow", async () => {
     const stage = await remoteService(echo);
     const { source, destination } = stage;
     const [host = ""] = ownAddresses();
@@ -207,7 +207,7 @@ describe("a flow from another node", () => {
     expect(await answerOf(stage, "udp", "datagrams")).toBe("not-granted");
   });
 
-  it("is refused when a session that is shared asks in another's name", async () => {
+  it("is refused when a shared session requests in another node's name", async () => {
     const stage = await remoteService(echo);
     const { source, destination } = stage;
     // Granted to somebody else alone.
@@ -240,7 +240,7 @@ describe("a flow from another node", () => {
     await waitFor("nothing is left", () => source.plane.activeFlows === 0);
   });
 
-  it("goes on through a new document that grants it as before", async () => {
+  it("continues through a new document with the same grant", async () => {
     const stage = await remoteService(echo);
     const { source, destination, port } = stage;
     const client = aClient(port);
@@ -251,7 +251,7 @@ describe("a flow from another node", () => {
     expect(stage.rig.splices).toHaveLength(1);
   });
 
-  it("ends at once when the source does not know the destination any more", async () => {
+  it("ends at once when the source no longer knows the destination", async () => {
     const { source, destination, port } = await remoteService(echo);
     const client = aClient(port);
     await says(client, "hello");
@@ -274,7 +274,7 @@ describe("a flow from another node", () => {
 });
 
 describe("grants", () => {
-  it("hold for exactly the source, the service and the protocol", () => {
+  it("apply to exactly the source, the service and the protocol", () => {
     const grants: OverlayMesh["grants"] = [{ source: "a", service: "web", protocol: "tcp" }];
     const granted = grantsOf(grants);
     expect(granted.has("a", "web", "tcp")).toBe(true);
@@ -310,7 +310,7 @@ describe("grants", () => {
     (address) => expect(isForbidden(address)).toBe(false),
   );
 
-  it("tell a literal from a name", () => {
+  it("distinguish a literal from a name", () => {
     expect(literalOf("10.0.0.1:80")).toEqual({ host: "10.0.0.1", port: 80 });
     expect(literalOf("2001:db8::1:443")).toEqual({ host: "2001:db8::1", port: 443 });
     for (const name of ["web", "10.0.0.1", "web:80", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:8x", "fe80::1%e:80", ""])
