@@ -19,7 +19,7 @@ async function clockItem({ agent }: Stage) {
   return (await agent.health()).items.find(({ name }) => name === "clock");
 }
 
-test("a node that believes to be in 1970 registers over TLS, works, and says that its clock is wrong", async () => {
+test("a node with a clock in 1970 registers over TLS, works, and reports that its clock is wrong", async () => {
   const dir = tempDir();
   const time = fakeTime(dir, "@1970-01-01 00:01:00");
   const stage = await startStage(dir, { isTls: true, agent: time.options });
@@ -87,7 +87,7 @@ test("a wall clock that jumps a year and back costs no session and no trigger", 
   expect(proxy.connections).toBeLessThanOrEqual(connections + 3);
 });
 
-test("before any session a clock is judged by what the last one left, and is right at once when it is set", async () => {
+test("before any session a clock is compared with the stored time, and is right at once when set", async () => {
   const dir = tempDir();
   const { agent, controller, uid } = await startStage(dir);
   const kept = join(agent.stateDir, "reported/known-time.json");
@@ -123,7 +123,7 @@ test("before any session a clock is judged by what the last one left, and is rig
 });
 
 if (TESTS_ALL) {
-  test("a waiting node whose clocks disagree all at once, as after a sleep, looks at once", async () => {
+  test("a waiting node whose clocks suddenly disagree, as after a suspend, reconnects at once", async () => {
     const dir = tempDir();
     const time = fakeTime(dir, "+0d");
     const { agent, proxy } = await startStage(dir, { agent: time.options });

@@ -56,7 +56,7 @@ function listed(path: string): readonly string[] {
 const mount = (...args: string[]): void => void execFileSync("mount", args);
 
 test.skipIf(process.geteuid?.() !== 0)(
-  "the doctor names what is wrong and what to do, and a bundle can always be had",
+  "the doctor names each problem and what to do, and a bundle is always possible",
   async () => {
     const dir = tempDir();
     const disk = join(dir, "node");

@@ -80,7 +80,7 @@ async function onDisk(size: string, within: readonly string[] = []) {
   return { dir, port, controller, home, agent, uid, state: join(home, "state") };
 }
 
-test("a full disk stops nothing that needs no disk, and loses nothing", async () => {
+test("a full disk affects only what needs a disk, and loses nothing", async () => {
   const { dir, port, controller, home, agent, uid, state } = await onDisk("1m");
   const free = fill(state);
   await setTag(controller, uid, "second");
@@ -117,7 +117,7 @@ test("a full disk stops nothing that needs no disk, and loses nothing", async ()
   expect(names.filter((name) => /damaged|tmp$/.test(name))).toEqual([]);
 });
 
-test("a read-only disk is started from and never written", async () => {
+test("an agent starts from a read-only disk and never writes", async () => {
   const { controller, home, agent, uid, state } = await onDisk("4m");
   await agent.end("SIGKILL");
   // An overlay that is a unit goes on without its agent, and writes.
@@ -158,7 +158,7 @@ function stateFiles(state: string): readonly string[] {
   return own.filter((name) => /\.json(\.previous)?$|^state\.db$/.test(name));
 }
 
-test("any damaged file is set aside and reported, and the node comes back online by itself", async () => {
+test("sets any damaged file aside, reports it, and comes back online by itself", async () => {
   const { controller, home, agent, uid, state } = await onDisk("8m");
   await setTag(controller, uid, "second");
   await tagged(agent, "second");
@@ -216,7 +216,7 @@ test("any damaged file is set aside and reported, and the node comes back online
   expect((await eventsOf(controller, uid)).map(({ eventType }) => eventType)).not.toContain("Identity Shared");
 }, 600_000);
 
-test("a damaged write-ahead log, which SQLite passes over, is reported", async () => {
+test("reports a damaged write-ahead log, which SQLite ignores", async () => {
   const { controller, home, agent, uid, state } = await onDisk("8m");
   // What a first run wrote is in the database itself when the second begins.
   await agent.end();
@@ -237,7 +237,7 @@ test("a damaged write-ahead log, which SQLite passes over, is reported", async (
   expect(readFileSync(`${path}.damaged`).equals(log)).toBe(true);
 });
 
-test("both copies of a file damaged: what can be had again is, and what cannot is said", async () => {
+test("with both copies of a file damaged, recovers what it can and reports the rest", async () => {
   const { controller, home, agent, uid, state } = await onDisk("8m");
   const spoil = (...names: readonly string[]): void => {
     for (const name of names)
@@ -276,7 +276,7 @@ test("both copies of a file damaged: what can be had again is, and what cannot i
 /** How much faster a node's minute passes. */
 const HASTE = 6;
 
-test("an idle node that is online writes nothing for a minute, and an event at once", async () => {
+test("an idle online node writes nothing for a minute, and an event at once", async () => {
   const { controller, agent, uid, state } = await onDisk("8m", hastened(HASTE));
   const newest = (): number => Math.max(...stateFiles(state).map((name) => statSync(join(state, name)).mtimeMs));
   await waitFor("the start is over", () => newest() < Date.now() - 3000);
@@ -295,7 +295,7 @@ test("an idle node that is online writes nothing for a minute, and an event at o
   expect(busy).toContain("rename STATE/desired/node.json.tmp");
 });
 
-test("a controller on a full disk refuses what it cannot keep and says why, and one with damaged files does not start", async () => {
+test("a controller on a full disk refuses what it cannot store and reports why, and one with damaged files does not start", async () => {
   const dir = tempDir();
   const port = await freePort();
   const data = join(dir, "controller");

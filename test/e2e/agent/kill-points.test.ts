@@ -38,13 +38,13 @@ test(
 );
 
 test(
-  "saving a document, killed anywhere, leaves the old one or the new one in force",
+  "saving a document, killed anywhere, leaves the old one or the new one applied",
   async () => killEverywhere(await savingDocument(), 10, "document"),
   LIMIT_MS,
 );
 
 test(
-  "rolling a document back, killed anywhere, leaves it as it was or goes back for good",
+  "rolling a document back, killed anywhere, leaves it unchanged or rolls it back completely",
   async () => killEverywhere(await rollingBack(), 12, "rollback"),
   LIMIT_MS,
 );

@@ -49,7 +49,7 @@ function killAt(relay: OverlayRelay, point: Point, kill: () => void): void {
   };
 }
 
-test("an agent that is killed anywhere in a pass finishes it when it is started again, and cuts no flow", async () => {
+test("an agent that is killed anywhere in a pass finishes it after its restart, and cuts no flow", async () => {
   const dir = tempDir();
   const [agentRun, overlayRun] = [join(dir, "node/run"), join(dir, "overlay-run")];
   let relay: OverlayRelay | undefined;
@@ -125,7 +125,7 @@ test("an agent that is killed anywhere in a pass finishes it when it is started 
   expect(await isServed(kept)).toBe(true);
 });
 
-test("a download through a connector outlives the agent that made it, every byte of it", async () => {
+test("a download through a connector survives the agent that opened it, every byte of it", async () => {
   const stage = await startL4Stage(tempDir());
   const chunk = Buffer.alloc(64 * 1024, "holdfast ");
   const count = 8000;

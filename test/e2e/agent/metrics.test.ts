@@ -7,7 +7,7 @@ import { freePort, holdfast, registerNode, startAgent, startController } from ".
 import { untilOnline } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-test("metrics are served on loopback where they are asked for, and nowhere else without leave", async () => {
+test("metrics are served on loopback on request, and elsewhere only with permission", async () => {
   const dir = tempDir();
   const port = await freePort();
   const config = (listen: string): string => {

@@ -90,7 +90,7 @@ function writeTree(tree: Tree, root: string): string {
 }
 
 test(
-  "a registration, cut anywhere, has its keys safe before anybody hears of them",
+  "a registration, cut anywhere, has its keys on disk before it uses them",
   async () => {
     const operation = registering(await runController());
     await cutEverywhere("registration", operation, async (launch, cut, calls, root) => {

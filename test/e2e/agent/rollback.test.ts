@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { freePort, holdfast, registerNode, startAgent, startController } from "../../support/machine/programs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-test("a document is rolled back from afar, stays so over kill -9 and reconnects, and a newer one ends it", async () => {
+test("a document is rolled back remotely, stays so over kill -9 and reconnects, and a newer one ends it", async () => {
   const dir = tempDir();
   const controller = await startController(dir, await freePort());
   let agent = await startAgent(join(dir, "node"));

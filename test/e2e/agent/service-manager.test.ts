@@ -7,7 +7,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 import { aClient, aServer, echo } from "../../support/overlay/overlay-rig.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-test("an agent tells whoever runs it when it serves, that it lives, how it stands, and that it stops", async () => {
+test("an agent notifies the service manager when it serves, that it runs, of its state, and that it stops", async () => {
   const dir = tempDir();
   const notifySocket = join(dir, "notify");
   const heard = await listenForNotices(notifySocket);
@@ -29,7 +29,7 @@ test("an agent tells whoever runs it when it serves, that it lives, how it stand
   await waitFor("that it stops", () => heard.all.at(-1) === "STOPPING=1\nSTATUS=Stopping");
 });
 
-test("one whose loop stands still gives no sign of life until it turns again", async () => {
+test("one whose event loop hangs sends no watchdog notification until it continues", async () => {
   const dir = tempDir();
   const notifySocket = join(dir, "notify");
   const heard = await listenForNotices(notifySocket);
@@ -53,7 +53,7 @@ async function startProgramThatTakesAWhile(dir: string): Promise<number | null> 
   return new Promise((resolve) => child.once("exit", resolve));
 }
 
-test("a controller tells the same", async () => {
+test("a controller sends the same notifications", async () => {
   const dir = tempDir();
   const notifySocket = join(dir, "notify");
   const heard = await listenForNotices(notifySocket);
@@ -71,7 +71,7 @@ test("a controller tells the same", async () => {
   await waitFor("that it stops", () => heard.all.at(-1) === "STOPPING=1\nSTATUS=Stopping");
 });
 
-test("installed as an agent, it leaves network and containers alone, and says why", async () => {
+test("installed as an agent, it does not manage network and containers, and reports why", async () => {
   const dir = tempDir();
   const home = join(dir, "node");
   mkdirSync(home);

@@ -22,7 +22,7 @@ function machine(dir: string) {
   return { config, node, where, file, write, run, settings };
 }
 
-test("a file sets a machine up at first boot, once, and the license is gone from it", async () => {
+test("a file sets a machine up at first boot, once, and the license is removed from it", async () => {
   const dir = tempDir();
   const controller = await startController(dir, await freePort());
   const license = await controller.license("edge");
@@ -76,7 +76,7 @@ test("a file sets a machine up at first boot, once, and the license is gone from
   expect(readFileSync(file, "utf8")).not.toContain(other);
 });
 
-test("a running agent registers with it, and --wait ends when nobody comes", async () => {
+test("a running agent registers with it, and --wait ends when nothing answers", async () => {
   const dir = tempDir();
   const controller = await startController(dir, await freePort());
   const { node, write, run, where } = machine(dir);
@@ -135,7 +135,7 @@ test.each<[string, unknown, string]>([
   ["has a wrong setting", { settings: { logLevel: "loud" } }, "logLevel"],
   ["has an unknown setting", { settings: { colour: 1 } }, "colour: is no setting"],
   ["has the proxy at another place", { settings: { proxy: null } }, "settings.proxy: belongs beside settings"],
-])("a file that %s is refused, and nothing is changed", async (_, content, why) => {
+])("refuses a file that %s, and changes nothing", async (_, content, why) => {
   const dir = tempDir();
   const { write, run, config } = machine(dir);
   write(content);
@@ -146,7 +146,7 @@ test.each<[string, unknown, string]>([
   expect(existsSync(join(dir, "node"))).toBe(false);
 });
 
-test("a person at a terminal registers a node, and repeats it later", async () => {
+test("an operator at a terminal registers a node, and repeats it later", async () => {
   const dir = tempDir();
   const controller = await startController(dir, await freePort());
   const license = await controller.license("edge");
@@ -182,7 +182,7 @@ test("a person at a terminal registers a node, and repeats it later", async () =
   expect(settings()).toEqual({ proxy: "http://u:secret@192.0.2.9:3128", noProxy: ["127.0.0.1"] });
 });
 
-test("a person at a terminal whose control plane does not answer is told what failed, and may leave it", async () => {
+test("an operator at a terminal learns why the control plane does not answer, and may quit", async () => {
   const dir = tempDir();
   const controller = await startController(dir, await freePort());
   const license = join(dir, "license.jwt");

@@ -107,7 +107,7 @@ test.each(marked.map((block) => [block.page, block.script.split("\n")[0], block]
   },
 );
 
-test("a control plane and a node run by hand as the guide says", () => {
+test("a control plane and a node run by hand as in the guide", () => {
   const [, byHand = ""] =
     /<!-- run: by itself -->\n\n```sh\n([\s\S]*?)```/.exec(readFileSync(join(guide, "try-it.md"), "utf8")) ?? [];
   const made = join(root, ".demo/hand");
@@ -134,7 +134,7 @@ test("a control plane and a node run by hand as the guide says", () => {
   expect(stdout.split('{"status":"ok"}').length - 1).toBe(3);
 });
 
-test("every mark stands before a block of commands", () => {
+test("every mark precedes a block of commands", () => {
   // A mark elsewhere would run nothing.
   const marks = globSync("*.md", { cwd: guide }).flatMap((page) =>
     /<!-- run\b[^\n]*-->\n(?!\n```sh\n)/.test(readFileSync(join(guide, page), "utf8")) ? [page] : [],

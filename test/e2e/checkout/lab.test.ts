@@ -47,7 +47,7 @@ function processesOf(dir: string): readonly string[] {
     });
 }
 
-test("sites reach the internet through NAT and nobody reaches into them, and each fault does what it says", async () => {
+test("sites reach the internet through NAT and are unreachable from it, and each fault has its effect", async () => {
   const lab = bareLab();
   const gateway = lab.addressOf("gw1");
   expect(reaches(lab, "a", gateway)).toBe(true);
@@ -103,7 +103,7 @@ test("sites reach the internet through NAT and nobody reaches into them, and eac
   expect(() => drop(lab, "gw1", 5, "in")).toThrow("no edge is called gw1");
 });
 
-test("a lag is added to each round trip, and connections from before it end", async () => {
+test("a lag is added to each round trip, and ends earlier connections", async () => {
   const lab = bareLab();
   await startEcho(lab, "gw1", GATEWAY_PORT);
   const gateway = lab.addressOf("gw1");
@@ -122,7 +122,7 @@ test("a lag is added to each round trip, and connections from before it end", as
   await talk(aTalker(lab, "a", GATEWAY_PORT, gateway), "near again");
 });
 
-test("a lab comes up whatever was left of the one before, and leaves nothing behind", async () => {
+test("a lab starts whatever the previous one left, and leaves nothing behind", async () => {
   const dir = join(tempDir(), "lab");
   const layout = layoutOf(["gw1"], { a: [] });
   onTestFinished(() => Lab.down(dir));
@@ -146,7 +146,7 @@ test("a lab comes up whatever was left of the one before, and leaves nothing beh
   await Lab.down(dir);
 });
 
-test("a call of the API takes a body larger than any argument, passes on whatever status it has, and leaves no file behind", async () => {
+test("a call of the API accepts a body larger than any argument, returns any status, and leaves no file", async () => {
   const dir = join(tempDir(), "lab");
   onTestFinished(() => Lab.down(dir));
   const lab = await Lab.up(dir, layoutOf([], { a: [] }));

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 
 const root = join(import.meta.dirname, "../../..");
 
-test("the README's commands are programs of this checkout, and the tests run as CI runs them", () => {
+test("the README's commands are programs of this checkout, and the tests run as in CI", () => {
   const readme = readFileSync(join(root, "README.md"), "utf8");
   const blocks = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, text]) => text?.trim());
   expect(blocks).toEqual([

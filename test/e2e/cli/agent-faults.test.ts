@@ -15,7 +15,7 @@ describe("an agent that misbehaves", () => {
     },
   );
 
-  it("and falls silent in the middle ends with 6", async () => {
+  it("and stops in the middle ends with 6", async () => {
     await using agent = await startRawAgent(
       (socket) => void socket.write(httpAnswer('{"kind":"progress","seq":0,"channel":"stdout","data":"begun\\n"}\n')),
     );
@@ -46,7 +46,7 @@ describe("an agent that misbehaves", () => {
     ["bad JSON", "{]\n"],
     ["a huge line", "x".repeat(17 * 1024 * 1024)],
     ["another shape", '{"kind":"surprise"}\n'],
-  ])("and sends %s in a stream ends with 1, after what was good", async (_what, body) => {
+  ])("and sends %s in a stream ends with 1, after the valid lines", async (_what, body) => {
     const good = '{"kind":"progress","seq":0,"channel":"stdout","data":"good\\n"}\n';
     await using agent = await startRawAgent((socket) => void socket.end(httpAnswer(good + body)));
     const { code, stdout, stderr } = await holdfast(["trigger", "tg-ping", "--run", agent.runDir]);
@@ -72,7 +72,7 @@ describe("an agent that misbehaves", () => {
     expect(stderr).toMatch(/^holdfast: no agent answers on .*\n$/);
   });
 
-  it("and speaks no HTTP ends with 1", async () => {
+  it("and does not speak HTTP ends with 1", async () => {
     await using agent = await startRawAgent((socket) => void socket.end("SSH-2.0-OpenSSH_9.9\r\n"));
     const { code, stderr } = await holdfast(["status", "--run", agent.runDir]);
     expect(code).toBe(1);

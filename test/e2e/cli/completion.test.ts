@@ -12,7 +12,7 @@ const verbs = await allVerbs(list);
 const verbNames = verbs.map(({ name }) => name);
 
 describe("the bash completion", () => {
-  it("completes what a real bash asks it", async () => {
+  it("answers the completion requests of a real bash", async () => {
     await using dirs = await someDirectories();
     const { code, stdout } = await holdfast(["completion", "bash"]);
     expect(code).toBe(0);

@@ -41,7 +41,7 @@ const report = (connectors: ConnectorView[], changes: Partial<ConnectorsReport> 
 });
 
 describe("holdfast connectors", () => {
-  it("shows each with its counters and exits 0, without anything a terminal would act upon", async () => {
+  it("lists each with its counters and exits 0, without terminal control characters", async () => {
     await using agent = await startLocalAgent();
     agent.provider.connectorsNow = report([web, { id: "c3", state: "off" }]);
     const { code, stdout, stderr } = await holdfast(["connectors", "--run", agent.runDir]);
@@ -59,7 +59,7 @@ describe("holdfast connectors", () => {
     );
   });
 
-  it("exits 5 and says why when one does not listen", async () => {
+  it("exits 5 with the reason when one does not listen", async () => {
     await using agent = await startLocalAgent();
     agent.provider.connectorsNow = report([taken]);
     const { code, stdout } = await holdfast(["connectors", "--run", agent.runDir]);
@@ -69,7 +69,7 @@ describe("holdfast connectors", () => {
     );
   });
 
-  it("shows who may connect, and exits 5 when what is written is not in force", async () => {
+  it("lists who may connect, and exits 5 when the document is not fully applied", async () => {
     await using agent = await startLocalAgent();
     const sources = ["10.0.0.0/8", ...Array.from({ length: 17 }, (_, at) => `192.0.2.${at}/32`)];
     const { counters: _, ...idle } = web;
@@ -90,7 +90,7 @@ describe("holdfast connectors", () => {
     expect(open.stdout).toMatch(/\(the web\)\n {2}E_UNSUPPORTED_ON_AGENT sourceBlock: ignored\n$/);
   });
 
-  it("says that the overlay is down, or what is wrong with the section", async () => {
+  it("reports that the overlay is down, or the mistake in the section", async () => {
     await using agent = await startLocalAgent();
     const overlay = { state: "down", since: Date.now() - 120_500, reason: "it ended at its start" } as const;
     agent.provider.connectorsNow = report([], { overlay });
@@ -106,7 +106,7 @@ describe("holdfast connectors", () => {
     expect(wrong.stdout).toContain("connectors E_ENUM must be an object\n");
   });
 
-  it("prints the documented JSON, exactly what the agent said", async () => {
+  it("prints the documented JSON, exactly the agent's answer", async () => {
     await using agent = await startLocalAgent();
     agent.provider.connectorsNow = report([web, taken]);
     const { code, stdout } = await holdfast(["connectors", "--json", "--run", agent.runDir]);
@@ -114,7 +114,7 @@ describe("holdfast connectors", () => {
     expect(ConnectorsReport.parse(JSON.parse(stdout))).toEqual(agent.provider.connectorsNow);
   });
 
-  it("takes a reason that a newer agent invents, and refuses an answer it cannot read", async () => {
+  it("accepts an unknown reason of a newer agent, and refuses a malformed answer", async () => {
     await using agent = await startLocalAgent();
     const counters = { ...web.counters, errors: { "struck-by-lightning": 1 } } as ConnectorView["counters"];
     agent.provider.connectorsNow = report([{ ...web, counters }]);
@@ -125,7 +125,7 @@ describe("holdfast connectors", () => {
     expect(stderr).toContain("restart the agent if it was upgraded");
   });
 
-  it("watches until Ctrl-C, through an agent's absence", async () => {
+  it("watches until Ctrl-C, also while the agent is down", async () => {
     await using agent = await startLocalAgent();
     const running = startHoldfast(["connectors", "--watch", "--json", "--run", agent.runDir]);
     await running.until(/"schema":1[^]*"schema":1/);
@@ -145,7 +145,7 @@ describe("holdfast connectors", () => {
 });
 
 describe("holdfast services", () => {
-  it("shows target, health and users, and exits 5 when one does not answer", async () => {
+  it("lists target, health and users, and exits 5 when one is unreachable", async () => {
     await using agent = await startLocalAgent();
     const target = { transport: "tcp", host: "127.0.0.1", port: 8080 } as const;
     const good = {
@@ -191,7 +191,7 @@ describe("holdfast services", () => {
 });
 
 describe("holdfast status", () => {
-  it("shows the overlay, and exits 5 while it is down", async () => {
+  it("prints the overlay, and exits 5 while it is down", async () => {
     await using agent = await startLocalAgent();
     expect((await holdfast(["status", "--run", agent.runDir])).stdout).toMatch(
       /^overlay +up for \d+ d, process 4711$/m,

@@ -32,7 +32,7 @@ function run(runDir: string, ...args: string[]) {
   return holdfast([...args, "--run", runDir]);
 }
 
-test("a table with a line for each, where columns with nothing in them are left out", async () => {
+test("a table with a line for each, without empty columns", async () => {
   await using agent = await startLocalAgent();
   agent.provider.currentContainers = { schema: 1, engine: well, containers: [web] };
   const shown = await run(agent.runDir, "containers");
@@ -44,7 +44,7 @@ test("a table with a line for each, where columns with nothing in them are left 
   expect((await run(agent.runDir, "containers", "list")).stdout.split("\n")).toHaveLength(3);
 });
 
-test("what is not as it should be is degraded, with its reason, and nothing of others reaches the terminal raw", async () => {
+test("one with an issue is degraded, with its reason, and foreign text reaches the terminal escaped", async () => {
   await using agent = await startLocalAgent();
   const unwell = { state: "unwell", since: now, reason: "no socket" } as const;
   agent.provider.currentContainers = { schema: 1, engine: unwell, containers: [broken, web] };
@@ -58,7 +58,7 @@ test("what is not as it should be is degraded, with its reason, and nothing of o
   expect(ContainersReport.parse(JSON.parse(json.stdout)).containers).toHaveLength(2);
 });
 
-test("one that is stopped by hand, disabled or not due is as it should be", async () => {
+test("one that is stopped by an operator, disabled or not due is healthy", async () => {
   await using agent = await startLocalAgent();
   const idle = { ...web, state: "idle", health: undefined } as const;
   agent.provider.currentContainers = {
@@ -79,7 +79,7 @@ test("one that is stopped by hand, disabled or not due is as it should be", asyn
   expect((await run(agent.runDir, "containers")).stdout).toBe("the applied configuration has no container\n");
 });
 
-test("start, stop and restart go by the container's own name, and tell what came of it", async () => {
+test("start, stop and restart use the container's name, and print the result", async () => {
   await using agent = await startLocalAgent();
   const { provider } = agent;
   provider.triggerLines = [{ kind: "result", body: { message: "Successful stop" } }];
@@ -102,7 +102,7 @@ test("start, stop and restart go by the container's own name, and tell what came
   });
 });
 
-test("what cannot be meant is a mistake in usage", async () => {
+test("reports an impossible argument as wrong usage", async () => {
   const { runDir, ...directories } = await someDirectories();
   for (const args of [
     ["start"],
@@ -118,7 +118,7 @@ test("what cannot be meant is a mistake in usage", async () => {
   await directories[Symbol.asyncDispose]();
 });
 
-test("--watch shows it again, until it is ended", async () => {
+test("--watch repeats it until stopped", async () => {
   await using agent = await startLocalAgent();
   agent.provider.currentContainers = { schema: 1, engine: well, containers: [web] };
   const watching = startHoldfast(["containers", "--watch", "--run", agent.runDir]);
@@ -127,7 +127,7 @@ test("--watch shows it again, until it is ended", async () => {
   expect((await watching.finished).code).toBe(0);
 });
 
-test("volumes, where they are and who uses them", async () => {
+test("volumes, with their paths and users", async () => {
   await using agent = await startLocalAgent();
   expect((await run(agent.runDir, "volumes")).stdout).toBe("the applied configuration has no volume\n");
   const data = { name: "data", state: "ready", encrypted: false, path: "/store/data", usedBy: ["web", "db"] } as const;

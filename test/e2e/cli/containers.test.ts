@@ -45,7 +45,7 @@ function onTerminal(command: string) {
   return { child, shown, seen, tty: () => waitFor("the terminal's name", () => /tty=(\S+)/.exec(shown.text)?.[1]) };
 }
 
-test("exec on a terminal: keys go through, the size follows, and the terminal is as it was afterwards", async () => {
+test("exec on a terminal: keys go through, the size follows, and the terminal is restored afterwards", async () => {
   const stage = await startTerminalStage();
   const command = [process.execPath, ...FLAGS, BUNDLE, "containers", "exec", "--run", stage.runDir, "shell"].join(" ");
   const { child, seen, tty, shown } = onTerminal(command);
@@ -65,24 +65,19 @@ test("exec on a terminal: keys go through, the size follows, and the terminal is
   expect(shown.text).not.toMatch(/-echo\b/);
 });
 
-test.each(["SIGTERM", "SIGHUP", "SIGINT"] as const)(
-  "%s puts the terminal back and takes the command along",
-  async (signal) => {
-    const stage = await startTerminalStage();
-    const command = [process.execPath, ...FLAGS, BUNDLE, "containers", "exec", "--run", stage.runDir, "shell"].join(
-      " ",
-    );
-    const { child, seen, shown } = onTerminal(`sh -c 'echo pid=$$; exec ${command}'`);
-    await seen("$ ");
-    child.stdin?.write("echo up\r");
-    await seen("up\r\n");
-    process.kill(Number(/pid=(\d+)/.exec(shown.text)?.[1]), signal);
-    await seen("code=");
-    await seen(" icanon");
-    expect(shown.text).not.toContain("-icanon");
-    await waitFor("the command to be gone", () => stage.compute.terminals.every(({ pid }) => pid === undefined));
-  },
-);
+test.each(["SIGTERM", "SIGHUP", "SIGINT"] as const)("%s restores the terminal and ends the command", async (signal) => {
+  const stage = await startTerminalStage();
+  const command = [process.execPath, ...FLAGS, BUNDLE, "containers", "exec", "--run", stage.runDir, "shell"].join(" ");
+  const { child, seen, shown } = onTerminal(`sh -c 'echo pid=$$; exec ${command}'`);
+  await seen("$ ");
+  child.stdin?.write("echo up\r");
+  await seen("up\r\n");
+  process.kill(Number(/pid=(\d+)/.exec(shown.text)?.[1]), signal);
+  await seen("code=");
+  await seen(" icanon");
+  expect(shown.text).not.toContain("-icanon");
+  await waitFor("the command to be gone", () => stage.compute.terminals.every(({ pid }) => pid === undefined));
+});
 
 test("logs: both outputs, as text and as JSON, cut and refused", async () => {
   const stage = await startTerminalStage();

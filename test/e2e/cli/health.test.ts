@@ -28,7 +28,7 @@ describe("holdfast health", () => {
     expect(stdout).toMatch(/^verdict +ok\npass +session +online\n$/);
   });
 
-  it("exits 5 when something is not, and shows what to do", async () => {
+  it("exits 5 when a check fails, and prints what to do", async () => {
     await using agent = await startLocalAgent();
     agent.provider.currentHealth = troubled;
     const { code, stdout } = await holdfast(["health", "--run", agent.runDir]);

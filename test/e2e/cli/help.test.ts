@@ -9,20 +9,16 @@ import { holdfast } from "../../support/run-holdfast.ts";
 const verbs = await allVerbs(list);
 
 describe("help", () => {
-  it.each(verbs.map((verb) => [verb.name, verb] as const))(
-    "of %s says all there is, within 80 columns",
-    (name, verb) => {
-      const text = verbHelp(verb, 80);
-      for (const line of text.split("\n").slice(0, -2)) expect(line.length).toBeLessThanOrEqual(80);
-      for (const option of ["state", "run", "help", ...Object.keys(verb.options)])
-        expect(text).toContain(`--${option}`);
-      expect(text).toContain(`Usage: holdfast ${name}`);
-      expect(text).toContain("Exit codes:\n  0");
-      expect(text).toContain(`Example:\n  ${verb.example}`);
-    },
-  );
+  it.each(verbs.map((verb) => [verb.name, verb] as const))("of %s is complete, within 80 columns", (name, verb) => {
+    const text = verbHelp(verb, 80);
+    for (const line of text.split("\n").slice(0, -2)) expect(line.length).toBeLessThanOrEqual(80);
+    for (const option of ["state", "run", "help", ...Object.keys(verb.options)]) expect(text).toContain(`--${option}`);
+    expect(text).toContain(`Usage: holdfast ${name}`);
+    expect(text).toContain("Exit codes:\n  0");
+    expect(text).toContain(`Example:\n  ${verb.example}`);
+  });
 
-  it("comes by every way of asking for it", async () => {
+  it("is printed for every form of the request", async () => {
     const bare = await holdfast([]);
     expect(bare).toEqual({ code: 0, stdout: overview(verbs, 80), stderr: "" });
     for (const args of [["help"], ["--help"], ["-h"]]) expect(await holdfast(args)).toEqual(bare);
@@ -33,7 +29,7 @@ describe("help", () => {
   });
 
   it.each(verbs.filter(isRunnable).map((verb) => [verb.name, verb] as const))(
-    "has the JSON Schema of %s, where it prints JSON",
+    "has the JSON Schema of %s, if it prints JSON",
     async (name, verb) => {
       const { output } = verb;
       const { code, stdout } = await holdfast(["help", "--json-schema", name]);

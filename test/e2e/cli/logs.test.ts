@@ -21,7 +21,7 @@ const lines: LogLine[] = [
 ];
 
 describe("holdfast logs", () => {
-  it("shows lines that a terminal can bear", async () => {
+  it("prints lines without terminal control", async () => {
     await using agent = await startLocalAgent();
     agent.provider.lines = lines;
     const { code, stdout } = await holdfast(["logs", "-n", "5", "--run", agent.runDir]);
@@ -33,7 +33,7 @@ describe("holdfast logs", () => {
     expect(agent.provider.asked).toEqual([{ lines: 5, follow: false }]);
   });
 
-  it("prints the documented JSON, nothing lost", async () => {
+  it("prints the documented JSON, without loss", async () => {
     await using agent = await startLocalAgent();
     agent.provider.lines = lines;
     const { stdout } = await holdfast(["logs", "--json", "--run", agent.runDir]);
@@ -57,7 +57,7 @@ describe("holdfast logs", () => {
     await vi.waitUntil(() => agent.provider.aborted === 1, { timeout: 120_000 });
   });
 
-  it("says so when the agent goes away while it follows", async () => {
+  it("reports it when the agent stops during --follow", async () => {
     await using agent = await startLocalAgent();
     agent.provider.followed = lines;
     const running = startHoldfast(["logs", "-f", "--run", agent.runDir]);
@@ -68,7 +68,7 @@ describe("holdfast logs", () => {
     expect(stderr).toContain("no agent answers");
   });
 
-  it("ends quietly when nobody reads on", async () => {
+  it("ends quietly when its reader has ended", async () => {
     await using agent = await startLocalAgent();
     agent.provider.lines = Array.from({ length: 10_000 }, (_, time) => ({
       time,
@@ -81,7 +81,7 @@ describe("holdfast logs", () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   });
 
-  it.each(["x", "-1", "1.5", "10001", ""])("takes no --lines=%s", async (count) => {
+  it.each(["x", "-1", "1.5", "10001", ""])("refuses --lines=%s", async (count) => {
     const { code, stderr } = await holdfast(["logs", `--lines=${count}`]);
     expect(code).toBe(2);
     expect(stderr).toContain("--lines needs a whole number");

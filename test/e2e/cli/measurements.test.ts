@@ -12,7 +12,7 @@ const answer = { peer: "edge-2.example.net", size: 64, path: "", gateway: "gw-1.
 const end: TriggerLine = { kind: "result", body: { exitCode: 0 } };
 
 describe("holdfast ping", () => {
-  it("shows each answer with the way it came, what was lost, and a summary", async () => {
+  it("prints each answer with its path, the losses, and a summary", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [
       ...json(
@@ -64,7 +64,7 @@ describe("holdfast ping", () => {
     ]);
   });
 
-  it("sums up on Ctrl-C, and the agent is told to stop", async () => {
+  it("sums up on Ctrl-C, and cancels the session at the agent", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = json({ ...answer, seq: 0, rttMs: 1 });
     agent.provider.isTriggerEndless = true;
@@ -77,7 +77,7 @@ describe("holdfast ping", () => {
     await expect.poll(() => agent.provider.aborted).toBe(1);
   });
 
-  it("is interrupted when nothing has come yet", async () => {
+  it("can be interrupted before the first answer", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [];
     agent.provider.isTriggerEndless = true;
@@ -91,14 +91,14 @@ describe("holdfast ping", () => {
     ["exec-failed", "peer is not connected", 1, "holdfast: peer is not connected: see 'holdfast gateways'\n"],
     ["not-found", "this node knows no node edge-9", 1, "holdfast: this node knows no node edge-9\n"],
     ["timeout", "too late", 6, "holdfast: too late\n"],
-  ])("says what %s means", async (code, message, exit, shown) => {
+  ])("explains %s", async (code, message, exit, shown) => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [{ kind: "error", code, message }];
     const ping = await holdfast(["ping", "edge-9", "--run", agent.runDir]);
     expect(ping).toMatchObject({ code: exit, stderr: shown, stdout: "" });
   });
 
-  it("fails when the agent goes away in the middle", async () => {
+  it("fails when the agent stops in the middle", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = json({ ...answer, seq: 0, rttMs: 1 });
     const { code, stderr } = await holdfast(["ping", "edge-2", "--run", agent.runDir]);
@@ -114,7 +114,7 @@ describe("holdfast ping", () => {
     [["ping", "h", "--interval", "0.5"], "--interval needs a whole number from 1 to 60"],
     [["ping", "h", "--size", "7"], "--size needs a whole number from 8 to 65000"],
     [["speedtest", "sideways"], "the direction is download, upload or both, not 'sideways'"],
-  ])("%j exits 2 and names what is wrong", async (args, message) => {
+  ])("%j exits 2 with the mistake", async (args, message) => {
     const { code, stderr } = await holdfast(args);
     expect(code).toBe(2);
     expect(stderr).toContain(message);
@@ -132,7 +132,7 @@ const run: TriggerLine[] = [
 ];
 
 describe("holdfast speedtest", () => {
-  it("prints plain lines where there is no terminal", async () => {
+  it("prints plain lines without a terminal", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = run;
     const { code, stdout } = await holdfast(["speedtest", "--run", agent.runDir]);
@@ -146,7 +146,7 @@ describe("holdfast speedtest", () => {
     expect(agent.provider.asked).toEqual([{ event: "speed-test", body: { action: "both" } }]);
   });
 
-  it("writes over one line on a terminal", async () => {
+  it("updates one line on a terminal", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = run;
     const { call, shown } = someCall(agent, { positionals: ["both"] });
@@ -159,7 +159,7 @@ describe("holdfast speedtest", () => {
     ]);
   });
 
-  it("prints the documented JSON, and says what to do where no server is known", async () => {
+  it("prints the documented JSON, and what to do without a known server", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = run;
     const { stdout } = await holdfast(["speedtest", "upload", "--json", "--run", agent.runDir]);

@@ -64,7 +64,7 @@ const report = (changes: Partial<GatewaysReport> = {}): GatewaysReport => ({
 const withoutHead = (stdout: string): string => stdout.split("\n").slice(1).join("\n");
 
 describe("holdfast gateways", () => {
-  it("shows which path carries, how good it is and since when, and exits 0", async () => {
+  it("prints the path in use, its quality and since when, and exits 0", async () => {
     await using agent = await startLocalAgent();
     const server = {
       state: "listening" as const,
@@ -87,7 +87,7 @@ describe("holdfast gateways", () => {
     );
   });
 
-  it("says why a path is down and exits 5, without anything a terminal would act upon", async () => {
+  it("prints why a path is down and exits 5, without terminal control characters", async () => {
     await using agent = await startLocalAgent();
     const issues = [{ path: "gateway.type", code: "E_TYPE", message: "gateway.type: must be public, private or hub" }];
     const pending: PathView = { ...down, id: "wan3", state: "pending", since: undefined, reason: undefined };
@@ -104,7 +104,7 @@ describe("holdfast gateways", () => {
     );
   });
 
-  it("says that there are none, or that the overlay is down", async () => {
+  it("reports that there are none, or that the overlay is down", async () => {
     await using agent = await startLocalAgent();
     expect(withoutHead((await holdfast(["gateways", "--run", agent.runDir])).stdout)).toBe(
       "this node has no gateway to dial and is no gateway\n",
@@ -136,7 +136,7 @@ describe("holdfast gateways", () => {
     expect(stdout).toContain("own gateway failed 0.0.0.0:8443\n  why: tcp 8443 is taken\n");
   });
 
-  it("prints the documented JSON, and refuses an answer it cannot read", async () => {
+  it("prints the documented JSON, and refuses a malformed answer", async () => {
     await using agent = await startLocalAgent();
     agent.provider.gatewaysNow = report({ dataPlane: "degraded", gateways: [gateway(up, down)] });
     const { code, stdout } = await holdfast(["gateways", "--json", "--run", agent.runDir]);
@@ -146,7 +146,7 @@ describe("holdfast gateways", () => {
     expect((await holdfast(["gateways", "--run", agent.runDir])).stderr).toContain("restart the agent");
   });
 
-  it("watches until Ctrl-C, through an agent's absence", async () => {
+  it("watches until Ctrl-C, also while the agent is down", async () => {
     await using agent = await startLocalAgent();
     const running = startHoldfast(["gateways", "--watch", "--json", "--run", agent.runDir]);
     await running.until(/"schema":1[^]*"schema":1/);
@@ -211,7 +211,7 @@ describe("holdfast peers", () => {
     { ...who, uid: GATEWAY_2, name: "gw-2", fqdn: "gw-2.example.net", state: "reachable" },
   ];
 
-  it("shows every node, who dials this one, and the sessions, by which way", async () => {
+  it("lists every node, the dialling side, and the sessions with their paths", async () => {
     await using agent = await startLocalAgent();
     agent.provider.peersNow = { schema: 1, overlay: overlayUp, dataPlane: "up", issues: [], peers };
     const { code, stdout } = await holdfast(["peers", "--run", agent.runDir]);
@@ -232,7 +232,7 @@ describe("holdfast peers", () => {
     expect(PeersReport.parse(JSON.parse(json.stdout))).toEqual(JSON.parse(JSON.stringify(agent.provider.peersNow)));
   });
 
-  it("says that there is nobody, and exits 5 while the overlay does not answer", async () => {
+  it("reports that there are none, and exits 5 while the overlay does not answer", async () => {
     await using agent = await startLocalAgent();
     const overlay = { ...overlayUp, reason: "it does not answer" };
     agent.provider.peersNow = { schema: 1, overlay, dataPlane: "unknown", issues: [], peers: [] };

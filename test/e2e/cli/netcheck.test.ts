@@ -44,7 +44,7 @@ const up = {
 const gateway = { uid: GATEWAY_1, name: "gw-1", fqdn: "gw-1.example.net", type: "public" as const };
 
 describe("holdfast netcheck", () => {
-  it("passes where everything is well, and says what it looked at", async () => {
+  it("passes if all is well, and lists its checks", async () => {
     await using agent = await startLocalAgent();
     agent.provider.targetsNow = await someTargets();
     const base = { schema: 1, overlay: overlayUp, dataPlane: "up", issues: [] } as const;
@@ -58,7 +58,7 @@ describe("holdfast netcheck", () => {
     expect(stdout).toMatch(/ {2}PASS tunnel +up for 2 h, carries\nno check failed\n$/);
   });
 
-  it("exits 5 and says what to do where something fails", async () => {
+  it("exits 5 with what to do if a check fails", async () => {
     await using agent = await startLocalAgent();
     const targets = await someTargets();
     const [path] = targets.paths;
@@ -100,7 +100,7 @@ describe("holdfast netcheck", () => {
     expect(text).toMatch(/SKIP tunnel +no agent runs\n/);
   });
 
-  it("exits 4 where the node is not registered, with and without an agent", async () => {
+  it("exits 4 if the node is not registered, with and without an agent", async () => {
     await using agent = await startLocalAgent();
     agent.provider.currentStatus = someStatus({ node: null, session: { state: "unregistered", since: 1, attempt: 0 } });
     const online = await holdfast(["netcheck", "--run", agent.runDir]);
@@ -113,7 +113,7 @@ describe("holdfast netcheck", () => {
     expect(NetworkReport.parse(JSON.parse(off.stdout)).checks.map(({ status }) => status)).toEqual(["skip", "skip"]);
   });
 
-  it("does not take an agent that hangs or talks nonsense for none", async () => {
+  it("reports an agent that hangs or sends garbage as such", async () => {
     await using hung = await startRawAgent(() => undefined);
     expect((await holdfast(["netcheck", "--timeout", "0.3", "--run", hung.runDir])).code).toBe(6);
     await using odd = await startRawAgent((socket) => void socket.end(httpAnswer('{"schema":2}')));

@@ -7,7 +7,7 @@ import { holdfast } from "../../support/run-holdfast.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
 describe("holdfast plan", () => {
-  it("shows the steps, what is rejected and what is not applied, and sends the document", async () => {
+  it("prints the steps, what is rejected and what is not applied, and sends the document", async () => {
     await using agent = await startLocalAgent();
     agent.provider.currentPlan = {
       schema: 1,
@@ -34,7 +34,7 @@ describe("holdfast plan", () => {
     }
   });
 
-  it("shows what each step is about, all steps before what is wrong", async () => {
+  it("prints the detail of each step, all steps before the issues", async () => {
     await using agent = await startLocalAgent();
     const step = (kind: string, detail: string) => ({ kind, subject: "ea0076ec", guarded: false, detail });
     const issue = { path: "services.items.a", code: "service-down", message: "services.items.a: no answer" };
@@ -54,7 +54,7 @@ describe("holdfast plan", () => {
     expect(json).toEqual(agent.provider.currentPlan);
   });
 
-  it("refuses what is no configuration before it asks", async () => {
+  it("refuses an invalid configuration before any request", async () => {
     await using agent = await startLocalAgent();
     const file = join(tempDir(), "node.json");
     for (const text of ["[]", "{", '{"connectorz":{}}', '{"connectors":7}']) {
@@ -85,7 +85,7 @@ describe("holdfast why", () => {
     expect(stdout).toMatch(/^connectors\.c1 +port-taken 80 is taken \(for 2 h, tried 3 h ago\)/);
   });
 
-  it("says a code once, also where the message begins with it", async () => {
+  it("prints a code once, also if the message begins with it", async () => {
     await using agent = await startLocalAgent();
     const now = Date.now();
     const message = "node: identity-lost: the keys are gone";
@@ -94,7 +94,7 @@ describe("holdfast why", () => {
     expect(stdout).toMatch(/^node +identity-lost the keys are gone \(/);
   });
 
-  it("shows notices last, and exits 0 when there is nothing else", async () => {
+  it("prints notices last, and exits 0 when there is nothing else", async () => {
     await using agent = await startLocalAgent();
     const at = { since: Date.now(), lastAttempt: Date.now() };
     const notice = { section: "connectors", item: "connectors.c1", code: "E_V1_ON_V2", message: "ignored", ...at };
@@ -114,7 +114,7 @@ describe("holdfast why", () => {
 });
 
 describe("holdfast config show", () => {
-  it("prints what is in force, whole or one section", async () => {
+  it("prints the applied configuration, whole or one section", async () => {
     await using agent = await startLocalAgent();
     agent.provider.currentConfig = { connectors: { a: 1 }, core: { b: 2 } };
     const show = async (...rest: string[]): Promise<unknown> =>
@@ -134,7 +134,7 @@ describe("holdfast config show", () => {
 });
 
 describe("holdfast rollback", () => {
-  it("goes back, or only plans it, with the node's document by default", async () => {
+  it("rolls back, or only plans it, with the node's document by default", async () => {
     await using agent = await startLocalAgent();
     const { code, stdout } = await holdfast(["rollback", "--run", agent.runDir]);
     expect(code).toBe(0);
@@ -147,7 +147,7 @@ describe("holdfast rollback", () => {
     expect(agent.provider.asked.at(-1)).toEqual({ document: "domain", plan: true });
   });
 
-  it("refuses what is no such document before it asks, and says why the agent refuses", async () => {
+  it("refuses an unknown document before any request, and prints why the agent refuses", async () => {
     await using agent = await startLocalAgent();
     const wrong = await holdfast(["rollback", "--document", "nod", "--run", agent.runDir]);
     expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("did you mean node?")]);

@@ -35,7 +35,7 @@ describe("holdfast register", () => {
     expect(registerVerb.output?.parse(JSON.parse(stdout))).toEqual({ schema: 1, node: identity, by: "agent" });
   });
 
-  it("says what the agent says when it refuses", async () => {
+  it("prints the agent's reason when it refuses", async () => {
     await using agent = await startLocalAgent();
     agent.provider.thrown = new SessionError("license-reused", "the license was used by another node");
     const { code, stdout, stderr } = await holdfast(["register", licenseFile(agent), "--json", "--run", agent.runDir]);
@@ -45,7 +45,7 @@ describe("holdfast register", () => {
     });
   });
 
-  it("says how to make room on a node that is registered, for the directories that were given", async () => {
+  it("prints how to reset a registered node, for the given directories", async () => {
     await using agent = await startLocalAgent();
     agent.provider.thrown = new InputError("already-registered", "this node is edge-1");
     const { code, stderr } = await holdfast(["register", licenseFile(agent), "--run", agent.runDir]);
@@ -58,7 +58,7 @@ describe("holdfast register", () => {
     ["empty", "", "it is empty"],
     ["binary", Buffer.from([0xff, 0xfe]).toString("latin1"), "license"],
     ["far too long", "x".repeat(70_000), "larger than 65536 bytes"],
-  ])("refuses a license that is %s without asking anybody", async (_what, text, message) => {
+  ])("refuses a license that is %s without any request", async (_what, text, message) => {
     await using agent = await startLocalAgent();
     const { code, stderr } = await holdfast(["register", licenseFile(agent, text), "--run", agent.runDir]);
     expect(code).toBe(1);
@@ -69,7 +69,7 @@ describe("holdfast register", () => {
   it.each([
     ["nowhere.jwt", "nowhere.jwt does not exist"],
     [".", "cannot read"],
-  ])("names the file it cannot read: %s", async (name, message) => {
+  ])("names the unreadable file: %s", async (name, message) => {
     await using dirs = await someDirectories();
     const { code, stderr } = await holdfast(["register", join(dirs.root, name), "--run", dirs.runDir]);
     expect(code).toBe(1);
@@ -86,7 +86,7 @@ describe("holdfast register", () => {
 describe("registering without a license", () => {
   const pending = { state: "pending", key: "A".repeat(43), expiresInSeconds: 900, pollSeconds: 1 } as const;
 
-  it("shows the code and each one that takes its place, and registers with the license that comes of it", async () => {
+  it("prints the code and each one that replaces it, and registers with the resulting license", async () => {
     await using agent = await startLocalAgent();
     agent.provider.steps.push(
       { ...pending, code: "K7QM2X" },
@@ -104,7 +104,7 @@ describe("registering without a license", () => {
     expect(agent.provider.asked.at(-1)).toEqual({ license });
   });
 
-  it("takes an agent token of an option, of standard input or of the environment", async () => {
+  it("reads an agent token from an option, from standard input or from the environment", async () => {
     await using agent = await startLocalAgent();
     const registers = async (args: readonly string[], options: Parameters<typeof holdfast>[1]): Promise<unknown> => {
       agent.provider.steps.push({ state: "approved", license });
@@ -127,7 +127,7 @@ describe("registering without a license", () => {
     [["--activate", "https://cp.example.net", "--pin", "short"], "SHA-256 as base64url"],
     [["--activate", "https://cp.example.net", "--token", "x"], "more than one is given"],
     [["--pin", "x"], "--pin is given without --activate"],
-  ])("refuses %j as a wrong use", async (args, message) => {
+  ])("refuses %j as wrong usage", async (args, message) => {
     const { code, stderr } = await holdfast(["register", ...args]);
     expect(code).toBe(2);
     expect(stderr).toContain(message);
@@ -151,7 +151,7 @@ describe("registering without an agent", () => {
     );
   });
 
-  it("is left alone while an agent is there, whatever it answers", async () => {
+  it("is not done while an agent runs, whatever it answers", async () => {
     await using agent = await startLocalAgent();
     agent.provider.thrown = new SessionError("offline", "the control plane does not answer");
     const register = (): Promise<never> => Promise.reject(new Error("must not be asked"));
@@ -160,7 +160,7 @@ describe("registering without an agent", () => {
   });
 });
 
-describe("registering without an agent and without the means", () => {
+describe("registering without an agent and without privileges", () => {
   it("exits 3", async () => {
     await using dirs = await someDirectories();
     const { call } = someCall(dirs, { positionals: [licenseFile(dirs)] });

@@ -57,7 +57,7 @@ async function talkingClient(port: number): Promise<Socket> {
 }
 
 describe("holdfast reset", () => {
-  it("wipes after --yes and prints the documented JSON", async () => {
+  it("deletes after --yes and prints the documented JSON", async () => {
     await using dirs = await someDirectories();
     const { code, stdout } = await holdfast([...registered(dirs), "--yes", "--json"]);
     expect(code).toBe(0);
@@ -75,7 +75,7 @@ describe("holdfast reset", () => {
     expect(readdirSync(dirs.stateDir)).toEqual(["data-store"]);
   });
 
-  it.each(["reset\n", "  reset  \n", "reset"])("wipes after the word was typed: %j", async (input) => {
+  it.each(["reset\n", "  reset  \n", "reset"])("deletes after the word was typed: %j", async (input) => {
     await using dirs = await someDirectories();
     const { code, stderr } = await holdfast(registered(dirs), { input });
     expect(code).toBe(0);
@@ -95,7 +95,7 @@ describe("holdfast reset", () => {
     ["edge-1", "ok"],
     ["reset", "not-confirmed"],
     [undefined, "not-confirmed"],
-  ])("wants the node's name typed: %s is %s", async (typed, outcome) => {
+  ])("asks for the node's name: %s is %s", async (typed, outcome) => {
     await using dirs = await someDirectories();
     registered(dirs);
     const readIdentity = (): Promise<ReadIdentity> => Promise.resolve(() => Promise.resolve(identity));
@@ -108,7 +108,7 @@ describe("holdfast reset", () => {
     expect(readdirSync(dirs.stateDir).includes("identity")).toBe(outcome !== "ok");
   });
 
-  it("says that a node is not registered, and exits 0, when there is nothing to reset", async () => {
+  it("reports that a node is not registered, and exits 0, when there is nothing to reset", async () => {
     await using dirs = await someDirectories();
     mkdirSync(dirs.stateDir);
     const args = ["reset", "--yes", "--state", dirs.stateDir, "--run", dirs.runDir];
@@ -120,7 +120,7 @@ describe("holdfast reset", () => {
     expect(readdirSync(dirs.stateDir)).toEqual([]);
   });
 
-  it("ends the overlay with its flows, and leaves nothing that another would serve", async () => {
+  it("stops the overlay with its flows, and leaves nothing that another would serve", async () => {
     await using dirs = await someDirectories();
     const args = registered(dirs);
     const overlay = await startServing(dirs);
@@ -134,7 +134,7 @@ describe("holdfast reset", () => {
     expect((await holdfast([...args, "--yes"])).stdout).toContain("there is nothing to reset");
   });
 
-  it("ends an overlay that outlived its state, and says so", async () => {
+  it("stops an overlay that survived its state, and reports it", async () => {
     await using dirs = await someDirectories();
     mkdirSync(dirs.stateDir);
     const overlay = startProgram(
@@ -148,7 +148,7 @@ describe("holdfast reset", () => {
     await waitFor("the overlay is gone", () => overlay.process.exitCode === 0);
   });
 
-  it("keeps the identity while an overlay that hangs could still serve", async () => {
+  it("keeps the identity while a hanging overlay could still serve", async () => {
     await using dirs = await someDirectories();
     const overlay = startProgram(
       ["overlay", "--state", join(dirs.stateDir, "overlay"), "--run", dirs.runDir],
@@ -165,7 +165,7 @@ describe("holdfast reset", () => {
     overlay.process.kill("SIGCONT");
   });
 
-  it("refuses while an agent with another run directory has the state", async () => {
+  it("refuses while an agent with another run directory uses the state", async () => {
     await using dirs = await someDirectories();
     const args = [...registered(dirs), "--yes"];
     const path = join(dirs.stateDir, "state.db");
@@ -177,7 +177,7 @@ describe("holdfast reset", () => {
     expect(readdirSync(dirs.stateDir)).toContain("identity");
   });
 
-  it("has a running agent do it, and tells what that could not remove", async () => {
+  it("has a running agent do it, and prints what that could not remove", async () => {
     await using agent = await startLocalAgent();
     const { provider } = agent;
     provider.onReset = () => {
@@ -196,7 +196,7 @@ describe("holdfast reset", () => {
     });
   });
 
-  it("asks a running agent for nothing before the node's name was typed", async () => {
+  it("sends nothing to a running agent before the node's name was typed", async () => {
     await using agent = await startLocalAgent();
     const { code, stderr } = await holdfast(["reset", "--run", agent.runDir], { input: "yes\n" });
     expect(code).toBe(1);
@@ -204,7 +204,7 @@ describe("holdfast reset", () => {
     expect(agent.provider.asked).toEqual([]);
   });
 
-  it("leaves a running node without an identity, the control plane told, and the data where it is", async () => {
+  it("leaves a running node without an identity, notifies the control plane, and leaves the data in place", async () => {
     const dir = tempDir();
     const controller = await startController(dir, await freePort());
     const agent = await startAgent(join(dir, "node"));
@@ -233,7 +233,7 @@ describe("holdfast reset", () => {
     ]);
   });
 
-  it("that is cut short is finished by the next start", async () => {
+  it("that is interrupted is finished by the next start", async () => {
     const dir = tempDir();
     const controller = await startController(dir, await freePort());
     const agent = await startAgent(join(dir, "node"));
@@ -264,7 +264,7 @@ describe("holdfast reset-floor", () => {
     expect(refused).toMatchObject({ code: 1, stderr: "holdfast: there is no cluster document\n" });
   });
 
-  it("knows the documents, and exits 3 without an agent", async () => {
+  it("accepts only documents, and exits 3 without an agent", async () => {
     await using dirs = await someDirectories();
     const wrong = await holdfast(["reset-floor", "nod", "--run", dirs.runDir]);
     expect(wrong).toMatchObject({ code: 2, stderr: "holdfast: 'nod' is no document: did you mean node?\n" });

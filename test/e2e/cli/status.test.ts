@@ -11,7 +11,7 @@ const NOW = 1_800_000_000_000;
 const plain = (_style: string, text: string): string => text;
 
 describe("holdfast status", () => {
-  it("shows a node that stands well and exits 0", async () => {
+  it("prints a healthy node and exits 0", async () => {
     await using agent = await startLocalAgent();
     const { code, stdout, stderr } = await holdfast(["status", "--run", agent.runDir]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
@@ -27,7 +27,7 @@ describe("holdfast status", () => {
     expect(Status.parse(JSON.parse(stdout))).toEqual(agent.provider.currentStatus);
   });
 
-  it("exits 3 when no agent is there, saying where it looked", async () => {
+  it("exits 3 without an agent, with the socket it tried", async () => {
     await using dirs = await someDirectories();
     const { code, stdout, stderr } = await holdfast(["status", "--json", "--run", dirs.runDir]);
     expect(code).toBe(3);
@@ -55,7 +55,7 @@ describe("holdfast status", () => {
     expect(stdout).toContain("not registered: run 'holdfast register");
   });
 
-  it("exits 5 while it waits for the control plane, and says why", async () => {
+  it("exits 5 while it waits for the control plane, with the reason", async () => {
     await using agent = await startLocalAgent();
     const reason = { code: "ECONNREFUSED", message: "connection refused" };
     const session = { state: "waiting" as const, since: Date.now(), attempt: 3, retryAt: Date.now() + 30_500, reason };
@@ -65,7 +65,7 @@ describe("holdfast status", () => {
     expect(stdout.replace(/\s+/g, " ")).toMatch(/waiting .*attempt 3, next in \d+ s, ECONNREFUSED: connection refused/);
   });
 
-  it("watches until Ctrl-C, one object a second, through an agent's absence", async () => {
+  it("watches until Ctrl-C, one object a second, also while the agent is down", async () => {
     await using agent = await startLocalAgent();
     const running = startHoldfast(["status", "--watch", "--json", "--run", agent.runDir]);
     await running.until(/"schema":1[^]*"schema":1/);
@@ -77,7 +77,7 @@ describe("holdfast status", () => {
     for (const line of stdout.trim().split("\n")) Status.or(LocalError).parse(JSON.parse(line));
   });
 
-  it("shows nothing that a terminal would act upon, and keeps it in JSON", async () => {
+  it("prints no terminal control characters, and keeps them in JSON", async () => {
     await using agent = await startLocalAgent();
     const message = `${ESC}[2J${ESC}]0;owned\u0007\u009b31mnasty\u202e\r\nsecond`;
     agent.provider.currentStatus = someStatus({ faults: [{ code: "x", message, since: 0 }] });
@@ -126,7 +126,7 @@ describe("standing", () => {
 });
 
 describe("statusText", () => {
-  it("fits 80 columns and says everything in relative times", () => {
+  it("fits 80 columns and prints only relative times", () => {
     const text = statusText(
       someStatus({
         session: {
@@ -192,12 +192,12 @@ describe("statusText", () => {
     ],
     [{ state: "down", paths: 1, up: 0 }, "gateways down, 0 of 1 paths up"],
     [{ state: "none", paths: 0, up: 0, server: "listening" }, "gateways own gateway listening"],
-  ] as const)("says how the ways to other nodes stand: %#", (dataPlane, expected) => {
+  ] as const)("prints the state of the paths to other nodes: %#", (dataPlane, expected) => {
     const text = statusText(someStatus({ engines: { network: "netlink", dataPlane } }), NOW, 120, plain);
     expect(text.replace(/\s+/g, " ")).toContain(expected);
   });
 
-  it("breaks no word that is longer than the terminal is wide", () => {
+  it("does not break a word that is longer than the terminal is wide", () => {
     const text = statusText(someStatus({ tags: { name: "v".repeat(120) } }), NOW, 40, plain);
     expect(text).toContain(`name=${"v".repeat(120)}`);
   });

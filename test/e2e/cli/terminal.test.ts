@@ -35,7 +35,7 @@ async function onTerminal(
 }
 
 describe("a real terminal", () => {
-  it("has status redrawn in place until Ctrl-C, and its cursor back", async () => {
+  it("has status redrawn in place until Ctrl-C, and its cursor restored", async () => {
     await using agent = await startLocalAgent();
     const { code, text } = await onTerminal(["status", "--watch", "--run", agent.runDir], /ACTIVE[^]*ACTIVE/);
     expect(code).toBe(0);
@@ -45,7 +45,7 @@ describe("a real terminal", () => {
     expect(text.trimEnd().endsWith(`${ESC}[?25h`)).toBe(true);
   });
 
-  it("gets no colours where they are unwanted", async () => {
+  it("gets no colours if they are off", async () => {
     await using agent = await startLocalAgent();
     for (const env of [{ NO_COLOR: "1" }, { TERM: "dumb" }]) {
       const { code, text } = await onTerminal(["status", "--run", agent.runDir], /never/, env);
@@ -57,7 +57,7 @@ describe("a real terminal", () => {
 });
 
 describe("output that cannot be written", () => {
-  it("is said, and exits 1", () => {
+  it("is an error, and exits 1", () => {
     const full = openSync("/dev/full", "w");
     const run = (): unknown => execFileSync(process.execPath, [MAIN, "version"], { stdio: ["ignore", full, "pipe"] });
     expect(run).toThrow(/cannot write the output: ENOSPC/);

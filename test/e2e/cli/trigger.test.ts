@@ -8,7 +8,7 @@ import { holdfast, startHoldfast } from "../../support/run-holdfast.ts";
 const ESC = "\u001b";
 
 describe("holdfast trigger", () => {
-  it("shows output as it comes and the result as what it is", async () => {
+  it("prints output as it arrives and the result in its own form", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [
       { kind: "progress", seq: 0, channel: "stdout", data: `PING ${ESC}[31m192.0.2.1\r\n` },
@@ -37,14 +37,14 @@ describe("holdfast trigger", () => {
     [true, ""],
     [null, ""],
     ["text", '"text"\n'],
-  ])("shows the result %j", async (body, shown) => {
+  ])("prints the result %j", async (body, shown) => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [{ kind: "result", body }];
     const { code, stdout } = await holdfast(["trigger", "tg-nc", "--run", agent.runDir]);
     expect({ code, stdout }).toEqual({ code: 0, stdout: shown });
   });
 
-  it("prints every line as JSON, nothing lost", async () => {
+  it("prints every line as JSON, without loss", async () => {
     await using agent = await startLocalAgent();
     agent.provider.triggerLines = [
       { kind: "progress", seq: 0, channel: "stdout", data: `${ESC}[31mred\u009b\n` },
@@ -74,7 +74,7 @@ describe("holdfast trigger", () => {
     ['"host"', "must be a JSON object"],
     ['{"constructor":1}', "the key constructor is not allowed"],
     [`{"x":"${"y".repeat(70_000)}"}`, "exceed the limit"],
-  ])("takes no body that is no object", async (body, message) => {
+  ])("refuses a body that is not an object", async (body, message) => {
     await using agent = await startLocalAgent();
     const { code, stderr } = await holdfast(["trigger", "tg-ping", body, "--run", agent.runDir]);
     expect(code).toBe(2);
@@ -82,7 +82,7 @@ describe("holdfast trigger", () => {
     expect(agent.provider.asked).toEqual([]);
   });
 
-  it.each([".tg-ping", "../status", "a b", "", "x".repeat(65)])("takes no event of another form", async (event) => {
+  it.each([".tg-ping", "../status", "a b", "", "x".repeat(65)])("refuses an event of another form", async (event) => {
     const { code, stderr } = await holdfast(["trigger", event]);
     expect(code).toBe(2);
     expect(stderr).toContain("cannot be the name of a trigger event");
@@ -120,7 +120,7 @@ describe("holdfast trigger", () => {
     await vi.waitUntil(() => agent.provider.aborted === 1, { timeout: 120_000 });
   });
 
-  it("may have nothing to say for longer than the timeout, as long as the agent shows that it lives", async () => {
+  it("may be silent for longer than the timeout, as long as the agent sends keep-alives", async () => {
     await using agent = await startRawAgent((socket) => {
       let beats = 0;
       const timer = setInterval(() => {

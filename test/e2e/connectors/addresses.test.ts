@@ -9,7 +9,7 @@ import { waitFor } from "../../support/wait-for.ts";
 /** Takes the right to listen on low ports from whatever it starts. */
 const UNPRIVILEGED = ["setpriv", "--bounding-set=-net_bind_service", "--inh-caps=-net_bind_service"];
 
-test("an address, a link or a permission that comes later is all that a connector waits for", async () => {
+test("a connector starts with a later address, link or permission", async () => {
   const dir = tempDir();
   let network: PrivateNetwork | undefined;
   const stage = await startL4Stage(dir, {

@@ -22,7 +22,7 @@ async function fateOf(port: number): Promise<string | undefined> {
   return client.fate();
 }
 
-test("what one connector lacks is named and mends itself, and the others go on", async () => {
+test("names what one connector lacks, recovers by itself, and the others continue", async () => {
   const stage = await startL4Stage(tempDir());
   const ports = await Promise.all(Array.from({ length: 11 }, freePort));
   const [good = 0, taken = 0, loop = 0, shared = 0, down = 0, refused = 0, hung = 0, reset = 0, lost = 0] = ports;

@@ -7,7 +7,7 @@ import { freePort } from "../../support/machine/programs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-test("an overlay under five thousand connects, or without descriptors, is still changed, and says what it lacks", async () => {
+test("an overlay under five thousand connects, or without descriptors, still accepts changes, and reports what it lacks", async () => {
   const stage = await startL4Stage(tempDir());
   const [busy, late, starved] = [await freePort(), await freePort(), await freePort()];
   await stage.create("services", { name: "web", protocol: "tcp", host: "127.0.0.1", port: await aServer(echo) });

@@ -85,7 +85,7 @@ test("a service and a connector carry traffic, item by item, and an upgrade to V
   await stage.untilNamed({});
 });
 
-test("an inactive node serves nothing, whatever is started anew, and everything again once it is active; nor does a deleted one", async () => {
+test("an inactive or deleted node serves nothing, also after restarts, and everything again once it is active", async () => {
   const stage = await startL4Stage(tempDir());
   const port = await freePort();
   await stage.create("services", { name: "web", protocol: "tcp", host: "127.0.0.1", port: await aServer(echo) });

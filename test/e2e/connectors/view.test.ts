@@ -26,7 +26,7 @@ function untilView(stage: L4Stage, id: string, is: (view: ConnectorView) => bool
   });
 }
 
-test("what connectors carry and refuse is seen, and what is not served is told with its reason", async () => {
+test("reports what connectors carry and refuse, and what is not served with its reason", async () => {
   const stage = await startL4Stage(tempDir());
   // A service manager starts the overlay beside the agent, and not once something is to be served.
   const overlay = { state: UNDER_UNITS ? "up" : "off" };
@@ -86,7 +86,7 @@ test("what connectors carry and refuse is seen, and what is not served is told w
   });
 });
 
-test("an overlay that hangs or cannot be started is told, by every verb", async () => {
+test("every verb reports an overlay that hangs or cannot be started", async () => {
   const stage = await startL4Stage(tempDir());
   const service = `127.0.0.1:${await aServer(echo)}`;
   const entry = { node: "local", service, protocol: "tcp", port: await freePort(), localIp: "127.0.0.1" };

@@ -100,7 +100,7 @@ async function started(id: string, spec: Partial<ContainerSpec>): Promise<{ id: 
 const Names = z.object({ Aliases: z.array(z.string()) });
 const inspected = async (id: string): Promise<unknown> => (await real.call("GET", `/containers/${id}/json`)).body;
 
-test("the engine takes a definition with everything in it", async () => {
+test("the engine accepts a definition with all fields", async () => {
   await manager.settle([volume("all")], new Set(), signal);
   const { id, request } = await started("all", {
     command: ["sleep", "1000"],
@@ -139,7 +139,7 @@ test("the engine takes a definition with everything in it", async () => {
   await engine.removeContainer(id, { force: true }, signal);
 });
 
-test("a plain service runs with the defaults, and its output is kept in files when it is to be saved", async () => {
+test("a plain service runs with the defaults, and its output is stored in files on request", async () => {
   const { id } = await started("plain", { saveOutput: true, logging: { maxFileSizeMb: 2, numFiles: 1 } });
   const found = await inspected(id);
   expect(found).toMatchObject({
@@ -152,13 +152,13 @@ test("a plain service runs with the defaults, and its output is kept in files wh
   await engine.removeContainer(id, { force: true }, signal);
 });
 
-test("a bind of what is not there fails and makes nothing", async () => {
+test("a bind of a missing path fails and creates nothing", async () => {
   const { body } = await compiled({ mounts: [{ kind: "bind", source: join(dir, "nope"), dest: "/x" }] });
   await expect(engine.createContainer("holdfast-nope", body, signal)).rejects.toMatchObject({ code: "engine-refused" });
   expect(existsSync(join(dir, "nope"))).toBe(false);
 });
 
-test("a volume gets what the image has there, keeps it over containers, and is the same when the engine has lost it", async () => {
+test("a volume gets the image's files, keeps them over containers, and is the same when the engine has lost it", async () => {
   const [status] = await manager.settle([volume("data")], new Set(), signal);
   const path = join(dir, "data-store/volumes/data");
   expect(status).toMatchObject({ state: "ready", path });
@@ -184,7 +184,7 @@ test("a volume gets what the image has there, keeps it over containers, and is t
   expect(readFileSync(join(path, "first"), "utf8")).toBe("changed");
 });
 
-test("an encrypted volume says why this machine cannot have it, where it cannot", async () => {
+test("an encrypted volume reports why this machine does not support it", async () => {
   const support = await encryptedVolumes({
     exec: hostExec(systemClock()),
     reader: hostReader(),

@@ -26,7 +26,7 @@ async function put(name: string, definition?: Readonly<Record<string, unknown>>)
 
 const bind = (source: string) => ({ mounts: [{ mountType: "bind", source, dest: "/mnt" }] });
 
-test("a crash loop is told of, is no matter of others, and ends when the definition is disabled", async () => {
+test("reports a crash loop, which affects no other container and ends when the definition is disabled", async () => {
   await put("crashing", { command: "sh -c 'exit 3'" });
   await put("beside");
   await stage.untilRuns("beside");
@@ -41,7 +41,7 @@ test("a crash loop is told of, is no matter of others, and ends when the definit
   await stage.untilRuns("beside");
 });
 
-test("a container removed by hand comes back, one renamed gets its name back, one stopped by hand stays stopped", async () => {
+test("a container removed by hand returns, a renamed one gets its name back, one stopped by hand stays stopped", async () => {
   await put("handled");
   const first = await stage.untilRuns("handled");
   await stage.engine.call("DELETE", `/containers/${first.Id}?force=1`);
@@ -58,7 +58,7 @@ test("a container removed by hand comes back, one renamed gets its name back, on
   await stage.untilRuns("handled");
 });
 
-test("a bind whose source is missing waits for it, and starts once it is there", async () => {
+test("a bind with a missing source waits for it, and starts once it exists", async () => {
   const source = join(stage.dir, "shared");
   await stage.endAgent();
   stage.setPolicy({ allowBinds: [source] });
@@ -72,7 +72,7 @@ test("a bind whose source is missing waits for it, and starts once it is there",
   await stage.untilRuns("bound", undefined);
 });
 
-test("limits that contradict each other, are absurd or unknown: refused by the API with each reason", async () => {
+test("the API refuses limits that contradict each other, are absurd or unknown, each with its reason", async () => {
   const cases: readonly (readonly [object, RegExp])[] = [
     [{ limits: { limits: [{ type: "nofile", soft: 200, hard: 100 }] } }, /soft/],
     [{ limits: { limits: [{ type: "files", soft: 1, hard: 1 }] } }, /must be one of core, cpu/],
@@ -99,7 +99,7 @@ test("limits that contradict each other, are absurd or unknown: refused by the A
   expect(await stage.containers("absurd")).toEqual([]);
 });
 
-test("limits at the edge of what there is are taken, and the engine has them", async () => {
+test("accepts limits at the edge of the machine, and the engine has them", async () => {
   const limits = { cpuMax: 102_400, memMax: 6, memHigh: 6, limits: [{ type: "NOFILE", soft: 64, hard: 64 }] };
   await put("narrow", { limits });
   const { Id } = await stage.untilRuns("narrow");
@@ -110,7 +110,7 @@ test("limits at the edge of what there is are taken, and the engine has them", a
   });
 });
 
-test("what local policy forbids is refused with its reason, and runs where the owner of the machine allows it", async () => {
+test("refuses what local policy forbids with its reason, and runs it if the owner of the machine allows it", async () => {
   const { socketPath } = stage.engine;
   await put("mighty", { privileged: true });
   await put("snooping", bind(stage.proxy.socketPath));
@@ -160,7 +160,7 @@ test("what local policy forbids is refused with its reason, and runs where the o
   });
 });
 
-test("a container with an encrypted volume says why this machine cannot have one, or runs; others run anyway", async () => {
+test("a container with an encrypted volume reports why this machine does not support it, or runs; others run anyway", async () => {
   const volume = `/v2/node/${stage.uid}/exec/volume`;
   for (const body of [{ name: "secret", encrypted: true }, { name: "plain" }]) {
     expect((await stage.call("POST", volume, body)).status).toBeLessThan(300);
@@ -202,7 +202,7 @@ async function volumesOf(id: string) {
   return z.object({ Mounts: z.array(z.object({ Name: z.string() })) }).parse(body).Mounts;
 }
 
-test("what variables hold reaches the container, and no label, log, report or reason", async () => {
+test("the value of a variable reaches the container, and no label, log, report or reason", async () => {
   const secret = "correct-horse-battery-staple";
   await put("secretive", { variables: [{ name: "PASSWORD", value: secret }] });
   const { Id, Labels } = await stage.untilRuns("secretive");
@@ -218,7 +218,7 @@ test("what variables hold reaches the container, and no label, log, report or re
 });
 
 // The last of this file: the node is another one after it.
-test("a reset removes the containers and their network, and leaves what volumes hold", async () => {
+test("a reset removes the containers and their network, and keeps the contents of volumes", async () => {
   expect((await stage.call("POST", `/v2/node/${stage.uid}/exec/volume`, { name: "kept" })).status).toBeLessThan(300);
   await put("holding", { mounts: [{ mountType: "volume", source: "kept", dest: "/data" }] });
   await stage.untilRuns("holding");

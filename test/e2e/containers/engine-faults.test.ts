@@ -46,7 +46,7 @@ async function stateOf(name: string): Promise<string | undefined> {
 const untilWell = (): Promise<unknown> =>
   waitFor("the node is well", async () => (await stage.why()).every(({ notice }) => notice === true));
 
-test("without an engine the node goes on and says what it misses, and begins when there is one", async () => {
+test("without an engine the node continues and reports it, and starts containers once there is one", async () => {
   expect(await stage.put("early")).toMatchObject({ status: 201 });
   expect(await stage.untilWhy(/^engine-unwell /)).toMatch(/exec: the container engine/);
   const path = `/node/${stage.uid}/trigger/tg-nc?wait=1`;
@@ -60,7 +60,7 @@ test("without an engine the node goes on and says what it misses, and begins whe
   await stage.untilGone("early");
 });
 
-test("an engine that is stopped, that is killed: what it runs again by itself is the node's as before", async () => {
+test("containers that a stopped or killed engine runs again are the node's as before", async () => {
   const before = await running("kept");
   for (const signal of ["SIGTERM", "SIGKILL"] as const) {
     stage.proxy.forget();
@@ -75,7 +75,7 @@ test("an engine that is stopped, that is killed: what it runs again by itself is
   }
 });
 
-test("an engine that hangs is told apart from one that has nothing, and what was wanted meanwhile comes about", async () => {
+test("a hanging engine is distinguished from an empty one, and later changes are applied afterwards", async () => {
   const before = await running("still");
   stage.engine.freeze();
   onTestFinished(() => stage.engine.thaw());
@@ -92,7 +92,7 @@ test("an engine that hangs is told apart from one that has nothing, and what was
   await stage.untilGone("late");
 });
 
-test("an engine that answers 500 to everything is unwell, and nothing is made of what it says", async () => {
+test("an engine that answers 500 to everything is unhealthy, and its answers are ignored", async () => {
   const before = await running("calm");
   stage.proxy.set({ kind: "answer", status: 500, body: '{"message":"disk is on fire"}' });
   stage.proxy.cut();
@@ -107,7 +107,7 @@ test("an engine that answers 500 to everything is unwell, and nothing is made of
   await stage.untilGone("asked");
 });
 
-test("while the event stream is silent definitions are carried out, and what was missed is seen once it speaks", async () => {
+test("applies definitions while the event stream is silent, and sees missed events once it recovers", async () => {
   await running("hushed");
   stage.proxy.set({ kind: "silence" }, ({ path }) => path.startsWith("/events"));
   await stage.put("unheard");
@@ -121,7 +121,7 @@ test("while the event stream is silent definitions are carried out, and what was
   await stage.untilGone("unheard");
 });
 
-test("an agent that is killed and started, or that loses its controller, restarts nothing", async () => {
+test("an agent that is killed and restarted, or loses its controller, restarts nothing", async () => {
   const before = await running("adopted");
   stage.proxy.forget();
   for (const signal of ["SIGKILL", "SIGTERM"] as const) {
@@ -144,7 +144,7 @@ test("an agent that is killed and started, or that loses its controller, restart
   expect(await stage.inspect(before.Id)).toMatchObject({ State: { StartedAt: before.State.StartedAt } });
 });
 
-test("a container that only claims to be ours is left alone, and told of", async () => {
+test("a container that only claims to be ours is left alone, and reported", async () => {
   const own = await running("real");
   const claims: Readonly<Record<string, string>> = { ...own.Config.Labels, "io.holdfast.nonce": "made-up" };
   const made = await stage.engine.call("POST", "/containers/create?name=stranger", {

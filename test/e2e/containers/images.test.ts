@@ -46,7 +46,7 @@ async function expectUntouched(name: string, before: Inspected): Promise<void> {
 /** One layer of so many bytes that cannot be made smaller. */
 const noise = (bytes: number) => [[{ path: "noise", data: randomBytes(bytes) }]];
 
-test("a new image that cannot be had leaves the old container running without a pause, until it can", async () => {
+test("an unavailable new image leaves the old container running without a pause, until it is available", async () => {
   const before = await running("rolling");
   await stage.put("rolling", { image: image("2") });
   await stage.untilWhy(/rolling: .*(?:manifest unknown|not found)/);
@@ -56,7 +56,7 @@ test("a new image that cannot be had leaves the old container running without a 
   expect(Id).not.toBe(before.Id);
 });
 
-test("a new container that cannot be created, or not be started, leaves the old one running", async () => {
+test("a new container that cannot be created or started leaves the old one running", async () => {
   const before = await running("created");
   stage.proxy.set({ kind: "answer", status: 500, body: '{"message":"no such device"}' }, ({ method, path }) => {
     return method === "POST" && path.startsWith("/containers/create");
@@ -72,7 +72,7 @@ test("a new container that cannot be created, or not be started, leaves the old 
   expect(all.map(({ Id, State }) => ({ Id, State }))).toEqual([{ Id: before.Id, State: "running" }]);
 });
 
-test("a pull that is cut is tried again, and the old container runs meanwhile", async () => {
+test("an interrupted pull is retried, and the old container runs meanwhile", async () => {
   const before = await running("cut");
   await stage.publish("team/app", "large", { layers: noise(4_000_000) });
   stage.proxy.set({ kind: "cut", afterBytes: 200 }, ({ path }) => PULL.test(path));
@@ -83,7 +83,7 @@ test("a pull that is cut is tried again, and the old container runs meanwhile", 
   await stage.untilRuns("cut", referenceOf("large"));
 });
 
-test("a registry that is away, and one that does not let us in, are told apart", async () => {
+test("an unreachable registry is distinguished from one that refuses the credential", async () => {
   const before = await running("refused");
   const digest = await stage.publish("team/app", "there", { env: ["RELEASE=there"] });
   await stage.stopRegistry();
@@ -100,7 +100,7 @@ test("a registry that is away, and one that does not let us in, are told apart",
   await stage.untilRuns("refused", `${stage.registryHost}/${stage.namespace}/team/app@${digest}`);
 });
 
-test("an image for other machines is named as such and not started, and a restart takes what its tag has become", async () => {
+test("an image for other machines is reported as such and not started, and a restart uses what its tag has become", async () => {
   const before = await running("foreign");
   const other = process.arch === "arm64" ? "amd64" : "arm64";
   await stage.publish("team/app", "foreign", { architecture: other });
@@ -119,7 +119,7 @@ test("an image for other machines is named as such and not started, and a restar
   expect((await stage.inspect(moved.Id)).Image).not.toBe(digest);
 });
 
-test("an image that is there by its digest starts without its registry being asked", async () => {
+test("an image present by its digest starts without a request to its registry", async () => {
   const digest = await stage.publish("team/app", "pinned", { env: ["RELEASE=pinned"] });
   await stage.put("first", { image: image(digest) });
   await stage.untilRuns("first");
@@ -135,7 +135,7 @@ test("an image that is there by its digest starts without its registry being ask
   }
 });
 
-test("an image for which the disk is too small is refused with this reason, and the old container runs on", async () => {
+test("an image too large for the disk is refused with this reason, and the old container keeps running", async () => {
   const before = await running("full");
   // As it is pulled it is there twice: packed and unpacked.
   await stage.publish("team/app", "huge", { layers: noise(50_000_000) });

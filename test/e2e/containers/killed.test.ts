@@ -33,7 +33,7 @@ const image = (tag: string) => ({ repository: `${stage.namespace}/team/app`, tag
 const referenceOf = (tag: string): string => `${stage.registryHost}/${stage.namespace}/team/app:${tag}`;
 
 test.each(sampleOf(points, 4, "replacement"))(
-  "an agent that is killed when it has asked to $call ($kind) leaves at most one running, and the next has the new one",
+  "an agent that is killed during $call ($kind) leaves at most one running, and the next has the new one",
   async ({ call, method, path, kind }) => {
     const name = `${call}-${kind}`;
     await stage.put(name, { image: image("1") });
@@ -60,7 +60,7 @@ test.each(sampleOf(points, 4, "replacement"))(
   },
 );
 
-test("an agent that is killed again and again at one replacement has it through in the end", async () => {
+test("an agent that is killed repeatedly at one replacement finishes it", async () => {
   const name = "again";
   await stage.put(name, { image: image("1") });
   await stage.untilRuns(name, referenceOf("1"));

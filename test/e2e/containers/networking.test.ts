@@ -88,7 +88,7 @@ test("mapped ports lead to containers, from outside and from the machine itself"
   await expect.poll(() => here("ip link"), LIMIT).not.toContain("holdfast0");
 });
 
-test("containers find each other, reach out as the machine, and stay where they are put", async () => {
+test("containers reach each other, reach out as the machine, and stay in their network", async () => {
   const stage = await containerStage();
   const { here, there, get } = stage;
   const first = await stage.add("first", { ip: "172.18.7.7" });
@@ -145,7 +145,7 @@ test("containers find each other, reach out as the machine, and stay where they 
   expect(here("ip addr show holdfast0")).toContain("172.30.0.1/24");
 });
 
-test("a container in a VRF goes where the VRF goes, and nowhere else", async () => {
+test("a container in a VRF reaches what the VRF reaches, and nothing else", async () => {
   const stage = await containerStage();
   const { here, there } = stage;
   here("ip link add red0 type veth peer name red1 && ip link set red0 up");

@@ -130,7 +130,7 @@ describe("repositories", () => {
     expect((await api("GET", "/repositories")).body).not.toContainEqual({ name });
   });
 
-  it("are removed whole", async () => {
+  it("are removed completely", async () => {
     const name = `${NAMESPACE}/gone`;
     await push(name, ["1", "2"], "x");
     const path = `/repositories/${encodeURIComponent(name)}`;
@@ -139,7 +139,7 @@ describe("repositories", () => {
     expect((await api("DELETE", path)).status).toBe(404);
   });
 
-  it("are not found by names that none can have", async () => {
+  it("are not found by impossible names", async () => {
     for (const name of ["Upper", "a//b", "../x", "a:b", "a/"]) {
       expect((await api("GET", `/repositories/${encodeURIComponent(name)}`)).status).toBe(404);
     }
@@ -174,7 +174,7 @@ describe("the credential of a node", () => {
     expect((await tokenFor(`repository:${NAMESPACE}/mine:pull`, username, password)).status).toBe(401);
   });
 
-  it("holds as well where the registry's host is part of the image's name, or its capitals are others", async () => {
+  it("works as well if the registry's host is part of the image's name, or its capitals differ", async () => {
     const node = await registered("spelt");
     const session = await node.connect();
     await push(`${NAMESPACE}/spelt`, ["1"], "spelt");
@@ -188,7 +188,7 @@ describe("the credential of a node", () => {
     }
   });
 
-  it("is in no signed document; only the registry's place is", async () => {
+  it("is in no signed document, which has only the registry's URL", async () => {
     const node = await registered("told");
     const session = await node.connect();
     const jws = (await session.fetchDocument(controller.url, "node")) ?? "";
@@ -197,7 +197,7 @@ describe("the credential of a node", () => {
 });
 
 describe("the token server", () => {
-  it("lets nobody in without credentials that hold", async () => {
+  it("requires valid credentials", async () => {
     const url = `${controller.url}/registry/token?service=holdfast-registry`;
     expect((await fetch(url)).status).toBe(401);
     for (const authorization of [
@@ -222,7 +222,7 @@ describe("the token server", () => {
 });
 
 describe("without a registry", () => {
-  it("says so", async () => {
+  it("reports it", async () => {
     const own = await startController({
       listen: "127.0.0.1:0",
       dataDir: join(dir, "bare"),
@@ -241,7 +241,7 @@ describe("without a registry", () => {
     }
   });
 
-  it("says when it does not answer", async () => {
+  it("reports one that does not answer", async () => {
     const port = await freePort();
     const log = pino({ level: "silent" });
     const own = await startController({

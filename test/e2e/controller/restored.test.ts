@@ -18,7 +18,7 @@ async function reportedBy(controller: ControllerProgram, uid: string): Promise<R
   return nodes.find((node) => node.uid === uid)?.shadow?.reported ?? {};
 }
 
-test("a control plane restored from an older backup is followed again, and learns what the node reports", async () => {
+test("a control plane restored from an older backup is followed again, and gets the node's reports", async () => {
   const dir = tempDir();
   const { agent, controller, uid, port, options } = await startStage(dir);
   await controller.call("PUT", `/node/${uid}/tag/site`, { value: "old" });
@@ -74,7 +74,7 @@ test("a control plane restored from an older backup is followed again, and learn
   expect(Object.keys(known)).toEqual(expect.arrayContaining(Object.keys(reported)));
 });
 
-test("a node that slept through changes of the control plane's keys walks the chain", async () => {
+test("a node that was offline during changes of the control plane's keys follows the chain", async () => {
   const dir = tempDir();
   const { agent, controller, uid, port, options, proxy } = await startStage(dir);
   await controller.call("PUT", `/node/${uid}/tag/site`, { value: "before" });

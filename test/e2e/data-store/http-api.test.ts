@@ -62,7 +62,7 @@ async function aNode() {
   return { controller, agent, uid, call, store, tasks, ended, names, root: join(agent.stateDir, "data-store") };
 }
 
-test("the operations of a data store through the HTTP API, each audited without what could be a credential", async () => {
+test("the HTTP API of a data store audits each operation without possible credentials", async () => {
   const { controller, uid, store, tasks, ended, names, root } = await aNode();
   const { url, posted } = await aFileServer();
 
@@ -105,7 +105,7 @@ test("the operations of a data store through the HTTP API, each audited without 
   expect(told).not.toContain("secret");
 });
 
-test("what a data store refuses has its status, and nothing outside of it is reached", async () => {
+test("each refusal of a data store has its status, and nothing outside it is accessible", async () => {
   const { store, root } = await aNode();
   await store("POST", "/mkdir", { filename: "a" });
   symlinkSync("/etc", join(root, "a", "etc"));
@@ -119,7 +119,7 @@ test("what a data store refuses has its status, and nothing outside of it is rea
   expect((await store("GET", "/list?filename=a/etc")).status).toBe(403);
 });
 
-test("ten thousand entries on many levels come through the session whole", async () => {
+test("ten thousand entries on many levels pass the session completely", async () => {
   const { store, root, agent, controller, uid } = await aNode();
   const deep = Array.from({ length: 14 }, (_, at) => `level-${at}`).join("/");
   mkdirSync(join(root, deep), { recursive: true });
@@ -142,7 +142,7 @@ test("ten thousand entries on many levels come through the session whole", async
   expect(JSON.parse(stdout)).toEqual(listing.body);
 });
 
-test("images are entered for files that are there, and go with their files or without", async () => {
+test("images are registered for existing files, and removed with their files or without", async () => {
   const { call, root, controller, agent, uid } = await aNode();
   const path = join(root, "images", "win.raw");
   await call("POST", "data-store/mkdir", { filename: "images" });
@@ -179,7 +179,7 @@ test("images are entered for files that are there, and go with their files or wi
   expect(readFileSync(path, "utf8")).toBe("x");
 });
 
-test("Ctrl-C on the command line cancels a transfer, and once more leaves it to the node", async () => {
+test("Ctrl-C on the command line cancels a transfer, and a second one leaves it to the node", async () => {
   const { agent, root, tasks } = await aNode();
   const files = await startPacedFiles(200_000);
   files.allow(100_000);

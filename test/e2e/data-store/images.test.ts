@@ -74,7 +74,7 @@ function openedBy(program: string, trace: string): readonly string[] {
   });
 }
 
-test("format and virtual size of an image are told as qemu-img reads them, and its file is left as it was", async () => {
+test("reports format and virtual size of an image as qemu-img reads them, and leaves its file unchanged", async () => {
   const { enter, images } = await aNode();
   const raw = join(images, "disk.raw");
   closeSync(openSync(raw, "wx", 0o600));
@@ -100,7 +100,7 @@ test("format and virtual size of an image are told as qemu-img reads them, and i
   }
 });
 
-test("what an image names is neither opened nor told", async () => {
+test("neither opens nor reports what an image refers to", async () => {
   const { dir, agent, enter, images } = await aNode();
   // Open to everybody, as /etc/passwd is, and nobody else has a reason to open it.
   const canary = join(dir, "canary");
@@ -156,7 +156,7 @@ ddb.adapterType = "ide"
   expect(JSON.stringify([...answers.values()])).not.toMatch(/canary|passwd/);
 });
 
-test("an image that is damaged or claims too much has its size alone, and the node goes on", async () => {
+test("reports only the size of an image that is damaged or claims too much", async () => {
   const { enter, images, agent } = await aNode();
   const damaged: readonly (readonly [name: string, at: number, bytes: Uint8Array])[] = [
     // The table of the first level: 2^32 - 1 entries.

@@ -77,7 +77,7 @@ async function goOn(stateDir: string): Promise<readonly DataStoreTask[]> {
 }
 
 test(
-  "a download that is killed anywhere leaves the old file or the whole new one, and is completed by the next agent",
+  "a download that is killed anywhere leaves the old file or the complete new one, and is completed by the next agent",
   async () => {
     const files = await startHaltingFiles();
     let made = 0;

@@ -84,7 +84,7 @@ async function fetched(key: string): Promise<string> {
   return hashOf((await Body?.transformToByteArray()) ?? new Uint8Array());
 }
 
-test("an object goes up and comes down by TLS where the authority is in the file of those that are trusted", async () => {
+test("an object is uploaded and downloaded over TLS if the authority is in the file of trusted ones", async () => {
   const store = await front(["127.0.0.1"]);
   const where = access(`https://127.0.0.1:${store.port}`);
   const done = { is: "done", bytes: LARGE.length };
@@ -98,7 +98,7 @@ test("an object goes up and comes down by TLS where the authority is in the file
   expect(new Set(store.asked)).toEqual(new Set([undefined]));
 });
 
-test("a bucket that is named in the host is the name that the certificate must be for, also behind a proxy", async () => {
+test("the certificate must be for a bucket in the host name, also behind a proxy", async () => {
   const store = await front(["*.s3.test"]);
   const proxy = await startConnectProxy(store.port);
   const proxies = { https: proxy.url, noProxy: [] };
@@ -129,7 +129,7 @@ test.each([
     undefined,
     /^TLS with 127\.0\.0\.1: certificate has expired$/,
   ],
-] as const)("a certificate %s is refused at once, before anything is asked", async (_, hosts, more, env, reason) => {
+] as const)("refuses a certificate %s at once, before any request", async (_, hosts, more, env, reason) => {
   const store = await front(hosts, more);
   for (const kind of ["s3-download", "s3-upload"] as const) {
     const job = jobOf(kind, "refused.img", access(`https://127.0.0.1:${store.port}`), `images/${kind}.img`);
@@ -144,7 +144,7 @@ test.each([
   expect(readdirSync(join(root, "images")).sort()).toEqual(["disk.img", "s3-upload.img"]);
 });
 
-test("an agent hands the file of its environment on to its transfers, and without it says what is wrong", async () => {
+test("an agent passes the file of its environment to its transfers, and reports its lack", async () => {
   const store = await front(["127.0.0.1"]);
   const dir = tempDir();
   const config = join(dir, "agent.json");

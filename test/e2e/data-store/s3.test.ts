@@ -109,7 +109,7 @@ test.each([
   ["a small object", SMALL],
   ["an object of several parts", LARGE],
   ["an empty object", Buffer.alloc(0)],
-])("%s goes up and comes down as it was, by path", async (name, bytes) => {
+])("%s is uploaded and downloaded unchanged, by path", async (name, bytes) => {
   const key = `by path/${name}/ü+&?=.img`;
   put(bytes);
   expect(await startTransfer(upload({ key })).ended).toEqual({ is: "done", bytes: bytes.length });
@@ -120,7 +120,7 @@ test.each([
   expect(leftIn("images/new")).toEqual(["copy.img"]);
 });
 
-test("a bucket is named in the host where the endpoint wants that, and reached through a proxy", async () => {
+test("puts a bucket in the host name if the endpoint requires it, and reaches it through a proxy", async () => {
   const virtual = access({ endpoint: swift.hostEndpoint, pathStyle: false });
   // Only the proxy knows where the name leads.
   const proxy = await startConnectProxy(swift.port);
@@ -135,14 +135,14 @@ test("a bucket is named in the host where the endpoint wants that, and reached t
   expect(new Set(proxy.asked)).toEqual(new Set([`${BUCKET}.s3.test:${swift.port}`]));
 });
 
-test("without a configured region the bucket's own is found", async () => {
+test("finds the bucket's region without a configured one", async () => {
   await stored("region.img", SMALL);
   const { region: _, ...anywhere } = access();
   const job = download({ key: "region.img", access: anywhere });
   expect(await startTransfer(job).ended).toEqual({ is: "done", bytes: SMALL.length });
 });
 
-test("a download whose process is killed goes on where it was, and fetches the rest only", async () => {
+test("a killed download resumes where it was, and fetches only the rest", async () => {
   await stored("resumed.img", LARGE);
   const before = await front();
   let first = 0;
@@ -161,7 +161,7 @@ test("a download whose process is killed goes on where it was, and fetches the r
   expect(Math.min(...ranges)).toBe(16 * MIB);
 });
 
-test("what another object took the place of meanwhile is fetched from its beginning", async () => {
+test("an object that was replaced meanwhile is fetched from its beginning", async () => {
   await stored("replaced.img", SMALL);
   const id = "5a7d1b52-6a37-4bb0-9a5e-0d9d0c6c2b12";
   writeFileSync(join(root, `images/.holdfast-${id}.part`), LARGE.subarray(0, 1000), { mode: 0o600 });
@@ -171,7 +171,7 @@ test("what another object took the place of meanwhile is fetched from its beginn
   expect(fileHash(common.file)).toBe(hashOf(SMALL));
 });
 
-test("an object that is changed during its download is not mixed with what it was", async () => {
+test("an object that changes during its download is not mixed with its old content", async () => {
   await stored("changed.img", LARGE);
   const between = await front();
   let isChanged = false;
@@ -187,7 +187,7 @@ test("an object that is changed during its download is not mixed with what it wa
   expect(leftIn("images")).toEqual([]);
 });
 
-test("a store that is too busy is asked again, later and later, and what breaks off is fetched from there", async () => {
+test("retries a busy store with backoff, and resumes what breaks off", async () => {
   await stored("busy.img", LARGE);
   const busy = await front();
   busy.fault = () => {
@@ -205,7 +205,7 @@ test("a store that is too busy is asked again, later and later, and what breaks 
   expect(busy.passed.some(({ headers }) => /^bytes=[1-9]\d+-16777215$/.test(headers.range ?? ""))).toBe(true);
 });
 
-test("a store that stays too busy is given up", async () => {
+test("gives up a store that stays too busy", async () => {
   const busy = await front();
   busy.fault = () => ({ status: 503, code: "SlowDown" });
   const running = startTransfer(download({ key: "busy.img", access: busy.access }));
@@ -213,7 +213,7 @@ test("a store that stays too busy is given up", async () => {
   expect(busy.passed).toHaveLength(6);
 });
 
-test("parts that the store refused for a while are uploaded again", async () => {
+test("uploads parts again that the store refused for a while", async () => {
   put(LARGE);
   const busy = await front();
   const faults = [{ status: 503, code: "SlowDown" }, { status: 500, code: "InternalError" }, "cut"] as const;
@@ -227,7 +227,7 @@ test("parts that the store refused for a while are uploaded again", async () => 
   );
 });
 
-test("an upload whose process is killed goes on with the parts that are there", async () => {
+test("a killed upload continues with its stored parts", async () => {
   put(LARGE);
   const before = await front();
   let isKilled = false;
@@ -246,7 +246,7 @@ test("an upload whose process is killed goes on with the parts that are there", 
   expect(await uploads()).not.toContain("upload-resumed.img");
 });
 
-test("parts of a file that was changed since are uploaded anew", async () => {
+test("uploads the parts of a changed file again", async () => {
   put(LARGE);
   const before = await front();
   let isKilled = false;
@@ -262,7 +262,7 @@ test("parts of a file that was changed since are uploaded anew", async () => {
   expect(await fetched("upload-changed.img")).toBe(hashOf(changed));
 });
 
-test("a cancelled upload leaves nothing in the bucket, and one that is left goes on later", async () => {
+test("a cancelled upload leaves nothing in the bucket, and an interrupted one continues later", async () => {
   put(LARGE);
   const held = await front();
   held.fault = ({ path }) => (/partNumber=[23]/.test(path) ? "hold" : undefined);
@@ -284,7 +284,7 @@ test("a cancelled upload leaves nothing in the bucket, and one that is left goes
   expect(told?.resume.uploadId).toBeUndefined();
 });
 
-test("what is left of a killed upload is taken back later, its file gone by then, and once more does no harm", async () => {
+test("aborts the remains of a killed upload later, also without its file, and repeatedly without harm", async () => {
   put(LARGE);
   const held = await front();
   held.fault = ({ path }) => (/partNumber=[23]/.test(path) ? "hold" : undefined);
@@ -299,7 +299,7 @@ test("what is left of a killed upload is taken back later, its file gone by then
   expect(await uploads()).not.toContain("taken-back.img");
 });
 
-test("what is altered on its way up is refused and sent again, and what is altered on its way down is not kept", async () => {
+test("data changed during the upload is refused and sent again, and during the download is not kept", async () => {
   put(LARGE);
   const altering = await front();
   let isFirst = true;
@@ -320,7 +320,7 @@ test("what is altered on its way up is refused and sent again, and what is alter
   expect(leftIn("images")).toEqual(["disk.img"]);
 });
 
-test("a list of parts that is cut short, or cannot be read, loses nothing of an upload", async () => {
+test("a list of parts that is truncated or malformed loses nothing of an upload", async () => {
   put(LARGE);
   const between = await front();
   let isKilled = false;
@@ -348,7 +348,7 @@ test("a list of parts that is cut short, or cannot be read, loses nothing of an 
   expect(await fetched("list-cut.img")).toBe(hashOf(LARGE));
 });
 
-test("a machine whose clock is off signs by the store's", async () => {
+test("a machine with a wrong clock signs by the store's", async () => {
   await stored("skewed.img", SMALL);
   const skewed = await front();
   const refusing = (date: Date) =>
@@ -363,7 +363,7 @@ test("a machine whose clock is off signs by the store's", async () => {
   expect(signed[1]).toBe(hour(later));
 });
 
-test("credentials that expire are named, and those that are replaced in time go on", async () => {
+test("names expired credentials, and continues with those that are replaced in time", async () => {
   put(LARGE);
   const { accessKeyId, secretAccessKey } = swift;
   const credentials = credentialsFile(base, { accessKeyId: "test:soon-over", secretAccessKey });
@@ -391,7 +391,7 @@ test("credentials that expire are named, and those that are replaced in time go 
   );
 });
 
-test("an upload that fails for good leaves nothing in the bucket", async () => {
+test("an upload that fails permanently leaves nothing in the bucket", async () => {
   put(LARGE);
   const refusing = await front();
   refusing.fault = ({ path }) => (/partNumber=2/.test(path) ? { status: 403, code: "AccessDenied" } : undefined);
@@ -401,7 +401,7 @@ test("an upload that fails for good leaves nothing in the bucket", async () => {
 });
 
 test.each(["s3-download", "s3-upload"] as const)(
-  "%s names what S3 refuses, asks once, and tells no secret",
+  "%s names the refusal of S3, requests once, and prints no secret",
   async (kind) => {
     put(SMALL);
     const { accessKeyId, secretAccessKey } = swift;
@@ -429,7 +429,7 @@ test.each(["s3-download", "s3-upload"] as const)(
   },
 );
 
-test("an object that there is not is named", async () => {
+test("names a missing object", async () => {
   const running = startTransfer(download({ key: "none.img" }));
   const message = `s3://${BUCKET}/none.img: S3 answered NoSuchKey (404)`;
   expect(await running.ended).toEqual({ is: "failed", code: "no-such-key", message });
@@ -441,7 +441,7 @@ test.each([
   ["lacks the secret", (): string => credentialsFile(base, { accessKeyId: "AKIDENTIFIER" }), "secretAccessKey"],
   ["is a directory", (): string => base, "is not a regular file"],
   ["is not there", (): string => join(base, "none.json"), "ENOENT"],
-])("a credentials file that %s is refused, and nobody asked", async (_, credentials, text) => {
+])("refuses a credentials file that %s, without any request", async (_, credentials, text) => {
   const unasked = await front();
   const job = download({ key: "any.img", access: { ...unasked.access, credentials: credentials() } });
   const running = startTransfer(job);
@@ -451,7 +451,7 @@ test.each([
   expect(unasked.passed).toHaveLength(0);
 });
 
-test("a machine without a role and without configured credentials says so", async () => {
+test("a machine without a role and without configured credentials reports it", async () => {
   const { credentials: _, ...bare } = access();
   // Nothing answers there: https://docs.aws.amazon.com/sdkref/latest/guide/feature-imds-credentials.html
   const env = {
@@ -464,7 +464,7 @@ test("a machine without a role and without configured credentials says so", asyn
   expect(running.output()).not.toContain(swift.secretAccessKey);
 });
 
-test("a rate is held in both directions", async () => {
+test("applies a rate in both directions", async () => {
   const bytes = SMALL;
   put(bytes);
   const limits = { maxBytesPerSecond: 100 * 1024 };
@@ -476,13 +476,13 @@ test("a rate is held in both directions", async () => {
   }
 });
 
-test("no address of an object store is reached that is private, unless the machine's owner wrote it down", async () => {
+test("reaches a private address of an object store only if the machine's owner configured it", async () => {
   const refused = access({ endpoint: "http://169.254.169.254:80" });
   const running = startTransfer(download({ key: "any.img", access: refused }));
   expect(await running.ended).toMatchObject({ is: "failed", code: "forbidden-address" });
 });
 
-test("a download that is larger than allowed is refused before it begins", async () => {
+test("refuses a download larger than allowed before it starts", async () => {
   await stored("large.img", SMALL);
   const running = startTransfer(download({ key: "large.img", limits: { maxBytes: 1000 } }));
   expect(await running.ended).toMatchObject({ is: "failed", code: "too-large" });

@@ -82,7 +82,7 @@ function resumeOf(stateDir: string, dir: string): unknown {
 const namesIn = (agent: AgentProgram, ...path: readonly string[]): readonly string[] =>
   readdirSync(join(agent.stateDir, "data-store", ...path)).sort();
 
-test("files come, are listed, go elsewhere and go away, by trigger events", async () => {
+test("trigger events download, list, upload and remove files", async () => {
   const { agent, call } = await startManaged(tempDir());
   const files = await startPacedFiles(300_000);
   files.allow(Infinity);
@@ -131,7 +131,7 @@ test("files come, are listed, go elsewhere and go away, by trigger events", asyn
   expect(agent.log()).not.toContain("hidden");
 });
 
-test("two run at a time, the others wait for their turn, and any can be taken back", async () => {
+test("two run at a time, the others are queued, and any can be cancelled", async () => {
   const { agent, call } = await startManaged(tempDir());
   const files = await startPacedFiles(200_000);
   files.allow(100_000);
@@ -159,7 +159,7 @@ test("two run at a time, the others wait for their turn, and any can be taken ba
   expect(namesIn(agent, "images")).toEqual([1, 2, 3, 4, 6, 7].map((n) => `${n}.img`));
 });
 
-test("what a killed agent was fetching is gone on with by the next, from where it was", async () => {
+test("the next agent resumes the downloads of a killed one where they were", async () => {
   const dir = tempDir();
   const { agent, call, more } = await startManaged(dir);
   const files = await startPacedFiles(40_000_000);
@@ -178,7 +178,7 @@ test("what a killed agent was fetching is gone on with by the next, from where i
   expect((await tasksOf(locally(successor))).map(({ id, status }) => [id, status])).toEqual([[id, "Completed"]]);
 });
 
-test("without leave nothing on this machine is fetched, and the reason is told", async () => {
+test("fetches from this machine only with permission, and reports the reason", async () => {
   const dir = tempDir();
   const agent = await startAgent(join(dir, "node"), { more: settings(dir, { reservePercent: 0 }) });
   const files = await startPacedFiles(10);

@@ -42,7 +42,7 @@ async function gathered(frames: AsyncIterable<OutputFrame>): Promise<Record<Outp
   return { stdout: Buffer.concat(parts.stdout).toString(), stderr: Buffer.concat(parts.stderr).toString() };
 }
 
-test("says who it is and what it has", async () => {
+test("reports its version and its features", async () => {
   const version = await engine.version(signal);
   expect(version.product).toBe("docker");
   expect(version.apiVersion).toMatch(/^1\.\d+$/);
@@ -103,7 +103,7 @@ test("a container lives from creation to removal", async () => {
   expect(await engine.inspectContainer(id, signal)).toBeUndefined();
 });
 
-test("stops by asking first, and kills who does not listen", async () => {
+test("stops by a signal first, and kills what ignores it", async () => {
   const script = "trap 'exit 7' TERM; while true; do sleep 0.1; done";
   const polite = await started("polite", { Cmd: ["sh", "-c", script] });
   const deaf = await started("deaf", { Cmd: ["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"] });
@@ -122,7 +122,7 @@ test("stops by asking first, and kills who does not listen", async () => {
   for (const id of [polite, deaf]) await engine.removeContainer(id, { force: true }, signal);
 });
 
-test("what the engine refuses is said with its status, and no variable's value is in it", async () => {
+test("reports a refusal of the engine with its status, without the value of a variable", async () => {
   const wrong = {
     Image: "busybox:1",
     Env: ["=hunter2hunter2", "TOKEN=s3cr3t-value"],
@@ -140,7 +140,7 @@ test("what the engine refuses is said with its status, and no variable's value i
   });
 });
 
-test("health is seen in the list and in the detail", async () => {
+test("health is in the list and in the detail", async () => {
   const healthcheck = { Test: ["CMD", "test", "!", "-e", "/tmp/ill"], Interval: 2e8, Retries: 1, Timeout: 5e9 };
   const id = await started("health", { Healthcheck: healthcheck });
   const health = async (): Promise<unknown> =>
@@ -157,7 +157,7 @@ test("health is seen in the list and in the detail", async () => {
   await engine.removeContainer(id, { force: true }, signal);
 });
 
-test("logs are those of the current run, by the stream they came from", async () => {
+test("logs are those of the current run, by their stream", async () => {
   const id = await started("logs", {
     Cmd: ["sh", "-c", "for i in 1 2 3; do echo out$i; echo err$i >&2; done; date +%s >&2"],
   });
@@ -201,7 +201,7 @@ test("followed logs arrive as they are written, and end with the container or wi
   await engine.removeContainer(id, { force: true }, signal);
 });
 
-test("large output of both streams is told apart to the byte", async () => {
+test("separates large output of both streams exactly", async () => {
   const script = "(seq 1 60000; seq 60001 120000 >&2) & (seq 200001 260000 >&2); wait";
   const { id } = await engine.createContainer(
     "large",
@@ -244,7 +244,7 @@ test("a terminal has a size, a user and an exit code", async () => {
   await engine.removeContainer(id, { force: true }, signal);
 });
 
-test("killing a terminal leaves no process of it, and the container alone", async () => {
+test("killing a terminal leaves no process of it, and the container running", async () => {
   const id = await started("killed");
   const pid = (await engine.inspectContainer(id, signal))?.pid ?? 0;
   const terminal = await engine.terminal(id, SHELL, signal);
@@ -272,7 +272,7 @@ function commandsLike(command: RegExp, containerId: string): string[] {
   });
 }
 
-test("a terminal ends with the signal, or where there is no such command", async () => {
+test("a terminal ends with the signal, or if the command is missing", async () => {
   const id = await started("ends");
   const reader = new AbortController();
   const terminal = await engine.terminal(id, SHELL, reader.signal);
@@ -295,7 +295,7 @@ test("a terminal ends with the signal, or where there is no such command", async
   });
 });
 
-test("images are looked at, listed and removed", async () => {
+test("images are inspected, listed and removed", async () => {
   const id = await makeImage(real, { tag: "gone:1", layers: [[{ path: "mark", data: "x" }]] });
   expect(await engine.inspectImage("gone:1", signal)).toMatchObject({ id, tags: ["gone:1"] });
   const listed = await engine.listImages(signal);
@@ -306,7 +306,7 @@ test("images are looked at, listed and removed", async () => {
   expect(await engine.inspectImage("gone:1", signal)).toBeUndefined();
 });
 
-test("volumes and networks are made, found by their label, and removed", async () => {
+test("volumes and networks are created, found by their label, and removed", async () => {
   const volume = { name: "v-one", driver: "local", driverOptions: {}, labels: LABELS } as const;
   await engine.createVolume(volume, signal);
   expect(await engine.listVolumes([OWNER], signal)).toEqual([
@@ -341,7 +341,7 @@ test("volumes and networks are made, found by their label, and removed", async (
   await engine.removeNetwork(id, signal);
 });
 
-test("events tell what happens to what carries the label, and nothing else", async () => {
+test("events report only what has the label", async () => {
   const watching = new AbortController();
   const seen: string[] = [];
   const isOpen = new Promise<void>((resolve) => {

@@ -96,7 +96,7 @@ test("the cache follows a container by its events, with a request for its creati
   await waitFor("it is gone", () => cache.containers.size === 0);
 });
 
-test("a crash of the engine is seen, and what it ran goes on and is known again", async () => {
+test("detects a crash of the engine, whose containers continue and are recognized again", async () => {
   const id = await runOne("survivor");
   const { cache, changes } = openCache();
   await waitFor("it is known", () => cache.containers.get(id)?.state === "running");
@@ -114,7 +114,7 @@ test("a crash of the engine is seen, and what it ran goes on and is known again"
   await waitFor("its events are heard again", () => cache.containers.get(id)?.state === "exited");
 });
 
-test("a frozen engine is unwell within the deadline, and well again when it goes on", async () => {
+test("a frozen engine is unhealthy within the deadline, and healthy again when it continues", async () => {
   const id = await runOne("frozen");
   const { cache } = openCache();
   await waitFor("it is known", () => cache.containers.has(id));
@@ -129,7 +129,7 @@ test("a frozen engine is unwell within the deadline, and well again when it goes
   await waitFor("the engine is well", isWell(cache));
 });
 
-test("an engine that answers 500 without a word, or with one, is told apart", async () => {
+test("distinguishes an engine that answers 500 with and without a message", async () => {
   proxy.set({ kind: "answer", status: 500 });
   await expect(engine.listImages(signal)).rejects.toMatchObject({ code: "engine-unwell" });
   proxy.heal();
@@ -147,7 +147,7 @@ test("an engine that answers 500 without a word, or with one, is told apart", as
   await waitFor("the engine is well", isWell(cache));
 });
 
-test("an engine that hangs holds nobody for longer than the deadline, and gets one list at a time", async () => {
+test("a hanging engine delays nobody for longer than the deadline, and gets one list at a time", async () => {
   const { cache } = openCache();
   await waitFor("the engine is well", isWell(cache));
   proxy.forget();
@@ -159,14 +159,14 @@ test("an engine that hangs holds nobody for longer than the deadline, and gets o
   await expect(engine.inspectContainer("x1", impatient)).rejects.toThrow("enough");
 });
 
-test("answers cut in the middle are never taken for whole ones", async () => {
+test("answers cut in the middle are never accepted as complete", async () => {
   const id = await runOne("cut");
   proxy.set({ kind: "cut", afterBytes: 20 });
   await expect(engine.listContainers([], signal)).rejects.toMatchObject({ code: "engine-unwell" });
   await expect(engine.inspectContainer(id, signal)).rejects.toMatchObject({ code: "engine-unwell" });
 });
 
-test("a stream of events that has fallen silent is found by the list", async () => {
+test("the list detects a silent stream of events", async () => {
   const { cache } = openCache(100);
   await waitFor("the engine is well", isWell(cache));
   proxy.forget();
@@ -185,7 +185,7 @@ const pulling = (password: string | undefined, lines: string[] = []): PullOption
   onProgress: ({ status }) => void lines.push(status),
 });
 
-test("pulls with the right credential, and says what a registry has against any other", async () => {
+test("pulls with the right credential, and reports a registry's refusal of any other", async () => {
   const reference = `${registry.host}/team/large:1`;
   const lines: string[] = [];
   await engine.pull(reference, pulling(USER.password, lines), signal);
@@ -210,7 +210,7 @@ test("pulls with the right credential, and says what a registry has against any 
   await expect(engine.pull(nobody, pulling(undefined), signal)).rejects.toMatchObject({ code: "pull-failed" });
 });
 
-test("a terminal whose size the engine does not take leaves no process behind", async () => {
+test("a terminal whose size the engine refuses leaves no process behind", async () => {
   const body = { Image: "busybox:1", Cmd: ["sleep", "1000"], Labels: LABELS };
   const { id } = await engine.createContainer("unsized", body, signal);
   await engine.startContainer(id, signal);
@@ -244,7 +244,7 @@ test("forty terminals, one after the other, all open and end", async () => {
   expect(codes).toEqual(Array.from({ length: 40 }, () => 7));
 });
 
-test("a pull that the registry or the engine cuts fails, and works when repeated", async () => {
+test("a pull cut by the registry or the engine fails, and works when repeated", async () => {
   const port = await freePort();
   const between = await FaultProxy.start(port, registry.port);
   const reference = `127.0.0.1:${port}/team/large:1`;
@@ -265,7 +265,7 @@ test("a pull that the registry or the engine cuts fails, and works when repeated
   await expect(engine.pull(reference, pulling(undefined), signal)).rejects.toMatchObject({ code: "pull-rate-limited" });
 });
 
-test("an engine that is not there is unwell, and costs nothing until it is asked", async () => {
+test("a missing engine is unhealthy, and costs nothing until a request", async () => {
   const absent = hostEngine({ socketPath: join(dir, "absent.sock"), clock: hasty() });
   await expect(absent.ping(signal)).rejects.toMatchObject({
     code: "engine-unwell",

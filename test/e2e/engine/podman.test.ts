@@ -33,7 +33,7 @@ function loggingOf(product: EngineInfo["product"]): unknown {
   return (compiled.body["HostConfig"] as Record<string, unknown>)["LogConfig"];
 }
 
-test("Podman runs a container, shows what it says, gives a terminal and tells of its end", async () => {
+test("Podman runs a container, has its output, gives a terminal and reports its end", async () => {
   expect(await engine.version(signal)).toMatchObject({ product: "podman" });
   const { cpus, product } = await engine.info(signal);
   expect(cpus).toBeGreaterThan(0);

@@ -14,13 +14,13 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
   let stage: InstalledStage;
   beforeAll(() => void ({ stage } = node));
 
-  test("it runs without a word of complaint from systemd", async () => {
+  test("it runs without an error from systemd", async () => {
     expect(await stage.machine.sh("systemctl --failed --no-legend")).toBe("");
     expect((await stage.status()).session.state).toBe("online");
     expect(await stage.machine.property(AGENT, "NRestarts")).toBe("0");
   });
 
-  test("what a file set up at first boot is in force, and its license is gone", async () => {
+  test("the file of the first boot is applied, and its license is removed", async () => {
     const file = await stage.machine.sh("cat /root/setup.json");
     expect(Object.keys(JSON.parse(file) as object)).toEqual(["settings"]);
     expect(await stage.machine.sh("holdfast setup --file /root/setup.json --once")).toContain("nothing to do");
@@ -29,7 +29,7 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     expect(metrics).toContain('holdfast_section_state{section="network",state="converged"} 1');
   });
 
-  test("its operator sees it as it is", async () => {
+  test("its operator sees its state", async () => {
     const { machine } = stage;
     const seen = new Map((await stage.doctor()).map(({ family, name, code }) => [`${family} ${name}`, code]));
     for (const check of ["units holdfast-agent.service", `units ${OVERLAY}`, "agent session", "overlay connectors"])
@@ -78,7 +78,7 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     await waitFor("the file is as it was", async () => (await resolver()) === before);
   });
 
-  test("directories and sockets that somebody removes below /run are there again, and no flow is lost", async () => {
+  test("creates removed directories and sockets below /run again, and loses no flow", async () => {
     const { machine } = stage;
     const flow = await stage.flow();
     const overlay = await stage.pidOf(OVERLAY);
@@ -125,7 +125,7 @@ printf '#!/bin/sh\\nexec dpkg --install /root/made.deb\\n' > /usr/bin/unattended
     await stage.machine.sh("dpkg --purge hf-made && rm -r /usr/bin/unattended-upgrade /root/made.deb /tmp/made");
   });
 
-  test("an image is looked into by somebody who may read it and nothing else", async () => {
+  test("an image is inspected by a user who may read it and nothing else", async () => {
     // The machine has no qemu-img: what stands for it tells who it is and what it may.
     const tool = `#!/bin/sh
 [ "$(id -u):$(id -G | wc -w)" = 65534:1 ] && ! cat /var/lib/holdfast/reported/known-time.json >/dev/null 2>&1 &&

@@ -140,7 +140,7 @@ const runOf = (command: string, at: number, mode: string, name: string): string 
 
 describe.each(KINDS)("$kind", ({ before, kind }) => {
   it.each(CASES)(
-    "$what, killed anywhere and repeated, ends whole",
+    "$what, killed anywhere and repeated, completes",
     async ({ what, command, from, meanwhile, check }) => {
       await using stage = await staged(before);
       const { given, run } = stage;
@@ -182,9 +182,9 @@ describe.each(KINDS)("$kind", ({ before, kind }) => {
   );
 });
 
-describe.each(KINDS)("$kind, on a disk that is full", ({ before, kind }) => {
+describe.each(KINDS)("$kind, on a full disk", ({ before, kind }) => {
   it(
-    "leaves the version that there is, says why, and is installed once there is room",
+    "leaves the present version, reports why, and is installed once there is room",
     async () => {
       await using stage = await staged(before);
       const { run } = stage;

@@ -138,7 +138,7 @@ chmod 755 /run/sleep && PATH=/run:$PATH sh /run/later && cat /run/calls; rm /run
   });
 });
 
-describe("what is not vouched for", () => {
+describe("an unverified package", () => {
   it("is refused, with the file's name, and nothing is installed", async () => {
     await using stage = await staged();
     const { given, first, machine } = stage;
@@ -225,7 +225,7 @@ describe("what is not vouched for", () => {
     expect(await machine.run("ls -d /usr/lib/holdfast")).toMatchObject({ status: 2 });
   });
 
-  it("is not installed where the signature cannot be verified", async () => {
+  it("is not installed if the signature cannot be verified", async () => {
     await using stage = await staged();
     const { machine } = stage;
     await machine.run("mv /usr/bin/openssl /usr/bin/real-openssl");
@@ -247,7 +247,7 @@ describe("what is not vouched for", () => {
   });
 });
 
-it("is fetched from an address", async () => {
+it("is fetched from a URL", async () => {
   await using stage = await staged();
   const { first, machine } = stage;
   const server = createServer((request, response) => {

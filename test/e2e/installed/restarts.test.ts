@@ -15,7 +15,7 @@ describe.skipIf(missing !== undefined)(
     let stage: InstalledStage;
     beforeAll(() => void ({ stage } = node));
 
-    test("after a reboot it comes back by itself, and serves what it served", async () => {
+    test("after a reboot it recovers by itself, and serves the same", async () => {
       const bootId = await stage.machine.bootId();
       await stage.machine.reboot();
       expect(await stage.machine.bootId()).not.toBe(bootId);
@@ -24,7 +24,7 @@ describe.skipIf(missing !== undefined)(
       flow.end();
     });
 
-    test("an agent killed twenty times in a row comes back, and loses no flow and nothing of the network", async () => {
+    test("an agent killed twenty times in a row recovers, and loses no flow and nothing of the network", async () => {
       const flow = await stage.flow();
       const overlay = await stage.pidOf(OVERLAY);
       const network = machineState(stage.machine.within);
@@ -45,7 +45,7 @@ describe.skipIf(missing !== undefined)(
       await stage.machine.sh(`rm -r /run/systemd/system/${AGENT}.d && systemctl daemon-reload`);
     });
 
-    test("an agent whose loop stands still is restarted by the watchdog, and loses no flow", async () => {
+    test("the watchdog restarts an agent whose event loop hangs, without the loss of a flow", async () => {
       const flow = await stage.flow();
       const overlay = await stage.pidOf(OVERLAY);
       const network = machineState(stage.machine.within);
@@ -67,7 +67,7 @@ describe.skipIf(missing !== undefined)(
       await stage.untilOnline();
     });
 
-    test("an agent that runs out of memory comes back, and loses no flow", async () => {
+    test("an agent that runs out of memory recovers, and loses no flow", async () => {
       const flow = await stage.flow();
       const pid = await stage.pidOf(AGENT);
       await stage.machine.starve(pid);
@@ -82,7 +82,7 @@ describe.skipIf(missing !== undefined)(
       flow.end();
     });
 
-    test("a stop under load ends in order and in time, and the flows go on", async () => {
+    test("a stop under load ends in order and in time, and the flows continue", async () => {
       const flow = await stage.flow();
       const load = stage.machine.run("for i in $(seq 40); do timeout 5 holdfast status --json & done; wait");
       await stage.machine.sh(`systemctl stop ${AGENT}`);
@@ -94,7 +94,7 @@ describe.skipIf(missing !== undefined)(
       await stage.untilOnline();
     });
 
-    test("a power cut at any time leaves a machine that starts and comes back", async () => {
+    test("a power cut at any time leaves a machine that starts and recovers", async () => {
       const network = machineState(stage.machine.within);
       await stage.machine.sh(`systemctl restart --no-block ${AGENT}`);
       await stage.machine.powerCut();

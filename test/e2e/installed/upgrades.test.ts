@@ -19,7 +19,7 @@ describe.skipIf(missing !== undefined)(
     let releases: Releases;
     beforeAll(() => void ({ stage, base, good, releases } = node));
 
-    test("an upgrade under traffic breaks no flow, and is told to the control plane", async () => {
+    test("an upgrade under traffic breaks no flow, and is reported to the control plane", async () => {
       const flow = await stage.flow();
       const network = machineState(stage.machine.within);
       releases.offer(good, stage.releasesDir);
@@ -41,7 +41,7 @@ describe.skipIf(missing !== undefined)(
       expect(former).toMatchObject({ body: { "net.ipv4.tcp_migrate_req": "0" } });
     });
 
-    test("the overlay that took over is the one that is looked at", async () => {
+    test("the agent uses the overlay that took over", async () => {
       const successor = `holdfast-overlay@${good.version}.service`;
       const units = (await stage.doctor()).filter(({ family }) => family === "units").map(({ name }) => name);
       expect(units).toContain(successor);
@@ -49,7 +49,7 @@ describe.skipIf(missing !== undefined)(
       expect(await stage.bundle()).toContain("logs/holdfast-overlay@.service.log");
     });
 
-    test("an upgrade that was cut off right after its trial is told to be over", async () => {
+    test("an upgrade interrupted right after its trial is reported as ended", async () => {
       // As it lies on disk while the overlay takes over: proven, and not completed.
       const path = "/var/lib/holdfast-versions/upgrade.json";
       const { completedAt: _, ...standing } = (await stage.standing()) ?? {};
@@ -61,7 +61,7 @@ describe.skipIf(missing !== undefined)(
       expect((await stage.untilOnline()).build).toBe("20260201-000000.600d");
     });
 
-    test("a version without a session makes way for the old one, which has one in its place, and no flow is lost", async () => {
+    test("a version without a session is replaced by the old one, which has one, and no flow is lost", async () => {
       const proof = "holdfast-node-proof+jwt";
       const build = "20260215-000000.bad";
       const bad = await releases.upgrade(BASE, build, (text) => replaced(text, proof, proof.replace("proof", "claim")));
@@ -83,7 +83,7 @@ describe.skipIf(missing !== undefined)(
       expect(await stage.machine.sh("ls /var/lib/holdfast-versions")).not.toContain(".aside");
     });
 
-    test("of an upgrade that goes on after a power cut and does not run, the way back is taken after three starts", async () => {
+    test("an upgrade to a version that does not run after a power cut is rolled back after three starts", async () => {
       const running = (await stage.status()).build;
       // It passes its own test, since only the agent is broken.
       const breaks = 'if (process.argv[2] === "agent") process.exit(3);';
@@ -133,7 +133,7 @@ describe.skipIf(missing !== undefined)(
       expect(differences(network, machineState(stage.machine.within))).toEqual([]);
     });
 
-    test("a package that is purged leaves a machine as it was", async () => {
+    test("a purged package leaves a machine as it was", async () => {
       await stage.machine.sh("dpkg --purge holdfast");
       expect(changedFiles(node.before, await filesOf(stage.machine))).toEqual([]);
     });

@@ -18,7 +18,7 @@ async function report<T>(agent: AgentProgram, verb: string, schema: { parse(valu
   return schema.parse(JSON.parse(stdout));
 }
 
-test("a connector on one node reaches a service on another through a gateway, and says when there is no way", async () => {
+test("a connector on one node reaches a service on another through a gateway, and reports when there is no path", async () => {
   const dir = tempDir();
   const controller = await startController(dir, await freePort());
   onTestFinished(() => void controller.process.kill("SIGKILL"));

@@ -11,7 +11,7 @@ import { waitFor } from "../../support/wait-for.ts";
 const run = promisify(execFile);
 const stage = meshStage();
 
-test("files of FTP and TFTP servers come from another site through a gateway", async () => {
+test("downloads files of FTP and TFTP servers from another site through a gateway", async () => {
   const { lab } = stage;
   const dir = tempDir();
   const at = lab.network.on("b");

@@ -34,7 +34,7 @@ async function untilRefused(port: number, reason: string): Promise<void> {
   });
 }
 
-test("TCP and UDP go to another site through a gateway, half-closes intact", async () => {
+test("carries TCP and UDP to another site through a gateway, half-closes intact", async () => {
   const { lab } = stage;
   await stage.service("b", { name: "echo", ...echo });
   await stage.service("b", { name: "echo-udp", ...echo, protocol: "udp" });
@@ -52,7 +52,7 @@ test("TCP and UDP go to another site through a gateway, half-closes intact", asy
   });
 });
 
-test("what the destination does not serve is refused with the reason at the caller's side, and counted", async () => {
+test("refuses what the destination does not serve with the reason at the source, and counts it", async () => {
   const { lab } = stage;
   await stage.connector("a", { node: "b", service: "nothing-of-the-kind", port: 7011 });
   await untilRefused(7011, "unknown-service");
@@ -66,7 +66,7 @@ test("what the destination does not serve is refused with the reason at the call
   });
 });
 
-test("what the destination's document does not grant is refused, whatever the caller's own document says", async () => {
+test("refuses what the destination's document does not grant, whatever the source's document has", async () => {
   const { lab } = stage;
   await stage.service("b", { name: "later", ...echo });
   const agent = lab.pidOf("b", "agent");
@@ -81,7 +81,7 @@ test("what the destination's document does not grant is refused, whatever the ca
   await untilServed(lab, "a", 7021);
 });
 
-test("a grant that is taken back ends its flows and no other, even when the caller has not heard of it", async () => {
+test("a revoked grant ends its flows and no other, even when the source has not received the document", async () => {
   const { lab } = stage;
   await stage.service("b", { name: "kept", ...echo });
   await stage.service("b", { name: "taken", ...echo });
@@ -102,7 +102,7 @@ test("a grant that is taken back ends its flows and no other, even when the call
   await talk(kept, "and still");
 });
 
-test("a service that leads into a connector of its own node is no way round in a circle", async () => {
+test("a service that leads into a connector of its own node is no loop", async () => {
   const { lab } = stage;
   await stage.service("b", { name: "ring", ...echo, port: 7062 });
   await stage.service("a", { name: "ring-back", ...echo, port: 7061 });
@@ -128,7 +128,7 @@ test("an inactive destination serves nobody, and everybody again once it is acti
   await untilServed(lab, "a", 7071);
 });
 
-test("a service that is taken away ends its flows, and callers are told that it is not known", async () => {
+test("a removed service ends its flows, and the sources get the reason", async () => {
   const { lab } = stage;
   const id = await stage.service("b", { name: "moving", ...echo });
   await stage.connector("a", { node: "b", service: "moving", port: 7041 });
@@ -138,7 +138,7 @@ test("a service that is taken away ends its flows, and callers are told that it 
   await untilRefused(7041, "unknown-service");
 });
 
-test("a node whose programs stand still loses no flow once they go on", async () => {
+test("a node with stopped programs loses no flow once they continue", async () => {
   const { lab } = stage;
   await stage.service("b", { name: "slow", ...echo });
   await stage.connector("a", { node: "b", service: "slow", port: 7051 });
@@ -153,7 +153,7 @@ test("a node whose programs stand still loses no flow once they go on", async ()
   await waitFor("what was sent meanwhile", () => flow.text().endsWith("late"));
 });
 
-test("both sides have recorded every flow of these, and why they were refused", async () => {
+test("both sides have recorded every flow of these, with the reason of a refusal", async () => {
   const { lab } = stage;
   const isIt = (record: Readonly<Record<string, unknown>>): boolean => Number(record["sourceBytes"]) > large.length;
   const atSource = await waitFor("the record at A", async () => (await flowsOf(lab, "a")).find(isIt));

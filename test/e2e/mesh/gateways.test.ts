@@ -46,7 +46,7 @@ async function untilAnother({ flow }: Flow): Promise<Talker> {
   return untilServed(stage.lab, "a", PORT);
 }
 
-test("both gateways are held up at once, and either carries", async () => {
+test("both gateways are connected at once, and either carries", async () => {
   const { lab } = stage;
   let now = await aFlow();
   expect((await pathsOf(lab, "a")).map(({ gateway }) => gateway).sort()).toEqual(["gw1", "gw2"]);
@@ -61,7 +61,7 @@ test("both gateways are held up at once, and either carries", async () => {
   }
 });
 
-test("a gateway that accepts and goes silent is left, and taken again when it answers", async () => {
+test("leaves a gateway that accepts and stays silent, and uses it again when it answers", async () => {
   const { lab } = stage;
   const now = await aFlow();
   pause(lab, now.carrier);
@@ -74,7 +74,7 @@ test("a gateway that accepts and goes silent is left, and taken again when it an
 });
 
 test.each(["in", "out"] as const)(
-  "with everything lost one way (%s), no path stays up, and all come back",
+  "with everything lost in one direction (%s), no path stays up, and all recover",
   async (way) => {
     const { lab } = stage;
     const now = await aFlow();
@@ -88,7 +88,7 @@ test.each(["in", "out"] as const)(
   },
 );
 
-test("a gateway that the destination does not reach is passed over, though the source does", async () => {
+test("skips a gateway that the destination does not reach, though the source does", async () => {
   const { lab } = stage;
   const now = await aFlow();
   const address = lab.addressOf(now.carrier);
@@ -99,7 +99,7 @@ test("a gateway that the destination does not reach is passed over, though the s
   await untilAnother(now);
 });
 
-test("with a fifth of all packets lost both ways, flows get through", async () => {
+test("with a fifth of all packets lost in both directions, flows pass", async () => {
   const { lab } = stage;
   const now = await aFlow();
   drop(lab, "a", 20, "both");
@@ -111,7 +111,7 @@ test("with a fifth of all packets lost both ways, flows get through", async () =
   now.flow.kill();
 });
 
-test("strangers at the door of a gateway get nothing, and are counted", async () => {
+test("unauthenticated clients of a gateway get nothing, and are counted", async () => {
   const { lab } = stage;
   const { carrier, flow } = await aFlow();
   const refusals = async (): Promise<number> => {
@@ -126,7 +126,7 @@ test("strangers at the door of a gateway get nothing, and are counted", async ()
   await talk(flow, "untouched");
 });
 
-test("an edge whose public address changes leaves half-open tunnels behind, and goes on by new ones", async () => {
+test("an edge with a changed public address abandons half-open tunnels, and continues on new ones", async () => {
   const { lab } = stage;
   const now = await aFlow();
   const address = roam(lab, "a");
@@ -138,7 +138,7 @@ test("an edge whose public address changes leaves half-open tunnels behind, and 
   });
 });
 
-test("a gateway that is started anew has its paths back", async () => {
+test("a restarted gateway has its paths again", async () => {
   const { lab } = stage;
   const now = await aFlow();
   await lab.restart("overlay", now.carrier);
@@ -146,7 +146,7 @@ test("a gateway that is started anew has its paths back", async () => {
   await untilAllUp(lab, ["a", "b"]);
 });
 
-test("a gateway that moves is dialled at its new address", async () => {
+test("dials a gateway that moved at its new address", async () => {
   const { lab } = stage;
   const now = await aFlow();
   const host = roam(lab, now.carrier);

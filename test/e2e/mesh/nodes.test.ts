@@ -52,7 +52,7 @@ test("a gateway is a destination and a source as any other node", async () => {
   }
 });
 
-test("a client that speaks UDP goes on by the other gateway without doing anything", async () => {
+test("a client that speaks UDP continues through the other gateway without any action", async () => {
   const { lab } = stage;
   healAfter(lab);
   await untilAllUp(lab, ["a", "b"]);
@@ -72,7 +72,7 @@ test("a client that speaks UDP goes on by the other gateway without doing anythi
   });
 });
 
-test("without any UDP between the sites, flows of TCP and UDP go on, and begin, over TCP alone", async () => {
+test("without any UDP between the sites, flows of TCP and UDP continue, and start, over TCP only", async () => {
   const { lab } = stage;
   healAfter(lab);
   await untilAllUp(lab, ["a", "b"]);
@@ -92,7 +92,7 @@ test("without any UDP between the sites, flows of TCP and UDP go on, and begin, 
   await answers(aTalker(lab, "a", 7002, "127.0.0.1", "ask"), "from the start");
 });
 
-test("many clients at a time all get what they sent", async () => {
+test("many concurrent clients all get what they sent", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);
   await untilServed(lab, "a", 7001);
@@ -104,7 +104,7 @@ test("many clients at a time all get what they sent", async () => {
   expect(connector?.counters?.flowsActive).toBeGreaterThanOrEqual(16);
 });
 
-test("a changed gateway section reaches every node it concerns, and no overlay is started anew for it", async () => {
+test("a changed gateway section reaches every affected node, without a restart of an overlay", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);
   const nodes = ["a", "b", "gw1", "gw2"];
@@ -142,7 +142,7 @@ test("a changed gateway section reaches every node it concerns, and no overlay i
   expect(nodes.map((node) => lab.pidOf(node, "overlay"))).toEqual(before);
 });
 
-test("a gateway that is deleted is dialled by nobody, and they say that it has left the domain", async () => {
+test("nodes stop dialling a deleted gateway, and report that it has left the domain", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);
   const carrier = await carrierOf(lab, "a");
@@ -171,7 +171,7 @@ test("a gateway that is deleted is dialled by nobody, and they say that it has l
   await untilPath(lab, "a", carrier, ({ state }) => state === "up");
 });
 
-test("a destination that is registered anew under its old name is reached as such", async () => {
+test("reaches a destination that was registered again under its old name", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);
   await lab.call("DELETE", "/node/{b}");

@@ -18,7 +18,7 @@ const stage = meshStage(async ({ service, connector }) => {
   await connector("a", { node: "b", service: "echo", port: PORT });
 });
 
-test("no agent that is killed and started again cuts a flow, and nor does the controller", async () => {
+test("no restart of a killed agent or controller cuts a flow", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);
   const flow = await untilServed(lab, "a", PORT);
@@ -37,7 +37,7 @@ test("no agent that is killed and started again cuts a flow, and nor does the co
   await untilAllUp(lab, ["a", "b"]);
 });
 
-test("overlays that are upgraded cut no flow, be it at the source, at the destination or at the gateway", async () => {
+test("upgrading overlays cuts no flow, at the source, the destination or the gateway", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);
   const flows = [await untilServed(lab, "a", PORT)];
@@ -63,7 +63,7 @@ test("without any control plane the tunnels stay, and new flows pass", async () 
   await untilServed(lab, "a", PORT);
 });
 
-test("a destination's overlay that is killed ends its flows, and is reached again", async () => {
+test("a killed overlay of a destination ends its flows, and is reached again", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);
   const flow = await untilServed(lab, "a", PORT);
@@ -72,7 +72,7 @@ test("a destination's overlay that is killed ends its flows, and is reached agai
   await untilServed(lab, "a", PORT);
 });
 
-test("a node that is deleted loses its sessions and its flows, and is served by nobody", async () => {
+test("a deleted node loses its sessions and its flows, and is served by none", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);
   const flow = await untilServed(lab, "a", PORT);

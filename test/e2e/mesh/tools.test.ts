@@ -18,7 +18,7 @@ async function triggered(lab: Lab, node: string, event: string, body: unknown): 
 
 const messageOf = (answer: unknown): string => (answer as { output: { message: string } }).output.message;
 
-test("another node is pinged and traced through the tunnel, and the way is named", async () => {
+test("pings and traces another node through the tunnel, and names the path", async () => {
   const { lab } = stage;
   await untilAllUp(lab, ["a", "b"]);
   const carrier = await carrierOf(lab, "a");
@@ -46,7 +46,7 @@ test("another node is pinged and traced through the tunnel, and the way is named
   expect(JSON.stringify(listed)).toContain('"name":"a"');
 });
 
-test("netcheck passes, and names the gateway that is gone while ping goes on by the other", async () => {
+test("netcheck passes, and names the lost gateway while ping continues through the other", async () => {
   const { lab } = stage;
   healAfter(lab);
   await untilAllUp(lab, ["a", "b"]);

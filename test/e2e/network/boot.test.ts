@@ -12,7 +12,7 @@ import { waitFor } from "../../support/wait-for.ts";
 const stage = networkStage({ a: [] });
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
 
-test("a machine that starts without its control plane has the last confirmed network, and nothing changes when that is back", async () => {
+test("a machine that starts without its control plane has the last confirmed network, and changes nothing when that is back", async () => {
   const machine = stage.machine("a");
   await machine.apply({
     ...lanSection({ ...WAN, addIps: ["192.168.1.20/24"] }),
@@ -32,7 +32,7 @@ test("a machine that starts without its control plane has the last confirmed net
   expect(differences(confirmed, machine.state())).toEqual([]);
 });
 
-test("an agent that starts puts right what is amiss before it tries to connect to anybody", async () => {
+test("an agent that starts repairs the network before it tries to connect", async () => {
   const machine = stage.machine("a");
   await machine.apply({ ...lanSection({ ...WAN, addIps: ["192.168.1.20/24"] }) });
   const confirmed = machine.state();

@@ -6,7 +6,7 @@ import { waitFor } from "../../support/wait-for.ts";
 const SHARED = "10.9.0.50";
 const stage = networkStage({ a: [], b: [] });
 
-test("the active member of a cluster holds its address, lets go of it when it is INACTIVE, and hands it over with its role", async () => {
+test("the active member of a cluster holds its address, releases it when INACTIVE, and hands it over with its role", async () => {
   const { lab } = stage;
   const [a, b] = [stage.machine("a"), stage.machine("b")];
   const { fqdn } = (await lab.call("POST", "/cluster", { name: "pair" })) as { readonly fqdn: string };

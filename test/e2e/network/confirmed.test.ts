@@ -6,7 +6,7 @@ import { waitFor } from "../../support/wait-for.ts";
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
 const stage = networkStage({ a: [] }, { gateways: ["gw1"] });
 
-test("a change after which control plane and gateway are reached is confirmed, and survives whatever comes", async () => {
+test("a change is confirmed when control plane and gateway are reached, and persists", async () => {
   const machine = stage.machine("a");
   const begun = machine.state();
   // A second way out, which the site's router has too.
@@ -23,7 +23,7 @@ test("a change after which control plane and gateway are reached is confirmed, a
   expect(differences(good, machine.state())).toEqual([]);
 });
 
-test("a control plane that restarts at the wrong moment does not refuse a good change for ever", async () => {
+test("a control plane that restarts at the wrong moment does not make the node refuse a good change indefinitely", async () => {
   const machine = stage.machine("a");
   const { documents } = await machine.status();
   await machine.put(lanSection({ ...WAN, addIps: ["192.168.1.30/24"] }));

@@ -40,7 +40,7 @@ async function untilKeep({ answer }: ReturnType<typeof onTerminal>): Promise<voi
   await answer("Keep it?", "");
 }
 
-test("a machine that nobody has registered gets its network from the console, on trial, and has it after a restart", async () => {
+test("a machine that is not registered gets its network from the console, on trial, and has it after a restart", async () => {
   const { where, start, settings } = await startMachine();
   const agent = await start();
   const dialogue = onTerminal(["setup", ...where], inside(agent));
@@ -64,7 +64,7 @@ test("a machine that nobody has registered gets its network from the console, on
 test.each([
   ["that is not kept", "n\r"],
   ["that Ctrl-C leaves open", "\u0003"],
-])("a network %s goes back to what it was", async (_, keys) => {
+])("a network %s is rolled back", async (_, keys) => {
   const { where, start, settings } = await startMachine();
   const agent = await start();
   const dialogue = onTerminal(["setup", ...where], inside(agent));
@@ -81,7 +81,7 @@ test.each([
   expect((await agent.status()).pendingChange).toBeUndefined();
 });
 
-test("a file puts a network in force at once where an agent runs, and nothing the second time", async () => {
+test("a file applies a network at once if an agent runs, and changes nothing the second time", async () => {
   const { dir, where, start, settings } = await startMachine();
   const agent = await start();
   const network = { interfaces: [{ nic: "wan0", ip: "192.0.2.20/24" }] };

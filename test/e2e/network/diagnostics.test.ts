@@ -31,7 +31,7 @@ async function stage() {
 const text = ({ body }: { readonly body: unknown }): string =>
   (body as { readonly output: { readonly message: string } }).output.message;
 
-test("who has an address, and the packets on the wire", async () => {
+test("lists who has an address, and the packets on the wire", async () => {
   const { run, here, cli, json, agent } = await stage();
   const answered = await run("tg-arping", { iface: "wan0", host: "10.77.0.2" });
   expect(answered).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
@@ -111,7 +111,7 @@ test("who has an address, and the packets on the wire", async () => {
   expect(await cli("capture", "--", "-w")).toMatchObject({ code: 2 });
 });
 
-test("flows that the kernel tracks: shown, counted, deleted", async () => {
+test("lists, counts and deletes flows that the kernel tracks", async () => {
   const { run, here, start, cli, json } = await stage();
   here(
     "nft 'add table inet other; add chain inet other a { type filter hook output priority 0; }; add rule inet other a ct state new accept'",
@@ -168,7 +168,7 @@ test("flows that the kernel tracks: shown, counted, deleted", async () => {
   }
 });
 
-test("routes: which are ours, and the way to an address", async () => {
+test("lists our routes, and the path to an address", async () => {
   const { here, cli, json } = await stage();
   here(
     "ip route add 10.9.0.0/16 via 10.77.0.2 proto 218 metric 50; ip route add unreachable 10.8.0.0/16; ip route add 11.0.0.0/8 via 10.77.0.2 table 1000",
@@ -203,7 +203,7 @@ test("routes: which are ours, and the way to an address", async () => {
   }
 });
 
-test("hits of translations, as the kernel counts them", async () => {
+test("lists hits of translations, as counted by the kernel", async () => {
   const { here, cli, run, network } = await stage();
   expect(await cli("nats")).toMatchObject({ code: 0, stdout: "the applied configuration has no translation\n" });
   expect(await cli("nats", "n-1")).toMatchObject({ code: 1 });

@@ -16,7 +16,7 @@ const WAYS: Readonly<Record<string, string>> = {
   link: "ip address del 10.9.0.1/24 dev eth1",
 };
 
-test("what somebody else changes of ours is put back, and counted", async () => {
+test("reverts and counts changes of our entries by other programs", async () => {
   const outcomes = await Promise.all(
     Object.entries(WAYS).map(async ([name, line]) => {
       const machine = stage.machine(name);

@@ -46,7 +46,7 @@ const WAYS: Readonly<Record<string, { readonly fail: (tools: WrappedTools) => vo
   table: { fail: (tools) => tools.failAfter("nft", 0), named: /nft: / },
 };
 
-test("a tool that fails in the middle of a change leaves the old network, and the reason is told", async () => {
+test("a tool that fails in the middle of a change leaves the old network, and the reason is reported", async () => {
   const outcomes = await Promise.all(
     Object.entries(WAYS).map(async ([name, { fail, named }]) => {
       const [machine, tools] = await withTools(name);
@@ -71,7 +71,7 @@ test("a tool that fails in the middle of a change leaves the old network, and th
   expect(outcomes).toEqual(Object.keys(WAYS).map((name) => `${name}: fine`));
 });
 
-test("an interface that vanishes in the middle of a change takes nothing else along, and comes back with its addresses", async () => {
+test("an interface that disappears in the middle of a change affects nothing else, and returns with its addresses", async () => {
   const [machine, tools] = await withTools("vanishing");
   tools.interruptAfter("ip", 1, `${join("$d", "real", "ip")} link del eth1`);
   await machine.put(after);

@@ -33,7 +33,7 @@ const FIREWALLD = `table inet firewalld {
 }`;
 const stage = networkStage({ a: [] });
 
-test("whoever refuses what is forwarded is named, left alone, and not named any more when it is gone", async () => {
+test("a chain that drops forwarded packets is named, left alone, and no longer named when removed", async () => {
   const machine = stage.machine("a");
   await machine.own(SECTION);
   const passes = (): boolean =>

@@ -105,7 +105,7 @@ function isTold(machine: EdgeMachine): Promise<unknown> {
   );
 }
 
-test("whatever becomes of the agent in the middle of a change, the old network comes back by itself", async () => {
+test("whatever happens to the agent in the middle of a change, the old network is restored by itself", async () => {
   const ways = { killed, hung, rebooted, newer };
   const outcomes = await Promise.all(
     Object.entries(ways).map(async ([name, way]) => {

@@ -28,7 +28,7 @@ const after: Section = {
   forwarding: true,
 };
 
-test("a change that is killed anywhere leaves the old network or the new one, whoever starts again", async () => {
+test("a change that is killed anywhere leaves the old network or the new one, whatever starts next", async () => {
   const kills = new NetworkKills(stage.machine("a"), before, after);
   const points = await kills.record();
   const change = kills.change();

@@ -9,7 +9,7 @@ const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
 /** A machine that lives and forwards nothing. */
 const stage = networkStage({ a: [{ name: "box", last: 9 }] });
 
-test("a lease that changes while a change is pending is the new one afterwards, and the rest is as it was", async () => {
+test("a lease that changes during a pending change is the new one afterwards, and the rest is unchanged", async () => {
   const machine = stage.machine("a");
   const stop = await serveLeases(machine, "10.9.0.100");
   const section = { interfaces: [WAN, { nic: "eth1", dhcp: true }] };

@@ -61,7 +61,7 @@ async function lookAround(machine: EdgeMachine): Promise<MachineState> {
   });
 }
 
-test("what other programs have on the machine stays, whatever is applied, taken back or removed", async () => {
+test("entries of other programs stay, whatever is applied, rolled back or removed", async () => {
   const machine = stage.machine("a");
   // A new namespace takes this from the tests' own, where a container engine may have switched it on.
   for (const name of ["all", "default", "eth0", "eth1"])

@@ -10,7 +10,7 @@ import { waitFor } from "../../support/wait-for.ts";
 
 const stage = networkStage({ a: [], b: [] });
 
-test("of two nodes on one machine the second leaves the network alone, and takes it over when the first has gone", async () => {
+test("of two nodes on one machine the second leaves the network alone, and takes over when the first stops", async () => {
   const [a, b] = [stage.machine("a"), stage.machine("b")];
   const section = lanSection({ nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" });
   await a.apply(section);

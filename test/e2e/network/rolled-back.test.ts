@@ -64,7 +64,7 @@ const stage = networkStage({
   twin: [{ name: "twin-box", last: 5 }],
 });
 
-test("whatever cuts the node off is taken back in time, and the control plane is told why", async () => {
+test("a change that cuts the node off is rolled back in time, and the control plane gets the reason", async () => {
   const outcomes = await Promise.all(
     FAULTS.map(async (fault) => {
       try {

@@ -118,7 +118,7 @@ const REFUSED: readonly Refused[] = [
   { why: "what a cluster alone has", section: one({ clusterIP: "192.0.2.9/24" }), path: `${AT}.clusterIP` },
 ];
 
-test("a section that is wrong is refused with the path of every mistake, and nothing of it is kept", async () => {
+test("refuses an invalid section with the path of every mistake, and stores nothing of it", async () => {
   const dir = tempDir();
   const controller = await startController(dir, await freePort());
   const agent = await startAgent(join(dir, "node"));

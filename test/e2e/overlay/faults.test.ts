@@ -40,7 +40,7 @@ function limitFor(open: readonly number[], free: number): number {
 }
 
 it.each(["to the client", "to the server"])(
-  "holds back what comes from a sender that never ends, %s that never reads, and serves the others",
+  "applies backpressure to a sender that never ends, %s that never reads, and serves the others",
   async (way) => {
     const overlay = startBuiltOverlay(tempDir());
     const agent = await asAgent(overlay);
@@ -80,7 +80,7 @@ it.each(["to the client", "to the server"])(
   },
 );
 
-it.each([0, 3])("goes on when the system gives only %d descriptors more, and recovers by itself", async (free) => {
+it.each([0, 3])("continues when the system gives only %d descriptors more, and recovers by itself", async (free) => {
   const overlay = startBuiltOverlay(tempDir());
   const states: unknown[] = [];
   const agent = await asAgent(overlay, {
@@ -130,7 +130,7 @@ describe("in a network of its own", () => {
     return { agent, states, run };
   }
 
-  it("binds an address as soon as it is there, and a low port as soon as it may", async () => {
+  it("binds an address as soon as it exists, and a low port as soon as permitted", async () => {
     const { agent, states, run } = await restricted();
     const others = aListener(8080, 9, { key: "good" });
     const absent = aListener(8081, 9, { key: "absent", addresses: ["192.0.2.7"] });

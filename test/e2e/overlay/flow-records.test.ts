@@ -85,7 +85,7 @@ async function search(controller: ControllerProgram, query: string): Promise<rea
   return body as Found[];
 }
 
-test("every flow is found once, whatever was killed, cut or not acknowledged on its way", async () => {
+test("every flow is found once, whatever was killed, cut or not acknowledged on the path", async () => {
   const dir = tempDir();
   const port = await freePort();
   const first = await startController(dir, port);

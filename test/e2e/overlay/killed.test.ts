@@ -30,7 +30,7 @@ async function killOverlay(stage: L4Stage): Promise<number> {
   return pid;
 }
 
-test("an overlay that is killed under traffic is there again, as often as it is killed", async () => {
+test("an overlay killed under traffic recovers, however often", async () => {
   const { stage, port } = await serving();
   const over = new AbortController();
   let served = 0;
@@ -49,7 +49,7 @@ test("an overlay that is killed under traffic is there again, as often as it is 
   expect((await stage.agent.status()).session.state).toBe("online");
 });
 
-test("with agent and overlay gone, the agent alone brings back what was served", async () => {
+test("with agent and overlay killed, the agent alone restores the service", async () => {
   const { stage, port } = await serving();
   await stage.agent.end("SIGKILL");
   const flow = aClient(port);
@@ -112,7 +112,7 @@ test("an overlay that is told to stop lets its flows end, and another serves in 
   await stage.untilNamed({});
 });
 
-test("an overlay that is replaced is followed by its successor alone, with the agent beside it", async () => {
+test("a replaced overlay is followed by its successor only, with the agent beside it", async () => {
   const { stage, port } = await serving();
   const flow = aClient(port);
   await talk(flow, "before");

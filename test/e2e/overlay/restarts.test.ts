@@ -142,7 +142,7 @@ it("stopped in the middle of a download, the overlay ends after it and not befor
   expect(await overlay.ended).toBe(0);
 });
 
-it("succeeded under traffic, no connect is refused and a large download arrives whole", async () => {
+it("replaced under traffic, it refuses no connect and a large download arrives completely", async () => {
   asBesideAnAgent();
   const dir = tempDir();
   const [file, small] = [await freePort(), await freePort()];

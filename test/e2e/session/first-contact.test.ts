@@ -10,7 +10,7 @@ interface EventBody {
   readonly timestamp: number;
 }
 
-test("two nodes, a control plane that dies and comes back, and nothing is lost", async () => {
+test("two nodes, a restart of the control plane, and nothing is lost", async () => {
   const dir = tempDir();
   const port = await freePort();
   // Their reports and attempts come in a quarter of the time.

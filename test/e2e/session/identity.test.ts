@@ -66,7 +66,7 @@ test("two machines with one identity are reported, and get nothing while they al
   }
 });
 
-test("a deleted node keeps its identity and last state, says so, and asks again once an hour", async () => {
+test("a deleted node keeps its identity and last state, reports it, and retries once an hour", async () => {
   const { agent, controller, uid, dir } = await startStage(tempDir());
   await controller.call("PUT", `/node/${uid}/tag/site`, { value: "one" });
   await statusWhere(agent, "the tag arrived", ({ tags }) => tags["site"] === "one");
@@ -94,7 +94,7 @@ test("a deleted node keeps its identity and last state, says so, and asks again 
   await check();
 });
 
-test("nobody but the control plane can tell a node that it was deleted", async () => {
+test("only the control plane can delete a node", async () => {
   const dir = tempDir();
   const port = await freePort();
   const relay = await startWsRelay(await freePort(), port);

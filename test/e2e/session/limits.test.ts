@@ -13,7 +13,7 @@ import { startWsRelay } from "../../support/control-plane/ws-relay.ts";
 
 const MIB = 1024 * 1024;
 
-test("a message over the limit closes the socket with 1009, is reported, and the node comes back", async () => {
+test("a message over the limit closes the socket with 1009, is reported, and the node reconnects", async () => {
   const dir = tempDir();
   const port = await freePort();
   const relay = await startWsRelay(await freePort(), port);
@@ -47,7 +47,7 @@ test("a message over the limit closes the socket with 1009, is reported, and the
   await untilOnline(agent);
 });
 
-test("a controller that stops reading costs the agent no memory, and is found again", async () => {
+test("a controller that stops reading costs the agent no memory, and is connected again", async () => {
   const dir = tempDir();
   const flood = join(dir, "flood");
   writeFileSync(flood, `#!/bin/sh\nexec yes "${"64 bytes from everywhere ".repeat(8)}"\n`);
@@ -84,7 +84,7 @@ test("a controller that stops reading costs the agent no memory, and is found ag
   expect((await readStatus(agent)).process.rssBytes - before).toBeLessThan(48 * MIB);
 });
 
-test("one address holds few sockets that say nothing, and nobody else suffers for it", async () => {
+test("limits the silent sockets of one address, without an effect on others", async () => {
   const { agent, proxy, port } = await startStage(tempDir());
   const strangers = await Promise.all(Array.from({ length: 40 }, () => startStranger(port, "127.0.0.2")));
   const heads = strangers.map(({ head }) => head);
@@ -100,7 +100,7 @@ test("one address holds few sockets that say nothing, and nobody else suffers fo
 });
 
 if (TESTS_ALL) {
-  test("sockets that say nothing from everywhere keep nodes out for moments only", async () => {
+  test("silent sockets from everywhere exclude nodes for moments only", async () => {
     const { agent, proxy, port } = await startStage(tempDir());
     const addresses = Array.from({ length: 80 }, (_, i) => `127.0.8.${i + 1}`);
     const crowd = await Promise.all(
@@ -118,7 +118,7 @@ if (TESTS_ALL) {
   });
 }
 
-test("what is wrong with a registration is named, and changes nothing", async () => {
+test("names the mistake in a registration, which changes nothing", async () => {
   const dir = tempDir();
   const controller = await startController(dir, await freePort());
   const license = await controller.license("node");

@@ -46,7 +46,7 @@ test("with the resolver down, the last good address is used, also after a restar
   await untilAnotherSession(again, () => proxy.reset());
 });
 
-test("a name that nobody knows is named as the reason", async () => {
+test("reports an unknown name as the reason", async () => {
   const dir = tempDir();
   const names = privateNames(dir);
   names.setHosts([`127.0.0.1 ${NAME}`]);
@@ -80,7 +80,7 @@ test("a name that nobody knows is named as the reason", async () => {
 /** What getaddrinfo(3) sends for one name here: A and AAAA, twice each. */
 const MESSAGES_A_LOOKUP = 4;
 
-test("with a resolver that never answers, the node comes back by itself, without a storm, and can be stopped", async () => {
+test("with a resolver that never answers, the node recovers by itself, without bursts, and can be stopped", async () => {
   const dir = tempDir();
   const nameServer = await startSilentNameServer("127.0.53.53");
   const names = privateNames(dir, "127.0.53.53", "timeout:2 attempts:2");

@@ -110,7 +110,7 @@ async function suffer(one: Case, { agent, proxy }: Stage): Promise<void> {
 /** Whether the agent finds out by its clock; such a clock is hastened, and the others have all the time that a busy machine takes. */
 const refusesByTime = ({ refused }: Case): boolean => refused === TOO_SLOW;
 
-test("whatever the network does, the node notices, says what, and comes back by itself", async () => {
+test("on any fault of the network the node detects it, reports the cause, and recovers by itself", async () => {
   const dir = tempDir();
   const outcomes = await Promise.all(
     CASES.map(async (fault, index) => {
@@ -148,7 +148,7 @@ const ANSWERS: readonly Wrong[] = [
   { name: "not HTTP", text: "220 mail.example.net ESMTP\r\n", says: "Parse Error", waitsMs: 0 },
 ];
 
-test("a server that is not the controller is named by its answer, and its Retry-After is kept", async () => {
+test("reports a server that is not the controller by its answer, and obeys its Retry-After", async () => {
   const { agent, proxy } = await startStage(tempDir());
   for (const { name, text, says, waitsMs } of ANSWERS) {
     await proxy.set({ kind: "answer", text });
@@ -171,7 +171,7 @@ if (TESTS_ALL) {
   const STOPPED_MS = 45_000;
   const pass = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-  test("a connection that ends after any number of bytes is made anew", async () => {
+  test("reconnects after a connection that ends at any byte", async () => {
     const { agent, proxy } = await startStage(tempDir());
     for (let bytes = 1; bytes < 2200; bytes += 73) {
       const { session } = await readStatus(agent);
@@ -187,7 +187,7 @@ if (TESTS_ALL) {
     }
   });
 
-  test("an agent that was stopped for a while goes on where it was", async () => {
+  test("an agent that was suspended for a while continues its session", async () => {
     const { agent, controller, proxy, uid } = await startStage(tempDir());
     const [begun, begunAt] = [proxy.connections, performance.now()];
     agent.process.kill("SIGSTOP");
@@ -199,7 +199,7 @@ if (TESTS_ALL) {
     expect(proxy.connections - begun).toBeLessThan(attemptsSince(begunAt));
   });
 
-  test("an agent that was stopped until its session was given up makes a new one", async () => {
+  test("an agent that was suspended until its session was given up opens a new one", async () => {
     const { agent, controller, proxy, uid } = await startStage(tempDir());
     const [begun, begunAt] = [proxy.connections, performance.now()];
     agent.process.kill("SIGSTOP");
@@ -212,7 +212,7 @@ if (TESTS_ALL) {
     expect(proxy.connections - begun).toBeLessThan(attemptsSince(begunAt));
   });
 
-  test("a controller that was stopped is called silent, and found again", async () => {
+  test("a suspended controller is reported as silent, and connected again", async () => {
     const { agent, controller, proxy } = await startStage(tempDir());
     const [begun, begunAt] = [proxy.connections, performance.now()];
     controller.process.kill("SIGSTOP");

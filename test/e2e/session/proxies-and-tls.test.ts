@@ -13,7 +13,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 
 const NAME = "cp.holdfast.test";
 
-test("HTTPS_PROXY carries everything, NO_PROXY goes around it, and a wrong proxy is named", async () => {
+test("HTTPS_PROXY carries everything, NO_PROXY bypasses it, and a wrong proxy is named", async () => {
   const dir = tempDir();
   const names = privateNames(dir);
   const port = await freePort();
@@ -106,7 +106,7 @@ function stop(server: Server): Promise<void> {
   });
 }
 
-test("a TLS key in the middle is noticed whoever signed it, nothing is obeyed, and the node comes back", async () => {
+test("detects a foreign TLS key whoever signed it, obeys nothing, and recovers", async () => {
   const dir = tempDir();
   const foreign = foreignCertificate(dir);
   const { agent, proxy, port } = await startStage(dir, { isTls: true });

@@ -106,7 +106,7 @@ test("an administrator downloads a node's bundle with one call, and nothing of i
   expect(readdirSync(agent.stateDir)).not.toContain("data-store");
 });
 
-test("the newest few stay in the data store, and one goes where it is told to", async () => {
+test("keeps the newest few in the data store, and writes one to a given path", async () => {
   const { uid, controller, agent, push } = await startEdge();
   const where = ["--state", agent.stateDir, "--run", agent.runDir];
   const store = join(agent.stateDir, "data-store");

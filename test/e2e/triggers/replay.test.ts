@@ -69,7 +69,7 @@ test("a trigger whose session breaks is sent again and runs once", async () => {
   expect(journal(agent)).toMatchObject([{ state: "done" }]);
 });
 
-test("a result that was lost on its way is given again, and nothing runs twice", async () => {
+test("a lost result is sent again, and nothing runs twice", async () => {
   const { agent, controller, proxy, uid } = await startStage(tempDir());
   const answer = ping(controller, uid, "127.0.7.2", 3);
   await waitFor("the ping runs", () => pings("127.0.7.2").length > 0);
@@ -179,7 +179,7 @@ test("a captured trigger does nothing in another session, after it ran, or at an
   expect(journal(two)).toHaveLength(0);
 });
 
-test("what the control plane sends on the heels of its proof is heard", async () => {
+test("receives what the control plane sends directly after its proof", async () => {
   const dir = tempDir();
   const { controller, relay } = await startRelayed(dir);
   const agent = await startAgent(join(dir, "node"));
@@ -205,7 +205,7 @@ test("what the control plane sends on the heels of its proof is heard", async ()
   expect(await answer).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
 });
 
-test("a newer session of the same node takes the place of the older one", async () => {
+test("a newer session of the same node replaces the older one", async () => {
   const { agent, proxy, uid, controller } = await startStage(tempDir());
   // The controller still believes in the session that the node has lost.
   await proxy.set({ kind: "black-hole", from: "node" });

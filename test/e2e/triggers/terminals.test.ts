@@ -4,7 +4,7 @@ import { startTerminalStage } from "../../support/terminal/terminal-stage.ts";
 import { untilStill } from "../../support/until-still.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-test("a terminal: what is typed is seen, the size follows, and the exit code comes back; both ends are audited", async () => {
+test("a terminal passes keys, size and exit code; both ends are audited", async () => {
   const stage = await startTerminalStage();
   const client = await stage.open("container=shell&cols=100&rows=30").opened();
   client.type("echo $((40 + 2))-there; stty size\n");
@@ -31,7 +31,7 @@ test("a terminal: what is typed is seen, the size follows, and the exit code com
   ]);
 });
 
-test("what is refused is refused before the upgrade, with its own status", async () => {
+test("refuses before the upgrade, with a status for each reason", async () => {
   const stage = await startTerminalStage();
   const { controller, key } = stage;
   const refusal = async (query: string, by = key) => {
@@ -90,7 +90,7 @@ test("what is refused is refused before the upgrade, with its own status", async
   expect(await refusal("container=shell")).toMatchObject([503, { code: "offline" }]);
 });
 
-test("eight terminals and no ninth; a caller that vanishes takes its program along and makes room", async () => {
+test("limits terminals to eight; a caller that disconnects ends its program and releases its slot", async () => {
   const stage = await startTerminalStage();
   const clients = [];
   for (let i = 0; i < 8; i += 1) clients.push(await stage.open().opened());
@@ -109,7 +109,7 @@ test("eight terminals and no ninth; a caller that vanishes takes its program alo
   expect(stage.compute.terminals[1]?.pid).toBeGreaterThan(0);
 });
 
-test("a session that ends takes the terminals along, and their callers are told", async () => {
+test("the end of a session ends its terminals, and their callers get the reason", async () => {
   const stage = await startTerminalStage();
   const client = await stage.open().opened();
   client.type("echo $((1 + 1))up\n");
@@ -120,7 +120,7 @@ test("a session that ends takes the terminals along, and their callers are told"
   await waitFor("the program to be gone", () => stage.compute.terminals[0]?.pid === undefined);
 });
 
-test("an agent that stops and a controller that stops end what is open", async () => {
+test("a stop of the agent or the controller ends open terminals", async () => {
   const stage = await startTerminalStage();
   const [first, second] = [await stage.open().opened(), await stage.open().opened()];
   first.socket.send("not a command");
@@ -134,7 +134,7 @@ test("an agent that stops and a controller that stops end what is open", async (
 
 const BULK = 100 * 1024 * 1024;
 
-test("100 MB to a caller who does not read wait at their source, and come whole once it does", async () => {
+test("100 MB to a caller who does not read wait at their source, and arrive completely once read", async () => {
   const stage = await startTerminalStage();
   const source = new Bulk(BULK);
   stage.compute.made.set("bulk", () => source);
@@ -147,7 +147,7 @@ test("100 MB to a caller who does not read wait at their source, and come whole 
   expect(client.bytes).toBe(BULK);
 });
 
-test("100 MB to a program that does not read wait at their sender, and come whole once it does", async () => {
+test("100 MB to a program that does not read wait at their sender, and arrive completely once read", async () => {
   const stage = await startTerminalStage();
   const sink = new Bulk(0);
   stage.compute.made.set("bulk", () => sink);

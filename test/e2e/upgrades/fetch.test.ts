@@ -129,7 +129,7 @@ test("a version is fetched, unpacked, and tests itself; nothing is switched", as
   expect(run.lines.map(({ step }) => step)).toEqual(steps);
 });
 
-test("a version that is staged is tested again, and not fetched, also after that was killed", async () => {
+test("a staged version is tested again, and not fetched, also after a kill", async () => {
   const own = await rig();
   await expectFetched(own, own.fetch());
   own.asked.length = 0;
@@ -143,7 +143,7 @@ test("a version that is staged is tested again, and not fetched, also after that
   expect(own.asked).toEqual(["/manifest.jws", "/manifest.jws"]);
 });
 
-test("a version that was staged from another archive is fetched anew", async () => {
+test("a version staged from another archive is fetched again", async () => {
   const own = await rig();
   await expectFetched(own, own.fetch());
   writeFileSync(join(own.versions, "part", `${VERSION}.sha256`), "0".repeat(64));
@@ -152,7 +152,7 @@ test("a version that was staged from another archive is fetched anew", async () 
   expect(again.lines.map(({ step }) => step)).toContain("unpacking");
 });
 
-test("killed while bytes come, it goes on with those that came", async () => {
+test("killed while bytes arrive, it continues after them", async () => {
   const own = await rig();
   own.pausesAfter = 1_500_000;
   const first = own.fetch();
@@ -198,7 +198,7 @@ test.each([
   expect(placed(own)).toEqual([]);
 });
 
-test("killed while it unpacks, it leaves nothing that could be taken for a version", async () => {
+test("killed while it unpacks, it leaves nothing that looks like a version", async () => {
   const own = await rig(undefined, large);
   const first = own.fetch();
   const begun = join(own.versions, "part", `${VERSION}.unpacked`, "licences");
@@ -213,7 +213,7 @@ test("killed while it unpacks, it leaves nothing that could be taken for a versi
   expect(own.asked.filter((path) => path.startsWith("/holdfast.tar"))).toEqual(["/holdfast.tar"]);
 });
 
-test("two at once: the second is told", async () => {
+test("two at once: the second is refused", async () => {
   const own = await rig();
   own.pausesAfter = 1000;
   const first = own.fetch();
@@ -228,26 +228,23 @@ test("two at once: the second is told", async () => {
   await expectFetched(own, own.fetch());
 });
 
-test.skipIf(process.getuid?.() !== 0)(
-  "a disk that is too small is told with numbers, before a byte is asked for",
-  async () => {
-    const own = await rig();
-    const mount = `mount -t tmpfs -o size=16m tmpfs ${own.versions} && exec "$@"`;
-    const run = own.fetch(undefined, ["unshare", "--mount", "sh", "-c", mount, "sh"]);
-    expect(await run.code).toBe(1);
-    expect(run.lines.at(-1)?.error).toMatchObject({
-      code: "disk-too-small",
-      message: matching(/has \d+ bytes free, and \d+ are needed for the package of \d+ bytes, \d+ bytes unpacked/),
-    });
-    expect(own.asked).toEqual(["/manifest.jws"]);
-  },
-);
+test.skipIf(process.getuid?.() !== 0)("reports a too small disk with numbers, before a byte is requested", async () => {
+  const own = await rig();
+  const mount = `mount -t tmpfs -o size=16m tmpfs ${own.versions} && exec "$@"`;
+  const run = own.fetch(undefined, ["unshare", "--mount", "sh", "-c", mount, "sh"]);
+  expect(await run.code).toBe(1);
+  expect(run.lines.at(-1)?.error).toMatchObject({
+    code: "disk-too-small",
+    message: matching(/has \d+ bytes free, and \d+ are needed for the package of \d+ bytes, \d+ bytes unpacked/),
+  });
+  expect(own.asked).toEqual(["/manifest.jws"]);
+});
 
 test.each([
   ["does not start", "throw new Error('broken');\n", /start: exit status 1: Error: broken/],
   ["tests nothing", "export {};\n", /start: exit status 0/],
   ["fails a check", "console.log('FAIL ffi: no library'); process.exitCode = 1;\n", /ffi: no library/],
-])("a version that %s is given up, and not tried again", async (_name, bundle, message) => {
+])("a version that %s is abandoned, and not retried", async (_name, bundle, message) => {
   const own = await rig(bundle);
   const first = own.fetch();
   expect(await first.code).toBe(1);

@@ -20,7 +20,7 @@ if [ -e ${dir}/at-work ]; then echo ActiveState=activating; else echo ActiveStat
 `;
 
 test.skipIf(process.geteuid?.() !== 0)(
-  "an upgrade is asked for from afar and at the console, and seen from both",
+  "an upgrade can be requested remotely and at the console, and is reported to both",
   async () => {
     const dir = tempDir();
     const [releases, versions, units] = [join(dir, "releases"), join(dir, "versions"), join(dir, "units")];

@@ -97,7 +97,7 @@ describe("a listing", () => {
     ]);
   });
 
-  test("carries names of any bytes in its JSON, and what is no text can be mistaken for nothing", async () => {
+  test("carries names of any bytes in its JSON, and marks those that are not text", async () => {
     const { root, store } = open();
     const latin1 = Buffer.concat([Buffer.from(`${root}/images/caf`), Buffer.from([0xe9])]);
     mkdirSync(latin1);
@@ -114,7 +114,7 @@ describe("a listing", () => {
     store.open("images/a\nb\u001b[2J").close();
   });
 
-  test("ends at its caps with a marker, and shows the upper levels first", async () => {
+  test("ends at its limits with a marker, and lists the upper levels first", async () => {
     const { root, store } = open();
     mkdirSync(join(root, "images/a/b/c/d"), { recursive: true });
     const deep = await store.list("/", { ...caps, maxDepth: 3 }, signal);
@@ -139,7 +139,7 @@ describe("a listing", () => {
     });
   });
 
-  test("of a directory of a hundred thousand ends at its cap, while others have their turns", async () => {
+  test("of a directory of a hundred thousand ends at its limit, while others proceed", async () => {
     const { root, store } = open(memoryDir());
     execFileSync("sh", ["-c", "seq 100000 | xargs touch"], { cwd: join(root, "images") });
     const state = { isOver: false };
@@ -161,7 +161,7 @@ describe("a listing", () => {
     await expect(given).rejects.toThrow("enough");
   });
 
-  test("tells a directory that may not be read from an empty one", () => {
+  test("distinguishes an unreadable directory from an empty one", () => {
     const { root } = open();
     mkdirSync(join(root, "images/closed"));
     chmodSync(join(root, "images/closed"), 0o700);
@@ -181,7 +181,7 @@ describe("a listing", () => {
     expect(JSON.parse(said)).toEqual(["truncated", "forbidden-path"]);
   });
 
-  test("is whole of what stays while files come and go", async () => {
+  test("has all that stays while files come and go", async () => {
     const { root, store } = open();
     mkdirSync(join(root, "images/stays"));
     linkSync(writeAt(join(root, "images/stays/a")), join(root, "images/stays/b"));
