@@ -4,7 +4,7 @@ import { WIRE_STATES, type Compute, type ContainerStatus, type VolumeStatus } fr
 import { isEnginesTurn, standsAt } from "./model/standing.ts";
 import type { Supervisor } from "./supervision/supervisor.ts";
 import type { WorkView } from "./supervision/seen.ts";
-import { restartByHand, startByHand, stopByHand } from "./supervision/running.ts";
+import { restartByHand, startByHand, stopByHand } from "./supervision/by-hand.ts";
 import type { Worker } from "./supervision/worker.ts";
 import { defined } from "../../lib/defined.ts";
 

@@ -1,4 +1,3 @@
-import { crashDelay, crashesAfter, failureDelay } from "./backoff.ts";
 import {
   canRun,
   hashOf,
@@ -57,6 +56,9 @@ const ENGINE_GRACE_MS = 5000;
 const STOP_GRACE_MS = 15_000;
 /** The engine waits at most a minute before a restart, and reports `restarting` meanwhile. */
 const ENGINE_BACKOFF_MS = 75_000;
+
+const CRASH = { firstMs: 100, capMs: 60_000, resetMs: 10_000 };
+const FAILURE = { firstMs: 5000, capMs: 600_000 };
 
 /** Returns a definition's next state and actions after an event. Pure. */
 export function decide(standing: Standing, event: Event, now: number): readonly [Standing, readonly Effect[]] {
@@ -314,4 +316,23 @@ function isServed(job: Job, standing: Standing): boolean {
   if (job.kind === "stop" || job.kind === "remove" || job.kind === "tidy") return true;
   // Once something may have been stopped, finishing is quicker.
   return wish === "run" && (job.phase === "creating" || hashOf(standing.goal) === job.hash);
+}
+
+/** Returns the delay before the restart after the n-th consecutive exit, in milliseconds, as the Docker Engine does. */
+export function crashDelay(crashes: number): number {
+  return doubled(CRASH, crashes);
+}
+
+/** Returns the delay before the retry after the n-th consecutive failed start, in milliseconds. */
+export function failureDelay(failures: number): number {
+  return doubled(FAILURE, failures);
+}
+
+/** Returns the count of consecutive exits after a run of `ranMs`. */
+export function crashesAfter(crashes: number, ranMs: number): number {
+  return ranMs >= CRASH.resetMs ? 1 : crashes + 1;
+}
+
+function doubled({ firstMs, capMs }: { readonly firstMs: number; readonly capMs: number }, times: number): number {
+  return Math.min(capMs, firstMs * 2 ** Math.min(Math.max(times - 1, 0), 20));
 }

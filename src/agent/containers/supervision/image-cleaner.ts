@@ -21,7 +21,7 @@ const CALL_MS = 60_000;
 export class ImageCleaner {
   readonly #options: ImageCleanerOptions;
   readonly #ending = new AbortController();
-  #takeBack: (() => void) | undefined;
+  #cancelTimer: (() => void) | undefined;
 
   constructor(options: ImageCleanerOptions) {
     this.#options = options;
@@ -31,16 +31,17 @@ export class ImageCleaner {
 
   close(): void {
     this.#ending.abort(new HostError("cancelled", "the agent is stopping"));
-    this.#takeBack?.();
+    this.#cancelTimer?.();
   }
 
   #arm(): void {
-    if (this.#takeBack !== undefined || this.#ending.signal.aborted || this.#options.ledger.images.size === 0) return;
-    this.#takeBack = this.#options.clock.after(EVERY_MS, () => {
+    if (this.#cancelTimer !== undefined || this.#ending.signal.aborted || this.#options.ledger.images.size === 0)
+      return;
+    this.#cancelTimer = this.#options.clock.after(EVERY_MS, () => {
       void this.#clean()
         .catch((error: unknown) => this.#options.log.warn({ err: toError(error) }, "unused images stay"))
         .finally(() => {
-          this.#takeBack = undefined;
+          this.#cancelTimer = undefined;
           this.#arm();
         });
     });

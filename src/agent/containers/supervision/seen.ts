@@ -2,7 +2,7 @@ import type { EngineStanding } from "../../../host/engine/cache.ts";
 import type { ContainerSummary, EngineInfo } from "../../../host/engine/engine.ts";
 import type { DefinitionRow } from "../model/ledger.ts";
 import type { Standing } from "../model/standing.ts";
-import type { Tampered } from "./upholding.ts";
+import type { Tampered } from "./running-settings.ts";
 import type { Wanted } from "../model/wanted.ts";
 
 /** Snapshot of one definition. */

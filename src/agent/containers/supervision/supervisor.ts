@@ -2,29 +2,24 @@ import { InputError, toError } from "../../../errors.ts";
 import type { EngineCache, EngineChange } from "../../../host/engine/cache.ts";
 import type { ContainerSummary, Engine, EngineInfo } from "../../../host/engine/engine.ts";
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
-import { isParked, isWanting, standsAt, type Found, type Job } from "../model/standing.ts";
-import { giveLimits, limitAgain, unlessRefused } from "./limiting.ts";
-import { halt, ownOf, removeAll, tidy, type LaunchingOptions } from "./launching.ts";
+import { isParked, isWanting, standsAt, type Found } from "../model/standing.ts";
+import { ContainerJobs, type ContainerJobsOptions } from "./container-jobs.ts";
 import { CONTAINER_LABEL, foundOf, sortContainers } from "../model/own-containers.ts";
 import { platformOf } from "../images/platform.ts";
 import type { PullingOptions } from "../images/pulling.ts";
 import type { Seen, WorkView } from "./seen.ts";
 import { Slots } from "../model/slots.ts";
-import { startWork } from "./starting.ts";
-import { Upholding } from "./upholding.ts";
+import { RunningSettings } from "./running-settings.ts";
 import type { Wanted } from "../model/wanted.ts";
 import { Worker } from "./worker.ts";
-import { defined } from "../../../lib/defined.ts";
 
 export interface SupervisorOptions
   extends
-    Pick<LaunchingOptions, "ledger" | "clock" | "log" | "owner" | "nonce" | "afterStart" | "forbids">,
+    Omit<ContainerJobsOptions, "engine" | "pulling" | "onCreated">,
     Pick<PullingOptions, "credential" | "registry"> {
   /** Opens the engine on first use. */
   readonly open: () => { readonly engine: Engine; readonly cache: EngineCache };
   readonly space: (path: string) => ReturnType<PullingOptions["space"]>;
-  readonly ensureNetwork: (engine: Engine, signal: AbortSignal) => Promise<void>;
-  readonly hasNetwork?: (engine: Engine, signal: AbortSignal) => Promise<boolean>;
   /** Memory nodes of the machine as the kernel lists them, `0-1`; one if absent. */
   readonly memoryNodes?: () => string;
   /** Called on any change that a pass would observe. */
@@ -35,13 +30,15 @@ export interface SupervisorOptions
   readonly onRefused: (error: unknown) => void;
 }
 
+/** The engine and the parts that work over it. */
 interface Opened {
   readonly engine: Engine;
   readonly cache: EngineCache;
+  readonly jobs: ContainerJobs;
+  readonly settings: RunningSettings;
 }
 
 const MAX_PULLS = 3;
-const MAX_STARTS = 4;
 const FIRST_LIST_MS = 3000;
 const LOOK_GAP_MS = 1000;
 /** Time after which an engine that shuts down has closed its socket. */
@@ -55,11 +52,8 @@ export class Supervisor {
   readonly #options: SupervisorOptions;
   readonly #workers = new Map<string, Worker>();
   readonly #listeners = new Set<() => void>();
-  readonly #pulls = new Slots(MAX_PULLS);
-  readonly #starts = new Slots(MAX_STARTS);
   readonly #ending = new AbortController();
   readonly #told = new Map<string, string>();
-  readonly #upholding: Upholding;
   #opened: Opened | undefined;
   #info: EngineInfo | undefined;
   /** Cached while the engine is unreachable, so that a start needs no query. */
@@ -74,9 +68,6 @@ export class Supervisor {
 
   constructor(options: SupervisorOptions) {
     this.#options = options;
-    const { clock, log, memoryNodes = () => "0" } = options;
-    const machine = () => (this.#info === undefined ? undefined : { ...this.#info, memoryNodes: memoryNodes() });
-    this.#upholding = new Upholding({ clock, log, machine });
   }
 
   /** Reports whether there are containers to supervise. */
@@ -109,12 +100,12 @@ export class Supervisor {
   /** Returns the observed containers; waits briefly for the engine's first list. */
   async look(signal: AbortSignal): Promise<Seen> {
     const { clock } = this.#options;
-    const { engine, cache } = this.#open();
+    const { engine, cache, settings } = this.#open();
     if (cache.standing.state === "unknown") await this.#firstList(cache, signal);
     if (cache.standing.state === "well") {
       if (!this.#hasList) this.#sync();
       await this.#about(engine, signal);
-      await this.#upholding.look(engine, this.#workers.values(), signal);
+      await settings.inspect(this.#workers.values(), signal);
     }
     return {
       engine: cache.standing,
@@ -128,7 +119,8 @@ export class Supervisor {
   view(worker: Worker): WorkView {
     const { ledger } = this.#options;
     const { id, wanted, standing, since } = worker;
-    const container = this.#opened?.cache.containers.get(standing.found?.id ?? "");
+    const { cache, settings } = this.#opened ?? {};
+    const container = cache?.containers.get(standing.found?.id ?? "");
     const row = [...ledger.containers.values()].find(({ engineId }) => engineId === standing.found?.id);
     return {
       id,
@@ -140,8 +132,8 @@ export class Supervisor {
       privileges: row?.privileges,
       refusedLimits: worker.refusedLimits,
       unaskedImage: worker.unaskedImage,
-      tampered: this.#upholding.changes(worker),
-      unsetFields: this.#upholding.unset(standing.found?.id ?? ""),
+      tampered: settings?.changes(worker),
+      unsetFields: settings?.unset(standing.found?.id ?? "") ?? [],
       container,
       oomKills: worker.oomKills,
     };
@@ -178,25 +170,20 @@ export class Supervisor {
 
   /** Applies new limits to a running container; refused limits do not block. */
   async update(wanted: Wanted, signal: AbortSignal): Promise<void> {
-    const { onLook } = this.#options;
     const { blueprint } = wanted;
+    const { settings } = this.#open();
     const worker = this.#worker(wanted.spec.id);
-    if (blueprint !== undefined) await giveLimits(this.#launching(), worker, blueprint, onLook, signal);
-    this.#upholding.forget(worker.standing.found?.id ?? "");
+    if (blueprint !== undefined) await settings.update(worker, blueprint, signal);
+    settings.forget(worker.standing.found?.id ?? "");
     this.want(wanted);
   }
 
   /** Restores the settings or the network of a definition's container that somebody changed at the engine. */
   async restoreChanges(id: string, what: "settings" | "network", signal: AbortSignal): Promise<void> {
-    const { clock, onLook } = this.#options;
     const worker = this.#workers.get(id);
-    const blueprint = worker?.wanted?.blueprint;
-    if (worker === undefined || blueprint === undefined) return;
-    const launching = this.#launching();
-    if (what === "network") return this.#upholding.restoreAttachment(launching, worker, signal);
-    const { engine } = launching;
-    const change = (): Promise<void> => this.#upholding.restoreSettings(engine, worker, signal);
-    await unlessRefused(change, { clock, worker, blueprint, onRetry: onLook });
+    if (worker === undefined) return;
+    const { settings } = this.#open();
+    await (what === "network" ? settings.restoreAttachment(worker, signal) : settings.restore(worker, signal));
   }
 
   /** Resolves when no short job runs for these definitions, or after `ms`. */
@@ -220,10 +207,28 @@ export class Supervisor {
 
   #open(): Opened {
     if (this.#opened !== undefined) return this.#opened;
-    const opened = this.#options.open();
-    this.#opened = opened;
-    opened.cache.onChange((change) => this.#changed(change));
-    return opened;
+    const { open, memoryNodes = () => "0", space, onLook } = this.#options;
+    const { engine, cache } = open();
+    const parts = { ...this.#options, engine };
+    const settings = new RunningSettings({
+      ...parts,
+      machine: () => this.#info && { ...this.#info, memoryNodes: memoryNodes() },
+      onRetry: onLook,
+    });
+    const pulling: PullingOptions = {
+      ...parts,
+      slots: new Slots(MAX_PULLS),
+      space: () => this.#info && space(this.#info.rootDirectory),
+      platform: async (signal) => platformOf(this.#architecture ?? (await this.#about(engine, signal))?.architecture),
+    };
+    const jobs = new ContainerJobs({
+      ...parts,
+      pulling,
+      onCreated: (blueprint, detail) => settings.noteCreated(blueprint, detail),
+    });
+    this.#opened = { engine, cache, jobs, settings };
+    cache.onChange((change) => this.#changed(change));
+    return this.#opened;
   }
 
   /** Requests the engine's description until it has answered once. */
@@ -253,15 +258,11 @@ export class Supervisor {
   #worker(id: string, found?: Found): Worker {
     const known = this.#workers.get(id);
     if (known !== undefined) return known;
-    const { clock, log, ledger, onRefused } = this.#options;
     const worker = new Worker(id, found, {
-      clock,
-      log,
-      ledger,
-      onRefused,
-      hands: {
-        work: (worker, job, signal) => this.#work(worker, job, signal),
-        found: (...args) => this.#found(...args),
+      ...this.#options,
+      jobs: {
+        run: (worker, job, signal) => this.#open().jobs.run(worker, job, signal),
+        found: (id, signal) => this.#open().jobs.found(id, signal),
       },
       onChange: (worker) => this.#moved(worker),
     });
@@ -277,7 +278,7 @@ export class Supervisor {
       this.#judged.clear();
     }
     try {
-      if (change.kind === "event") return this.#event(cache, change);
+      if (change.kind === "event") return this.#event(this.#opened, change);
       if (change.kind === "standing" && cache.standing.state !== "well") {
         // Another engine may come back in its place.
         this.#info = undefined;
@@ -299,7 +300,7 @@ export class Supervisor {
     }
   }
 
-  #event(cache: EngineCache, { id, action, exitCode }: Extract<EngineChange, { kind: "event" }>): void {
+  #event({ cache, settings }: Opened, { id, action, exitCode }: Extract<EngineChange, { kind: "event" }>): void {
     const { ledger, clock, isMoving } = this.#options;
     const container = cache.containers.get(id);
     const definition =
@@ -310,12 +311,12 @@ export class Supervisor {
       if (container !== undefined) this.#sync();
       return;
     }
-    if (RESETTLING.has(action)) this.#upholding.forget(id);
+    if (RESETTLING.has(action)) settings.forget(id);
     if (action === "update") this.#tell();
     if (action === "oom") worker.oomKills += 1;
     if (action === "start" || action === "restart") {
       const enough = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(AFTER_START_MS)]);
-      void limitAgain(this.#launching(), worker, id, enough);
+      void settings.reapply(worker, id, enough);
     }
     const isStop = action === "stop" && isMoving?.(id) !== true;
     if (isStop) worker.take({ is: "stopped", id });
@@ -377,66 +378,6 @@ export class Supervisor {
       if (known === undefined) this.#worker(id, found);
       else known.take({ is: "found", found });
     }
-  }
-
-  async #found(id: string, signal: AbortSignal): Promise<Found | undefined> {
-    return foundOf(await ownOf(this.#launching(), id, signal));
-  }
-
-  async #work(worker: Worker, job: Job, signal: AbortSignal): Promise<void> {
-    const { id } = worker;
-    const stopSeconds = worker.wanted?.spec.stopTimeSeconds ?? 30;
-    const launching = this.#launching();
-    switch (job.kind) {
-      case "stop":
-        return halt(launching, id, stopSeconds, signal);
-      case "tidy":
-        return tidy(launching, id, signal);
-      case "remove":
-        return removeAll(launching, { id, stopSeconds, isGone: () => worker.standing.goal.is === "gone" }, signal);
-      case "start":
-      case "restart": {
-        const noting = { ...launching, afterStart: this.#noting(launching) };
-        return startWork({ launching: noting, pulling: this.#pulling(launching) }, worker, job, signal);
-      }
-    }
-  }
-
-  /** Wraps `afterStart` to record the settings that the engine gave a new container. */
-  #noting({ ledger, afterStart }: LaunchingOptions): LaunchingOptions["afterStart"] {
-    const known = new Set([...ledger.containers.values()].map(({ engineId }) => engineId));
-    return (detail, blueprint, signal) => {
-      if (!known.has(detail.id)) this.#upholding.made(blueprint, detail.id, detail.settings);
-      return afterStart(detail, blueprint, signal);
-    };
-  }
-
-  #launching(): LaunchingOptions {
-    const { ledger, clock, log, owner, nonce, afterStart, ensureNetwork, hasNetwork, forbids } = this.#options;
-    const { engine } = this.#open();
-    return {
-      engine,
-      ledger,
-      clock,
-      log,
-      owner,
-      nonce,
-      afterStart,
-      ...defined({ forbids }),
-      slots: this.#starts,
-      ensureNetwork: (signal) => ensureNetwork(engine, signal),
-      ...(hasNetwork === undefined ? {} : { hasNetwork: (signal) => hasNetwork(engine, signal) }),
-    };
-  }
-
-  #pulling({ engine, ledger, clock, log }: LaunchingOptions): PullingOptions {
-    const { credential, registry, space } = this.#options;
-    const root = this.#info?.rootDirectory;
-    const room = (): ReturnType<PullingOptions["space"]> => (root === undefined ? undefined : space(root));
-    const platform = async (signal: AbortSignal): Promise<string> =>
-      platformOf(this.#architecture ?? (await this.#about(engine, signal))?.architecture);
-    const base = { engine, ledger, clock, log, credential, slots: this.#pulls, space: room, platform };
-    return registry === undefined ? base : { ...base, registry };
   }
 
   #moved(worker: Worker): void {

@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import { z } from "zod";
 import { HostError, InputError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { OutputFrame, PullProgress } from "../../../host/engine/engine.ts";
@@ -7,14 +8,13 @@ import { failureCode } from "../model/failure-code.ts";
 import { beginning, standsAt, wakeAt, type Found, type Job, type Standing } from "../model/standing.ts";
 import type { Ledger } from "../model/ledger.ts";
 import type { WorkState } from "../model/compute.ts";
-import { refusalOf, type Refusal } from "./refusal.ts";
 import type { Wanted } from "../model/wanted.ts";
 import { timetable, type Timetable } from "./schedule.ts";
 
-/** Operations of a worker at the engine. */
-export interface Hands {
+/** Runs the jobs of workers at the engine. */
+export interface JobRunner {
   /** Runs a job and reports a start's phase. */
-  work(worker: Worker, job: Job, signal: AbortSignal): Promise<void>;
+  run(worker: Worker, job: Job, signal: AbortSignal): Promise<void>;
   /** Reads a definition's container at the engine. */
   found(id: string, signal: AbortSignal): Promise<Found | undefined>;
 }
@@ -23,7 +23,7 @@ export interface WorkerOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly ledger: Ledger;
-  readonly hands: Hands;
+  readonly jobs: JobRunner;
   /** Called after each change of state. */
   readonly onChange: (worker: Worker) => void;
   /** Called if the ledger cannot be written. */
@@ -35,6 +35,18 @@ export interface Attachment {
   readonly onOutput: (output: AsyncIterable<OutputFrame>) => void;
   readonly onPull: ((progress: PullProgress) => void) | undefined;
 }
+
+/** A successor that could not start after its predecessor was stopped; not retried until something changes. */
+const Refusal = z.object({
+  /** Hashes of its definition and limits, and its image. */
+  hash: z.string(),
+  limits: z.string(),
+  imageId: z.string(),
+  reason: z.string(),
+  /** Code of the machine's condition, if that is the reason. */
+  code: z.string().optional(),
+});
+type Refusal = z.infer<typeof Refusal>;
 
 const MAX_WAIT_MS = 3_600_000;
 const FOUND_MS = 10_000;
@@ -51,8 +63,8 @@ export class Worker {
   #state: WorkState;
   #job: AbortController | undefined;
   #working: Promise<void> = Promise.resolve();
-  #takeBack = (): void => undefined;
-  #takeBackRun = (): void => undefined;
+  #cancelTimer = (): void => undefined;
+  #cancelRun = (): void => undefined;
   #refusal: Refusal | undefined;
   attachment: Attachment | undefined;
   /** Limits that the engine refused for the running container, by hash. */
@@ -109,13 +121,13 @@ export class Worker {
 
   /** Stops the container and keeps it. */
   suspend(): void {
-    this.#takeBackRun();
+    this.#cancelRun();
     this.take({ is: "wanted", goal: { is: "suspended" } });
   }
 
   /** Stops and removes the container. */
   drop(): void {
-    this.#takeBackRun();
+    this.#cancelRun();
     this.take({ is: "wanted", goal: { is: "gone" } });
   }
 
@@ -165,8 +177,8 @@ export class Worker {
   /** Aborts the current job; containers keep running. */
   async close(): Promise<void> {
     this.#ending.abort(new InputError("cancelled", "the agent is stopping"));
-    this.#takeBack();
-    this.#takeBackRun();
+    this.#cancelTimer();
+    this.#cancelRun();
     await this.#working;
   }
 
@@ -190,13 +202,13 @@ export class Worker {
   }
 
   async #work(job: Job, cancelled: AbortSignal): Promise<void> {
-    const { hands, log } = this.#options;
+    const { jobs, log } = this.#options;
     const ending = this.#ending.signal;
     // The next decision must wait until this one is applied.
     await Promise.resolve();
     let result: JobResult = { is: "done" };
     try {
-      await hands.work(this, job, AbortSignal.any([cancelled, ending]));
+      await jobs.run(this, job, AbortSignal.any([cancelled, ending]));
     } catch (error) {
       if (ending.aborted) return;
       const { message } = toError(error);
@@ -212,7 +224,7 @@ export class Worker {
     }
     let { found } = this.#standing;
     try {
-      found = await hands.found(this.id, AbortSignal.any([ending, AbortSignal.timeout(FOUND_MS)]));
+      found = await jobs.found(this.id, AbortSignal.any([ending, AbortSignal.timeout(FOUND_MS)]));
     } catch {
       if (ending.aborted) return;
       // The engine is unwell; its next list shows the state.
@@ -222,17 +234,17 @@ export class Worker {
 
   #arm(): void {
     const { clock } = this.#options;
-    this.#takeBack();
+    this.#cancelTimer();
     const now = clock.now();
     const at = wakeAt(this.#standing, now);
     if (at === undefined) return;
-    this.#takeBack = clock.after(Math.min(at - now, MAX_WAIT_MS), () => this.take({ is: "tick" }));
+    this.#cancelTimer = clock.after(Math.min(at - now, MAX_WAIT_MS), () => this.take({ is: "tick" }));
   }
 
   /** Stores the next run and sets its timer. */
   #plan(): void {
     const { clock, ledger } = this.#options;
-    this.#takeBackRun();
+    this.#cancelRun();
     const { spec, goal } = this.#wanted ?? {};
     const schedule = spec?.schedule;
     if (schedule === undefined || spec?.execType !== "recurring" || !spec.enabled) {
@@ -253,9 +265,9 @@ export class Worker {
 
   #armRun(of: Timetable, next: number | undefined): void {
     const { clock } = this.#options;
-    this.#takeBackRun();
+    this.#cancelRun();
     if (next === undefined || this.#ending.signal.aborted) return;
-    this.#takeBackRun = clock.after(Math.min(Math.max(next - clock.now(), 0), MAX_WAIT_MS), () => {
+    this.#cancelRun = clock.after(Math.min(Math.max(next - clock.now(), 0), MAX_WAIT_MS), () => {
       const now = clock.now();
       if (now < next) return this.#runLater(of, next, now);
       const after = of.next(now);
@@ -279,5 +291,15 @@ export class Worker {
     } catch (error) {
       onRefused(error);
     }
+  }
+}
+
+/** Parses a stored refusal; undefined if absent or invalid. */
+function refusalOf(text: string | undefined): Refusal | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return Refusal.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
   }
 }

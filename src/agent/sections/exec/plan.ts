@@ -3,7 +3,7 @@ import type { ContainerSpec, VolumeSpec } from "../../../protocol/sections/exec/
 import { rangeConflict } from "../../containers/model/container-network.ts";
 import { isWanting, standsAt } from "../../containers/model/standing.ts";
 import type { Seen, WorkView } from "../../containers/supervision/seen.ts";
-import type { Tampered } from "../../containers/supervision/upholding.ts";
+import type { Tampered } from "../../containers/supervision/running-settings.ts";
 import type { Wanted } from "../../containers/model/wanted.ts";
 import type { Issue, Step } from "../../reconcile/section.ts";
 import type { ExecActual, ExecDesired } from "./actual.ts";

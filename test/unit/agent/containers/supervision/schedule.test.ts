@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { crashDelay, crashesAfter, failureDelay } from "../../../../../src/agent/containers/supervision/backoff.ts";
+import { crashDelay, crashesAfter, failureDelay } from "../../../../../src/agent/containers/supervision/decide.ts";
 import { rateTimetable, timetable } from "../../../../../src/agent/containers/supervision/schedule.ts";
 
 const at = (text: string): number => Date.parse(`${text}Z`);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { computeFacade } from "../../../../../src/agent/containers/facade.ts";
-import { restartByHand } from "../../../../../src/agent/containers/supervision/running.ts";
+import { restartByHand } from "../../../../../src/agent/containers/supervision/by-hand.ts";
 import { nameOf } from "../../../../../src/agent/reconcile/section.ts";
 import { HostError } from "../../../../../src/errors.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";

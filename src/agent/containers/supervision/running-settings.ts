@@ -1,17 +1,18 @@
-import type { Logger } from "pino";
-import { toError } from "../../../errors.ts";
-import type { Clock } from "../../../host/clock.ts";
-import type { ContainerSettings, Engine } from "../../../host/engine/engine.ts";
-import type { LaunchingOptions } from "./launching.ts";
+import { HostError, toError } from "../../../errors.ts";
+import type { ContainerDetail, ContainerSettings } from "../../../host/engine/engine.ts";
+import type { ContainerJobsOptions } from "./container-jobs.ts";
 import { changedAttachment, changedFields, puttingBack, type AttachmentDrift, type Machine } from "../model/upheld.ts";
 import type { Blueprint } from "../model/wanted.ts";
 import type { Worker } from "./worker.ts";
 
-export interface UpholdingOptions {
-  readonly clock: Clock;
-  readonly log: Logger;
-  /** Undefined while the engine has not described the machine. */
+export interface RunningSettingsOptions extends Pick<
+  ContainerJobsOptions,
+  "engine" | "ledger" | "clock" | "log" | "ensureNetwork" | "hasNetwork" | "afterStart"
+> {
+  /** Returns the machine; undefined while the engine has not described it. */
   readonly machine: () => Machine | undefined;
+  /** Called when settings that the engine refused may be tried again. */
+  readonly onRetry: () => void;
 }
 
 /** Changes that somebody made to a container at the engine. */
@@ -21,23 +22,23 @@ export interface Tampered {
   readonly attachment: AttachmentDrift | undefined;
 }
 
-type Hands = Pick<LaunchingOptions, "ensureNetwork" | "hasNetwork"> & { readonly engine: Engine };
-
 /** Shorter than the interval between passes. */
 const FRESH_MS = 30_000;
 /** Containers inspected in one pass; with more, each is inspected less often. */
 const MAX_ASKED = 64;
 const ASK_MS = 3000;
+/** Delay before refused settings are retried. */
+const RETRY_MS = 60_000;
 
-/** Finds changes that somebody made to running containers at the engine, and restores them. */
-export class Upholding {
-  readonly #options: UpholdingOptions;
+/** Settings of running containers: applies new limits, finds changes that somebody made at the engine, and restores them. */
+export class RunningSettings {
+  readonly #options: RunningSettingsOptions;
   /** Inspections by engine id, with monotonic time. */
   readonly #seen = new Map<string, { readonly at: number; readonly settings: ContainerSettings }>();
   /** Fields that this engine does not set as requested, by engine id. */
   readonly #unset = new Map<string, readonly string[]>();
 
-  constructor(options: UpholdingOptions) {
+  constructor(options: RunningSettingsOptions) {
     this.#options = options;
   }
 
@@ -47,7 +48,7 @@ export class Upholding {
   }
 
   /** Inspects containers that were not inspected lately; one that fails is inspected again in a later pass. */
-  async look(engine: Engine, workers: Iterable<Worker>, signal: AbortSignal): Promise<void> {
+  async inspect(workers: Iterable<Worker>, signal: AbortSignal): Promise<void> {
     const { clock, log } = this.#options;
     const all = [...workers];
     const there = new Set(all.flatMap(({ standing: { found } }) => found?.id ?? []));
@@ -60,14 +61,14 @@ export class Upholding {
       .toSorted((one, other) => atOf(one) - atOf(other))
       .slice(0, MAX_ASKED);
     const enough = AbortSignal.any([signal, AbortSignal.timeout(ASK_MS)]);
-    const answers = await Promise.allSettled(due.map((id) => this.#ask(engine, id, enough)));
+    const answers = await Promise.allSettled(due.map((id) => this.#ask(id, enough)));
     signal.throwIfAborted();
     const failed = answers.find(({ status }) => status === "rejected");
     if (failed?.status === "rejected")
       log.debug({ err: toError(failed.reason) }, "not all containers could be inspected");
   }
 
-  /** The changes to the container of a definition; undefined when there are none, or it was not inspected. */
+  /** Returns the changes to the container of a definition; undefined if there are none, or it was not inspected. */
   changes(worker: Worker): Tampered | undefined {
     if (!isUpheld(worker)) return undefined;
     const { wanted, standing } = worker;
@@ -81,22 +82,54 @@ export class Upholding {
     return fields.length === 0 && attachment === undefined ? undefined : { fields, attachment };
   }
 
-  /** The fields that the engine does not set as requested. */
+  /** Returns the fields that the engine does not set as requested. */
   unset(id: string): readonly string[] {
     return this.#unset.get(id) ?? [];
   }
 
   /** Notes the settings of a new container: fields that the engine has not set then, it never sets. */
-  made({ upheld }: Pick<Blueprint, "upheld">, id: string, settings: ContainerSettings): void {
+  noteCreated({ upheld }: Blueprint, { id, settings }: ContainerDetail): void {
     if (upheld === undefined) return;
     this.#noteUnset(id, changedFields(upheld, settings, this.#options.machine()));
   }
 
   /**
-   * Restores limits and restart policy.
-   * @throws {HostError} `engine-refused`, `engine-unwell`, `timeout`
+   * Applies new limits to a definition's running container. Refused limits are recorded with the worker; the container keeps its own.
+   * @throws {HostError} `engine-unwell`, `timeout`.
    */
-  async restoreSettings(engine: Engine, worker: Worker, signal: AbortSignal): Promise<void> {
+  async update(worker: Worker, blueprint: Blueprint, signal: AbortSignal): Promise<void> {
+    const { engine, ledger } = this.#options;
+    const row = [...ledger.containers.values()].find(({ engineId }) => engineId === worker.standing.found?.id);
+    if (row?.engineId === undefined) return;
+    const id = row.engineId;
+    const update = (): Promise<void> => engine.updateContainer(id, blueprint.update, signal);
+    if (!(await this.#unlessRefused(worker, blueprint, update))) return;
+    worker.refusedLimits = undefined;
+    await this.#setAfterStart(id, blueprint, signal);
+    ledger.putContainer({ ...row, limits: blueprint.limitsHash });
+  }
+
+  /** Reapplies limits that the engine does not support, after it restarted a container. */
+  async reapply({ wanted, standing: { found, job } }: Worker, id: string, signal: AbortSignal): Promise<void> {
+    const blueprint = wanted?.blueprint;
+    if (blueprint === undefined || job !== undefined || found?.id !== id || found.hash !== blueprint.hash) return;
+    await this.#setAfterStart(id, blueprint, signal).catch((error: unknown) => {
+      if (!signal.aborted) this.#options.log.warn({ container: id, err: toError(error) }, "not all limits were set");
+    });
+  }
+
+  /**
+   * Restores limits and restart policy. A refusal is recorded with the worker.
+   * @throws {HostError} `engine-unwell`, `timeout`
+   */
+  async restore(worker: Worker, signal: AbortSignal): Promise<void> {
+    const blueprint = worker.wanted?.blueprint;
+    if (blueprint === undefined) return;
+    await this.#unlessRefused(worker, blueprint, () => this.#restore(worker, signal));
+  }
+
+  async #restore(worker: Worker, signal: AbortSignal): Promise<void> {
+    const { engine } = this.#options;
     const { wanted, standing } = worker;
     const id = standing.found?.id;
     const upheld = wanted?.blueprint?.upheld;
@@ -108,7 +141,7 @@ export class Upholding {
       { container: wanted?.spec.name, fields },
       "settings that were changed at the engine are restored",
     );
-    const settings = await this.#ask(engine, id, signal);
+    const settings = await this.#ask(id, signal);
     this.#noteUnset(id, settings === undefined ? [] : changedFields(upheld, settings, machine));
   }
 
@@ -116,11 +149,8 @@ export class Upholding {
    * Attaches a container to its network again, and to no other.
    * @throws {HostError} as the engine, and `address-conflict` when the network cannot be made
    */
-  async restoreAttachment(
-    { engine, ensureNetwork, hasNetwork }: Hands,
-    worker: Worker,
-    signal: AbortSignal,
-  ): Promise<void> {
+  async restoreAttachment(worker: Worker, signal: AbortSignal): Promise<void> {
+    const { engine, ensureNetwork, hasNetwork, log } = this.#options;
     const { wanted, standing } = worker;
     const id = standing.found?.id;
     const upheld = wanted?.blueprint?.upheld;
@@ -131,18 +161,46 @@ export class Upholding {
     for (const other of drift.foreign) await engine.disconnectNetwork(other, id, signal);
     if (drift.own !== "as-made") {
       if (drift.own === "otherwise") await engine.disconnectNetwork(name, id, signal);
-      if ((await hasNetwork?.(signal)) !== true) await ensureNetwork(signal);
+      if ((await hasNetwork?.(engine, signal)) !== true) await ensureNetwork(engine, signal);
       await engine.connectNetwork(name, id, { aliases: [alias], address }, signal);
     }
-    const { log } = this.#options;
     log.warn(
       { container: wanted?.spec.name, network: name, ...drift },
       "the container is attached to its network again",
     );
   }
 
-  async #ask(engine: Engine, id: string, signal: AbortSignal): Promise<ContainerSettings | undefined> {
+  /** Runs a change and reports whether the engine accepted it. A refusal is recorded with the worker until it may be retried. */
+  async #unlessRefused(worker: Worker, blueprint: Blueprint, change: () => Promise<void>): Promise<boolean> {
+    try {
+      await change();
+      return true;
+    } catch (error) {
+      if (!(error instanceof HostError) || error.code !== "engine-refused") throw error;
+      const refused = { limits: blueprint.limitsHash, reason: error.message };
+      worker.refusedLimits = refused;
+      this.#options.clock.after(RETRY_MS, () => {
+        if (worker.refusedLimits !== refused) return;
+        worker.refusedLimits = undefined;
+        this.#options.onRetry();
+      });
+      return false;
+    }
+  }
+
+  /** Ignores unsupported limits, so that the others are applied. */
+  async #setAfterStart(id: string, blueprint: Blueprint, signal: AbortSignal): Promise<void> {
+    const { engine, afterStart, log } = this.#options;
     const detail = await engine.inspectContainer(id, signal);
+    if (detail === undefined || detail.pid === 0) return;
+    await afterStart(detail, blueprint, signal).catch((error: unknown) => {
+      signal.throwIfAborted();
+      log.warn({ container: id, err: toError(error) }, "not all limits were set");
+    });
+  }
+
+  async #ask(id: string, signal: AbortSignal): Promise<ContainerSettings | undefined> {
+    const detail = await this.#options.engine.inspectContainer(id, signal);
     if (detail === undefined || detail.pid === 0) {
       this.#seen.delete(id);
       return undefined;
