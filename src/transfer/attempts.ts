@@ -1,3 +1,4 @@
+import type { Random } from "../lib/async/backoff.ts";
 import { AgentError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { PASSING, withRetries } from "../host/releases/retries.ts";
@@ -9,8 +10,7 @@ const PASSING_OF_TRANSFERS: ReadonlySet<string> = new Set([...PASSING, "bad-leng
 export interface Attempting {
   readonly clock: Clock;
   readonly emit: (event: TransferEvent) => void;
-  /** Random number in [0, 1) for the jitter of delays. */
-  readonly random: () => number;
+  readonly random: Random;
 }
 
 /**

@@ -1,3 +1,4 @@
+import { backoff, jitter } from "../lib/async/backoff.ts";
 import type { GetObjectCommandOutput, S3Client } from "@aws-sdk/client-s3";
 import type { Clock } from "../host/clock.ts";
 import type * as s3Sdk from "../host/net/s3-sdk.ts";
@@ -31,8 +32,7 @@ export interface Attempts {
 }
 
 const MAX_ATTEMPTS = 6;
-const FIRST_WAIT_MS = 500;
-const MOST_WAIT_MS = 20_000;
+const RETRY = { firstMs: 500, maxMs: 20_000 };
 /** Default region of buckets. */
 const HOME_REGION = "us-east-1";
 /** Minimum share of a low rate for each connection, so that none stalls. */
@@ -115,9 +115,8 @@ export class S3Target {
         reached = progress();
         const told = s3Error(error, this.name);
         if (failed >= MAX_ATTEMPTS || !isPassing(error)) throw told;
-        // Jitter keeps requests that failed together from retrying together.
-        const waitMs = FIRST_WAIT_MS * 2 ** (failed - 1) * (0.5 + random() / 2);
-        const afterMs = Math.round(Math.min(MOST_WAIT_MS, Math.max(refusalOf(error)?.retryAfterMs ?? 0, waitMs)));
+        const waitMs = jitter(backoff(failed, RETRY), [0.5, 1], random);
+        const afterMs = Math.round(Math.min(RETRY.maxMs, Math.max(refusalOf(error)?.retryAfterMs ?? 0, waitMs)));
         emit({ is: "retry", reason: told.message, afterMs });
         await clock.sleep(afterMs, signal);
       }

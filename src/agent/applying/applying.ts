@@ -23,7 +23,7 @@ import { Committing, type CommittingOptions } from "./committing.ts";
 import { ConfigEvents, type ConfigEventsOptions } from "./config-events.ts";
 import { effectiveOf, withLocalNetwork } from "./effective-config.ts";
 import { Engine } from "../reconcile/engine.ts";
-import type { Random } from "../reconcile/engine.ts";
+import type { Random } from "../../lib/async/backoff.ts";
 import type { Reconciler } from "../reconcile/section.ts";
 import { sameVersions, whyOf, type Standing } from "../reconcile/section-status.ts";
 import type { AgentSettings } from "../settings.ts";

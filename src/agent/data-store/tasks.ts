@@ -1,3 +1,4 @@
+import { backoff } from "../../lib/async/backoff.ts";
 import { z } from "zod";
 import { shownUrl, type DataStoreRequest } from "../../protocol/triggers/data-store.ts";
 import type { Resume, TransferEvent } from "../../protocol/triggers/transfer.ts";
@@ -64,7 +65,7 @@ export type TaskEvent =
   | { readonly is: "reopened" };
 
 const MAX_DEATHS = 3;
-const FIRST_WAIT_MS = 1000;
+const RESTART = { firstMs: 1000, maxMs: 16_000, factor: 4 };
 const NAMES: Readonly<Record<Work["action"], string>> = {
   HTTP_DOWNLOAD: "Transfer HTTP File",
   HTTP_UPLOAD: "Upload HTTP File",
@@ -196,7 +197,7 @@ function afterDeath(task: Task, how: string, deaths: number, failed: (reason: st
   const lost = lostOf(task.work);
   if (lost !== undefined) return failed(`interrupted: the transfer's process ended (${how}), and ${lost}`);
   if (deaths > MAX_DEATHS) return failed(`the transfer's process ended ${deaths} times, at last with ${how}`);
-  return { ...task, state: { status: "Pending", deaths, waitMs: FIRST_WAIT_MS * 4 ** (deaths - 1) } };
+  return { ...task, state: { status: "Pending", deaths, waitMs: backoff(deaths, RESTART) } };
 }
 
 /** Returns why an interrupted task cannot be resumed, or undefined. */

@@ -1,6 +1,7 @@
 import { HostError, InputError, toError } from "../../errors.ts";
 import type { Restored } from "../../checkpoint/checkpoint.ts";
 import type { RestoreReason } from "../../checkpoint/window.ts";
+import { backoff, jitter, type Random } from "../../lib/async/backoff.ts";
 import { wallTimes, type WallTimes } from "../../host/clock.ts";
 import type { SectionPlan } from "../../protocol/documents/reconcile.ts";
 import { runPass, type PassParts } from "./pass.ts";
@@ -17,9 +18,6 @@ export interface DesiredState {
   readonly isActive: boolean;
 }
 
-/** A random number in [0, 1). */
-export type Random = () => number;
-
 export interface EngineOptions extends PassParts {
   readonly random: Random;
   /** Sections in the order of their dependencies. */
@@ -31,8 +29,7 @@ export interface EngineOptions extends PassParts {
 }
 
 const DRIFT_MS = 60_000;
-const FIRST_RETRY_MS = 1000;
-const MAX_RETRY_MS = 300_000;
+const RETRY = { firstMs: 1000, maxMs: 300_000 };
 const MAX_RESTORES = 3;
 const MAX_LAST_RESTORES = 10;
 
@@ -378,10 +375,9 @@ export class Engine {
     this.#want(due.map(([name]) => name));
   }
 
-  /** Returns the delay before the retry after the n-th consecutive failure, in milliseconds: 1 s doubling to 5 min, the upper half random. */
+  /** Returns the delay after the n-th consecutive failure, in milliseconds. */
   #retryAfter(failures: number): number {
-    const ceiling = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.min(Math.max(failures - 1, 0), 16));
-    return ceiling / 2 + (this.#options.random() * ceiling) / 2;
+    return jitter(backoff(failures, RETRY), [0.5, 1], this.#options.random);
   }
 
   #track(name: string): Track {

@@ -1,8 +1,7 @@
-/** A random number in [0, 1), passed in so that simulations own it. */
-export type Random = () => number;
+import { backoff, jitter, type Random } from "../../lib/async/backoff.ts";
 
 const FIRST_SPREAD_MS = 10_000;
-const BASE_MS = 2000;
+const FIRST_MS = 4000;
 const FLOOR_MS = 500;
 const CAP_MS = 60_000;
 const LATE_CAP_MS = 120_000;
@@ -32,14 +31,14 @@ export function retryDelay({ ending, failures, offlineMs }: BackoffInput, random
   switch (ending.kind) {
     case "failed":
       if (failures === 0) return random() * FIRST_SPREAD_MS;
-      return jittered(Math.min(cap, BASE_MS * 2 ** Math.min(failures, 16)), random);
+      return jittered(backoff(failures, { firstMs: FIRST_MS, maxMs: cap }), random);
     case "not-authentic":
       return jittered(cap, random);
     case "superseded":
-      return 30_000 + random() * 30_000;
+      return jitter(30_000, [1, 2], random);
     case "deleted":
     case "protocol-version":
-      return HOUR_MS * (0.9 + 0.2 * random());
+      return jitter(HOUR_MS, [0.9, 1.1], random);
     case "asked-to-wait": {
       // Every node was told the same moment, so the spread comes on top of it.
       const asked = Number.isNaN(ending.delayMs) ? 0 : Math.min(HOUR_MS, Math.max(0, ending.delayMs));

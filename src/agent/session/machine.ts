@@ -1,4 +1,5 @@
-import { retryDelay, type Ending, type Random } from "./backoff.ts";
+import { jitter, type Random } from "../../lib/async/backoff.ts";
+import { retryDelay, type Ending } from "./backoff.ts";
 
 /** The state of the session. Times are monotonic milliseconds. */
 export type SessionState =
@@ -188,5 +189,5 @@ function wait(state: Connecting | Online, ending: Ending, now: number, random: R
 }
 
 function nextPing(now: number, random: Random): number {
-  return now + PING_MS * (0.9 + 0.2 * random());
+  return now + jitter(PING_MS, [0.9, 1.1], random);
 }

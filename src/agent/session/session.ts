@@ -3,7 +3,7 @@ import { wallTimes, type WallTimes } from "../../host/clock.ts";
 import { SessionError } from "../../errors.ts";
 import { AnswerWatch, unansweredText } from "./answers.ts";
 import { Attempt, type AttemptOptions, type Connection } from "./attempt.ts";
-import type { Random } from "./backoff.ts";
+import type { Random } from "../../lib/async/backoff.ts";
 import { lossText, NO_LOSSES, repeatedLoss, withLoss } from "./losses.ts";
 import { beginSession, deadlineOf, step, type Effect, type SessionEvent, type SessionState } from "./machine.ts";
 import { defined } from "../../lib/defined.ts";

@@ -1,3 +1,4 @@
+import { backoff } from "../../lib/async/backoff.ts";
 import { SHADOW_MAX_BYTES } from "../../protocol/values/shadow.ts";
 import type { ShadowMap, ShadowValue } from "../../protocol/values/shadow.ts";
 
@@ -38,8 +39,7 @@ export interface NextReport {
   readonly waitMs: number | undefined;
 }
 
-const MIN_INTERVAL_MS = 1000;
-const MAX_INTERVAL_MS = 60_000;
+const INTERVAL = { firstMs: 1000, maxMs: 60_000 };
 const DEBOUNCE_MS = 5000;
 const MAX_KEY_LENGTH = 128;
 const MAX_VALUE_BYTES = 4096;
@@ -75,7 +75,7 @@ export function nextReport(state: ReporterState, facts: ShadowMap, now: number):
   const waiting = { ...current, changedAt };
   if (state.isInFlight) return { state: waiting, report: undefined, waitMs: undefined };
   const earliest = Math.max(
-    state.sentAt === undefined ? now : state.sentAt + intervalMs(state.failures),
+    state.sentAt === undefined ? now : state.sentAt + backoff(state.failures + 1, INTERVAL),
     base === undefined ? now : changedAt + DEBOUNCE_MS,
   );
   if (earliest > now) return { state: waiting, report: undefined, waitMs: earliest - now };
@@ -178,10 +178,6 @@ function byImportance(left: string, right: string): number {
 function rankOf(key: string): number {
   if (key.startsWith("nic.")) return 1;
   return /^config\.[^.]+\.(?:item|reported)\./.test(key) ? 2 : 0;
-}
-
-function intervalMs(failures: number): number {
-  return Math.min(MAX_INTERVAL_MS, MIN_INTERVAL_MS * 2 ** failures);
 }
 
 function nextVersion(highest: number): number {

@@ -1,6 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
 import type { Heartbeat } from "../../protocol/channel/methods.ts";
-import type { Random } from "../session/backoff.ts";
+import { jitter, type Random } from "../../lib/async/backoff.ts";
 import type { Connection } from "../session/attempt.ts";
 
 /** The parts of a session that heartbeats use. */
@@ -36,7 +36,7 @@ export class Beating {
 
   #after(ms: number, connection: BeatConnection): void {
     this.#cancel = this.#options.clock.after(ms, () => {
-      this.#after(connection.heartbeatMs * (0.9 + 0.2 * this.#options.random()), connection);
+      this.#after(jitter(connection.heartbeatMs, [0.9, 1.1], this.#options.random), connection);
       // A gap in the numbers shows the control plane that a heartbeat was skipped.
       this.#seq += 1;
       if (connection.isCongested()) this.#leftOut += 1;

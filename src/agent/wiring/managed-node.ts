@@ -1,3 +1,4 @@
+import { backoff } from "../../lib/async/backoff.ts";
 import type { Logger } from "pino";
 import { InputError, toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
@@ -26,7 +27,7 @@ export interface ManagedNodeOptions {
   readonly openStream: ReturnType<typeof signedStreams>;
 }
 
-const RESEND = { firstMs: 2000, capMs: 60_000 };
+const RESEND = { firstMs: 2000, maxMs: 60_000 };
 
 /** The wire of a registered node: what the control plane may call, and the reports on documents that it gets. */
 export class ManagedNode {
@@ -100,10 +101,9 @@ export class ManagedNode {
 
   #resend(names: readonly DocumentKind[]): void {
     for (const name of names) this.#unsent.add(name);
-    const delay = Math.min(RESEND.capMs, RESEND.firstMs * 2 ** Math.min(this.#failures, 8));
     this.#failures += 1;
     this.#cancelResend();
-    this.#cancelResend = this.#options.clock.after(delay, () => void this.#sendReports());
+    this.#cancelResend = this.#options.clock.after(backoff(this.#failures, RESEND), () => void this.#sendReports());
   }
 }
 

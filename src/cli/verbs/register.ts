@@ -1,3 +1,4 @@
+import { jitter } from "../../lib/async/backoff.ts";
 import { AgentError, InputError, SessionError } from "../../errors.ts";
 import { readTextInput } from "../../host/process/text-input.ts";
 import { holdfastCommand } from "../../lib/text/command-line.ts";
@@ -87,11 +88,9 @@ async function activated(call: Call, request: ActivationRequest): Promise<string
       shown = step.code;
       call.terminal.err(codeText(plainValue(step)));
     }
-    await call.clock.sleep(jittered((step?.pollSeconds ?? 5) * 1000), call.signal);
+    await call.clock.sleep(jitter((step?.pollSeconds ?? 5) * 1000, [0.8, 1.2], Math.random), call.signal);
   }
 }
-
-const jittered = (ms: number): number => ms * (0.8 + Math.random() * 0.4);
 
 function codeText({ code, key, expiresInSeconds }: ActivationStep & { readonly state: "pending" }): string {
   const half = Math.ceil(code.length / 2);

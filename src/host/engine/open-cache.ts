@@ -1,3 +1,4 @@
+import { backoff } from "../../lib/async/backoff.ts";
 import { HostError, toError } from "../../errors.ts";
 import { oneAtATime } from "../../lib/async/one-at-a-time.ts";
 import { untilAborted } from "../../lib/async/until-aborted.ts";
@@ -15,8 +16,7 @@ export interface CacheOptions {
 
 const LIST_EVERY_MS = 5 * 60_000;
 const PING_EVERY_MS = 10_000;
-const FIRST_WAIT_MS = 1000;
-const LONGEST_WAIT_MS = 5000;
+const RECONNECT = { firstMs: 1000, maxMs: 5000 };
 /** Minimum lifetime of an event stream after which the next attempt starts at once and the backoff resets. */
 const GOOD_STREAM_MS = 10_000;
 
@@ -102,7 +102,7 @@ class LiveCache implements EngineCache {
       // An error after the engine responded says little about its state; the next attempt says more.
       if (!attempt.isListed) this.#setUnwell(reason);
       failures = attempt.isListed && this.#clock.elapsed() - began >= GOOD_STREAM_MS ? 0 : failures + 1;
-      if (failures > 0) await this.#pause(Math.min(FIRST_WAIT_MS * 2 ** Math.min(failures - 1, 10), LONGEST_WAIT_MS));
+      if (failures > 0) await this.#pause(backoff(failures, RECONNECT));
     }
   }
 

@@ -1,3 +1,4 @@
+import { backoff } from "../../lib/async/backoff.ts";
 import { spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
 import { join } from "node:path";
@@ -65,7 +66,8 @@ export const CONNECT_EVERY_MS = 20;
 const CONNECT_WITHIN_MS = 10_000;
 /** An overlay that ran for so long counts as successfully started. */
 const PROVEN_MS = 60_000;
-const MAX_WAIT_MS = 60_000;
+/** Delays from the second failed start on. */
+const RESTART = { firstMs: 500, maxMs: 60_000 };
 
 /** Starts overlays, with exponential backoff after failures. */
 export class OverlayLauncher {
@@ -112,5 +114,5 @@ export class OverlayLauncher {
 }
 
 function waitBefore(failedStarts: number): number {
-  return failedStarts <= 1 ? 0 : Math.min(MAX_WAIT_MS, 500 * 2 ** (failedStarts - 2));
+  return failedStarts <= 1 ? 0 : backoff(failedStarts - 1, RESTART);
 }

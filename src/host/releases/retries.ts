@@ -1,3 +1,4 @@
+import { backoff, jitter, type Random } from "../../lib/async/backoff.ts";
 import { AgentError } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 
@@ -30,8 +31,7 @@ export interface Retrying {
   readonly limits?: Pick<FetchLimits, "attempts" | "firstPauseMs" | "maxPauseMs">;
   /** Error codes that are retried. */
   readonly passing?: ReadonlySet<string>;
-  /** A random number from 0 to 1 for the jitter of pauses, so that failed clients do not return together. */
-  readonly random: () => number;
+  readonly random: Random;
   /** Called for each failed attempt that is retried. */
   readonly onRetry?: (error: Error, afterMs: number) => void;
 }
@@ -67,9 +67,9 @@ export async function withRetries<T>(
         throw error;
       }
       const asked = error.details?.["retryAfterMs"];
-      const pause = Math.min(limits.maxPauseMs, limits.firstPauseMs * 2 ** (failures - 1));
+      const pause = backoff(failures, { firstMs: limits.firstPauseMs, maxMs: limits.maxPauseMs });
       const afterMs =
-        typeof asked === "number" ? Math.min(asked, limits.maxPauseMs) : Math.floor(pause * (1 + random() / 4));
+        typeof asked === "number" ? Math.min(asked, limits.maxPauseMs) : Math.floor(jitter(pause, [1, 1.25], random));
       onRetry?.(error, afterMs);
       await clock.sleep(afterMs, signal);
     }

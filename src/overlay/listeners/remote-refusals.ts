@@ -1,3 +1,4 @@
+import { backoff } from "../../lib/async/backoff.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { OverlayListener, OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Remote, RemoteTarget } from "./remote.ts";
@@ -32,8 +33,7 @@ const LASTING: ReadonlySet<OverlayReason> = new Set([
 ]);
 const NOTIFY_MS = 100;
 /** Two nodes receive their documents one after the other, so the first answer may soon be outdated. */
-const FIRST_MS = 1000;
-const MAX_MS = 15_000;
+const AGAIN = { firstMs: 1000, maxMs: 15_000 };
 const AT_A_TIME = 16;
 const ANSWER_MS = 15_000;
 
@@ -43,7 +43,7 @@ export function remoteRefusals<User>({ clock, ask, onChanged }: RemoteRefusalsOp
   let cancelRound: (() => void) | undefined;
   let isAsking = false;
   let isClosed = false;
-  let pauseMs = FIRST_MS;
+  let rounds = 0;
 
   const changed = (): void => {
     if (isClosed) return;
@@ -73,12 +73,12 @@ export function remoteRefusals<User>({ clock, ask, onChanged }: RemoteRefusalsOp
     };
     await Promise.all(Array.from({ length: AT_A_TIME }, worker));
     isAsking = false;
-    pauseMs = Math.min(MAX_MS, pauseMs * 2);
+    rounds += 1;
     arm();
   };
   const arm = (): void => {
     if (isClosed || isAsking || reasons.size === 0) return;
-    cancelRound ??= clock.after(pauseMs, () => {
+    cancelRound ??= clock.after(backoff(rounds + 1, AGAIN), () => {
       cancelRound = undefined;
       void round();
     });
@@ -88,7 +88,7 @@ export function remoteRefusals<User>({ clock, ask, onChanged }: RemoteRefusalsOp
     note(user, reason) {
       if (!LASTING.has(reason) || reasons.get(user) === reason) return;
       put(user, reason);
-      pauseMs = FIRST_MS;
+      rounds = 0;
       cancelRound?.();
       cancelRound = undefined;
       arm();

@@ -1,3 +1,4 @@
+import { backoff } from "../../../lib/async/backoff.ts";
 import {
   canRun,
   hashOf,
@@ -57,8 +58,11 @@ const STOP_GRACE_MS = 15_000;
 /** The engine waits at most a minute before a restart, and reports `restarting` meanwhile. */
 const ENGINE_BACKOFF_MS = 75_000;
 
-const CRASH = { firstMs: 100, capMs: 60_000, resetMs: 10_000 };
-const FAILURE = { firstMs: 5000, capMs: 600_000 };
+/** Delays between restarts of a container that exits, as the Docker Engine's, and the run after which they start anew. */
+const CRASH = { firstMs: 100, maxMs: 60_000 };
+const STABLE_RUN_MS = 10_000;
+/** Delays between starts that fail. */
+const FAILURE = { firstMs: 5000, maxMs: 600_000 };
 
 /** Returns a definition's next state and actions after an event. Pure. */
 export function decide(standing: Standing, event: Event, now: number): readonly [Standing, readonly Effect[]] {
@@ -208,11 +212,11 @@ function over(before: Standing, code: number | undefined, now: number): Standing
   };
   const { goal, found } = after;
   if (wishOf(after) !== "run" || found?.is === "running" || goal.is !== "kept") return after;
-  const crashes = crashesAfter(before.crashes, now - before.startedAt);
+  const crashes = now - before.startedAt >= STABLE_RUN_MS ? 1 : before.crashes + 1;
   const reason = code === undefined ? "it ended" : `it ended with exit code ${code}`;
   // The start is repeated only if the engine has not done it by then; the engine does not start removed containers.
   const isAwaited = goal.engineRestarts && found !== undefined;
-  const at = now + crashDelay(crashes) + (isAwaited ? ENGINE_GRACE_MS : 0);
+  const at = now + backoff(crashes, CRASH) + (isAwaited ? ENGINE_GRACE_MS : 0);
   return { ...after, crashes, retry: { at, since: now, after: "crash", reason } };
 }
 
@@ -242,7 +246,7 @@ function ended(
   const { reason, code, isEngine, isWaiting = false } = result;
   const cause = isWaiting ? "condition" : "failure";
   const failures = before.failures + 1;
-  const retry: Retry = { at: now + failureDelay(failures), since: now, after: isEngine ? "engine" : cause, reason };
+  const retry: Retry = { at: now + backoff(failures, FAILURE), since: now, after: isEngine ? "engine" : cause, reason };
   const failed = { lastFailure: reason, failureCode: code };
   // A manual run is only retried by hand.
   const isOnce = isStart && before.goal.is === "kept" && before.goal.execType === "onDemand";
@@ -257,7 +261,7 @@ function afterTidying({ failures, retry }: Standing, found: Found | undefined, n
   }
   if (found?.isUntidy !== true) return undefined;
   const reason = "something is left of what ran before";
-  return { at: now + failureDelay(Math.max(failures, 1)), since: now, after: "failure", reason };
+  return { at: now + backoff(failures, FAILURE), since: now, after: "failure", reason };
 }
 
 /** Returns the next action of a state. */
@@ -316,23 +320,4 @@ function isServed(job: Job, standing: Standing): boolean {
   if (job.kind === "stop" || job.kind === "remove" || job.kind === "tidy") return true;
   // Once something may have been stopped, finishing is quicker.
   return wish === "run" && (job.phase === "creating" || hashOf(standing.goal) === job.hash);
-}
-
-/** Returns the delay before the restart after the n-th consecutive exit, in milliseconds, as the Docker Engine does. */
-export function crashDelay(crashes: number): number {
-  return doubled(CRASH, crashes);
-}
-
-/** Returns the delay before the retry after the n-th consecutive failed start, in milliseconds. */
-export function failureDelay(failures: number): number {
-  return doubled(FAILURE, failures);
-}
-
-/** Returns the count of consecutive exits after a run of `ranMs`. */
-export function crashesAfter(crashes: number, ranMs: number): number {
-  return ranMs >= CRASH.resetMs ? 1 : crashes + 1;
-}
-
-function doubled({ firstMs, capMs }: { readonly firstMs: number; readonly capMs: number }, times: number): number {
-  return Math.min(capMs, firstMs * 2 ** Math.min(Math.max(times - 1, 0), 20));
 }

@@ -1,3 +1,4 @@
+import { backoff } from "../../../lib/async/backoff.ts";
 import type { Logger } from "pino";
 import { AgentError, SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
@@ -6,7 +7,7 @@ import type { Journal, UnsentResult } from "./journal.ts";
 import type { TriggerChannel, TriggerReply } from "./trigger.ts";
 
 const BATCH = 50;
-const RETRY = { firstMs: 2000, capMs: 60_000 };
+const RETRY = { firstMs: 2000, maxMs: 60_000 };
 /** Attempts per session for a result that the control plane fails to process. */
 const MAX_TRIES = 8;
 /** After this many consecutive failures the fault is the control plane's: the round stops. */
@@ -85,7 +86,7 @@ export class Outbox {
     this.#brokenRounds = isBroken ? this.#brokenRounds + 1 : 0;
     if (this.#isOver()) return;
     const turns = [...this.#holds.values()].map(({ retryAt }) => retryAt - this.#clock.elapsed());
-    const delay = isBroken ? delayAfter(this.#brokenRounds) : Math.max(0, Math.min(...turns));
+    const delay = isBroken ? backoff(this.#brokenRounds, RETRY) : Math.max(0, Math.min(...turns));
     if (Number.isFinite(delay)) this.#cancelRetry = this.#clock.after(delay, () => this.flush());
   }
 
@@ -147,16 +148,12 @@ export class Outbox {
     }
     const failures = (this.#holds.get(id)?.failures ?? 0) + 1;
     const isLast = failures >= MAX_TRIES;
-    this.#holds.set(id, { failures, retryAt: isLast ? Infinity : this.#clock.elapsed() + delayAfter(failures) });
+    this.#holds.set(id, { failures, retryAt: isLast ? Infinity : this.#clock.elapsed() + backoff(failures, RETRY) });
     if (isLast) this.#log.error({ id, err, failures }, "a trigger result is kept for the next session");
     else this.#log.warn({ id, err, failures }, "a trigger result is sent again");
     this.#failuresInARow += 1;
     return this.#failuresInARow >= MAX_FAILURES_IN_A_ROW ? "stop" : "held";
   }
-}
-
-function delayAfter(failures: number): number {
-  return Math.min(RETRY.capMs, RETRY.firstMs * 2 ** Math.min(failures - 1, 8));
 }
 
 /** Rejects when the session ends, even if the channel still waits. */

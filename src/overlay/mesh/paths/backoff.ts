@@ -1,12 +1,9 @@
-/** Returns a number in [0, 1); injected for tests. */
-export type Random = () => number;
+import { backoff, jitter, type Random } from "../../../lib/async/backoff.ts";
 
 const FIRST_SPREAD_MS = 500;
 /** Delays after a loss: a restarting gateway is back within seconds. */
 const AFTER_LOSS_MS: readonly number[] = [500, 500, 500, 500, 500, 500, 1000, 1000];
-const BASE_MS = 1000;
-const CAP_MS = 60_000;
-const JITTER = 0.2;
+const LIMITS = { firstMs: 1000, maxMs: 60_000 };
 
 /**
  * Returns the delay of the next dial in milliseconds, with exponential backoff. After a loss: within half a second,
@@ -16,6 +13,5 @@ const JITTER = 0.2;
 export function redialDelay(failures: number, wasUp: boolean, random: Random): number {
   if (failures === 0) return wasUp ? random() * FIRST_SPREAD_MS : 0;
   const quick = wasUp ? AFTER_LOSS_MS : [];
-  const base = quick[failures - 1] ?? BASE_MS * 2 ** Math.min(failures - 1 - quick.length, 16);
-  return Math.min(CAP_MS, base) * (1 - JITTER + 2 * JITTER * random());
+  return jitter(quick[failures - 1] ?? backoff(failures - quick.length, LIMITS), [0.8, 1.2], random);
 }

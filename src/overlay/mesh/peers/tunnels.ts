@@ -1,3 +1,4 @@
+import { backoff } from "../../../lib/async/backoff.ts";
 import type { ClientHttp2Session } from "node:http2";
 import { errnoOf, SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
@@ -19,8 +20,7 @@ const MAX_STREAMS = 256;
 /** Enough for 10,000 flows, the usual limit of a connector. */
 const MAX_SESSIONS = 40;
 const IDLE_MS = 60_000;
-const FIRST_WAIT_MS = 100;
-const MAX_WAIT_MS = 400;
+const REFUSAL = { firstMs: 100, maxMs: 400 };
 /** A session that ends sooner counts as a failed attempt. */
 const SHORT_MS = 1000;
 /** Time for resets to reach the peer before the session closes, in milliseconds. */
@@ -232,9 +232,8 @@ export class Tunnels {
 
   /** Makes new flows fail immediately for a short time, so that they do not overload an unreachable peer. */
   #refuseFor(entry: Entry, reason: OverlayReason): void {
-    const wait = Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(entry.failures, 10));
     entry.failures += 1;
-    entry.refusal = { reason, until: this.#options.clock.elapsed() + wait };
+    entry.refusal = { reason, until: this.#options.clock.elapsed() + backoff(entry.failures, REFUSAL) };
   }
 
   #onFree(entry: Entry, tunnel: Tunnel): void {

@@ -70,6 +70,12 @@ describe("a service", () => {
     expect(wakeAt(first.standing, 0)).toBe(5000);
     const second = run(first.standing, [{ is: "tick" }, 5000], [failed(2), 5000]);
     expect(wakeAt(second.standing, 5000)).toBe(15_000);
+    let [late, now] = [second.standing, 15_000];
+    for (let number = 3; number <= 9; number += 1) {
+      late = run(late, [{ is: "tick" }, now], [failed(number), now]).standing;
+      now = wakeAt(late, now) ?? 0;
+    }
+    expect(now).toBe(15_000 + 20_000 + 40_000 + 80_000 + 160_000 + 320_000 + 600_000 + 600_000);
     expect(begun(run(second.standing, [{ is: "wanted", goal: service({ hash: "b" }) }, 6000]).effects)).toHaveLength(1);
     const off = run(
       second.standing,
@@ -110,6 +116,31 @@ describe("a service", () => {
     const [again] = begun(run(ended.standing, [{ is: "tick" }, 20_100]).effects);
     expect(again).toMatchObject({ kind: "start", isCrash: true });
   });
+
+  test.each([
+    [9999, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 60_000, 60_000]],
+    [10_000, [100, 100, 100]],
+  ])(
+    "that exits %d ms after each start waits with exponential backoff unless it ran for ten seconds",
+    (ranMs, expected) => {
+      let [{ standing, effects }, now] = [
+        run(beginning(undefined, undefined), [{ is: "wanted", goal: service() }, 0]),
+        0,
+      ];
+      const waits = expected.map(() => {
+        const number = begun(effects)[0]?.number ?? 0;
+        now += ranMs;
+        const up = run(standing, [done(number, running()), now - ranMs]).standing;
+        const ended = run(up, [{ is: "exited", found: stopped(), code: 1 }, now]).standing;
+        const at = wakeAt(ended, now) ?? 0;
+        const wait = at - now;
+        now = at;
+        ({ standing, effects } = run(ended, [{ is: "tick" }, now]));
+        return wait;
+      });
+      expect(waits).toEqual(expected);
+    },
+  );
 
   test("that exits before the first poll waits as one that exits", () => {
     const { standing, effects } = run(

@@ -1,6 +1,5 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { crashDelay, crashesAfter, failureDelay } from "../../../../../src/agent/containers/supervision/decide.ts";
 import { rateTimetable, timetable } from "../../../../../src/agent/containers/supervision/schedule.ts";
 
 const at = (text: string): number => Date.parse(`${text}Z`);
@@ -42,11 +41,4 @@ test("a rate begins one interval from the start, stays in step, and makes up for
       if (planned <= now) expect((next - planned) % everyMs).toBe(0);
     }),
   );
-});
-
-test("waits double up to their caps", () => {
-  expect([1, 2, 3, 10, 11, 1000].map(crashDelay)).toEqual([100, 200, 400, 51_200, 60_000, 60_000]);
-  expect([1, 2, 7, 8, 1000].map(failureDelay)).toEqual([5000, 10_000, 320_000, 600_000, 600_000]);
-  expect(crashesAfter(5, 9999)).toBe(6);
-  expect(crashesAfter(5, 10_000)).toBe(1);
 });
