@@ -1,7 +1,7 @@
 import { BoundSocket, createServer, isIP, type Server, type Socket } from "node:net";
 import { toError } from "../../errors.ts";
 import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
-import { keepAlive } from "../flow/keep-alive.ts";
+import { keepAlive } from "../dial/keep-alive.ts";
 import { bindReason } from "../dial/reasons.ts";
 
 export type BindingState =

@@ -4,7 +4,7 @@ import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import { withoutAvoided, type Avoided } from "./avoided.ts";
 import type { NameCache } from "./name-cache.ts";
 import type { OwnSockets } from "./own-sockets.ts";
-import { keepAlive } from "../flow/keep-alive.ts";
+import { keepAlive } from "./keep-alive.ts";
 import { connectReason } from "./reasons.ts";
 
 /** Target of a flow. */

@@ -1,6 +1,6 @@
 import { BoundSocket, createServer, isIP, type Server, type Socket } from "node:net";
 import type { Clock } from "../../host/clock.ts";
-import { keepAlive } from "../flow/keep-alive.ts";
+import { keepAlive } from "../dial/keep-alive.ts";
 import type { OwnSockets } from "../dial/own-sockets.ts";
 
 export interface DataPortOptions {

@@ -1,11 +1,11 @@
 import type { Clock } from "../../host/clock.ts";
 import type { OverlayListener } from "../../protocol/overlay/overlay.ts";
-import { RateLimiter } from "./rate-limiter.ts";
+import { RateLimiter, type TwoWayLimiters } from "./rate-limiter.ts";
 import { sourceFilter, type SourceFilter } from "./source-filter.ts";
 
 /** Source filter and rate limits of a listener. */
 export class Limits {
-  readonly limiters: { readonly in: RateLimiter; readonly out: RateLimiter };
+  readonly limiters: TwoWayLimiters;
   #filter: SourceFilter;
 
   constructor(clock: Clock, { sources, bitsPerSecond }: OverlayListener) {

@@ -1,9 +1,18 @@
 import type { Clock } from "../../host/clock.ts";
 import { TokenBucket, type TokenRate } from "../../lib/async/token-bucket.ts";
 
-/** Reads through a rate limiter, which resumes it. */
+/** Reads through rate limiters, which resume it. */
 export interface LimitedReader {
-  resumeReading(): void;
+  resumeReading(limiter: RateLimiter): void;
+}
+
+/**
+ * Rate limiters of both directions. Of a listener, `in` is from its clients; of all tunnels, `in` is what is read from
+ * them.
+ */
+export interface TwoWayLimiters {
+  readonly in: RateLimiter;
+  readonly out: RateLimiter;
 }
 
 /** Expected size of a flow's next read until one was seen. */
@@ -108,7 +117,7 @@ export class RateLimiter {
       if (available - this.#resumed.size * this.#expectedRead <= 0) break;
       this.#waiting.delete(user);
       if (this.#bucket !== undefined) this.#resumed.add(user);
-      user.resumeReading();
+      user.resumeReading(this);
     }
     if (this.#waiting.size > 0) this.#arm();
   }

@@ -2,7 +2,7 @@ import { backoff } from "../../lib/async/backoff.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { OverlayListener, OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Remote, RemoteTarget } from "./remote.ts";
-import { CANCEL } from "../mesh/transport/stream-codes.ts";
+import { CANCEL } from "../flow/stream-reset.ts";
 
 /** Remembers why other nodes refused the flows of a listener, and asks again until the reason changes. */
 export interface RemoteRefusals<User> {

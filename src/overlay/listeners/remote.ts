@@ -1,7 +1,7 @@
 import type { Http2Stream } from "node:http2";
 import type { Application, OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Dial } from "../dial/dial.ts";
-import type { TunnelLimiters } from "../mesh/transport/rate-limits.ts";
+import type { TwoWayLimiters } from "../limits/rate-limiter.ts";
 
 /** Target of a flow on another node. */
 export interface RemoteTarget {
@@ -46,7 +46,7 @@ export interface Remote {
   /** Opens a flow to another node; `user` is called later. */
   dial(request: RemoteRequest, user: RemoteUser): Dial;
   /** Rate limits over all tunnels. */
-  readonly tunnels: TunnelLimiters | undefined;
+  readonly tunnels: TwoWayLimiters | undefined;
   /** Number of flows that other nodes opened to services here. */
   readonly activeFlows: number;
   /** Ends the flows from other nodes to a service. */

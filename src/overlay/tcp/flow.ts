@@ -3,8 +3,10 @@ import type { OnReadOpts, Socket } from "node:net";
 import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { BufferPool } from "../flow/buffer-pool.ts";
 import type { Dial, DialTarget, DialUser, Dialer } from "../dial/dial.ts";
-import type { RateLimiter } from "../limits/rate-limiter.ts";
-import { OneWayCopy, withOnRead } from "../flow/one-way-copy.ts";
+import type { TwoWayLimiters } from "../limits/rate-limiter.ts";
+import { IdleCheck } from "../flow/idle-check.ts";
+import { OneWayCopy } from "../flow/one-way-copy.ts";
+import { ReadBuffer, withOnRead } from "../flow/read-buffer.ts";
 import type { Interpreter } from "../flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "../flow/running-flow.ts";
 import { flowReason } from "../dial/reasons.ts";
@@ -20,15 +22,16 @@ export interface TcpFlowOptions {
   readonly target: DialTarget;
   readonly dialer: Dialer;
   /** From the client, and to it. */
-  readonly limiters: { readonly in: RateLimiter; readonly out: RateLimiter };
+  readonly limiters: TwoWayLimiters;
   readonly pool: BufferPool;
   readonly interpreter?: Interpreter | undefined;
   readonly startedAt: number;
   readonly onEnd: FlowEnd;
 }
 
-/** A half-closed flow is ended after this idle time, so that dead half-open flows do not accumulate. */
-const HALF_CLOSED_IDLE_MS = 60_000;
+/** Maximum read of an accepted socket, and how many consecutive full reads make a flow a bulk flow. */
+const PLAIN_BYTES = 64 * 1024;
+const FULL_READS = 4;
 
 /** Connects a client's TCP connection with one to the target. Passes half-closes and resets on. */
 export class TcpFlow implements RunningFlow, DialUser {
@@ -43,14 +46,17 @@ export class TcpFlow implements RunningFlow, DialUser {
   readonly #up: OneWayCopy;
   readonly #down: OneWayCopy;
   readonly #interpreter: Interpreter | undefined;
+  readonly #pool: BufferPool;
+  readonly #downBuffer: ReadBuffer;
+  readonly #idle = new IdleCheck();
+  #upBuffer: ReadBuffer | undefined;
   #client: Socket;
   #upstream: Socket | undefined;
   #dial: Dial | undefined;
   #address: string | undefined;
   #closed = 0;
   #isOver = false;
-  #progress = 0;
-  #idleSince = -1;
+  #fullReads = 0;
 
   constructor(options: TcpFlowOptions) {
     this.#client = options.client;
@@ -61,8 +67,14 @@ export class TcpFlow implements RunningFlow, DialUser {
     this.startedAt = options.startedAt;
     const { limiters, pool, interpreter } = options;
     this.#interpreter = interpreter;
-    this.#up = new OneWayCopy(limiters.in, pool, interpreter && ((chunk) => interpreter.request(chunk)));
-    this.#down = new OneWayCopy(limiters.out, pool, interpreter && ((chunk) => interpreter.reply(chunk)));
+    this.#pool = pool;
+    const edits = interpreter && {
+      request: (chunk: Uint8Array) => interpreter.request(chunk),
+      reply: (chunk: Uint8Array) => interpreter.reply(chunk),
+    };
+    this.#up = new OneWayCopy({ limiters: [limiters.in], edit: edits?.request });
+    this.#down = new OneWayCopy({ limiters: [limiters.out], edit: edits?.reply });
+    this.#downBuffer = new ReadBuffer(this.#down, pool);
     this.#dialer = options.dialer;
     this.#onEnd = options.onEnd;
     this.#client.on("error", this.#onError);
@@ -78,7 +90,7 @@ export class TcpFlow implements RunningFlow, DialUser {
 
   /** Read options of the dialled socket. */
   get onread(): OnReadOpts {
-    return this.#down.onread;
+    return this.#downBuffer.onread;
   }
 
   get isConnected(): boolean {
@@ -100,10 +112,12 @@ export class TcpFlow implements RunningFlow, DialUser {
     this.#dial = undefined;
     this.#upstream = upstream;
     this.#address = address;
-    this.#up.link(this.#client, upstream, this.#onBulk);
-    this.#down.link(upstream, this.#client);
+    this.#up.writeTo(upstream);
+    this.#up.readFrom(this.#client);
+    this.#down.writeTo(this.#client);
+    this.#down.readFrom(upstream);
     upstream.on("error", this.#onError).on("close", this.#onClose);
-    this.#client.on("close", this.#onClose).resume();
+    this.#client.on("data", this.#onData).on("close", this.#onClose).resume();
   }
 
   failed(reason: OverlayReason): void {
@@ -126,29 +140,31 @@ export class TcpFlow implements RunningFlow, DialUser {
     const upstream = this.#upstream;
     if (upstream === undefined) return;
     const progress = client.bytesRead + upstream.bytesRead - client.writableLength - upstream.writableLength;
-    const waits = this.#up.isRateLimited || this.#down.isRateLimited || this.#interpreter?.isBusy === true;
-    if (progress !== this.#progress || this.#idleSince < 0 || waits) {
-      this.#progress = progress;
-      this.#idleSince = now;
-      return;
-    }
+    const isInUse = this.#up.isRateLimited || this.#down.isRateLimited || this.#interpreter?.isBusy === true;
     const isHalfClosed = client.readableEnded || upstream.readableEnded;
-    const limit = isHalfClosed ? Math.min(idleTimeoutMs, HALF_CLOSED_IDLE_MS) : idleTimeoutMs;
-    if (now - this.#idleSince >= limit) this.abort("idle");
+    if (this.#idle.isOver(progress, { isInUse, isHalfClosed }, now, idleTimeoutMs)) this.abort("idle");
   }
 
+  readonly #onData = (chunk: Buffer): void => {
+    if (!this.#up.pass(chunk)) this.#client.pause();
+    else if (chunk.length < PLAIN_BYTES) this.#fullReads = 0;
+    else if ((this.#fullReads += 1) >= FULL_READS) this.#readInBulk();
+  };
+
   /** Moves a client that sends much to a socket with a read buffer of its own. */
-  readonly #onBulk = (): void => {
+  #readInBulk(): void {
     const plain = this.#client;
     if (this.#isOver || plain.writableLength > 0 || plain.writableEnded || plain.readableLength > 0) return;
-    const client = withOnRead(plain, this.#up.onread);
+    const buffer = new ReadBuffer(this.#up, this.#pool);
+    const client = withOnRead(plain, buffer.onread);
     if (client === undefined) return;
+    this.#upBuffer = buffer;
     plain.removeAllListeners();
     this.#client = client.on("error", this.#onError).on("close", this.#onClose);
     this.#up.readFrom(client);
     this.#down.writeTo(client);
     client.resume();
-  };
+  }
 
   readonly #onError = (error: Error): void => this.abort(flowReason(error));
 
@@ -162,6 +178,8 @@ export class TcpFlow implements RunningFlow, DialUser {
     this.#isOver = true;
     this.#up.close();
     this.#down.close();
+    this.#upBuffer?.close();
+    this.#downBuffer.close();
     this.#onEnd(this, reason);
   }
 }

@@ -2,10 +2,10 @@ import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
 import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import type { Dial } from "../dial/dial.ts";
-import type { RateLimiter } from "../limits/rate-limiter.ts";
+import type { TwoWayLimiters } from "../limits/rate-limiter.ts";
 import { editing, type Interpreter } from "../flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "../flow/running-flow.ts";
-import { StreamBridge } from "../mesh/transport/stream-bridge.ts";
+import { StreamBridge } from "../flow/stream-bridge.ts";
 import type { Remote, RemoteRequest, RemoteTarget } from "../listeners/remote.ts";
 
 export interface RemoteTcpFlowOptions {
@@ -18,7 +18,7 @@ export interface RemoteTcpFlowOptions {
   readonly target: RemoteTarget;
   readonly remote: Remote;
   /** From the client, and to it. */
-  readonly limiters: { readonly in: RateLimiter; readonly out: RateLimiter };
+  readonly limiters: TwoWayLimiters;
   readonly startedAt: number;
   /** Further fields of the request to the other node. */
   readonly request?: Pick<RemoteRequest, "application" | "flow" | "data">;

@@ -5,7 +5,7 @@ import type { Clock } from "../../../host/clock.ts";
 import { interleaveFamilies, staggered } from "../../../lib/net/happy-eyeballs.ts";
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
 import type { NameCache } from "../../dial/name-cache.ts";
-import { keepAlive } from "../../flow/keep-alive.ts";
+import { keepAlive } from "../../dial/keep-alive.ts";
 import { dialTls, whenProved, type MeshIdentity, type MeshProtocol } from "../transport/tls.ts";
 
 /** Address of a gateway, and the RFC 7638 thumbprint of the only accepted key. */

@@ -1,6 +1,6 @@
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import type { Clock } from "../../../host/clock.ts";
-import { resetStream } from "../transport/reset.ts";
+import { resetStream } from "../../flow/stream-reset.ts";
 
 /** Limits per peer of concurrent requests, so that a peer cannot consume this node's work and memory. */
 const MAX_ECHOES = 8;

@@ -2,7 +2,7 @@ import { constants, type ClientHttp2Stream } from "node:http2";
 import { SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { PathId } from "../paths/peer-dialer.ts";
-import { resetStream } from "../transport/reset.ts";
+import { resetStream } from "../../flow/stream-reset.ts";
 import type { Tunnel } from "./tunnel.ts";
 import type { Tunnels } from "./tunnels.ts";
 

@@ -4,12 +4,12 @@ import type { Clock } from "../../../host/clock.ts";
 import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { Dial } from "../../dial/dial.ts";
 import type { RemoteRequest, RemoteUser } from "../../listeners/remote.ts";
-import { resetStream } from "../transport/reset.ts";
+import { codeOf, reasonOfCode, resetStream } from "../../flow/stream-reset.ts";
 import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
 import { requestTaken } from "./byte-agreement.ts";
 import type { Tunnel } from "./tunnel.ts";
 import { reasonOf, type Tunnels } from "./tunnels.ts";
-import { codeOf, flowHeaders, reasonOfCode, refusalOf } from "../transport/wire.ts";
+import { flowHeaders, refusalOf } from "../transport/wire.ts";
 
 /** Number of attempts when the tunnel closes before the answer; no bytes of the flow were sent by then. */
 const ATTEMPTS = 3;

@@ -1,6 +1,6 @@
 import type { MeshEvent, OverlayMesh, PeerSessionState } from "../../../protocol/overlay/mesh.ts";
 import type { Remote } from "../../listeners/remote.ts";
-import type { TunnelLimiters } from "../transport/rate-limits.ts";
+import type { TwoWayLimiters } from "../../limits/rate-limiter.ts";
 import type { MeshIdentity } from "../transport/tls.ts";
 import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
 import type { Inbound, PeerDialer } from "../paths/peer-dialer.ts";
@@ -20,7 +20,7 @@ export interface PeerFlowsOptions {
   /** Limits the bytes that arrived and were not read. */
   readonly receiveBuffers: Pick<ReceiveBuffers, "watch">;
   /** Rate limits over all tunnels; absent for none. */
-  readonly tunnelLimiters?: TunnelLimiters;
+  readonly tunnelLimiters?: TwoWayLimiters;
   readonly onEvent: (event: MeshEvent) => void;
 }
 

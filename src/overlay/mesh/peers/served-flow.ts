@@ -1,9 +1,9 @@
 import type { ServerHttp2Stream } from "node:http2";
 import type { OverlayFlow, OverlayReason, Place } from "../../../protocol/overlay/overlay.ts";
 import type { Offered } from "../../listeners/targets.ts";
-import type { TunnelLimiters } from "../transport/rate-limits.ts";
-import { resetStream } from "../transport/reset.ts";
-import { codeOf, refusalHeaders, type FlowRequest } from "../transport/wire.ts";
+import type { TwoWayLimiters } from "../../limits/rate-limiter.ts";
+import { codeOf, resetStream } from "../../flow/stream-reset.ts";
+import { refusalHeaders, type FlowRequest } from "../transport/wire.ts";
 import { defined } from "../../../lib/defined.ts";
 
 /** A flow that a peer opened to a service of this node. */
@@ -28,7 +28,7 @@ export interface ServedFlowOptions {
   /** Returns why the session below the stream ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
   /** Rate limits over all tunnels. */
-  readonly tunnels: TunnelLimiters | undefined;
+  readonly tunnels: TwoWayLimiters | undefined;
   readonly startedAt: number;
   /**
    * Called once at the end. `sent` is present if the flow was aborted and the peer can be asked how many of these bytes

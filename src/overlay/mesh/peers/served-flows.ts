@@ -5,7 +5,7 @@ import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay/overl
 import type { ListenerOptions } from "../../listeners/listener.ts";
 import type { LiveFlow } from "../../flow/live-flows.ts";
 import { literalTarget, type Offered } from "../../listeners/targets.ts";
-import type { TunnelLimiters } from "../transport/rate-limits.ts";
+import type { TwoWayLimiters } from "../../limits/rate-limiter.ts";
 import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
 import { isForbidden } from "../../../lib/net/forbidden-address.ts";
 import { avoidanceReason, type Avoided } from "../../dial/avoided.ts";
@@ -38,7 +38,7 @@ export class ServedFlows {
   readonly taken: ByteAgreement;
   readonly #local: Local;
   readonly #receiveBuffers: Pick<ReceiveBuffers, "watch">;
-  readonly #tunnels: TunnelLimiters | undefined;
+  readonly #tunnels: TwoWayLimiters | undefined;
   readonly #flows = new Map<ServedFlow, LiveFlow>();
   readonly #controls = new Map<string, ServedFtp>();
   #grants: Grants = grantsOf([]);
@@ -47,7 +47,7 @@ export class ServedFlows {
   #second = -Infinity;
   #recordedInSecond = 0;
 
-  constructor(local: Local, receiveBuffers: Pick<ReceiveBuffers, "watch">, tunnels?: TunnelLimiters) {
+  constructor(local: Local, receiveBuffers: Pick<ReceiveBuffers, "watch">, tunnels?: TwoWayLimiters) {
     this.#local = local;
     this.taken = new ByteAgreement(local.clock);
     this.#receiveBuffers = receiveBuffers;

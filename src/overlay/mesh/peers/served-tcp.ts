@@ -3,9 +3,10 @@ import type { Clock } from "../../../host/clock.ts";
 import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { Dial, Dialer, DialUser } from "../../dial/dial.ts";
 import { editing, type Interpreter } from "../../flow/interpreter.ts";
-import { StreamBridge } from "../transport/stream-bridge.ts";
+import { StreamBridge } from "../../flow/stream-bridge.ts";
 import { refuse, servedRecord, type Outcome, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
-import { reasonOfCode, type FlowRequest } from "../transport/wire.ts";
+import { reasonOfCode } from "../../flow/stream-reset.ts";
+import { type FlowRequest } from "../transport/wire.ts";
 
 export interface ServedTcpOptions extends ServedFlowOptions {
   readonly interpreter?: Interpreter | undefined;

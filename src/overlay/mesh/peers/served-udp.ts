@@ -3,9 +3,10 @@ import type { OverlayFlow, OverlayReason } from "../../../protocol/overlay/overl
 import type { NameCache } from "../../dial/name-cache.ts";
 import type { OwnSockets } from "../../dial/own-sockets.ts";
 import { UdpSession } from "../../udp/session.ts";
-import { DatagramPipe } from "../transport/datagram-pipe.ts";
+import { DatagramPipe } from "../../flow/datagram-pipe.ts";
 import { refuse, servedRecord, type ServedFlow, type ServedFlowOptions } from "./served-flow.ts";
-import { codeOf, reasonOfCode, type FlowRequest } from "../transport/wire.ts";
+import { codeOf, reasonOfCode } from "../../flow/stream-reset.ts";
+import { type FlowRequest } from "../transport/wire.ts";
 
 export interface ServedUdpParts {
   readonly clock: Clock;

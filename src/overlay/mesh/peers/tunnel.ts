@@ -2,8 +2,7 @@ import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 
 import type { PeerSessionState } from "../../../protocol/overlay/mesh.ts";
 import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { PathId } from "../paths/peer-dialer.ts";
-import { resetStream } from "../transport/reset.ts";
-import { codeOf } from "../transport/wire.ts";
+import { codeOf, resetStream } from "../../flow/stream-reset.ts";
 
 /** A newly opened session with a peer. */
 export interface Connected {

@@ -8,7 +8,7 @@ import type { MeshLimiters } from "../transport/rate-limits.ts";
 import { openStream } from "../paths/open-stream.ts";
 import type { OutboundHop } from "../paths/hop.ts";
 import { mostSpecificFailure, sessionErrorOf } from "../paths/most-specific-failure.ts";
-import { Splice } from "../transport/splice.ts";
+import { Splice } from "../../flow/splice.ts";
 import { viasOf } from "../paths/static-routes.ts";
 import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
 

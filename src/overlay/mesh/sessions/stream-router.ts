@@ -5,7 +5,7 @@ import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import { Uid } from "../../../protocol/values/values.ts";
 import { TokenBucket } from "../../../lib/async/token-bucket.ts";
 import { refuse, type RelayRequest, type Relay } from "./relay.ts";
-import { NO_ERROR, REFUSED_STREAM } from "../transport/stream-codes.ts";
+import { NO_ERROR, REFUSED_STREAM } from "../../flow/stream-reset.ts";
 import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
 import type { Inbound, PathId } from "../paths/peer-dialer.ts";
 

@@ -9,7 +9,7 @@ import {
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../host/clock.ts";
 import { TokenBucket } from "../../../lib/async/token-bucket.ts";
-import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
+import { ENHANCE_YOUR_CALM } from "../../flow/stream-reset.ts";
 import { STREAM_WINDOW_BYTES } from "./receive-buffer.ts";
 
 /** Maximum number of streams per hop session. */

@@ -1,16 +1,10 @@
 import type { Clock } from "../../../host/clock.ts";
 import type { OverlayMesh } from "../../../protocol/overlay/mesh.ts";
-import { RateLimiter } from "../../limits/rate-limiter.ts";
+import { RateLimiter, type TwoWayLimiters } from "../../limits/rate-limiter.ts";
 import { defined } from "../../../lib/defined.ts";
 
-/** Rate limits over all tunnels: `in` for bytes read from tunnels, `out` for bytes sent into them. */
-export interface TunnelLimiters {
-  readonly in: RateLimiter;
-  readonly out: RateLimiter;
-}
-
 /** The node's rate limits over all tunnels. */
-export class MeshLimiters implements TunnelLimiters {
+export class MeshLimiters implements TwoWayLimiters {
   readonly in: RateLimiter;
   readonly out: RateLimiter;
   #rates: Pick<OverlayMesh, "ingressBitsPerSecond" | "egressBitsPerSecond"> = {};
@@ -25,9 +19,7 @@ export class MeshLimiters implements TunnelLimiters {
     const { ingressBitsPerSecond, egressBitsPerSecond } = mesh ?? {};
     if (ingressBitsPerSecond !== this.#rates.ingressBitsPerSecond) this.in.setRate(ingressBitsPerSecond);
     if (egressBitsPerSecond !== this.#rates.egressBitsPerSecond) this.out.setRate(egressBitsPerSecond);
-    this.#rates = {
-      ...defined({ ingressBitsPerSecond, egressBitsPerSecond }),
-    };
+    this.#rates = defined({ ingressBitsPerSecond, egressBitsPerSecond });
   }
 
   close(): void {

@@ -1,6 +1,6 @@
 import { totalmem } from "node:os";
 import type { Readable, Writable } from "node:stream";
-import { ENHANCE_YOUR_CALM } from "./stream-codes.ts";
+import { ENHANCE_YOUR_CALM } from "../../flow/stream-reset.ts";
 
 /** A stream to watch. HTTP/2 streams can be reset; others are destroyed. */
 export interface Watched extends Readable {

@@ -1,14 +1,6 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import { isIP } from "node:net";
 import { OverlayReason, type Application } from "../../../protocol/overlay/overlay.ts";
-import {
-  CANCEL,
-  CONNECT_ERROR,
-  ENHANCE_YOUR_CALM,
-  INADEQUATE_SECURITY,
-  INTERNAL_ERROR,
-  NO_ERROR,
-} from "./stream-codes.ts";
 
 /** Request to open a flow to a service of another node. */
 export interface FlowRequest {
@@ -60,25 +52,6 @@ const reasons: Readonly<Record<number, OverlayReason>> = {
   504: "connect-timeout",
   508: "loop",
 };
-
-/** Codes with which streams are reset (RFC 9113 §7). Other implementations take the codes of our own as an unspecified failure. */
-const codes: Readonly<Partial<Record<OverlayReason, number>>> = {
-  reset: CONNECT_ERROR,
-  removed: CANCEL,
-  "not-granted": INADEQUATE_SECURITY,
-  "out-of-resources": ENHANCE_YOUR_CALM,
-  idle: 0x4846_0001,
-  unreachable: 0x4846_0002,
-  "connect-refused": 0x4846_0003,
-  "resolve-failed": 0x4846_0004,
-  "tunnel-lost": 0x4846_0005,
-  "source-not-permitted": 0x4846_0006,
-  "literal-not-permitted": 0x4846_0007,
-};
-
-const reasonsOfCodes = new Map(
-  Object.entries(codes).map(([reason, code]) => [code, OverlayReason.catch("other").parse(reason)]),
-);
 
 /** Returns the headers of a CONNECT (RFC 9113 §8.5), for UDP an extended one (RFC 8441 §4). */
 export function flowHeaders(peer: string, request: FlowRequest): OutgoingHttpHeaders {
@@ -165,13 +138,4 @@ export function refusalOf(headers: IncomingHttpHeaders): OverlayReason | undefin
   if (status === 200) return undefined;
   const said = OverlayReason.safeParse(headers["holdfast-reason"]);
   return said.success ? said.data : (reasons[status] ?? "other");
-}
-
-export function codeOf(reason: OverlayReason): number {
-  return codes[reason] ?? INTERNAL_ERROR;
-}
-
-/** Returns the reason for which the other side reset a stream. */
-export function reasonOfCode(code: number): OverlayReason {
-  return code === NO_ERROR ? "reset" : (reasonsOfCodes.get(code) ?? "other");
 }

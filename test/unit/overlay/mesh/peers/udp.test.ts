@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect as connectHttp2, performServerHandshake, type ServerHttp2Stream } from "node:http2";
 import { describe, expect, it } from "vitest";
-import { DatagramPipe, type DatagramPipeOptions } from "../../../../../src/overlay/mesh/transport/datagram-pipe.ts";
+import { DatagramPipe, type DatagramPipeOptions } from "../../../../../src/overlay/flow/datagram-pipe.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { aListener, aService } from "../../../../support/overlay/overlay-rig.ts";
 import { grant, peerRig, socketPair } from "../../../../support/overlay/peer-rig.ts";

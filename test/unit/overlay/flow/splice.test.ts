@@ -8,9 +8,9 @@ import {
   outbound,
   textOf,
   type GatewayRig,
-} from "../../../../support/overlay/mesh-rig.ts";
-import { meshIdentity } from "../../../../support/overlay/mesh-identity.ts";
-import { waitFor } from "../../../../support/wait-for.ts";
+} from "../../../support/overlay/mesh-rig.ts";
+import { meshIdentity } from "../../../support/overlay/mesh-identity.ts";
+import { waitFor } from "../../../support/wait-for.ts";
 
 const [a, b] = await Promise.all([meshIdentity(), meshIdentity()]);
 

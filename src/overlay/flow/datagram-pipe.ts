@@ -1,16 +1,15 @@
 import type { Http2Stream } from "node:http2";
-import type { Clock } from "../../../host/clock.ts";
-import { hasRoom } from "../../flow/datagram-queue.ts";
-import type { TunnelLimiters } from "./rate-limits.ts";
-import { PROTOCOL_ERROR } from "./stream-codes.ts";
+import type { Clock } from "../../host/clock.ts";
+import { hasRoom } from "./datagram-queue.ts";
+import type { TwoWayLimiters } from "../limits/rate-limiter.ts";
+import { PROTOCOL_ERROR, resetStream } from "./stream-reset.ts";
 import { CapsuleReader, datagramCapsule } from "./capsules.ts";
-import { resetStream } from "./reset.ts";
 
 export interface DatagramPipeOptions {
   readonly stream: Http2Stream;
   readonly clock: Clock;
   /** Rate limits over all tunnels; datagrams beyond them are dropped. */
-  readonly tunnels?: TunnelLimiters | undefined;
+  readonly tunnels?: TwoWayLimiters | undefined;
   readonly onDatagram: (datagram: Buffer) => void;
   readonly onDrop: () => void;
   /** Called once when the stream has ended, with its code (RFC 9113 §7). */

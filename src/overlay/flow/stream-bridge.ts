@@ -1,13 +1,13 @@
 import type { Http2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
-import type { RateLimiter } from "../../limits/rate-limiter.ts";
-import { flowReason } from "../../dial/reasons.ts";
-import type { Editing } from "../../flow/interpreter.ts";
-import type { TunnelLimiters } from "./rate-limits.ts";
-import { Pump } from "./pump.ts";
-import { resetStream } from "./reset.ts";
-import { codeOf, reasonOfCode } from "./wire.ts";
+import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
+import { flowReason } from "../dial/reasons.ts";
+import type { RateLimiter, TwoWayLimiters } from "../limits/rate-limiter.ts";
+import { IdleCheck } from "./idle-check.ts";
+import type { Editing } from "./interpreter.ts";
+import { OneWayCopy } from "./one-way-copy.ts";
+import { codeOf, NO_ERROR, reasonOfCode, resetStream } from "./stream-reset.ts";
+import { TurnWriter } from "./turn-writer.ts";
 
 export interface StreamBridgeOptions extends Partial<Editing> {
   /** Connected; keeps half-closes and was not read from. */
@@ -15,33 +15,37 @@ export interface StreamBridgeOptions extends Partial<Editing> {
   /** Answered stream of the flow. */
   readonly stream: Http2Stream;
   /** From the socket, and to it. */
-  readonly limiters?: { readonly in: RateLimiter; readonly out: RateLimiter };
+  readonly limiters?: TwoWayLimiters;
   /** Rate limits over all tunnels. */
-  readonly tunnels?: TunnelLimiters | undefined;
+  readonly tunnels?: TwoWayLimiters | undefined;
   /** Returns why the session below the stream ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
   /** Called once; without a reason when both sides closed in order. */
   readonly onEnd: (reason: OverlayReason | undefined) => void;
 }
 
-/** A half-closed flow is ended after this idle time, so that dead half-open flows do not accumulate. */
-const HALF_CLOSED_IDLE_MS = 60_000;
-
 /** Connects a socket with a stream of a session. Passes half-closes and resets on. */
 export class StreamBridge {
   readonly #options: StreamBridgeOptions;
-  readonly #up: Pump;
-  readonly #down: Pump;
+  readonly #up: OneWayCopy;
+  readonly #down: OneWayCopy;
+  readonly #toStream: TurnWriter;
+  readonly #toSocket: TurnWriter;
+  readonly #idle = new IdleCheck();
   #closed = 0;
   #isOver = false;
-  #progress = -1;
-  #idleSince = 0;
 
   constructor(options: StreamBridgeOptions) {
-    const { socket, stream, limiters, tunnels, edits } = options;
+    const { socket, stream, limiters, tunnels, edits, lost } = options;
     this.#options = options;
-    this.#up = new Pump(socket, stream, [limiters?.in, tunnels?.out], edits?.up);
-    this.#down = new Pump(stream, socket, [limiters?.out, tunnels?.in], edits?.down);
+    this.#up = new OneWayCopy({ limiters: present(limiters?.in, tunnels?.out), edit: edits?.up });
+    this.#down = new OneWayCopy({
+      limiters: present(limiters?.out, tunnels?.in),
+      edit: edits?.down,
+      passesEnd: () => stream.rstCode === NO_ERROR && lost() === undefined,
+    });
+    this.#toStream = new TurnWriter(stream);
+    this.#toSocket = new TurnWriter(socket);
   }
 
   /** Bytes read from the socket. */
@@ -51,28 +55,20 @@ export class StreamBridge {
 
   /** Bytes from the socket that the stream has sent. */
   get bytesUp(): number {
-    return this.#up.taken;
+    return this.#toStream.taken;
   }
 
   /** Bytes from the stream that the socket has accepted. */
   get bytesDown(): number {
-    return this.#down.taken;
+    return this.#toSocket.taken;
   }
 
   start(): void {
     const { socket, stream } = this.#options;
-    stream
-      .on("error", () => undefined)
-      .on("end", () => {
-        if (stream.rstCode === 0 && this.#options.lost() === undefined) socket.end();
-      })
-      .on("close", this.#onStreamClose);
-    socket
-      .on("end", () => stream.end())
-      .on("error", (error) => this.abort(flowReason(error)))
-      .on("close", this.#onClose);
-    this.#up.start();
-    this.#down.start();
+    stream.on("error", () => undefined).on("close", this.#onStreamClose);
+    socket.on("error", (error) => this.abort(flowReason(error))).on("close", this.#onClose);
+    this.#up.start(socket, stream, this.#toStream);
+    this.#down.start(stream, socket, this.#toSocket);
     if (stream.destroyed) this.#onStreamClose();
     else socket.resume();
   }
@@ -91,19 +87,13 @@ export class StreamBridge {
     const { socket, stream } = this.#options;
     const progress = this.#up.bytes + this.#down.bytes - socket.writableLength - stream.writableLength;
     const isInUse = this.#up.isRateLimited || this.#down.isRateLimited || this.#options.isBusy?.() === true;
-    if (progress !== this.#progress || isInUse) {
-      this.#progress = progress;
-      this.#idleSince = now;
-      return;
-    }
     const isHalfClosed = socket.readableEnded || stream.readableEnded;
-    const limit = isHalfClosed ? Math.min(idleTimeoutMs, HALF_CLOSED_IDLE_MS) : idleTimeoutMs;
-    if (now - this.#idleSince >= limit) this.abort("idle");
+    if (this.#idle.isOver(progress, { isInUse, isHalfClosed }, now, idleTimeoutMs)) this.abort("idle");
   }
 
   readonly #onStreamClose = (): void => {
     const { stream, lost } = this.#options;
-    if (stream.rstCode === 0 && stream.readableEnded && stream.writableFinished) return this.#onClose();
+    if (stream.rstCode === NO_ERROR && stream.readableEnded && stream.writableFinished) return this.#onClose();
     this.abort(lost() ?? reasonOfCode(stream.rstCode));
   };
 
@@ -115,8 +105,14 @@ export class StreamBridge {
   #finish(reason: OverlayReason | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#toStream.close();
+    this.#toSocket.close();
     this.#up.close();
     this.#down.close();
     this.#options.onEnd(reason);
   }
+}
+
+function present(...limiters: readonly (RateLimiter | undefined)[]): readonly RateLimiter[] {
+  return limiters.filter((limiter) => limiter !== undefined);
 }

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { CapsuleReader, datagramCapsule } from "../../../../../src/overlay/mesh/transport/capsules.ts";
+import { CapsuleReader, datagramCapsule } from "../../../../src/overlay/flow/capsules.ts";
 
 function reading(): { readonly reader: CapsuleReader; readonly datagrams: Buffer[] } {
   const datagrams: Buffer[] = [];
