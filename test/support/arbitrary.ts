@@ -10,7 +10,7 @@ interface Bounds {
   isRefined: boolean;
 }
 
-/** Valid values of a schema, derived from the schema itself: what it accepts as input, as JSON has it. */
+/** Valid input values of a schema as JSON, derived from the schema itself. */
 export function validValues(schema: z.core.$ZodType): fc.Arbitrary<unknown> {
   const { def } = (schema as z.core.$ZodTypes)._zod;
   switch (def.type) {
@@ -73,7 +73,7 @@ function strings(schema: z.core.$ZodType): fc.Arbitrary<string> {
   return source.filter((text) => z.safeParse(schema, text).success);
 }
 
-/** What a lookahead forbids is left to the filter behind. */
+/** Removes lookaheads; the filter afterwards applies them. */
 const withoutLookahead = ({ source }: RegExp): RegExp => new RegExp(source.replaceAll(/\(\?![^()]*\)/g, ""));
 
 function numbers({ min, max, isInteger }: Bounds): fc.Arbitrary<number> {
@@ -174,7 +174,7 @@ export function withUnknownFields(schema: z.core.$ZodType, value: unknown): unkn
     const fitting = def.options.find((option) => z.safeParse(option, value).success);
     return fitting === undefined ? value : withUnknownFields(fitting, value);
   }
-  // What takes any field has none that are unknown.
+  // An object that accepts any field has no unknown ones.
   if (def.type !== "object" || def.catchall !== undefined) return value;
   const shape: Record<string, z.core.$ZodType> = def.shape;
   const entries = Object.entries(value).map(([key, inner]: [string, unknown]) => [

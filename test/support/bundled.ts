@@ -5,7 +5,7 @@ import { build } from "esbuild";
 import { afterAll, beforeAll } from "vitest";
 import { tempDir } from "./temp-dir.ts";
 
-/** Makes one bundle of a program for the tests of the file that calls it, and gives its path. */
+/** Bundles a program once for the tests of the calling file, and returns its path. */
 export function bundled(entryPoint: string): string {
   const dir = mkdtempSync(join(tmpdir(), "hf-bundle-"));
   const outfile = join(dir, "bundle.mjs");
@@ -14,14 +14,14 @@ export function bundled(entryPoint: string): string {
   return outfile;
 }
 
-/** Makes one bundle of a program for the running test, and gives its path. */
+/** Bundles a program once for the running test, and returns its path. */
 export async function bundledOnce(entryPoint: string): Promise<string> {
   const outfile = join(tempDir(), "bundle.mjs");
   await bundle(entryPoint, outfile);
   return outfile;
 }
 
-/** It starts in a quarter of the time that many modules take, each of which has its types erased first. */
+/** Bundles a program: it starts in a quarter of the time that its many modules take. */
 async function bundle(entryPoint: string, outfile: string): Promise<void> {
   await build({
     entryPoints: [entryPoint],
@@ -30,7 +30,7 @@ async function bundle(entryPoint: string, outfile: string): Promise<void> {
     platform: "node",
     target: "node26",
     format: "esm",
-    // Packages written as CommonJS ask for `require`, which an ES module does not have by itself.
+    // Packages in CommonJS call `require`, which an ES module does not have.
     banner: { js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);' },
   });
 }

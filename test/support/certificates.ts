@@ -62,7 +62,7 @@ export async function testCertificate({
   };
 }
 
-/** The certificate library, whose injector wants metadata functions that nothing here reads. */
+/** Loads the certificate library, whose injector needs metadata functions that nothing here uses. */
 async function library(): Promise<typeof X509> {
   if (!("getMetadata" in Reflect)) {
     const nothing = { getMetadata: () => undefined, getOwnMetadata: () => undefined, defineMetadata: () => undefined };

@@ -4,11 +4,11 @@ import type { Directories } from "./local-agent.ts";
 
 export interface FakeCall {
   readonly call: Call;
-  /** All that was shown, on either stream. */
+  /** All output, on either stream. */
   readonly shown: string[];
 }
 
-/** A verb's call inside the test's own process, for what a child process cannot be given. */
+/** A verb's call inside the test's process, for what a child process cannot be given. */
 export function someCall(
   dirs: Pick<Directories, "stateDir" | "runDir">,
   changes: Partial<Call>,

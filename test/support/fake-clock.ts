@@ -6,7 +6,7 @@ interface Timer {
   readonly run: () => void;
 }
 
-/** A clock that stands still until it is told to move; timers ring in order of their times. */
+/** A clock that stands still until moved; timers ring in order of their times. */
 export class FakeClock implements Clock {
   #elapsed = 0;
   #wall: number;
@@ -37,7 +37,7 @@ export class FakeClock implements Clock {
     return this.#elapsed + this.#asleep;
   }
 
-  /** Lets the machine sleep: timers and the monotonic clock stand still, the others go on. */
+  /** Suspends the machine: timers and the monotonic clock stand still, the others continue. */
   sleepMachine(ms: number): void {
     this.#asleep += ms;
     this.#wall += ms;
@@ -54,7 +54,7 @@ export class FakeClock implements Clock {
     });
   }
 
-  /** Moves the wall clock alone, as NTP or a person would. */
+  /** Sets the wall clock only, as NTP or an operator does. */
   setWall(ms: number): void {
     this.#wall = ms;
   }
@@ -63,7 +63,7 @@ export class FakeClock implements Clock {
     return this.#timers.size;
   }
 
-  /** Lets time pass, ringing every timer that falls due, and lets promises settle between them. */
+  /** Advances the time, ringing every due timer and settling promises between them. */
   async advance(ms: number): Promise<void> {
     const end = this.#elapsed + ms;
     for (let timer = this.#next(end); timer !== undefined; timer = this.#next(end)) {
@@ -92,7 +92,7 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Lets everything that is ready to run, run. */
+/** Lets everything that is ready run. */
 export async function settle(): Promise<void> {
   for (let i = 0; i < 20; i += 1) await Promise.resolve();
 }

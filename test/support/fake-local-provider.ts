@@ -72,14 +72,14 @@ export function someStatus(changes: Partial<Status> = {}): Status {
   };
 }
 
-/** An agent's inside that says what a test wants it to say, and remembers what it was asked. */
+/** A provider with the test's answers, which records the requests. */
 export class FakeLocalProvider implements LocalProvider {
   currentStatus: Status = someStatus();
   currentHealth: Health = { schema: 1, verdict: "ok", items: [{ name: "session", status: "pass", message: "online" }] };
   lines: LogLine[] = [];
   followed: LogLine[] = [];
   triggerLines: TriggerLine[] = [{ kind: "result", body: { ok: true } }];
-  /** Instead of ending, a trigger waits to be aborted after its lines. */
+  /** Whether a trigger waits to be aborted after its lines instead of ending. */
   isTriggerEndless = false;
   thrown: Error | undefined;
   readonly asked: unknown[] = [];
@@ -151,7 +151,7 @@ export class FakeLocalProvider implements LocalProvider {
     return identity;
   }
 
-  /** What is answered one after the other. */
+  /** Successive answers. */
   readonly steps: ActivationStep[] = [];
 
   async activate(request: ActivationRequest): Promise<ActivationStep> {

@@ -2,10 +2,10 @@ import { existsSync, globSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ProgramOptions } from "./machine/programs.ts";
 
-/** A wall clock of its own for one program (libfaketime); the monotonic clock goes on as ever. */
+/** A wall clock for one program (libfaketime); the monotonic clock is unchanged. */
 export interface FakeTime {
   readonly options: ProgramOptions;
-  /** Sets it: `+0d` is the truth, `+365d` a year ahead, `@1970-01-01 00:00:10` counts on from there. */
+  /** Sets it: `+0d` is the real time, `+365d` a year ahead, `@1970-01-01 00:00:10` counts on from there. */
   set(text: string): void;
 }
 
@@ -30,8 +30,8 @@ export function fakeTime(dir: string, text: string): FakeTime {
 }
 
 /**
- * Put before a command line, as `within`: every clock and every timer of the program, and of what it starts, runs so many times as
- * fast. Whoever it talks to has that much less time to answer.
+ * A command prefix, for `within`: every clock and timer of the program and its children runs faster by this factor. Its peers have that
+ * much less time to answer.
  * @throws {Error} naming the package when libfaketime is not installed.
  */
 export function hastened(factor: number): readonly string[] {
@@ -39,7 +39,7 @@ export function hastened(factor: number): readonly string[] {
 }
 
 /**
- * Put before a command line, as `within`: the wall clock of the program is by so much ahead or behind, as `+30d`; the monotonic clock goes on as ever.
+ * A command prefix, for `within`: shifts the wall clock of the program, as `+30d`; the monotonic clock is unchanged.
  * @throws {Error} naming the package when libfaketime is not installed.
  */
 export function shifted(by: string): readonly string[] {
@@ -47,7 +47,7 @@ export function shifted(by: string): readonly string[] {
   return ["env", ...Object.entries(env).map(([name, value]) => `${name}=${value}`)];
 }
 
-/** Also sweeps what killed programs have left: one that gets the number of such a process could not begin. */
+/** Also removes what killed programs have left, since a program with the same process id could not start. */
 function libfaketime(): string {
   for (const path of globSync("/dev/shm/*faketime_*_*")) {
     const pid = path.slice(path.lastIndexOf("_") + 1);

@@ -4,16 +4,16 @@ import { systemClock } from "../../src/host/clock.ts";
 import { hostExec, SEARCH_PATH, type Exec } from "../../src/host/process/exec.ts";
 import { tempDir } from "./temp-dir.ts";
 
-/** Programs of these names that do what their shell lines say, before those of the machine. */
+/** Programs of these names that run their shell lines, before those of the machine in the path. */
 export interface FakeTools {
   readonly exec: Exec;
-  /** The command lines that were given to a tool, in their order. */
+  /** Returns the command lines of a tool, in order. */
   calls(tool: string): readonly string[];
-  /** The lines of a file that a script wrote beside itself, by its name there. */
+  /** Returns the lines of a file that a script wrote beside itself, by its name. */
   read(name: string): readonly string[];
 }
 
-/** Puts shell scripts in the place of tools; each notes its command line. */
+/** Replaces tools by shell scripts; each records its command line. */
 export function fakeTools(scripts: Readonly<Record<string, string>>): FakeTools {
   const directory = tempDir();
   const notes = (tool: string): string => join(directory, `${tool}.calls`);

@@ -1,10 +1,10 @@
 import { createServer } from "node:net";
 
-/** Below the ports that the kernel gives to outgoing connections, each of which could take a chosen one in the meantime. */
+/** Below the kernel's ephemeral ports, any of which could take a chosen one in the meantime. */
 const PORTS = { first: 12_000, perWorker: 1000, workers: 20 };
 const givenPorts = new Set<number>();
 
-/** A port of 127.0.0.1 that is free, and that no other test is given; kept over restarts of what listens on it. */
+/** Returns a free port of 127.0.0.1 that no other test gets; it stays free over restarts of its listener. */
 export async function freePort(): Promise<number> {
   const worker = Number(process.env["VITEST_POOL_ID"] ?? 0) % PORTS.workers;
   const from = PORTS.first + worker * PORTS.perWorker;

@@ -1,5 +1,5 @@
-// Loaded before a program that is to be traced: makes the pool's one thread, says so on descriptor 4, and waits until
-// descriptor 3 is closed, so that a tracer can attach before anything that counts has happened.
+// Preloaded into a traced program: starts the single pool thread, reports that on descriptor 4, and waits until descriptor 3 is closed, so
+// that a tracer can attach before anything that counts.
 import { readSync, writeSync } from "node:fs";
 import { stat } from "node:fs/promises";
 

@@ -15,15 +15,15 @@ export const METRICS = "127.0.0.1:9464";
 export interface InstalledNode {
   readonly stage: InstalledStage;
   readonly releases: Releases;
-  /** The release that is installed. */
+  /** The installed release. */
   readonly base: Release;
-  /** A newer one, whose judge takes seconds instead of minutes. */
+  /** A newer one, which verifies in seconds instead of minutes. */
   readonly good: Release;
   /** The files of the machine before the package was installed. */
   readonly before: MachineFiles;
 }
 
-/** Judges in seconds what takes ten minutes and two. */
+/** Verifies in seconds what takes ten minutes and two. */
 const judgesSoon = (text: string): string =>
   replaced(replaced(text, "windowMs:6e5", "windowMs:15e3"), "againMs:12e4", "againMs:5e3");
 
@@ -32,7 +32,7 @@ export function replaced(text: string, part: string, by: string): string {
   return text.replaceAll(part, by);
 }
 
-/** Has a machine for the tests of a file, with the package installed, a registered node and a network of ours, or with nothing yet. */
+/** Provides a machine for the tests of a file, with the package, a registered node and a network of ours, or empty. */
 export function installedNode({ isInstalled = true } = {}): InstalledNode {
   const dir = mkdtempSync(join(tmpdir(), "hf-releases-"));
   const releases = new Releases(dir);

@@ -24,7 +24,7 @@ function before(owner: object, name: string, check: (args: readonly unknown[]) =
   });
 }
 
-/** The address that a call names: `(port, host)`, `({ host })` or `({ address })`; undefined for none and for a path. */
+/** Returns the address of a call: `(port, host)`, `({ host })` or `({ address })`; undefined for none and for a path. */
 function addressIn(args: readonly unknown[]): unknown {
   // `net.connect` passes its normalized arguments as one array.
   const [first, second]: readonly unknown[] = Array.isArray(args[0]) ? args[0] : args;

@@ -3,10 +3,10 @@ import { createInterface } from "node:readline";
 import { onTestFinished } from "vitest";
 import { waitFor } from "./wait-for.ts";
 
-/** What came over a socket of `sd_notify(3)`. */
+/** Notifications received over a socket of `sd_notify(3)`. */
 export interface Notices {
   readonly all: readonly string[];
-  /** The first `count` of them, once they are there. */
+  /** Returns the first `count` of them, once received. */
   of(count: number): Promise<readonly string[]>;
 }
 
@@ -18,7 +18,7 @@ print(json.dumps("listening"), flush=True)
 while True:
     print(json.dumps(s.recv(4096).decode()), flush=True)`;
 
-/** Stands in for the service manager, with a real datagram socket, which Node does not offer. */
+/** Acts as the service manager, with a real datagram socket, which Node does not offer. */
 export async function listenForNotices(path: string): Promise<Notices> {
   const child = spawn("python3", ["-c", LISTENER, path], { stdio: ["ignore", "pipe", "inherit"] });
   onTestFinished(() => void child.kill("SIGKILL"));

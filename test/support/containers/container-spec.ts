@@ -1,7 +1,7 @@
 import type { Placement } from "../../../src/agent/sections/exec/compile.ts";
 import type { ContainerSpec } from "../../../src/protocol/sections/exec/config.ts";
 
-/** A plain service, with what the test says instead. */
+/** A plain service; `change` replaces parts. */
 export function containerSpec(change: Partial<ContainerSpec> = {}): ContainerSpec {
   return {
     id: "3f2b8f0e-6a7c-4c0c-9a1e-2f3d5b7a9c11",

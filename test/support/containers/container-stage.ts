@@ -17,16 +17,16 @@ import { endUnitsBelow } from "../machine/real-units.ts";
 import { waitFor } from "../wait-for.ts";
 
 export interface ContainerStageOptions {
-  /** Removed at the end; by default a temporary one. Its name has to be short: sockets lie below it. */
+  /** Removed at the end; a temporary directory by default. Its name must be short, since it holds sockets. */
   readonly dir?: string;
   /** The port of the controller, on 127.0.0.1. */
   readonly port?: number;
   readonly engine?: Omit<EngineOptions, "dir" | "network">;
-  /** An agent that is killed is started again, as a service manager would. */
+  /** Restarts an agent that is killed, as a service manager does. */
   readonly restartsAgent?: boolean;
-  /** The engine keeps its images on a disk of so many megabytes. */
+  /** Size of the disk with the engine's images, in megabytes. */
   readonly diskMb?: number;
-  /** Whether the node finds an engine when it starts; true unless told. */
+  /** Whether the node has an engine when it starts; true by default. */
   readonly hasEngine?: boolean;
 }
 
@@ -39,10 +39,10 @@ export interface Listed {
   readonly Labels: Readonly<Record<string, string>>;
 }
 
-/** Of a container's inspection, what tests look at. */
+/** The parts of a container's inspection that tests read. */
 export interface Inspected {
   readonly Id: string;
-  /** Of its image. */
+  /** Id of its image. */
   readonly Image: string;
   readonly RestartCount: number;
   readonly State: {
@@ -56,8 +56,8 @@ export interface Inspected {
 }
 
 /**
- * A controller, a node and an engine with a registry, all real: the agent and the engine share a network of their own, from which a
- * forwarder leads to the controller. Between agent and engine is a proxy. Nothing here needs a test runner.
+ * A controller, a node and an engine with a registry, all real. Agent and engine share a network namespace, from which a forwarder leads to
+ * the controller; a proxy is between agent and engine. Needs no test runner.
  */
 export interface ContainerStage {
   readonly dir: string;
@@ -67,35 +67,35 @@ export interface ContainerStage {
   readonly stateDir: string;
   readonly engine: TestEngine;
   readonly proxy: EngineProxy;
-  /** `127.0.0.1:port` of the registry, and how repositories in it begin. */
+  /** `127.0.0.1:port` of the registry, the prefix of its repositories. */
   readonly registryHost: string;
   readonly namespace: string;
   readonly key: () => string;
-  /** Of the agent; 0 when there is none. */
+  /** Process id of the agent; 0 without one. */
   readonly pid: number;
   readonly agentLog: () => string;
   call(method: string, path: string, body?: unknown): Promise<Answer>;
-  /** Adds or replaces a container with its configuration; a service of the local image unless told. */
+  /** Adds or replaces a container with its configuration; a service of the local image by default. */
   put(name: string, definition?: Readonly<Record<string, unknown>>): Promise<Answer>;
   remove(name: string): Promise<Answer>;
-  /** What the node says is wrong. */
+  /** The node's reasons in `why`. */
   why(): Promise<WhyReport["reasons"]>;
-  /** Waits until the node says something of the section, or of one of its items, that matches. */
+  /** Waits until the node reports a reason for the section, or one of its items, that matches. */
   untilWhy(text: RegExp, limitMs?: number): Promise<string>;
-  /** All containers of a definition, by its label. */
+  /** Lists all containers of a definition, by its label. */
   containers(name: string): Promise<readonly Listed[]>;
-  /** Waits until exactly one container of the definition is there, runs, and has this image (or any). */
+  /** Waits until the definition has exactly one container, which runs, with this image (or any). */
   untilRuns(name: string, image?: string, limitMs?: number): Promise<Listed>;
   untilGone(name: string): Promise<void>;
-  /** Makes an image, gives it to the registry under `<namespace>/<path>:<tag>`, and takes it from the engine. Gives its digest. */
+  /** Makes an image, pushes it to the registry as `<namespace>/<path>:<tag>`, and removes it from the engine. Returns its digest. */
   publish(path: string, tag: string, options?: Omit<ImageOptions, "tag">): Promise<string>;
   startRegistry(): Promise<void>;
   stopRegistry(): Promise<void>;
-  /** What the engine says of one. */
+  /** Returns the engine's inspection of a container. */
   inspect(container: string): Promise<Inspected>;
-  /** The section's numbers as the node reports them to the controller. */
+  /** Returns the section's facts in the node's shadow. */
   reported(): Promise<Readonly<Record<string, unknown>>>;
-  /** `containers` of the node's agent.json, from the next start of the agent on. */
+  /** Sets `containers` in the node's agent.json, from the next start of the agent. */
   setPolicy(containers: Readonly<Record<string, unknown>>): void;
   startController(): Promise<void>;
   endController(): Promise<void>;
@@ -107,18 +107,18 @@ export interface ContainerStage {
 const BUNDLE = join(import.meta.dirname, "../../../dist/holdfast.mjs");
 const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
 const NAMESPACE = "holdfast.example";
-/** With no part of its configuration a new definition would wait for the rest. */
+/** A new definition without any part of its configuration would wait for one. */
 const LOGGING = { maxFileSize: 1, numFiles: 2 };
-/** The image that is always there; no registry that could be asked has it. */
+/** An image that is always present; no registry has it. */
 export const LOCAL_IMAGE = { repository: "local/app", tag: "1" };
 
-/** The id of the definition that is put under a name: an UUID of its hash (RFC 9562 §5.8). */
+/** Returns the id of the definition with a name: a UUID of its hash (RFC 9562 §5.8). */
 export function idOf(name: string): string {
   const hash = createHash("sha256").update(name).digest("hex");
   return `${hash.slice(0, 8)}-${hash.slice(8, 12)}-8${hash.slice(13, 16)}-a${hash.slice(17, 20)}-${hash.slice(20, 32)}`;
 }
 
-/** Starts all of it. The caller closes it; what is left ends with this process. Needs root. */
+/** Starts the stage. The caller closes it; the rest ends with this process. Needs root. */
 export async function startContainerStage(options: ContainerStageOptions = {}): Promise<ContainerStage> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "hf-"));
   mkdirSync(dir, { recursive: true });
@@ -268,7 +268,7 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
       endAgent: (signal = "SIGTERM") => programs.endOne("agent", signal),
       close,
     };
-    // What is killed with its engine goes on; the engine can end it.
+    // Containers survive a killed engine; only the engine can stop them.
     ending.push(() => emptied(engine));
     return stage;
   } catch (error) {
@@ -277,11 +277,11 @@ export async function startContainerStage(options: ContainerStageOptions = {}): 
   }
 }
 
-/** Gives what takes it away again. */
+/** Mounts a disk, and returns the function that unmounts it. */
 function mountDisk(path: string, sizeMb: number): () => void {
   mkdirSync(path, { recursive: true });
   execFileSync("mount", ["-t", "tmpfs", "-o", `size=${sizeMb}m`, "small-disk", path]);
-  // The end of the engine has the directory removed.
+  // The directory is removed when the engine stops.
   return () => void spawnSync("umount", ["-l", path], { stdio: "ignore" });
 }
 

@@ -13,8 +13,8 @@ const CHANGES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The engine as a program has it that is killed with a call on its way: the n-th change of what there is reaches the engine or does not,
- * and its answer, as that of every later call, reaches nobody.
+ * An engine as seen by a program that is killed during a call: the n-th change reaches the engine or not, and neither its answer nor that
+ * of any later call returns.
  */
 export function cuttableEngine(engine: Engine, at: number, when: "before" | "after") {
   let changes = 0;
@@ -39,7 +39,7 @@ export function cuttableEngine(engine: Engine, at: number, when: "before" | "aft
   return {
     engine: wrapped,
     isCut: () => isCut,
-    /** From now on nothing is answered. */
+    /** Stops all answers. */
     cut: () => {
       isCut = true;
     },

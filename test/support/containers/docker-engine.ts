@@ -9,16 +9,16 @@ import { SEARCH_PATH } from "../../../src/host/process/exec.ts";
 import { waitFor } from "../wait-for.ts";
 
 export interface EngineOptions {
-  /** Removed at the end with all that is in it; by default a temporary one. */
+  /** Removed at the end with all its contents; a temporary directory by default. */
   readonly dir?: string;
-  /** Registries that are spoken to without TLS, `host:port`; those on 127.0.0.0/8 always are. */
+  /** Registries without TLS, `host:port`; those on 127.0.0.0/8 always are. */
   readonly registryHosts?: readonly string[];
   /**
-   * `own` (default): a network namespace with nothing but loopback, in which the engine makes bridges and firewall rules as it likes.
-   * `shared`: the namespace of the test, with neither. Or that of a running process.
+   * `own` (default): a network namespace with only loopback, in which the engine may create bridges and firewall rules. `shared`: the
+   * namespace of the test, without them. Or that of a running process.
    */
   readonly network?: "own" | "shared" | { readonly ofPid: number };
-  /** Containers go on while the engine is away; otherwise it ends them when it ends. */
+  /** Whether containers survive the engine; otherwise it stops them when it stops. */
   readonly liveRestore?: boolean;
   /** More arguments of dockerd(8). */
   readonly args?: readonly string[];
@@ -28,39 +28,39 @@ export interface EngineOptions {
 export interface TestEngine {
   readonly socketPath: string;
   readonly dir: string;
-  /** Where images and containers are kept. */
+  /** Directory of images and containers. */
   readonly dataRoot: string;
-  /** Put before a command line, runs it in the engine's network namespace. */
+  /** A command prefix that enters the engine's network namespace. */
   readonly within: readonly string[];
-  /** The engine's process, 0 when there is none. */
+  /** The engine's process id, 0 without one. */
   readonly pid: number;
   readonly log: () => string;
-  /** One request of the Engine API, without a version in the path. */
+  /** Sends one request of the Engine API, without a version in the path. */
   call(method: string, path: string, body?: unknown, headers?: Readonly<Record<string, string>>): Promise<EngineAnswer>;
-  /** Ends the engine by a signal and waits until it is gone; `SIGKILL` is the crash. */
+  /** Ends the engine by a signal and waits for its exit; `SIGKILL` is a crash. */
   end(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
   /** Starts it again on the same data. */
   start(): Promise<void>;
-  /** Ends and starts it, in an orderly way. */
+  /** Stops and starts it in order. */
   restart(): Promise<void>;
-  /** Its socket takes connections and nobody answers, until `thaw`. */
+  /** Stops the engine, whose socket accepts connections without an answer until `thaw`. */
   freeze(): void;
   thaw(): void;
-  /** Ends it and everything it runs, and takes away whatever it left. */
+  /** Stops it with everything it runs, and removes all that it left. */
   stop(): Promise<void>;
 }
 
 export interface EngineAnswer {
   readonly status: number;
-  /** Parsed when it is JSON, else the text. */
+  /** Parsed JSON, or else the text. */
   readonly body: unknown;
 }
 
 const KEEPER = join(import.meta.dirname, "docker-engine-keeper.sh");
 
 /**
- * Starts dockerd(8) with a containerd of its own, on data, sockets, mounts, control groups and (by default) a network of its own. The
- * caller stops it; if it dies before, everything ends with it. Needs root.
+ * Starts dockerd(8) with a containerd, data, sockets, mounts, control groups and (by default) a network of its own. The caller stops it; if
+ * the caller dies, all of it ends. Needs root.
  */
 export async function startEngine(options: EngineOptions = {}): Promise<TestEngine> {
   const { network = "own" } = options;
@@ -156,7 +156,7 @@ function commandLine(dir: string, socketPath: string, cgroup: string, options: E
   ];
 }
 
-/** containerd dies with the engine, a moment later; an engine that finds its pid alive would count on it. */
+/** Waits until containerd has exited, shortly after the engine; an engine that finds its pid alive would use it. */
 async function containerdGone(dir: string): Promise<void> {
   const pidFile = join(dir, "x", "containerd", "containerd.pid");
   if (!existsSync(pidFile)) return;
@@ -176,14 +176,14 @@ function withinNetwork(keeperPid: number, network: EngineOptions["network"]): re
   return ["nsenter", "-t", String(pid), "-n"];
 }
 
-/** Makes the namespaces of an engine whose programs name files below `dir/x/`; ends them, and takes away `dir`. */
+/** Creates the namespaces of an engine whose programs name files below `dir/x/`; closing ends them and removes `dir`. */
 export async function startKeeper(
   dir: string,
   cgroup: string,
   network: EngineOptions["network"],
 ): Promise<{ readonly pid: number; end(): Promise<void> }> {
   const place = typeof network === "object" ? ["nsenter", "-t", String(network.ofPid), "-n"] : [];
-  // Mounts made outside later are seen inside, never the other way round.
+  // Later mounts outside are visible inside, but not the reverse.
   const [command, ...args] = [
     ...place,
     "unshare",
@@ -211,7 +211,7 @@ export async function startKeeper(
   };
 }
 
-/** One request to an engine's socket; `body` is sent as JSON, or as a tar when it is a buffer. */
+/** Sends one request to an engine's socket; `body` is sent as JSON, or as a tar if it is a buffer. */
 export function callEngine(
   socketPath: string,
   method: string,

@@ -2,45 +2,45 @@ import { createServer, request, type IncomingMessage, type Server, type ServerRe
 import { connect, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 
-/** What becomes of a request to the engine. */
+/** What the proxy does with a request. */
 export type EngineFault =
   | { readonly kind: "pass" }
-  /** The engine is not asked. */
+  /** Answers instead of the engine. */
   | { readonly kind: "answer"; readonly status: number; readonly body?: string }
-  /** The engine is not asked, and nothing is ever answered. */
+  /** Never answers, without asking the engine. */
   | { readonly kind: "hang" }
-  /** The engine does what it is asked, and nothing of its answer arrives. */
+  /** The engine acts, and its answer is dropped. */
   | { readonly kind: "withhold" }
-  /** The engine's answer begins, and after so many bytes of its body the connection is gone. */
+  /** Passes the head of the answer and a number of bytes of its body, then disconnects. */
   | { readonly kind: "cut"; readonly afterBytes: number }
-  /** The engine's answer begins, and no byte of its body arrives; holds for answers under way, too. */
+  /** Passes the head of the answer and no byte of its body; also for answers in progress. */
   | { readonly kind: "silence" };
 
 export interface ProxiedRequest {
   readonly method: string;
-  /** Without the version; with the query. */
+  /** Without the version, with the query. */
   readonly path: string;
 }
 
-/** Stands before a real engine on a socket of its own; counts, and does what a real engine cannot be made to do. */
+/** A proxy before a real engine, on a socket of its own; counts requests and injects faults. */
 export interface EngineProxy {
   readonly socketPath: string;
   /** Every request so far, oldest first. */
   readonly requests: readonly ProxiedRequest[];
-  /** How many answers of the engine have been kept back. */
+  /** Number of dropped answers. */
   readonly withheld: number;
-  /** Connections that are open now. */
+  /** Number of open connections. */
   readonly openConnections: number;
-  /** How many requests of the method whose path matches came since `forget`. */
+  /** Returns the number of requests with the method and a matching path since `forget`. */
   count(method: string, path: RegExp): number;
   forget(): void;
-  /** For all requests, or for those that match; the call made last counts. */
+  /** Sets the fault for all requests, or for those that match; the last call wins. */
   set(fault: EngineFault, matches?: (request: ProxiedRequest) => boolean): void;
-  /** Every request passes again. */
+  /** Removes all faults. */
   heal(): void;
-  /** Cuts what is open. */
+  /** Closes open connections. */
   cut(): void;
-  /** Nobody listens at the socket, and what is open is cut; until `listen`. */
+  /** Stops listening and closes open connections, until `listen`. */
   close(): Promise<void>;
   listen(): Promise<void>;
 }
@@ -94,17 +94,17 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
       response.once("end", () => answer.end());
       response.once("error", () => incoming.socket.destroy());
     });
-    // What breaks after the answer is no matter of the next request on the same connection.
+    // A failure after the answer does not affect the next request on the same connection.
     outgoing.once("error", () => (answer.writableEnded ? undefined : incoming.socket.destroy()));
     answer.once("close", () => outgoing.destroy());
-    // In one write with its head, as whoever asks an engine sends it: the engine may hang up between two.
+    // In one write with the head, as clients of an engine send it: the engine may disconnect between two.
     const body: Buffer[] = [];
     incoming.on("data", (chunk: Buffer) => void body.push(chunk));
     incoming.once("end", () => outgoing.end(Buffer.concat(body)));
     return undefined;
   };
 
-  /** What follows an upgrade are bytes both ways, half-closed as well. */
+  /** After an upgrade, bytes pass in both directions, half-closes included. */
   const join = (incoming: IncomingMessage, near: Duplex, head: Buffer): void => {
     const fault = faultFor(note(incoming));
     near.on("error", () => undefined);
@@ -117,7 +117,7 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
     const far = connect({ path: target, allowHalfOpen: true });
     const fields = incoming.rawHeaders.flatMap((name, at, all) => (at % 2 === 0 ? [`${name}: ${all[at + 1]}`] : []));
     far.write([`${incoming.method} ${incoming.url} HTTP/1.1`, ...fields, "", ""].join("\r\n"));
-    // The body of the request itself comes before what the upgrade is for.
+    // The body of the request itself precedes the upgraded stream.
     incoming.on("data", (chunk: Buffer) => void far.write(chunk));
     far.write(head);
     far.on("error", () => near.destroy());
@@ -153,7 +153,7 @@ export async function startEngineProxy(socketPath: string, target: string): Prom
     },
     async listen() {
       const created = createServer(serve);
-      // As the engine, it keeps idle connections.
+      // Keeps idle connections, as the engine does.
       created.keepAliveTimeout = 0;
       created.on("upgrade", join);
       created.on("connection", (socket) => {

@@ -7,13 +7,13 @@ import type { Subject } from "../reconcile/section-contract.ts";
 const IMAGE = "registry.test/team/box";
 const IDS = ["a1", "b2", "c3"] as const;
 
-/** What somebody else does to the containers that there are. */
+/** A change of existing containers by another program. */
 export interface ExecDisturbance {
   readonly at: number;
   readonly does: "remove" | "exit" | "stop";
 }
 
-/** Sections `exec` of a few definitions, some of which cannot be read. */
+/** Sections `exec` of a few definitions, some of them malformed. */
 export function rawExecs(): fc.Arbitrary<unknown> {
   const command = fc.record(
     {

@@ -20,23 +20,23 @@ export const SUBNET = "172.31.0.0/24";
 
 const STRICT: ContainerPolicy = { allowPrivileged: false, allowBinds: [], allowCapabilities: [] };
 
-/** What the stage is given instead of an engine over a socket. */
+/** Replacements of the engine and its surroundings. */
 export interface ExecStageOptions {
   readonly open: () => { readonly engine: Engine; readonly cache: EngineCache };
   readonly clock: Clock;
-  /** Kept between agents; a temporary one when left out. */
+  /** Shared by successive agents; a temporary directory by default. */
   readonly dir?: string;
   readonly supervisor?: Partial<SupervisorOptions>;
   readonly network?: boolean;
-  /** Why a definition must not be started as the machine is. */
+  /** Returns why a definition must not start on this machine. */
   readonly check?: () => Promise<string | undefined>;
-  /** Which definitions local policy forbids now, and why. */
+  /** Definitions that local policy forbids, with the reason. */
   readonly forbidden?: ReadonlyMap<string, string>;
-  /** What the owner of the machine lets containers have, at each look; nothing beyond the ordinary when left out. */
+  /** The container policy, read on each poll; only ordinary privileges by default. */
   readonly policy?: () => ContainerPolicy;
 }
 
-/** The section `exec` with its supervisor and its ledger, as an agent has them, without the agent. */
+/** The section `exec` with its supervisor and ledger as in an agent, without the agent. */
 export function execStage({
   open,
   clock,
@@ -133,12 +133,12 @@ export function execStage({
     setActive(value: boolean) {
       isActive = value;
     },
-    /** As if other documents had come. */
+    /** Acts as if other documents had arrived. */
     nextVersion() {
       version += 1;
     },
     look: (raw: unknown, signal = AbortSignal.timeout(60_000)): Promise<View> => wrapped.prepare(raw).look(signal),
-    /** One pass: the steps that were taken, and what is left afterwards. */
+    /** Runs one pass; returns the steps taken and those left. */
     async pass(
       raw: unknown,
       signal = AbortSignal.timeout(60_000),
@@ -152,7 +152,7 @@ export function execStage({
       }
       return { took, after: await wrapped.prepare(raw).look(signal) };
     },
-    /** As `kill -9` would: what is being done is left as it is. */
+    /** Stops everything as `kill -9` does, in its current state. */
     async crash() {
       database.sql.close();
       await supervisor.close();

@@ -7,7 +7,7 @@ import type {
 import { HostError, InputError } from "../../../src/errors.ts";
 import type { ImageSummary, OutputFrame, Terminal } from "../../../src/host/engine/engine.ts";
 
-/** A running service, with what the test says instead. */
+/** A running service; the argument replaces parts. */
 export function containerState(change: Partial<ContainerStatus> = {}): ContainerStatus {
   return {
     id: "3f2b8f0e-6a7c-4c0c-9a1e-2f3d5b7a9c11",
@@ -33,7 +33,7 @@ export function containerState(change: Partial<ContainerStatus> = {}): Container
   };
 }
 
-/** Containers as a test wants them, which remember what was asked of them. */
+/** Containers set by a test, which record the requests. */
 export class FakeCompute implements Compute {
   engine: Compute["engine"] = { state: "well", since: 0, reason: undefined };
   list: readonly ContainerStatus[] = [];
@@ -41,9 +41,9 @@ export class FakeCompute implements Compute {
   imageList: readonly ImageSummary[] = [];
   readonly asked: unknown[] = [];
   refusal: Error | undefined;
-  /** What an attached run does. */
+  /** The implementation of an attached run. */
   run: (options: StartOptions, signal: AbortSignal) => Promise<number> = () => Promise.resolve(0);
-  /** What is said by which run, for `output`. */
+  /** The output of a run, for `output`. */
   said: (engineId: string, since: string | undefined, signal: AbortSignal) => AsyncIterable<OutputFrame> = () => none();
   runOf: (engineId: string) => string = (engineId) => engineId.slice(0, 12);
   readonly #listeners = new Set<() => void>();
@@ -54,7 +54,7 @@ export class FakeCompute implements Compute {
     this.#listeners.add(listener);
   }
 
-  /** Changes what there is, and tells. */
+  /** Replaces the containers, and notifies. */
   set(list: readonly ContainerStatus[]): void {
     this.list = list;
     for (const listener of this.#listeners) listener();
@@ -104,5 +104,5 @@ export class FakeCompute implements Compute {
 }
 
 async function* none(): AsyncGenerator<OutputFrame, void> {
-  // A container that says nothing.
+  // No output.
 }

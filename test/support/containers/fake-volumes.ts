@@ -3,11 +3,11 @@ import type { VolumeRecord, VolumeRecords } from "../../../src/agent/containers/
 import type { EncryptedVolumes } from "../../../src/host/machine/encrypted-volume.ts";
 import type { Engine, VolumeBody, VolumeSummary } from "../../../src/host/engine/engine.ts";
 
-/** An engine that has volumes and nothing else; notes its calls, and fails when told to. */
+/** An engine with volumes only; records its calls, and fails on request. */
 export class FakeEngineVolumes implements Pick<Engine, "listVolumes" | "createVolume" | "removeVolume"> {
   readonly volumes = new Map<string, VolumeSummary>();
   readonly calls: string[] = [];
-  /** By call, `create`, or by call and name, `remove x`. */
+  /** Failures by call, `create`, or by call and name, `remove x`. */
   readonly failures = new Map<string, HostError>();
 
   listVolumes(labels: readonly string[]): Promise<readonly VolumeSummary[]> {
@@ -52,7 +52,7 @@ export class FakeRecords implements VolumeRecords {
   }
 }
 
-/** A device mapper of the mind: volumes are open or not, under a key that the first opening sets. */
+/** A device mapper in memory: volumes are open or locked, with the key of their first opening. */
 export function fakeEncryption(reason?: string): EncryptedVolumes & { readonly opened: ReadonlySet<string> } {
   const keys = new Map<string, string>();
   const opened = new Set<string>();

@@ -4,27 +4,27 @@ import { readFileSync } from "node:fs";
 import { tar, type TarEntry } from "../data-store/tar.ts";
 import type { TestEngine } from "./docker-engine.ts";
 
-/** An image made on the spot; the same description gives the same image. */
+/** A generated image; the same description gives the same image. */
 export interface ImageOptions {
   /** Repository and tag, for example `busybox:1`. */
   readonly tag: string;
-  /** On top of busybox, one layer each. */
+  /** Each a layer on top of busybox. */
   readonly layers?: readonly (readonly TarEntry[])[];
   readonly entrypoint?: readonly string[];
   readonly command?: readonly string[];
   readonly env?: readonly string[];
   readonly user?: string;
   readonly volumes?: readonly string[];
-  /** As the engine takes it: `Test`, and `Interval` and so on in nanoseconds. */
+  /** In the engine's form: `Test`, and `Interval` and so on in nanoseconds. */
   readonly healthcheck?: Readonly<Record<string, unknown>>;
-  /** Without anything inside. */
+  /** Whether the image has no files. */
   readonly isEmpty?: boolean;
   readonly architecture?: string;
 }
 
 const BUSYBOX = "/bin/busybox";
 
-/** The layer of a small Linux system: busybox(1) under all its names, with the libraries it needs where it is not static. */
+/** The layer of a small Linux system: busybox(1) with links for all its names, and the libraries it needs. */
 function busyboxLayer(): readonly TarEntry[] {
   const libraries = librariesOf(BUSYBOX);
   const directories = libraries.flatMap((path) =>
@@ -45,13 +45,13 @@ function busyboxLayer(): readonly TarEntry[] {
   ];
 }
 
-/** By ldd(1), which fails for a static program. */
+/** Lists libraries by ldd(1), which fails for a static program. */
 function librariesOf(program: string): readonly string[] {
   const { stdout } = spawnSync("ldd", [program], { encoding: "utf8" });
   return [...stdout.matchAll(/(?:=> |^\s*)(\/\S+) \(/gm)].map(([, path = ""]) => path);
 }
 
-/** The tar of an image as `POST /images/load` takes it. */
+/** Returns the tar of an image for `POST /images/load`. */
 export function imageTar(options: ImageOptions): Buffer {
   const base = options.isEmpty === true ? [] : [busyboxLayer()];
   const layers = [...base, ...(options.layers ?? [])].map((entries) => tar(entries));
@@ -81,7 +81,7 @@ export function imageTar(options: ImageOptions): Buffer {
   ]);
 }
 
-/** Makes an image in the engine; gives its id. */
+/** Makes an image in the engine; returns its id. */
 export async function makeImage(engine: Pick<TestEngine, "call">, options: ImageOptions): Promise<string> {
   const loaded = await engine.call("POST", "/images/load?quiet=1", imageTar(options));
   const found = await engine.call("GET", `/images/${options.tag}/json`);

@@ -25,30 +25,30 @@ interface ModelContainer {
 }
 
 /**
- * The calls of an engine that the supervisor makes, as a real one answers them, on containers in memory: for random sequences that would
- * take hours otherwise. What it is trusted for is tried on a real engine too, in `test/e2e/containers/sections.test.ts`.
+ * The supervisor's calls of an engine, on containers in memory: for random sequences that would take hours otherwise.
+ * `test/e2e/containers/sections.test.ts` checks the same behavior on a real engine.
  */
 export class ModelEngine {
   readonly containers = new Map<string, ModelContainer>();
   readonly networks: NetworkSummary[] = [];
-  /** By reference. */
+  /** Image ids by reference. */
   readonly images = new Map<string, string>();
-  /** What of a registry can be had; a pull of anything else fails. */
+  /** Images of the registry; a pull of any other fails. */
   readonly registry = new Map<string, string>();
-  /** Of images that are not the machine's, by id. */
+  /** Platforms of images for other machines, by id. */
   readonly platforms = new Map<string, string>();
-  /** Fields of `HostConfig` that this engine does not take. */
+  /** Fields of `HostConfig` that this engine ignores. */
   readonly ignored = new Set<string>();
   readonly calls: string[] = [];
-  /** How many processes of one definition were ever running at once. */
+  /** The largest number of concurrent processes of one definition. */
   mostAtOnce = 0;
-  /** Called before each call takes effect; what it rejects with is the answer. */
+  /** Called before each call takes effect; its rejection is the answer. */
   before: (call: string) => Promise<void> = () => Promise.resolve();
   readonly #listeners: ((change: EngineChange) => void)[] = [];
   #standing: EngineStanding = { state: "unknown" };
   #count = 0;
   readonly cache: EngineCache;
-  /** How often the view of it was connected. */
+  /** Number of connections of its view. */
   connections = 1;
   readonly engine: Engine;
 
@@ -80,13 +80,13 @@ export class ModelEngine {
     this.engine = this.#engine();
   }
 
-  /** Another agent on the same engine, which knows nothing of what the first one heard. */
+  /** Connects another agent, which has no earlier events. */
   reconnected(): void {
     this.#listeners.splice(0);
     this.#standing = { state: "unknown" };
   }
 
-  /** Ends the process of a container, as it would itself. */
+  /** Ends the process of a container as if by itself. */
   exit(id: string, exitCode: number): void {
     const one = this.containers.get(id);
     if (one?.state !== "running") return;
@@ -95,25 +95,25 @@ export class ModelEngine {
     this.#tell({ kind: "event", id, action: "die", exitCode });
   }
 
-  /** Stops a container, as somebody with the engine's own tool would, or the engine that shuts down. */
+  /** Stops a container, as another client or a stopping engine does. */
   stop(id: string): void {
     this.exit(id, 143);
     this.#tell({ kind: "event", id, action: "stop", exitCode: undefined });
   }
 
-  /** No longer answers, or answers again. */
+  /** Sets whether it answers. */
   setStanding(standing: EngineStanding): void {
     this.#standing = standing;
     this.#tell({ kind: "standing" });
   }
 
-  /** Takes a container away, as somebody with the engine's own tool would. */
+  /** Removes a container, as another client does. */
   remove(id: string): void {
     this.exit(id, 137);
     if (this.containers.delete(id)) this.#tell({ kind: "event", id, action: "destroy", exitCode: undefined });
   }
 
-  /** Changes what a container may use, as somebody with the engine's own tool would. */
+  /** Changes a container's limits, as another client does. */
   update(id: string, body: UpdateBody): void {
     const one = this.#get(id);
     const { restartPolicy, resources } = settingsOf({ HostConfig: body }, this.ignored);
@@ -126,14 +126,14 @@ export class ModelEngine {
     this.#tell({ kind: "event", id, action: "update", exitCode: undefined });
   }
 
-  /** Attaches a container to a network, which no event of containers tells. */
+  /** Connects a container to a network, which causes no container event. */
   connect(network: string, id: string, endpoint: EndpointBody): void {
     const one = this.#get(id);
     const { aliases, address = "" } = endpoint;
     one.settings = { ...one.settings, networks: { ...one.settings.networks, [network]: { address, aliases } } };
   }
 
-  /** Takes a container off a network, which no event of containers tells. */
+  /** Disconnects a container from a network, which causes no container event. */
   disconnect(network: string, id: string): void {
     const one = this.#get(id);
     const { [network]: _, ...networks } = one.settings.networks;
@@ -289,7 +289,7 @@ const Body = z.object({
 });
 const RestartPolicy = z.object({ Name: z.string() });
 
-/** What an engine says of a container that was made by this body. */
+/** Returns the settings that an engine reports for a container created with this body. */
 function settingsOf(body: CreateBody, ignored: ReadonlySet<string>): ContainerSettings {
   const { HostConfig, NetworkingConfig } = Body.parse(body);
   const networks = Object.entries(NetworkingConfig.EndpointsConfig).map(([name, { Aliases, IPAMConfig }]) => {

@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { callEngine, startKeeper, type TestEngine } from "./docker-engine.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** A real Podman with its socket that is compatible with Docker's. */
+/** A real Podman with its Docker-compatible socket. */
 export interface TestPodman extends Pick<TestEngine, "socketPath" | "call" | "stop"> {
-  /** What containers are to have as `CgroupParent`, so that they end with the test. */
+  /** `CgroupParent` of containers, so that they end with the test. */
   readonly cgroupParent: string;
 }
 

@@ -6,12 +6,12 @@ import { InputError } from "../../../src/errors.ts";
 import type { OutputFrame, Terminal } from "../../../src/host/engine/engine.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** Containers that are programs of this machine: `shell` on a pseudo terminal, the others as a test gives them. */
+/** Containers that are programs of this machine: `shell` on a pseudo terminal, others by the test. */
 export class PtyCompute implements Compute {
   readonly engine = { state: "well", since: 0, reason: undefined } as const;
   readonly terminals: PtyTerminal[] = [];
   readonly requests: TerminalRequest[] = [];
-  /** What else there is, by the container's name. */
+  /** Other terminals, by the container's name. */
   readonly made = new Map<string, () => Terminal>();
   frames: OutputFrame[] = [];
   readonly logged: object[] = [];
@@ -83,7 +83,7 @@ export class PtyTerminal implements Terminal {
     this.stream = joined(script.stdout, script.stdin);
   }
 
-  /** Of the program itself; undefined once it is gone. */
+  /** Process id of the program itself; undefined after its exit. */
   get pid(): number | undefined {
     try {
       const children = readFileSync(`/proc/${this.#script.pid}/task/${this.#script.pid}/children`, "utf8");
@@ -99,7 +99,7 @@ export class PtyTerminal implements Terminal {
       const path = readlinkSync(`/proc/${this.pid}/fd/0`);
       return path.startsWith("/dev/pts/") && path;
     });
-    // It may end at any time.
+    // It may exit at any time.
     spawnSync("stty", ["-F", tty, "cols", String(columns), "rows", String(rows)], { stdio: "ignore" });
   }
 

@@ -22,25 +22,25 @@ export interface ContainerStage extends Neighbour {
   readonly controller: ControllerProgram;
   readonly uid: string;
   readonly agent: AgentProgram;
-  /** Another agent on the same state, as after an upgrade. */
+  /** Starts another agent on the same state, as after an upgrade. */
   restartAgent(signal: NodeJS.Signals): Promise<void>;
-  /** Adds a container that answers on TCP 80 with its name; gives its id. */
+  /** Adds a container that answers its name on TCP 80; returns its id. */
   add(name: string, more?: Record<string, unknown>): Promise<string>;
   /** Changes parts of its extended config. */
   configure(id: string, parts: Record<string, unknown>): Promise<void>;
   remove(id: string): Promise<void>;
-  /** What it answers to whoever asks from there; empty when it does not. */
+  /** Returns the answer to a request from there; empty without one. */
   readonly get: (side: "here" | "there", address: string) => string;
-  /** What a command in the container of a definition prints, whatever comes of it. */
+  /** Returns the output of a command in the container of a definition, with any exit status. */
   run(id: string, command: readonly string[]): Promise<string>;
   setNetwork(section: Record<string, unknown>): Promise<void>;
-  /** Has UDP 5300 of the container answer with what it is sent, until it or the test ends. */
+  /** Makes UDP 5300 of the container echo, until the container or the test ends. */
   echoUdp(id: string): Promise<void>;
-  /** What comes back from there by UDP; empty when nothing does. */
+  /** Returns the answer over UDP; empty without one. */
   sendUdp(address: string, port: number): string;
   whyText(): Promise<string>;
   engineIdOf(id: string): Promise<string | undefined>;
-  /** Of the process of its container; 0 when that does not run. */
+  /** Returns the process id of its container; 0 if that does not run. */
   pidOf(id: string): Promise<number | undefined>;
   addressOf(id: string): Promise<string | undefined>;
 }
@@ -49,7 +49,7 @@ const SERVE = "mkdir -p /www; echo $NAME > /www/index.html; exec httpd -f -p 80 
 const ECHO =
   'const s = require("node:dgram").createSocket("udp4"); s.on("message", (m, r) => s.send(m, r.port, r.address)).bind(5300)';
 
-/** Starts it all. What the machine forwards is dropped unless somebody lets it through, as Docker sets it. */
+/** Starts the stage. Forwarded packets are dropped by default, as Docker configures it. */
 export async function containerStage(): Promise<ContainerStage> {
   const dir = tempDir();
   const port = await freePort();

@@ -10,12 +10,12 @@ import { freePort } from "../machine/programs.ts";
 import { waitFor } from "../wait-for.ts";
 
 export interface RegistryOptions {
-  /** Who may use it, by htpasswd(1); everybody when left out. */
+  /** The user of the registry, by htpasswd(1); open to all by default. */
   readonly user?: { readonly name: string; readonly password: string };
-  /** More of its environment, for example `REGISTRY_AUTH_TOKEN_REALM`. */
+  /** Further environment variables, for example `REGISTRY_AUTH_TOKEN_REALM`. */
   readonly env?: Readonly<Record<string, string>>;
   readonly port?: number;
-  /** A command that runs what follows it in another network namespace, `TestEngine.within` for example. */
+  /** A command prefix that enters another network namespace, for example `TestEngine.within`. */
   readonly within?: readonly string[];
 }
 
@@ -27,7 +27,7 @@ export interface TestRegistry {
   stop(): Promise<void>;
 }
 
-/** Starts a registry below `dir`. The caller stops it; it ends with the test program at the latest. */
+/** Starts a registry below `dir`. The caller stops it; at the latest it ends with the test program. */
 export async function startRegistry(dir: string, options: RegistryOptions = {}): Promise<TestRegistry> {
   const { user, env = {}, within = [] } = options;
   mkdirSync(dir, { recursive: true });
@@ -62,7 +62,7 @@ export async function startRegistry(dir: string, options: RegistryOptions = {}):
   };
 }
 
-/** Gives an image of the engine another name in a registry and sends it there; the engine keeps only the old name. */
+/** Tags an image of the engine for a registry and pushes it; the engine keeps only the old name. */
 export async function pushImage(
   engine: TestEngine,
   image: string,

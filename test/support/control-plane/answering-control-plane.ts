@@ -5,17 +5,17 @@ import { onTestFinished } from "vitest";
 import { WebSocketServer } from "ws";
 import { SUBPROTOCOL } from "../../../src/protocol/channel/envelope.ts";
 
-/** How far it lets anybody come: to the challenge, to something else in its place, or to an answer over HTTP. */
+/** The answer to a client: the challenge, another message, or an HTTP answer. */
 export type Greeting = "greets" | "other words" | "no JSON" | "closes" | number;
 
 export interface AnsweringControlPlane {
   readonly port: number;
-  /** How many have asked. */
+  /** Number of requests. */
   readonly asked: number;
   answer(greeting: Greeting): void;
 }
 
-/** A control plane as far as anybody sees it who has not said who they are. */
+/** A control plane up to its first answer to an unauthenticated client. */
 export async function aControlPlane(first: Greeting): Promise<AnsweringControlPlane> {
   let greeting = first;
   let asked = 0;

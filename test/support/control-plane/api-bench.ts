@@ -31,7 +31,7 @@ import { FakeFleet } from "./fake-fleet.ts";
 export const ADMIN_KEY = "admin-key-of-the-tests";
 export const ORIGIN = "https://cp.example.net:8480";
 
-/** What a test sends besides method and path. */
+/** The parts of a request besides method and path. */
 export interface CallOptions {
   readonly key?: string | undefined;
   readonly json?: unknown;
@@ -39,7 +39,7 @@ export interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** An answer with its body read. */
+/** An answer with its body. */
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
@@ -47,7 +47,7 @@ export interface Answer {
   readonly json: unknown;
 }
 
-/** What the schema library says by itself; people are told in words of ours. */
+/** Texts of the schema library, which answers must not contain. */
 const LIBRARY_WORDS = /: (Too (small|big)|Invalid (input|string|key|option|type|number)|Unrecognized)/;
 
 /** The API over a fake fleet and a real database in memory; every answer is held against what its route declares. */
@@ -124,7 +124,7 @@ export class ApiBench {
     return new ApiBench(imported[0], imported[1], clock);
   }
 
-  /** An API key with one policy: these actions on these resources. */
+  /** Creates an API key with one policy: these actions on these resources. */
   keyFor(actions: readonly string[], resources: readonly string[] = ["*"], deny: readonly string[] = []): string {
     const statements: Policy["statements"] = [{ effect: "allow", actions: [...actions] }];
     if (deny.length > 0) statements.push({ effect: "deny", actions: [...deny] });
@@ -133,7 +133,7 @@ export class ApiBench {
     return key;
   }
 
-  /** Sends one request, as the admin unless told. */
+  /** Sends one request, as the admin by default. */
   async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
     const key = "key" in options ? options.key : ADMIN_KEY;
     const headers = new Headers(key === undefined ? {} : { authorization: key });
@@ -162,12 +162,12 @@ export class ApiBench {
   }
 }
 
-/** The members of an answer that is an object. */
+/** Returns the members of an answer that is an object. */
 export function members(json: unknown): Record<string, unknown> {
   return z.record(z.string(), z.unknown()).parse(json);
 }
 
-/** The items of an answer that is a list of objects. */
+/** Returns the items of an answer that is a list of objects. */
 export function items(json: unknown): Record<string, unknown>[] {
   return z.array(z.record(z.string(), z.unknown())).parse(json);
 }

@@ -3,12 +3,12 @@ import { connect } from "node:net";
 import { onTestFinished } from "vitest";
 import { freePort } from "../machine/programs.ts";
 
-/** An HTTP proxy that only opens tunnels (RFC 9110 §9.3.6), all of them to one local port. */
+/** An HTTP proxy for CONNECT only (RFC 9110 §9.3.6), which leads every tunnel to one local port. */
 export interface ConnectProxy {
   readonly url: string;
-  /** The targets that were asked for. */
+  /** Requested targets. */
   readonly asked: string[];
-  /** What to answer instead of opening a tunnel. */
+  /** The answer instead of opening a tunnel. */
   refusal: string | undefined;
 }
 

@@ -11,7 +11,7 @@ import { hostFiles } from "../../../src/host/files/files.ts";
 const NOW = Date.UTC(2026, 0, 1);
 const BOOT_ID = "3f0c5c1e-0000-4000-8000-000000000001";
 
-/** Starts on a state directory as an agent does, takes one delivery of a trigger that adds a line to a file, and stops. */
+/** Starts on a state directory as an agent does, receives one trigger that adds a line to a file, and stops. */
 export async function deliver(stateDir: string, id: string, effectFile: string): Promise<TriggerReply> {
   const state = await openState(hostFiles(), stateDir);
   try {

@@ -1,4 +1,4 @@
-/** Configuration of an appliance that stands alone: V2 connectors beside legacy services. */
+/** Configuration of a standalone appliance: V2 connectors beside legacy services. */
 export const APPLIANCE = {
   connectors: {
     enabled: true,
@@ -260,7 +260,7 @@ export const AGENT = {
   vpn: { networks: [{ name: "default", ip: "100.64.0.9", forwarding: false, nats: [], routes: [] }] },
 } as const;
 
-/** A cluster: only what a cluster may carry. */
+/** A cluster with every section that clusters may have. */
 export const CLUSTER = {
   mode: "manualFailback",
   config: {

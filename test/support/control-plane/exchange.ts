@@ -2,13 +2,13 @@ import { request } from "node:http";
 import { join } from "node:path";
 import { json, text } from "node:stream/consumers";
 
-/** What an HTTP server answers: JSON parsed, else the text. */
+/** An HTTP answer: parsed JSON, or else the text. */
 export interface Answer {
   readonly status: number;
   readonly body: unknown;
 }
 
-/** One HTTP exchange, on a connection of its own. */
+/** Sends one HTTP request on a connection of its own. */
 export function exchange(
   url: string,
   method: string,
@@ -34,7 +34,7 @@ export function exchange(
   });
 }
 
-/** What the agent of a run directory answers to whoever may only read. */
+/** Returns the agent's answer to a read request on its run directory's socket. */
 export function readLocal(runDir: string, path: string): Promise<unknown> {
   return new Promise((resolve, reject) => {
     request({ socketPath: join(runDir, "agent.sock"), path, agent: false }, (response) => {

@@ -18,7 +18,7 @@ import type {
 import type { SectionName } from "../../../src/protocol/sections/sections.ts";
 import type { JsonObject, LifecycleState, NodeState, NodeType } from "../../../src/protocol/values/values.ts";
 
-/** How a trigger ends in the fake: called with what the API sent. */
+/** The end of a trigger in the fake; called with the request of the API. */
 export type TriggerScript = (
   request: TriggerRequest,
   options: { readonly signal: AbortSignal; readonly onProgress?: (progress: TriggerProgress) => void },
@@ -93,14 +93,14 @@ export function eventRecord(node: NodeRecord, change: Partial<EventRecord> = {})
 
 const LEVELS = ["INFO", "WARNING", "ERROR", "CRITICAL"];
 
-/** A fleet in memory that keeps what it is told and remembers who told it. */
+/** A fleet in memory that stores its changes and their authors. */
 export class FakeFleet implements Fleet {
   readonly records = new Map<string, NodeRecord>();
   readonly clusterRecords = new Map<string, ClusterRecord>();
   readonly eventRecords: EventRecord[] = [];
   readonly alertRecords: AlertRecord[] = [];
   readonly auditRecords: AuditRecord[] = [];
-  /** What was recorded beside the nodes. */
+  /** Changes other than those of nodes. */
   readonly changes: string[] = [];
   readonly users: string[] = [];
   readonly triggered: { readonly uid: string; readonly request: TriggerRequest }[] = [];

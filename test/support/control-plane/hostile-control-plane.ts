@@ -8,27 +8,27 @@ import { SESSION_PATH, SUBPROTOCOL } from "../../../src/protocol/channel/envelop
 import { peekClaims, signJws, type Signer } from "../../../src/protocol/channel/jws.ts";
 import { ISS, newSid, UID } from "./signing.ts";
 
-/** One node that asks to be let in, and what can be done to it. */
+/** A node that connects, with the possible answers. */
 export interface Arrival {
   readonly socket: Socket;
-  /** Answers with bytes as they are, and ends the connection. */
+  /** Answers with raw bytes, and closes the connection. */
   readonly answerRaw: (text: string) => void;
   /** Completes the upgrade. */
   readonly accept: () => Promise<WebSocket>;
 }
 
-/** What the node's `session.hello` held. */
+/** The contents of the node's `session.hello`. */
 export interface Hello {
   readonly id: number;
   readonly cnonce: string;
   readonly nonce: string;
 }
 
-/** A WebSocket server on loopback that does to each arrival what the script says. */
+/** A WebSocket server on loopback that runs a script for each connection. */
 export class HostileControlPlane {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  /** How many connections have come so far. */
+  /** Number of connections so far. */
   arrivals = 0;
 
   private constructor(script: (arrival: Arrival) => void) {
@@ -38,7 +38,7 @@ export class HostileControlPlane {
       this.arrivals += 1;
       this.#sockets.add(socket);
       socket.on("error", () => undefined).once("close", () => this.#sockets.delete(socket));
-      // HTTP servers keep their half open.
+      // HTTP servers keep half-closed connections.
       socket.once("end", () => socket.end());
     });
     this.#server.on("upgrade", (request: IncomingMessage, socket: Socket, head: Buffer) => {
@@ -94,7 +94,7 @@ export async function challenge(socket: WebSocket): Promise<Hello> {
   return { id, cnonce, nonce };
 }
 
-/** Answers a hello; `changes` make the proof a wrong one. */
+/** Answers a hello; `changes` falsify the proof. */
 export async function prove(
   socket: WebSocket,
   { id, cnonce }: Hello,
@@ -117,7 +117,7 @@ export async function prove(
   socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: { proof, heartbeatSeconds: 30, reportedVersion: 0 } }));
 }
 
-/** Lets the node in as a real control plane would. */
+/** Accepts the node as a real control plane does. */
 export async function letIn({ accept }: Arrival, key: Signer): Promise<{ socket: WebSocket; hello: Hello }> {
   const socket = await accept();
   const hello = await challenge(socket);

@@ -15,7 +15,7 @@ export const licenseClaims: License = {
 
 const HEADER = { alg: "Ed25519", typ: "holdfast-license+jwt", kid: "k".repeat(43) };
 
-/** A license of the right form with a signature that nobody made. */
+/** A well-formed license with an invalid signature. */
 export function someLicense(claims: object = {}, header: object = HEADER): string {
   const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString("base64url");
   return [part(header), part({ ...licenseClaims, ...claims }), "c2lnbmF0dXJl"].join(".");

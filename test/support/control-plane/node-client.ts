@@ -48,7 +48,7 @@ export async function makeIdentity(): Promise<TestIdentity> {
 export const nonce = (): string => randomBytes(32).toString("base64url");
 const DEVICE = { vendor: "Test", model: "Scripted", mac: "02:00:00:00:00:01" };
 
-/** Makes the JWS that registers an identity with a license; `change` tampers with its claims. */
+/** Makes the JWS that registers an identity with a license; `change` replaces claims. */
 export function registerJws(
   origin: string,
   license: string,
@@ -72,7 +72,7 @@ export async function postRegister(origin: string, body: string): Promise<HttpAn
   return { status: response.status, body: answer, headers: response.headers };
 }
 
-/** As a node that checks pins by itself: `fetch` cannot be told to. */
+/** Posts as a node that verifies pins itself, which `fetch` does not support. */
 function postUnverified(url: string, body: string): Promise<HttpAnswer> {
   return new Promise((resolve, reject) => {
     const sent = request(url, { method: "POST", rejectUnauthorized: false }, (response) => {
@@ -106,10 +106,10 @@ function textOf(data: RawData): string {
 
 export const NOTHING: DocumentVersions = { keys: 0, node: 0, cluster: 0, domain: 0 };
 
-/** A machine that is busy with other work may take minutes for a second. */
+/** A busy machine may take minutes for what usually takes a second. */
 const LIMIT_MS = 120_000;
 
-/** Waits until `check` gives something else than undefined or false. */
+/** Waits until `check` returns something other than undefined or false. */
 export async function until<T>(check: () => T | undefined | false, what = "condition"): Promise<T> {
   const giveUpAt = performance.now() + LIMIT_MS;
   for (;;) {
@@ -120,7 +120,7 @@ export async function until<T>(check: () => T | undefined | false, what = "condi
   }
 }
 
-/** A raw socket to a control plane that keeps what it hears. */
+/** A raw socket to a control plane that stores what it receives. */
 export class RawSocket {
   readonly frames: string[] = [];
   readonly socket: WebSocket;
@@ -151,14 +151,14 @@ export class RawSocket {
 }
 
 export interface HelloOptions {
-  /** Tampers with the claims of the proof. */
+  /** Replaces claims of the proof. */
   readonly claims?: Partial<NodeProofClaims>;
   readonly signer?: Signer;
   readonly socket?: ClientOptions;
   readonly handlers?: Handlers<ControlMethods>;
 }
 
-/** A scripted node: says hello, answers what its handlers answer, and keeps every notification. */
+/** A scripted node: sends hello, answers by its handlers, and stores every notification. */
 export class TestNode {
   readonly origin: string;
   readonly uid: string;
@@ -189,7 +189,7 @@ export class TestNode {
     return signJws("holdfast-node-proof+jwt", whole, signer);
   }
 
-  /** Connects and says hello; rejects with the control plane's answer or close code. */
+  /** Connects and sends hello; rejects with the control plane's answer or close code. */
   async connect(options: HelloOptions = {}): Promise<TestSession> {
     const raw = new RawSocket(this.origin, options.socket);
     const challenge = await raw.challenge();
@@ -198,7 +198,7 @@ export class TestNode {
   }
 }
 
-/** A session as the node sees it. */
+/** A session on the side of the node. */
 export class TestSession {
   readonly raw: RawSocket;
   readonly peer: RpcPeer<ControlMethods, NodeMethods>;
@@ -240,7 +240,7 @@ export class TestSession {
     return peekClaims("holdfast-server-proof+jwt", this.serverProof).sid;
   }
 
-  /** Asks for a document and fetches it; undefined when it is unchanged. */
+  /** Requests a document and fetches it; undefined when it is unchanged. */
   async fetchDocument(
     origin: string,
     name: "keys" | "node" | "cluster" | "domain",
@@ -252,7 +252,7 @@ export class TestSession {
     return response.text();
   }
 
-  /** Cuts the socket as a broken network does. */
+  /** Destroys the socket as a broken network does. */
   async cut(): Promise<void> {
     this.raw.socket.terminate();
     await this.raw.closeCode();

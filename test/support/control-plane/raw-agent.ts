@@ -4,7 +4,7 @@ import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { someDirectories, type Directories } from "../local-agent.ts";
 
-/** Something on the agent's sockets that answers each connection with whatever a test gives it. */
+/** Listens on the agent's sockets and answers each connection by the test's function. */
 export async function startRawAgent(answer: (socket: Socket) => void): Promise<Directories> {
   const directories = await someDirectories();
   await mkdir(directories.runDir);

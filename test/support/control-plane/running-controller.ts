@@ -9,14 +9,14 @@ import { peekClaims } from "../../../src/protocol/channel/jws.ts";
 import type { NodeType } from "../../../src/protocol/values/values.ts";
 import { makeIdentity, register, TestNode, type TestIdentity } from "./node-client.ts";
 
-/** A directory that goes when the test is over. */
+/** Creates a directory that is removed at the end of the test. */
 export async function temporaryDirectory(): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), "holdfast-controller-"));
   onTestFinished(() => rm(path, { recursive: true, force: true }));
   return path;
 }
 
-/** The machine's clock with hands that a test can move. */
+/** The machine's clock with a wall clock that a test can set. */
 export class MovableClock implements Clock {
   readonly #real = systemClock();
   #aheadMs = 0;
@@ -46,13 +46,13 @@ export class MovableClock implements Clock {
     this.#aheadMs += ms;
   }
 
-  /** Steps the wall clock alone, as NTP or a person would. */
+  /** Steps the wall clock only, as NTP or an operator does. */
   stepWall(ms: number): void {
     this.#stepMs += ms;
   }
 }
 
-/** A clock on which every timer of one length rings after another. */
+/** A clock that replaces one timer length by another. */
 export function clockWith(lengthMs: number, insteadMs: number): MovableClock {
   return new (class extends MovableClock {
     override after(ms: number, run: () => void): () => void {
@@ -61,7 +61,7 @@ export function clockWith(lengthMs: number, insteadMs: number): MovableClock {
   })();
 }
 
-/** Starts a controller on a free loopback port; it ends with the test unless it was closed before. */
+/** Starts a controller on a free loopback port; it ends with the test unless closed before. */
 export async function runController(options: Partial<ControllerOptions> = {}): Promise<Controller> {
   const dataDir = options.dataDir ?? (await temporaryDirectory());
   const log = pino({ level: "silent" });

@@ -10,7 +10,7 @@ export interface SigningKey extends Signer {
   readonly publicKey: Ed25519PublicKey;
 }
 
-/** A fresh Ed25519 key that signs. */
+/** Creates an Ed25519 signing key. */
 export async function signingKey(): Promise<SigningKey> {
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const publicKey = Ed25519PublicKey.parse(jwk);
@@ -22,7 +22,7 @@ export async function signingKey(): Promise<SigningKey> {
 export const ISS = "http://127.0.0.1:8480";
 export const UID = "0b5e6a9e-31a7-4a1c-9a52-7f6d2d9f3c11";
 
-/** What a control plane says of the node `UID`. */
+/** The control plane's record of the node `UID`. */
 export const nodeIdentity: NodeIdentity = {
   uid: UID,
   name: "n1",
@@ -63,7 +63,7 @@ interface DocumentChanges {
   readonly sub?: string;
 }
 
-/** Signs a document for the node `UID`; `changes` make it a wrong one. */
+/** Signs a document for the node `UID`; `changes` falsify it. */
 export function signDocument(
   key: Signer,
   name: "node" | "cluster" | "domain",

@@ -1,15 +1,15 @@
 import { beginSession, deadlineOf, step, type SessionState } from "../../../src/agent/session/machine.ts";
 
 export interface Storm {
-  /** Attempts of the average node from the loss until it is back. */
+  /** Mean number of attempts of a node until it is back. */
   readonly attempts: number;
-  /** Most nodes that came back within one second. */
+  /** Largest number of nodes that reconnected within one second. */
   readonly recoveryPeak: number;
-  /** When the last one was back, in ms after the control plane. */
+  /** Time of the last reconnection, in ms after the control plane's return. */
   readonly allBackAt: number;
 }
 
-/** Numerical Recipes' 32-bit generator: the same run every time. */
+/** Numerical Recipes' 32-bit generator: the same numbers in every run. */
 function seeded(seed: number): () => number {
   let state = seed;
   return () => {
@@ -18,7 +18,7 @@ function seeded(seed: number): () => number {
   };
 }
 
-/** So many nodes lose a control plane at the same moment; it refuses until it is back, then takes everybody. */
+/** Simulates nodes that lose a control plane at the same moment; it refuses during the outage, then accepts all. */
 export function simulateStorm(nodes: number, outageMs: number): Storm {
   const random = seeded(1);
   const lostAt = 100_000;

@@ -3,14 +3,14 @@ import { connect, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 import { SESSION_PATH, SUBPROTOCOL } from "../../../src/protocol/channel/envelope.ts";
 
-/** Somebody who opened a socket towards the controller's channel and says nothing. */
+/** An unauthenticated client on the controller's channel that stays silent. */
 export interface Stranger {
   readonly socket: Socket;
   /** The head of the answer to the upgrade. */
   readonly head: string;
 }
 
-/** Asks for the upgrade from a loopback address of one's own, and stays. */
+/** Requests the upgrade from a loopback address of its own, and stays connected. */
 export async function startStranger(
   port: number,
   localAddress: string,

@@ -4,12 +4,12 @@ import { createServer } from "node:tls";
 import { onTestFinished } from "vitest";
 import type { TestCertificate } from "../certificates.ts";
 
-/** Ends TLS before a plain server of this machine, and passes on the bytes as they are. */
+/** Terminates TLS before a plain server of this machine, and passes the bytes on. */
 export interface TlsFront {
   readonly port: number;
-  /** The server names that clients asked for; undefined where one gave none. */
+  /** The server names of clients; undefined for one without SNI. */
   readonly asked: readonly (string | undefined)[];
-  /** How many connections went through to the server. */
+  /** Returns the number of connections passed to the server. */
   readonly passed: () => number;
 }
 
@@ -21,7 +21,7 @@ export async function startTlsFront({ cert, key }: TestCertificate, target: numb
     asked.push(typeof client.servername === "string" ? client.servername : undefined);
     const onward = connect(target, "127.0.0.1");
     onward.pipe(client).pipe(onward);
-    // A client that refuses the certificate may have sent its refusal only after its handshake was over.
+    // A client may send its refusal of the certificate only after its handshake has ended.
     client.once("data", () => (passed += 1));
     client.on("error", () => undefined).on("close", () => onward.destroy());
     onward.on("error", () => undefined).on("close", () => client.destroy());

@@ -3,32 +3,32 @@ import { onTestFinished } from "vitest";
 import { WebSocket, WebSocketServer, type RawData } from "ws";
 import { bytesOf } from "../../../src/controller/channel/session.ts";
 
-/** One session that goes through the relay. */
+/** One session through the relay. */
 export interface RelayedSession {
-  /** Text frames as they came, from the controller and from the node. */
+  /** Text frames as received, from the controller and from the node. */
   readonly fromController: string[];
   readonly fromNode: string[];
-  /** The close codes that the sides gave, once they did. */
+  /** The close codes of both sides, once known. */
   readonly closed: { node?: number; controller?: number };
   toNode(text: string): void;
   toController(text: string): void;
-  /** Closes towards the node as if the controller had, with this code. */
+  /** Closes towards the node with this code as if by the controller. */
   closeNode(code: number, reason: string): void;
-  /** Cuts both sides as a broken network does. */
+  /** Destroys both sides as a broken network does. */
   cut(): void;
 }
 
-/** Somebody in the middle who reads every frame on plain loopback and adds some; HTTP goes through untouched. */
+/** A relay on plain loopback that reads every frame and can add some; HTTP passes unchanged. */
 export interface WsRelay {
   readonly port: number;
   readonly sessions: RelayedSession[];
-  /** Called with each new session before anything of it is passed on; true keeps it from the controller. */
+  /** Called with each new session before its first frame is passed; true hides it from the controller. */
   intercept: ((session: RelayedSession) => boolean) | undefined;
-  /** Decides whether a frame goes on. */
+  /** Decides whether a frame is passed on. */
   passes: (from: "node" | "controller", text: string, session: RelayedSession) => boolean;
 }
 
-/** Starts a relay on a local port towards another; it ends with the test. */
+/** Starts a relay from a local port to another; it ends with the test. */
 export async function startWsRelay(port: number, target: number): Promise<WsRelay> {
   const relay: WsRelay = { port, sessions: [], intercept: undefined, passes: () => true };
   const server = createServer((incoming, outgoing) => {
@@ -104,7 +104,7 @@ function join(relay: WsRelay, node: WebSocket, incoming: IncomingMessage, target
 }
 
 function close(socket: WebSocket | undefined, code: number, reason: Buffer): void {
-  // 1005 and 1006 say that no code came, and cannot be sent.
+  // 1005 and 1006 mean that no code was received, and cannot be sent.
   if (code === 1005 || code === 1006) socket?.terminate();
   else socket?.close(code, reason);
 }

@@ -1,4 +1,4 @@
-// Carries out a download as the agent and its transfer do, in one process that a tracer can kill; or goes on with what one left.
+// Runs a download as the agent and its transfer do, in one process that a tracer can kill; or resumes an interrupted one.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -21,7 +21,7 @@ import { waitFor } from "../wait-for.ts";
 const Work = z.object({ stateDir: z.string(), url: z.string().optional() });
 const { stateDir, url } = Work.parse(JSON.parse(process.argv[2] ?? ""));
 
-/** The transfer's own program without a process of its own: whoever kills the agent kills it at the same moment. */
+/** Runs the transfer's program in this process, so that one kill ends both. */
 const start: StartTransfer = (job, onEvent) => {
   const input = new PassThrough();
   const say = (value: unknown): void => void input.write(`${JSON.stringify(value)}\n`);
@@ -29,7 +29,7 @@ const start: StartTransfer = (job, onEvent) => {
   const hear = async (line: string): Promise<void> => {
     const event = TransferEvent.parse(JSON.parse(line));
     onEvent(event);
-    // The server holds the rest back until something can be gone on with.
+    // The server holds the rest back until the transfer is resumable.
     if (event.is === "resumable" && url !== undefined) await fetch(`${url}/rest`);
   };
   const status = transfer(input, (line) => void hear(line));

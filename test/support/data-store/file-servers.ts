@@ -8,7 +8,7 @@ import { waitFor } from "../wait-for.ts";
 
 export interface FileServer {
   readonly port: number;
-  /** What it serves; clients may write into `upload` in it. */
+  /** The served directory; clients may write into its `upload`. */
   readonly root: string;
 }
 
@@ -36,7 +36,7 @@ export async function aVsftpd(dir: string, within: readonly string[] = []): Prom
     anon_upload_enable: "YES",
     anon_umask: "022",
     connect_from_port_20: "NO",
-    // It would tell its own address, which nobody may believe.
+    // An address that clients must not use.
     pasv_address: "192.0.2.1",
   };
   writeFileSync(
@@ -73,7 +73,7 @@ export async function aTftpd(dir: string, within: readonly string[] = []): Promi
   return { port, root };
 }
 
-/** Whether a port of 127.0.0.1 has a socket, in the network that commands run in (proc_net(5)). */
+/** Reports whether a port of 127.0.0.1 has a socket, in the network where commands run (proc_net(5)). */
 function listens(protocol: "tcp" | "udp", port: number, within: readonly string[]): boolean {
   const local = `0100007F:${port.toString(16).toUpperCase().padStart(4, "0")} `;
   const [command, ...args] = [...within, "cat", `/proc/net/${protocol}`];

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 import { onTestFinished } from "vitest";
 
-/** A web server with one file at every path, of which it gives no more than it is allowed to. */
+/** A web server with one file at every path, which limits the bytes it sends. */
 export interface PacedFiles {
   readonly url: string;
   readonly content: Buffer;
@@ -13,7 +13,7 @@ export interface PacedFiles {
   readonly ranges: readonly (string | undefined)[];
   /** Bodies of uploads. */
   readonly uploads: readonly Buffer[];
-  /** Lets each answer go so far into the file; what waits goes on. */
+  /** Raises the limit of each answer to this offset in the file; waiting answers continue. */
   allow(bytes: number): void;
 }
 

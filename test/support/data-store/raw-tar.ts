@@ -1,23 +1,23 @@
-/** A header of a tar as anybody could write it, right or wrong. */
+/** A header of a tar, valid or not. */
 export interface RawEntry {
   readonly path: string;
   readonly data?: Buffer | string;
-  /** As in the header; a file, or a directory where the path ends in a slash, when it is not given. */
+  /** As in the header; by default a file, or a directory if the path ends in a slash. */
   readonly type?: string;
   readonly mode?: number;
   readonly link?: string;
   readonly prefix?: string;
-  /** Written over the header before its checksum. */
+  /** Applied to the header before its checksum. */
   readonly patch?: (header: Buffer) => void;
-  /** Written over it behind that. */
+  /** Applied to the header after its checksum. */
   readonly spoil?: (header: Buffer) => void;
-  /** What the last block is filled up with. */
+  /** Byte that fills the last block. */
   readonly filler?: number;
 }
 
 const BLOCK = 512;
 
-/** The members one after the other, without the end of the archive. */
+/** Returns the members one after the other, without the end of the archive. */
 export function rawMembers(entries: readonly RawEntry[]): Buffer {
   return Buffer.concat(
     entries.flatMap((entry) => {
@@ -28,7 +28,7 @@ export function rawMembers(entries: readonly RawEntry[]): Buffer {
   );
 }
 
-/** A tar of members, with its end. */
+/** Returns a tar of members, with its end. */
 export function rawTar(entries: readonly RawEntry[]): Buffer {
   return Buffer.concat([rawMembers(entries), Buffer.alloc(2 * BLOCK)]);
 }

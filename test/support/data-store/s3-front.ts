@@ -2,28 +2,28 @@ import { createServer, request, type IncomingMessage, type ServerResponse } from
 import type { AddressInfo } from "node:net";
 import { Transform } from "node:stream";
 
-/** One request as it passed by. */
+/** One request that passed. */
 export interface PassedRequest {
   readonly method: string;
   readonly path: string;
   readonly headers: IncomingMessage["headers"];
 }
 
-/** What happens to a request instead of passing: an answer with S3's code, its connection's end, or silence. */
+/** What happens to a request instead of passing: an answer with S3's code, a closed connection, or silence. */
 export type Fault =
   | { readonly status: number; readonly code: string; readonly headers?: Record<string, string> }
-  /** An answer of its own. */
+  /** Answers itself. */
   | { readonly status: number; readonly body: string }
   | "cut"
-  /** Passes, and the first byte of what is uploaded or downloaded is another. */
+  /** Passes with the first byte of the upload or download changed. */
   | "alter"
   | "hold";
 
-/** Stands before an object store and sees what passes; a fault happens to whom `fault` says. */
+/** A proxy before an object store that records requests and injects the faults that `fault` returns. */
 export interface S3Front {
   readonly port: number;
   readonly passed: PassedRequest[];
-  /** Asked for each request; undefined lets it pass. */
+  /** Called for each request; undefined lets it pass. */
   fault: (request: PassedRequest) => Fault | undefined;
   close(): Promise<void>;
 }
@@ -78,7 +78,7 @@ export async function startFront(storePort: number): Promise<S3Front> {
   }
 }
 
-/** Passes bytes, the first of them changed. */
+/** Passes bytes with the first one changed. */
 function altering(): Transform {
   let isFirst = true;
   return new Transform({

@@ -54,7 +54,7 @@ export function s3Job(options: S3JobOptions): TransferJob {
   };
 }
 
-/** A credentials file below `dir`, for its owner only unless said otherwise. */
+/** Writes a credentials file below `dir`, for its owner only by default. */
 export function credentialsFile(dir: string, content: object, mode = 0o600): string {
   const path = join(dir, `credentials-${randomUUID()}.json`);
   mkdirSync(dir, { recursive: true });
@@ -66,13 +66,13 @@ export function credentialsFile(dir: string, content: object, mode = 0o600): str
 export interface RunningTransfer {
   readonly pid: number;
   readonly events: readonly TransferEvent[];
-  /** Everything that it has printed. */
+  /** Returns all output so far. */
   readonly output: () => string;
   cancel(): void;
-  /** Ends its input, as a dying agent does. */
+  /** Closes its input, as a dying agent does. */
   leave(): void;
   kill(): Promise<void>;
-  /** The last event, once the process has ended. */
+  /** The last event, once the process has exited. */
   readonly ended: Promise<TransferEvent | undefined>;
   /** Waits for an event. */
   event<K extends TransferEvent["is"]>(

@@ -7,21 +7,21 @@ import type { DataStoreEntry } from "../../../src/protocol/triggers/data-store.t
 
 export interface SwapOutcome {
   readonly operations: number;
-  /** How many of them came through, and how many were refused since a link or nothing was in the way. */
+  /** Number of operations that succeeded, and of those refused because of a link or a missing path. */
   readonly done: number;
   readonly refused: number;
-  /** What the other process swapped meanwhile. */
+  /** Number of swaps by the other process. */
   readonly swaps: number;
-  /** Operations that showed what is outside, and outside files that changed, came, went or were read. */
+  /** Operations that exposed outside files, and outside files that were changed, created, removed or read. */
   readonly escapes: readonly string[];
-  /** Whether reading is seen, since the file system keeps the times of it. */
+  /** Whether reads are detected, by the file system's access times. */
   readonly isReadingSeen: boolean;
 }
 
 const CANARY = "outside of the store";
-/** Where something is swapped for a link to the canaries: a directory, one in it, and a file. */
+/** Paths that are swapped for links to the canaries: a directory, one inside it, and a file. */
 const SWAPPED = ["images/a", "images/a/b", "images/a/b/secret"] as const;
-/** So that they are there whichever directory is swapped. */
+/** Exist for any swapped directory. */
 const CANARIES = ["secret", "b/secret", "b/b/secret"] as const;
 
 const SWAPPER = `
@@ -52,8 +52,8 @@ const SWAPPER = `
   round();`;
 
 /**
- * Lists, opens, makes, removes and writes in a store in which another process swaps directories and files for links that lead outside,
- * and back, as fast as it can.
+ * Lists, opens, makes, removes and writes in a store while another process continuously swaps directories and files for links that lead
+ * outside, and back.
  */
 export async function besideSwapping(dir: string, operations: number): Promise<SwapOutcome> {
   const root = join(dir, "store");
@@ -61,7 +61,7 @@ export async function besideSwapping(dir: string, operations: number): Promise<S
   mkdirSync(join(outside, "b/b"), { recursive: true });
   for (const path of CANARIES) writeFileSync(join(outside, path), CANARY);
   const paths = ["", "b", "b/b", ...CANARIES].map((path) => join(outside, path));
-  // A time of reading before that of writing is renewed by the next reading, mount(8) relatime.
+  // An access time before the modification time is renewed by the next read, mount(8) relatime.
   for (const path of paths) utimesSync(path, new Date(0), new Date());
   const before = paths.map((path) => stateOf(path));
 
@@ -108,7 +108,7 @@ export async function besideSwapping(dir: string, operations: number): Promise<S
   return { operations, done, refused: operations - done, swaps, escapes, isReadingSeen };
 }
 
-/** One of seven operations in turn; tells what of the outside it showed. */
+/** Runs one of seven operations; returns what it exposed of the outside. */
 async function operate(store: Store, index: number): Promise<string | undefined> {
   const signal = new AbortController().signal;
   const ignore = (): void => undefined;

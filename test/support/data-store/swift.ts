@@ -8,12 +8,12 @@ import { SEARCH_PATH } from "../../../src/host/process/exec.ts";
 import { freePort } from "../machine/programs.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** A real object store on 127.0.0.1 that speaks S3: Debian's Swift, its four servers on a directory, with memcached for them. */
+/** A real object store on 127.0.0.1 with the S3 protocol: Debian's Swift, its four servers on a directory, with memcached. */
 export interface SwiftServer {
   readonly port: number;
   /** `http://127.0.0.1:port`, for path style. */
   readonly endpoint: string;
-  /** `http://s3.test:port`, behind a proxy that knows the name; a bucket's goes before it. */
+  /** `http://s3.test:port`, behind a proxy that resolves the name; the bucket's name is put before it. */
   readonly hostEndpoint: string;
   readonly region: string;
   readonly accessKeyId: string;
@@ -25,7 +25,7 @@ const KINDS = ["account", "container", "object"] as const;
 const USER = { account: "test", user: "tester", key: "testing-Secret-4711" } as const;
 const REGION = "eu-test-1";
 
-/** Starts one below `dir`. The caller stops it; it ends with the test program at the latest. */
+/** Starts one below `dir`. The caller stops it; at the latest it ends with the test program. */
 export async function startSwift(dir: string): Promise<SwiftServer> {
   if (!existsSync("/usr/bin/swift-proxy-server")) throw new Error("Swift is missing: apt-get install swift-proxy");
   mkdirSync(join(dir, "devices", "d1"), { recursive: true });

@@ -1,4 +1,4 @@
-/** What goes into a tar: a file, a directory (path ends in a slash), or a symbolic link. */
+/** An entry of a tar: a file, a directory (path ends in a slash), or a symbolic link. */
 export interface TarEntry {
   readonly path: string;
   readonly data?: Buffer | string;

@@ -1,6 +1,6 @@
 import type { TransferJob } from "../../../src/protocol/triggers/transfer.ts";
 
-/** A job that asks for nothing in particular. */
+/** A job with defaults. */
 export const transferJob = (
   change: Partial<Extract<TransferJob, { kind: "http-download" }>> = {},
 ): Extract<TransferJob, { kind: "http-download" }> => ({

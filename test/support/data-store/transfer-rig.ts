@@ -15,7 +15,7 @@ import { httpUpload, type HttpUpload } from "../../../src/transfer/http-upload.t
 import { waitFor } from "../wait-for.ts";
 import type { TransferDeps } from "../../../src/transfer/deps.ts";
 
-/** What a server got as one request: its head, and its body as far as it came. */
+/** A request as received by a server: its head, and the body so far. */
 export interface Asked {
   readonly line: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -29,7 +29,7 @@ export interface RawServer {
   readonly asked: readonly Asked[];
 }
 
-/** A server whose every byte the test writes: `answer` is called with each request, the first being number 0. */
+/** A server whose every byte the test writes: `answer` is called with each request, numbered from 0. */
 export async function rawServer(
   answer: (asked: Asked, number: number) => void,
   host = "127.0.0.1",
@@ -64,7 +64,7 @@ export async function rawServer(
   return { port, url: `http://${host.includes(":") ? `[${host}]` : host}:${port}/file?token=secret`, asked };
 }
 
-/** Writes a whole answer and ends the connection. */
+/** Writes a complete answer and closes the connection. */
 export function reply(
   { socket }: Asked,
   status: string,
@@ -125,7 +125,7 @@ export interface Carried {
 export type CarryWishes = Partial<TransferDeps> &
   Partial<Pick<GuardedConnectorOptions, "resolve" | "ownAddresses">> & { readonly signal?: AbortSignal };
 
-/** Carries a job out in this process, with the machine's clock that does not wait between attempts. */
+/** Runs a job in this process, with the machine's clock, which does not wait between attempts. */
 export async function carryOut(job: HttpDownload | HttpUpload, wishes: CarryWishes = {}): Promise<Carried> {
   const events: TransferEvent[] = [];
   const pauses: number[] = [];
@@ -175,7 +175,7 @@ export interface TransferProcess {
 
 const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
 
-/** Starts `holdfast transfer` as the agent does, with a job as its first line. `shell` runs it by a command line that ends in "$@". */
+/** Starts `holdfast transfer` as the agent does, with a job as its first line. `shell` is a command line that ends in "$@". */
 export function startTransfer(
   job: unknown,
   shell = 'exec "$@"',

@@ -1,4 +1,4 @@
-// Carries out one durable operation on a state directory, once whoever traces it has attached.
+// Runs one durable operation on a state directory, once the tracer has attached.
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { DesiredDocuments } from "../../../src/agent/shadow/desired.ts";

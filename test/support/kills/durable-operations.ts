@@ -21,15 +21,15 @@ import { tempDir } from "../temp-dir.ts";
 const GATE = join(import.meta.dirname, "preloaded-gate.ts");
 const DRIVER = join(import.meta.dirname, "durable-driver.ts");
 
-/** An operation that must leave the old state or the new one, whatever cuts it short. */
+/** An operation that must leave the old state or the new one, wherever it is interrupted. */
 export interface Operation<L extends Launch> {
-  /** A state directory of its own, and the program that carries the operation out on it. */
+  /** Creates a state directory, and returns the program that runs the operation on it. */
   prepare(): Promise<L>;
-  /** The same with everything below another directory. */
+  /** Returns the same launch with everything below another directory. */
   moved(launch: L, dir: string): L;
-  /** Starts anew on what is left and fails unless that is the old state or the new one. */
+  /** Starts again on the result and fails unless that is the old state or the new one. */
   check(launch: L): Promise<void>;
-  /** Fails unless what is there is the new state. */
+  /** Fails unless the result is the new state. */
   checkDone(launch: L): Promise<void>;
 }
 
@@ -82,7 +82,7 @@ export interface Saving extends Launch {
   readonly newest: string;
 }
 
-/** Taking a newer document over the one in force. */
+/** Replaces the applied document by a newer one. */
 export async function savingDocument(): Promise<Operation<Saving>> {
   const driven = await driver();
   const key = await signingKey();
@@ -130,7 +130,7 @@ export async function savingDocument(): Promise<Operation<Saving>> {
   };
 }
 
-/** Rolling the document in force back to the one before. */
+/** Rolls the applied document back to the previous one. */
 export async function rollingBack(): Promise<Operation<Launch>> {
   const driven = await driver();
   const key = await signingKey();
@@ -176,7 +176,7 @@ export interface Triggering extends Launch {
   readonly effectFile: string;
 }
 
-/** Taking a trigger that changes something outside the state directory. */
+/** Receives a trigger that changes something outside the state directory. */
 export async function journallingTrigger(): Promise<Operation<Triggering>> {
   const driven = await driver();
   const template = tempDir();
@@ -206,7 +206,7 @@ export async function journallingTrigger(): Promise<Operation<Triggering>> {
   };
 }
 
-/** Nothing set aside, and nothing left behind that nobody will ever remove. */
+/** Expects no set-aside file, and no file that nothing will remove. */
 export function expectTidy(stateDir: string): void {
   const names = readdirSync(stateDir, { recursive: true, encoding: "utf8" });
   expect(names.filter((name) => /\.damaged|\.tmp$/.test(name))).toEqual([]);
@@ -216,7 +216,7 @@ function inState<L extends Launch>(launch: L, dir: string): L {
   return { ...launch, stateDir: join(dir, "state") };
 }
 
-/** Made for each test: hooks of this module would be those of whichever file imports it first. */
+/** Called in each test: hooks of this module would belong to the file that imports it first. */
 async function driver(): Promise<(work: { readonly stateDir: string } & Record<string, unknown>) => Launch> {
   const program = await bundledOnce(DRIVER);
   return (work) => {

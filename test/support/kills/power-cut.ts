@@ -1,10 +1,10 @@
 import { dirname, join } from "node:path";
 import { changedPath, descriptorPath, stringsOf, type Call } from "./strace-text.ts";
 
-/** One change to files, paths relative to the directory that is watched; "" is that directory itself. */
+/** One change of files, with paths relative to the watched directory; "" is that directory itself. */
 export type FileOp =
   | { readonly do: "open"; readonly path: string; readonly creates: boolean; readonly truncates: boolean }
-  /** `at` is undefined for a write that goes on where the last one ended. */
+  /** `at` is undefined for a write that continues the last one. */
   | { readonly do: "write"; readonly path: string; readonly at: number | undefined; readonly data: Buffer }
   | { readonly do: "truncate"; readonly path: string; readonly size: number }
   | { readonly do: "sync"; readonly path: string }
@@ -16,8 +16,8 @@ export type FileOp =
 export type Tree = ReadonlyMap<string, Buffer | "directory">;
 
 /**
- * What a power cut spares of that which was not synced: nothing; all; all, but the last write is torn in its middle; all names
- * but no data; all data but no names; or, for a number, each piece by itself or not, at random from that seed.
+ * The unsynced data that survives a power cut: nothing; all; all, with the last write torn; all names but no data; all data but no names;
+ * or, for a number, a random selection with that seed.
  */
 export type Survival = "nothing" | "all" | "torn" | "names" | "data" | number;
 
@@ -28,7 +28,7 @@ interface Write {
 
 type Change = Write | { readonly size: number };
 
-/** A file or a directory apart from its names. */
+/** A file or a directory independent of its names. */
 interface Inode {
   readonly isDirectory: boolean;
   synced: Buffer;
@@ -44,7 +44,7 @@ interface NameChange {
 
 const SECTOR = 512;
 
-/** The changes below `root` in a recording, in order; calls that failed are left out. */
+/** Returns the changes below `root` in a recording, in order, without failed calls. */
 export function fileOps(calls: readonly Call[], root: string): readonly FileOp[] {
   return calls.flatMap((call) => {
     const path = within(changedPath(call), root);
@@ -88,7 +88,7 @@ function within(path: string | undefined, root: string): string | undefined {
   return path?.startsWith(`${root}/`) === true ? path.slice(root.length + 1) : undefined;
 }
 
-/** What is on the disk when the power goes after these operations, given what was safely there before them. Pure. */
+/** Returns the contents of the disk after a power cut following these operations, from the given durable state. Pure. */
 export function afterPowerCut(before: Tree, ops: readonly FileOp[], survival: Survival): Tree {
   const disk = new Disk(before);
   for (const op of ops) disk.apply(op);
@@ -137,7 +137,7 @@ class Disk {
     const names = new Map(this.#synced);
     for (const change of this.#pendingNames) if (keepsName()) rename(names, change);
     const tree = new Map<string, Buffer | "directory">();
-    // Parents come first, and what has lost its parent is gone.
+    // Parents come first, and an entry without its parent is lost.
     for (const [path, { isDirectory, ...file }] of [...names].sort(([a], [b]) => (a < b ? -1 : 1))) {
       const parent = dirOf(path);
       if (path !== "" && parent !== "" && tree.get(parent) !== "directory") continue;
@@ -217,7 +217,7 @@ function changed(content: Buffer, change: Change): Buffer {
   return next;
 }
 
-/** A write in the pieces that a disk writes by themselves. */
+/** Splits a write into the pieces that a disk writes separately. */
 function sectorsOf({ at, data }: Write): readonly Write[] {
   const pieces: Write[] = [];
   for (let from = 0; from < data.length;) {
@@ -233,7 +233,7 @@ function dirOf(path: string): string {
   return path === "" ? "" : parent;
 }
 
-/** Numbers in [0, 1) that are the same for the same seed (mulberry32). */
+/** Random numbers in [0, 1) of a seed (mulberry32). */
 function randomFrom(seed: number): () => number {
   let state = seed;
   return () => {

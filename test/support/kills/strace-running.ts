@@ -5,16 +5,16 @@ import { pointsOf, threadIds, untilAttached, type Point } from "./strace.ts";
 import { CHANGING, parseTrace, type Call, type Thread } from "./strace-text.ts";
 import { tempDir } from "../temp-dir.ts";
 
-/** How a process makes others, ends them, and learns that they have ended. */
+/** Calls that create and end processes, and wait for their end. */
 const CHILD_CALLS: readonly string[] = ["clone", "clone3", "fork", "vfork", "kill", "wait4", "waitid"];
 
-/** A running program whose pool has one thread (`UV_THREADPOOL_SIZE=1`), being traced. */
+/** A traced program whose pool has one thread (`UV_THREADPOOL_SIZE=1`). */
 export interface Tracing {
-  /** Every call that counted, once the program has ended or the tracing was ended. */
+  /** Returns every recorded call, once the program or the tracing has ended. */
   end(): Promise<readonly Call[]>;
 }
 
-/** Traces a running program from here on; `inject` is an option of strace(1) that tampers with calls. */
+/** Traces a running program from now on; `inject` is an option of strace(1) that changes calls. */
 export async function traceRunning(pid: number, threads: readonly Thread[], inject?: string): Promise<Tracing> {
   const file = join(tempDir(), "trace");
   const ids = threadIds(pid);
@@ -36,7 +36,7 @@ export async function traceRunning(pid: number, threads: readonly Thread[], inje
   };
 }
 
-/** The points at which a program changes what is below its directories, and those at which it starts or ends another, or takes note of its end. */
+/** Returns the points at which a program changes files below its directories, or starts, ends or awaits another. */
 export function killPointsOf(calls: readonly Call[], directories: readonly string[]): readonly Point[] {
   const counts = new Map<string, number>();
   const starts = calls.flatMap((call) => {
@@ -44,7 +44,7 @@ export function killPointsOf(calls: readonly Call[], directories: readonly strin
     const key = `${thread} ${name}`;
     const nth = (counts.get(key) ?? 0) + 1;
     counts.set(key, nth);
-    // A thread is no child, and to ask whether a process is there does nothing to it.
+    // A thread is not a child, and a signal 0 has no effect.
     const doesNothing = call.args.includes("CLONE_THREAD") || (name === "kill" && call.args.endsWith(", 0"));
     if (!CHILD_CALLS.includes(name) || doesNothing) return [];
     return [{ thread, name, target: "a child", occurrence: nth, nth }];

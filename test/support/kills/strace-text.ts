@@ -1,13 +1,13 @@
-/** Which of our two working threads made a call: SQLite and sockets run on the main one, `node:fs/promises` in the pool. */
+/** The two threads of a program: SQLite and sockets use the main one, `node:fs/promises` the pool. */
 export type Thread = "main" | "pool";
 
-/** One system call as strace printed it, arguments decoded. */
+/** One system call as printed by strace, arguments decoded. */
 export interface Call {
   readonly thread: Thread;
   readonly name: string;
   /** The arguments as printed, without the outer parentheses; strings are still in hexadecimal. */
   readonly args: string;
-  /** The result: a number, and the path behind it if it is a descriptor; undefined when the call never returned. */
+  /** The result: a number, and the path of a descriptor; undefined when the call never returned. */
   readonly result: number | undefined;
 }
 
@@ -16,8 +16,8 @@ const UNFINISHED = /^(?:(\d+)\s+)?(\w+)\((.*?)\s*<unfinished \.\.\.>$/s;
 const RESUMED = /^(?:(\d+)\s+)?<\.\.\. (\w+) resumed>(.*)$/s;
 
 /**
- * Reads what `strace -y -xx` printed. A call that another thread interrupted stands where it ended.
- * @param threadOf which thread an id is; lines without an id are of the only thread that was traced.
+ * Parses the output of `strace -y -xx`. A call interrupted by another thread has the place of its end.
+ * @param threadOf maps thread ids; lines without an id are of the only traced thread.
  */
 export function parseTrace(text: string, threadOf: (tid: number | undefined) => Thread): readonly Call[] {
   const calls: Call[] = [];
@@ -44,14 +44,14 @@ export function parseTrace(text: string, threadOf: (tid: number | undefined) => 
   return calls;
 }
 
-/** The bytes of the strings among the arguments, in order. */
+/** Returns the bytes of the strings among the arguments, in order. */
 export function stringsOf({ args }: Call): readonly Buffer[] {
   return [...args.matchAll(/"((?:\\x[0-9a-f]{2})*)"/g)].map(([, hex = ""]) =>
     Buffer.from(hex.replaceAll("\\x", ""), "hex"),
   );
 }
 
-/** The path behind the first argument when that is a descriptor. */
+/** Returns the path of the first argument if that is a descriptor. */
 export function descriptorPath({ args }: Call): string | undefined {
   const [, text] = /^\d+<([^>]*)>/.exec(args) ?? [];
   return text === undefined
@@ -74,7 +74,7 @@ const FD_CALLS: ReadonlySet<string> = new Set([
 ]);
 const PATH_CALLS: ReadonlySet<string> = new Set(["rename", "unlink", "mkdir", "chmod", "rmdir", "truncate"]);
 
-/** Every call that changes a file or a connection, and nothing else. */
+/** Calls that change a file or a connection. */
 export const CHANGING: readonly string[] = [
   ...FD_CALLS,
   ...PATH_CALLS,
@@ -87,7 +87,7 @@ export const CHANGING: readonly string[] = [
   "connect",
 ];
 
-/** The file that a call changes, or undefined when it changes none. */
+/** Returns the file that a call changes, if any. */
 export function changedPath(call: Call): string | undefined {
   if (FD_CALLS.has(call.name)) return descriptorPath(call);
   const isOpen = call.name === "openat" || call.name === "open";

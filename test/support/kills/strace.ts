@@ -4,12 +4,12 @@ import { join } from "node:path";
 import { CHANGING, changedPath, descriptorPath, parseTrace, type Call, type Thread } from "./strace-text.ts";
 import { tempDir } from "../temp-dir.ts";
 
-/** A program that passes the gate: arguments of our runtime, and what it is given. */
+/** A program that waits for the tracer (`gate.ts`): arguments of the runtime, and its environment. */
 export interface Launch {
   readonly args: readonly string[];
-  /** The directory whose changes count. */
+  /** The directory whose changes are recorded. */
   readonly stateDir: string;
-  /** The port of the control plane, whose connections count too. */
+  /** The port of the control plane, whose connections are recorded too. */
   readonly port?: number;
 }
 
@@ -17,25 +17,25 @@ export interface Launch {
 export interface Point {
   readonly thread: Thread;
   readonly name: string;
-  /** The file below the state directory, without what is random in its name, or the control plane. */
+  /** The file below the state directory, without random parts of its name, or the control plane. */
   readonly target: string;
-  /** Which of the calls of this name on this target it is, from 1. */
+  /** Number of the call with this name on this target, from 1. */
   readonly occurrence: number;
-  /** Which of all calls of this name in its thread it was when it was recorded: what strace counts. */
+  /** Number of the call with this name in its thread when recorded, as strace counts. */
   readonly nth: number;
 }
 
 const LIMIT_MS = 60_000;
 const ATTEMPTS = 12;
 
-/** Runs a program to its end, which has the status that is expected, and gives every system call of both threads that changes something anywhere. */
+/** Runs a program to its end with the expected status, and returns every changing system call of both threads. */
 export async function recordCalls(launch: Launch, status = 0): Promise<readonly Call[]> {
   const { calls, code, output } = await trace(launch, ["main", "pool"], []);
   if (code !== status) throw new Error(`the program to record ended with ${code}: ${output}`);
   return calls;
 }
 
-/** The points of a recording that lie below the state directory or on the way to the control plane. */
+/** Returns the points of a recording below the state directory or towards the control plane. */
 export function pointsOf(calls: readonly Call[], launch: Launch): readonly Point[] {
   const counts = new Map<string, number>();
   const count = (key: string): number => {
@@ -54,11 +54,10 @@ export function pointsOf(calls: readonly Call[], launch: Launch): readonly Point
 }
 
 /**
- * Runs a program and kills it with SIGKILL as it enters the call at `point`, which is not carried out. A few calls of the runtime
- * itself come at times once more or less: a run that was killed elsewhere, or made too few of them to be killed, is repeated, with what it
- * taught. Some calls are not made in every run, as the pieces of a file differ: the last run is given back if it was killed elsewhere, since
- * what is checked holds wherever a program is killed.
- * @param launch makes a program with a state directory of its own; the one that was killed at the point is given back.
+ * Runs a program and kills it with SIGKILL as it enters the call at `point`, which does not run. The number of some calls of the runtime
+ * varies slightly: a run killed elsewhere, or not at all, is repeated with corrected counts. Some calls do not occur in every run: the last
+ * run is returned even if killed elsewhere, since the checks hold anywhere.
+ * @param launch makes a program with a state directory of its own; the one killed at the point is returned.
  * @throws {Error} when the last run was not killed at all.
  */
 export async function runKilled<L extends Launch>(launch: () => L | Promise<L>, point: Point): Promise<L> {
@@ -72,7 +71,7 @@ export async function runKilled<L extends Launch>(launch: () => L | Promise<L>, 
     const { calls, signal, code, output } = await trace(it, [point.thread], inject);
     const isKilled = signal === "SIGKILL";
     const found = pointsOf(calls, it).find((other) => describePoint(other) === where);
-    // Nothing follows the call that was cut off, so the last of its name is the one.
+    // Nothing follows the interrupted call, so it is the last of its name.
     if (isKilled && found?.nth === calls.filter(({ name }) => name === point.name).length) return it;
     if (isKilled && attempt === ATTEMPTS - 1) {
       console.log(`${where}: not met in ${ATTEMPTS} runs, the last was killed at call ${nth} of that name`);
@@ -84,18 +83,18 @@ export async function runKilled<L extends Launch>(launch: () => L | Promise<L>, 
   throw new Error(`${where}: not killed there in ${ATTEMPTS} runs, the last was ${last}`);
 }
 
-/** The number that is there most often, the last of them where several are. */
+/** Returns the most frequent number, the last one if there are several. */
 function mostFrequent(numbers: readonly number[]): number {
   const count = (number: number): number => numbers.filter((other) => other === number).length;
   return numbers.reduce((best, number) => (count(number) >= count(best) ? number : best));
 }
 
-/** A point in words. */
+/** Describes a point. */
 export function describePoint({ thread, name, occurrence, target }: Point): string {
   return `${name} ${occurrence} of the ${thread} thread on ${target}`;
 }
 
-/** A path below the state directory, or below an open directory of the data store, without what is random in the names of temporary files. */
+/** Returns a path below the state directory, or below an open directory of the data store, without the random parts of temporary names. */
 export function stableName(path: string, stateDir: string): string | undefined {
   const [, name] = /^\/proc\/self\/fd\/\d+\/(.+)$/.exec(path) ?? [];
   if (name !== undefined) return `STORE/${withoutId(name)}`;
@@ -174,7 +173,7 @@ function onceReady(child: ChildProcess): Promise<void> {
   });
 }
 
-/** The main thread has the process's own id; the pool's one thread has its name from libuv. */
+/** The main thread has the process id; the pool's single thread has its name from libuv. */
 export function threadIds(pid: number): Readonly<Record<Thread, number>> {
   const tasks = readdirSync(`/proc/${pid}/task`);
   const pool = tasks.filter((tid) => readFileSync(`/proc/${pid}/task/${tid}/comm`, "utf8").trim() === "libuv-worker");
@@ -182,7 +181,7 @@ export function threadIds(pid: number): Readonly<Record<Thread, number>> {
   return { main: pid, pool: Number(pool[0]) };
 }
 
-/** Until strace has stopped every thread: none does anything more that is not counted. */
+/** Waits until strace has stopped every thread, so that all further calls are recorded. */
 export function untilAttached(tracer: ChildProcess, count: number): Promise<void> {
   let said = "";
   return new Promise((resolve, reject) => {
@@ -195,7 +194,7 @@ export function untilAttached(tracer: ChildProcess, count: number): Promise<void
   });
 }
 
-/** Every call of a running process that changes a file below a directory, for as long as `until` takes. */
+/** Records every call of a running process that changes a file below a directory, while `until` runs. */
 export async function changesBelow(
   pid: number,
   directory: string,

@@ -3,31 +3,31 @@ import { once } from "node:events";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 
-/** How a command ended, with both of its outputs. */
+/** Exit of a command with both outputs. */
 export interface Ended {
   readonly status: number;
   readonly output: string;
 }
 
-/** A copy of this machine's files that is written to instead of them; it is gone when it is closed, however that happens. */
+/** A writable copy of this machine's files; removed when closed, in any way. */
 export interface MachineCopy extends AsyncDisposable {
-  /** Runs a shell's commands in it; `/given` there is the folder that was given. */
+  /** Runs shell commands in it; `/given` there is the given folder. */
   run(command: string): Promise<Ended>;
-  /** Another copy, of this one as it is now: nothing may be changed in this one any more. */
+  /** Copies the current state, which must not change any more. */
   again(): Promise<MachineCopy>;
-  /** Leaves so many KiB free for all that is written to it and to copies of it; without a number as many as there are. */
+  /** Limits the free space of it and its copies to this number of KiB; none without a number. */
   leaveFree(kib?: number): Promise<void>;
-  /** The paths that are there and were not, or are not as they were, directories aside. */
+  /** Returns the paths that were added, removed or changed, except directories. */
   changed(): Promise<readonly string[]>;
 }
 
-// Nothing is in /run, so that systemd does not run there. It ends with the pipe to whoever made it.
+// /run is empty, so systemd does not count as running. It ends with the pipe to its creator.
 const SETUP = `set -e
 mount -t tmpfs tmpfs "$0"
 echo ready
 exec cat`;
 
-// Of the machine, or of the copies below it, the latest first. What is mounted below /dev stays out: it may hold the copies.
+// Layers of the machine, or of the copies below, the latest first. Mounts below /dev are left out, since they may hold the copies.
 const COPY = `set -e
 mkdir "$0" "$0/upper" "$0/work" "$0/root"
 mount -t overlay overlay -o "volatile,lowerdir=$2,upperdir=$0/upper,workdir=$0/work" "$0/root"
@@ -38,7 +38,7 @@ mount -t tmpfs tmpfs "$0/root/run"
 mkdir -p "$0/root/given"
 mount --bind "$1" "$0/root/given"`;
 
-/** Makes one, which needs root. */
+/** Makes a copy; needs root. */
 export async function machineCopy(folder: string, given: string): Promise<MachineCopy> {
   const mounted = join(folder, "machine");
   mkdirSync(mounted);

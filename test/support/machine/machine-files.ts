@@ -1,9 +1,9 @@
 import type { ApplianceMachine } from "../upgrades/appliance-machine.ts";
 
-/** What lies on a machine: a line for each file, with its kind, mode, owner and content, and the users and packages it knows. */
+/** The files of a machine: a line for each, with its kind, mode, owner and content, and the users and packages. */
 export type MachineFiles = readonly string[];
 
-/** What the machine itself changes all the time: its journal, what dpkg and systemd remember, the copies that tools make of /etc files. */
+/** Files that change all the time: the journal, the state of dpkg and systemd, backup copies of /etc files. */
 const LIVELY = String.raw`^(/proc|/sys|/dev|/run/(udev|log|systemd|credentials)|/var/log|/var/cache|/var/lib/(apt|dpkg|systemd)|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-|/etc/\.pwd\.lock|/root|/tmp|/var/tmp)(/|$)`;
 const READ = [
   `find / /run -xdev -regextype posix-extended -regex '${LIVELY}' -prune -o -printf '%y %m %U:%G %p %l\\n'`,
@@ -21,7 +21,7 @@ export async function filesOf(machine: ApplianceMachine): Promise<MachineFiles> 
   return (await machine.sh(READ)).split("\n");
 }
 
-/** The lines that one has and the other has not. */
+/** Returns the lines that only one of both has. */
 export function changedFiles(before: MachineFiles, after: MachineFiles): readonly string[] {
   const [then, now] = [new Set(before), new Set(after)];
   return [

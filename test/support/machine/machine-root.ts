@@ -4,7 +4,7 @@ import { hostReader } from "../../../src/host/reader.ts";
 import type { Reader } from "../../../src/host/reader.ts";
 import { tempDir } from "../temp-dir.ts";
 
-/** A machine of files in a directory of its own; paths as the machine has them, `-> target` makes a symbolic link. */
+/** A directory with the files of a machine; paths as on the machine, `-> target` makes a symbolic link. */
 export function machineRoot(files: Readonly<Record<string, string>>): { root: string; reader: Reader } {
   const root = tempDir();
   for (const [path, content] of Object.entries(files)) {

@@ -1,4 +1,4 @@
-/** Texts as a kernel prints them. */
+/** Texts as printed by a kernel. */
 export const MEMINFO = `MemTotal:        8000000 kB
 MemFree:          500000 kB
 MemAvailable:    2000000 kB

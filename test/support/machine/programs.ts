@@ -11,16 +11,16 @@ import { waitFor } from "../wait-for.ts";
 
 export { freePort } from "../free-port.ts";
 
-/** The built bundle and the flags it is started with everywhere. */
+/** The built bundle and its usual flags. */
 export const BUNDLE = join(import.meta.dirname, "../../../dist/holdfast.mjs");
 export const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
 
-/** A program of ours running as a process of its own. */
+/** A program of ours in a process of its own. */
 export interface Program {
   readonly process: ChildProcess;
   readonly pid: number;
   readonly log: () => string;
-  /** Sends a signal and waits for the end. */
+  /** Sends a signal and waits for the exit. */
   end(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
@@ -28,7 +28,7 @@ export interface ControllerProgram extends Program {
   readonly url: string;
   readonly dir: string;
   readonly key: () => string;
-  /** One API call with the admin key; the parsed JSON or the text. */
+  /** Sends one API call with the admin key; returns the parsed JSON or the text. */
   call(method: string, path: string, body?: unknown): Promise<{ status: number; body: unknown }>;
   license(name: string, type?: "Node" | "Agent"): Promise<string>;
 }
@@ -40,7 +40,7 @@ export interface AgentProgram extends Program {
   health(): Promise<Health>;
 }
 
-/** How a program is started: `within` is a command that executes what follows it in its own place, such as `unshare`. */
+/** Options of a start: `within` is a command prefix that executes what follows, such as `unshare`. */
 export interface ProgramOptions extends SpawnOptions {
   readonly within?: readonly string[];
 }
@@ -67,7 +67,7 @@ export function startProgram(args: readonly string[], logPath: string, options: 
   };
 }
 
-/** Starts a controller below `dir` and waits until it answers; with `--tls` among its options it is called by HTTPS. */
+/** Starts a controller below `dir` and waits until it answers; with `--tls` among its options it uses HTTPS. */
 export async function startController(
   dir: string,
   port: number,
@@ -99,7 +99,7 @@ export async function startController(
   };
 }
 
-/** One HTTP exchange; a certificate made by the controller itself is accepted. */
+/** Sends one HTTP request; accepts a certificate made by the controller itself. */
 function send(
   url: string,
   method: string,
@@ -108,7 +108,7 @@ function send(
 ): Promise<{ status: number; body: unknown }> {
   const request = url.startsWith("https:") ? httpsRequest : httpRequest;
   const sent = body === undefined ? "" : JSON.stringify(body);
-  // Of a DELETE, Node says neither how long its body is nor that it comes in pieces.
+  // For a DELETE, Node sends neither a length nor a transfer encoding.
   const ofBody = { "content-type": "application/json", "content-length": Buffer.byteLength(sent) };
   const options = {
     method,
@@ -175,7 +175,7 @@ export function holdfast(
   return new Promise((resolve) => child.once("close", (code) => resolve({ code, stdout, stderr })));
 }
 
-/** Registers the agent of `dir` under a name and waits until the controller sees it online; gives its uid. */
+/** Registers the agent of `dir` under a name and waits until the controller reports it online; returns its uid. */
 export async function registerNode(controller: ControllerProgram, agent: AgentProgram, name: string): Promise<string> {
   const license = join(agent.stateDir, "..", `${name}.license`);
   writeFileSync(license, await controller.license(name));

@@ -1,22 +1,21 @@
-// Starts programs of ours as services of systemd's, confined as the units that are shipped confine them. Only in the machine that
-// scripts/test-units makes: elsewhere nothing here is used.
+// Starts our programs as systemd services, confined as the shipped units confine them. Used only in the machine of scripts/test-units.
 import { execFileSync, spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** Whether agents and overlays of tests are to run as their units. */
+/** Whether agents and overlays of tests run as their units. */
 export const UNDER_UNITS = process.env["HOLDFAST_TEST_UNITS"] === "1";
 
 export interface UnitStart {
   /** `node`, its flags, the bundle, the verb and its options. */
   readonly command: readonly string[];
-  /** Put before the command line otherwise: here the unit is given the network, the files and the environment that it makes. */
+  /** The command prefix used otherwise: its network, files and environment are set in the unit. */
   readonly within?: readonly string[];
   readonly env?: NodeJS.ProcessEnv | undefined;
-  /** Takes what it prints. */
+  /** File for its output. */
   readonly log: string;
-  /** An overlay is started again when it ends; one beside an agent always is. */
+  /** Whether an overlay is restarted when it exits; one beside an agent always is. */
   readonly isKept?: boolean;
 }
 
@@ -24,25 +23,25 @@ type Kind = "agent" | "overlay";
 
 const SYSTEMD = join(import.meta.dirname, "../../../systemd");
 const PLACE_OF = join(import.meta.dirname, "place-of.py");
-/** What is known of running units, also to the `systemd-run` of the machine; some programs have a /run of their own. */
+/** Records of running units, readable by the machine's `systemd-run` too; some programs have a /run of their own. */
 const KNOWN = "/t/units";
 const PLACES = "/run/holdfast-places";
-/** The directory for what tests make; it is outside of /tmp, which each unit has for itself. */
+/** Directory for the files of tests, outside /tmp, of which each unit has its own. */
 const TESTS = "/t";
 const MANAGED_OVERLAY_RUN = "/run/holdfast-overlay";
 
 /**
- * Settings of the units that tests have of their own: what is started and how often, and the directories, since each agent has others.
- * Overlays run as root without any of its rights, as those directories are root's.
+ * Settings that differ in tests: the command, the restarts, and the directories, which each agent has its own. Overlays run as root without
+ * capabilities, since root owns those directories.
  */
 const OTHERWISE =
   /^(Exec\w+|Restart\w*|SuccessExitStatus|Environment|Sys?logIdentifier|LogExtraFields|(State|Runtime|Configuration)Directory\w*|SupplementaryGroups)$/;
 const OF_OVERLAY = /^(User|Group|AmbientCapabilities)$/;
 const AGAIN = ["Restart=always", "RestartSec=500ms", "SuccessExitStatus=80", "RestartPreventExitStatus=80"];
-/** Paths in them are those that the unit sees. */
+/** Properties whose paths are as seen by the unit. */
 const PATHS = /^(ReadWritePaths|InaccessiblePaths)$/;
 
-/** The properties that a unit confines its program with. */
+/** Returns the properties that confine a unit's program. */
 function propertiesOf(kind: Kind): readonly string[] {
   const text = readFileSync(join(SYSTEMD, `holdfast-${kind}.service`), "utf8");
   const service = /^\[Service\]\n([^]*?)(?=^\[)/m.exec(text)?.[1] ?? "";
@@ -56,7 +55,7 @@ function propertiesOf(kind: Kind): readonly string[] {
     });
 }
 
-/** Starts an agent and, where none of its own runs, the overlay beside it. */
+/** Starts an agent and, unless its own runs, the overlay beside it. */
 export function startAgentUnit(start: UnitStart): ChildProcess {
   const [stateDir, runDir] = [optionOf(start.command, "--state"), optionOf(start.command, "--run")];
   const place = placeOf(start, runDir);
@@ -79,7 +78,7 @@ export function startAgentUnit(start: UnitStart): ChildProcess {
   return run("agent", unit, start, properties);
 }
 
-/** Whether an overlay of that directory runs: the one beside an agent, or a successor; or the test itself stands in its place. */
+/** Reports whether an overlay of that directory runs: the one beside an agent, a successor, or the test itself. */
 function isServed(runDir: string): boolean {
   if (execFileSync("ss", ["-xlHn", "src", join(runDir, "overlay.sock")], { encoding: "utf8" }) !== "") return true;
   const name = `holdfast-test-overlay-${plain(runDir)}`;
@@ -93,14 +92,14 @@ function isServed(runDir: string): boolean {
   return execFileSync("systemctl", listing, { encoding: "utf8" }) !== "";
 }
 
-/** Starts an overlay alone. */
+/** Starts an overlay only. */
 export function startOverlayUnit(start: UnitStart): ChildProcess {
   const runDir = optionOf(start.command, "--run");
   const unit = unitName("overlay", `${runDir}/${randomBytes(4).toString("hex")}`);
   return run("overlay", unit, start, [...placeOf(start, runDir), ...(start.isKept === true ? AGAIN : [])]);
 }
 
-/** Starts what it is the command line of: an agent or an overlay as its unit, anything else not at all. */
+/** Starts the agent or overlay of a command line as its unit, and nothing else. */
 export function startAsUnit(start: UnitStart): ChildProcess | undefined {
   const verb = start.command.find((word) => ["agent", "overlay", "controller"].includes(word));
   if (!UNDER_UNITS || !start.command.some((word) => word.endsWith("/holdfast.mjs"))) return undefined;
@@ -108,7 +107,7 @@ export function startAsUnit(start: UnitStart): ChildProcess | undefined {
   return verb === "overlay" ? startOverlayUnit(start) : undefined;
 }
 
-/** Ends all units of programs that have their files below a directory. */
+/** Ends all units of programs with files below a directory. */
 export function endUnitsBelow(dir: string): void {
   if (!UNDER_UNITS) return;
   const units = [`holdfast-test-*-${plain(dir)}.service`, `holdfast-test-*-${plain(dir)}_*.service`];
@@ -130,14 +129,14 @@ function optionOf(command: readonly string[], option: string): string {
   return value;
 }
 
-/** The network, files and environment of what runs within, as properties; whoever makes them is held until the machine ends. */
+/** Returns network, files and environment of a command prefix as properties; their creator is held until the machine ends. */
 function placeOf({ within = [], env }: UnitStart, runDir: string): readonly string[] {
   const given = Object.entries(env ?? {}).filter(([name, value]) => value !== process.env[name] || name === "PATH");
   const own = [`ReadWritePaths=+${TESTS}`];
   if (within.length === 0) return [...own, ...given.map(assignment)];
   const mark = randomBytes(6).toString("hex");
   const ready = join(KNOWN, `${mark}.pid`);
-  // As root there is no need of a user namespace, in which no copy of other units' places could be taken away.
+  // Root needs no user namespace, in which mounts of other units could not be unmounted.
   const asRoot = within.map((word, at) =>
     within[0] === "unshare" && at === 1 ? word.replace(/^-r(?=[mn])/, "-") : word,
   );
@@ -175,7 +174,7 @@ function assignment([name, value]: readonly [string, string | undefined]): strin
 function run(kind: Kind, unit: string, { command, log }: UnitStart, properties: readonly string[]): ChildProcess {
   const end = join(KNOWN, `${unit}.end`);
   spawnSync("mkfifo", [end], { stdio: "ignore" });
-  // What tools of the unit, which are units themselves, have to be given too.
+  // Properties that tools, which are units themselves, need too.
   const place = properties.filter((property) => /^(NetworkNamespacePath|RootDirectory|BindPaths)=/.test(property));
   writeFileSync(join(KNOWN, `${unit}.place`), place.map((property) => `--property=${property}\n`).join(""));
   const all = [
@@ -201,7 +200,7 @@ function run(kind: Kind, unit: string, { command, log }: UnitStart, properties: 
   return waiter;
 }
 
-/** Ends as the unit's program has ended. */
+/** Exits with the status of the unit's program. */
 const WAITING = 'read -r how what < "$0"; rm -f "$0"; [ "$how" = exited ] && exit "$what"; kill -s "$what" $$; exit 1';
 
 function mainPid(unit: string): number {

@@ -7,8 +7,8 @@ import { promisify } from "node:util";
 const source = (path: string): string => new URL(`../../../src/${path}`, import.meta.url).href;
 
 /**
- * Runs the body of an async function in a process of its own whose root for `files` is a disk of 256 KiB that nobody else sees,
- * and gives what it returns. In its scope: `files`, `root`, `openDatabase`, `transaction`, and `makeReadOnly()`.
+ * Runs the body of an async function in a process whose root for `files` is a private disk of 256 KiB, and returns its result. In its
+ * scope: `files`, `root`, `openDatabase`, `transaction`, and `makeReadOnly()`.
  */
 export async function onSmallDisk(body: string): Promise<unknown> {
   const directory = mkdtempSync(join(tmpdir(), "hf-disk-"));

@@ -13,9 +13,9 @@ import { differences, machineState, type MachineState } from "./machine-state.ts
 import { endUnitsBelow } from "../machine/real-units.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** The shortest time that a change may be given to prove itself. */
+/** The shortest confirmation window of a change, in seconds. */
 export const WINDOW_SECONDS = 30;
-/** What the distribution gives the LAN link's other end. */
+/** Address of the host on the LAN, as configured by the distribution. */
 export const LAN_HOST = "10.9.0.2";
 
 const PORTAL = join(import.meta.dirname, "portal-program.ts");
@@ -28,16 +28,16 @@ export interface Finished {
 }
 
 /**
- * An edge of a lab as a machine: `eth0` is its WAN, set by a distribution that knows nothing of us, and `eth1` a LAN with one other host,
- * left down. It can lose its power.
+ * An edge of a lab as a machine: `eth0` is its WAN, configured by a distribution independent of us, and `eth1` a LAN with one other host,
+ * down at first. Supports power cuts.
  */
 export class EdgeMachine {
   readonly lab: Lab;
   readonly name: string;
   readonly #mac: string;
-  /** The distribution leaves the WAN to us. */
+  /** Whether the distribution leaves the WAN to us. */
   #isBare = false;
-  /** A machine gets another at every start. */
+  /** A machine gets another boot id at every start. */
   readonly #bootIdFile: string;
 
   constructor(lab: Lab, name: string) {
@@ -50,7 +50,7 @@ export class EdgeMachine {
     this.plugLan();
   }
 
-  /** Put before a command line, to run it on this machine. */
+  /** A command prefix that runs on this machine. */
   get within(): readonly string[] {
     return this.lab.network.on(this.name);
   }
@@ -64,7 +64,7 @@ export class EdgeMachine {
     return this.lab.uidOf(this.name);
   }
 
-  /** The router that the distribution's default route leads to. */
+  /** The router of the distribution's default route. */
   get router(): readonly string[] {
     return this.lab.network.on(this.#site.name);
   }
@@ -73,7 +73,7 @@ export class EdgeMachine {
     return machineState(this.within);
   }
 
-  /** Waits until the network is as it was, but for what `isAside` lets pass; fails with what is otherwise. */
+  /** Waits until the network equals a former state, except what `isAside` accepts; fails with the differences. */
   async untilAs(
     before: MachineState,
     limitMs: number,
@@ -89,17 +89,17 @@ export class EdgeMachine {
     });
   }
 
-  /** Runs a line of shell on the machine, as root there would. */
+  /** Runs a shell line on the machine as root. */
   sh(line: string, where = this.within): string {
     return run([...where, "sh", "-c", line]);
   }
 
-  /** Asks for a section, as a person would by the API; by default it has little time to prove itself. */
+  /** Sets a section through the API; with a short confirmation window by default. */
   put(section: unknown, query = `?confirm=${WINDOW_SECONDS}`): Promise<{ status: number; text: string }> {
     return this.lab.ask("PUT", `/node/${this.uid}/config/network${query}`, section);
   }
 
-  /** Runs a verb of ours to its end. */
+  /** Runs one of our verbs to its end. */
   holdfast(...args: readonly string[]): Promise<Finished> {
     const { state, run } = placesOf(this.lab.dir, this.name);
     const places = args[0] === "guard" ? ["--state", state, "--run", run] : ["--run", run];
@@ -112,21 +112,21 @@ export class EdgeMachine {
     return new Promise((resolve) => child.once("close", (code) => resolve({ code, stdout, stderr })));
   }
 
-  /** Whether a TCP connection to the control plane comes about. */
+  /** Reports whether a TCP connection to the control plane succeeds. */
   reachesController(): boolean {
     const address = this.lab.addressOf("controller");
-    // Node's pipes are sockets, for which bash believes itself started from afar and reads its user's start file.
+    // Node's pipes are sockets, for which bash assumes a remote shell and reads its user's start file.
     const command = ["timeout", "2", "bash", "--norc", "-c", `exec 3<>/dev/tcp/${address}/${CONTROLLER_PORT}`];
     const [file, ...args] = [...this.within, ...command];
     return spawnSync(file ?? "", args).status === 0;
   }
 
-  /** What the agent says of itself. */
+  /** Returns the agent's status. */
   async status(): Promise<Status> {
     return Status.parse(await askAgent(this.lab, this.name, "/v1/status"));
   }
 
-  /** Asks for a section by the API, and waits until it is in force, and proven. */
+  /** Sets a section through the API, and waits until it is applied and confirmed. */
   async apply(section: unknown, limitMs = 120_000): Promise<Status> {
     const { documents } = await this.status();
     const { status, text } = await this.put(section);
@@ -134,7 +134,7 @@ export class EdgeMachine {
     return this.untilSettled((documents.node?.version ?? 0) + 1, limitMs);
   }
 
-  /** Applies a section, and takes away what the distribution had set on the WAN: from then on, over reboots, all of it is ours. */
+  /** Applies a section, and removes the distribution's settings of the WAN: from then on, over reboots, all of it is ours. */
   async own(section: unknown): Promise<void> {
     await this.apply(section);
     this.#isBare = true;
@@ -148,7 +148,7 @@ export class EdgeMachine {
     await waitFor(`${this.name} reaches its control plane`, () => this.reachesController());
   }
 
-  /** Waits until the node has made up its mind about its document, which has at least this version. */
+  /** Waits until the node has a verdict on its document, of at least this version. */
   async untilSettled(least = 1, limitMs = 120_000): Promise<Status> {
     let seen = "nothing";
     const look = async (): Promise<Status | undefined> => {
@@ -169,24 +169,24 @@ export class EdgeMachine {
     await waitFor(`${this.name} is online`, isOnline);
   }
 
-  /** What the control plane knows of the node. */
+  /** Returns the control plane's record of the node. */
   async record(): Promise<Readonly<Record<string, unknown>>> {
     return (await this.lab.call("GET", `/node/${this.uid}`)) as Readonly<Record<string, unknown>>;
   }
 
-  /** What the node has reported to the control plane. */
+  /** Returns the node's shadow at the control plane. */
   async reported(): Promise<Readonly<Record<string, unknown>>> {
     const { shadow } = (await this.record()) as { shadow?: { reported?: Record<string, unknown> } };
     return shadow?.reported ?? {};
   }
 
-  /** What happened to it, as the control plane was told, newest first. */
+  /** Returns its events at the control plane, newest first. */
   async events(): Promise<readonly Readonly<Record<string, unknown>>[]> {
     const found = await this.lab.call("GET", `/v2/event/${this.uid}?limit=100&sort=timestamp:desc`);
     return found as readonly Readonly<Record<string, unknown>>[];
   }
 
-  /** Starts the agent; `within` is put before its command line, after it has its own files. */
+  /** Starts the agent; `within` is put before its command line, after its own files. */
   start(within: readonly string[] = []): Promise<void> {
     return this.lab.startAgent(this.name, [...this.#ownFiles, ...within]);
   }
@@ -198,12 +198,12 @@ export class EdgeMachine {
     await waitFor(`the portal on ${host}`, () => readFileSync(log, "utf8").includes("ready"));
   }
 
-  /** What the agent has written to its log. */
+  /** Returns the agent's log. */
   log(): string {
     return run(["cat", `${placesOf(this.lab.dir, this.name).own}/agent.log`]);
   }
 
-  /** Ends every process of the machine at once, but for those of programs with these names; the kernel keeps what it has. */
+  /** Kills every process of the machine at once, except programs with these names; the kernel keeps its state. */
   async endEverything(living: readonly string[] = []): Promise<void> {
     endUnitsBelow(placesOf(this.lab.dir, this.name).own);
     const pids = (): readonly number[] =>
@@ -214,7 +214,7 @@ export class EdgeMachine {
     });
   }
 
-  /** Takes the power away: every process ends at once, and with them everything that was in the kernel. */
+  /** Cuts the power: every process is killed, and the state of the kernel is lost. */
   async cutPower(): Promise<void> {
     await this.endEverything();
     run(["ip", "-n", this.#space, "link", "del", "eth0"]);
@@ -223,11 +223,11 @@ export class EdgeMachine {
     rmSync(placesOf(this.lab.dir, this.name).run, { recursive: true, force: true });
   }
 
-  /** Gives it back: the distribution sets what it sets at every start, and nothing of ours runs. */
+  /** Restores the power: the distribution configures the network as at every start, and none of our programs runs. */
   boot({ isSameStart = false } = {}): void {
     if (!isSameStart) writeFileSync(this.#bootIdFile, `${randomUUID()}\n`);
     run(["ip", "netns", "add", this.#space]);
-    // A new namespace has what the test's own has now, which a container engine changes.
+    // A new namespace copies the settings of the test's own, which a container engine changes.
     run(["ip", "netns", "exec", this.#space, "sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward"]);
     const site = this.#site;
     const batch = (space: string, lines: readonly string[]): string =>
@@ -244,7 +244,7 @@ export class EdgeMachine {
     this.plugLan();
   }
 
-  /** Plugs the LAN in, into a card that was not there before. */
+  /** Plugs a new LAN card in. */
   plugLan(): void {
     const lines = [
       `link add name eth1 netns ${this.#space} address 02:00:00:00:09:01 type veth peer name eth0 netns ${this.#lanSpace}`,
@@ -259,7 +259,7 @@ export class EdgeMachine {
     run(["ip", "-n", this.#lanSpace, "-batch", "-"], `${lan.join("\n")}\n`);
   }
 
-  /** What every process of ours on it sees of its own. */
+  /** Files that each of our processes on it sees as its own. */
   get #ownFiles(): readonly string[] {
     const mount = `mount --bind ${this.#bootIdFile} ${BOOT_ID} && exec "$0" "$@"`;
     return [...ownFiles(placesOf(this.lab.dir, this.name).own), "sh", "-c", mount];
@@ -280,7 +280,7 @@ export class EdgeMachine {
   }
 }
 
-/** Of the program that a process runs; empty for one that has ended. */
+/** Returns the name of a process's program; empty after its exit. */
 function nameOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/comm`, "utf8").trim();

@@ -1,6 +1,6 @@
 import type { WatchRuleset } from "../../../src/host/network/firewall/ruleset-watch.ts";
 
-/** Rules of which a test says that they change. */
+/** Rules that a test reports as changed. */
 export function fakeRuleset() {
   let tell: (() => void) | undefined;
   let ofTable: string | undefined;

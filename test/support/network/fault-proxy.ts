@@ -1,26 +1,26 @@
 import { createServer, connect, type Server, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 
-/** What happens to the connections through a proxy, those that are open and those to come. */
+/** What happens to the connections through a proxy, open and new ones. */
 export type Fault =
   | { readonly kind: "pass" }
-  /** Nobody listens, and what is open is reset. */
+  /** Refuses, and resets open connections. */
   | { readonly kind: "refuse" }
-  /** Connections are taken and nothing follows. */
+  /** Accepts connections without an answer. */
   | { readonly kind: "hang" }
-  /** What one side sends, or what both send, never arrives; nobody is told. */
+  /** Drops what one side, or both, send, silently. */
   | { readonly kind: "black-hole"; readonly from: "node" | "controller" | "both" }
-  /** Bytes from the controller arrive at this pace, and no faster. */
+  /** Passes bytes from the controller at this rate at most. */
   | { readonly kind: "slow"; readonly bytesPerSecond: number }
-  /** So many more bytes from the controller arrive, then the connection ends: orderly, or by a reset. */
+  /** Passes this number of bytes from the controller, then ends the connection: in order, or by a reset. */
   | { readonly kind: "cut"; readonly afterBytes: number; readonly by: "end" | "reset" }
-  /** Every new connection gets this answer to its request, as from a server that is not the controller. */
+  /** Answers every new connection itself, as a server that is not the controller. */
   | { readonly kind: "answer"; readonly text: string };
 
 interface Pair {
   readonly node: Socket;
   readonly controller: Socket;
-  /** Bytes from the controller that went on to the node. */
+  /** Number of bytes passed from the controller to the node. */
   delivered: number;
 }
 
@@ -32,7 +32,7 @@ export class FaultProxy {
   readonly #held = new Set<Socket>();
   #server: Server | undefined;
   #fault: Fault = { kind: "pass" };
-  /** Connections taken since the start. */
+  /** Connections accepted since the start. */
   connections = 0;
   bytesFromNodes = 0;
 
@@ -41,7 +41,7 @@ export class FaultProxy {
     this.#target = target;
   }
 
-  /** Starts listening on `port` towards the local port `target`; it ends with the test. */
+  /** Listens on `port` and connects to the local port `target`; ends with the test. */
   static async start(port: number, target: number): Promise<FaultProxy> {
     const proxy = new FaultProxy(port, target);
     await proxy.#listen();
@@ -49,7 +49,7 @@ export class FaultProxy {
     return proxy;
   }
 
-  /** Changes what happens; `hang` and `answer` begin with new connections, so `reset` may have to come first. */
+  /** Changes the fault; `hang` and `answer` affect only new connections, so `reset` may have to come first. */
   async set(fault: Fault): Promise<void> {
     this.#fault = fault;
     for (const pair of this.#pairs) pair.delivered = 0;
@@ -63,7 +63,7 @@ export class FaultProxy {
     }
   }
 
-  /** Resets everything that is open. */
+  /** Resets all open connections. */
   reset(): void {
     for (const { node, controller } of this.#pairs) {
       node.resetAndDestroy();
@@ -95,7 +95,7 @@ export class FaultProxy {
     this.#pairs.add(pair);
     node.on("data", (chunk) => {
       this.bytesFromNodes += chunk.length;
-      // Who does not read is felt on the other side.
+      // A slow reader slows the other side.
       if (!this.#swallows("node") && !controller.write(chunk)) node.pause();
     });
     controller.on("drain", () => node.resume());
@@ -107,7 +107,7 @@ export class FaultProxy {
       one.on("error", () => undefined);
       one.on("close", () => {
         this.#pairs.delete(pair);
-        // In a black hole nobody hears that the other side has gone.
+        // In a black hole the end of one side is hidden from the other.
         if (this.#fault.kind === "black-hole") this.#held.add(other);
         else other.destroy();
       });

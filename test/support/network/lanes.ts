@@ -1,4 +1,4 @@
-/** Does the same for every item, so many at a time; after the first failure, which it throws, it begins no other. */
+/** Runs the function for every item with limited concurrency; starts no other after the first failure, which it throws. */
 export async function inLanes<T>(items: Iterable<T>, lanes: number, work: (item: T) => Promise<void>): Promise<void> {
   const left = items[Symbol.iterator]();
   const failures: unknown[] = [];

@@ -4,19 +4,19 @@ import { startAside } from "../../../scripts/labs/programs.ts";
 import type { EdgeMachine } from "./edge-machine.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** Where leases are given out, and what they say. */
+/** Network and contents of leases. */
 export interface LeaseServer {
-  /** On the machine's LAN by default; else its router gives out leases of the network that has its WAN. */
+  /** On the machine's LAN by default; else the router of its WAN serves leases. */
   readonly of?: "lan" | "wan";
-  /** The default gateway that it names; by default itself. */
+  /** The default gateway in leases; by default the server itself. */
   readonly gateway?: string;
-  /** The name server that it names, in place of none; only for the usual two minutes. */
+  /** The name server in leases, none by default; only with the default lease time. */
   readonly dns?: string;
-  /** For how long, in place of two minutes. */
+  /** Lease time in seconds; two minutes by default. */
   readonly seconds?: number;
 }
 
-/** Gives leases of one address out; the function ends that. */
+/** Serves leases of one address; the returned function stops that. */
 export async function serveLeases(
   machine: EdgeMachine,
   address: string,
@@ -52,7 +52,7 @@ interface ShortLease {
   readonly seconds: number;
 }
 
-/** The server of busybox(1), since dnsmasq(8) gives no lease of less than two minutes. It names no gateway by itself. */
+/** The server of busybox(1), since dnsmasq(8) serves no lease below two minutes. It names no gateway by default. */
 function udhcpd(base: string, { address, link, gateway, seconds }: ShortLease): readonly string[] {
   const lines = [
     `start ${address}`,

@@ -20,7 +20,7 @@ export function link(name: string, fields: Partial<Link> = {}): Link {
   };
 }
 
-/** A machine about which nothing is known, apart from `fields`. */
+/** A machine without readings, except `fields`. */
 export function machine(fields: Partial<MachineReadings> = {}): MachineReadings {
   return {
     memoryTotalBytes: undefined,
@@ -40,7 +40,7 @@ export function machine(fields: Partial<MachineReadings> = {}): MachineReadings 
   };
 }
 
-/** A node that knows nothing about itself, apart from `fields`. */
+/** A node without readings, except `fields`. */
 export function node(fields: Partial<NodeReadings> = {}): NodeReadings {
   return {
     packageVersion: undefined,

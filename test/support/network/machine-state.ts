@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 
-/** What a network namespace is set to, each part as sorted lines of text, without what changes by itself. */
+/** The settings of a network namespace, each part as sorted lines, without what changes by itself. */
 export interface MachineState {
   readonly links: readonly string[];
   readonly addresses: readonly string[];
@@ -17,15 +17,15 @@ const READ = [
   "ip -json -4 route show table all",
   "ip -json -4 rule show",
   "nft -s list ruleset",
-  // Some files of the kernel's cannot be read, and grep says so by its status.
+  // Some kernel files are unreadable, which grep reports by its status.
   "grep -r . /proc/sys/net/ipv4 /proc/sys/net/netfilter 2>/dev/null || true",
 ].join(" && printf '\\n\\036' && ");
-/** These count, or are drawn by the kernel at random. */
+/** Counters, or random values of the kernel. */
 const LIVELY = /\/(?:nf_conntrack_count|tcp_fastopen_key|tcp_available_|nf_log\/)/;
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Reads everything; `within` is put before the command, to run it where it is to look. */
+/** Reads the state; `within` is a command prefix that enters the namespace. */
 export function machineState(within: readonly string[]): MachineState {
   const [file, ...args] = [...within, "sh", "-c", READ];
   const text = execFileSync(file ?? "", args, { encoding: "utf8", maxBuffer: 1 << 28 });
@@ -47,7 +47,7 @@ export function machineState(within: readonly string[]): MachineState {
   };
 }
 
-/** What one has and the other has not, `-` and `+` before each line; nothing when both are equal. */
+/** Returns the differences, `-` or `+` before each line; empty when both are equal. */
 export function differences(before: MachineState, after: MachineState): readonly string[] {
   return PARTS.flatMap((part) => {
     const [then, now] = [before[part], after[part]];
@@ -57,7 +57,7 @@ export function differences(before: MachineState, after: MachineState): readonly
   });
 }
 
-/** The lines of the first that the second has not, counting those that are there several times. */
+/** Returns the lines of the first that the second lacks, with repetitions. */
 function without(lines: readonly string[], others: readonly string[]): readonly string[] {
   const left = new Map<string, number>();
   for (const line of others) left.set(line, (left.get(line) ?? 0) + 1);
@@ -90,7 +90,7 @@ function addressLines(link: Fields): readonly string[] {
   );
 }
 
-/** Of routes with one key the kernel takes the first, so their order belongs to the state. */
+/** The kernel uses the first of several routes with one key, so their order belongs to the state. */
 function routeLines(routes: readonly Fields[]): readonly string[] {
   const counts = new Map<string, number>();
   return routes
@@ -98,7 +98,7 @@ function routeLines(routes: readonly Fields[]): readonly string[] {
       const key = lineOf({ table: route["table"], dst: route["dst"], metric: route["metric"], type: route["type"] });
       const place = counts.get(key) ?? 0;
       counts.set(key, place + 1);
-      // Carriers come and go.
+      // Carriers change.
       const lasting = ((flags ?? []) as readonly string[]).filter((flag) => flag !== "linkdown" && flag !== "dead");
       return lineOf({ ...route, flags: lasting, ...(place === 0 ? {} : { place }) });
     })

@@ -14,14 +14,14 @@ import { parseCidr } from "../../../src/lib/net/cidr.ts";
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** What a link has from the start. */
+/** Initial settings of a link. */
 const DEFAULTS: readonly (readonly [string, string])[] = [
   ["rp_filter", "1"],
   ["arp_ignore", "0"],
   ["promote_secondaries", "0"],
 ];
 
-/** A link for a model: a device that is on, unless said otherwise. */
+/** A link for a model: a device that is up by default. */
 export function aLink(name: string, more: Partial<LinkState> = {}): LinkState {
   return {
     name,
@@ -36,10 +36,7 @@ export function aLink(name: string, more: Partial<LinkState> = {}): LinkState {
   };
 }
 
-/**
- * The kernel as far as the section sees it: takes the lines of ip(8) as they are written, with what they do besides, and refuses what the
- * kernel refuses.
- */
+/** A model of the kernel for the section: accepts lines of ip(8) with their side effects, and refuses what the kernel refuses. */
 export class ModelNetwork {
   links: Mutable<LinkState>[];
   addresses: AddressState[];
@@ -51,9 +48,9 @@ export class ModelNetwork {
   dhcpWithoutGateway: readonly string[];
   leases: NetworkState["leases"];
   nameServers: readonly string[] | undefined;
-  /** What was applied, for tests that look at the order. */
+  /** Applied changes, in order. */
   readonly applied: Change[] = [];
-  /** Called before each line of ip(8), for tests that look in between. */
+  /** Called before each line of ip(8). */
   onLine: (line: string) => void = () => undefined;
   observations = 0;
   isUsed = false;
@@ -173,7 +170,7 @@ export class ModelNetwork {
         const isOurs = value("label") !== undefined;
         const made = { link, address, isOurs, isDynamic: false, ...(hasNoRoute ? { hasNoRoute } : {}) };
         if (found < 0) this.addresses.push(made);
-        // A mark it does not take, so the ledger has it.
+        // An address without a mark is in the ledger.
         else this.addresses[found] = { ...(this.addresses[found] ?? made), isDynamic: false, isOurs };
         return;
       }
@@ -188,7 +185,7 @@ export class ModelNetwork {
         return;
       }
       case "route append": {
-        // What the kernel makes along with an address is not modelled.
+        // Entries that the kernel adds with an address are not modelled.
         if (value("proto") === "kernel") return;
         const route = this.#route(words, value);
         const last = this.routes.findLastIndex((other) => slot(other) === slot(route));
@@ -197,7 +194,7 @@ export class ModelNetwork {
       }
       case "route delete": {
         const route = this.#route(words, value);
-        // The first that fits goes, whatever its source if none is named.
+        // The first match is removed, of any source if none is named.
         const at = this.routes.findIndex(({ source, ...other }) =>
           sameRoute(
             {
@@ -296,7 +293,7 @@ export class ModelNetwork {
     if (!this.addresses.some((one) => one.link === link)) this.#flush(link);
   }
 
-  /** A client that ends takes what it was given away. */
+  /** A client that exits removes its lease's entries. */
   #release(link: string): void {
     const isLeased = (one: AddressState): boolean => one.link === link && one.isDynamic && !one.isOurs;
     for (const { address } of this.addresses.filter(isLeased)) {
@@ -308,7 +305,7 @@ export class ModelNetwork {
     }
   }
 
-  /** The kernel drops the routes of a link that is switched off or has no address any more. */
+  /** The kernel drops the routes of a link that is down or without an address. */
   #flush(link: string): void {
     this.routes = this.routes.filter((route) => route.link !== link);
   }

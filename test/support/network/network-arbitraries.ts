@@ -86,7 +86,7 @@ const sysctls = fc
 const nameServers = options(fc.constantFrom(["192.0.2.53"], ["192.0.2.53", "192.0.2.54"]));
 const texts = options(fc.constantFrom("table inet holdfast {\n}\n", "table inet holdfast {\n chain a {\n }\n}\n"));
 
-/** What may be wanted. Everything in it can be had on a machine with all NICs. */
+/** Possible targets, all valid on a machine with all NICs. */
 export const networkTargets: fc.Arbitrary<NetworkTarget> = fc
   .record({
     nics: uniqueBy(nic, ({ name }) => name, 3),
@@ -121,7 +121,7 @@ export const networkTargets: fc.Arbitrary<NetworkTarget> = fc
     ...(nameServers === undefined ? {} : { nameServers }),
   }));
 
-/** What may be there: things of ours and of strangers, with routes only on links that are on and have an address. */
+/** Possible states: entries of ours and of others, with routes only on links that are up and have an address. */
 export const networkStates: fc.Arbitrary<NetworkState> = fc
   .record({
     ups: fc.array(bool, { minLength: 3, maxLength: 3 }),

@@ -3,7 +3,7 @@ import { describeIssues } from "../../../src/protocol/channel/envelope.ts";
 import { NetworkSection } from "../../../src/protocol/sections/network/network.ts";
 import { readNetwork, type NetworkContext } from "../../../src/protocol/sections/network/read.ts";
 
-/** Valid parts of a section, to be made wrong one field at a time. */
+/** Valid parts of a section, to be falsified one field at a time. */
 export const nic = (more = {}) => ({ nic: "eth1", ip: "10.0.0.2/24", ...more });
 export const vlan = (more = {}) => ({ vlanID: 5, ip: "10.5.0.2/24", ...more });
 export const acl = (more = {}) => ({
@@ -36,22 +36,22 @@ export const wg = (more = {}) => ({
   ...more,
 });
 
-/** What comes of a section that is not all right; paths are below `network`. */
+/** The result of a section with mistakes; paths are below `network`. */
 export interface NetworkCase {
   readonly name: string;
-  /** The section, and what is known beside it. */
+  /** The section and its context. */
   readonly given: readonly [section: unknown, context?: Partial<NetworkContext>];
-  /** What a node leaves out, and what it goes on with otherwise. */
+  /** Items that a node skips, and what it uses otherwise. */
   readonly rejected?: readonly string[];
   readonly notices?: readonly string[];
-  /** What the API answers. */
+  /** Issues that the API reports. */
   readonly refused?: readonly string[];
 }
 
 const short = (issues: readonly { readonly code: string; readonly message: string }[]): string[] =>
   issues.map(({ code, message }) => `${code} ${message.replace("network.", "")}`);
 
-/** Holds each case to what a node says of it, and to what the API does. */
+/** Checks each case with the node's parser and with the API. */
 export function checkCases(cases: readonly NetworkCase[]): void {
   it.each(cases)("$name", ({ given: [section, context], rejected = [], notices = [], refused = [] }) => {
     const before = structuredClone(section);

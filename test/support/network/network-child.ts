@@ -14,11 +14,11 @@ export interface ChildOptions {
   readonly resolverPath?: string;
   readonly dhcpClients?: readonly DhcpClient[];
   readonly maxOutputBytes?: number;
-  /** Whether the kernel cannot be asked, so that nft has to list the firewall. */
+  /** Whether the kernel cannot be queried, so that nft must list the firewall. */
   readonly lists?: boolean;
 }
 
-/** Calls of the driver that cross the pipe. */
+/** Calls of the driver over the pipe. */
 export type Call =
   | { readonly method: "observe"; readonly sysctls: readonly string[] }
   | { readonly method: "apply"; readonly change: Change }
@@ -45,7 +45,7 @@ async function answer(driver: NetworkDriver, call: Call, signal: AbortSignal): P
   }
 }
 
-/** Serves a driver of the network namespace it is started in: a call a line, an answer a line. */
+/** Serves a driver in its network namespace: one call and one answer in each line. */
 async function main([json = "{}"]: readonly string[]): Promise<void> {
   const { dir, searchPath = SEARCH_PATH, lists = false, ...options } = JSON.parse(json) as ChildOptions;
   const clock = systemClock();

@@ -10,28 +10,28 @@ import { tempDir } from "../temp-dir.ts";
 import { waitFor } from "../wait-for.ts";
 import { WrappedTools, type ChildPoint } from "./wrapped-tools.ts";
 
-/** Where a change is cut off: as the agent makes a system call, or at a moment of a tool that it runs. */
+/** The point of a kill: a system call of the agent, or a moment of a tool that it runs. */
 export type NetworkPoint =
   | { readonly in: "agent"; readonly point: Point }
   | { readonly in: "child"; readonly point: ChildPoint };
 
-/** A change is over long before. */
+/** Longer than any change. */
 const TOO_LATE_MS = 8000;
-/** Without a lease to wait for. */
+/** Without a lease. */
 const SETTLED_WITHIN_MS = 120_000;
 
 export interface NetworkKillsOptions {
-  /** How long the network may take to be the old or the new one after a start. */
+  /** Limit for the network to be the old or the new one after a start. */
   readonly settledWithinMs?: number;
 }
 
-/** How the kills ended: those after which the network was neither the old nor the new one, and all of them in a line. */
+/** Results of the kills: those that left neither network, and a summary of all. */
 export interface Killed {
   readonly failures: readonly string[];
   readonly text: string;
 }
 
-/** A point in words. */
+/** Describes a point. */
 function describeNetworkPoint(at: NetworkPoint): string {
   if (at.in === "agent") return describePoint(at.point);
   const { tool, run, moment } = at.point;
@@ -39,8 +39,8 @@ function describeNetworkPoint(at: NetworkPoint): string {
 }
 
 /**
- * Changes the network of a machine from one section to another, over and over, and kills whoever does it. The machine has booted and its
- * agent is online with the old section each time; after the kill nobody reaches the control plane.
+ * Repeatedly changes the network of a machine from one section to another, and kills the process that does it. Each time the machine has
+ * booted and its agent is online with the old section; after the kill the control plane is unreachable.
  */
 export class NetworkKills {
   readonly #machine: EdgeMachine;
@@ -50,9 +50,9 @@ export class NetworkKills {
   readonly #template = join(tempDir(), "state");
   #states: { readonly before: MachineState; readonly after: MachineState } | undefined;
   #round = 0;
-  /** Of the document in the template. */
+  /** Version of the document in the template. */
   #version = 0;
-  /** How many kills came too late, since a run made fewer calls than the one that was recorded; they came after the change. */
+  /** Number of kills that came after the change, since a run made fewer calls than the recorded one. */
   #late = 0;
 
   constructor(
@@ -67,7 +67,7 @@ export class NetworkKills {
     this.#tools = new WrappedTools(join(tempDir(), "tools"));
   }
 
-  /** Makes the change without killing anybody, and gives every point that there is on its way. */
+  /** Makes the change without a kill, and returns all of its points. */
   async record(): Promise<readonly NetworkPoint[]> {
     const machine = this.#machine;
     const { documents } = await machine.apply(this.#sections.before);
@@ -98,15 +98,15 @@ export class NetworkKills {
     return [...inAgent, ...inChildren];
   }
 
-  /** What the old and the new section differ in, on the machine. */
+  /** Returns the differences between the old and the new section on the machine. */
   change(): readonly string[] {
     const { before, after } = this.#recorded();
     return differences(before, after);
   }
 
   /**
-   * Kills the change at each of these points; the guard and the agent start again by turns.
-   * @param livingAt the programs that outlive the agent, by their names, for each kill; by default all are killed with it.
+   * Kills the change at each of these points; the guard and the agent start again in turn.
+   * @param livingAt names of programs that survive the agent, for each kill; by default all are killed with it.
    */
   async killAtEach(
     points: readonly NetworkPoint[],
@@ -129,7 +129,7 @@ export class NetworkKills {
   }
 
   /**
-   * Kills the change at a point, and starts again: first the guard alone, or the agent. Gives which of both the network became.
+   * Kills the change at a point, and starts the guard alone, or the agent. Returns the resulting network.
    * @throws {Error} when it is neither.
    */
   async #kill(at: NetworkPoint, by: "guard" | "agent", living: readonly string[]): Promise<"before" | "after"> {
@@ -175,11 +175,11 @@ export class NetworkKills {
     }
   }
 
-  /** A machine that has just booted, with the old section in force and the control plane reached. */
+  /** Boots a machine with the old section applied and the control plane reachable. */
   async #prepare(): Promise<void> {
     const machine = this.#machine;
     await machine.cutPower();
-    // The control plane would take a start of the machine that comes again, or a session counted anew, for another machine.
+    // The control plane would count a repeated boot, or a reset session counter, as another machine.
     machine.boot({ isSameStart: true });
     for (const name of readdirSync(this.#stateDir)) {
       if (name !== "identity") rmSync(join(this.#stateDir, name), { recursive: true, force: true });
@@ -194,7 +194,7 @@ export class NetworkKills {
     return traceRunning(agent, [point.thread], `${point.name}:signal=SIGKILL:when=${point.nth}`);
   }
 
-  /** A section, told apart from what came before. */
+  /** A section with a marker of its own. */
   #section(which: "before" | "after"): Section {
     this.#round += 1;
     const [first, ...others] = this.#sections[which].interfaces;

@@ -14,9 +14,9 @@ type Observed = Omit<NetworkState, "sysctls" | "dhcp"> & {
   readonly dhcp: readonly string[];
 };
 
-/** A driver in a process of its own, in network and mount namespaces of its own. */
+/** A driver in a process with network and mount namespaces of its own. */
 export interface NetworkMachine {
-  /** Runs a shell script there and gives what it prints. */
+  /** Runs a shell script there and returns its output. */
   sh(script: string): string;
   observe(sysctls?: readonly string[]): Promise<Observed>;
   apply(change: Change): Promise<void>;
@@ -24,21 +24,21 @@ export interface NetworkMachine {
   neighbours(): Promise<readonly NeighbourState[]>;
   mayOwn(): Promise<boolean>;
   disown(): Promise<void>;
-  /** The tools that the last call has run. */
+  /** Returns the tools run by the last call. */
   ran(): readonly string[];
-  /** A driver in another process in the same namespaces, as after a restart; this one is killed. */
+  /** Kills the driver and starts another in the same namespaces, as after a restart. */
   restart(options?: Partial<ChildOptions>): Promise<NetworkMachine>;
 }
 
 const CHILD = join(import.meta.dirname, "network-child.ts");
-/** With processes of its own, so that none of them outlives it. */
+/** With a PID namespace, so that no process survives. */
 const OWN = ["-nmp", "--fork", "--kill-child", "--mount-proc"];
 const USER = process.getuid?.() === 0 ? [] : ["-r"];
-/** What a new namespace forwards is what the one of the tests does, which a container engine changes. */
+/** A new namespace copies ip_forward of the test's own, which a container engine changes. */
 const FORWARDS_NOTHING = "echo 0 > /proc/sys/net/ipv4/ip_forward";
 const SETUP = `mount -t tmpfs tmpfs /run && mount -t sysfs sysfs /sys && ip link set lo up && ${FORWARDS_NOTHING}`;
 
-/** Makes the namespaces and starts a driver there; needs root or user namespaces. Everything ends with the test. */
+/** Creates the namespaces and starts a driver there; needs root or user namespaces. Everything ends with the test. */
 export async function networkMachine(
   dir: string,
   options: Omit<ChildOptions, "dir"> = {},

@@ -3,19 +3,19 @@ import { once } from "node:events";
 import { onTestFinished } from "vitest";
 import type { PrivateNetwork } from "./private-stage.ts";
 
-/** Another machine on a wire of its own to a private network made by root: `wan0` with 10.77.0.1 there, 10.77.0.2 here. */
+/** Another machine on a link of its own to a private network made by root: `wan0` with 10.77.0.1 there, 10.77.0.2 here. */
 export interface Neighbour {
-  /** Runs a shell line on the private network's side and gives what it prints. */
+  /** Runs a shell line on the private network's side and returns its output. */
   readonly here: (line: string) => string;
   /** Runs a shell line on the neighbour. */
   readonly there: (line: string) => string;
-  /** A process on the neighbour, by which its network is known. */
+  /** A process of the neighbour, which identifies its network. */
   readonly pidThere: number;
   /** Starts a program on either side, until the test ends. */
   readonly start: (side: "here" | "there", ...command: readonly string[]) => void;
 }
 
-/** Plugs the wire in. */
+/** Connects the link. */
 export async function plugNeighbour({ within }: PrivateNetwork): Promise<Neighbour> {
   const [enter = "", ...entering] = within;
   const holder = spawn(

@@ -10,7 +10,7 @@ import { aLink, ModelNetwork } from "./model-network.ts";
 
 const NICS = ["eth0", "eth1", "eth2"];
 
-/** A machine as a distribution sets it up: a WAN with an address and a default route, and two interfaces that are off. */
+/** A machine as configured by a distribution: a WAN with an address and a default route, and two interfaces that are down. */
 export function aMachine(): ModelNetwork {
   return new ModelNetwork({
     links: NICS.map((name) => aLink(name, { isUp: name === "eth0", mtu: name === "eth2" ? 1400 : 1500 })),
@@ -41,7 +41,7 @@ export function aMachine(): ModelNetwork {
   });
 }
 
-/** What an agent has noted of the machine. */
+/** An agent's records about the machine. */
 export interface Notes {
   record: NetworkRecord;
 }
@@ -75,7 +75,7 @@ export function networkOver(
   });
 }
 
-/** How much is ours, apart from what is left to the WAN. */
+/** Counts our entries, except those left to the WAN. */
 export function countOurs(state: NetworkState, { record }: Notes): number {
   const wan = wanLinkOf({ state, record, carrier: undefined });
   const isApart = (link: string | undefined): boolean => link !== wan && link?.split(".", 1)[0] !== wan;
@@ -143,7 +143,7 @@ const routing = {
   ),
 };
 
-/** Sections `network` as documents have them, with good and bad parts. */
+/** Sections `network` of documents, with valid and invalid parts. */
 export function rawNetworks(): fc.Arbitrary<unknown> {
   const section = fc.record({
     interfaces: some(

@@ -20,7 +20,7 @@ export interface NetworkStage {
   readonly machine: (name: string) => EdgeMachine;
 }
 
-/** Builds a lab with these edges before the tests of the file that calls it, and takes it away after them. */
+/** Builds a lab with these edges before the tests of the calling file, and removes it afterwards. */
 export function networkStage(
   edges: Readonly<Record<string, Site["others"]>>,
   { gateways = [] }: { readonly gateways?: readonly string[] } = {},

@@ -13,25 +13,25 @@ import type { OverlayFlow } from "../../../src/protocol/overlay/overlay.ts";
 import { tempDir } from "../temp-dir.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** What of the owner a test decides; `isManaged` means that others start the overlay. */
+/** Options of the owner; `isManaged` means that others start the overlay. */
 export type OwnerOptions = Partial<OverlayOptions> & { readonly isManaged?: boolean };
 
-/** An owner of the overlay's table, and the directories that it and the overlay meet in. */
+/** An owner of the overlay's table, and the directories it shares with the overlay. */
 export interface OwnerRig {
   readonly owner: Overlay;
   readonly stateDir: string;
   readonly runDir: string;
-  /** What it said of changes, in order. */
+  /** Reported changes, in order. */
   readonly changes: string[];
   readonly faults: string[];
-  /** What it said of services, in order. */
+  /** Reported states of services, in order. */
   readonly health: string[];
   readonly flows: OverlayFlow[];
-  /** The overlays that were started in this process, newest last. */
+  /** Overlays started in this process, newest last. */
   readonly running: RunningOverlay[];
-  /** Has another overlay take over, in this process. */
+  /** Makes another overlay take over, in this process. */
   succeed(): Promise<void>;
-  /** Another owner of the same overlay. */
+  /** Creates another owner of the same overlay. */
   another(options?: OwnerOptions): Overlay;
 }
 
@@ -100,7 +100,7 @@ function inThisProcess(stateDir: string, runDir: string, running: RunningOverlay
   };
 }
 
-/** What a scripted overlay does with a call: answers with `result` or `error`, sends `raw`, ends the connection, or nothing. */
+/** Reaction of a scripted overlay to a call: answers with `result` or `error`, sends `raw`, closes the connection, or nothing. */
 export type Scripted =
   | { readonly result: unknown }
   | { readonly error: { readonly code: number; readonly message: string; readonly data?: unknown } }
@@ -112,10 +112,10 @@ export interface ScriptedOverlay {
   /** Every call so far. */
   readonly calls: { readonly method: string; readonly params: Readonly<Record<string, unknown>> }[];
   connections(): number;
-  /** How many of them last. */
+  /** Returns the number of open connections. */
   open(): number;
   notify(method: string, params: unknown): void;
-  /** Gives up the path and ends every connection. */
+  /** Removes the socket and closes every connection. */
   end(): Promise<void>;
   answer: (method: string, params: Readonly<Record<string, unknown>>) => Scripted;
 }
@@ -132,7 +132,7 @@ export const COUNTERS = {
 };
 export const NO_TABLE = { version: 0, hash: "", listeners: [], services: [] };
 
-/** The answers of an overlay without a table that takes whatever it is sent. */
+/** Answers of an overlay without a table that accepts everything. */
 export function friendly(method: string): Scripted {
   switch (method) {
     case "counters.get":
@@ -144,7 +144,7 @@ export function friendly(method: string): Scripted {
   }
 }
 
-/** Serves the control socket of a run directory as the test tells it to. */
+/** Serves the control socket of a run directory with the test's reactions. */
 export async function scriptedOverlay(runDir: string): Promise<ScriptedOverlay> {
   mkdirSync(runDir, { recursive: true, mode: 0o750 });
   const calls: ScriptedOverlay["calls"] = [];

@@ -1,4 +1,4 @@
-// A captive portal: it finishes TLS with a certificate of its own and asks everybody to log in.
+// A captive portal: completes TLS with a certificate of its own and asks clients to log in.
 import { createServer } from "node:https";
 import { testCertificate } from "../certificates.ts";
 

@@ -2,18 +2,15 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { UNDER_UNITS } from "../machine/real-units.ts";
 
-/** Files of /etc that a program sees in place of the machine's own. */
+/** Files of /etc that replace the machine's own for a program. */
 export interface PrivateNames {
-  /** Put before a command line, as `within`. */
+  /** A command prefix, for `within`. */
   readonly within: readonly string[];
-  /** What names mean, `address name` a line; takes effect at once. */
+  /** Sets names, `address name` in each line; takes effect at once. */
   setHosts(lines: readonly string[]): void;
 }
 
-/**
- * A mount namespace with its own /etc/hosts and one name server, by default an address where none is; needs no root, only user
- * namespaces.
- */
+/** A mount namespace with its own /etc/hosts and one name server, by default an address without one; needs only user namespaces. */
 export function privateNames(dir: string, server = "127.0.0.1", options = "timeout:1 attempts:1"): PrivateNames {
   const hosts = join(dir, "hosts");
   const resolver = join(dir, "resolv.conf");
@@ -24,12 +21,12 @@ export function privateNames(dir: string, server = "127.0.0.1", options = "timeo
   return { within: ["unshare", "-rm", "sh", "-c", script], setHosts };
 }
 
-/** A network namespace of its own, with loopback up and nothing else. */
+/** A network namespace with only loopback, which is up. */
 export const PRIVATE_NETWORK: readonly string[] = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$0" "$@"'];
 
-/** The command that runs another inside the namespaces that `PRIVATE_NETWORK` made for a process. */
+/** Returns the command prefix that enters the namespaces that `PRIVATE_NETWORK` created for a process. */
 export function inNetworkOf(pid: number): readonly string[] {
-  // A unit joins the network alone.
+  // A unit enters only the network.
   const users = UNDER_UNITS ? [] : ["-U", "--preserve-credentials"];
   return ["nsenter", "-t", String(pid), "-n", ...users];
 }

@@ -6,21 +6,21 @@ import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { inNetworkOf } from "./private-machine.ts";
 
-/** A network of the test's own: loopback, an echo server on 127.0.0.1:7, and the way to one port of the machine's loopback. */
+/** A private network: loopback, an echo server on 127.0.0.1:7, and a path to one port of the machine's loopback. */
 export interface PrivateNetwork {
-  /** Put before a command line, as `within`. */
+  /** A command prefix, for `within`. */
   readonly within: readonly string[];
   /** Runs `ip` there. */
   readonly ip: (...args: readonly string[]) => void;
-  /** Below this port only those with the capability may listen. */
+  /** Sets the port below which listening needs the capability. */
   readonly setFirstFreePort: (port: number) => void;
-  /** Whether a connection made there is echoed. */
+  /** Reports whether a connection made there is echoed. */
   readonly isServed: (address: string, port: number) => Promise<boolean>;
 }
 
 /**
- * Needs user and network namespaces, and no root unless it is asked for: some tools give up rights that only root has to give, and
- * /sys then shows the links of this network. What it starts ends with the test.
+ * Needs user and network namespaces, and root only if requested: some tools drop privileges that only root can, and /sys then shows the
+ * links of this network. What it starts ends with the test.
  */
 export async function privateNetwork(dir: string, port: number, as: "user" | "root" = "user"): Promise<PrivateNetwork> {
   const path = join(dir, "way-out.sock");

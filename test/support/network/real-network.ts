@@ -6,12 +6,12 @@ import type { Notes } from "./network-section.ts";
 
 const signal = new AbortController().signal;
 
-/** What of its surroundings a section is told. */
+/** The surroundings of a section. */
 export interface Around {
   readonly carrier?: Carrier | undefined;
   readonly isMember?: boolean;
   readonly isActiveMember?: () => boolean;
-  /** False: VRF devices are not used where the kernel has them. */
+  /** False to use no VRF devices although the kernel supports them. */
   readonly hasVrf?: boolean;
 }
 
@@ -55,7 +55,7 @@ export function sectionOver(machine: NetworkMachine, notes: Notes, around: Aroun
 
 type Section = ReturnType<typeof sectionOver>;
 
-/** What is to be done for a section as it is in a document. */
+/** Returns the steps for a section of a document. */
 export async function stepsOf(section: Section, raw: unknown) {
   const { desired } = section.parse(raw);
   const actual = await section.observe(signal, desired);
@@ -63,7 +63,7 @@ export async function stepsOf(section: Section, raw: unknown) {
   return { steps: section.plan(desired, actual), actual, waits, notices };
 }
 
-/** Puts a section to work, and looks that nothing is left to be done. */
+/** Applies a section, and expects an empty plan afterwards. */
 export async function converge(section: Section, raw: unknown) {
   const { steps, actual, waits } = await stepsOf(section, raw);
   const undos = steps.flatMap((step) => section.undo(step, actual) ?? []);
@@ -72,7 +72,7 @@ export async function converge(section: Section, raw: unknown) {
   return { steps, undos, waits };
 }
 
-/** Everything that anybody could compare. */
+/** The complete comparable state. */
 export const dump = (machine: NetworkMachine): string =>
   machine.sh(`
 ip -4 address show | grep -v valid_lft; ip -4 route show table all | grep -v "table local"; ip -4 rule show

@@ -2,13 +2,13 @@ import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { onTestFinished } from "vitest";
 
-/** A name server that takes every question and answers none. */
+/** A name server that accepts every query and answers none. */
 export interface SilentNameServer {
-  /** How often it was asked for a name, in DNS messages. */
+  /** Returns the number of queries for a name, in DNS messages. */
   questions(name: string): number;
 }
 
-/** Listens on the port of DNS (RFC 1035 §4.2.1) of a loopback address; needs root. */
+/** Listens on the DNS port (RFC 1035 §4.2.1) of a loopback address; needs root. */
 export async function startSilentNameServer(address: string): Promise<SilentNameServer> {
   const messages: Buffer[] = [];
   const socket = createSocket("udp4", (message) => void messages.push(message));

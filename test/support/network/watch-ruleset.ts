@@ -3,8 +3,8 @@ import { createInterface } from "node:readline";
 import { watchRuleset } from "../../../src/host/network/firewall/ruleset-watch.ts";
 
 /**
- * Runs inside a network namespace: says when it hears of a change, of the table of its argument if it has one; `renew` renews, and every
- * other line of its input is given to `nft`.
+ * Runs inside a network namespace: prints each change, of the table named by its argument if any; `renew` renews, and every other line of
+ * its input is passed to `nft`.
  */
 const watch = watchRuleset(() => console.log("change"), process.argv[2]);
 console.log("ready");

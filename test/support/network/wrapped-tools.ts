@@ -3,15 +3,15 @@ import { join } from "node:path";
 
 export type Tool = "ip" | "nft";
 
-/** A moment in the life of one run of a tool: its start, its end, or as it enters a call that sends to the kernel. */
+/** A moment in one run of a tool: its start, its end, or a call that sends to the kernel. */
 export interface ChildPoint {
   readonly tool: Tool;
-  /** Which run of the tool it is since the plan was made, from 1. */
+  /** Number of the run of the tool since the plan was made, from 1. */
   readonly run: number;
   readonly moment: "start" | "end" | { readonly call: string; readonly nth: number };
 }
 
-/** What a tool sent to the kernel, in order: names of system calls. */
+/** Names of the system calls by which a tool sent to the kernel, in order. */
 export interface ToolRun {
   readonly tool: Tool;
   readonly run: number;
@@ -21,11 +21,11 @@ export interface ToolRun {
 
 const TOOLS: readonly Tool[] = ["ip", "nft"];
 
-/** The tools that an agent drives, each behind a script that makes it fail or die when a test plans that. */
+/** The agent's tools, each behind a script that makes it fail or die as a test plans. */
 export class WrappedTools {
   readonly #dir: string;
 
-  /** @param dir a directory of its own, made here. */
+  /** @param dir a directory of its own, created here. */
   constructor(dir: string) {
     this.#dir = dir;
     mkdirSync(join(dir, "real"), { recursive: true });
@@ -35,30 +35,30 @@ export class WrappedTools {
     }
   }
 
-  /** Put before a command line that has a mount namespace of its own already. */
+  /** A command prefix for a command line with a mount namespace of its own. */
   get within(): readonly string[] {
     const mounts = TOOLS.map((tool) => `mount --bind ${join(this.#dir, tool)} /usr/sbin/${tool}`);
     return ["sh", "-c", `${mounts.join(" && ")} && exec "$0" "$@"`];
   }
 
-  /** Lets every tool do what it does. */
+  /** Lets every tool run normally. */
   leave(): void {
     for (const name of readdirSync(this.#dir)) {
       if (/^(?:plan|count|trace|args)\b/.test(name)) rmSync(join(this.#dir, name));
     }
   }
 
-  /** Writes down what every tool sends to the kernel from here on. */
+  /** Records what every tool sends to the kernel from now on. */
   record(): void {
     this.#plan({ MODE: "record" });
   }
 
-  /** What was sent since `record`. */
+  /** Returns what was sent since `record`. */
   recorded(): readonly ToolRun[] {
     return TOOLS.flatMap((tool) =>
       Array.from({ length: this.count(tool) }, (_, at) => at + 1).flatMap((run): ToolRun[] => {
         const path = join(this.#dir, `trace.${tool}.${run}`);
-        // Of one that starts at this moment nothing is known yet; the change was over before.
+        // A run that starts at this moment is not recorded yet; the change was done before.
         if (!existsSync(path)) return [];
         const calls = [...readFileSync(path, "utf8").matchAll(/^(?:\d+ +)?(sendmsg|sendto)\(/gm)];
         const args = readFileSync(join(this.#dir, `args.${tool}.${run}`), "utf8").trim();
@@ -67,34 +67,34 @@ export class WrappedTools {
     );
   }
 
-  /** How often a tool was started since the plan was made. */
+  /** Returns the number of starts of a tool since the plan was made. */
   count(tool: Tool): number {
     const path = join(this.#dir, `count.${tool}`);
     return existsSync(path) ? Number(readFileSync(path, "utf8")) : 0;
   }
 
-  /** Kills the agent and the tool at the moment that is named: neither does anything more. */
+  /** Kills the agent and the tool at this moment. */
   killAt({ tool, run, moment }: ChildPoint, agent: number): void {
     const at = typeof moment === "string" ? { CALL: moment } : { CALL: moment.call, NTH: moment.nth };
     this.#plan({ MODE: "kill", TOOL: tool, RUN: run, AGENT: agent, ...at });
   }
 
-  /** The next change that a tool reads from its input ends with a failure after so many of its lines, as often as is said. */
+  /** Makes the next change that a tool reads fail after this number of lines, this many times. */
   failAfter(tool: Tool, lines: number, times = 1): void {
     this.#plan({ MODE: "fail", TOOL: tool, LINES: lines, TIMES: times, SCRIPT: ":" });
   }
 
-  /** Once the planned failure has come, every input of a tool with a line like these (basic regular expressions) waits until `letGo`. */
+  /** After the planned failure, every input of a tool with a matching line (basic regular expressions) waits until `letGo`. */
   hold(lines: string): void {
     writeFileSync(join(this.#dir, "hold"), `${lines}\n`);
   }
 
-  /** Lets go on whatever was held. */
+  /** Continues held inputs. */
   letGo(): void {
     rmSync(join(this.#dir, "hold"), { force: true });
   }
 
-  /** The next change that a tool reads from its input is interrupted after so many of its lines, by a line of shell, and goes on. */
+  /** Interrupts the next change that a tool reads after this number of lines, runs a shell line, and continues. */
   interruptAfter(tool: Tool, lines: number, script: string): void {
     this.#plan({ MODE: "interrupt", TOOL: tool, LINES: lines, TIMES: 1, SCRIPT: script });
   }
@@ -107,7 +107,7 @@ export class WrappedTools {
   }
 }
 
-/** A change comes on standard input: lines for `ip -batch`, a file for `nft -f`; a mere check or a question is let through. */
+/** A change comes on standard input: lines for `ip -batch`, a file for `nft -f`; checks and queries pass. */
 function wrapper(dir: string, tool: Tool): string {
   const verbs = "add|set|replace|prepend|append|delete|change|property";
   const isChange =

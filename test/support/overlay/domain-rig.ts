@@ -17,20 +17,20 @@ import { freePort } from "../machine/programs.ts";
 import { tempDir } from "../temp-dir.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** The gateway section of each node by its name, without `host` and `port`; undefined is a node without one. */
+/** The gateway section of each node by its name, without `host` and `port`; undefined for a node without one. */
 export type Sections = Readonly<Record<string, Readonly<Record<string, unknown>> | undefined>>;
 
-/** Nodes of one domain in this process, each with what the control plane and its own sections make of its mesh, over loopback sockets. */
+/** Nodes of one domain in this process, each with the mesh of its control plane and sections, over loopback sockets. */
 export interface DomainRig {
   state(node: string): MeshState;
   uidOf(node: string): string;
-  /** Gives nodes other sections, and every node the documents that follow. */
+  /** Gives nodes other sections, and every node the resulting documents. */
   change(sections: Sections): Promise<void>;
   /** Waits until every path of every node is up. */
   settled(): Promise<void>;
-  /** Connects to the connector of a pair: `served` if that echoes, else the reason of the refusal. */
+  /** Connects to the connector of a pair: `served` if echoed, else the reason of the refusal. */
   ask(source: string, dest: string): Promise<string>;
-  /** How many streams a gateway has relayed. */
+  /** Returns the number of streams that a gateway has relayed. */
   relayed(node: string): number;
 }
 
@@ -118,7 +118,7 @@ export async function domainRig(
       const { localPort } = client.socket;
       client.socket.end("?");
       await waitFor("an answer or an end", () => client.fate() !== undefined);
-      // What the node served of others is recorded too.
+      // Flows served for other nodes are recorded too.
       let flow = await plane.nextFlow();
       while (flow.listener === "" || flow.sourcePort !== localPort) flow = await plane.nextFlow();
       return flow.reason ?? (client.text() === "?" ? "served" : "cut");

@@ -4,16 +4,16 @@ import { expect, onTestFinished } from "vitest";
 import { aClient, aServer, type Client } from "./overlay-rig.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** An FTP server as far as a proxy sees one: it greets, and waits for a data connection whenever it is asked to. */
+/** An FTP server as a proxy sees one: it greets, and opens data connections on request. */
 export interface FakeFtp {
   readonly port: number;
   /** Its ends of the control connections. */
   readonly controls: Socket[];
   /** Its ends of the data connections. */
   readonly data: Socket[];
-  /** The port it announced last, and how often it was asked to. */
+  /** The last announced port, and the number of announcements. */
   readonly announced: { port: number; times: number };
-  /** What it was told. */
+  /** Returns all received text. */
   text(): string;
 }
 
@@ -39,7 +39,7 @@ export async function fakeFtp(): Promise<FakeFtp> {
     if (line !== "PASV" && line !== "EPSV") return void socket.write("200 ok\r\n");
     announced.port = await listen();
     announced.times += 1;
-    // An address to which nobody may be led.
+    // An address that must not be used.
     const place = `192,0,2,1,${announced.port >> 8},${announced.port & 0xff}`;
     socket.write(line === "PASV" ? `227 come (${place})\r\n` : `229 come (|||${announced.port}|)\r\n`);
   };
@@ -64,7 +64,7 @@ export async function ftpClient(port: number): Promise<Client> {
   return client;
 }
 
-/** Asks for a data connection and gives the port of it, on the address that the client came to. */
+/** Requests a data connection and returns its port, on the address of the client's connection. */
 export async function passivePort(client: Client): Promise<number> {
   const before = client.text().length;
   client.socket.write("PASV\r\n");
