@@ -1,6 +1,6 @@
 import { beforeAll, expect } from "vitest";
 
-// Test files share their worker's process, so whatever one leaves behind there is met by another, or not, as they happen to be dealt out.
+// Test files share their worker's process, so what one leaves there can affect another, depending on their distribution.
 beforeAll(() => {
   const before = processWide();
   return () => expect(processWide(), "a test file leaves its process as it found it").toEqual(before);

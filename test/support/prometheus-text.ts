@@ -14,7 +14,7 @@ export interface ReadFamily {
 const LABEL = String.raw`[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"`;
 const SAMPLE = new RegExp(String.raw`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(${LABEL}(?:,${LABEL})*)\})? (\S+)$`);
 
-/** Reads a text as strictly as promtool does: help and type once before the samples, no series twice, numbers as they must be. */
+/** Parses a text as strictly as promtool: help and type once before the samples, no series twice, valid numbers. */
 export function readPrometheusText(text: string): ReadonlyMap<string, ReadFamily> {
   if (!text.endsWith("\n")) throw new Error("the last line has no end");
   const families = new Map<string, ReadFamily>();

@@ -18,7 +18,7 @@ export interface RunOptions {
 export interface Running {
   readonly child: ChildProcessWithoutNullStreams;
   readonly finished: Promise<Finished>;
-  /** Resolves as soon as the output so far satisfies the pattern. */
+  /** Resolves as soon as the output matches the pattern. */
   until(pattern: RegExp): Promise<void>;
 }
 
@@ -32,7 +32,7 @@ export function startHoldfast(args: readonly string[], options: RunOptions = {})
   let stderr = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
   child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text));
-  // A command that does not read its input may end first.
+  // A command that does not read its input may exit first.
   child.stdin.on("error", () => undefined);
   child.stdin.end(options.input ?? "");
   const finished = new Promise<Finished>((resolve, reject) => {

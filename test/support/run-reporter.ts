@@ -5,19 +5,19 @@ import { z } from "zod";
 
 const ROOT = join(import.meta.dirname, "../..");
 const DURATIONS = join(ROOT, "test/durations.json");
-/** Shorter files begin in any order. */
+/** Shorter files have no order. */
 const MIN_SECONDS = 2;
 
-/** Seconds that test files took, by their paths from the root of the repository. */
+/** Returns the seconds that test files took, by their paths from the root of the repository. */
 export function readDurations(): ReadonlyMap<string, number> {
   const text = existsSync(DURATIONS) ? readFileSync(DURATIONS, "utf8") : "{}";
   return new Map(Object.entries(z.record(z.string(), z.number()).parse(JSON.parse(text))));
 }
 
-/** The path by which `readDurations` knows a file. */
+/** Returns the key of a file in `readDurations`. */
 export const durationKey = (path: string): string => relative(ROOT, path);
 
-/** Names the seed of a run that failed. With HOLDFAST_TEST_DURATIONS=1 it writes how long each file of the run took. */
+/** Prints the seed of a failed run. With HOLDFAST_TEST_DURATIONS=1 writes the durations of the run's files. */
 export class RunReporter implements Reporter {
   readonly #seed: string;
 
@@ -33,7 +33,7 @@ export class RunReporter implements Reporter {
   }
 }
 
-/** Files that were not run keep what is known of them. */
+/** Keeps the durations of files that were not run. */
 function writeDurations(modules: readonly TestModule[]): void {
   const durations = new Map(readDurations());
   for (const module of modules) {

@@ -1,17 +1,17 @@
 import { createHash } from "node:crypto";
 
-/** Whether everything is asked for: every kill point, and what takes long. */
+/** Whether everything is requested: every kill point, and long tests. */
 export const TESTS_ALL = process.env["HOLDFAST_TEST_ALL"] === "1";
 
-/** How many runs a property has: a quarter by default, since each run of the tests draws others. */
+/** Number of runs of a property: a quarter by default, since each test run draws others. */
 export const runs = (all: number): number => (TESTS_ALL ? all : Math.max(20, Math.ceil(all / 4)));
 
-/** What samples of this run are drawn by: HOLDFAST_TEST_SEED, or the date (UTC). */
+/** Seed of this run's samples: HOLDFAST_TEST_SEED, or the date (UTC). */
 export const SEED = process.env["HOLDFAST_TEST_SEED"] ?? new Date().toISOString().slice(0, 10);
 
 /**
- * One item of each of `size` equal ranges, so that a sample covers all of them evenly; all items when everything is asked for. Which ones
- * depends on the seed and on `label`: over some weeks every item has its turn.
+ * Returns one item of each of `size` equal ranges, for an even sample; all items when everything is requested. The choice depends on the
+ * seed and on `label`, and covers every item over some weeks.
  */
 export function sampleOf<T>(items: readonly T[], size: number, label: string): readonly T[] {
   if (TESTS_ALL || items.length <= size) return items;

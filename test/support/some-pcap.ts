@@ -1,4 +1,4 @@
-/** A capture as tcpdump writes it: packets of these lengths, each filled with its number. */
+/** A capture in tcpdump's format: packets of these lengths, each filled with its number. */
 export function somePcap(lengths: readonly number[], isLittle = true): Buffer {
   const header = Buffer.alloc(24);
   const records = lengths.map((length, at) => {

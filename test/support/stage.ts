@@ -14,7 +14,7 @@ import {
 import { waitFor } from "./wait-for.ts";
 import { Status } from "../../src/protocol/local/answers.ts";
 
-/** A controller and one node of it that reaches it only through a proxy. */
+/** A controller and a node that reaches it only through a proxy. */
 export interface Stage {
   readonly dir: string;
   readonly uid: string;
@@ -22,7 +22,7 @@ export interface Stage {
   readonly proxy: FaultProxy;
   readonly controller: ControllerProgram;
   readonly agent: AgentProgram;
-  /** What controllers started anew need besides directory and port. */
+  /** Further options of restarted controllers besides directory and port. */
   readonly options: readonly string[];
 }
 
@@ -43,17 +43,17 @@ export async function startStage(dir: string, given: StageOptions = {}): Promise
   const controller = await startController(dir, port, options);
   const agent = await startAgent(join(dir, "node"), starting);
   const uid = await registerNode(controller, agent, "node");
-  // The controller sees a session before the node has verified its side of it.
+  // The controller has a session before the node has verified its side of it.
   await untilOnline(agent);
   return { dir, uid, port, proxy, controller, agent, options };
 }
 
-/** Makes a waiting node look at once. */
+/** Makes a waiting node reconnect at once. */
 export function wake({ process }: AgentProgram): void {
   process.kill("SIGHUP");
 }
 
-/** What the agent says of itself, asked without starting a program for each question. */
+/** Returns the agent's status, without starting a program for each request. */
 export function readStatus({ runDir }: AgentProgram): Promise<Status> {
   return new Promise((resolve, reject) => {
     request({ socketPath: join(runDir, "agent.sock"), path: "/v1/status", agent: false }, (response) => {
@@ -64,7 +64,7 @@ export function readStatus({ runDir }: AgentProgram): Promise<Status> {
   });
 }
 
-/** Waits for a status that `check` holds of. */
+/** Waits for a status that satisfies `check`. */
 export function statusWhere(
   agent: AgentProgram,
   what: string,
@@ -86,7 +86,7 @@ export function untilOnline(agent: AgentProgram, limitMs = 180_000): Promise<Sta
   return statusWhere(agent, "the node is online", ({ session }) => session.state === "online", limitMs);
 }
 
-/** Waits until the node says that it has no session, for this reason. */
+/** Waits until the node reports that it has no session, for this reason. */
 export function untilReason(agent: AgentProgram, codes: readonly string[], limitMs = 120_000): Promise<Status> {
   return statusWhere(
     agent,
@@ -97,8 +97,8 @@ export function untilReason(agent: AgentProgram, codes: readonly string[], limit
 }
 
 /**
- * Does what makes a node lose its session, and waits until it has another, waking it when it waits. What it says in between may
- * be over before anybody asks: the first attempt comes after a random time that may be none.
+ * Runs `lose`, which ends the session, and waits for another, waking the node when it waits. The state in between may be too short to be
+ * seen: the first attempt follows after a random time, possibly zero.
  */
 export async function untilAnotherSession(agent: AgentProgram, lose: () => void): Promise<Status> {
   const { sid } = (await untilOnline(agent)).session;
@@ -109,7 +109,7 @@ export async function untilAnotherSession(agent: AgentProgram, lose: () => void)
   });
 }
 
-/** The types of the events that the controller holds of a node, oldest first. */
+/** Returns the types of the controller's events of a node, oldest first. */
 export async function eventsOf(
   controller: ControllerProgram,
   uid: string,

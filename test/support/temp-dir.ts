@@ -4,12 +4,12 @@ import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { endUnitsBelow, UNDER_UNITS } from "./machine/real-units.ts";
 
-/** A directory of its own for the running test, removed when it is over. */
+/** Creates a directory for the running test, removed at its end. */
 export function tempDir(): string {
   return madeIn(tmpdir());
 }
 
-/** The same in memory where there is such a file system: for very many files, or for what syncs them all the time. */
+/** Creates one in memory if such a file system exists: for very many files, or for frequent syncs. */
 export function memoryDir(): string {
   return madeIn(existsSync("/dev/shm") && !UNDER_UNITS ? "/dev/shm" : tmpdir());
 }

@@ -1,9 +1,9 @@
 import { waitFor } from "./wait-for.ts";
 
-/** So many looks in a row must see the same: more than a quarter of a second. */
+/** Number of equal readings in a row: more than a quarter of a second. */
 const LOOKS = 15;
 
-/** Waits until a number is above 0 and does not change any more. */
+/** Waits until a number is above 0 and stays the same. */
 export function untilStill(what: string, read: () => number | Promise<number>): Promise<number> {
   let last = -1;
   let looks = 0;
@@ -15,7 +15,7 @@ export function untilStill(what: string, read: () => number | Promise<number>): 
   });
 }
 
-/** Lets what is due now run, and what that brings about: so many turns of the event loop, timers of 1 ms among them. */
+/** Runs what is due and its consequences: a number of turns of the event loop, with timers of 1 ms. */
 export async function someTurns(count = 20): Promise<void> {
   for (let turn = 0; turn < count; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
 }

@@ -1,10 +1,10 @@
-/** A probe that runs programs takes the machine from what it waits for: each rests four times as long as it took, this at most. */
+/** A probe that runs programs takes time from what it waits for: each pauses four times its own duration, at most this long. */
 const MAX_REST_MS = 1000;
 const MIN_REST_MS = 20;
-/** Only what never comes takes so long; a machine that is busy with other work may take minutes for a second. */
+/** Only what never happens takes so long; a busy machine may take minutes for what usually takes a second. */
 const LIMIT_MS = 120_000;
 
-/** Waits until `probe` gives something else than undefined or false; fails with its description when the limit passes. */
+/** Waits until `probe` returns something other than undefined or false; fails with its description after the limit. */
 export async function waitFor<T>(
   what: string,
   probe: () => T | Promise<T>,

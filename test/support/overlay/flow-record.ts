@@ -1,6 +1,6 @@
 import type { FlowRecord } from "../../../src/protocol/documents/telemetry.ts";
 
-/** A flow record that ended at a time in Unix milliseconds, a second after it began; parts can be given. */
+/** A flow record that ended at a time in Unix milliseconds, one second after its start; parts can be given. */
 export function flowAt(endedAt: number, change: Partial<FlowRecord> = {}): FlowRecord {
   return {
     sourceNode: "local",

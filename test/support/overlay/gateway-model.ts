@@ -6,7 +6,7 @@ import type { DomainGrant, DomainPeer } from "../../../src/protocol/sections/gat
 import type { JsonObject, NodeType } from "../../../src/protocol/values/values.ts";
 import { aPeer, SELF, uidOf } from "./mesh.ts";
 
-/** A domain of two gateways and a branch, which may use the service `web` here. */
+/** A domain of two gateways and a branch, which may use the service `web` of this node. */
 export function aDomain(
   peers: readonly DomainPeer[] = [aPeer(2, "gw1"), aPeer(3, "gw2"), aPeer(4, "branch")],
   grants: readonly DomainGrant[] = [{ source: uidOf(4), service: "web", protocol: "tcp" }],
@@ -15,7 +15,7 @@ export function aDomain(
   return readDomain({ fqdn: "example.org", peers: [...peers], grants: [...grants], clusters: [...clusters] });
 }
 
-/** An overlay that has nothing yet, on the node `me` of that domain. */
+/** An empty overlay on the node `me` of that domain. */
 export function aGatewayActual(more: Partial<GatewayActual> = {}): GatewayActual {
   return {
     isActive: true,
@@ -29,7 +29,7 @@ export function aGatewayActual(more: Partial<GatewayActual> = {}): GatewayActual
   };
 }
 
-/** The section over an overlay; `actual` tells what surrounds it, each time it is asked. */
+/** The section over an overlay; `actual` returns its surroundings. */
 export function gatewayOver(
   overlay: GatewayOptions["overlay"],
   actual: () => GatewayActual = aGatewayActual,
@@ -42,7 +42,7 @@ function surroundingsOf({ isActive, self, domain, local, hasIpv6 }: GatewayActua
   return { isActive, self, domain, local, hasIpv6 };
 }
 
-/** Sections as somebody might have stored them, with good parts and bad ones. */
+/** Stored sections, with valid and invalid parts. */
 export function rawGateways(): fc.Arbitrary<unknown> {
   const some = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> => fc.option(value, { nil: undefined });
   const names = fc.constantFrom<unknown>("gw1", "gw2.example.org", "branch", "me", "nobody", uidOf(2), 7, "");

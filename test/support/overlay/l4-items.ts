@@ -2,7 +2,7 @@ import type { OverlayListener, OverlayService } from "../../../src/protocol/over
 import type { Connector } from "../../../src/protocol/sections/connectors/connectors.ts";
 import type { Service } from "../../../src/protocol/sections/services/services.ts";
 
-/** A connector of the configuration, to 127.0.0.1:9000 unless it is told otherwise. */
+/** A connector of the configuration, to 127.0.0.1:9000 by default. */
 export function aConnector(id: string, more: Partial<Connector> = {}): Connector {
   return {
     id,
@@ -22,7 +22,7 @@ export function aConnector(id: string, more: Partial<Connector> = {}): Connector
   };
 }
 
-/** What the overlay has for `aConnector` with nothing told. */
+/** The overlay's listener of `aConnector` with its defaults. */
 export function itsListener(connector: string, more: Partial<OverlayListener> = {}): OverlayListener {
   return {
     key: "tcp/any/8080",
@@ -37,7 +37,7 @@ export function itsListener(connector: string, more: Partial<OverlayListener> = 
   };
 }
 
-/** A service of the configuration on 127.0.0.1:9000, unless it is told otherwise. */
+/** A service of the configuration on 127.0.0.1:9000, by default. */
 export function aConfigService(id: string, more: Partial<Service> = {}): Service {
   return {
     id,
@@ -57,7 +57,7 @@ export function aConfigService(id: string, more: Partial<Service> = {}): Service
   };
 }
 
-/** What the overlay has for `aConfigService` with nothing told. */
+/** The overlay's entry of `aConfigService` with its defaults. */
 export function itsEntry(more: Partial<OverlayService> = {}): OverlayService {
   return {
     name: "web",

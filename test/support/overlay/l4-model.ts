@@ -9,7 +9,7 @@ const LINKS = new Map<string, readonly string[]>([
   ["two", ["127.0.0.2", "127.0.0.3"]],
   ["bare", []],
 ]);
-/** An overlay that does nothing but remember, and how often it was changed. */
+/** An overlay that only stores its state, and counts changes. */
 export function modelOverlay() {
   let view: OverlayView = { services: new Map(), listeners: new Map(), states: new Map(), health: new Map() };
   let changes = 0;
@@ -25,7 +25,7 @@ export function modelOverlay() {
   return {
     changes: () => changes,
     view: () => view,
-    /** Puts it into another state, as somebody else might. */
+    /** Replaces its state, as another program might. */
     become(next: OverlayView): void {
       view = next;
     },
@@ -40,7 +40,7 @@ export function modelOverlay() {
   };
 }
 
-/** Both sections over an overlay, on a machine with three links unless others are given. */
+/** Both sections over an overlay, on a machine with three links by default. */
 export function sectionsOver(
   overlay: Parameters<typeof servicesSection>[0]["overlay"],
   nodeType: NodeType = "Node",
@@ -58,7 +58,7 @@ export function sectionsOver(
   };
 }
 
-/** Sections as somebody might have stored them, good items and bad ones. */
+/** Stored sections, with valid and invalid items. */
 export function rawSections(ports: readonly number[]): fc.Arbitrary<{ services: JsonObject; connectors: JsonObject }> {
   const ids = fc.constantFrom("a", "b", "c", "d", "e");
   const some = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> => fc.option(value, { nil: undefined });

@@ -20,7 +20,7 @@ import {
 import { aClient, type Client } from "./overlay-rig.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** A controller and a node of it whose overlay the agent starts, all real processes that end with the test. */
+/** A controller and a node whose agent starts the overlay, all real processes that end with the test. */
 export interface L4Stage {
   readonly controller: ControllerProgram;
   readonly uid: string;
@@ -29,18 +29,18 @@ export interface L4Stage {
   readonly agent: AgentProgram;
   /** Calls the API below `/node/UID`, or `/v2/node/UID` with `v2`; fails on a status of 400 and above. */
   call(method: string, path: string, body?: unknown): Promise<unknown>;
-  /** Creates an item the V2 way and gives its id. */
+  /** Creates a V2 item and returns its id. */
   create(section: "connectors" | "services", item: Readonly<Record<string, unknown>>): Promise<string>;
-  /** Starts the agent anew; the one before must have ended. */
+  /** Starts another agent; the former must have exited. */
   startAgain(options?: ProgramOptions): Promise<AgentProgram>;
-  /** The process of the overlay that serves. */
+  /** Returns the process id of the serving overlay. */
   overlayPid(): number;
   why(): Promise<readonly Reason[]>;
-  /** What the controller was last told became of the node's document. */
+  /** Returns the last report on the node's document at the controller. */
   applied(): DocumentApplied | undefined;
-  /** Waits until `why` and the last report of the document name exactly these items, each with its code; the node itself aside. */
+  /** Waits until `why` and the last report of the document name exactly these items, each with its code; except the node itself. */
   untilNamed(codes: Readonly<Record<string, string>>, limitMs?: number): Promise<void>;
-  /** The same of the shadow, which says so some seconds later. */
+  /** Waits for the same in the shadow, which follows some seconds later. */
   untilShadowNames(codes: Readonly<Record<string, string>>): Promise<void>;
 }
 
@@ -61,7 +61,7 @@ export async function startL4Stage(
   let agent = await startAgent(nodeDir, options);
   const overlayPid = (): number => Number(readFileSync(join(agent.runDir, "overlay.pid"), "utf8"));
   onTestFinished(() => {
-    // Or it would start another.
+    // It would start another one.
     agent.process.kill("SIGKILL");
     if (existsSync(join(agent.runDir, "overlay.pid"))) endProcess(overlayPid());
   });
@@ -135,7 +135,7 @@ export async function startL4Stage(
   };
 }
 
-/** Sends a text through an open connection and waits for it to come back. */
+/** Sends a text through an open connection and waits for its echo. */
 export async function talk(client: Client, text: string): Promise<void> {
   const before = client.text();
   client.socket.write(text);
@@ -143,7 +143,7 @@ export async function talk(client: Client, text: string): Promise<void> {
   expect(client.text()).toBe(before + text);
 }
 
-/** Whether a new connection is served. */
+/** Reports whether a new connection is served. */
 export async function isServed(port: number): Promise<boolean> {
   const client = aClient(port);
   client.socket.end("?");
@@ -151,7 +151,7 @@ export async function isServed(port: number): Promise<boolean> {
   return client.text() === "?";
 }
 
-/** Waits until connections are refused: nobody listens there. */
+/** Waits until connections are refused. */
 export async function untilRefused(port: number): Promise<void> {
   await waitFor(`nobody listens on ${port}`, async () => {
     const client = aClient(port);
@@ -161,16 +161,16 @@ export async function untilRefused(port: number): Promise<void> {
   });
 }
 
-/** Kills a process of the test's own, if it is still there. */
+/** Kills a process of the test, if it still runs. */
 export function endProcess(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
-    // It has ended by itself.
+    // It has exited by itself.
   }
 }
 
-/** What the shadow of a node names, with the code of each. */
+/** Returns the items in the shadow of a node, with the code of each. */
 function namedBy(node: unknown): Record<string, string> {
   const { shadow } = node as { readonly shadow: { readonly reported: Readonly<Record<string, unknown>> } };
   const named = Object.entries(shadow.reported).flatMap(([key, value]) => {
@@ -197,7 +197,7 @@ function readAgent({ runDir }: AgentProgram, path: string): Promise<unknown> {
   });
 }
 
-/** Reads a copy of the database, since the controller keeps it to itself; one made in the middle of a write is made again. */
+/** Reads a copy of the database, which the controller locks; a copy made during a write is repeated. */
 function queryController<T>(
   { dir }: ControllerProgram,
   sql: string,

@@ -5,7 +5,7 @@ import { deathTie } from "../../../src/host/process/death-tie.ts";
 import { SEARCH_PATH } from "../../../src/host/process/exec.ts";
 import type { TestEngine } from "../containers/docker-engine.ts";
 
-/** From these ports of the engine's loopback to those of ours. Gives what ends it. */
+/** Leads these ports of the engine's loopback to ours. Returns the function that ends it. */
 export async function leadPorts(
   dir: string,
   engine: TestEngine,

@@ -4,7 +4,7 @@ import { makeIdentity } from "../../../src/overlay/mesh/transport/identity.ts";
 import type { MeshIdentity } from "../../../src/overlay/mesh/transport/tls.ts";
 import { OverlayIdentity } from "../../../src/protocol/overlay/mesh.ts";
 
-/** A new overlay key, as the agent gives it. */
+/** A new overlay key, in the agent's form. */
 export function overlayIdentity(uid: string = randomUUID()): OverlayIdentity {
   const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   return OverlayIdentity.parse({ uid, key: privateKey.export({ format: "jwk" }) });
@@ -26,7 +26,7 @@ const kinds = {
   },
 } as const;
 
-/** A certificate whose key is none that a node can have. */
+/** A certificate with a key that no node can have. */
 export async function foreignCertificate(
   kind: keyof typeof kinds,
 ): Promise<{ readonly cert: string; readonly key: string }> {

@@ -6,24 +6,24 @@ import { waitFor } from "../wait-for.ts";
 /** A path of a node, with the name of its gateway. */
 export type NamedPath = PathView & { readonly gateway: string };
 
-/** The paths of a node to its gateways, as it says itself. */
+/** Returns the paths of a node to its gateways. */
 export async function pathsOf(lab: Lab, node: string): Promise<readonly NamedPath[]> {
   const { gateways } = await gatewaysOf(lab, node);
   return gateways.flatMap(({ name, paths }) => paths.map((path) => ({ ...path, gateway: name })));
 }
 
-/** The gateway that carries what a node sends. */
+/** Returns the gateway that carries a node's traffic. */
 export function carrierOf(lab: Lab, node: string): Promise<string> {
   return waitFor(`a path of ${node} carries`, async () => (await gatewaysOf(lab, node)).carrier?.gateway);
 }
 
-/** What a node says of another; undefined when it does not know it. */
+/** Returns a node's view of another; undefined when unknown. */
 export async function peerOf(lab: Lab, node: string, other: string): Promise<PeerView | undefined> {
   const { peers } = PeersReport.parse(await askAgent(lab, node, "/v1/peers"));
   return peers.find(({ name }) => name === other);
 }
 
-/** Waits until the path of a node to a gateway stands as it should, and gives it. */
+/** Waits until the path of a node to a gateway has a state, and returns it. */
 export async function untilPath(
   lab: Lab,
   node: string,
@@ -42,7 +42,7 @@ export async function untilPath(
   });
 }
 
-/** Waits until every path of these nodes is up, and each has one to both gateways. */
+/** Waits until every path of these nodes is up, one to each of both gateways. */
 export async function untilAllUp(lab: Lab, nodes: readonly string[]): Promise<void> {
   for (const node of nodes) {
     for (const gateway of ["gw1", "gw2"]) await untilPath(lab, node, gateway, ({ state }) => state === "up");

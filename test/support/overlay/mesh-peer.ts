@@ -1,4 +1,4 @@
-// Runs on a host of a lab, as a server or as a client of the test: mesh-peer.ts echo PORT, or talk, ask or knock HOST PORT.
+// Runs on a host of a lab, as a server or as a client: mesh-peer.ts echo PORT, or talk, ask or knock HOST PORT.
 import { createSocket } from "node:dgram";
 import { connect, createServer } from "node:net";
 import { connect as tlsConnect } from "node:tls";

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import type { MeshRecord } from "../../../src/controller/model/mesh-node.ts";
 
-/** The UID of a made-up node: the same for the same name, and in the order of its number. */
+/** The UID of a fictitious node: the same for the same name, in the order of its number. */
 export const uidOf = (number: number): string => `${number.toString(16).padStart(8, "0")}-0000-4000-8000-000000000000`;
 
-/** A node of the domain `net.example` as it is stored; active and without sections unless told. */
+/** A stored node of the domain `net.example`; active and without sections by default. */
 export function meshRecord(number: number, change: Partial<MeshRecord> = {}): MeshRecord {
   const name = change.name ?? `n${number}`;
   return {
@@ -22,7 +22,7 @@ export function meshRecord(number: number, change: Partial<MeshRecord> = {}): Me
   };
 }
 
-/** A gateway section that serves. */
+/** A gateway section with a server. */
 export const server = (type: string, more: object = {}) => ({
   enabled: true,
   type,

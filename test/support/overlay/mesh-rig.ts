@@ -21,7 +21,7 @@ import type { MeshEvent, MeshPeer, OverlayMesh } from "../../../src/protocol/ove
 import { meshIdentity } from "./mesh-identity.ts";
 import { freePort } from "../machine/programs.ts";
 
-/** A gateway under test, and what reached it for itself. */
+/** A gateway under test, with the streams for itself. */
 export interface GatewayRig {
   readonly server: MeshServer;
   readonly identity: MeshIdentity;
@@ -35,11 +35,11 @@ export interface GatewayRig {
     readonly headers: IncomingHttpHeaders;
     readonly peer: string;
   }[];
-  /** Peers whose streams were reset because too much of them was unread. */
+  /** Peers whose streams were reset because of a full receive buffer. */
   readonly cut: string[];
-  /** How often it was told of a stream. */
+  /** Returns the number of streams reported to it. */
   streams(): number;
-  /** Puts a mesh into force, in which these may dial. */
+  /** Applies a mesh in which these nodes may dial. */
   apply(nodes: readonly MeshIdentity[], more?: Partial<OverlayMesh>): Promise<void>;
 }
 
@@ -47,7 +47,7 @@ type Given = Partial<Pick<MeshServerOptions, "clock" | "limits" | "onward" | "is
   readonly memoryBytes?: number;
 };
 
-/** A gateway that listens on a port of the loopback. */
+/** A gateway that listens on a loopback port. */
 export async function gatewayRig(nodes: readonly MeshIdentity[] = [], given: Given = {}): Promise<GatewayRig> {
   const clock: Clock = given.clock ?? systemClock();
   const identity = await meshIdentity();
@@ -109,7 +109,7 @@ export function mayDial({ uid, key }: MeshIdentity): MeshPeer {
   return { uid, fqdn: `n${uid.slice(0, 8)}.example`, key, mayDial: true };
 }
 
-/** Dials a gateway as a node, and proves both keys. */
+/** Dials a gateway as a node, with mutual authentication. */
 export async function dialHop(port: number, node: MeshIdentity, protocol: MeshProtocol) {
   const raw: Socket = connect({ port, host: "127.0.0.1", noDelay: true });
   const socket = dialTls(raw, node, protocol);
@@ -144,7 +144,7 @@ export function echo(stream: ServerHttp2Stream): void {
   stream.pipe(stream);
 }
 
-/** Asks for a node, and resolves when that is answered. */
+/** Requests a node, and resolves with the answer. */
 export async function connectTo(
   session: ClientHttp2Session,
   uid: string,
@@ -159,14 +159,14 @@ export async function connectTo(
   return { stream, answer };
 }
 
-/** Everything that comes until the end of a stream. */
+/** Returns everything up to the end of a stream. */
 export async function textOf(stream: Duplex): Promise<string> {
   let text = "";
   for await (const chunk of stream) text += String(chunk);
   return text;
 }
 
-/** Resolves when something is closed, in whichever way. */
+/** Resolves when something is closed, in any way. */
 export function closed(what: {
   readonly closed: boolean;
   once(event: "close", then: () => void): unknown;

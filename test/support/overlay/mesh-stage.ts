@@ -12,15 +12,15 @@ import { ConnectorsReport, type ConnectorView } from "../../../src/protocol/loca
 import { waitFor } from "../wait-for.ts";
 
 const PEER = join(import.meta.dirname, "mesh-peer.ts");
-/** Where each host with an echo has it, over TCP and UDP. */
+/** Port of the echo server on each host that has one, over TCP and UDP. */
 export const ECHO_PORT = 9000;
 
 /** A lab for all tests of a file: gateways gw1 and gw2, and edges a and b on sites of their own. Needs root. */
 export interface MeshStage {
   readonly lab: Lab;
-  /** Makes a connector of one node to another, and waits until it listens there; gives its id. */
+  /** Creates a connector of one node to another, and waits until it listens; returns its id. */
   readonly connector: (from: string, item: ConnectorItem) => Promise<string>;
-  /** Makes a service, and gives its id. */
+  /** Creates a service, and returns its id. */
   readonly service: (node: string, item: Readonly<Record<string, unknown>>) => Promise<string>;
 }
 
@@ -31,7 +31,7 @@ export interface ConnectorItem {
   readonly protocol?: "tcp" | "udp" | "ftp" | "tftp";
 }
 
-/** Builds the lab, and what `furnish` adds, before the tests of the file that calls it; takes it away after them. */
+/** Builds the lab, and the additions of `furnish`, before the tests of the calling file; removes it afterwards. */
 export function meshStage(furnish: (stage: MeshStage) => Promise<void> = () => Promise.resolve()): MeshStage {
   const dir = mkdtempSync(join(tmpdir(), "hf-lab-"));
   let built: Lab | undefined;
@@ -70,12 +70,12 @@ export function meshStage(furnish: (stage: MeshStage) => Promise<void> = () => P
   return stage;
 }
 
-/** Takes every fault back when the test is over. */
+/** Removes every fault at the end of the test. */
 export function healAfter(lab: Lab): void {
   onTestFinished(() => heal(lab));
 }
 
-/** Starts a server that echoes, over TCP and UDP, on every address of a host; it ends with the lab. */
+/** Starts an echo server, over TCP and UDP, on every address of a host; it ends with the lab. */
 export async function startEcho(lab: Lab, host: string, port = ECHO_PORT): Promise<void> {
   const child = spawn("ip", [...onHost(lab, host), PEER, "echo", String(port)], {
     stdio: ["ignore", "ignore", "pipe"],
@@ -92,22 +92,22 @@ const onHost = (lab: Lab, host: string): readonly string[] => [...lab.network.on
 export interface Talker {
   /** Sends without waiting. */
   send(text: string): void;
-  /** Closes its sending half. */
+  /** Half-closes the connection. */
   end(): void;
   text(): string;
   isConnected(): boolean;
-  /** The code of an error, `end` once the other side has closed its half, or undefined. */
+  /** The code of an error, `end` after the other side's half-close, or undefined. */
   fate(): string | undefined;
   kill(): void;
 }
 
-/** What a TLS server says, over one of its protocols or none, to somebody who has no certificate, until it hangs up. */
+/** Returns what a TLS server sends, over one of its protocols or none, to a client without a certificate, until it disconnects. */
 export function knock(lab: Lab, on: string, host: string, port: number, alpn: string): string {
   const args = [...onHost(lab, on), PEER, "knock", host, String(port), alpn];
   return execFileSync("ip", args, { encoding: "utf8", timeout: 120_000 });
 }
 
-/** Connects from a host, by default to itself; with `ask` over UDP. It ends with the test. */
+/** Connects from a host, by default to itself; over UDP with `ask`. It ends with the test. */
 export function aTalker(lab: Lab, on: string, port: number, host = "127.0.0.1", role: "talk" | "ask" = "talk"): Talker {
   const child = spawn("ip", [...onHost(lab, on), PEER, role, host, String(port)], { stdio: ["pipe", "pipe", "pipe"] });
   onTestFinished(() => void child.kill("SIGKILL"));
@@ -126,7 +126,7 @@ export function aTalker(lab: Lab, on: string, port: number, host = "127.0.0.1", 
   };
 }
 
-/** Sends a text and waits until it has come back, as everything after what came before. */
+/** Sends a text and waits for its echo, after everything before it. */
 export async function talk(talker: Talker, text: string, limitMs?: number): Promise<void> {
   const before = talker.text();
   talker.send(text);
@@ -135,7 +135,7 @@ export async function talk(talker: Talker, text: string, limitMs?: number): Prom
   expect({ text: talker.text(), fate: talker.fate() }).toEqual({ text: before + text, fate: undefined });
 }
 
-/** Whether a new connection to a port of a host is echoed. */
+/** Reports whether a new connection to a port of a host is echoed. */
 export async function isServed(lab: Lab, on: string, port: number): Promise<boolean> {
   const talker = aTalker(lab, on, port);
   talker.send("?");
@@ -144,7 +144,7 @@ export async function isServed(lab: Lab, on: string, port: number): Promise<bool
   return talker.text() === "?";
 }
 
-/** Waits until new connections to a port are echoed, and gives one. */
+/** Waits until new connections to a port are echoed, and returns one. */
 export async function untilServed(lab: Lab, on: string, port: number, limitMs = 120_000): Promise<Talker> {
   await waitFor(`${on} serves ${port}`, () => isServed(lab, on, port), limitMs);
   const talker = aTalker(lab, on, port);
@@ -152,23 +152,23 @@ export async function untilServed(lab: Lab, on: string, port: number, limitMs = 
   return talker;
 }
 
-/** Waits until a connection has come to its end. */
+/** Waits until a connection has ended. */
 export function untilOver(talker: Talker, limitMs?: number): Promise<string> {
   return waitFor("the flow has ended", () => talker.fate(), limitMs);
 }
 
-/** What a node says of its connectors. */
+/** Returns a node's connectors. */
 export async function connectorsOf(lab: Lab, node: string): Promise<readonly ConnectorView[]> {
   return ConnectorsReport.parse(await askAgent(lab, node, "/v1/connectors")).connectors;
 }
 
-/** The flow records that the controller has of a node. */
+/** Returns the controller's flow records of a node. */
 export async function flowsOf(lab: Lab, node: string): Promise<readonly Readonly<Record<string, unknown>>[]> {
   const found = await lab.call("GET", `/v2/flow?nodeIDs={${node}}`);
   return found as readonly Readonly<Record<string, unknown>>[];
 }
 
-/** The events that the controller has of a node, newest first. */
+/** Returns the controller's events of a node, newest first. */
 export async function eventsOf(lab: Lab, node: string): Promise<readonly MeshedEvent[]> {
   return (await lab.call("GET", `/v2/event/{${node}}?limit=100&sort=timestamp:desc`)) as readonly MeshedEvent[];
 }

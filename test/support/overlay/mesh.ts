@@ -7,7 +7,7 @@ import {
   type PathState,
 } from "../../../src/protocol/overlay/mesh.ts";
 
-/** The uid of the node that a test is about. */
+/** The uid of the node under test. */
 export const SELF = "01890000-0000-7000-8000-000000000001";
 
 /** The uid of the nth node of a test. */
@@ -15,12 +15,12 @@ export function uidOf(n: number): string {
   return `01890000-0000-7000-8000-0000000000${String(n).padStart(2, "0")}`;
 }
 
-/** A thumbprint, another for each letter. */
+/** A thumbprint for a letter. */
 export function keyOf(letter: string): string {
   return letter.repeat(42).concat("A");
 }
 
-/** A peer called `name`; `gw…` is a gateway to dial. */
+/** A peer named `name`; `gw…` is a gateway to dial. */
 export function aPeer(n: number, name: string, more: Partial<DomainPeer> = {}): DomainPeer {
   const isGateway = name.startsWith("gw");
   return {
@@ -34,7 +34,7 @@ export function aPeer(n: number, name: string, more: Partial<DomainPeer> = {}): 
   };
 }
 
-/** One gateway with its built-in path, in the table's words. */
+/** One gateway with its built-in path, in the form of the table. */
 export function aMesh(more: Partial<OverlayMesh> = {}): OverlayMesh {
   return {
     self: SELF,
@@ -63,7 +63,7 @@ export function aPathState(more: Partial<PathState> = {}): PathState {
   };
 }
 
-/** What an overlay says of the mesh above. */
+/** An overlay's state of the mesh above. */
 export function aMeshState(more: Partial<MeshState> = {}): MeshState {
   return {
     paths: [aPathState()],
@@ -74,7 +74,7 @@ export function aMeshState(more: Partial<MeshState> = {}): MeshState {
   };
 }
 
-/** A key of its own for each test. */
+/** A new key for each test. */
 export function anIdentity(): OverlayIdentity {
   return OverlayIdentity.parse({ uid: SELF, key: KEY });
 }

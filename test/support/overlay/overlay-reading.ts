@@ -22,7 +22,7 @@ export interface ReadingParts {
 
 const STARTED = 1000;
 
-/** A reading of an overlay that serves and answers; `changes` puts parts of it otherwise. */
+/** A reading of an overlay that serves and answers; `changes` replaces parts. */
 export function aReading(parts: ReadingParts, changes: Partial<OverlayReading> = {}): OverlayReading {
   const { config, node, listeners = [], counters = [], services = [], health = [], addresses = {} } = parts;
   const view: OverlayView = {
@@ -59,7 +59,7 @@ function aCounter(entry: NonNullable<ReadingParts["counters"]>[number]): Listene
   return { ...NOTHING_COUNTED, connector: "c", ...entry };
 }
 
-/** What is known of an overlay that is not there. */
+/** The reading of a missing overlay. */
 export const ABSENT: Partial<OverlayReading> = {
   view: { services: new Map(), listeners: new Map(), states: new Map(), health: new Map() },
   counters: undefined,

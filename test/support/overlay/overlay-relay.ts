@@ -2,18 +2,18 @@ import { connect, createServer, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 import { linesOf } from "../../../src/lib/text/lines.ts";
 
-/** A line on the control socket: a call that comes to the overlay, or the answer that goes back. */
+/** A line on the control socket: a call to the overlay, or its answer. */
 export interface Passage {
   readonly is: "call" | "answer";
   readonly method: string;
 }
 
 export interface OverlayRelay {
-  /** Asked for each line before it is passed on; what it says no to is dropped. `after` follows once it was passed on. */
+  /** Called for each line before it is passed on; a refused line is dropped. `after` runs once it was passed. */
   decide: (passage: Passage) => { readonly passes: boolean; readonly after?: () => void };
 }
 
-/** Stands between the agent and its overlay: listens at `from` and passes lines on to the socket `to`. Ends with the test. */
+/** A relay between the agent and its overlay: listens at `from` and passes lines to the socket `to`. Ends with the test. */
 export async function relayOverlay(from: string, to: string): Promise<OverlayRelay> {
   const relay: OverlayRelay = { decide: () => ({ passes: true }) };
   const sockets = new Set<Socket>();

@@ -23,7 +23,7 @@ import { waitFor } from "../wait-for.ts";
 
 const MAIN = join(import.meta.dirname, "../../../src/main.ts");
 
-/** A listener on 127.0.0.1 that leads to a port there, unless it is told otherwise. */
+/** A listener on 127.0.0.1 that leads to a port there, by default. */
 export function aListener(
   port: number,
   target: number | OverlayListener["target"],
@@ -56,7 +56,7 @@ export function aService(name: string, port: number, more: Partial<OverlayServic
 
 let version = 0;
 
-/** A table, newer than any before. */
+/** A table newer than all before. */
 export function aTable(listeners: OverlayListener[], services: OverlayService[] = []): OverlayTable {
   version += 1;
   return { format: 1, version, services, listeners };
@@ -67,11 +67,11 @@ export interface PlaneRig {
   readonly ended: OverlayFlow[];
   readonly listeners: ListenerState[];
   readonly services: ServiceHealth[];
-  /** Puts a table into force. */
+  /** Applies a table. */
   apply(listeners: OverlayListener[], services?: OverlayService[]): Promise<void>;
   /** The counters of the only listener, or of the one with this key. */
   counters(key?: string): ListenerCounters;
-  /** The next finished or refused flow, in order. */
+  /** Returns the next finished or refused flow, in order. */
   nextFlow(): Promise<OverlayFlow>;
 }
 
@@ -119,7 +119,7 @@ export function planeRig(options: Partial<DataPlaneOptions> = {}): PlaneRig {
   };
 }
 
-/** A server of the test on 127.0.0.1 that keeps half-closes; gives its port. It and its connections end with the test. */
+/** A server of the test on 127.0.0.1 that keeps half-closes; returns its port. It and its connections end with the test. */
 export async function aServer(onConnection: (socket: Socket) => void, host = "127.0.0.1"): Promise<number> {
   const sockets = new Set<Socket>();
   const server: Server = createServer({ allowHalfOpen: true }, (socket) => {
@@ -134,7 +134,7 @@ export async function aServer(onConnection: (socket: Socket) => void, host = "12
   return (server.address() as AddressInfo).port;
 }
 
-/** Makes every further connect to host and port hang: a process that never accepts, its queue full. */
+/** Makes further connects to host and port hang, by a process that never accepts and has a full queue. */
 export async function makeSilent(host: string, port: number): Promise<void> {
   const script = `const s = require("node:net").createServer();
     s.listen({ host: "${host}", port: ${port}, backlog: 1 }, () => {
@@ -158,17 +158,17 @@ export async function makeSilent(host: string, port: number): Promise<void> {
   });
 }
 
-/** Sends back what it is sent, and the end of it. */
+/** Echoes what it receives, and its end. */
 export function echo(socket: Socket): void {
   socket.pipe(socket);
 }
 
-/** A client's connection that keeps half-closes and remembers what it was told. */
+/** A client's connection that keeps half-closes and stores what it receives. */
 export interface Client {
   readonly socket: Socket;
   readonly received: Buffer[];
   text(): string;
-  /** The code of an error, `end` once the other side has closed its half, or undefined. */
+  /** The code of an error, `end` after the other side's half-close, or undefined. */
   fate(): string | undefined;
 }
 
@@ -197,7 +197,7 @@ export interface OverlayProcess {
   output(): string;
 }
 
-/** The real program in a process of its own, from the sources unless told otherwise; killed with the test. */
+/** The real program in a process of its own, from the sources by default; killed with the test. */
 export function startOverlayProcess(
   dir: string,
   more: readonly string[] = [],
@@ -221,7 +221,7 @@ export function startOverlayProcess(
   return { child, pid: child.pid ?? 0, stateDir, runDir, ended, output };
 }
 
-/** Has the kernel as the agent has it beside an overlay, where this is root: connects that wait go over to a successor. */
+/** Sets the kernel as an agent does, as root: waiting connects move to a successor. */
 export function asBesideAnAgent(): void {
   if (process.getuid?.() === 0) writeFileSync("/proc/sys/net/ipv4/tcp_migrate_req", "1");
 }
@@ -235,7 +235,7 @@ export function startBuiltOverlay(
   return startOverlayProcess(dir, more, within, [...FLAGS, BUNDLE]);
 }
 
-/** Connects to an overlay's control socket as the agent does, as soon as it is there. */
+/** Connects to an overlay's control socket as the agent does, as soon as it exists. */
 export function asAgent(
   overlay: OverlayProcess,
   notices: Parameters<typeof connectControl>[1] = {},

@@ -49,7 +49,7 @@ export async function socketPair(): Promise<[Socket, Socket]> {
   return [near, far];
 }
 
-/** Both ends of a stream of an HTTP/2 session over the loopback, as a splice is one: first the opener's, then the other's. */
+/** Both ends of a stream of an HTTP/2 session over loopback, as in a splice: first the opener's, then the other's. */
 export async function streamPair(): Promise<[Duplex, Duplex]> {
   const [near, far] = await socketPair();
   const options = { settings: { initialWindowSize: 2 * 1024 * 1024 } };
@@ -69,7 +69,7 @@ export async function streamPair(): Promise<[Duplex, Duplex]> {
   return [stream, served];
 }
 
-/** An identity of a node: a key pair and a certificate that says nothing else. */
+/** A node's identity: a key pair and a minimal certificate. */
 export async function anIdentity(uid: string): Promise<MeshIdentity> {
   const { key, cert } = await testCertificate({ hosts: [] });
   const thumbprint = p256Thumbprint(new X509Certificate(cert).publicKey);
@@ -86,27 +86,27 @@ export interface PeerNode extends PlaneRig {
   readonly events: MeshEvent[];
   /** Its limits over all tunnels; none at first. */
   readonly limiters: MeshLimiters;
-  /** Puts peers and grants into force. */
+  /** Applies peers and grants. */
   meet(peers: readonly MeshPeer[], grants?: readonly MeshGrant[], literals?: MeshLiterals): void;
 }
 
 export interface PeerRig {
-  /** What the gateway does with the two ends of a splice; by default it passes bytes on. */
+  /** The gateway's handling of the two ends of a splice; by default it passes bytes on. */
   splice: (from: Duplex, to: Duplex, uid: string) => void;
-  /** Every splice that was made: the ends at the gateway. */
+  /** The gateway's ends of every splice so far. */
   readonly splices: (readonly [Duplex, Duplex])[];
-  /** Instead of a splice, when it is to fail. */
+  /** The refusal instead of a splice. */
   refusal: string | undefined;
   /** The addresses of names, for every node. */
   readonly names: Map<string, readonly string[]>;
-  /** Makes one node the gateway of another: a hop session between them, by which flows go without any splice. */
+  /** Makes one node the gateway of another: flows use a hop session between them, without a splice. */
   direct(from: PeerNode, to: PeerNode): Promise<ClientHttp2Session>;
-  /** Lets that way fail from now on. */
+  /** Makes that path fail from now on. */
   breakDirect(from: PeerNode, to: PeerNode, reason: OverlayReason): void;
   node(number: number, more?: { readonly identity?: MeshIdentity; readonly clock?: Clock }): Promise<PeerNode>;
 }
 
-/** Nodes in this process, and a gateway between them made of loopback sockets. */
+/** Nodes in this process, and a gateway of loopback sockets between them. */
 export function peerRig(): PeerRig {
   const nodes = new Map<string, PeerNode>();
   const directs = new Map<string, ReturnType<PeerDialer["direct"]>>();
@@ -186,7 +186,7 @@ export function peerRig(): PeerRig {
   return rig;
 }
 
-/** Passes bytes on between the two ends of a splice, and the end of either. */
+/** Passes bytes between the two ends of a splice, and the end of either. */
 export function passOn(from: Duplex, to: Duplex): void {
   from.pipe(to).pipe(from);
   for (const [one, other] of [
@@ -216,12 +216,12 @@ export interface RemoteService {
   readonly rig: PeerRig;
   readonly source: PeerNode;
   readonly destination: PeerNode;
-  /** Where the connector listens, and where the service does. */
+  /** Ports of the connector and of the service. */
   readonly port: number;
   readonly target: number;
 }
 
-/** What lets a node use a service. */
+/** A grant of a service to a node. */
 export function grant(source: PeerNode, service: string, protocol: "tcp" | "udp" = "tcp"): MeshGrant {
   return { source: source.uid, service, protocol };
 }

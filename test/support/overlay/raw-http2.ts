@@ -1,4 +1,4 @@
-// HTTP/2 by hand (RFC 9113), for what a proper client would never send.
+// Raw HTTP/2 (RFC 9113), for frames that no proper client sends.
 
 export const FRAME = { data: 0, headers: 1, reset: 3, settings: 4, ping: 6, window: 8 } as const;
 const FLAG_END_HEADERS = 4;

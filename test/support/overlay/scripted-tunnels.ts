@@ -33,7 +33,7 @@ export const someNodes: TunnelNodes = {
   ]),
 };
 
-/** A path that is up and carries nothing. */
+/** A path that is up and idle. */
 export function somePath(gateway: string, changes: Partial<PathState> = {}): PathState {
   return {
     gateway,
@@ -51,12 +51,12 @@ export function somePath(gateway: string, changes: Partial<PathState> = {}): Pat
   };
 }
 
-/** A client that is there. */
+/** A connected client. */
 export function someClient(peer: string, changes: Partial<ClientState> = {}): ClientState {
   return { peer, state: "up", since: 1_700_000_000_000, sessions: 1, bytesIn: 0, bytesOut: 0, ...changes };
 }
 
-/** A mesh of these paths and nothing else. */
+/** A mesh of these paths only. */
 export function someMesh(changes: Partial<MeshState> = {}): MeshState {
   const server = { state: "off" as const, refused: {}, relays: { active: 0, total: 0, bytes: 0 } };
   return { paths: [], clients: [], sessions: [], server, ...changes };
@@ -65,7 +65,7 @@ export function someMesh(changes: Partial<MeshState> = {}): MeshState {
 /** An error as an overlay answers it. */
 export const refusedAs = (code: string): SessionError => new SessionError(code, `the overlay says ${code}`);
 
-/** Ways to other nodes that answer what a test has them answer, and keep what they were asked. */
+/** Paths to other nodes with the test's answers, which record the requests. */
 export class ScriptedTunnels implements Tunnels {
   known: TunnelNodes | undefined = someNodes;
   table: readonly MeshPath[] = [];

@@ -1,5 +1,5 @@
-// Keeps one TCP flow going: sends a number every few milliseconds and waits for each to come back. Says how many did, a line each, and
-// ends with why, and status 1, when the flow breaks. Arguments: host and port. With a port alone it is the echo at the other end.
+// Keeps one TCP flow busy: sends a number every few milliseconds and waits for its echo. Prints the count of echoes, one in each line, and
+// the reason, with status 1, when the flow breaks. Arguments: host and port. With a port only it is the echo server.
 import { connect, createServer } from "node:net";
 import { createInterface } from "node:readline";
 

@@ -5,24 +5,24 @@ import { waitFor } from "../wait-for.ts";
 
 const PROGRAM = join(import.meta.dirname, "steady-flow-program.ts");
 
-/** One TCP flow that goes on until it is ended, or breaks. */
+/** A TCP flow that stays busy until it is ended, or breaks. */
 export interface SteadyFlow {
-  /** Waits until more has come back through it, what was sent after this was asked; fails when it is broken. */
+  /** Waits for further echoes, of what is sent after this call; fails when the flow breaks. */
   goesOn(): Promise<void>;
   end(): void;
 }
 
-/** Starts an echo on a port; `within` is put before the command line. */
+/** Starts an echo server on a port; `within` is a command prefix. */
 export async function startEcho(within: readonly string[], port: number): Promise<void> {
   const said = run(within, [String(port)]).said;
   await waitFor(`an echo on ${port}`, () => said.at(-1) === "listening");
 }
 
-/** Opens a flow and waits until it carries. */
+/** Opens a flow and waits for its first echo. */
 export async function startFlow(within: readonly string[], host: string, port: number): Promise<SteadyFlow> {
   const { child, said } = run(within, [host, String(port)]);
   const goesOn = async (): Promise<void> => {
-    // One may be on its way that was sent before.
+    // One echo may be of a number sent before.
     const enough = said.length + 2;
     await waitFor("the flow goes on", () => said.length >= enough || child.exitCode !== null);
     if (child.exitCode !== null) throw new Error(`the flow after ${said.length - 1} exchanges: ${said.at(-1)}`);

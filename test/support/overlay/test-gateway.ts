@@ -16,27 +16,27 @@ import { meshContext, p256Thumbprint, type MeshIdentity } from "../../../src/ove
 import { testCertificate, type TestCertificate } from "../certificates.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** A gateway of the test's own: it takes hop sessions of both kinds, and does what it is told. */
+/** A gateway of the test: accepts hop sessions of both kinds, with the test's reactions. */
 export interface TestGateway {
   readonly port: number;
   readonly key: string;
   readonly certificate: TestCertificate;
-  /** Sessions that dialled inward, newest last, and those that dialled outward; only those that are up. */
+  /** Open sessions that dialled inward, newest last, and those that dialled outward. */
   readonly inbound: readonly ClientHttp2Session[];
   readonly outbound: readonly ServerHttp2Session[];
-  /** Connections that finished TLS since the start. */
+  /** Connections that completed TLS since the start. */
   readonly connections: number;
   /** Probes answered since the start. */
   pings(): number;
-  /** What answers a CONNECT of the node; it echoes unless told otherwise. */
+  /** Answers a CONNECT of the node; echoes by default. */
   onConnect: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
   /** Opens a stream to the node on its newest inward session. */
   open(headers: IncomingHttpHeaders): Promise<ClientHttp2Stream>;
-  /** Ends everything, and listens no more. */
+  /** Closes everything and stops listening. */
   stop(): Promise<void>;
 }
 
-/** A gateway that listens on an address of the loopback, with a key of its own unless one is given. */
+/** A gateway on a loopback address, with a new key by default. */
 export async function testGateway(
   place: { readonly host?: string; readonly port?: number; readonly certificate?: TestCertificate } = {},
 ): Promise<TestGateway> {
@@ -101,7 +101,7 @@ export async function testGateway(
   return gateway;
 }
 
-/** What a node proves itself with, from a certificate of the test's. */
+/** A node's identity from a certificate of the test. */
 export function testIdentity(uid: string, { cert, key }: TestCertificate): MeshIdentity {
   const thumbprint = p256Thumbprint(createPublicKey(key));
   if (thumbprint === undefined) throw new Error("not a P-256 key");

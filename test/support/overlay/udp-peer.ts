@@ -1,14 +1,14 @@
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { onTestFinished } from "vitest";
 
-/** A UDP socket of a test, and what it has heard. */
+/** A UDP socket of a test, and the datagrams it received. */
 export interface Peer {
   readonly socket: Socket;
   readonly port: number;
   readonly received: string[];
 }
 
-/** A UDP socket of the test; what it hears is kept, and answered by `answer`. */
+/** Opens a UDP socket; received datagrams are stored, and answered by `answer`. */
 export async function aPeer(
   answer?: (datagram: Buffer, from: RemoteInfo, socket: Socket) => void,
   host = "127.0.0.1",

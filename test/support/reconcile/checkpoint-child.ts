@@ -21,7 +21,7 @@ export function fileMachine(files: Files, dir: string): ModelMachine {
   };
 }
 
-/** Two sections over one directory's `one/` and `two/`, of which the second could cut the node off. */
+/** Two sections over one directory's `one/` and `two/`, the second of which could cut the node off. */
 export function fileSections(files: Files, dir: string): readonly Reconciler[] {
   return [
     reconciler(modelSection(fileMachine(files, join(dir, "one")), { name: "one" })),
@@ -31,7 +31,7 @@ export function fileSections(files: Files, dir: string): readonly Reconciler[] {
   ];
 }
 
-/** The same files, where `boundary` is called before and after each change. */
+/** Files that call `boundary` before and after each change. */
 function counted(files: Files, boundary: () => void): Files {
   const around = async (change: () => Promise<void>): Promise<void> => {
     boundary();
@@ -46,7 +46,7 @@ function counted(files: Files, boundary: () => void): Files {
   };
 }
 
-/** Carries the machine in `dir` to `config` in one pass of the engine. */
+/** Applies `config` to the machine in `dir` in one pass of the engine. */
 export async function carry(files: Files, dir: string, config: Readonly<Record<string, unknown>>): Promise<void> {
   const checkpoint = new Checkpoint(files, join(dir, "desired"));
   const onRelease = (): void => engine.look("commit");
@@ -64,14 +64,14 @@ export async function carry(files: Files, dir: string, config: Readonly<Record<s
   engine.start();
   engine.set({ version: { node: 1 }, config, isActive: true });
   await engine.idle();
-  // What was cut short is tried again when there is a session.
+  // An interrupted change is retried when there is a session.
   commit.sessionOpened();
   await engine.idle();
   await engine.close();
   commit.close();
 }
 
-/** Carries the machine in `dir` to `config`, or restores it; dies at its n-th boundary, and prints how many there were. */
+/** Applies `config` to the machine in `dir`, or restores it; dies at its n-th boundary, and prints their number. */
 async function main([task = "", dir = "", config = "", dieAt = "0"]: readonly string[]): Promise<void> {
   let boundaries = 0;
   const files = counted(hostFiles(), () => {

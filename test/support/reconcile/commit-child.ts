@@ -14,7 +14,7 @@ import { parseBootId } from "../../../src/host/proc.ts";
 import { fileSections } from "./checkpoint-child.ts";
 import { testCommit } from "./commit.ts";
 
-/** What an agent in a process of its own is told: its machine and state in `dir`. */
+/** The task of an agent in a process of its own: its machine and state in `dir`. */
 export interface ChildTask {
   readonly dir: string;
   readonly config: Record<string, unknown>;
@@ -22,7 +22,7 @@ export interface ChildTask {
   readonly seconds: number;
 }
 
-/** Reached is whom the file `reached` names with `yes`. */
+/** A prover whose targets are reached if the file `reached` names them with `yes`. */
 function fileProver(dir: string): Prover {
   const look = (): boolean => readFileSync(join(dir, "reached"), "utf8").trim() === "yes";
   const unreached = { target: "control plane 192.0.2.1:443", message: "connection timed out" };
@@ -34,7 +34,7 @@ function fileProver(dir: string): Prover {
   };
 }
 
-/** Applies a configuration as the agent does, and goes on until it is told to stop; says on `state` how it stands. */
+/** Applies a configuration as the agent does, until asked to stop; writes its state to `state`. */
 async function agent({ dir, config, mode, seconds }: ChildTask): Promise<void> {
   const clock = systemClock();
   const files = hostFiles();
@@ -43,7 +43,7 @@ async function agent({ dir, config, mode, seconds }: ChildTask): Promise<void> {
   const say = (): void => {
     const { window, heldChange, lastTakenBack } = commit;
     const state = { window: window?.state, held: heldChange.current?.is, last: lastTakenBack?.code, standings };
-    // Whoever reads it finds all of it.
+    // Written completely before the rename.
     writeFileSync(join(dir, "state.new"), JSON.stringify(state));
     renameSync(join(dir, "state.new"), join(dir, "state"));
   };

@@ -18,7 +18,7 @@ export const provenAtOnce: Prover = {
   servingMs: () => Promise.resolve(undefined),
 };
 
-/** A confirmed commit over the files of `dir`, watched by nobody, that proves everything at once unless told otherwise. */
+/** A confirmed commit over the files of `dir`, without a watcher, that verifies everything at once by default. */
 export function testCommit(
   dir: string,
   clock: Clock,
@@ -47,7 +47,7 @@ export function testCommit(
   });
 }
 
-/** What applies documents in a test proves changes by, unless it says otherwise. */
+/** The default proof of tests that apply documents. */
 export const testProof = {
   bootId: BOOT,
   owner: ownProcess(),
@@ -56,12 +56,12 @@ export const testProof = {
   onProven: () => undefined,
 };
 
-/** A world in which a test says who is reached. */
+/** A prover with the test's results. */
 export class ScriptedProver implements Prover {
   /** Before the change, and after it. */
   session = true;
   gateways: string[] = [];
-  /** What is not reached: by the change, and by the control plane's own try after a restore. */
+  /** Targets not reached: by the change, and by the control plane's attempt after a rollback. */
   unreached: readonly Unreached[] = [];
   afterRestore: Unreached | undefined;
   attempts = 0;
@@ -71,7 +71,7 @@ export class ScriptedProver implements Prover {
     return { session: this.session, gateways: this.gateways };
   }
 
-  /** Nobody answers at all, until the try is given up. */
+  /** Never answers, until the attempt is given up. */
   isSilent = false;
 
   attempt(_before: Before, signal: AbortSignal): Promise<readonly Unreached[]> {
@@ -81,7 +81,7 @@ export class ScriptedProver implements Prover {
     return new Promise((resolve) => signal.addEventListener("abort", () => resolve(this.unreached), { once: true }));
   }
 
-  /** What the control plane says of itself. */
+  /** The control plane's uptime. */
   serving: number | undefined;
 
   servingMs(): Promise<number | undefined> {

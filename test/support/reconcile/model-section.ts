@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { Issue, Section } from "../../../src/agent/reconcile/section.ts";
 
-/** One step of the model: give a subject a value, or take it away. */
+/** One step of the model: sets or removes the value of a subject. */
 export const ModelStep = z.object({
   kind: z.enum(["set", "remove"]),
   subject: z.string(),
@@ -18,7 +18,7 @@ export interface ModelMachine {
   remove(subject: string): Promise<void>;
 }
 
-/** A machine in memory; `before` is called ahead of each change, `after` once it is made, and may throw or wait. */
+/** A machine in memory; `before` is called ahead of each change, `after` once it is made; both may throw or wait. */
 export class MemoryMachine implements ModelMachine {
   readonly values = new Map<string, string>();
   before: (subject: string, signal: AbortSignal | undefined) => void | Promise<void> = () => undefined;
@@ -48,7 +48,7 @@ export interface ModelOptions {
   readonly waits?: (actual: ReadonlyMap<string, string>) => readonly Issue[];
 }
 
-/** A section whose desired state is a flat object of texts; an entry that is no text is rejected, and so is what is no object. */
+/** A section whose desired state is a flat object of texts; other entries are rejected, and so is anything but an object. */
 export function modelSection(
   machine: ModelMachine,
   { name = "model", isGuarded = () => false, needsDataPlane = false, waits = () => [] }: ModelOptions = {},

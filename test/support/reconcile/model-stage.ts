@@ -12,7 +12,7 @@ import { waitFor } from "../wait-for.ts";
 /** Id of the n-th definition. */
 export const idOf = (n: number): string => `3f2b8f0e-6a7c-4c0c-9a1e-${String(n).padStart(12, "0")}`;
 
-/** The n-th definition as the control plane writes it: a service of an image that the model has. */
+/** The n-th definition in the control plane's form: a service of an image of the model. */
 export const itemOf = (n: number, more: object = {}) => ({
   id: idOf(n),
   name: `c${n}`,
@@ -29,11 +29,11 @@ export interface ModelStageOptions {
   readonly check?: () => Promise<string | undefined>;
   readonly forbidden?: ReadonlyMap<string, string>;
   readonly policy?: () => ContainerPolicy;
-  /** What an agent left that was killed. */
+  /** The remains of a killed agent. */
   readonly left?: { readonly model: ModelEngine; readonly dir: string };
 }
 
-/** The stage of section and supervisor on an engine in memory; closed with the test. */
+/** Section and supervisor on an engine in memory; closed with the test. */
 export function modelStage({
   clock = systemClock(),
   supervisor = {},
@@ -69,7 +69,7 @@ export function modelStage({
       [...model.containers.values()]
         .flatMap(({ state, labels }) => (state === "running" ? [labels["io.holdfast.container"] ?? ""] : []))
         .toSorted(),
-    /** As `kill -9` would, in the midst of a call of that name; what was told is for the next agent. */
+    /** Stops everything like `kill -9` during a call of that name; returns the remains for the next agent. */
     killIn: async (name: string, work: () => Promise<unknown>): Promise<NonNullable<ModelStageOptions["left"]>> => {
       let fail = (_error: Error): void => undefined;
       const held = new Promise<void>((_resolve, reject) => {
@@ -92,7 +92,7 @@ export function modelStage({
       model.reconnected();
       return { model, dir };
     },
-    /** Has every call that begins like this wait; the returned function lets them go on. */
+    /** Makes every call with this prefix wait; the returned function continues them. */
     hold: (name: string): (() => void) => {
       let free = (): void => undefined;
       const held = new Promise<void>((resolve) => {

@@ -4,18 +4,18 @@ import type { PlannedStep, Prepared, Reconciler, View } from "../../../src/agent
 import { Issue } from "../../../src/protocol/documents/reconcile.ts";
 import { SHADOW_MAX_BYTES } from "../../../src/protocol/values/shadow.ts";
 
-/** A section over a machine of its own, made anew for each run. */
+/** A section over a machine of its own, created for each run. */
 export interface Subject<Disturbance> {
   readonly section: Reconciler;
-  /** Brings the machine to what somebody else, a crash or an earlier version may have left there. */
+  /** Changes the machine as another program, a crash or an earlier version might. */
   disturb(what: Disturbance): void | Promise<void>;
-  /** How many things on the machine are the section's. */
+  /** Counts the section's entries on the machine. */
   count(): number | Promise<number>;
   close?(): Promise<void>;
 }
 
 export interface Arbitraries<Disturbance> {
-  /** Values of the section as documents have them, with good and bad items. */
+  /** Values of the section in documents, with valid and invalid items. */
   readonly raws: fc.Arbitrary<unknown>;
   readonly disturbances: fc.Arbitrary<Disturbance>;
   /** Runs of each property; 50 when absent. */
@@ -24,7 +24,9 @@ export interface Arbitraries<Disturbance> {
 
 const signal = new AbortController().signal;
 
-/** Registers the tests that every section passes: it converges from anywhere, its steps may be repeated and taken back, nothing makes it throw. */
+/**
+ * Registers the tests that every section passes: it converges from any state, its steps may be repeated and reverted, and it never throws.
+ */
 export function contract<Disturbance>(
   name: string,
   make: () => Subject<Disturbance> | Promise<Subject<Disturbance>>,
@@ -93,7 +95,7 @@ export function contract<Disturbance>(
         const first = await look(section, raw);
         if (first === undefined) return;
         const undos = first.steps.map(({ undo }) => undo());
-        // One undo may be of all that follows.
+        // One undo may cover all later steps.
         const isCovered = first.steps.map(
           ({ step }, index) => !step.guarded || undos.slice(0, index + 1).some(isStored),
         );
@@ -102,7 +104,7 @@ export function contract<Disturbance>(
         const done = at % (first.steps.length + 1);
         for (const { apply } of first.steps.slice(0, done)) await apply(signal);
         for (const undo of undos.slice(0, done).filter(isStored).reverse()) {
-          // As it comes back from disk.
+          // As loaded from disk.
           const stored: unknown = JSON.parse(JSON.stringify(undo));
           await section.applyStored(stored, signal);
           await section.applyStored(stored, signal);
@@ -129,7 +131,7 @@ export function contract<Disturbance>(
 
 const isStored = (undo: unknown): boolean => undo !== null;
 
-/** Carries a section to a value the way a pass does, and sees that nothing is left; what cannot be used changes nothing. */
+/** Applies a value as a pass does, and expects an empty plan; an invalid value changes nothing. */
 async function converge(section: Reconciler, raw: unknown): Promise<void> {
   const prepared = section.prepare(raw);
   if (prepared.isUnusable) return;
@@ -147,7 +149,7 @@ async function look(section: Reconciler, raw: unknown): Promise<View | undefined
   return prepared.isUnusable ? undefined : prepared.look(signal);
 }
 
-/** As text, in no order that matters. */
+/** As text, sorted. */
 function stepsOf(view: View | undefined): readonly string[] {
   return (view?.steps ?? []).map(({ step: { kind, subject } }) => `${kind} ${subject}`).sort();
 }

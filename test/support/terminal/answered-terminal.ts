@@ -3,7 +3,7 @@ import { onTestFinished } from "vitest";
 import { BUNDLE, FLAGS } from "../machine/programs.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** A command of the built program on a terminal of its own, of 80 columns and 24 rows, that is answered as a person would. */
+/** A command of the built program on a terminal of 80 columns and 24 rows, with typed answers. */
 export function onTerminal(args: readonly string[], within: readonly string[] = []) {
   const shown = { text: "" };
   const command = [...within, process.execPath, ...FLAGS, BUNDLE, ...args].map((word) => `'${word}'`).join(" ");
@@ -15,7 +15,7 @@ export function onTerminal(args: readonly string[], within: readonly string[] = 
   child.stdin.on("error", () => undefined);
   const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
   let from = 0;
-  /** Waits for a text after the last that was waited for, then types a line. */
+  /** Waits for a text after the last awaited one, then types a line. */
   const answer = async (text: string, line: string): Promise<void> => {
     await waitFor(`the terminal to show ${text}`, () => shown.text.includes(text, from)).catch((error: unknown) => {
       throw new Error(`it shows ${JSON.stringify(shown.text)}`, { cause: error });

@@ -1,7 +1,7 @@
 import { Duplex } from "node:stream";
 import type { Terminal } from "../../../src/host/engine/engine.ts";
 
-/** A terminal without a program: gives so many bytes as fast as they are taken, and counts what it is given. */
+/** A terminal without a program: sends bytes as fast as they are read, and counts those received. */
 export class Bulk implements Terminal {
   readonly stream: Duplex;
   given = 0;
@@ -9,7 +9,7 @@ export class Bulk implements Terminal {
   #waiting: (() => void) | undefined;
   #isHeld = false;
 
-  /** With 0 bytes to give it stays open until it is killed. */
+  /** With 0 bytes it stays open until killed. */
   constructor(total: number) {
     const piece = Buffer.alloc(64 * 1024, 0x78);
     this.stream = new Duplex({

@@ -1,14 +1,14 @@
 import { WebSocket } from "ws";
 import { waitFor } from "../wait-for.ts";
 
-/** Somebody at a terminal through the HTTP API. */
+/** A client of a terminal through the HTTP API. */
 export class TerminalClient {
   readonly socket: WebSocket;
   readonly told: { type: string; code?: number | string | null; message?: string }[] = [];
   text = "";
   bytes = 0;
   closed: { readonly code: number; readonly reason: string } | undefined;
-  /** HTTP status and body, when it was refused. */
+  /** HTTP status and body of a refusal. */
   refused: { readonly status: number; readonly body: string } | undefined;
   isOpen = false;
 

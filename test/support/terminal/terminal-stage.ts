@@ -19,7 +19,7 @@ import { tempDir } from "../temp-dir.ts";
 import { TerminalClient } from "./terminal-client.ts";
 import { waitFor } from "../wait-for.ts";
 
-/** A controller and a node of it, both in this process, with containers that are programs of this machine. */
+/** A controller and a node, both in this process, with containers that are programs of this machine. */
 export interface TerminalStage {
   readonly controller: Controller;
   readonly agent: Agent;

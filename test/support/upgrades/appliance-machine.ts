@@ -7,7 +7,7 @@ import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { waitFor } from "../wait-for.ts";
 
-/** Where the controller is, seen from a machine, and where the machine is, seen from there. */
+/** Address of the controller, seen from a machine, and of the machine, seen from there. */
 export const OUTSIDE_ADDRESS = "203.0.113.1";
 export const MACHINE_ADDRESS = "203.0.113.2";
 
@@ -24,17 +24,17 @@ export interface RunOptions {
 
 const ROOT = join(import.meta.dirname, "appliance-root.sh");
 const KEEPER = join(import.meta.dirname, "appliance-machine-keeper.sh");
-/** The machine's root directory, as its keeper sees it. */
+/** The machine's root directory, as seen by its supervisor. */
 const DISK = "/run/machine/root";
-/** What systemd-nspawn(1) ends with when the machine asks to be started again and nothing but us manages it. */
+/** Exit status of systemd-nspawn(1) when the machine reboots without another manager. */
 const REBOOT = 133;
 const ENVIRONMENT = ["env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"];
-/** Node's pipes are sockets, for which bash believes itself started from afar and reads its user's start file. */
+/** Node's pipes are sockets, for which bash assumes a remote shell and reads its user's start file. */
 const PIPED = ["--norc", "-o", "pipefail", "-c"];
-/** Joins the machine's control groups, and becomes the command. */
+/** Enters the machine's control groups, and executes the command. */
 const JOINED = `for group in /sys/fs/cgroup/$0 /sys/fs/cgroup/*/$0; do [ ! -d "$group" ] || echo $$ > "$group/cgroup.procs"; done; exec "$@"`;
 
-/** Whether machines can be made here; what is missing otherwise. */
+/** Returns what prevents machines from being made here, if anything. */
 export function lacksForMachines(): string | undefined {
   if (process.getuid?.() !== 0) return "machines need root";
   for (const tool of ["debootstrap", "systemd-nspawn"]) {
@@ -48,9 +48,8 @@ export function lacksForMachines(): string | undefined {
 }
 
 /**
- * A machine of its own: Debian 12 with systemd as its process 1, a disk, a link `eth0` with an address of documentation, and on the
- * other end of that a network where `outside` runs commands. It can be started again, and lose its power. The caller removes it; if it
- * dies before, the machine goes with it.
+ * A machine: Debian 12 with systemd as process 1, a disk, a link `eth0` with a documentation address, and a network at the other end where
+ * `outside` runs commands. Supports restarts and power cuts. The caller removes it; if the caller dies, the machine ends.
  */
 export class ApplianceMachine {
   readonly #mark: string;
@@ -59,7 +58,7 @@ export class ApplianceMachine {
   #spawned: ChildProcess | undefined;
   #leader: number | undefined;
   #console = "";
-  /** Set while the machine is meant to go off for good. */
+  /** Whether the machine is being stopped permanently. */
   #isEnding = false;
 
   private constructor(keeper: ChildProcess, mark: string) {
@@ -67,7 +66,7 @@ export class ApplianceMachine {
     this.#mark = mark;
   }
 
-  /** Makes the machine, which takes minutes where none was made before, and starts it. */
+  /** Makes and starts the machine, which takes minutes the first time. */
   static async make(): Promise<ApplianceMachine> {
     const { stdout } = await promisify(execFile)(ROOT, { timeout: 600_000 });
     const mark = `hf-machine-${randomBytes(4).toString("hex")}`;
@@ -82,30 +81,30 @@ export class ApplianceMachine {
     return machine;
   }
 
-  /** Put before a command line, runs it at the other end of the machine's link, on the test's own files; it ends with the machine. */
+  /** A command prefix that runs at the other end of the machine's link, on the test's own files; it ends with the machine. */
   get outside(): readonly string[] {
     return ["nsenter", ...this.#enter("-n"), "sh", "-c", JOINED, this.#mark];
   }
 
-  /** Put before a command line, runs it on the machine as root there would. */
+  /** A command prefix that runs on the machine as root. */
   get within(): readonly string[] {
     return ["nsenter", "-t", String(this.#leader ?? "off"), "-a", ...ENVIRONMENT];
   }
 
-  /** What systemd said on the console in all starts. */
+  /** Returns systemd's console output of all starts. */
   get console(): string {
     return this.#console;
   }
 
-  /** Turns it on, and waits until everything that starts by itself has. */
+  /** Starts it, and waits until everything has started. */
   async boot(): Promise<void> {
     this.#isEnding = false;
-    // Of its links only the one to the bridge; nothing of the host's names, zone or journal.
+    // Only the link to the bridge; none of the host's names, zone or journal.
     const nspawn =
       "systemd-nspawn --quiet --boot --machine=appliance --register=no --keep-unit --settings=no --console=read-only";
     const apart = "--network-bridge=lan --resolv-conf=off --timezone=off --link-journal=no";
     const own = [`--directory=${DISK}`, `--uuid=${this.#id}`];
-    // The link of a machine that lost its power goes a little later by itself.
+    // The link of a machine without power disappears a little later.
     const command = `ip link delete vb-appliance 2>/dev/null; exec setpriv --pdeathsig KILL ${nspawn} ${apart} "$@"`;
     const env = { ...process.env, SYSTEMD_COLORS: "0", TERM: "dumb" };
     const args = [...this.#enter("-m", "-n"), "sh", "-c", JOINED, this.#mark, "sh", "-c", command, "sh", ...own];
@@ -125,24 +124,24 @@ export class ApplianceMachine {
     await this.#untilOn(() => spawned.exitCode !== null);
   }
 
-  /** Runs a line of shell on the machine, as root there would. */
+  /** Runs a shell line on the machine as root. */
   async run(line: string, options: RunOptions = {}): Promise<Ran> {
     return runCommand([...this.within, "sh", "-c", line], options);
   }
 
-  /** The same, and fails with what it said where its status is not 0; gives what it printed. */
+  /** Runs a shell line, and fails with its output on a status other than 0; returns its output. */
   async sh(line: string, options: RunOptions = {}): Promise<string> {
     const { code, stdout, stderr } = await this.run(line, options);
     if (code !== 0) throw new Error(`${line}\nended with ${code}: ${stdout}${stderr}`);
     return stdout;
   }
 
-  /** Runs a line of shell at the other end of the machine's link. */
+  /** Runs a shell line at the other end of the machine's link. */
   async runOutside(line: string, options: RunOptions = {}): Promise<Ran> {
     return runCommand([...this.outside, "sh", "-c", line], options);
   }
 
-  /** Waits until a line of shell ends with status 0; fails with what it said last. */
+  /** Waits until a shell line exits with status 0; fails with its last output. */
   async until(line: string, limitMs = 120_000): Promise<string> {
     let last: Ran | undefined;
     const isSo = async (): Promise<boolean> => {
@@ -155,12 +154,12 @@ export class ApplianceMachine {
     return last?.stdout ?? "";
   }
 
-  /** Which start of the machine this is. */
+  /** Returns the boot id of the machine. */
   async bootId(): Promise<string> {
     return (await this.sh("cat /proc/sys/kernel/random/boot_id")).trim();
   }
 
-  /** Stops everything in order and starts it again, as a person's `reboot` does. */
+  /** Stops everything in order and starts it again, as `reboot` does. */
   async reboot(): Promise<void> {
     const before = this.#spawned;
     await this.run("systemctl reboot");
@@ -169,7 +168,7 @@ export class ApplianceMachine {
     await this.#untilOn(() => spawned?.exitCode !== null);
   }
 
-  /** Waits until everything has started that starts by itself, unless it goes off again. */
+  /** Waits until everything has started, unless it stops again. */
   async #untilOn(isOff: () => boolean): Promise<void> {
     await this.#whileOn("the machine has started", async () => {
       if (isOff()) return true;
@@ -178,18 +177,18 @@ export class ApplianceMachine {
     if (isOff()) throw new Error(`the machine does not start:\n${this.#console.slice(-4000)}`);
   }
 
-  /** Ends everything on it in the same instant; its disk keeps what was written. */
+  /** Kills everything on it at once; its disk keeps what was written. */
   async powerCut(): Promise<void> {
     this.#isEnding = true;
     const { exitCode, pid } = this.#spawned ?? {};
     const gone = this.#spawned === undefined || exitCode !== null ? undefined : once(this.#spawned, "exit");
-    // With its process 1 the kernel ends all the others; that of systemd-nspawn alone would leave them.
+    // With its process 1 the kernel kills all others; that of systemd-nspawn alone would leave them.
     for (const one of [this.#leader, pid]) if (one !== undefined) endProcess(one);
     await gone;
     this.#leader = undefined;
   }
 
-  /** Copies a file of the test's, or a directory with all that is in it, to a path on the machine. */
+  /** Copies a file or directory of the test to a path on the machine. */
   async copyIn(path: string, to: string): Promise<void> {
     const line = `tar -C '${dirname(path)}' --owner=0 --group=0 --transform='s,^${basename(path)},${basename(to)},' -cf - '${basename(path)}'`;
     await promisify(execFile)("bash", [
@@ -205,25 +204,25 @@ export class ApplianceMachine {
     ]);
   }
 
-  /** Copies a file or directory of the machine's into a directory of the test's. */
+  /** Copies a file or directory of the machine into a directory of the test. */
   async copyOut(path: string, into: string): Promise<void> {
     const from = [...this.within, "tar", "-C", dirname(path), "-cf", "-", basename(path)];
     await promisify(execFile)("bash", [...PIPED, `"$@" | tar -C '${into}' -xf -`, "bash", ...from]);
   }
 
-  /** What a unit wrote to the journal, in all starts or since the machine's last one. */
+  /** Returns a unit's journal, of all starts or since the last one. */
   journal(unit: string, { allBoots = false } = {}): Promise<string> {
     return this.sh(`journalctl --no-pager --output=short-monotonic ${allBoots ? "" : "--boot"} --unit='${unit}'`);
   }
 
-  /** One property of a unit, as systemctl(1) shows it. */
+  /** Returns one property of a unit, as shown by systemctl(1). */
   async property(unit: string, name: string): Promise<string> {
     return (await this.sh(`systemctl show --value --property=${name} '${unit}'`)).trim();
   }
 
   /**
-   * Puts a process of the machine under a limit of memory that it goes beyond with whatever it does next, so that the kernel ends it, as
-   * it does where a unit's own limit is reached; control groups of version 1 cannot be handed to a machine.
+   * Limits the memory of a process of the machine below its use, so that the kernel kills it, as when a unit's own limit is reached;
+   * control groups of version 1 cannot be delegated to a machine.
    */
   async starve(pid: number, limitBytes = 1 << 20): Promise<void> {
     const group = `/sys/fs/cgroup/memory/${this.#mark}/starved-${pid}`;
@@ -232,7 +231,7 @@ export class ApplianceMachine {
     writeFileSync(`${group}/cgroup.procs`, String(await this.#outerPid(pid)));
   }
 
-  /** Takes it away with everything on it and beside it. */
+  /** Removes it with everything on it and beside it. */
   async remove(): Promise<void> {
     await this.powerCut();
     const gone = once(this.#keeper, "exit");
@@ -240,7 +239,7 @@ export class ApplianceMachine {
     await gone;
   }
 
-  /** What the test sees a process of the machine as. */
+  /** Returns the outer process id of a process of the machine. */
   async #outerPid(pid: number): Promise<number> {
     const outer = readdirSync("/proc").find((name) => /^\d+$/.test(name) && innerPid(name, this.#leader) === pid);
     return Promise.resolve(Number(outer ?? Number.NaN));
@@ -257,7 +256,7 @@ export class ApplianceMachine {
   }
 }
 
-/** Runs a command to its end; one that takes longer than its limit is killed, and has no code. */
+/** Runs a command to its end; one beyond its time limit is killed, and has no code. */
 async function runCommand(
   [file = "", ...args]: readonly string[],
   { input, limitMs = 120_000 }: RunOptions,
@@ -270,7 +269,7 @@ async function runCommand(
   return { code: child.exitCode, stdout, stderr };
 }
 
-/** The process 1 of the machine that a systemd-nspawn runs, once it is there. */
+/** Returns process 1 of the machine of a systemd-nspawn, once started. */
 function leaderOf(pid: number): number | undefined {
   try {
     const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean);
@@ -280,7 +279,7 @@ function leaderOf(pid: number): number | undefined {
   }
 }
 
-/** The number of a process in the machine with that process 1. */
+/** Returns the process id inside the machine with that process 1. */
 function innerPid(name: string, leader: number | undefined): number | undefined {
   try {
     const spaceOf = (pid: string): string => execFileSync("readlink", [`/proc/${pid}/ns/pid`], { encoding: "utf8" });
@@ -300,6 +299,6 @@ function endProcess(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
-    // It has ended by itself.
+    // It has exited by itself.
   }
 }

@@ -20,10 +20,10 @@ const NETWORK = {
   nats: [{ source: "10.9.0.0/24", masquerade: true }],
 };
 
-/** A machine, and at the other end of its link a controller and a server that echoes, all of which go with it. */
+/** A machine, and at the other end of its link a controller and an echo server; removed together. */
 export class InstalledStage {
   readonly machine: ApplianceMachine;
-  /** What of the test's own goes with the stage. */
+  /** Directory of the test's own files, removed with the stage. */
   readonly dir: string;
   readonly #data: string;
   #uid: string | undefined;
@@ -41,7 +41,7 @@ export class InstalledStage {
     return stage;
   }
 
-  /** What lies here the controller offers to its nodes. */
+  /** Directory of the releases that the controller offers. */
   get releasesDir(): string {
     return join(this.dir, "releases");
   }
@@ -51,7 +51,7 @@ export class InstalledStage {
     return this.#uid;
   }
 
-  /** One call of the API with the admin key; fails on a status of 400 and above. */
+  /** Sends one call of the API with the admin key; fails on a status of 400 and above. */
   async call(method: string, path: string, body?: unknown): Promise<unknown> {
     const key = readFileSync(join(this.#data, "admin.key"), "utf8").trim();
     const url = `https://${OUTSIDE_ADDRESS}:${CONTROLLER_PORT}${path}`;
@@ -63,20 +63,20 @@ export class InstalledStage {
     return text.startsWith("{") || text.startsWith("[") || text.startsWith('"') ? (JSON.parse(text) as unknown) : text;
   }
 
-  /** Puts a license for a node of that name on the machine, and says where. */
+  /** Writes a license for a node of that name to the machine, and returns its path. */
   async bringLicense(name: string): Promise<string> {
     const license = String(await this.call("GET", `/node/license?name=${name}&type=Node`));
     await this.machine.sh(`umask 077; cat > /root/license`, { input: license });
     return "/root/license";
   }
 
-  /** Installs a release's package with dpkg, which asks for nothing else than what lies on the machine. */
+  /** Installs a release's package with dpkg, without other sources. */
   async install({ dir, version }: Release): Promise<void> {
     await this.machine.copyIn(join(dir, `holdfast_${version}_amd64.deb`), "/root/holdfast.deb");
     await this.machine.sh("dpkg --install /root/holdfast.deb && rm /root/holdfast.deb");
   }
 
-  /** Sets the machine up from a file, as an image does at its first boot, and gives the node a connector to the echo, by which flows can go. */
+  /** Sets the machine up from a file, as an image does at its first boot, and gives the node a connector to the echo server. */
   async setUp(settings: Readonly<Record<string, unknown>>): Promise<void> {
     const license = (await this.machine.sh(`cat ${await this.bringLicense("installed")}`)).trim();
     await this.machine.sh("umask 077; cat > /root/setup.json", { input: JSON.stringify({ license, settings }) });
@@ -99,7 +99,7 @@ export class InstalledStage {
     );
   }
 
-  /** Gives the node's network an address, a route and a translation of ours, and its interface what else is given. */
+  /** Adds an address, a route and a translation to the node's network, and further settings to its interface. */
   async setNetwork(more: Readonly<Record<string, unknown>> = {}): Promise<void> {
     const before = (await this.status()).documents.node?.version ?? 0;
     await this.call("PUT", `/node/${this.uid}/config/network?confirm=30`, {
@@ -112,7 +112,7 @@ export class InstalledStage {
     });
   }
 
-  /** Puts another route on trial, which stays so until somebody keeps or reverts it. */
+  /** Applies another route on trial, until confirmed or reverted. */
   async tryNetwork(): Promise<void> {
     const routes = [...NETWORK.routes, { dest: "10.31.0.0/16", dev: "eth0", via: OUTSIDE_ADDRESS }];
     const input = JSON.stringify({ ...NETWORK, routes });
@@ -120,31 +120,31 @@ export class InstalledStage {
     await waitFor("it is on trial", async () => (await this.status()).pendingChange !== undefined);
   }
 
-  /** What the node has reported to the control plane. */
+  /** Returns the node's shadow at the control plane. */
   async reported(): Promise<Readonly<Record<string, unknown>>> {
     const node = (await this.call("GET", `/node/${this.uid}`)) as { shadow?: { reported?: Record<string, unknown> } };
     return node.shadow?.reported ?? {};
   }
 
-  /** How the last upgrade stands, as the machine keeps it. */
+  /** Returns the state of the last upgrade stored on the machine. */
   async standing(): Promise<UpgradeStanding | undefined> {
     const { code, stdout } = await this.machine.run("cat /var/lib/holdfast-versions/upgrade.json");
     return code === 0 ? UpgradeStanding.parse(JSON.parse(stdout)) : undefined;
   }
 
-  /** Has the control plane ask for an upgrade, and waits for how it ends. */
+  /** Requests an upgrade through the control plane, and waits for its end. */
   async upgrade(): Promise<UpgradeStanding> {
     return this.untilUpgraded(await this.askForUpgrade());
   }
 
-  /** Has the control plane ask for an upgrade; says when the last one began. */
+  /** Requests an upgrade through the control plane; returns the start time of the last one. */
   async askForUpgrade(): Promise<number> {
     const before = (await this.standing())?.begunAt ?? 0;
     await this.call("POST", `/node/${this.uid}/trigger/node-upgrade?wait=1`, { skipUnattended: true });
     return before;
   }
 
-  /** Waits until an upgrade that began after another has come to one of these steps. */
+  /** Waits until an upgrade that started after another has reached one of these steps. */
   async untilUpgrading(before: number, ...steps: readonly UpgradeStanding["step"][]): Promise<void> {
     await waitFor(`the upgrade is ${steps.join(" or ")}`, async () => {
       const standing = await this.standing();
@@ -154,7 +154,7 @@ export class InstalledStage {
     });
   }
 
-  /** Waits for how an upgrade ends that began after another. */
+  /** Waits for the end of an upgrade that started after another. */
   async untilUpgraded(before: number): Promise<UpgradeStanding> {
     let seen: UpgradeStanding | undefined;
     return waitFor(
@@ -170,12 +170,12 @@ export class InstalledStage {
     });
   }
 
-  /** Opens a flow from the other end of the link through the node's connector and back to there. */
+  /** Opens a flow from the other end of the link through the node's connector and back. */
   flow(): Promise<SteadyFlow> {
     return startFlow(this.machine.outside, MACHINE_ADDRESS, CONNECTOR_PORT);
   }
 
-  /** Runs a verb on the machine, as its owner would. */
+  /** Runs a verb on the machine as root. */
   holdfast(...args: readonly string[]): Promise<Ran> {
     return this.machine.run(`holdfast ${args.map((arg) => `'${arg}'`).join(" ")}`);
   }
@@ -188,7 +188,7 @@ export class InstalledStage {
     return DoctorReport.parse(JSON.parse((await this.holdfast("doctor", "--json")).stdout)).checks;
   }
 
-  /** Makes a bundle, and gives all that is in it, with the names of its files. */
+  /** Makes a bundle, and returns its contents, with the names of its files. */
   bundle(): Promise<string> {
     const unpack = "tar -xf /tmp/bundle/*.tar.gz -C /tmp/bundle";
     return this.machine.sh(
@@ -196,7 +196,7 @@ export class InstalledStage {
     );
   }
 
-  /** Has the control plane ask for a bundle, and gives all that is in it, with the names of its files. */
+  /** Requests a bundle through the control plane, and returns its contents, with the names of its files. */
   async bundleFromAfar(): Promise<string> {
     const key = readFileSync(join(this.#data, "admin.key"), "utf8").trim();
     const url = `https://${OUTSIDE_ADDRESS}:${CONTROLLER_PORT}/node/${this.uid}/bundle`;
@@ -218,19 +218,19 @@ export class InstalledStage {
     });
   }
 
-  /** Waits until the agent is another process than before, and has a session. */
+  /** Waits until the agent is a new process with a session. */
   async untilRestarted(before: number): Promise<void> {
     const isAnother = async (): Promise<boolean> => ![0, before].includes(await this.pidOf("holdfast-agent.service"));
     await waitFor("the agent has been started again", isAnother);
     await this.untilOnline();
   }
 
-  /** The process of a unit. */
+  /** Returns the process id of a unit. */
   async pidOf(unit: string): Promise<number> {
     return Number(await this.machine.property(unit, "MainPID"));
   }
 
-  /** The process of the overlay that serves, whatever unit it is of. */
+  /** Returns the process id of the serving overlay, of any unit. */
   async overlayPid(): Promise<number> {
     return Number(await this.machine.sh("cat /run/holdfast-overlay/overlay.pid"));
   }

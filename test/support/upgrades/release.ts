@@ -23,7 +23,7 @@ export async function releaseKey(): Promise<ReleaseKey> {
 
 const base64 = (text: string): string => Buffer.from(text).toString("base64url");
 
-/** A compact JWS of any texts: what a library would refuse to sign, too. */
+/** A compact JWS of any texts, including those that a library refuses to sign. */
 export function rawJws(key: ReleaseKey, claims: string, header: string = headerText(key)): string {
   const input = `${base64(header)}.${base64(claims)}`;
   return `${input}.${sign(null, Buffer.from(input), key.privateKey).toString("base64url")}`;
@@ -33,14 +33,14 @@ export function headerText(key: Pick<ReleaseKey, "kid">, changes: Record<string,
   return JSON.stringify({ alg: "Ed25519", typ: "holdfast-release+jwt", kid: key.kid, ...changes });
 }
 
-/** Authenticated by the public key's own bytes, which everybody knows. */
+/** A JWS authenticated by the bytes of the public key. */
 export function hmacJws(key: ReleaseKey, claims: string): string {
   const input = `${base64(headerText(key, { alg: "HS256" }))}.${base64(claims)}`;
   const secret = Buffer.from(key.publicKey.x, "base64url");
   return `${input}.${createHmac("sha256", secret).update(input).digest("base64url")}`;
 }
 
-/** What a version's package holds, at least. */
+/** The minimal contents of a version's package. */
 export const GOOD_ENTRIES: readonly RawEntry[] = [
   { path: "./" },
   { path: "./node", data: "#!/bin/sh\nexit 0\n", mode: 0o755 },
@@ -69,12 +69,12 @@ export function claimsOf(archive: Buffer, name: string, unpackedSize: number, ve
 
 export const sha256 = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
 
-/** Bytes of all files of a package. */
+/** Returns the bytes of all files of a package. */
 export function unpackedSizeOf(entries: readonly RawEntry[]): number {
   return entries.reduce((sum, { data = "" }) => sum + Buffer.byteLength(data), 0);
 }
 
-/** Writes a good release into a directory; gives its manifest's path. */
+/** Writes a valid release into a directory; returns its manifest's path. */
 export function writeRelease(
   dir: string,
   key: ReleaseKey,

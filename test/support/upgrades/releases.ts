@@ -10,13 +10,13 @@ import { MANIFEST_NAME, type ReleaseFile } from "../../../src/protocol/documents
 const ROOT = join(import.meta.dirname, "../../..");
 const run = promisify(execFile);
 
-/** A directory as `scripts/package` leaves it. */
+/** A directory as made by `scripts/package`. */
 export interface Release {
   readonly dir: string;
   readonly version: string;
 }
 
-/** Releases of one maker, whose key the first one trusts. */
+/** Releases signed by one key, which the first one trusts. */
 export class Releases {
   readonly #dir: string;
   readonly #key: string;
@@ -27,7 +27,7 @@ export class Releases {
     makeKeys(this.#key);
   }
 
-  /** Packages this checkout's program as the build `YYYYMMDD-HHMMSS.COMMIT`, the way it is delivered, but for how hard it is pressed. */
+  /** Packages this checkout's program as the build `YYYYMMDD-HHMMSS.COMMIT`, as shipped except for the compression level. */
   async package(build: string): Promise<Release> {
     const release = this.#named(build);
     const script = ["--disable-warning=ExperimentalWarning", join(ROOT, "scripts/package.ts")];
@@ -41,7 +41,7 @@ export class Releases {
     return release;
   }
 
-  /** A later build of what was packaged as `base`, with a bundle that is changed: a manifest and a tarball, which is all an upgrade takes. */
+  /** Makes a later build of `base` with a changed bundle: a manifest and a tarball, which are enough for an upgrade. */
   async upgrade(base: string, build: string, change: (bundle: string) => string = (text) => text): Promise<Release> {
     const { dir, version } = this.#named(build);
     const tree = this.#tree(build);
@@ -53,7 +53,7 @@ export class Releases {
     writeFileSync(overlay, readFileSync(overlay, "utf8").replaceAll(base, build));
     mkdirSync(dir, { recursive: true });
     const name = `holdfast-${version}-linux-amd64.tar`;
-    // Without compression, which would take longer than all the rest.
+    // Without compression, which would take longer than the rest.
     await run("tar", ["-C", tree, "--owner=0", "--group=0", "-cf", join(dir, name), ...readdirSync(tree)]);
     const data = readFileSync(join(dir, name));
     const unpackedSize = readdirSync(tree, { recursive: true, encoding: "utf8" })
@@ -69,7 +69,7 @@ export class Releases {
     return { dir, version };
   }
 
-  /** The Debian package of such a later build, made of that of `base`. */
+  /** Makes the Debian package of such a later build from that of `base`. */
   async deb(base: Release, { version }: Release, build: string): Promise<void> {
     const { dir } = this.#named(build);
     const tree = join(dir, "deb");
@@ -81,7 +81,7 @@ export class Releases {
     await run("dpkg-deb", ["-Znone", "--root-owner-group", "--build", tree, join(dir, name(version))]);
   }
 
-  /** Puts the files of a release where a control plane offers them, the manifest last. */
+  /** Copies the files of a release to where a control plane offers them, the manifest last. */
   offer({ dir }: Release, at: string): void {
     mkdirSync(at, { recursive: true });
     for (const name of readdirSync(dir).filter((name) => name.includes(".tar")))

@@ -12,7 +12,7 @@ import { claimsOf } from "../../../scripts/packaging/release.ts";
 const PACKAGING = join(import.meta.dirname, "../../../scripts/packaging");
 const LAUNCH = readFileSync(join(import.meta.dirname, "../../../systemd/launch"), "utf8");
 
-/** Units that do nothing beside the launcher, in the place of `systemd/`. */
+/** Units without effect beside the launcher, in place of `systemd/`. */
 export const STAND_IN_SYSTEMD: ReadonlyMap<string, Buffer> = new Map(
   Object.entries({
     "90-holdfast.preset": "enable holdfast-agent.service\ndisable holdfast-controller.service\n",
@@ -25,22 +25,22 @@ export const STAND_IN_SYSTEMD: ReadonlyMap<string, Buffer> = new Map(
   }).map(([name, text]) => [name, Buffer.from(text)]),
 );
 
-/** A release whose runtime is a shell script: as a real one in all that an installation sees. */
+/** A release whose runtime is a shell script: otherwise like a real one for an installation. */
 export interface SmallRelease {
   readonly folder: string;
   readonly claims: ReleaseClaims;
   readonly signer: ReleaseSigner;
-  /** Signs other claims, by the release's key or another's. */
+  /** Signs other claims, with the release's key or another. */
   write(claims: ReleaseClaims, signers?: readonly ReleaseSigner[]): Promise<void>;
 }
 
-/** A key of its own in a folder. */
+/** Makes a key in a folder. */
 export async function releaseKey(folder: string, name = "key.jwk"): Promise<ReleaseSigner> {
   makeKeys(join(folder, name));
   return signerFrom(join(folder, name));
 }
 
-/** Makes one below a folder. The build's time is the time of its version. */
+/** Makes one below a folder. The build's time is that of its version. */
 export async function smallRelease(
   folder: string,
   build: string,
@@ -63,7 +63,7 @@ export async function smallRelease(
     ]),
   );
   const files = {
-    // The launcher's two options are Node's. Together with another version's bundle it is none.
+    // The launcher's two options are Node's. With another version's bundle it does not run.
     node: Buffer.from(`#!/bin/sh\nshift 2\nRUNTIME=${version} exec sh "$@"\n`),
     bundle: Buffer.from(
       `[ "$RUNTIME $(cat "\${0%/*}/version")" = "${version} ${version}" ] || echo half a version\necho holdfast ${version} "$@"\n`,

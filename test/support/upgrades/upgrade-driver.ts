@@ -1,4 +1,4 @@
-// Runs an upgrade on the directories of a test, once whoever traces it has attached; the releases are made on the spot.
+// Runs an upgrade on the directories of a test, once the tracer has attached; the releases are made here.
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
@@ -63,7 +63,7 @@ try {
       versions,
       requests: requestBox(files, { asked: join(run, "upgrade-request.json"), kept: work.versions, print }),
       async prepare({ from }, onStep) {
-        // The address is a directory that looks as a version does.
+        // The URL is a directory in the form of a version.
         const version = readFileSync(join(from, "version"), "utf8").trim();
         await onStep("fetching");
         await onStep("unpacking", version);

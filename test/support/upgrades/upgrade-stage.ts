@@ -11,13 +11,13 @@ import { waitFor } from "../wait-for.ts";
 export const [OLD, NEW, NEWER] = ["0.1.20260101-0000", "0.1.20260202-0000", "0.1.20260303-0000"] as const;
 export type Behaviour = "good" | "exits" | "exits well" | "hangs" | "never reaches" | "loses" | "dies later";
 
-/** Of the built program: as it is, or with proofs that nobody takes. */
+/** Behavior of the built program: unchanged, or with invalid proofs. */
 type Real = "real" | "proves badly";
 
 const LAUNCH = join(import.meta.dirname, "../../../systemd/launch");
 const DRIVER = join(import.meta.dirname, "upgrade-driver.ts");
 const AGENT = readFileSync(join(import.meta.dirname, "upgrade-agent.mjs.txt"), "utf8");
-/** As long as an agent may take to be ready once it runs: what hangs does so for as long. */
+/** Time in which an agent must be ready; one that hangs does so for as long. */
 const READY_MS = 2500;
 const PAUSE_MS = 50;
 
@@ -32,7 +32,7 @@ const LIMITS = {
   backMs: 60_000,
   probationSeconds: 3600,
 };
-/** What is given up for what it does not do, and not for how it ends, is only once its time is over. */
+/** A version that fails by omission is abandoned only after its time limit. */
 const WINDOWS: Partial<Record<Behaviour | Real, number>> = {
   hangs: 2500,
   "never reaches": 8000,
@@ -44,8 +44,8 @@ const WINDOW_MS = 60_000;
 type Limits = typeof LIMITS & { readonly windowMs: number };
 
 /**
- * Directories of an installed Holdfast whose agents are stand-ins, the real launcher, and a supervisor that does with them what systemd
- * does with the unit: counts, starts, waits until it is ready, tells how it ended, and starts again.
+ * Directories of an installed Holdfast with stand-ins for agents, the real launcher, and a supervisor in the place of systemd: it counts
+ * starts, starts the agent, waits until it is ready, reports its exit, and restarts it.
  */
 export class UpgradeStage {
   readonly root = tempDir();
@@ -64,19 +64,19 @@ export class UpgradeStage {
     this.#controlPlane = controlPlane;
     for (const dir of [this.run, this.lib, this.versions, join(this.root, "bin")]) mkdirSync(dir, { recursive: true });
     this.make(join(this.lib, "base"), OLD, "good");
-    // The manager has a job exactly when the supervisor was told to stop the agent.
+    // The manager has a job exactly when the supervisor was asked to stop the agent.
     const systemctl = join(this.root, "bin/systemctl");
     const job = `[ ! -e '${this.run}/job' ] || echo 7`;
     writeFileSync(systemctl, `#!/bin/sh\ncase $* in *Invocation*) cat '${this.run}/shown' ;; *) ${job} ;; esac\n`);
     chmodSync(systemctl, 0o755);
-    // No start is old enough here to be forgiven, but where a test says so.
+    // No start is old enough here to be forgiven, unless a test sets it.
     writeFileSync(join(this.root, "bin/systemd-run"), "#!/bin/sh\n", { mode: 0o755 });
     const text = readFileSync(LAUNCH, "utf8").replace("PATH=/usr/sbin:", `PATH=${this.root}/bin:/usr/sbin:`);
     writeFileSync(this.#launch, text, { mode: 0o755 });
     onTestFinished(() => this.halt());
   }
 
-  /** A directory of a version; as a release, it is what a request names. */
+  /** Makes a directory of a version; as a release, a request names it. */
   make(dir: string, version: string, behaviour: Behaviour): string {
     mkdirSync(dir, { recursive: true });
     const constants = { VERSION: version, BEHAVIOUR: behaviour, CONTROL_PLANE: this.#controlPlane };
@@ -87,7 +87,7 @@ export class UpgradeStage {
     return dir;
   }
 
-  /** The same with the built program, which takes itself for that version. */
+  /** Makes the same with the built program under that version. */
   makeReal(dir: string, version: string, how: Real = "real"): string {
     this.make(dir, version, "good");
     const [, , date] = version.split(".");
@@ -116,7 +116,7 @@ export class UpgradeStage {
     this.#supervising = supervising;
   }
 
-  /** Everything is gone at once, as at a power cut. */
+  /** Kills everything at once, as a power cut does. */
   async halt(): Promise<void> {
     const supervising = this.#supervising;
     if (supervising === undefined) return;
@@ -127,7 +127,7 @@ export class UpgradeStage {
     for (const name of ["agent.sock", "admin.sock", "restart"]) rmSync(join(this.run, name), { force: true });
   }
 
-  /** The start that is running has come of age, which the manager's timer tells the launcher. */
+  /** Ages the running start, as reported to the launcher by the manager's timer. */
   async live(): Promise<void> {
     await waitFor("it is started", () => this.#agent !== undefined);
     const id = `start-${this.#id}`;
@@ -135,7 +135,7 @@ export class UpgradeStage {
     spawnSync(this.#launch, ["--lived", id], { env: this.#env() });
   }
 
-  /** The agent is gone, and the machine is not. */
+  /** Kills the agent only. */
   crash(): void {
     this.#agent?.kill("SIGKILL");
   }
@@ -163,7 +163,7 @@ export class UpgradeStage {
     return statSync(join(this.run, "starts"), { throwIfNoEntry: false })?.size ?? 0;
   }
 
-  /** What systemd calls the end of it. */
+  /** Returns systemd's name for the exit. */
   async #untilOver(agent: ChildProcess, ended: Promise<number | null>, notedBefore: number): Promise<string> {
     const restart = join(this.run, "restart");
     let begun: number | undefined;
@@ -201,7 +201,7 @@ export class UpgradeStage {
     };
   }
 
-  /** The arguments of our runtime that run an upgrade here. */
+  /** Arguments of our runtime that run an upgrade here. */
   driver(options: { readonly isTraced?: boolean; readonly limits?: Partial<Limits> } = {}): readonly string[] {
     const { run, lib, versions, state } = this;
     const { isTraced = false, limits = {} } = options;
@@ -235,7 +235,7 @@ export class UpgradeStage {
     return child;
   }
 
-  /** The version that a judge would be of, by the real launcher. */
+  /** Returns the confirmed version, by the real launcher. */
   proven(): string {
     const script = readFileSync(this.#launch, "utf8").replace(/^run "\$@"$/m, 'pick; echo "$name"');
     const { stdout } = spawnSync("dash", ["-c", script, "launch", "--proven"], { encoding: "utf8", env: this.#env() });
@@ -247,17 +247,17 @@ export class UpgradeStage {
     return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as UpgradeStanding) : undefined;
   }
 
-  /** The version of the agent that answers. */
+  /** Returns the version of the answering agent. */
   async answers(): Promise<string | undefined> {
     return (await localAgent(this.run).view(new AbortController().signal))?.version;
   }
 
-  /** How often agents were asked how they are. */
+  /** Returns the number of polls of agents. */
   looks(): number {
     return statSync(join(this.run, "looks"), { throwIfNoEntry: false })?.size ?? 0;
   }
 
-  /** How often a version was started. */
+  /** Returns the number of starts of a version. */
   starts(version: string): number {
     const path = join(this.run, "starts");
     return existsSync(path)
