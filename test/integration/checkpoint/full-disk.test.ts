@@ -17,7 +17,7 @@ const disk = hostFiles();
 const full: Files = { ...disk, writeAtomic: refusal };
 const readOnly: Files = { ...full, remove: refusal, move: refusal };
 
-/** A change of an agent that is gone, whose one step was begun. */
+/** A change of an agent that has exited, whose one step was begun. */
 async function leftBehind() {
   const dir = join(tempDir(), "desired");
   mkdirSync(dir);
@@ -61,7 +61,7 @@ test("the agent cannot confirm or continue a change after that, though no note c
   await guard(full);
   await expect(checkpoint.confirm()).rejects.toMatchObject({ code: "checkpoint-taken" });
   expect(await checkpoint.find()).toMatchObject({ isTaken: true });
-  // A step may have come after the guard.
+  // A step may follow the guard.
   expect(await checkpoint.restore(restorables, signal)).toMatchObject({ undone: 1, failed: [] });
   expect([undone.length, checkpoint.pending]).toEqual([2, undefined]);
 });

@@ -238,7 +238,7 @@ describe("the overlay process", () => {
     const flow = aClient(port);
     await echoes(flow, "before");
     agent.close();
-    // Held, the first one cannot make its socket again before the second one has its own.
+    // Stopped, the first one cannot create its socket again before the second one has its own.
     first.child.kill("SIGSTOP");
     rmSync(join(first.runDir, "overlay.sock"));
     const second = startOverlayProcess(dir);
@@ -265,7 +265,7 @@ describe("the overlay process", () => {
     await waitFor("nobody listens", async () => {
       const late = aClient(port);
       await waitFor("an answer", () => late.fate() !== undefined || late.socket.readyState === "open");
-      // One that was let in before the listener closed would be waited for as any other.
+      // One accepted before the listener closed would be waited for as any other.
       late.socket.destroy();
       return late.fate() === "ECONNREFUSED";
     });
@@ -373,7 +373,7 @@ describe("a successor", () => {
     for (const client of running) await echoes(client, "after");
     expect(first.child.exitCode).toBeNull();
     for (const client of running) client.socket.end();
-    // Whoever started it knows that it is not to be started again.
+    // Its starter knows that it must not be restarted.
     expect(await first.ended).toBe(GAVE_WAY_STATUS);
     await echoes(aClient(port), "the heir serves");
     expect(Number(readFileSync(join(dir, "run/overlay.pid"), "utf8"))).toBe(second.pid);

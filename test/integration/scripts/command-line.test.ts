@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 
-/** The programs of scripts/ that a person calls: those without a suffix, install.sh, and two that npm runs by their path. */
+/** The programs of scripts/ that people call: those without a suffix, install.sh, and two that npm runs by their path. */
 const programs = [
   ...globSync("scripts/*", { withFileTypes: true })
     .filter((entry) => entry.isFile() && !entry.name.includes("."))

@@ -25,7 +25,7 @@ interface Ended {
   readonly stderr: string;
 }
 
-/** A package and versions below a directory with a space and a star in its name, whose runtimes say who they are. */
+/** A package and versions below a directory with a space and a star in its name, whose runtimes print their version. */
 class Machine {
   readonly root = join(tempDir(), "a *");
   readonly lib = join(this.root, "lib");
@@ -65,7 +65,7 @@ class Machine {
     return readFileSync(join(this.versions, `${version}.${mark}`), "utf8");
   }
 
-  /** What the service manager says and is told is ours: the path of a copy leads there. */
+  /** The service manager is the test's: the path of a copy leads to it. */
   launch(args: readonly string[], env: Readonly<Record<string, string>> = {}): Ended {
     const bin = join(this.root, "bin");
     mkdirSync(bin, { recursive: true });
@@ -87,12 +87,12 @@ class Machine {
     });
   }
 
-  /** What the service manager was asked. */
+  /** Returns the calls of the service manager. */
   asked(): string {
     return existsSync(join(this.root, "asked")) ? readFileSync(join(this.root, "asked"), "utf8") : "";
   }
 
-  /** What is in the places for starts. */
+  /** Returns the recorded starts. */
   starts(version: string): string[] {
     return this.read(version, "starts")
       .replaceAll("\0", "")
@@ -101,7 +101,7 @@ class Machine {
       .filter((line) => line !== "");
   }
 
-  /** The version that was started, by what its runtime said. */
+  /** Returns the version that was started, as printed by its runtime. */
   picks(...options: readonly string[]): string {
     return this.launch([...options, "status"]).stdout.split("|")[0] ?? "";
   }
@@ -110,13 +110,13 @@ class Machine {
     return this.launch(["--begin"], { INVOCATION_ID: id });
   }
 
-  /** The end of the service as systemd tells it; `job` is what its manager says of jobs of the unit. */
+  /** The exit of the service as reported by systemd; `job` is the manager's answer on jobs of the unit. */
   ended(id: string, result: string, job = "77"): Ended {
     writeFileSync(join(this.root, "job"), job);
     return this.launch(["--ended"], { INVOCATION_ID: id, SERVICE_RESULT: result });
   }
 
-  /** The start has run for a while, and the manager says what has become of it. */
+  /** The start has run for a while; `shown` is the manager's state of it. */
   lived(id: string, shown = `ActiveState=active\nInvocationID=${id}\n`): Ended {
     writeFileSync(join(this.root, "shown"), shown);
     return this.launch(["--lived", id]);
@@ -345,7 +345,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
     machine.mark(NEW, "probation", `until=${Math.floor(Date.now() / 1000) - 1}\n`);
     machine.begin();
     expect(machine.picks()).toBe(NEW);
-    // The mark is the upgrade's program's: it may not have seen it yet.
+    // The mark belongs to the upgrade's program, which may not have seen it yet.
     expect([machine.has(NEW, "probation"), machine.has(NEW, "starts")]).toEqual([true, false]);
   });
 
@@ -473,7 +473,7 @@ describe.each(SHELLS.map((shell) => [shell.join(" "), shell] as const))("launche
       return machine.picks();
     });
     expect(picked).toEqual([NEW, NEW, NEW, OLD]);
-    // By this mark the upgrade's program is started at the next boot, and tells what became of it.
+    // By this mark the upgrade's program starts at the next boot, and reports the result.
     expect(machine.has(NEW, mark)).toBe(true);
   });
 

@@ -9,7 +9,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 const SHIPPED = globSync("systemd/*.{service,slice}").sort();
 const hasSystemd = spawnSync("systemd-analyze", ["--version"]).status === 0;
 
-/** The units as files in a directory, where what they start is a program that is there. */
+/** The units as files in a directory, whose programs exist. */
 function unitsWithPrograms(): string[] {
   const dir = tempDir();
   const program = join(dir, "program");
@@ -23,7 +23,7 @@ function unitsWithPrograms(): string[] {
   });
 }
 
-/** The values of a setting, in their order. */
+/** Returns the values of a setting, in order. */
 function valuesOf(unit: string, name: string): string[] {
   const text = readFileSync(`systemd/${unit}.service`, "utf8");
   return [...text.matchAll(new RegExp(`^${name}=(.*)$`, "gm"))].map(([, value = ""]) => value);
@@ -152,7 +152,7 @@ describe("the units", () => {
     const [glob, path] = ["ConditionPathExistsGlob", "ConditionPathExists"].map((name) =>
       valuesOf("holdfast-upgrade", name),
     );
-    // What lies there at its steps, one after the other: a request, a mark of the trial, and one of the probation.
+    // The files at its successive steps: a request, a mark of the trial, and one of the probation.
     expect(path).toEqual([`|${UPGRADE_PATHS.versions}/request.json`, `|${UPGRADE_PATHS.request}`]);
     expect(glob).toEqual([`|${UPGRADE_PATHS.versions}/*.trial`, `|${UPGRADE_PATHS.versions}/*.probation`]);
   });

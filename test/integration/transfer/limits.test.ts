@@ -18,7 +18,7 @@ import { waitFor } from "../../support/wait-for.ts";
 
 const PIECE = Buffer.alloc(65_536, "x");
 
-/** Sends chunks until the other end has enough. */
+/** Sends chunks until the other end closes. */
 function flood({ socket }: Asked): void {
   socket.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
   const send = (): void => {
@@ -111,7 +111,7 @@ test("gives up a byte now and then for its rate after a minute", async () => {
   const limits = { minBytesPerSecond: 10, stallMs: 60_000 };
   const carried = carryOut(downloadJob(tempDir(), server.url, { limits }), { clock });
   await waitFor("the download to be watched", () => clock.pendingTimers >= 3);
-  // Not one byte a second for half a minute, then one, so that it does not stand still.
+  // Nothing for half a minute, then one byte, so that it does not stall.
   await clock.advance(30_000);
   server.asked[0]?.socket.write("x");
   await someTurns();
@@ -148,6 +148,6 @@ test("holds the highest rate", async () => {
   const limits = { maxBytesPerSecond: 100_000 };
   const { end } = await carryOut(downloadJob(tempDir(), server.url, { limits }));
   expect(end).toEqual({ is: "done", bytes: body.length });
-  // All but the last piece has to be waited for.
+  // All but the last piece must be waited for.
   expect(clock.elapsed() - begun).toBeGreaterThan(400);
 });

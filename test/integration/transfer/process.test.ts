@@ -19,7 +19,7 @@ const BODY = Buffer.from(Array.from({ length: 3_000_000 }, (_, at) => (at * 13 +
 const HALF = BODY.length / 2;
 const SHA256 = createHash("sha256").update(BODY).digest("hex");
 
-/** Serves the first half and then stops; what is asked for from there on comes whole. */
+/** Serves the first half and then stops; a request from there on gets the rest. */
 function halfAtATime(asked: Asked): void {
   const from = Number(/bytes=(\d+)-/.exec(asked.headers["range"] ?? "")?.[1] ?? 0);
   if (from === 0) {
@@ -44,7 +44,7 @@ test("continues a killed transfer, and its hash is that of the whole", async () 
   killed.child.kill("SIGKILL");
   await killed.exit;
   expect(filesIn(root)).toEqual([partName(job.id)]);
-  // What was written after the last sync may be anything.
+  // Data after the last sync may be anything.
   writeFileSync(join(root, "images", partName(job.id)), "garbage", { flag: "a" });
 
   const resume = event.is === "resumable" ? event.resume : undefined;
@@ -66,7 +66,7 @@ test("publishes a complete file on request, and fetches it once, whenever its pr
   first.child.kill("SIGKILL");
   await first.exit;
   const again = { ...job, resume: event.is === "whole" ? event.resume : undefined };
-  // The second publishes what the first has fetched, and the third finds it published.
+  // The second publishes the first one's download, and the third finds it published.
   for (const kinds of [["whole", "done"], ["done"]]) {
     const next = startTransfer(again);
     expect(await next.exit).toBe(0);

@@ -6,7 +6,7 @@ import type { Exec } from "../../../src/host/process/exec.ts";
 import { systemdServices } from "../../../src/upgrade/services.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-/** systemctl(1) that has every unit pass over or carry out what it is asked, and notes the longest wait. */
+/** systemctl(1) whose units skip or run what it starts, and which records the longest wait. */
 function systemctl(condition: string): { readonly exec: Pick<Exec, "run">; readonly waits: number[] } {
   const waits: number[] = [];
   const run: Exec["run"] = (_file, args, { deadlineMs }) => {

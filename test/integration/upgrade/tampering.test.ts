@@ -29,7 +29,7 @@ import {
 } from "../../support/upgrades/release.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-/** What of a release is done otherwise than it should be. */
+/** A change of one part of a release. */
 interface Tampering {
   readonly entries?: readonly RawEntry[];
   readonly name?: string;
@@ -40,7 +40,7 @@ interface Tampering {
   readonly claims?: (claims: Claims) => void;
   /** The manifest, from its claims as text. */
   readonly manifest?: (claims: string, keys: Keys) => string;
-  /** What is there instead of the package that was signed. */
+  /** The file in place of the signed package. */
   readonly served?: (archive: Buffer) => Buffer;
   /** Unix seconds. */
   readonly now?: number;
@@ -559,7 +559,7 @@ interface Stage {
   readonly dir: string;
   readonly request: Parameters<typeof fetchRelease>[0];
   readonly deps: FetchDeps;
-  /** Whatever is a version, or may become one. */
+  /** Returns everything that is a version, or may become one. */
   left(): readonly string[];
 }
 

@@ -20,7 +20,7 @@ const BREAKS: Migration = { sql: `${ADDS} DROP TABLE spool_record; DROP TABLE co
 const ID = "0198a3c0-0000-7000-8000-000000000001";
 const entry = { id: ID, event: "node-reboot", digest: "d", deadlineMs: 1, now: 1, expiresMs: 9e12, isReadOnly: false };
 
-/** The state as this version leaves it, taken over by one that has a migration more. */
+/** The state of this version, opened by one with a further migration. */
 async function asAfterNewer(more: Migration): Promise<string> {
   const stateDir = tempDir();
   const files = hostFiles();
@@ -65,12 +65,12 @@ describe("the state written by a newer version", () => {
     const { sql, isPersistent, newerCopy } = state.database;
     expect(isPersistent).toBe(true);
     expect(newerCopy).toBe(isSetAside ? join(stateDir, "state.db.newer") : undefined);
-    // At most once: what was run is not run again, and its answer is known.
+    // At most once: a trigger that was run is not run again, and its answer is stored.
     const journal = new Journal(sql, { bootId: "b", isPersistent: true });
     expect(journal.find(ID)).toMatchObject({ event: "node-reboot", reply: { body: { output: "done" } } });
     expect(journal.begin(entry)).toBe("unavailable");
     expect(journal.begin({ ...entry, id: ID.replace(/1$/, "2") })).toBe("started");
-    // Containers stay ours, and record numbers go on where they were.
+    // Containers stay ours, and record numbers continue.
     expect(sql.prepare("SELECT nonce FROM compute_containers").all()).toEqual([{ nonce: "n" }]);
     expect(sql.prepare("SELECT reserved FROM spool_stream").all()).toEqual([{ reserved: 500 }]);
     await state.probe();
@@ -104,7 +104,7 @@ describe("the state written by a newer version", () => {
   });
 });
 
-/** Seals a state file's body anew, as a newer version would. */
+/** Writes a state file's body as a newer version would. */
 function rewrite(path: string, format: number, change: (body: Record<string, unknown>) => object): void {
   const sealed = JSON.parse(readFileSync(path, "utf8")) as { body: Record<string, unknown> };
   const body = JSON.stringify(change(sealed.body));

@@ -81,7 +81,7 @@ describe("the sockets", () => {
       const [data] = (await once(starter.stdout, "data")) as [Buffer];
       return data.toString().trim();
     };
-    // The first round leaves the sockets that those of the second find.
+    // The first round leaves sockets for those of the second.
     for (const round of [starters.slice(0, 1), starters.slice(1)]) {
       expect(await Promise.all(round.map(said))).toEqual(round.map(() => "ready"));
       const verdicts = round.map(said);
@@ -314,7 +314,7 @@ describe("a trigger", () => {
     provider.isTriggerEndless = true;
     provider.triggerLines = [];
     const api = await serveLocalApi({ ...options(dirs), provider, clock });
-    // The watch over the sockets is none.
+    // Without the watch over the sockets.
     beats.length = 0;
     const socket = connect(join(dirs.runDir, "admin.sock"));
     let text = "";

@@ -22,7 +22,7 @@ interface Rig {
   readonly ask: (limit?: { readonly signal: AbortSignal; readonly timeoutMs: number }) => Promise<string>;
 }
 
-/** A node that is registered, and no agent of it. */
+/** A registered node without an agent. */
 async function aNode(controller: Controller): Promise<Rig> {
   const stateDir = tempDir();
   const license = await controller.fleet.issueLicense({ name: "edge", type: "Node", user: "test" });
@@ -36,7 +36,7 @@ async function aNode(controller: Controller): Promise<Rig> {
   return { stateDir, uid, ask };
 }
 
-/** A controller that can be ended and started anew at the same address. */
+/** A controller that can be stopped and restarted at the same address. */
 async function aController(more: { readonly tls?: "self" } = {}) {
   const options = { dataDir: tempDir(), listen: `127.0.0.1:${await freePort()}`, ...more };
   return { dataDir: options.dataDir, start: () => runController(options) };

@@ -15,7 +15,7 @@ const CONTEXT = {
   queue: { records: 0, dropped: 0 },
 } as const;
 
-/** Counts what is asked of another reader. */
+/** Counts the reads of another reader. */
 function counting(inner: Reader): { reader: Reader; asked: string[] } {
   const asked: string[] = [];
   const count =

@@ -28,7 +28,7 @@ interface Changes {
   readonly clock?: Clock;
 }
 
-/** A registered agent in this process, and a control plane that notes its requests and accepts everything. */
+/** A registered agent in this process, and a control plane that records its requests and accepts everything. */
 async function anAgent({ hasKeys = true, clock = systemClock() }: Changes = {}) {
   const [root, key] = await Promise.all([signingKey(), signingKey()]);
   const requests: string[] = [];

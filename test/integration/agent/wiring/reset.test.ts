@@ -19,7 +19,7 @@ import { ISS, nodeDocument, signDocument, signingKey, UID } from "../../../suppo
 const NETWORK = { interfaces: [{ nic: "eth0", dhcp: true, isWAN: true }] };
 const files = hostFiles();
 
-/** A node with a document, a data store and all else that an agent leaves. */
+/** A node with a document, a data store and all other files of an agent. */
 async function aNode(dirs: Directories): Promise<ResetOptions> {
   const { stateDir, runDir, root } = dirs;
   for (const name of ["identity", "desired", "reported", "data-store/volumes/db", "overlay"])
@@ -31,7 +31,7 @@ async function aNode(dirs: Directories): Promise<ResetOptions> {
   const trust = { iss: ISS, uid: UID, keys: new Map([[key.kid, key.publicKey]]) };
   const body = { ...nodeDocument(), type: "Node", config: { network: NETWORK } };
   await documents.accept("node", await signDocument(key, "node", 4, body), trust, 1);
-  // Containers are others' business here, and no engine of this machine is asked.
+  // Without containers, so that no engine of this machine is called.
   const config = join(root, "agent.json");
   writeFileSync(config, JSON.stringify({ engineSocket: join(root, "none.sock") }));
   const settings = await readSettings(["--state", stateDir, "--run", runDir, "--config", config], files);

@@ -15,7 +15,7 @@ import { identity, someStatus } from "../../../support/fake-local-provider.ts";
 import { startLocalAgent, type Directories } from "../../../support/local-agent.ts";
 
 const planted: string[] = [];
-/** A secret that is nowhere else, and must not be in any bundle. */
+/** A unique secret, which must not be in any bundle. */
 function canary(where: string, length = 43): string {
   const text = `Canary${where.replaceAll(/\W/g, "")}${"xQ7zW9vK3pL5mN8bR2tY6uH4".repeat(3)}`.slice(0, length);
   planted.push(text);
@@ -102,13 +102,13 @@ async function plantState({ stateDir, root }: Directories): Promise<string> {
   return settings;
 }
 
-/** Whole encodings of a secret with something around it. */
+/** Complete encodings of a secret with text around it. */
 function encoded(secret: string): readonly string[] {
   const texts = [secret, `[${secret}]`, `x=${secret};`, JSON.stringify({ secret })].map((text) => Buffer.from(text));
   return texts.flatMap((bytes) => (["base64", "base64url", "hex"] as const).map((form) => bytes.toString(form)));
 }
 
-/** All forms in which somebody who looks for a secret would still find it. */
+/** All forms in which a search would find a secret. */
 function formsOf(secret: string): readonly string[] {
   const bytes = Buffer.from(secret);
   const inside = [0, 1, 2].flatMap((shift) => {
@@ -121,7 +121,7 @@ function formsOf(secret: string): readonly string[] {
 
 function unpacked(path: string, to: string): ReadonlyMap<string, string> {
   mkdirSync(to, { recursive: true });
-  // The system's own tar must take it.
+  // The system's own tar must accept it.
   execFileSync("tar", ["-xzf", path, "-C", to]);
   const files = readdirSync(to, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
   return new Map(files.map((entry) => [entry.name, readFileSync(join(entry.parentPath, entry.name), "utf8")]));
@@ -130,7 +130,7 @@ function unpacked(path: string, to: string): ReadonlyMap<string, string> {
 test("no secret of a node is in its bundle, in any form", async () => {
   await using agent = await startLocalAgent();
   const settings = await plantState(agent);
-  // What is known to be secret comes up in logs and answers in every form; what only looks like one does as well.
+  // Known secrets occur in logs and answers in every form; so do texts that look like one.
   const known = planted.filter((secret) => !secret.startsWith("Canarysignature"));
   const lines = [
     ...known,
@@ -161,7 +161,7 @@ test("no secret of a node is in its bundle, in any form", async () => {
   expect(await bundleVerb.run({ ...call, settings: { ...call.settings, timeoutMs: 60_000 } })).toBe("ok");
 
   expect(statSync(to).mode & 0o777).toBe(0o600);
-  // As the agent has it made for whoever is far away.
+  // As the agent makes it for a remote caller.
   const remote = someCall(agent, { values: { to: "-", config: settings }, offline });
   const { call: remoteCall } = remote;
   const inJson = { ...remoteCall, settings: { ...remoteCall.settings, isJson: true, timeoutMs: 60_000 } };
@@ -181,7 +181,7 @@ test("no secret of a node is in its bundle, in any form", async () => {
   );
   expect(found).toEqual([]);
   expect(planted.length).toBeGreaterThan(70);
-  // And what is no secret is there.
+  // Other contents are included.
   expect(files.get("README")).toContain("What is left out on purpose");
   expect(JSON.parse(files.get("node.json") ?? "")).toMatchObject({
     version: 7,

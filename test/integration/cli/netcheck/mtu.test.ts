@@ -5,7 +5,7 @@ import { hostExec } from "../../../../src/host/process/exec.ts";
 import { checkMtu } from "../../../../src/cli/netcheck/mtu.ts";
 import { scriptedExec, someTools } from "../../../unit/cli/netcheck/rig.ts";
 
-/** A way that lets packets of this size through, headers included. */
+/** A path that passes packets of this size, headers included. */
 function way(mtu: number, headers: number) {
   return scriptedExec((args) => (Number(args[args.indexOf("-s") + 1]) + headers <= mtu ? 0 : 1));
 }

@@ -20,7 +20,7 @@ function open(dir = tempDir()): { readonly root: string; readonly store: Store }
   return { root, store };
 }
 
-/** Paths and types of all entries, a directory before what is in it. */
+/** Returns paths and types of all entries, a directory before its contents. */
 function flat(files: readonly DataStoreEntry[]): readonly string[] {
   return files.flatMap(({ path, type, files = [] }) => [`${type} ${path}`, ...flat(files)]);
 }
@@ -147,7 +147,7 @@ describe("a listing", () => {
     const listed = store.list("/", caps, signal).finally(() => {
       state.isOver = true;
     });
-    // One at least for each piece that is read.
+    // At least one for each piece.
     for (; !state.isOver && turns < 39; turns += 1) await nextTurn();
     const { files } = await listed;
     expect(files.map(({ name, files }) => [name, files?.length])).toEqual([

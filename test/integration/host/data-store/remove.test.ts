@@ -41,7 +41,7 @@ function makeDeep(top: string, levels: number): void {
   execFileSync(process.execPath, ["-e", script, top, String(levels)]);
 }
 
-/** Runs the body of an async function on a store, with the store's rights to remove what it can, and gives what it returns. */
+/** Runs the body of an async function on a store, with the store's capabilities, and returns its result. */
 async function inProcess(command: readonly string[], root: string, body: string): Promise<unknown> {
   const script = `
     const { openStore } = await import(${JSON.stringify(join(process.cwd(), "src/host/data-store/open-store.ts"))});

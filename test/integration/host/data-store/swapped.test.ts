@@ -9,7 +9,7 @@ test("reads and changes nothing outside while paths are swapped for links", asyn
   const outcome = await besideSwapping(memoryDir(), OPERATIONS);
   expect(outcome.escapes).toEqual([]);
   expect(outcome).toMatchObject({ operations: OPERATIONS, isReadingSeen: true });
-  // Both came to pass, or nothing would have been tried.
+  // Both happened, or nothing would have been tested.
   expect(Math.min(outcome.done, outcome.refused)).toBeGreaterThan(OPERATIONS / 100);
   expect(outcome.swaps).toBeGreaterThan(OPERATIONS / 10);
 }, 600_000);

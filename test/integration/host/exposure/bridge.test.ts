@@ -9,7 +9,7 @@ const bridge = { link: "holdfast0", address: "172.18.0.1", prefixLength: 16 };
 const IGMP = "Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n1\tlo        :     1      V3\n";
 const ROUTES = "Iface\tDestination\tGateway \tFlags\n";
 
-/** Two containers of ours, one of another network, and the ends that the machine has of them. */
+/** Two containers of ours, one of another network, and the machine's ends of their links. */
 function rig(answer = "") {
   const { reader } = machineRoot({
     "/proc/11/net/route": `${ROUTES}eth0\t00000000\t010012AC\t0003\neth0\t000012AC\t00000000\t0001\n`,

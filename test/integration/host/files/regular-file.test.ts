@@ -14,7 +14,7 @@ import { tempDir } from "../../../support/temp-dir.ts";
 
 const { signal } = new AbortController();
 
-/** What stands in the place of a file and would be waited for, or never ends. */
+/** Things in the place of a file that block or never end. */
 const STRANGE: readonly (readonly [string, (path: string) => unknown])[] = [
   ["a pipe", (path) => execFileSync("mkfifo", [path])],
   ["a link to a pipe", (path) => [execFileSync("mkfifo", [`${path}.pipe`]), symlinkSync(`${path}.pipe`, path)]],

@@ -19,7 +19,7 @@ const LONG = "enp65s0f1np01";
 const route = { table: 254, kind: "unicast", metric: 0, scope: "global", isOnLink: false } as const;
 const address = { link: "va", address: "192.0.2.1/24" };
 
-/** A directory of links to the tools of this machine, for a machine that has no others. */
+/** A directory of links to tools of this machine, as the only search path. */
 function toolDirectory(...tools: readonly string[]): string {
   const dir = join(tempDir(), "tools");
   mkdirSync(dir);
@@ -27,7 +27,7 @@ function toolDirectory(...tools: readonly string[]): string {
   return dir;
 }
 
-/** A tool of the test's own. */
+/** Writes a tool of the test. */
 function script(dir: string, name: string, text: string): void {
   writeFileSync(join(dir, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
 }
@@ -38,7 +38,7 @@ describe("observing", () => {
     { lists: true, name: "two processes where nft has to list the firewall", ran: ["ip", "nft"] },
   ])("reads the existing state, in $name", async ({ lists, ran }) => {
     const machine = await networkMachine(tempDir(), { lists }, PAIR);
-    // A namespace begins with what the machine has.
+    // A namespace copies the settings of the machine.
     machine.sh(`echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/va/forwarding
       ip address add 192.0.2.1/24 dev va; ip route add 10.0.0.0/8 via 192.0.2.9
       ip rule add priority 77 from 10.0.0.0/8 table 5
@@ -101,7 +101,7 @@ describe("lines for ip", () => {
     expect(after.addresses).toContainEqual({ ...address, isOurs: true, isDynamic: false });
     expect(after.routes).toContainEqual({ ...ours, protocol: 218 });
     expect(after.rules).toContainEqual({ ...rule, protocol: 218 });
-    // Ours is taken, and the stranger's stays.
+    // Our route is used, and the foreign one stays.
     expect(machine.sh("ip route get 10.1.1.1")).toContain("via 192.0.2.9");
     for (const key of ["addresses", "routes", "rules"] as const)
       expect(after[key]).toStrictEqual(expect.arrayContaining([...before[key]]));
@@ -125,7 +125,7 @@ describe("lines for ip", () => {
     expect(addresses).toContainEqual({ ...mine, ...seen, isOurs: true });
     expect(addresses).toContainEqual({ ...his, ...seen, isOurs: false });
     await restarted.apply({ kind: "ip", lines: [deleteAddressLine(mine ?? address)] });
-    // Somebody else's from here on.
+    // Foreign from now on.
     restarted.sh(`ip address add 192.0.2.1/24 dev ${LONG}`);
     expect((await restarted.observe()).addresses).toContainEqual({ ...mine, ...seen, isOurs: false });
   });
@@ -211,7 +211,7 @@ describe("lines for ip", () => {
     machine.sh("ip address delete 198.51.100.1/24 dev lan9");
     rename("lan9", "va");
     expect(await owned()).toEqual(["va 192.0.2.1/24", "va 192.0.2.2/24"]);
-    // A stranger's in its place is the stranger's.
+    // A foreign address in its place is not ours.
     machine.sh("ip address delete 192.0.2.2/24 dev va; ip address add 192.0.2.2/24 dev va");
     expect(await owned()).toEqual(["va 192.0.2.1/24"]);
   });
@@ -331,7 +331,7 @@ describe("features", () => {
       expect(features[name]).toBe(false);
       expect(reason).toMatch(/\w/);
     }
-    // Nothing of it is left here.
+    // Nothing of it remains.
     expect((await machine.observe()).links.map(({ name }) => name)).toStrictEqual(["lo"]);
     await machine.features();
     expect(machine.ran()).toStrictEqual([]);

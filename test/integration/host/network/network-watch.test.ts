@@ -11,7 +11,7 @@ import { waitFor } from "../../../support/wait-for.ts";
 
 const PROGRAM = join(import.meta.dirname, "../../../support/network/watch-network.ts");
 
-/** A watcher in a network namespace of its own, which needs no privilege; without the kernel's own IPv6 changes. */
+/** A watcher in a network namespace, which needs no privilege; without the kernel's own IPv6 changes. */
 function watcher(engine: string) {
   const quiet = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
   const inside = `mount -t sysfs sysfs /sys && ${quiet} && exec "$0" --disable-warning=ExperimentalWarning "$@"`;
@@ -40,7 +40,7 @@ describe.concurrent.each(["netlink", "poll"])("watching by %s", (engine) => {
     ip("link set hf-a up");
     await heard("link");
     ip("addr add 192.0.2.9/24 dev hf-a");
-    // The address brings a connected route, which must not pass for the route below: with it in hand, that one could go before it is seen.
+    // The address adds a connected route, which must not be mistaken for the route below, or that one could be removed before it is seen.
     await heard("address", "route");
     ip("route add 198.51.100.0/24 via 192.0.2.1");
     await heard("route");

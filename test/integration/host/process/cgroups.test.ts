@@ -83,7 +83,7 @@ describe("limits of all containers", () => {
     const { groups, read, write } = machine("cgroupfs");
     expect(groups.parent).toBe("/holdfast-containers");
     expect(groups.limits(DISK)).toBeUndefined();
-    // The kernel makes these with the directory.
+    // The kernel creates these with the directory.
     for (const name of ["cpu.max", "memory.max", "memory.high", "io.max"]) write(`${parent}/${name}`, "");
     expect(await groups.setLimits(LIMITS, DISK, signal)).toEqual([]);
     expect(read(`${parent}/cpu.max`)).toBe("250000 100000");
@@ -102,7 +102,7 @@ describe("limits of all containers", () => {
 
   test("create the group with its controllers if missing, and name a missing file", async () => {
     const { groups, read } = machine("cgroupfs");
-    // No kernel here fills the new directory.
+    // Here no kernel fills the new directory.
     expect(await groups.setLimits({ cpuMax: 100 }, DISK, signal)).toEqual([
       expect.stringMatching(/^cpu\.max is not limited: .*cpu\.max to 100000 100000/),
     ]);

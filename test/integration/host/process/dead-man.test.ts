@@ -17,7 +17,7 @@ test("under systemd it is a timer of its own, which ends on request", async () =
   const about = `--quiet --collect --unit=holdfast-guard-${ID} --on-active=31s --timer-property=AccuracySec=1s --property=ProtectControlGroups=yes -- /bin/sh -c `;
   expect(call.startsWith(about)).toBe(true);
   expect(call.endsWith(`guard watch --state /srv/a state --run /run/hf --managed --id ${ID}`)).toBe(true);
-  // Each is doubled, since systemd puts variables of its own in the place of single ones.
+  // Each is doubled, since systemd expands single ones.
   expect(call).toContain("$$@");
   expect(call.replaceAll("$$", "")).not.toContain("$");
   await deadMan.end();

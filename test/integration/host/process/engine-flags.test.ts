@@ -38,7 +38,7 @@ test.each(["compileAll", "preferSpeed"])("what a start skips is done with the wo
 test("a collection frees what is unreachable", async () => {
   const make = (): WeakRef<object> => new WeakRef({ held: "by nobody" });
   const left = make();
-  // A weak reference holds its object until the turn in which it was made is over.
+  // A weak reference holds its object until the end of the turn that made it.
   await nextTurn();
   collectGarbage();
   expect(left.deref()).toBeUndefined();

@@ -41,7 +41,7 @@ function living(mark: string): string[] {
 const EXEC = new URL("../../../../src/host/process/exec.ts", import.meta.url).href;
 const CLOCK = new URL("../../../../src/host/clock.ts", import.meta.url).href;
 
-/** A program that runs `sleep` for so long until it is killed. */
+/** A program that runs `sleep` for a time until it is killed. */
 function sleeping(duration: string): ChildProcess {
   const text = `
     const { hostExec } = await import(${JSON.stringify(EXEC)});
@@ -83,10 +83,10 @@ describe("run", () => {
   test("gives the tool exactly three variables, its own group and niceness 10", async () => {
     const { stdout } = await exec.run("env", [], { ...bounds, signal: never() });
     expect(stdout.trim().split("\n").sort()).toEqual(["LC_ALL=C", `PATH=${SEARCH_PATH}`, "TZ=UTC"]);
-    // Nobody else on this machine sleeps for just as long.
+    // A duration that nothing else on this machine uses.
     const duration = `60.${process.pid}`;
     const running = exec.spawn("sleep", [duration], { signal: never() });
-    // A new process has its starter's command line until its own program is loaded.
+    // A new process has its parent's command line until its own program is loaded.
     const pid = await untilHolds(() => pidOf(["sleep", duration]));
     expect(getPriority(pid)).toBe(10);
     running.kill();

@@ -10,7 +10,7 @@ const FLAGS = ["--disable-sigusr1", "--disable-warning=ExperimentalWarning"];
 /** The last line of each bundle. */
 const END = "\n//# sourceMappingURL=overlay.mjs.map\n";
 
-/** Runs a program that becomes or loads the bundle of `overlay`, and then says that it is still itself. */
+/** Runs a program that becomes or loads the bundle of `overlay`, and then reports that it is still itself. */
 function run(use: "becomeOwnBundle" | "loadOwnBundle", overlay: string | undefined, entry = "holdfast.mjs") {
   const dir = tempDir();
   const text = `import { ${use} } from ${JSON.stringify(MODULE)};

@@ -8,7 +8,7 @@ import { waitFor } from "../../../support/wait-for.ts";
 
 const signal = new AbortController().signal;
 const options = { signal, deadlineMs: 12_500, maxOutputBytes: 4096 };
-/** Becomes what follows `--`, as systemd-run(1) with --pipe and --wait behaves to whoever calls it. */
+/** Executes what follows `--`, as systemd-run(1) with --pipe and --wait does. */
 const RUN = 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"';
 
 test("a tool that needs more privileges than the unit has is a unit of its own, with its input, output and status", async () => {
@@ -65,7 +65,7 @@ test("a capture has a user of its own and ends with the agent's unit", async () 
   expect(tools.calls("systemctl")).toEqual([]);
 });
 
-/** As long as the unit runs, so does what waits for it; stopped, the tool has ended well. */
+/** Its waiter runs as long as the unit; when stopped, the tool has ended with status 0. */
 const unitIn = (dir: string) => ({
   "systemd-run": `trap 'exit 0' USR1; echo $$ > ${dir}/pid; while :; do sleep 0.02; done`,
   systemctl: `kill -USR1 "$(cat ${dir}/pid)"`,

@@ -10,7 +10,7 @@ const SOURCE = JSON.stringify(new URL("../../../../src/host/process/run-lock.ts"
 
 async function holder(runDir: string): Promise<ChildProcess> {
   const text = `const { lockRunDirectory } = await import(${SOURCE});
-    // Nothing that is collected as garbage locks anybody out.
+    // A garbage-collected lock excludes nobody.
     globalThis.lock = lockRunDirectory(${JSON.stringify(runDir)}, "agent");
     console.log("held");
     setInterval(() => undefined, 1000);`;

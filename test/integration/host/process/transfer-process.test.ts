@@ -9,7 +9,7 @@ import { tempDir } from "../../../support/temp-dir.ts";
 import { transferJob } from "../../../support/data-store/transfer-job.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
-/** Starts a child that runs `body`, to which `job` and `tell` are given, and the lines that follow the job as `orders`. */
+/** Starts a child that runs `body`, with `job`, `tell`, and the lines after the job as `orders`. */
 function start(body: string, clock = systemClock()) {
   const script = join(tempDir(), "child.mjs");
   writeFileSync(
@@ -61,7 +61,7 @@ test("a cancel reaches it", async () => {
 });
 
 test.each(["cancel", "leave"] as const)("kills one that ignores %s", async (order) => {
-  // Timers that ring soon stand for those that ring late.
+  // Short timers replace long ones.
   const clock = { ...systemClock(), after: (ms: number, run: () => void) => systemClock().after(ms / 50, run) };
   const { events, child } = start(
     `process.on("SIGTERM", () => 0); tell({ is: "progress", bytes: 1, rate: 2 }); setInterval(() => 0, 1000);`,

@@ -131,7 +131,7 @@ describe("a tcp flow", () => {
       setTimeout(() => client.socket.resume(), 1);
     });
     const send = async (): Promise<void> => {
-      // Pieces of every kind: what fills a read exactly, what does not, and single bytes.
+      // Sizes of every kind: those that fill a read exactly, others, and single bytes.
       const sizes = [1, 65_536, 8192, 131_072, 777, 300_000, 4096];
       for (let at = 0, i = 0; at < size; i += 1) {
         const piece = data.subarray(at, at + (sizes[i % sizes.length] ?? 1));
@@ -369,7 +369,7 @@ describe("limits", () => {
     await waitFor("the end", () => client.fate() === "end");
     const received = client.received.reduce((sum, { length }) => sum + length, 0);
     expect(direction === "in" ? arrived : received).toBe(size);
-    // A rate is a promise about time, and this bound is the promise: it can only fail when the limit is not held.
+    // A rate is a promise about time, and this bound is the promise: it fails only when the limit does not hold.
     expect(performance.now() - startedAt).toBeGreaterThan(700);
   });
 });

@@ -7,7 +7,7 @@ import { tempDir } from "../../../support/temp-dir.ts";
 const SCRIPT = readFileSync(join(import.meta.dirname, "../../../../scripts/install.sh"), "utf8");
 const POSTRM = readFileSync(join(import.meta.dirname, "../../../../scripts/packaging/maintainer/postrm"), "utf8");
 
-/** Runs the end of a program instead of install.sh's own, with `/etc` and `/usr/lib` below a directory. */
+/** Runs these lines instead of the end of install.sh, with `/etc` and `/usr/lib` below a directory. */
 function run(root: string, end: string): { readonly status: number | null; readonly output: string } {
   const text = SCRIPT.replace(/^main "\$@"$/m, () => end)
     .replaceAll("/etc/holdfast", join(root, "etc"))
@@ -66,7 +66,7 @@ describe("postrm", () => {
       const text = POSTRM.replaceAll(/(?<=[ (;])\/(?=etc\/|run\/|usr\/|var\/lib\/|sys\/)/g, `${root}/`)
         .replaceAll('"/var/lib', `"${root}/var/lib`)
         .replaceAll(/@[A-Z]+@/g, "");
-      // Nothing of this machine may be meant.
+      // No path of this machine may be used.
       expect(text).not.toMatch(/(?<!\w)\/(?:etc|run|usr|var|sys)\//);
       const script = `mount -t tmpfs none '${data}'; echo x >'${data}/file'; set -- purge\n${text}\nls '${data}'`;
       const { status, stdout, stderr } = spawnSync("unshare", ["--mount", "dash", "-c", script], { encoding: "utf8" });

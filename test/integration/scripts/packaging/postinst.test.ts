@@ -12,8 +12,8 @@ const SYSTEMD = new Map([
 const TEMPLATE = readFileSync(join(import.meta.dirname, "../../../../scripts/packaging/maintainer/postinst"), "utf8");
 
 /**
- * The script of a package that replaces another, with all it touches below a directory and a manager that only notes what it is told: an hour
- * cannot be waited for. What is handed to systemd-run lies in `later`, and each of its pauses runs `atPause` in place of passing.
+ * The script of a package that replaces another, with all its files below a directory and a manager that only records its calls: an hour is
+ * too long to wait. Commands for systemd-run are in `later`, and each of their pauses runs `atPause` instead.
  */
 function aPackage() {
   const root = tempDir();
@@ -51,7 +51,7 @@ function aPackage() {
 
 test("a newer package restarts the agent at once if nothing is pending", () => {
   const machine = aPackage();
-  // A trial that nobody judges any more holds nothing up.
+  // An abandoned trial delays nothing.
   machine.set("versions/0.1.20260202-0000.trial");
   expect(machine.install()).toEqual({ status: 0, stderr: "" });
   expect([machine.restarts(), machine.isPostponed()]).toEqual([1, false]);

@@ -245,7 +245,7 @@ test("a network confirmed on trial yields when the control plane changes the sec
   expect(Object.fromEntries(machine.values)).toEqual({ a: "2" });
   expect(applying.config()).toEqual({ network: { a: "2" } });
   expect(applying.network()).not.toHaveProperty("kept");
-  // What was kept is over for good.
+  // The confirmed trial has ended permanently.
   await put(4, { network: { a: "1" } });
   expect(Object.fromEntries(machine.values)).toEqual({ a: "1" });
   await applying.tryNetwork({ network: { a: "again" }, minutes: 10 }, signal);

@@ -15,7 +15,7 @@ function setUp() {
   const look = new ConfigEvents({ clock, events });
   return {
     clock,
-    /** What is told when this is where a section stands. */
+    /** Returns the events for this status of a section. */
     see: (changes: Partial<Standing>, desired: Parameters<ConfigEvents["look"]>[0] = {}): readonly NodeEvent[] => {
       sent.length = 0;
       look.look(desired, [
@@ -90,7 +90,7 @@ test("reports rejected items as invalid configuration until the last of them is 
   const [event] = see({ issues, rejected: 30 });
   expect(event).toMatchObject({ eventType: "Invalid Configuration", level: "ERROR", details: { rejected: 30 } });
   expect(JSON.stringify(event).length).toBeLessThan(8192);
-  // What waits or failed is no fault of the configuration.
+  // A waiting or failed item is no fault of the configuration.
   expect(see({ issues, rejected: 0 })).toMatchObject([{ eventType: "Invalid Configuration", state: "CLEARED" }]);
 });
 

@@ -5,7 +5,7 @@ import { containerState } from "../../../support/containers/fake-compute.ts";
 
 const MINUTE = 60_000;
 
-/** Shows the containers at times, and gives what is told at each. */
+/** Shows the containers at times, and returns the events of each. */
 function told(...moments: readonly (readonly [minute: number, ...list: ContainerStatus[]])[]) {
   let memories: Memories = new Map();
   return moments.map(([minute, ...list]) => {

@@ -98,7 +98,7 @@ test("reports the quota and the reserve of the disk before the start", async () 
     code: "disk-full",
     message: "the data store's quota of 10.0 kB is used up",
   });
-  // The largest reserve that can be set is not what every machine lacks, so the store says what there is.
+  // The largest possible reserve may exist on a machine, so the test sets the free space.
   const { dir } = stage();
   const store = openStore(join(dir, "data-store"));
   const space = () => Promise.resolve({ freeBytes: 99, totalBytes: 1000 });
@@ -135,7 +135,7 @@ test("a failed or cancelled task leaves no partial file", async () => {
   puppets[0]?.end();
   const cancelled = call({ action: "CANCEL", id: puppets[1]?.job.id });
   expect(puppets[1]?.orders).toEqual(["cancel"]);
-  // What a process says when it is told to end is no failure of the transfer.
+  // The error of a cancelled process is not a failure of the transfer.
   puppets[1]?.tell({ is: "failed", code: "cancelled", message: "cancelled" });
   puppets[1]?.end();
   await cancelled;
@@ -185,7 +185,7 @@ test("the next agent resumes running tasks where they were, keeps waiting ones i
   const second = stage({ dir: first.dir });
   second.dataStore.reopen();
   await waitFor("both run", () => second.puppets.length === 2);
-  // There is room for both, and one first looks at what it has.
+  // There is room for both, and one first verifies its partial file.
   const began = new Map(second.puppets.map(({ job }) => [job.parts.join("/"), job.resume?.bytes]));
   expect(began).toEqual(
     new Map([

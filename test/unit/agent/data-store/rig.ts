@@ -14,7 +14,7 @@ import type { TransferEvent, TransferJob } from "../../../../src/protocol/trigge
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
-/** A transfer that does what the test says. */
+/** A transfer controlled by the test. */
 export interface Puppet {
   readonly job: TransferJob;
   readonly orders: string[];
@@ -22,7 +22,7 @@ export interface Puppet {
   end(how?: string): void;
 }
 
-/** What a test sets. */
+/** The test's settings. */
 export interface Given {
   readonly dir?: string;
   readonly clock?: Clock;
@@ -30,7 +30,7 @@ export interface Given {
   readonly settings?: Parameters<typeof dataStoreSettings>[0];
 }
 
-/** A data store whose transfers are puppets; it ends with the test. */
+/** A data store with such transfers; closed with the test. */
 export function stage({ dir = tempDir(), clock = systemClock(), options = {}, settings }: Given = {}) {
   const root = join(dir, "data-store");
   const database = openDatabase(join(dir, "state.db"), { migrations: [dataStoreMigration], exclusive: true });

@@ -7,7 +7,7 @@ interface Given {
   readonly free?: number;
 }
 
-/** A room in a store whose use is what the test says. */
+/** A space budget in a store with the test's usage. */
 function stage({ maxBytes, free = 10_000 }: Given) {
   const clock = new FakeClock();
   const disk = { used: 100, free, counts: 0 };

@@ -8,7 +8,7 @@ import { stage, type Given } from "./rig.ts";
 
 describe("an abandoned multipart upload", () => {
   const body = { action: "S3_UPLOAD", filePath: "images/f", bucketDest: "s3://bucket/f" };
-  /** A task that has begun an upload on the server. */
+  /** A task that has started an upload on the server. */
   const begun = async (given: Given = {}) => {
     const made = stage(given);
     writeFileSync(join(made.root, "images/f"), "x");

@@ -17,7 +17,7 @@ import { tempDir } from "../../../support/temp-dir.ts";
 const signal = new AbortController().signal;
 const Text = z.record(z.string(), z.unknown());
 
-/** A machine without an identity whose clock the test sets; `answer` stands for the control plane, else the one that is dialled. */
+/** A machine without an identity and with a fake clock; `answer` replaces the dialled control plane. */
 function machine(answer?: (request: HttpRequest) => Promise<unknown>) {
   const directory = tempDir();
   mkdirSync(join(directory, "s/identity"), { recursive: true });

@@ -41,7 +41,7 @@ function setUp() {
 
 type Answer = Pick<HttpResponse, "status" | "body">;
 
-/** A control plane that answers as a real one, or, with changes, as one that lies. */
+/** A control plane with correct answers, or, with changes, false ones. */
 async function honest(request: HttpRequest, changes: Partial<RegisteredClaims> = {}, signer = key): Promise<Answer> {
   const { register: jws } = JSON.parse(request.body ?? "") as { register: string };
   const asked = peekClaims("holdfast-register+jwt", jws);

@@ -8,7 +8,7 @@ import { fakeRuleset } from "../../../support/network/fake-ruleset.ts";
 const DOCKER: ForwardDrop = { table: "ip filter", chain: "FORWARD", by: "policy drop" };
 const MINUTE_MS = 60_000;
 
-/** A watch over chains that a test names; an error is thrown in their place. */
+/** A watch over the test's chains; an error is thrown in their place. */
 function rig() {
   const clock = new FakeClock();
   const machine: { chains: readonly ForwardDrop[] | Error } = { chains: [] };

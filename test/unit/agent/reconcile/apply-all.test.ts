@@ -13,7 +13,7 @@ import { engineRig } from "./rig.ts";
 
 type Model = ReadonlyMap<string, string>;
 
-/** A model whose engine takes all steps or none, and how many it was given each time. */
+/** A model that applies all steps or none, and records their number. */
 function atOnce(options: ModelOptions = {}) {
   const machine = new MemoryMachine();
   const blows: number[] = [];

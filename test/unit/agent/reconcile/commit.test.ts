@@ -17,7 +17,7 @@ import { engineRig } from "./rig.ts";
 
 const NOBODY = [{ target: "control plane 192.0.2.1:443", message: "connection timed out" }];
 
-/** An engine whose only section could cut the node off; it has `a: old`, which is proven. */
+/** An engine whose only section could cut the node off; `a: old` is confirmed. */
 async function rig(
   options: {
     dir?: string;
@@ -61,9 +61,9 @@ async function rig(
       request = { ...request, ...changed };
     },
     a: () => machine.values.get("a"),
-    /** The value is this one, with no time of the fake clock for it: what is written before takes real time. */
+    /** Waits for the value without advancing the fake clock: the writes before it take real time. */
     untilMade: (value: string) => waitFor(`a is ${value}`, () => isThere(value)),
-    /** Lets time pass until the value is this one. */
+    /** Advances the time until this value. */
     until: (value: string | undefined, stepMs = 1000) =>
       waitFor(`a is ${value}`, async () => {
         if (isThere(value)) return true;
@@ -117,7 +117,7 @@ describe("a permanent change", () => {
     await one.engine.idle();
     expect(one.a()).toBe("old");
     expect(one.standing().outcome).toMatchObject({ state: "failed", error: { code: "not-confirmed" } });
-    // Whatever else is desired ends it.
+    // Any other desired configuration ends it.
     await one.want({ model: { a: "newer" } });
     expect(one.a()).toBe("newer");
   });
@@ -241,7 +241,7 @@ describe("a permanent change", () => {
     await wanted;
     await one.clock.advance(20_000);
     expect(one.commit.heldChange.current).toMatchObject({ is: "waiting", last: { gateways: ["gw"] } });
-    // By the next time it was not reached before, so that it need not be.
+    // Not reached before the next attempt, so not required.
     one.prover.gateways = [];
     one.prover.unreached = [];
     await one.until("new");
@@ -359,7 +359,7 @@ describe("a change without a session before it", () => {
     expect([one.a(), one.takenBack]).toEqual(["new", []]);
     const again = one.want({ model: { a: "newer" } });
     await waitFor("it is being proven", () => one.state() === "proving");
-    // A session over a socket that is older than the change proves nothing by itself.
+    // A session over a socket older than the change proves nothing.
     one.prover.unreached = NOBODY;
     one.commit.sessionOpened();
     await one.clock.advance(3000);
@@ -612,7 +612,7 @@ test("an agent that hung detects that the guard rolled its change back, and does
 test("a step that an agent applies after the rollback of the guard is rolled back too", async () => {
   const one = await proven();
   let release = (): void => undefined;
-  // It stands still between the note that the step is due and the step.
+  // It stops between the record that the step is due and the step.
   one.machine.before = (subject) =>
     subject === "a" ? new Promise<void>((resolve) => (release = () => resolve())) : undefined;
   const wanted = one.want({ model: { a: "new" } });

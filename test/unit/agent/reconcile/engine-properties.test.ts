@@ -85,16 +85,16 @@ test("faults at any step leave the other items correct, are reported, and heal w
         };
         rig.engine.start();
         await rig.want({ model: desired });
-        // What could cut the node off is refused after its third failure, and the machine left as it was.
+        // A change that could cut the node off is refused after its third failure, and the machine restored.
         const isRefused = (): boolean => rig.commit.heldChange.current?.attempts === 3;
         for (let tries = 0; tries < 20 && rig.standing().outcome.state !== "converged" && !isRefused(); tries += 1) {
           expect(rig.standing()).toMatchObject({ outcome: { state: "failed", error: { code: "injected" } } });
-          // Little further than to the next attempt, or the time of its window would be over before it has done anything.
+          // Only to the next attempt, or its window would end before it has done anything.
           await rig.clock.advance(Math.max(2000, (rig.standing().nextAttempt ?? 0) - rig.clock.now()));
           await rig.engine.idle();
         }
         if (isRefused()) {
-          // A rollback that met a fault, too, is tried again by itself.
+          // A failed rollback is retried by itself, too.
           for (let tries = 0; tries < 5 && (await rig.checkpoint.isPending()); tries += 1) {
             await rig.clock.advance(10_000);
             await rig.engine.idle();
@@ -110,7 +110,7 @@ test("faults at any step leave the other items correct, are reported, and heal w
         await rig.engine.close();
       },
     ),
-    // In the example the rollback of the third failure meets faults as well.
+    // In the example the rollback of the third failure fails as well.
     { numRuns: runs(80), examples: [[{}, { a: "1", f: "1" }, [1, 4, 8, 10, 11], true]] },
   );
 });

@@ -12,7 +12,9 @@ const NOBODY = [{ target: "control plane 192.0.2.1:443", message: "connection ti
 const NO_LEASE: Issue = { path: "model", code: "no-lease", message: "no lease has come" };
 const MOST_FOLLOWS = 16;
 
-/** An engine whose section has a `route` by the lease of the machine as soon as `a` is `leased`; `a: old` is proven, and there is no lease. */
+/**
+ * An engine whose section has a `route` by the machine's lease as soon as `a` is `leased`; `a: old` is confirmed, and there is no lease.
+ */
 async function rig() {
   const machine = new MemoryMachine();
   const prover = new ScriptedProver();
@@ -95,7 +97,7 @@ test("rolls back such steps with the change", async () => {
   await one.until("it is taken back", () => one.takenBack.length > 0);
   await wanted;
   expect(one.has()).toEqual({ a: "old" });
-  // The last goes first, as it does only where its undo is stored with the others.
+  // Last in, first out, as only happens when its undo is stored with the others.
   expect(changed).toEqual(["route", "route", "a"]);
 });
 

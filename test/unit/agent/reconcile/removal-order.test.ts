@@ -6,7 +6,7 @@ import { engineRig } from "./rig.ts";
 
 const NAMES = ["first", "second", "third"];
 
-/** Three sections that note what is done to them, in the order it is done. */
+/** Three sections that record their steps in order. */
 function setUp(options: Partial<Record<string, ModelOptions>> = {}) {
   const done: string[] = [];
   const machines = new Map(NAMES.map((name) => [name, new MemoryMachine()]));
@@ -17,7 +17,7 @@ function setUp(options: Partial<Record<string, ModelOptions>> = {}) {
   return {
     ...rig,
     machineOf,
-    /** What is done for this to become true. */
+    /** Returns the steps that apply a configuration. */
     want: async (config: Readonly<Record<string, unknown>>): Promise<readonly string[]> => {
       done.length = 0;
       await rig.want(config);
@@ -140,7 +140,7 @@ describe("a guarded pass", () => {
     machineOf("second").after = () => void seen.push(there());
     await want(all("b"));
     expect(seen[0]).toEqual({ first: { a: "a" }, second: {}, third: {} });
-    // The others are carried out without the section whose step failed.
+    // The others are applied without the section whose step failed.
     expect(there()).toEqual({ first: { a: "a" }, second: { b: "b" }, third: { b: "b" } });
     expect(standing("first").outcome).toMatchObject({ state: "failed", step: { subject } });
     engine.look("test");

@@ -12,7 +12,7 @@ import { testCommit } from "../../../support/reconcile/commit.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 
-/** An engine over sections of a test's own, on a clock that the test moves and with a checkpoint on a real disk. */
+/** An engine over the test's sections, with a fake clock and a checkpoint on a real disk. */
 export function engineRig(
   sections: readonly Reconciler[],
   options: Partial<EngineOptions> & {
@@ -54,7 +54,7 @@ export function engineRig(
     dir,
     faults,
     reports: () => reports,
-    /** Desires this and waits until the engine has nothing left to do at once. */
+    /** Sets the desired configuration and waits until the engine has nothing left to do at once. */
     want: async (config: Readonly<Record<string, unknown>>, isActive = true): Promise<void> => {
       version += 1;
       engine.set({ version: { node: version }, config, isActive });

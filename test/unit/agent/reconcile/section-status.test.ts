@@ -9,7 +9,7 @@ import { engineRig } from "./rig.ts";
 
 const taken = (item: string): Issue => ({ path: `model.${item}`, code: "port-taken", message: `${item} is taken` });
 
-/** One section whose items wait as a test says, and whose machine can be hidden. */
+/** A section whose items wait as the test sets, on a machine that can be hidden. */
 function waitingRig() {
   const machine = new MemoryMachine();
   const trouble: { waits: readonly Issue[]; isBlind: boolean; isStuck: boolean } = {
@@ -33,14 +33,14 @@ function waitingRig() {
     ...rig,
     machine,
     trouble,
-    /** Looks again after this many milliseconds. */
+    /** Runs a pass after this many milliseconds. */
     lookAfter: async (ms: number): Promise<void> => {
       await rig.clock.advance(ms);
       await rig.engine.idle();
       rig.engine.look("test");
       await rig.engine.idle();
     },
-    /** Each reason, with how long after the start it came up. */
+    /** Returns each reason with its start, relative to the first pass. */
     sinces: () =>
       Object.fromEntries(whyOf(rig.engine.standings).map(({ item, code, since }) => [item ?? code, since - start])),
   };

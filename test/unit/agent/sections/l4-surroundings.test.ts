@@ -21,7 +21,7 @@ const CONFIG = {
   },
 };
 
-/** Both sections in force on a machine whose link `wan` has one address. */
+/** Both sections applied on a machine whose link `wan` has one address. */
 async function rigWithWan() {
   const overlay = modelOverlay();
   let refusals = 0;
@@ -47,12 +47,12 @@ async function rigWithWan() {
     overlay,
     look,
     refuse: (times: number) => void (refusals = times),
-    /** Gives the link these addresses, and has the engine look. */
+    /** Sets the addresses of the link, and runs a pass. */
     readdress: async (...addresses: readonly string[]): Promise<void> => {
       wan = addresses;
       await look();
     },
-    /** Has somebody else change listeners. */
+    /** Changes listeners as another program. */
     tamper: (change: (listeners: Map<string, { maxFlows: number }>) => void): void => {
       const listeners = new Map(overlay.view().listeners);
       change(listeners);

@@ -167,7 +167,7 @@ test("at any moment there is a session, an attempt or exactly one timer, in any 
           const deadline = deadlineOf(state);
           expect(deadline).toBeGreaterThanOrEqual(0);
           expect(Number.isFinite(deadline)).toBe(true);
-          // Nothing is ever put off by more than an hour and its jitter.
+          // The delay never exceeds an hour and its jitter.
           expect(deadline).toBeLessThanOrEqual(now + 3_600_000 * 1.2 + 10_000);
         }
       },

@@ -17,10 +17,10 @@ import { ISS, keysClaims, nodeIdentity, signingKey } from "../../../support/cont
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
-/** The root of the control plane that the node knows, its signing key, and a key that it does not know. */
+/** The root of the node's control plane, its signing key, and an unknown key. */
 export const [root, key, stranger] = await Promise.all([signingKey(), signingKey(), signingKey()]);
 
-/** A session with real keys and sockets, over a clock that stands still; half is every random number. */
+/** A session with real keys and sockets, on a fake clock; every random number is one half. */
 export async function node(script: (arrival: Arrival) => unknown, url?: string, known: string[] = []) {
   const unhandled: unknown[] = [];
   const forgeries: string[] = [];
@@ -99,5 +99,5 @@ export async function node(script: (arrival: Arrival) => unknown, url?: string, 
   };
 }
 
-/** The delay before the next attempt after one that failed. */
+/** The delay in ms before the next attempt after a failed one. */
 export const FAILED = 2000;

@@ -194,7 +194,7 @@ describe("a session", () => {
     expect(await waiting()).toMatchObject({ code: "silent" });
   });
 
-  /** Lets time and traffic go on together until the session has ended. */
+  /** Advances time and traffic until the session has ended. */
   async function untilEnded({ clock, session }: Pick<Awaited<ReturnType<typeof node>>, "clock" | "session">) {
     for (let i = 0; i < 40 && session.status().state === "online"; i += 1) {
       await clock.advance(2000);
@@ -304,7 +304,7 @@ describe("a session", () => {
     session.wake("resumed");
     expect([session.status().state, session.status().attempt, online.length]).toEqual(["online", 1, 1]);
     expect(connection.sessionNow()).toBe(4601);
-    // A wall clock that is set is not a sleep.
+    // A wall clock that is set does not mean a suspend.
     clock.setWall(0);
     expect(connection.sessionNow()).toBe(4601);
   });

@@ -376,7 +376,7 @@ describe("a disk that refuses writes", () => {
     expect(documents.unsaved).toEqual(["node"]);
     await documents.keep();
     expect((await load()).version("node")).toBe(3);
-    // The copy before is the one of the disk.
+    // The previous copy is that of the disk.
     expect(await documents.rolledBack("node").catch((error: unknown) => error)).toMatchObject({ code: "inactive" });
     await documents.accept("node", await node(5), trust, 3);
     disk.isFull = false;

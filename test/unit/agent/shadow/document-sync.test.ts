@@ -34,7 +34,7 @@ beforeAll(async () => {
   [root, key] = await Promise.all([signingKey(), signingKey()]);
 });
 
-/** A node in front of a control plane that offers `offer`: each name's version and body. */
+/** A node of a control plane with the documents `offer`: version and body by name. */
 async function setUp({ session = nodeIdentity.session, chance = 0.5 } = {}) {
   const directory = tempDir();
   mkdirSync(join(directory, "s/desired"), { recursive: true });
@@ -277,7 +277,7 @@ test.each([
     await put("node", 2, nodeDocument());
     answer(code, asked);
     connect();
-    // Until the failure is known there is the timer of the ten minutes; afterwards one for the wait.
+    // Until the failure there is the timer of ten minutes; afterwards one for the retry.
     await waitFor("the request", () => requests.length === 1);
     await new Promise(setImmediate);
     answer(200);

@@ -240,7 +240,7 @@ describe("the merge of a cluster's configuration into a member's", () => {
       network: { interfaces: {}, vrfs: 1 },
       vpn: {},
     };
-    // What is no list stays as it is, to be refused: an empty list would take every address away.
+    // Anything but a list stays, to be refused: an empty list would remove every address.
     const { config, errors } = effective(odd, odd);
     expect(config.network).toEqual({ interfaces: {}, vrfs: 1 });
     expect(errors.map(({ code, path }) => `${code} ${path}`)).toEqual([

@@ -13,7 +13,7 @@ import type { ReporterState, ShadowReport } from "../../../../src/agent/shadow/r
 import { nodeMethods } from "../../../../src/protocol/channel/methods.ts";
 import type { ShadowMap } from "../../../../src/protocol/values/shadow.ts";
 
-/** Asks until a report comes, moving the time as told. */
+/** Advances the time until a report is due. */
 function sendNow(state: ReporterState, facts: ShadowMap, from: number) {
   let now = from;
   let step = nextReport(state, facts, now);
@@ -167,7 +167,7 @@ describe("limits", () => {
   });
 });
 
-/** A control plane that keeps one version and applies only what builds on it. */
+/** A control plane that stores one version and applies only reports based on it. */
 class Holder {
   version = 0;
   facts: ShadowMap = {};
@@ -180,7 +180,7 @@ class Holder {
   }
 }
 
-/** Returns what a reader of the reports holds after this one. */
+/** Returns a reader's copy after this report. */
 function applyReport(held: ShadowMap, report: ShadowReport): ShadowMap {
   const gone = new Set(report.unset);
   const kept = report.base === 0 ? [] : Object.entries(held).filter(([key]) => !gone.has(key));

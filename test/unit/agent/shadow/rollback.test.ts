@@ -70,7 +70,7 @@ describe("a rolled back document", () => {
     await later.accept("node", await node(3), trust, 11);
     expect(later.current.node?.refused).toBeUndefined();
     expect((await load()).version("node")).toBe(3);
-    // What was refused once is not what the next rollback goes to.
+    // A version refused once is not the target of the next rollback.
     expect(await later.rollBack("node", 12)).toMatchObject({ from: 3, to: 1 });
   });
 

@@ -184,7 +184,7 @@ test("each object alternates between raise and clear; few a minute", () => {
         }
       }
       for (const [, event] of state.open) expect(announced.has(event.object)).toBe(event.isAnnounced);
-      // A window may begin anywhere, so any minute touches at most two of them.
+      // A window may start at any time, so a minute touches at most two of them.
       for (const time of times) {
         expect(times.filter((other) => other >= time && other < time + 60_000).length).toBeLessThanOrEqual(
           2 * RATE_CAP,

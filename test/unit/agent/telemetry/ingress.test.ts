@@ -4,7 +4,7 @@ import { aMeshState, aPathState, uidOf } from "../../../support/overlay/mesh.ts"
 
 const EVERY = 20_000;
 
-/** Whether the limit was reached, sample by sample. */
+/** Marks the samples at which the limit was reached. */
 function reached(shares: readonly number[]): string {
   let state: IngressState = { isReached: false };
   return shares

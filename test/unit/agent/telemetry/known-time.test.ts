@@ -66,7 +66,7 @@ it("is right at once when set, and reports nothing more", () => {
 it("is compared with the stored time if that is later, and with the server's only once that is known", () => {
   const { known, time } = rig(BUILT + DAY, BUILT + 10 * DAY);
   expect(known.behind()).toMatchObject({ knownAt: BUILT + 10 * DAY, by: "control-plane" });
-  // What was kept was told by somebody whose clock was wrong.
+  // The stored time came from a control plane with a wrong clock.
   known.receive(BUILT + DAY);
   expect(known.behind()).toBeUndefined();
   time.now -= 301_000;

@@ -31,7 +31,7 @@ function setUp() {
   return { clock, spool, pusher, stored };
 }
 
-/** A session whose control plane is the given function. */
+/** A session with the given function as its control plane. */
 function session(answer: (push: Push) => Promise<{ last: number }> | { last: number }) {
   const pushes: Push[] = [];
   const over = new AbortController();

@@ -25,7 +25,7 @@ test("sends records in order under unique numbers, and loses some only at a kill
       sql.exec(spoolMigration);
       const open = () => new Spool(sql, () => undefined);
       let spool = open();
-      // What is in memory, oldest first; of it, how many of the oldest a kill leaves.
+      // Records in memory, oldest first; and how many of the oldest survive a kill.
       let waiting: number[] = [];
       let dropped = 0;
       let next = 0;
@@ -71,7 +71,7 @@ test("sends records in order under unique numbers, and loses some only at a kill
             sql.exec("PRAGMA query_only=OFF");
             spool = open();
             dropped = spool.status().metrics.dropped;
-            // A disk that lagged behind may bring back what was acknowledged or dropped, which the control plane passes over.
+            // A disk that lagged behind may bring back acknowledged or dropped records, which the control plane ignores.
             expect(ids.length).toBeLessThanOrEqual(maxRecords);
             expect([...ids].sort((a, b) => a - b)).toEqual(ids);
             const kept = waiting.filter((id) => ids.includes(id));

@@ -67,7 +67,7 @@ test("a forbidden source gets no answer, and everything else is as without the f
     listener({ port: 7002, addresses: ["10.1.0.1"], sources: ["10.1.0.0/24"] }),
   ]);
   machine.sh(`nft -f - <<'EOF'\n${text}EOF`);
-  /** A port on which nobody listens refuses at once; one that is filtered says nothing. */
+  /** Reports whether a port answers: a closed one refuses at once, a filtered one is silent. */
   const answers = (at: number, address: string, port: number): boolean =>
     machine.sh(`ip netns exec h${at} nc -v -z -w 1 ${address} ${port} 2>&1 || true`).includes("refused");
   expect([answers(1, "10.1.0.1", 7001), answers(2, "10.2.0.1", 7001)]).toEqual([true, false]);

@@ -30,7 +30,7 @@ ip rule add priority 9000 from 192.0.2.77 lookup 77`;
 
 const wan = (gateway: string) => ({ interfaces: [{ nic: "eth0", ip: "192.168.1.10/24", gateway }] });
 
-/** Whether the other end is reached, asked often enough that the kernel knows both gateways and could take either. */
+/** Reports whether the other end is reachable, often enough that the kernel knows both gateways and could use either. */
 function answers(machine: NetworkMachine): readonly boolean[] {
   machine.sh(`ping -c 1 -W 1 ${RIGHT}; ping -c 1 -W 1 ${WRONG}; true`);
   return Array.from({ length: 4 }, () => machine.sh(`ping -c 1 -W 1 ${FAR} > /dev/null; echo $?`).trim() === "0");
@@ -43,7 +43,7 @@ test("the section's gateway is used in spite of the distribution's, even if it i
   const machine = await networkMachine(tempDir(), {}, MACHINE);
   const section = sectionOver(machine, { record: EMPTY_RECORD });
   expect(answers(machine)).toEqual(ALWAYS);
-  // The kernel tells late that a bridge has a carrier.
+  // The kernel reports a bridge's carrier late.
   const settled = (): string => dump(machine).replaceAll("NO-CARRIER,", "");
   const before = settled();
   const { undos } = await converge(section, wan(WRONG));
@@ -67,7 +67,7 @@ test("the right gateway is used although the distribution has a wrong one of the
   const { steps } = await converge(section, wan(RIGHT));
   expect(steps).toHaveLength(1);
   expect(answers(machine)).toEqual(ALWAYS);
-  // What leads there just as wanted counts only while nothing else does.
+  // A foreign route counts as the wanted one only while it is the only one.
   machine.sh(`ip route delete default via ${RIGHT}; ip route append default via ${RIGHT} dev eth0`);
   await converge(section, wan(RIGHT));
   expect(answers(machine)).toEqual(ALWAYS);
@@ -96,7 +96,7 @@ test("an address beside the distribution's of the same subnet is the source of t
   for (const undo of undos) await section.apply(undo, signal);
   expect(settled()).toBe(before);
 
-  // The same where an additional address of the section was there first.
+  // The same if an additional address of the section was first.
   machine.sh("ip address delete 192.168.1.10/24 dev eth0");
   await converge(section, of("192.168.1.20/24", { addIps: ["192.168.1.30/24"] }));
   expect(sourceTo(RIGHT)).toBe("192.168.1.20");

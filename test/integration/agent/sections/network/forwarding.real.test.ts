@@ -4,7 +4,7 @@ import { networkMachine, type NetworkMachine } from "../../../../support/network
 import { converge, sectionOver, stepsOf } from "../../../../support/network/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
-/** A router with a host behind each of its links; the machine forwards nothing until it is asked to. */
+/** A router with a host behind each of its links; the machine forwards nothing by default. */
 const machineWith = (links: readonly string[]): Promise<NetworkMachine> =>
   networkMachine(
     tempDir(),
@@ -23,7 +23,7 @@ const machineWith = (links: readonly string[]): Promise<NetworkMachine> =>
     ].join("\n"),
   );
 
-/** Whether a host reaches another through the router. */
+/** Reports whether a host reaches another through the router. */
 const passes = (machine: NetworkMachine, from: number, to: number): boolean =>
   machine.sh(`ip netns exec h${from} ping -c 1 -W 1 10.${to}.0.9 || true`).includes(" 0% packet loss");
 
@@ -35,7 +35,7 @@ test("forwards between interfaces outside the section only as the section allows
   await converge(section, { vrfs });
   expect(machine.sh("cat /proc/sys/net/ipv4/ip_forward").trim()).toBe("1");
   expect([passes(machine, 0, 1), passes(machine, 1, 3)]).toEqual([false, false]);
-  // The engine filters what its containers send and get.
+  // The engine filters the traffic of its containers.
   expect([passes(machine, 2, 0), passes(machine, 1, 2)]).toEqual([true, true]);
 
   await converge(section, { vrfs, forwarding: true });
@@ -69,10 +69,10 @@ ip -n h5 address add 10.5.0.9/24 dev eth0; ip -n h5 route add default via 10.5.0
     [2, 1],
   ] as const;
   expect(ways.map(([from, to]) => passes(machine, from, to))).toEqual([false, false, false, false]);
-  // What the engine and other programs forward for themselves, and what the section does not have.
+  // Traffic that the engine and other programs forward for themselves, and that of interfaces outside the section.
   expect([passes(machine, 4, 0), passes(machine, 5, 0), passes(machine, 0, 5)]).toEqual([true, true, true]);
   expect([passes(machine, 2, 3), passes(machine, 3, 2)]).toEqual([true, true]);
-  // The machine itself is not meant, and nobody's flows are tracked for it.
+  // Traffic of the machine itself is not affected, and not tracked.
   expect(machine.sh("ping -c 1 -W 1 10.0.0.9")).toContain(" 0% packet loss");
   expect(machine.sh("nft list table inet holdfast")).not.toContain("ct state");
 
@@ -96,7 +96,7 @@ test("clamps the MSS of forwarded connections to the smaller MTU of both directi
     { nic: "wan0", ip: "10.1.0.1/24", mtu: 1400 },
   ];
   await converge(section, { interfaces, forwarding: true });
-  // An end sends segments as large as its own MTU and the other's offer let it: 1448 bytes beside timestamps unless the offer is lowered.
+  // A peer sends segments as large as its own MTU and the other's MSS allow: 1448 bytes beside timestamps unless the MSS is lowered.
   const sizes = machine.sh(`
 listening() { ip netns exec h1 ss -Hltn sport = 7000 | grep -q .; }
 connected() { ip netns exec "$1" ss -Htin state established "$2" = 7000 | grep -o ' mss:[0-9]*'; }
@@ -119,7 +119,7 @@ test("an interface of a VRF and one outside the section are unreachable from eac
     forwarding: true,
     acls: [allow],
   });
-  // Somebody leads each to the other.
+  // Another program routes each to the other.
   machine.sh("ip route replace 10.1.0.0/24 dev wan0 table 1000; ip rule add priority 100 iif wan0 lookup 1000");
   expect([passes(machine, 0, 1), passes(machine, 1, 0)]).toEqual([false, false]);
 });
@@ -148,7 +148,7 @@ test("drops what an invalid rule would match, except the answers to the machine 
   expect(await passing({ ...rule, action: "mirror", iface: "wan0" })).toEqual(held);
   expect(await passing({ ...rule, source: "10.0.0.0/99", dest: undefined, action: "drop" })).toEqual(held);
   expect(await passing({ ...rule, dest: "10.9.0.0/24", vrf: "nowhere" })).toEqual(open);
-  // A line before it decides first.
+  // An earlier line matches first.
   expect(await passing({ ...rule, action: "accept", line: 4 }, { ...rule, vrf: "nowhere" })).toEqual(open);
   const { waits } = await stepsOf(section, {
     interfaces,

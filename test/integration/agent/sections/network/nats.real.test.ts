@@ -4,7 +4,7 @@ import { networkMachine } from "../../../../support/network/network-machine.ts";
 import { converge, sectionOver } from "../../../../support/network/real-network.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
-/** A router with a host behind it; what is sent on to anywhere leaves by `wan0`. */
+/** A router with a host behind it; everything forwarded leaves by `wan0`. */
 const MACHINE = `
 ip netns add h0
 ip link add lan0 type veth peer name eth0 netns h0
@@ -22,7 +22,7 @@ const orders = <T>(items: readonly T[]): readonly (readonly T[])[] =>
     ? [items]
     : items.flatMap((item) => orders(items.filter((one) => one !== item)).map((rest) => [item].concat(rest)));
 
-/** What a translation makes of a packet, if it is meant. */
+/** A packet after a matching translation. */
 interface Overlapping {
   readonly nat: object;
   readonly of: (source: string, dest: string) => string | undefined;
@@ -83,7 +83,7 @@ test.each([
       const tracked = machine.sh(
         `conntrack -F 2>/dev/null; { ${pings.join("\n")} wait; } >/dev/null; conntrack -L -p icmp 2>/dev/null`,
       );
-      // The answers are awaited from where the packet went, at the address that it came from.
+      // The replies are expected from the packet's target, at its source address.
       const seen = tracked.split("\n").flatMap((line) => {
         const ends = [...line.matchAll(/(?:src|dst)=(\S+)/g)].map(([, address = ""]) => address);
         const [source = "", dest = "", from = "", to = ""] = ends;

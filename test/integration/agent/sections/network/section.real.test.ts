@@ -107,7 +107,7 @@ test("names a speed that the driver cannot set, and applies the rest", async () 
   expect(waits).toEqual([expect.objectContaining({ path: "network.interfaces.0", code: "unsupported" })]);
   expect(waits[0]?.message).toContain("cannot fix 1000 Mbit/s full duplex");
   expect(machine.sh("ip -4 address show dev eth1")).toContain("10.1.0.1/24");
-  // Another speed is another question.
+  // Another speed is a new attempt.
   const { steps } = await stepsOf(section, { interfaces: [{ ...nic, speed: 100 }] });
   expect(steps.map(({ kind }) => kind)).toEqual(["ethtool"]);
 });

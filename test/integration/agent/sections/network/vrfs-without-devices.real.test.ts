@@ -6,7 +6,7 @@ import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;
 const HOST = "10.1.0.9";
-/** A VRF each with a host, which have the same address. */
+/** Two VRFs, each with a host of the same address. */
 const MACHINE = ["red", "blue"]
   .map(
     (name) => `
@@ -25,7 +25,7 @@ const sectionOf = (red: string, blue: string) => ({
   vrfs: [{ name: "red" }, { name: "blue" }],
 });
 
-/** A section on a kernel that is taken to have no VRF devices, whether it has or not. */
+/** A section that assumes a kernel without VRF devices. */
 async function rig() {
   const machine = await networkMachine(tempDir(), {}, MACHINE);
   const section = sectionOver(machine, { record: EMPTY_RECORD }, { hasVrf: false });
@@ -36,14 +36,14 @@ async function rig() {
 
 test("separates two VRFs with the same subnet, each with a host of the same address", async () => {
   const { machine, section, answers } = await rig();
-  // The kernel tells late that the other end is up.
+  // The kernel reports late that the other end is up.
   const settled = (): string => dump(machine).replaceAll("NO-CARRIER,", "");
   const before = settled();
   const { waits, undos } = await converge(section, sectionOf("10.1.0.1/24", "10.1.0.2/24"));
   expect(waits).toEqual([]);
   expect([answers("red", "10.1.0.1"), answers("blue", "10.1.0.2")]).toEqual([true, true]);
   expect([answers("red", "10.1.0.2"), answers("blue", "10.1.0.1")]).toEqual([false, false]);
-  // What the other VRF has may be somebody's here, whom we must not answer for.
+  // An address of the other VRF may belong to a host here, for which we must not answer.
   const neighbour = (host: string, address: string): string => machine.sh(`ip -n h${host} neighbour show ${address}`);
   expect(neighbour("red", "10.1.0.1")).toContain("lladdr");
   expect([neighbour("red", "10.1.0.2"), neighbour("blue", "10.1.0.1")].join("\n")).not.toContain("lladdr");
@@ -61,7 +61,7 @@ test("keeps the second of two VRFs with one address down, without remains on the
   expect(rules).toContain("from 10.1.0.1 lookup 1000");
   expect(rules).not.toContain("lookup 1001");
   expect(machine.sh("ip -4 address show dev eblue")).not.toContain("inet");
-  // It is in force as soon as it is right.
+  // It is applied as soon as it is correct.
   await converge(section, sectionOf("10.1.0.1/24", "10.1.0.2/24"));
   expect([answers("red", "10.1.0.1"), answers("blue", "10.1.0.2")]).toEqual([true, true]);
 });

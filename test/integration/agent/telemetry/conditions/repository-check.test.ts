@@ -45,12 +45,12 @@ test("a closed port and an impossible name", async () => {
   server.close();
   await once(server, "close");
   expect(await check(`http://127.0.0.1:${port}/`)).toBe("port-not-reachable");
-  // A label of 64 characters cannot be asked for, so no question leaves the machine.
+  // A label of 64 characters is invalid, so no query leaves the machine.
   const name = `${"x".repeat(64)}.invalid`;
   expect(await check(`http://${name}/`)).toBe("name-not-resolved");
 });
 
-/** A server with a certificate that nobody trusts, and the hash of its key. */
+/** A server with an untrusted certificate, and the hash of its key. */
 async function unknownIssuer(): Promise<{ readonly port: number; readonly pin: string }> {
   const directory = tempDir();
   const [key, cert] = [join(directory, "key"), join(directory, "cert")];

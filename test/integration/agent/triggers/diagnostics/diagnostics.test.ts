@@ -47,7 +47,7 @@ const STATUS: Status = {
 
 const HEALTH: Health = { schema: 1, verdict: "degraded", items: [] };
 
-/** Runs an event of a node that is INACTIVE, where `isActive` does not say otherwise; what succeeds is what its schema says. */
+/** Runs an event of a node that is INACTIVE, unless `isActive` says otherwise; checks results against their schema. */
 async function ask(trigger: Trigger, body: object = {}, isActive = false): Promise<TriggerReply> {
   const state = isActive ? "ACTIVE" : "INACTIVE";
   const reply = await rig([trigger], { node: { type: "Agent", state } }).run(trigger.event, { body });

@@ -7,7 +7,7 @@ import { TgArping } from "../../../../../src/protocol/triggers/bodies.ts";
 import { fakeTools } from "../../../../support/fake-tools.ts";
 import { rig } from "../../../../unit/agent/triggers/rig.ts";
 
-// As arping 2.23 prints them.
+// As printed by arping 2.23.
 const ANSWERED = `ARPING 10.77.0.2
 42 bytes from fa:6f:48:4c:79:a9 (10.77.0.2): index=0 time=8.372 usec
 

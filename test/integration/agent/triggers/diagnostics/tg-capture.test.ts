@@ -19,10 +19,10 @@ const UNTIL_STOPPED = 'trap "exit 0" INT; while :; do sleep 0.05; done';
 
 interface StageOptions {
   readonly lengths?: readonly number[];
-  /** What the tool does after it has written the packets. */
+  /** Shell lines after the packets were written. */
   readonly after?: string;
   readonly clock?: Clock;
-  /** Bytes that the store takes in all. */
+  /** Capacity of the store in bytes. */
   readonly room?: number;
 }
 
@@ -164,7 +164,7 @@ test("ends by itself after its packets and after its time", async () => {
 
 test("ends on a full disk, and earlier packets stay", async () => {
   const { start, ended, stored } = stage({ lengths: [100, 100, 100], room: 300 });
-  // It may be full before the tool has said that it begins.
+  // It may be full before the tool has reported its start.
   await start().catch(() => undefined);
   expect(await ended()).toMatchObject({ capture: { reason: { code: "disk-full" } } });
   expect(stored.size).toBe(1);

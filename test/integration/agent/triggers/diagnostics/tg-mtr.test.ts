@@ -11,7 +11,7 @@ import { untilHolds } from "../../../../support/until-holds.ts";
 
 const clock = systemClock();
 
-/** The event over a program `mtr` that does what the shell lines say. */
+/** The event over a program `mtr` with these shell lines. */
 async function stage(script: string) {
   const directory = tempDir();
   await writeFile(join(directory, "mtr"), `#!/bin/sh\n${script}\n`);

@@ -23,7 +23,7 @@ afterAll(() => {
   server.close();
 });
 
-// The same words, whether the tool is installed or not.
+// The same texts with and without the tool.
 describe.each([
   ["nc", rig([tgNc(hostExec(clock))])],
   ["no nc", rig([tgNc(hostExec(clock, "/nowhere"))])],

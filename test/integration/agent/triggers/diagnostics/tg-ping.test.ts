@@ -83,7 +83,7 @@ describe("with the real tool", () => {
 
   test("no reply and a foreign source are results", async () => {
     const { run } = rig([tgPing(exec, hostFiles(), tunnels, clock)]);
-    // From a loopback source nothing elsewhere answers; TEST-NET-1 (RFC 5737) is nobody's.
+    // Nothing answers to a loopback source; TEST-NET-1 (RFC 5737) is unused.
     const lost = await run("tg-ping", { body: { host: "192.0.2.1", source: "127.0.0.1", count: 1 } });
     expect(lost).toMatchObject({ body: { output: { exitCode: "1" } } });
     expect(JSON.stringify(lost)).toContain("100% packet loss");
@@ -119,7 +119,7 @@ describe("with the real tool", () => {
   test("a deadline gives a partial answer, with the summary", async () => {
     const reply = await rig([tgPing(exec, hostFiles(), tunnels, clock)]).run("tg-ping", {
       body: { host: "127.0.0.1", count: 600 },
-      // Until then the tool has to be started.
+      // The tool must be started until then.
       deadlineMs: 3000,
     });
     expect(reply).toMatchObject({ error: { code: "timeout", details: { output: { truncated: false } } } });

@@ -16,7 +16,7 @@ import { untilHolds } from "../../../../support/until-holds.ts";
 const ROOM = 4000;
 const noFile: BeginFile = () => Promise.reject(new InputError("not-supported", "no data store"));
 
-/** A tool that takes every filter, and then does what the lines say. */
+/** A tool that accepts every filter, and then runs the shell lines. */
 function stage(script: string, clock = systemClock()) {
   const tools = fakeTools({ tcpdump: `case "$1" in -d) exit 0;; esac\n${script}` });
   const written = new Map<string, string>();

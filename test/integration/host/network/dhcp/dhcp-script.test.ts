@@ -5,7 +5,7 @@ import { DHCP_SCRIPT } from "../../../../../src/host/network/dhcp/dhcp-script.ts
 import { networkMachine } from "../../../../support/network/network-machine.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
-/** A link `cl`, and what runs the script for it. */
+/** A link `cl`, and the function that runs the script for it. */
 async function link() {
   const dir = tempDir();
   writeFileSync(join(dir, "script"), DHCP_SCRIPT, { mode: 0o700 });
@@ -37,7 +37,7 @@ describe("the script of the DHCP clients", () => {
       `default via 192.0.2.65 ${tail}${source} onlink`,
       `192.0.2.64/26 ${tail}scope 253 ${source}`,
     ]);
-    // Another address: the former one goes, and its routes with it.
+    // Another address: the former one is removed with its routes.
     const lease = "ip=198.51.100.7 mask=32 router=203.0.113.1 lease=60";
     expect(run(`${lease} staticroutes='10.0.0.0/8 0.0.0.0 0.0.0.0/0 203.0.113.9'`, "renew")).toBe("198.51.100.7/32\n");
     const other = "src 198.51.100.7 metric 307";

@@ -52,7 +52,7 @@ describe.each([
     expect((await restarted.observe()).firewall).toStrictEqual(second);
     await restarted.apply({ kind: "nft", text: undefined });
     expect(await restarted.observe()).not.toHaveProperty("firewall");
-    // Once more is no error.
+    // Repeating it is no error.
     await restarted.apply({ kind: "nft", text: undefined });
     expect(restarted.sh("nft -s list ruleset")).toBe(before);
   });
@@ -79,7 +79,7 @@ describe.each([
     await machine.apply({ kind: "nft", text: INPUT });
     expect((await machine.observe()).firewall?.digest).toBe(firewallDigest(INPUT));
     const other = await machine.restart({ lists: !lists });
-    // What the kernel has said nobody can compare with a list: then the table is loaded anew.
+    // Messages of the kernel cannot be compared with a list: then the table is loaded again.
     expect((await other.observe()).firewall?.digest).toBe(lists ? firewallDigest(INPUT) : "");
     if (!lists) return;
     expect(other.ran()).toStrictEqual(["ip", "nft"]);
@@ -102,7 +102,7 @@ describe("the record of the loaded table", () => {
   ])("is made again, %s, when the agent was killed between load and record", async (_how, lists) => {
     const machine = await networkMachine(tempDir(), { lists });
     await machine.apply({ kind: "nft", text: INPUT });
-    // As the killed load has left it.
+    // As left by the killed load.
     const mark = `comment "holdfast:${firewallDigest(OUTPUT)}"`;
     machine.sh(`nft -f - <<'N'\ndelete table inet holdfast\n${OUTPUT.replace("{\n", `{\n${mark}\n`)}N`);
     const restarted = await machine.restart();

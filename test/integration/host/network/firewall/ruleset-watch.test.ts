@@ -7,7 +7,7 @@ import { waitFor } from "../../../../support/wait-for.ts";
 
 const PROGRAM = join(import.meta.dirname, "../../../../support/network/watch-ruleset.ts");
 
-/** A watch in a network namespace of its own, which needs no privilege. */
+/** A watch in a network namespace, which needs no privilege. */
 async function watched(...table: string[]) {
   const args = ["-rn", process.execPath, "--disable-warning=ExperimentalWarning", PROGRAM, ...table];
   const child = spawn("unshare", args, { stdio: ["pipe", "pipe", "inherit"] });
@@ -49,7 +49,7 @@ test("a change of the named table, and of no other", async () => {
   await run("add table inet theirs");
   await run("add table ip ours");
   await run("add set inet theirs ours { type ipv4_addr; elements = { 192.0.2.1 }; }");
-  // What was told before it is there before its answer.
+  // Earlier reports arrive before its answer.
   await run("list ruleset");
   expect(told()).toBe(0);
   await run("add table inet ours");

@@ -55,7 +55,7 @@ describe("the table inet holdfast, read from the kernel", () => {
     machine.sh("nft add table ip holdfast; nft add table inet other");
     expect(machine.sh("nft list table inet holdfast")).toMatch(/packets [1-9]/);
     expect(await textOf(machine)).toBe(text);
-    // Sets that are no intervals come in another order each time.
+    // Sets without intervals are listed in another order each time.
     for (let time = 0; time < 5; time += 1) {
       load(machine, EVERYTHING);
       expect(await textOf(machine)).toBe(text);
@@ -98,7 +98,7 @@ describe("the table inet holdfast, read from the kernel", () => {
     machine.sh("nft add table ip6 holdfast; nft add table inet holdfast2");
     expect(await machine.observe()).not.toHaveProperty("firewall");
     expect(machine.ran()).toStrictEqual(["ip"]);
-    // Neither does one that is there look like them.
+    // Nor does an existing one look like them.
     const alone = await machineWith("table inet holdfast {\n}\n");
     const text = await textOf(alone);
     alone.sh(

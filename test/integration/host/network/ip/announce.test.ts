@@ -12,7 +12,7 @@ ip address add 10.77.0.1/24 dev wan0 && ip address add 10.77.0.50/32 dev wan0
 echo up && exec sleep 600`;
 const USER = process.getuid?.() === 0 ? [] : ["-r"];
 
-/** Two ends of a cable, and what was seen at the far one. */
+/** Two ends of a cable, and the packets at the far one. */
 async function cable() {
   const holder = spawn("unshare", [...USER, "-n", "sh", "-c", LINKS], { stdio: ["ignore", "pipe", "inherit"] });
   onTestFinished(() => void holder.kill("SIGKILL"));

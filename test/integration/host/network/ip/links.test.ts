@@ -196,7 +196,7 @@ test("a link that is up without a carrier keeps its addresses, and no other gets
     "eth0 192.0.2.9/24",
     "eth2 192.0.2.1/29",
   ]);
-  // A route by way of a gateway, one to everywhere, and one of a running link say nothing.
+  // A route through a gateway, a default route, and one of another link say nothing.
   expect(read(route("eth0", "000200C0", "010200C0", "00FFFFFF"))).toEqual(own);
   expect(read(route("ppp0", "00000000", "00000000", "00000000"))).toEqual(own);
   expect(read(route("eth1", "000200C0", "00000000", "00FFFFFF"))).toEqual(own);

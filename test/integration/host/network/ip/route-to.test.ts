@@ -4,7 +4,7 @@ import { fakeTools } from "../../../../support/fake-tools.ts";
 
 const signal = new AbortController().signal;
 
-// As iproute2 6.1 prints them.
+// As printed by iproute2 6.1.
 const GET =
   '[{"type":"1","dst":"10.9.1.1","gateway":"10.5.0.9","dev":"v0","table":"254","prefsrc":"10.5.0.1","flags":[],"uid":0,"cache":[]}]\n \n';
 const MATCHED =

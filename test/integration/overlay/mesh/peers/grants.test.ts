@@ -18,7 +18,7 @@ async function says(client: Client, text: string): Promise<void> {
   await waitFor(`an echo of ${text}`, () => client.text().endsWith(text));
 }
 
-/** Asks for a target by a connector of its own and tells why it was refused, at both ends. */
+/** Requests a target by a connector of its own and returns the reason of its refusal, at both ends. */
 async function refused(stage: RemoteService, target: { service: string } | { host: string; port: number }) {
   const { source, destination } = stage;
   const port = await freePort();
@@ -36,7 +36,7 @@ async function refused(stage: RemoteService, target: { service: string } | { hos
 
 const OWN: MeshLiterals = { allow: ["127.0.0.1"], own: true };
 
-/** This machine's own addresses but for the loopback's and link-local ones, as the runtime lists them. */
+/** This machine's own addresses except loopback and link-local ones, as listed by the runtime. */
 function ownAddresses(): string[] {
   const all = Object.values(networkInterfaces()).flatMap((link) => link ?? []);
   return all.filter(({ internal, address }) => !internal && !isForbidden(address)).map(({ address }) => address);
@@ -56,7 +56,7 @@ async function anyServer(protocol: "tcp" | "udp"): Promise<{ readonly port: numb
   return server.address() as AddressInfo;
 }
 
-/** Opens a flow and tells how it went: opened, or why not. */
+/** Opens a flow and returns the result: opened, or the reason of the refusal. */
 function answerOf(
   { source, destination }: RemoteService,
   protocol: "tcp" | "udp",
@@ -210,7 +210,7 @@ describe("a flow from another node", () => {
   it("is refused when a shared session requests in another node's name", async () => {
     const stage = await remoteService(echo);
     const { source, destination } = stage;
-    // Granted to somebody else alone.
+    // Granted to another node only.
     destination.meet([source.peer], [{ ...grant(source, "web"), source: destination.uid }]);
     expect(await refused(stage, { service: "web" })).toEqual(["not-granted", "not-granted"]);
   });

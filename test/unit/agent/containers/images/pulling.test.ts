@@ -161,7 +161,7 @@ describe("on a machine of linux/arm64", () => {
     onProgress: () => undefined,
   };
 
-  /** Ensures the image where it is for `local`, and the registry has it for `remote`. */
+  /** Ensures an image that is present for `local`, and in the registry for `remote`. */
   async function ensured(local: string | undefined, remote: string | HostError) {
     let platform = local;
     const asked: string[] = [];

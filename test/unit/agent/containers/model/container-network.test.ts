@@ -7,7 +7,7 @@ const LABELS = { "io.holdfast.owner": OWNER };
 const NAME = "holdfast-7d1c2f0e";
 const { signal } = new AbortController();
 
-/** An engine that has these networks, and notes what is done to them. */
+/** An engine with these networks, which records changes. */
 function stage(networks: readonly NetworkSummary[], addresses: readonly (readonly [string, readonly string[]])[] = []) {
   const did: string[] = [];
   let subnet = "172.18.0.0/16";

@@ -82,7 +82,7 @@ test("the next agent has the noted entries; noting the same again writes nothing
 });
 
 test("an empty ledger prepares nothing until needed", () => {
-  // The tables are not even there.
+  // The tables do not exist.
   expect(() => new Ledger(new DatabaseSync(":memory:"))).not.toThrow();
 });
 

@@ -13,14 +13,14 @@ const machine = { cpus: 4, cgroupVersion: 2, memoryNodes: "0-1" } as const;
 
 test.each([
   [{}, []],
-  // As the engine says what nobody asked for.
+  // As reported by the engine for unset values.
   [{ CpuShares: 0, CpusetCpus: "", KernelMemory: 0, BlkioWeight: 0 }, []],
   [{ Memory: 32e6 }, ["Memory"]],
   [{ MemorySwap: -1 }, ["MemorySwap"]],
   [{ NanoCpus: 2e9, PidsLimit: 1 }, ["NanoCpus", "PidsLimit"]],
   [{ CpuShares: 2 }, ["CpuShares"]],
   [{ CpusetCpus: "0" }, ["CpusetCpus"]],
-  // What cannot be unset has its neutral value.
+  // A value that cannot be unset has its neutral value.
   [
     {
       CpuShares: 1024,
@@ -48,7 +48,7 @@ test("reverts changed limits, and replaces one that cannot be unset by a value t
     CpusetCpus: "0-3",
     MemoryReservation: 6 * 1024 * 1024,
   });
-  // Of control groups of version 1 it is a soft limit.
+  // In control groups of version 1 it is a soft limit.
   const older = { ...machine, cpus: 1, cgroupVersion: 1 } as const;
   expect(puttingBack(upheld, ["MemoryReservation", "CpusetCpus"], older)).toMatchObject({
     MemoryReservation: 64e6,

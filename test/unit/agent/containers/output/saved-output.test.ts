@@ -39,7 +39,7 @@ function memory(): DatabaseSync {
   return sql;
 }
 
-/** Says some frames, and then nothing until the run ends. */
+/** Sends some frames, and then nothing until the run ends. */
 async function* running(frames: readonly OutputFrame[], signal: AbortSignal): AsyncGenerator<OutputFrame> {
   yield* frames;
   await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
@@ -71,7 +71,7 @@ test("another agent continues where this one stopped", async () => {
   const first = stage();
   first.compute.said = (_, __, signal) => running([frame(1, "one")], signal);
   first.compute.set([saved]);
-  // What is not written yet is written at the end.
+  // Pending output is written at the end.
   await waitFor("the reading", () => first.compute.asked.length === 1);
   await new Promise((resolve) => setImmediate(resolve));
   await first.saver.close();
@@ -91,7 +91,7 @@ test("reads an ended container once, and again after its next run", async () => 
   const idle = { ...saved, state: "idle" as const, restarts: 1 };
   compute.set([idle]);
   await waitFor("the output", () => text() === "done\n");
-  // Longer than the pause before it would ask again, which is 50 ms by this clock.
+  // Longer than the pause before another request, which is 50 ms by this clock.
   await someTurns(100);
   compute.set([idle]);
   await someTurns(100);
@@ -129,7 +129,7 @@ test("reads a container that never stops writing within the limit of its rate", 
   };
   compute.set([saved]);
   await waitFor("some output", () => records.length > 0);
-  // At most the burst and the one that fills it were taken before the pause.
+  // At most the burst and the frame that fills it were read before the pause.
   expect(given).toBeLessThan(70);
 });
 

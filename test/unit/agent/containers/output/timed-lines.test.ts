@@ -6,7 +6,7 @@ const T2 = "2026-11-21T12:00:01.5Z ";
 const AT1 = Date.UTC(2026, 10, 21, 12) + 123;
 const out = (data: string | Buffer) => ({ stream: "stdout" as const, data: Buffer.from(data) });
 
-/** Every way of cutting a text in two gives the same. */
+/** Splits the text in two at every place. */
 test("strips the times of lines, however they are split", () => {
   const whole = Buffer.from(`${T1}grün\n${T2}two\n${T2}\n`);
   for (let cut = 0; cut <= whole.length; cut += 1) {

@@ -201,7 +201,7 @@ describe("a service", () => {
     ).standing;
     const asked = run(crashed, [{ is: "asked", to }, 2000]);
     expect(begun(asked.effects)).toMatchObject([{ kind: "restart" }]);
-    // Also where the engine was just being asked what it does.
+    // Also during the request on its state.
     const tidying = run(crashed, [{ is: "tick" }, 7000]);
     const meanwhile = run(
       tidying.standing,
@@ -250,9 +250,9 @@ describe("a service", () => {
     expect(restarted.effects).toEqual([]);
     expect(restarted.standing.retry).toBeUndefined();
     expect(begun(run(down.standing, [{ is: "tick" }, 15_001]).effects)).toMatchObject([{ kind: "start" }]);
-    // Nobody has found out: it is not left down for that.
+    // Undiscovered, so it does not stay down.
     expect(begun(run(off.standing, [{ is: "tick" }, 15_001]).effects)).toMatchObject([{ kind: "start" }]);
-    // The engine has started it again meanwhile.
+    // The engine has restarted it meanwhile.
     const back = run(off.standing, [{ is: "found", found: running() }, 2], [{ is: "stopped-outside", id: "1" }, 3001]);
     expect(back.effects).toEqual([]);
     expect(back.standing.byHand).toBeUndefined();
@@ -316,7 +316,7 @@ test("skips a recurring run that is due during another", () => {
   expect(effects).toEqual([]);
 });
 
-/** An engine of one definition that does what a job says, or fails, whenever it is told to go on. */
+/** An engine of one definition, whose jobs succeed or fail when the test continues them. */
 const commands = fc.oneof(
   fc.record({
     is: fc.constant("wanted"),
@@ -426,7 +426,7 @@ test("in any order of events, does one thing at a time, starts nothing forbidden
             take({ is: "tick" });
         }
       }
-      // And when everything works from here on, it comes to rest where it is wanted.
+      // Once everything works, it converges.
       for (let turn = 0; turn < 20; turn += 1) {
         finish(false);
         now = wakeAt(standing, now) ?? now;

@@ -50,7 +50,7 @@ test("a successor forbidden during a replacement does not start, and the former 
   const { model, stage, running } = modelStage({ clock, check: () => Promise.resolve(refusal) });
   await stage.pass({ commands });
   const [former] = model.containers.keys();
-  // A container that shares the directory puts a link there while the former ends.
+  // A container that shares the directory creates a link while the former ends.
   model.before = (call) => {
     if (call === "stop") refusal = "mounts: bind of /srv/a (which is /etc) is forbidden";
     return Promise.resolve();
@@ -60,7 +60,7 @@ test("a successor forbidden during a replacement does not start, and the former 
   await waitFor("the former runs", () => running().length === 1);
   expect([...model.containers.keys()]).toEqual([former]);
   expect(after.waits.map(({ message }) => message)).toEqual([expect.stringContaining("which is /etc") as unknown]);
-  // It is no fault of the definition's: as soon as the link is gone it is tried again.
+  // The definition is not at fault: it is retried as soon as the link is removed.
   refusal = undefined;
   model.before = () => Promise.resolve();
   await clock.advance(600_000);

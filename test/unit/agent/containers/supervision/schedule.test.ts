@@ -11,14 +11,14 @@ test.each([
   ["30 2 29 2 *", "2026-01-01T00:00:00", "2028-02-29T02:30:00"],
   ["0 0 * * 7", "2026-03-02T00:00:00", "2026-03-08T00:00:00"],
   ["0 0 * * sun", "2026-03-02T00:00:00", "2026-03-08T00:00:00"],
-  // Either of the two days is enough when both are said.
+  // One of the two days is enough if both are set.
   ["0 0 13 * 5", "2026-03-02T00:00:00", "2026-03-06T00:00:00"],
   ["0 0 13 * 5", "2026-04-11T00:00:00", "2026-04-13T00:00:00"],
   ["0 0 */2 * 1", "2026-03-02T00:00:00", "2026-03-09T00:00:00"],
   ["0 0 ? * 5", "2026-03-02T00:00:00", "2026-03-06T00:00:00"],
   ["0 0 13 * ?", "2026-03-02T00:00:00", "2026-03-13T00:00:00"],
   ["0 12 * * *", "2026-03-01T11:59:59.999", "2026-03-01T12:00:00"],
-  // Summer time begins in Europe that night; the times are UTC.
+  // Summer time starts in Europe that night; the times are UTC.
   ["30 2 * * *", "2026-03-28T12:00:00", "2026-03-29T02:30:00"],
 ])("%s after %s is %s", (text, after, expected) => {
   expect(timetable({ kind: "cron", text }).next(at(after))).toBe(at(expected));

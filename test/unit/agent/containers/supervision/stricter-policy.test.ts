@@ -7,7 +7,7 @@ const STRICT: ContainerPolicy = { allowPrivileged: false, allowBinds: [], allowC
 const LAX: ContainerPolicy = { ...STRICT, allowPrivileged: true };
 const plain = itemOf(1);
 
-/** A container runs that is allowed more than local policy allows afterwards. */
+/** A running container with more privileges than local policy allows afterwards. */
 async function strictened(more: object, lax: ContainerPolicy = LAX) {
   let policy = lax;
   const opened = modelStage({ policy: () => policy });
@@ -46,7 +46,7 @@ test.each([
   const { after } = await stage.pass({ commands });
   expect(after.waits.map(({ message }) => message)).toEqual([expect.stringContaining(named) as unknown]);
   await waitFor("it is stopped", () => running().length === 0 && isAtRest());
-  // Its successor has no image: what ran before does not come back for it.
+  // Its successor has no image: the former does not return for it.
   await stage.pass({ commands });
   await waitFor("the successor fails", isAtRest);
   expect(running()).toEqual([]);

@@ -101,7 +101,7 @@ test("does not start an image for other machines, and reports a reason of its ow
   expect(waits).toMatchObject([
     { code: "image-platform", message: expect.stringMatching(/c1: .*team\/app:2 is for linux\/arm64/) as unknown },
   ]);
-  // What ran before runs on.
+  // The former keeps running.
   expect([running(), model.calls.filter((call) => call === "create")]).toEqual([[idOf(1)], ["create"]]);
 });
 
@@ -144,7 +144,7 @@ test("retries a successor that could not be started on a full disk once there is
   expect(waits).toMatchObject([{ code: "disk-full" }]);
   expect(running()).toEqual([idOf(1)]);
   const stops = count(model.calls, "stop");
-  // It is stopped for the same once.
+  // It is stopped once for the same reason.
   await clock.advance(600_000);
   await waitFor("it is at rest", () => worker?.standing.job === undefined);
   expect(count(model.calls, "stop")).toBe(stops);
@@ -236,7 +236,7 @@ describe("a successor that cannot be started", () => {
     const opened = modelStage({ clock });
     let isRefusing = false;
     opened.model.before = (call) => {
-      // What ran before may start again: its successor is refused by turns.
+      // The former may start again: its successor is refused alternately.
       if (call === "stop") isRefusing = true;
       if (call !== "start" || !isRefusing) return Promise.resolve();
       isRefusing = false;

@@ -6,7 +6,7 @@ import { idOf, itemOf, modelStage } from "../../../../support/reconcile/model-st
 const NETWORK = "holdfast-7d1c2f0e";
 const commands = [itemOf(1), itemOf(2)];
 
-/** Two containers that run, of which somebody changes the first. */
+/** Two running containers, the first of which another program changes. */
 async function running(more: { readonly ignored?: string } = {}) {
   const clock = new FakeClock();
   const opened = modelStage({ clock });
@@ -17,7 +17,7 @@ async function running(more: { readonly ignored?: string } = {}) {
   const one = [...model.containers.values()].find(({ labels }) => labels["io.holdfast.container"] === idOf(1));
   if (one === undefined) throw new Error("there is no container");
   const made = structuredClone(one.settings);
-  /** A pass a minute later, as they come by themselves. */
+  /** Runs a periodic pass one minute later. */
   const later = async () => {
     await clock.advance(60_000);
     return stage.pass({ commands });
@@ -79,7 +79,7 @@ test("reports what an engine refuses to revert, and retries after a minute", asy
 
 test("reports what an engine never sets as requested, and does not count it as a change", async () => {
   const { model, stage, one, later } = await running({ ignored: "MemorySwap" });
-  // It has discarded it from the start.
+  // It was discarded from the start.
   expect((await later()).took).toEqual([]);
   model.update(one.id, { CpuRealtimeRuntime: 5 });
   await stage.pass({ commands });

@@ -329,12 +329,12 @@ describe("a volume that is no longer wanted", () => {
   test("is found again after a crash at any step", async () => {
     const { settle, start, engine, at, quarantine, records, clock } = rig();
     await settle([volume("data")]);
-    // The engine's volume was gone before ours heard of it.
+    // The engine lost its volume before ours was notified.
     engine.volumes.clear();
     await settle([]);
     const record = records.volumes.get("data");
     if (record === undefined) throw new Error("no record");
-    // It was moved, and not yet noted.
+    // It was moved, and not recorded yet.
     records.putVolume({ ...record, quarantinedAt: undefined });
     expect(await settle([], [], start())).toMatchObject([{ state: "quarantined" }]);
     expect(quarantine()).toHaveLength(1);

@@ -32,7 +32,7 @@ function actualOf(
   };
 }
 
-/** Steps as `kind subject`, and the listeners they carry. */
+/** Returns steps as `kind subject`, and their listeners. */
 function plan(desired: readonly Connector[], listeners: readonly OverlayListener[] = []) {
   const steps = planConnectors(desired, actualOf(listeners));
   return {
@@ -282,7 +282,7 @@ describe("connectors to other nodes", () => {
     const issues = waitingConnectors([branch], actualOf([listener], [state]));
     expect(issues).toMatchObject([{ code: reason }]);
     expect(issues[0]?.message).toMatch(message);
-    // What came of another target says nothing of this one.
+    // The result of another target does not count for this one.
     expect(waitingConnectors([branch], actualOf([{ ...listener, target: { service: "web" } }], [state]))).toEqual([]);
   });
 });

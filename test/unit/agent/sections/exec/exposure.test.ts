@@ -150,7 +150,7 @@ describe("interfaces", () => {
     expect(link?.link).toMatch(/^hfc[0-9a-f]{12}$/);
     expect(rules).toStrictEqual([expect.stringMatching(/^priority 5150 iif tun0 lookup \d+$/)]);
     expect(userRules).toStrictEqual(["-o hfc+"]);
-    // Its route comes with it, and is looked after once it is there.
+    // Its route comes with the link, and is checked once that exists.
     expect(routes).toStrictEqual([]);
     const later = compileExposure([handed], seen({ links: [link?.link ?? ""] }));
     expect(later.routes).toStrictEqual([link?.route]);

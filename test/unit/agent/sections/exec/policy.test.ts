@@ -132,7 +132,7 @@ describe("a bind", () => {
       const verdict = await check(`${at("srv/data")}/${source}`, [at("srv")]);
       expect({ source, ...verdict }).toMatchObject({ verdict: "refused" });
     }
-    // What the link of another process leads to, only the kernel knows.
+    // Only the kernel knows the target of another process's link.
     const detour = `/proc/1/root${at("srv/data")}`;
     expect(await check(detour, [at("srv")])).toMatchObject({ verdict: "refused" });
   });
@@ -165,7 +165,7 @@ describe("a bind", () => {
     expect(await check([at("srv/data"), at("srv/data")])).toEqual({ verdict: "allowed" });
     mkdirSync(join(root, "srv/data2"));
     expect(await check([at("srv/data"), at("srv/data2")])).toEqual({ verdict: "allowed" });
-    // Also when the link is there already, and by the name of a link.
+    // Also with an existing link, and by the name of a link.
     symlinkSync(at("var/lib/engine"), at("srv/data/link"));
     expect(await check([at("srv/data"), at("srv/data/link")])).toEqual(refused);
     symlinkSync(at("srv"), at("by-link"));

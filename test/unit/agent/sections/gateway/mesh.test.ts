@@ -11,7 +11,7 @@ const SERVER = { enabled: true, type: "public", host: "192.0.2.9", port: 9443 };
 function compiled(raw: unknown, more: Partial<GatewayActual> = {}, before?: OverlayMesh["server"]) {
   const { gateway } = normaliseGateway(raw, { nodeType: "Node" });
   const mesh = compileMesh(gateway, aGatewayActual(more), before);
-  // It is what the overlay takes.
+  // It is valid for the overlay.
   return mesh === undefined ? undefined : OverlayMesh.parse(mesh);
 }
 

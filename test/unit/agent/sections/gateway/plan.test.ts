@@ -14,12 +14,12 @@ const peers = [aPeer(2, "gw1"), aPeer(4, "branch")];
 const grant = { source: uidOf(4), service: "web", protocol: "tcp" } as const;
 const desired = (raw: unknown) => normaliseGateway(raw, { nodeType: "Node" }).gateway;
 
-/** What the overlay has once a section is in force. */
+/** Returns the overlay's mesh of an applied section. */
 function meshOf(raw: unknown, actual: GatewayActual): OverlayMesh | undefined {
   return planGateway(desired(raw), actual).at(-1)?.mesh;
 }
 
-/** The steps from one section and domain to another, in words. */
+/** Returns the steps from one section and domain to another, as text. */
 function between(
   from: readonly [unknown, Partial<GatewayActual>],
   to: readonly [unknown, Partial<GatewayActual>],

@@ -40,7 +40,7 @@ function rigOver(overlay: Parameters<typeof gatewayOver>[0]) {
   rig.engine.start();
   return {
     ...rig,
-    /** The documents are others from now on. */
+    /** Replaces the documents from now on. */
     async surround(more: Partial<GatewayActual>): Promise<void> {
       actual = { ...actual, ...more };
       rig.engine.look("documents");
@@ -129,7 +129,7 @@ describe("the section gateway at work", () => {
   });
 });
 
-/** An overlay that keeps what it is given and answers nothing else but `more`. */
+/** An overlay that stores its table and otherwise answers only `more`. */
 function keeping(overlay: ScriptedOverlay, more: (method: string) => Scripted | undefined): () => object | undefined {
   let table: object | undefined;
   overlay.answer = (method, params) => {

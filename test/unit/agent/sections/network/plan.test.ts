@@ -52,7 +52,7 @@ test("packets from the local address of a path leave by the interface of that ad
   const raw = { interfaces: [WAN, second] };
   const apart = (lines: readonly string[]): readonly string[] => lines.filter((line) => /table 2000|rule/.test(line));
   expect(apart((await plan(raw)).lines)).toEqual([]);
-  // The WAN's own address needs nothing.
+  // The WAN's own address needs no rule.
   const { lines } = await plan(raw, { pathSources: ["10.1.0.1", WAN.ip.split("/", 1)[0] ?? "", "10.1.0.9"] });
   expect(apart(lines)).toEqual([
     "route prepend unreachable 0.0.0.0/0 metric 4278198272 table 200002 proto 218",
@@ -132,7 +132,7 @@ describe("a plan that would cut off the machine", () => {
 
   test("is accepted while the target has another path", async () => {
     expect((await plan(lost, { carrier: CARRIER })).waits).toEqual([]);
-    // A route that is more special leads somewhere: whether somebody answers there is for the proof to find out.
+    // A more specific route leads somewhere: the verification finds out whether anything answers.
     expect((await plan(cut, { carrier: CARRIER })).steps.length).toBeGreaterThan(0);
   });
 });
@@ -294,7 +294,7 @@ test.each([
   const lan = { nic: "eth1", ip: "10.1.0.1/24" };
   const { desired } = section.parse({ interfaces: [WAN, { ...lan, mtu: 1300 }, { nic: "eth2", ip: "10.2.0.1/24" }] });
   for (const step of section.plan(desired, await section.observe(signal, desired))) await section.apply(step, signal);
-  // No more than the driver takes.
+  // At most what the driver supports.
   expect(model.links.map((link) => link.mtu)).toEqual([mtu, 1300, 1450]);
 });
 
@@ -684,7 +684,7 @@ test("with VRF devices and VLANs the kernel separates contexts, without rules of
     "route prepend unicast 10.9.0.0/16 via 10.8.0.9 dev eth1.10 table 1000 proto 218 scope global",
     "route prepend unicast 10.33.0.0/16 via 10.1.0.253 dev eth1 metric 5 table 1000 proto 218 scope global",
   ]);
-  // The kernel calls what comes in by the VRF's device in the forward hook.
+  // In the forward hook the kernel names the VRF's device for what comes in by it.
   expect(text).toContain('"guest" : goto from_1000');
   expect(text).not.toContain("fib daddr type local drop");
   expect(text).toContain('10.1.0.0/24 comment "guest:0"');
@@ -700,7 +700,7 @@ test("compiles 5,000 translations to text once for a document, and the text is s
   for (const step of steps) await section.apply(step, signal);
   const { desired } = section.parse({ interfaces: [WAN], nats });
   expect(section.plan(desired, await section.observe(signal, desired))).toEqual([]);
-  // Another list is another text.
+  // Another list gives another text.
   const fewer = section.parse({ interfaces: [WAN], nats: nats.slice(1) }).desired;
   expect(section.plan(fewer, await section.observe(signal, fewer)).map(({ kind }) => kind)).toEqual(["nft"]);
   expect(model.firewall?.text).toBe(text);

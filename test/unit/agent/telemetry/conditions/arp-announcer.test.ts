@@ -50,7 +50,7 @@ test("announces an address when it is taken, and every minute while it is held",
   announcer.refresh();
   await clock.advance(3_600_000);
   expect([machine.told.length, clock.pendingTimers]).toEqual([3, 0]);
-  // Whoever takes it again says so at once.
+  // Announces again at once when it is taken again.
   machine.held = [VIP];
   announcer.refresh();
   await clock.advance(0);

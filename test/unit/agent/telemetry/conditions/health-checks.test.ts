@@ -9,7 +9,7 @@ import { FakeClock } from "../../../../support/fake-clock.ts";
 const HOUR = 3_600_000;
 const never = new AbortController().signal;
 
-/** Checks whose servers answer what `answers` says at the moment. */
+/** Checks with servers that answer `answers`. */
 function checks(options: Partial<HealthCheckOptions> = {}) {
   const clock = new FakeClock();
   const events: NodeEvent[] = [];

@@ -103,7 +103,7 @@ test("reports a missing tool once, retries at each interval, and uses it when in
   const rig = setUp([GW1, GW2], () => answer());
   rig.watch.refresh();
   await rig.clock.advance(50_000);
-  // The other path would not find it either.
+  // The other path would not find the tool either.
   expect([rig.ran.length, rig.unable.length]).toEqual([3, 1]);
   expect(rig.unable[0]).toMatch(/not installed/);
   answer = () => Promise.resolve(DONE);

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { mergeHops, parseHops, type Hop } from "../../../../../src/agent/telemetry/conditions/hops.ts";
 
-/** As mtr 0.95 prints it. */
+/** As printed by mtr 0.95. */
 const REPORT = JSON.stringify({
   report: {
     mtr: { src: "me", dst: "192.0.2.1", tos: 0, tests: 3, psize: "64", bitpattern: "0x00" },

@@ -3,7 +3,7 @@ import { INITIAL_LATENCY, nextLatency } from "../../../../../src/agent/telemetry
 
 const LIMIT = { maxLatencyMs: 100, triggerCount: 3, recoverCount: 2 };
 
-/** When it was triggered, sample by sample. */
+/** Marks the samples at which it was triggered. */
 function triggered(samples: readonly number[], limit = LIMIT): string {
   let state = INITIAL_LATENCY;
   return samples.map((rtt) => ((state = nextLatency(state, limit, rtt)).isTriggered ? "!" : ".")).join("");

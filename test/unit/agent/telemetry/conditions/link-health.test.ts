@@ -29,7 +29,7 @@ function monitor(first: LinkReadings, open: readonly OpenEvent[] = []) {
   };
 }
 
-/** Past the quiet minute after a start. */
+/** Advances past the quiet minute after a start. */
 async function settled(first: LinkReadings) {
   const running = monitor(first);
   await running.clock.advance(60_000);

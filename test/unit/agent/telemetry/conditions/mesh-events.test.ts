@@ -35,7 +35,7 @@ function setUp(open: readonly OpenEvent[] = []) {
     gateways,
     surroundings,
     seen,
-    /** What was told since the last time. */
+    /** Returns the events since the last call. */
     told: () =>
       seen.splice(0).map(({ eventType, level, state, message }) => `${state} ${level} ${eventType}: ${message}`),
     stand: (...paths: readonly Partial<PathState>[]) => mesh.stands(standing(paths)),

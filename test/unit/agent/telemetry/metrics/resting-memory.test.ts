@@ -5,7 +5,7 @@ import { FakeClock } from "../../../../support/fake-clock.ts";
 
 const MB = 1_000_000;
 
-/** A process that has 20 MB to give back after its start, and then what a test lets it take. */
+/** A process that has 20 MB to release after its start, and then the memory that a test sets. */
 function rig() {
   const clock = new FakeClock();
   const process = { privateBytes: 100 * MB, cpuMs: 0, least: 80 * MB };

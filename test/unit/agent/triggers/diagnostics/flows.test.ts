@@ -41,7 +41,7 @@ class ScriptedConntrack implements Conntrack {
   }
 }
 
-/** The overlay's flows, of which the filter is checked where the overlay is. */
+/** The overlay's flows; the overlay checks the filter. */
 class ScriptedOverlay implements CarriedFlows {
   readonly calls: unknown[] = [];
   live: readonly OverlayFlow[] = [];
@@ -158,7 +158,7 @@ test("a flow through a connector is one flow, with its bytes and its target", as
 
 test("deleting cuts flows through connectors, and counts each once", async () => {
   const { ask, overlay, conntrack } = stage([flow(TCP)], [CARRIED, { ...CARRIED, sourcePort: 4 }]);
-  // The kernel forgets three, of which one is a connector's.
+  // The kernel deletes three, one of them a connector's.
   expect(await ask({ action: "delete", destPort: 8080 })).toEqual({ body: { result: "success", deleted: 4 } });
   expect(overlay.calls).toEqual([["cut", { destPort: 8080 }]]);
   expect(await ask({ action: "delete", protocol: "icmp" })).toEqual({ body: { result: "success", deleted: 3 } });

@@ -25,7 +25,7 @@ interface Seen {
   most: number;
 }
 
-/** A server that does what it is asked for, and counts. */
+/** A server for speed tests, which counts requests. */
 async function serve(listener?: RequestListener): Promise<{ readonly url: URL; readonly seen: Seen }> {
   const seen: Seen = { got: [], posted: 0, most: 0 };
   let now = 0;
@@ -54,7 +54,7 @@ function to(url: URL): TransferTarget {
 }
 
 const NEVER_MS = 3_600_000;
-/** Ends by its volume, however long that takes; nothing stalls. */
+/** Ends by its volume, in any time; nothing stalls. */
 const small = {
   clock: systemClock(),
   durationMs: NEVER_MS,
@@ -118,12 +118,12 @@ describe("measures", () => {
 });
 
 test("the peak is never below the average, not even when the last interval is the fastest", async () => {
-  // Next to nothing for one interval, then everything at once: the whole is then faster than the one interval that was timed.
+  // Almost nothing for one interval, then everything at once: the whole is then faster than the one interval that was timed.
   const timed = deferred<void>();
   let intervals = 0;
   const real = systemClock();
   const sleep: Clock["sleep"] = (ms, signal) => {
-    // The one before is timed.
+    // The previous one is timed.
     if (++intervals === 2) timed.resolve();
     return real.sleep(ms, signal);
   };

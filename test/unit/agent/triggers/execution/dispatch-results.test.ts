@@ -61,7 +61,7 @@ describe("results after the reply", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  /** A node that comes online with so many results; those of `poisoned` the control plane fails over every time. */
+  /** A node that comes online with this number of results; the control plane always fails those of `poisoned`. */
   function waiting(count: number, poisoned: readonly number[], failure: Error = refused("internal")) {
     const clock = new FakeClock();
     const { journal } = memoryJournal();
@@ -76,7 +76,7 @@ describe("results after the reply", () => {
     dispatcher.attach(channel);
     const taken = (): readonly number[] => channel.results.map(({ id }) => ids.indexOf(id));
     const tries = (i: number): number => channel.tried.filter((id) => id === ids[i]).length;
-    /** Lets time pass in steps, with room for what each timer begins. */
+    /** Advances the time in steps, so that each timer's work can run. */
     const pass = async (ms: number): Promise<void> => {
       await new Promise(setImmediate);
       for (let passed = 0; passed < ms; passed += 1000) {

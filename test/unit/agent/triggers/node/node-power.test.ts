@@ -8,7 +8,7 @@ import { untilHolds } from "../../../../support/until-holds.ts";
 
 const clock = fastClock(100);
 
-/** Records, in order, everything that would happen to the machine. */
+/** Records all effects on the machine, in order. */
 function machine(isManaged = true, refusal?: Error) {
   const done: string[] = [];
   const note = (what: string) => (): Promise<void> => {

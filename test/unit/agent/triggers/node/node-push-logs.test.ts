@@ -13,7 +13,7 @@ const NAME = "holdfast-edge-20260301T120000Z.tar.gz";
 const CONTENT = Buffer.from("an archive");
 const missing = [{ name: "system/dmesg.txt", reason: "not permitted" }];
 
-/** A data store in memory, and what makes a bundle. */
+/** A data store in memory, and the maker of bundles. */
 function stage(options: { readonly refusal?: Error; readonly full?: Error } = {}) {
   const files = new Map<string, string>();
   const asked: number[] = [];
