@@ -2,7 +2,7 @@ import { globSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { expect, test } from "vitest";
 
-/** Which programs and shared folders a folder of `src/` may import; `errors.ts` and `lib/` are open to all. */
+/** The programs and shared folders that a folder of `src/` may import; `errors.ts` and `lib/` are open to all. */
 const programs: Readonly<Record<string, readonly string[]>> = {
   "main.ts": ["agent", "overlay", "guard", "controller", "transfer", "upgrade", "cli", "host"],
   agent: ["checkpoint", "protocol", "host"],
@@ -14,15 +14,15 @@ const programs: Readonly<Record<string, readonly string[]>> = {
   cli: ["protocol", "host"],
   checkpoint: ["protocol", "host"],
   protocol: [],
-  // A driver speaks the wire form of what it drives: the overlay its table.
+  // A driver uses the wire form of its target: the overlay's table.
   host: ["protocol"],
   lib: [],
   "errors.ts": [],
 };
 
 /**
- * Which rooms of its own program a room imports, `.` being the files in the program's folder itself. Those files, and the wiring of
- * the agent, may import every room; a room without a line imports none.
+ * The rooms of its own program that a room imports; `.` is the files in the program's folder itself. Those files, and the wiring of the
+ * agent, may import every room; a room without a line imports none.
  */
 const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
   agent: {
@@ -144,7 +144,7 @@ const rooms: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
   },
 };
 
-/** Only the agent, and what does its work without one, import its wiring. */
+/** Only the agent, and programs that do its work without it, import its wiring. */
 const WIRING = "wiring";
 const ENTRIES: ReadonlySet<string> = new Set(["src/agent/main.ts", "src/agent/offline/offline.ts"]);
 
@@ -164,19 +164,19 @@ const edges = modules.flatMap(({ path, imports }) => imports.map((to) => ({ from
 
 const programOf = (path: string): string => path.split("/")[1] ?? "";
 
-/** The room of a file in its program: its folder, or `.` in the program's own. */
+/** Returns the room of a file in its program: its folder, or `.` in the program's own. */
 const roomOf = (path: string): string => path.split("/").slice(2, -1).join("/") || ".";
 
-/** Where a file stands in the graph of folders; files in a program's folder stand for themselves, as entries import all rooms. */
+/** Returns the node of a file in the graph of folders; files in a program's folder are nodes themselves, since entries import all rooms. */
 const folderOf = (path: string): string => (path.split("/").length <= 3 ? path : dirname(path));
 
-/** Whether what a file imports of its own program is held by the table. */
+/** Reports whether the table applies to the imports of a file from its own program. */
 function isHeld(path: string): boolean {
   const room = roomOf(path);
   return programOf(path) !== "controller" && room !== "." && !(programOf(path) === "agent" && room.startsWith(WIRING));
 }
 
-/** The circles of a graph: its strongly connected components of more than one node (Tarjan), each sorted. */
+/** Returns the circles of a graph: its strongly connected components of more than one node (Tarjan), each sorted. */
 function circles(graph: ReadonlyMap<string, ReadonlySet<string>>): string[][] {
   const found: string[][] = [];
   const index = new Map<string, number>();
@@ -264,7 +264,7 @@ test("every module is reachable from an entry", () => {
     reached.add(path);
     for (const to of modules.find((module) => module.path === path)?.imports ?? []) visit(to);
   };
-  // The reference is built from the schemas by a script, outside the program.
+  // A script outside the program builds the reference from the schemas.
   for (const entry of ["src/main.ts", "src/protocol/reference.ts"]) visit(entry);
   expect(modules.map(({ path }) => path).filter((path) => !reached.has(path))).toEqual([]);
 });

@@ -24,7 +24,7 @@ const pageOf = (name: string): string => guide.find(({ path }) => path === `${GU
 const withoutCode = (text: string): string =>
   text.replaceAll(/^ *```[\s\S]*?^ *```/gm, "").replaceAll(/`[^`\n]*`/g, "");
 
-/** The anchors of a page's headings as GitHub makes them. */
+/** Returns the anchors of a page's headings in GitHub's form. */
 const anchorsOf = (text: string): ReadonlySet<string> =>
   new Set(
     [...text.replaceAll(/^```[\s\S]*?^```/gm, "").matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) =>
@@ -82,7 +82,7 @@ test("mentioned verbs and options exist", () => {
   expect(wrong).toEqual([]);
 });
 
-/** Programs that other programs start, which help does not list. */
+/** Programs for other programs, which help does not list. */
 const HIDDEN = new Set(["self-test", "transfer", "upgrade-fetch"]);
 
 test("mentioned API calls are served", () => {
@@ -108,7 +108,10 @@ test("mentioned API calls are served", () => {
   expect(wrong).toEqual([]);
 });
 
-/** Served beside the routes: the release files, the token of the registry, a terminal's WebSocket, the description, the metrics of a node. */
+/**
+ * Paths served beside the routes: the release files, the token of the registry, a terminal's WebSocket, the description, the metrics of a
+ * node.
+ */
 const UNROUTED = /^\/(?:releases\/|registry\/token|openapi\.json|metrics|node\/[^/]+\/trigger\/container-exec)/;
 
 test("mentioned files and rooms exist", () => {
@@ -132,7 +135,7 @@ test("the architecture's rooms are the folders", () => {
       .map((room) => (heading.includes(",") ? `src/${room}` : join(heading.trim(), room))),
   );
   expect(named.filter((room) => !existsSync(room))).toEqual([]);
-  // Every folder below a program that has a table is in it, itself or by the folder above.
+  // Every folder below a program that has a table is in it, by itself or by its parent.
   const folders = new Set(
     globSync("src/{agent,overlay,host,controller,protocol,cli}/*/*.ts").map((path) => dirname(path)),
   );
@@ -142,7 +145,7 @@ test("the architecture's rooms are the folders", () => {
   expect(missing.filter((folder) => !UNLISTED.has(folder))).toEqual([]);
 });
 
-/** Rooms that the picture does without. */
+/** Rooms that are not in the picture. */
 const UNLISTED = new Set(["src/protocol/values", "src/cli/completion"]);
 
 test("the references are complete", () => {

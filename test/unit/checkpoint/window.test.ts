@@ -29,7 +29,7 @@ const OTHER_BOOT = { bootId: "boot-2", sinceBoot: 10 };
 
 type Row = readonly [mode: Window["mode"], state: Window["state"], event: WindowEvent["type"], end: string];
 
-/** `store` with the state that is stored, `restore` with its reason. */
+/** Returns `store` with the stored state, `restore` with its reason. */
 function textOf(end: WindowEnd): string {
   if (end.do === "store") return `store ${end.window.state}`;
   return end.do === "restore" ? `restore ${end.reason}` : end.do;
@@ -95,7 +95,7 @@ test("the remaining time depends only on the boot-time clock", () => {
   expect(leftOf(window, { bootId: BOOT, sinceBoot: 380_000 })).toBe(120_000);
   expect(leftOf(window, LATE)).toBe(0);
   expect(leftOf(window, OTHER_BOOT)).toBe(0);
-  // Whoever sets the wall clock moves neither end.
+  // Setting the wall clock moves neither end.
   const set = { ...window, openedAt: 0, deadlineAt: 1 };
   expect([isExpired(set, IN_TIME), isExpired(set, LATE)]).toEqual([false, true]);
 });

@@ -4,14 +4,14 @@ import { freePort } from "../../support/machine/programs.ts";
 import { aClient, aListener, aServer, aService, echo, planeRig } from "../../support/overlay/overlay-rig.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** A client whose flow is known to work. */
+/** A client with a working flow. */
 async function talking(port: number, from?: string) {
   const client = aClient(port, "127.0.0.1", from);
   client.socket.write("a");
   await waitFor("the flow works", () => client.text() === "a");
   return {
     ...client,
-    /** Whether it still does. */
+    /** Reports whether it still works. */
     async goesOn(): Promise<boolean> {
       const before = client.text().length;
       client.socket.write("b");

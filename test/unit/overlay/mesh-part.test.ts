@@ -8,7 +8,7 @@ import { FakeClock } from "../../support/fake-clock.ts";
 import { planeRig } from "../../support/overlay/overlay-rig.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-/** Modules that a module needs to be there before it runs: neither types nor what is fetched later. */
+/** Modules that a module loads before it runs: without types and dynamic imports. */
 function neededBy(path: string): readonly string[] {
   const text = readFileSync(path, "utf8");
   return [...text.matchAll(/^(?:import|export) (?!type )[^;]*?from "([^"]+)";/gm)].map(([, from]) => from ?? "");
@@ -31,7 +31,7 @@ test("an overlay without other nodes loads neither TLS nor HTTP/2", () => {
   expect([...builtins].filter(([name]) => /^node:(http2?|https|tls)$/.test(name))).toEqual([]);
 });
 
-/** The part over a plane of its own, on a clock that stands still. */
+/** The part over a plane of its own, on a fake clock. */
 function aPart(makeRoom: () => void) {
   const clock = new FakeClock();
   const part = new MeshPart({

@@ -89,7 +89,7 @@ describe("planTable", () => {
   });
 });
 
-/** What a table becomes when the steps are taken. */
+/** Returns the table after the steps. */
 function follow(table: OverlayTable, steps: readonly TableStep[]): OverlayTable {
   const listeners = new Map<string, OverlayListener>(table.listeners.map((one) => [one.key, one]));
   const services = new Map<string, OverlayService>(table.services.map((one) => [one.name, one]));

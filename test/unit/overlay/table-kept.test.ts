@@ -51,7 +51,7 @@ test("calls on the table are answered once the last one is loaded, and a newer o
   const answered: string[] = [];
   const got = next.peer.request("table.get", {}).finally(() => answered.push("get"));
   const set = next.peer.request("table.set", { table: newer }).finally(() => answered.push("set"));
-  // Calls about something else are answered meanwhile.
+  // Calls on anything else are answered meanwhile.
   await next.peer.request("counters.get", {});
   expect(answered).toEqual([]);
   reading.resolve();

@@ -10,10 +10,10 @@ const Lock = z.object({
   ),
 });
 const { packages } = Lock.parse(JSON.parse(readFileSync("package-lock.json", "utf8")));
-/** The row of each production package: what it is for, and how many packages it brings, itself included. */
+/** The row of each production package: its purpose, and its number of packages, itself included. */
 const TABLE = readFileSync("docs/decisions/0066-every-production-package-has-a-reason.md", "utf8");
 
-/** Where the lock file has a package that another asks for: beside it, or further up. */
+/** Returns the lock file's path of a dependency: beside its user, or further up. */
 function placeOf(from: string, name: string): string | undefined {
   for (let at = from; ; at = at.slice(0, Math.max(0, at.lastIndexOf("node_modules/") - 1))) {
     const path = `${at === "" ? "" : `${at}/`}node_modules/${name}`;

@@ -30,7 +30,7 @@ async function upload(answer: Parameters<typeof rawServer>[0], wishes: UploadWis
 
 const goOn = ({ socket }: Asked): void => void socket.write("HTTP/1.1 100 Continue\r\n\r\n");
 
-/** Lets the body come, and answers when it is there. */
+/** Reads the body, and answers at its end. */
 function accept(asked: Asked, status = "201 Created"): void {
   goOn(asked);
   const length = Number(asked.headers["content-length"]);

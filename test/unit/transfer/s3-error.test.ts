@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { HostError, InputError, SessionError } from "../../../src/errors.ts";
 import { isPassing, s3Error } from "../../../src/transfer/s3-error.ts";
 
-/** An error as the SDK throws it. */
+/** An error as thrown by the SDK. */
 function refusal(status: number, code: string, more: object = {}): Error {
   const error = new Error("AKIDEXAMPLE signed it with Signature=0123");
   return Object.assign(error, { name: code, Code: code, $metadata: { httpStatusCode: status }, ...more });

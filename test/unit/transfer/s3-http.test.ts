@@ -12,7 +12,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 
 const MiB = 1024 * 1024;
 
-/** A store on the loopback; answers its port. */
+/** Starts a store on loopback; returns its port. */
 async function store(answer: RequestListener): Promise<number> {
   const server = createServer(answer).listen(0, "127.0.0.1");
   onTestFinished(() => {
@@ -33,7 +33,7 @@ function httpTo(port: number): S3Http {
 
 const request = { protocol: "http:", hostname: "127.0.0.1", path: "/bucket/key", method: "GET", headers: {} } as const;
 
-/** Sends for as long as somebody reads, up to 64 MiB. */
+/** Sends as long as the peer reads, up to 64 MiB. */
 function endless(status: number): RequestListener {
   return (_, response) => {
     response.writeHead(status).on("error", () => undefined);

@@ -10,7 +10,7 @@ import { waitFor } from "../../support/wait-for.ts";
 const ID = "6b1f0c1e-8b1c-4f0a-9c39-5b1de24d4b11";
 const SPACE = { freeBytes: 100, totalBytes: 100 };
 
-/** A sink that has looked at the disk once; from then on the disk says how much room there is when it is let. */
+/** A sink that has checked the disk once; later checks wait for the test. */
 async function stage() {
   const clock = new FakeClock();
   const store = openStore(join(tempDir(), "store"));
@@ -54,7 +54,7 @@ test("does not report what reaches the disk after the end, which has the total",
   expect(asked).toHaveLength(1);
   sink.close();
   asked[0]?.();
-  // A sync that was begun before these is over after them.
+  // A sync that started before these has ended after them.
   for (let n = 0; n < 20; n += 1) await datasync(part.fd);
   await clock.advance(10_000);
   expect(synced).toEqual([]);

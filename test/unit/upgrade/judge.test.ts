@@ -20,7 +20,7 @@ const GOOD: Observation = {
 };
 const STEP_MS = 3000;
 
-/** Looks every three seconds for so long, always at the same, and gives the last verdict and when it came. */
+/** Observes the same every three seconds for this time; returns the last verdict and its time. */
 function looked(seen: Observation, hadSession: boolean, forMs: number): { verdict: Verdict; afterMs: number } {
   let state: JudgeState = beginJudging(1000);
   let verdict: Verdict = { is: "open" };
@@ -56,7 +56,7 @@ const everything = agents.flatMap((agent) =>
   ),
 );
 
-/** What comes of seeing always the same, in the words of the rule rather than in those of the code. */
+/** Returns the expected verdict for a constant observation, by the rule and not the code. */
 function expected({ hadSession, ...seen }: Observation & { hadSession: boolean }): string {
   if (seen.isGivenUp) return "given-up";
   if (seen.agent !== "new") return "not-answering";
@@ -71,14 +71,14 @@ test.each(everything)("always seen so: %o", ({ hadSession, ...seen }) => {
   const came = "why" in verdict ? verdict.why.code : verdict.is === "open" ? "waits" : verdict.is;
   const should = expected({ ...seen, hadSession });
   expect(came).toBe(should);
-  // Only for a session somebody else may be to blame whom this version has need of.
+  // Only for a session that this version needs may another party be to blame.
   expect(verdict.is === "doubted").toBe(should === "no-session");
   if (should === "given-up") expect(afterMs).toBe(0);
   else if (should === "healthy") expect(afterMs).toBe(limits.settleMs);
   else if (should !== "waits") expect(afterMs).toBe(limits.windowMs);
 });
 
-/** Every pair of conditions, the first for a while, then the second: only the time of failing counts, in sum. */
+/** Every pair of conditions, the first for a while, then the second: only the total failing time counts. */
 const kinds: readonly (readonly [string, Observation])[] = [
   ["good", GOOD],
   ["silent", { ...GOOD, agent: "silent" }],
@@ -105,7 +105,7 @@ describe("one observation, and then another", () => {
       }
       return false;
     };
-    // Six minutes of each: neither is enough alone, two that fail are. Short of the calm that is asked for where it is good.
+    // Six minutes of each: neither is enough alone, two failing ones are. Below the calm period if the first is good.
     const ended = look(a, first === "good" ? limits.settleMs - STEP_MS : 360_000);
     if (first === "given up") return expect(verdict).toMatchObject({ is: "failed", why: { code: "given-up" } });
     expect(ended).toBe(false);
@@ -156,7 +156,7 @@ describe("a version without the session of the baseline", () => {
   const NO_SESSION: Observation = { ...GOOD, session: "missing", controlPlane: "admitting" };
   const SILENT: Observation = { ...GOOD, agent: "silent" };
 
-  /** Goes on from a state, looking every three seconds at the same, until a verdict or for a day; how long that took. */
+  /** Continues from a state with the same observation every three seconds, until a verdict or for a day; returns the time. */
   function lookedFrom(from: JudgeState, seen: Observation) {
     let state = from;
     for (let now = state.observedAt + STEP_MS; now < state.observedAt + DAY_MS; now += STEP_MS) {
@@ -207,7 +207,7 @@ describe("a version without the session of the baseline", () => {
       state = next;
     }
     expect(intervals).toEqual([2, 4, 8, 16, 16, 16, 16]);
-    // What it does itself is charged as ever.
+    // Its own failures count as usual.
     const { verdict, afterMs } = lookedFrom(after(state, false), SILENT);
     expect([verdict?.is, afterMs]).toEqual(["failed", limits.windowMs]);
   });

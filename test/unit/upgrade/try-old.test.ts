@@ -11,14 +11,14 @@ const WAITING = { state: "waiting", hasBeaten: false, reason: "connection-lost" 
 type Session = AgentView["session"];
 
 interface Given {
-  /** What the old agent says of its session after so many milliseconds; undefined while it does not answer. */
+  /** The old agent's session after this time in ms; undefined without an answer. */
   readonly session: (ms: number) => Session | undefined;
-  /** The launcher does not know the mark, or the disk or the manager refuses. */
+  /** The launcher does not support the mark, or the disk or the manager fails. */
   readonly fault?: "ignored" | "disk" | "manager";
   readonly signal?: AbortSignal;
 }
 
-/** What is done to the machine, in order, and what comes of it after how many seconds. */
+/** Returns the changes of the machine, in order, and the result after a number of seconds. */
 async function tried({ session, fault, signal = new AbortController().signal }: Given) {
   const clock = new FakeClock();
   clock.sleep = (ms, limit) => (limit?.aborted === true ? Promise.reject(new Error("over")) : clock.advance(ms));
@@ -82,7 +82,7 @@ const NOTHING: AgentView = {
   gateways: new Map(),
   targets: undefined,
 };
-/** What was seen is noted before the other is started: a judge that is cut short then compares no second time. */
+/** The observation is stored before the other version starts: an interrupted verifier does not compare twice. */
 const TURN = ["aside", "restart", "seen", "back", "restart"];
 const SETTLE_S = LIMITS.settleMs / 1000;
 const BACK_S = LIMITS.backMs / 1000;

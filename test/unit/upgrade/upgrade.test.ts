@@ -32,7 +32,7 @@ interface Rig {
   readonly deps: UpgradeDeps;
   readonly path: string;
   readonly said: string[];
-  /** What the agent that answers says; undefined for one that does not. */
+  /** The report of the answering agent; undefined without one. */
   view: Partial<AgentView> | undefined;
   isFull: boolean;
   isLeft: boolean;
@@ -41,7 +41,7 @@ interface Rig {
   readonly stand: (standing: Partial<UpgradeStanding>) => void;
 }
 
-/** Real files below a directory; the clock goes on by itself whenever somebody sleeps. */
+/** Real files below a directory; the clock moves on each sleep. */
 function rig(): Rig {
   const root = tempDir();
   const path = join(root, "versions");
@@ -164,7 +164,7 @@ test("a release that is only staged waits for a later upgrade, without a change 
   expect(await rigged.deps.versions.staged(NEW, "sha")).toBe(join(rigged.path, "part", `${NEW}.ready`));
   expect(existsSync(join(rigged.path, NEW))).toBe(false);
   expect(existsSync(join(rigged.path, "request.json"))).toBe(false);
-  // Started again, it has nothing to do.
+  // Restarted, it has nothing to do.
   expect(await run(rigged)).toBe("idle");
   rigged.request({ skipUnattended: true });
   expect(await run(rigged)).toBe("completed");
@@ -217,7 +217,7 @@ test("abandons a version on a full disk, too", async () => {
   writeFileSync(join(rigged.path, `${NEW}.trial`), JSON.stringify(trial));
   rigged.view = undefined;
   rigged.isFull = true;
-  // How it ended cannot be told yet.
+  // The result cannot be reported yet.
   await expect(run(rigged)).rejects.toThrow("no space left");
   const found = (await rigged.deps.versions.list()).find(({ version }) => version === NEW);
   expect(found).toMatchObject({ trial: undefined, failed: { code: "given-up" } });

@@ -37,7 +37,7 @@ const withSession = (session: Answers["status"]["session"]): Answers => ({
 });
 const baseline = baselineOf(viewOf(answers), { session: "wss://cp", pins: [] });
 
-/** What comes of a version that answers always the same, within a day; undefined stands for no end at all. */
+/** Returns the result for a version with constant answers, within a day; undefined if there is none. */
 async function comesOf(
   view: AgentView | undefined,
   reached: {
@@ -51,7 +51,7 @@ async function comesOf(
   readonly asked: readonly string[];
   readonly times: number;
   readonly minutes: number;
-  /** After how many minutes each time the old version had its turn. */
+  /** The minutes at which the old version was compared. */
   readonly turns: readonly number[];
 }> {
   const clock = new FakeClock();
@@ -169,7 +169,7 @@ test("no agent, or another version, is not the expected one", async () => {
 const { signal } = new AbortController();
 const resolve = systemResolve();
 const probe = hostProbe({
-  // Without an identity, as far as anybody comes who does not say who they are.
+  // Without an identity, up to the first answer.
   askStanding: standingAsker("/var/empty"),
   dialler: (proxies) => hostDialler(systemClock(), proxies, resolve),
   resolve,
@@ -180,7 +180,7 @@ const standing = (session: string): Promise<Standing> =>
 test("a control plane that greets a node is usable", async () => {
   const { port } = await aControlPlane("greets");
   expect(await standing(`ws://127.0.0.1:${port}`)).toBe("admitting");
-  // Without TLS only this machine is asked, and what is no TLS is nobody.
+  // Without TLS only this machine is asked, and a peer without TLS is unreachable.
   expect(await standing(`wss://127.0.0.1:${port}`)).toBe("unreached");
   expect(await standing("ws://192.0.2.1:1")).toBe("unreached");
 });

@@ -42,11 +42,11 @@ export function fastClock(factor: number): Clock {
 export class TestChannel implements TriggerChannel {
   readonly parts: ({ readonly id: string; readonly seq: number } & Chunk)[] = [];
   readonly results: { readonly id: string; readonly reply: TriggerReply }[] = [];
-  /** Thrown for a result until it is emptied. */
+  /** Thrown for successive results until empty. */
   readonly refusals: Error[] = [];
-  /** What is thrown for these ids every time. */
+  /** Thrown for these ids every time. */
   poison = new Map<string, Error>();
-  /** The ids of the results that were offered, taken or not. */
+  /** The ids of the sent results, accepted or not. */
   readonly tried: string[] = [];
   readonly #control = new AbortController();
   #gate: Promise<void> = Promise.resolve();
@@ -68,7 +68,7 @@ export class TestChannel implements TriggerChannel {
     this.#control.abort();
   }
 
-  /** Makes the channel one that takes nothing more until `unblock`. */
+  /** Makes the channel full until `unblock`. */
   block(): void {
     this.#gate = new Promise((resolve) => {
       this.#open = resolve;
@@ -187,7 +187,7 @@ export function stream(
   };
 }
 
-/** A promise and what fulfils it. */
+/** A promise and its resolver. */
 export function deferred<T>(): { readonly promise: Promise<T>; readonly resolve: (value: T) => void } {
   let resolve: (value: T) => void = () => undefined;
   const promise = new Promise<T>((fulfil) => {
@@ -196,7 +196,7 @@ export function deferred<T>(): { readonly promise: Promise<T>; readonly resolve:
   return { promise, resolve };
 }
 
-/** Resolves when aborted; for handlers that run until they are ended. */
+/** Resolves when aborted; for handlers that run until stopped. */
 export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();

@@ -201,7 +201,7 @@ describe("the state of an upgrade", () => {
     expect(told).toEqual([
       ["Upgrade Failed", "EXCEEDED", "ERROR", `The upgrade from ${OLD} to ${NEW} failed: given-up: ${given.message}`],
     ]);
-    // An operator who went back behind it gave up another version than the one that was upgraded to.
+    // A version reverted by an operator is another than the upgraded one.
     state.standing = { ...completed, from: NEW, to: OLD };
     await upgrades.refresh();
     expect(upgrades.facts()).toMatchObject({ "node.upgrade.state": "COMPLETED" });
@@ -225,7 +225,7 @@ describe("the state of an upgrade", () => {
     expect(upgrades.why({ schema: 1, reasons: [] }).reasons).toMatchObject([{ code: "os-update-failed" }]);
     const text = `The operating system was not updated: package-database: ${osReason.message}`;
     expect(told).toEqual([["Upgrade Failed", "EXCEEDED", "WARNING", text]]);
-    // An upgrade without packages says nothing of them.
+    // An upgrade without packages reports none.
     state.standing = { ...completed, begunAt: 5000 };
     await upgrades.refresh();
     expect(told).toHaveLength(1);

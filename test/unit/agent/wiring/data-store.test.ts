@@ -13,7 +13,7 @@ import { waitFor } from "../../../support/wait-for.ts";
 
 const { signal } = new AbortController();
 
-/** The data store of an agent; another one of the same directory is what comes after a crash. */
+/** The data store of an agent; another one of the same directory follows a crash. */
 function opened(stateDir: string, name: string): OpenedDataStore {
   const database = openDatabase(join(stateDir, `${name}.db`), { migrations: [dataStoreMigration], exclusive: true });
   const dataStore = openDataStore({

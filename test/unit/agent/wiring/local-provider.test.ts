@@ -148,7 +148,7 @@ describe("the output of a trigger for a slow reader", () => {
     const lines = runLocally(dispatcher, "talk", {}, new AbortController().signal);
     await lines.next();
     await untilHolds(() => expect(said()).toBeGreaterThan(500));
-    // A loop that looks again at each turn of the event loop would keep making these.
+    // A busy loop would keep calling this.
     const immediate = vi.spyOn(globalThis, "setImmediate");
     await someTurns();
     expect(immediate).not.toHaveBeenCalled();

@@ -59,7 +59,7 @@ interface Frame {
   readonly error?: { readonly code: number; readonly message: string; readonly data: { readonly code: string } };
 }
 
-/** A managed node and the frames it sends; `answer` gives what its requests are answered with. */
+/** A managed node and the frames it sends; `answer` answers its requests. */
 async function setUp(
   triggers: readonly Trigger[] = [],
   answer: (frame: Frame) => object = () => ({ result: {} }),

@@ -72,7 +72,7 @@ function setUp(config: Config = {}, capabilities = "CapEff:\t0000000000002000\n"
     counts,
     seen,
     records: () => spool.batch("gateway-details")?.records ?? [],
-    /** The overlay has the mesh, and says how it stands. */
+    /** Sets the overlay's mesh and its state. */
     stand(state: Partial<MeshState> = {}): void {
       const all = { ...aMeshState(), ...state };
       const { sessions: _sessions, ...standing } = all;

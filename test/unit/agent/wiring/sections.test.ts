@@ -27,7 +27,7 @@ import { contract, type Subject } from "../../../support/reconcile/section-contr
 type RawSections = typeof l4.raws extends fc.Arbitrary<infer T> ? T : never;
 const forever = new AbortController().signal;
 
-/** What others rest on comes before them: links before tunnels, services before the connectors that refer to them. */
+/** Dependencies come first: links before tunnels, services before the connectors that refer to them. */
 const ORDER: readonly SectionName[] = [
   "core",
   "jvm",
@@ -45,7 +45,7 @@ const ORDER: readonly SectionName[] = [
   "alert",
 ];
 
-/** Configurations and what somebody else, or an earlier version, may have left in the overlay. */
+/** Configurations, and states of the overlay left by other programs or an earlier version. */
 const l4 = { raws: rawSections([8080, 8081, 8082]), disturbances: rawSections([8080, 8083]) };
 
 /** One of the overlay's sections over a model of the overlay. */
@@ -67,7 +67,7 @@ function overlaySubject(name: "services" | "connectors"): Subject<RawSections> {
   };
 }
 
-/** The gateway's section over the same model, in a domain of some peers; what nothing desired comes to is not its own. */
+/** The gateway's section over the same model, in a domain of some peers; the state without a section is not its own. */
 function gatewaySubject(): Subject<unknown> {
   const overlay = modelOverlay();
   const section = gatewayOver(overlay);
@@ -82,7 +82,7 @@ function gatewaySubject(): Subject<unknown> {
   };
 }
 
-/** The network's section over a model of the kernel; what an agent leaves there that has lost its notes is a disturbance. */
+/** The network's section over a model of the kernel; the remains of an agent that has lost its records are a disturbance. */
 function networkSubject(): Subject<unknown> {
   const model = aMachine();
   const notes = { record: EMPTY_RECORD };
@@ -99,7 +99,7 @@ function networkSubject(): Subject<unknown> {
   };
 }
 
-/** Puts each section through its contract, by its name. */
+/** The contract test of each section, by its name. */
 const contracts: ReadonlyMap<string, () => void> = new Map([
   ...(["services", "connectors"] as const).map(
     (name) =>
@@ -125,7 +125,7 @@ const contracts: ReadonlyMap<string, () => void> = new Map([
 
 const nothing = (): void => undefined;
 const nowhere = (): Promise<never> => Promise.reject(new Error("nothing here asks it"));
-// Nothing here asks it.
+// Nothing here calls it.
 const overlay = new Overlay({
   clock: systemClock(),
   log: pino({ level: "silent" }),

@@ -66,7 +66,7 @@ const triggers = listTriggers({
   announceRestart: () => Promise.resolve(),
 });
 
-/** What an event needs at least. */
+/** The minimal body of an event. */
 const MINIMAL: Readonly<Partial<Record<string, object>>> = {
   "container-image": { action: "list" },
   "container-logs": { container: "web" },
@@ -95,9 +95,9 @@ test.each(triggers.map((trigger) => [trigger.event, trigger] as const))("%s keep
   expect(trigger.deadlineMs).toBeGreaterThan(0);
   expect(trigger.deadlineMs).toBeLessThanOrEqual(3_600_000);
   expect(trigger.kind === "stream" || trigger.kind === "one-shot").toBe(true);
-  // What is no object is refused and never thrown at.
+  // Anything but an object is refused without an exception.
   expect(trigger.request.safeParse(7).success).toBe(false);
-  // So is a field that the event does not have: a caller who misspells one hears of it.
+  // So is an unknown field, so that a caller learns of a misspelling.
   if (event === "container-exec") return; // It refuses every body.
   const minimal = MINIMAL[event] ?? {};
   expect(trigger.request.safeParse(minimal).error?.issues).toBeUndefined();

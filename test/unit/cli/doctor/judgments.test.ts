@@ -214,7 +214,7 @@ const cases: readonly (readonly [what: string, check: Check | undefined, expecte
 
 test.each(cases)("%s", (_, check, expected) => {
   expect(`${check?.status} ${check?.code}`).toBe(expected);
-  // Whatever is wrong, somebody is told what to do.
+  // Every problem comes with what to do.
   expect(check?.fix === undefined).toBe(check?.status === "pass" || check?.status === "skip");
 });
 

@@ -10,7 +10,7 @@ import type { Exec, ExecResult } from "../../../../src/host/process/exec.ts";
 import { P256PublicKey, thumbprint } from "../../../../src/protocol/values/keys.ts";
 import { testCertificate, type TestCertificate } from "../../../support/certificates.ts";
 
-/** A program that answers as told by its arguments. */
+/** A program whose answer depends on its arguments. */
 export function scriptedExec(answer: (args: readonly string[]) => number | Error): Exec & { readonly runs: string[] } {
   const runs: string[] = [];
   return {
@@ -28,7 +28,7 @@ export function scriptedExec(answer: (args: readonly string[]) => number | Error
   };
 }
 
-/** Tools over this machine; names below `.test` are this machine, and others are none. */
+/** Tools over this machine; names below `.test` resolve to it, and others to nothing. */
 export function someTools(changes: Partial<CheckTools> = {}): CheckTools {
   return {
     clock: systemClock(),
@@ -44,7 +44,7 @@ export function someTools(changes: Partial<CheckTools> = {}): CheckTools {
   };
 }
 
-/** The findings by what was looked at. */
+/** Returns the findings by their check. */
 export function byCheck(findings: readonly Finding[]): Record<string, Omit<Finding, "check">> {
   return Object.fromEntries(findings.map(({ check, ...rest }) => [check, rest]));
 }
@@ -65,7 +65,7 @@ async function listen(server: Server): Promise<number> {
   return address.port;
 }
 
-/** A gateway as far as its first handshake; gives its port and the thumbprint of its key. */
+/** A gateway up to its first handshake; returns its port and the thumbprint of its key. */
 export async function startGateway(): Promise<{ readonly port: number; readonly key: string }> {
   const certificate = await testCertificate({ hosts: [] });
   const { cert, key, parsed } = certificate;
@@ -79,7 +79,7 @@ export async function startGateway(): Promise<{ readonly port: number; readonly 
   return { port: await listen(server), key: await thumbprint(P256PublicKey.parse(exported)) };
 }
 
-/** A server of HTTPS with a key of its own. */
+/** An HTTPS server with a key of its own. */
 export async function startHttps(
   answer: RequestListener,
 ): Promise<{ readonly port: number; readonly certificate: TestCertificate }> {
@@ -89,7 +89,7 @@ export async function startHttps(
   return { port: await listen(server), certificate };
 }
 
-/** Something that takes connections and does this with them. */
+/** A TCP server with this reaction to connections. */
 export function startTcp(onConnection: (socket: Socket) => void): Promise<number> {
   return listen(createTcpServer(onConnection));
 }

@@ -20,7 +20,7 @@ const facts: Facts = {
 };
 const license = `${someLicense({}).split(".").slice(0, 2).join(".")}.${"s".repeat(86)}`;
 
-/** Answers one question after the other; gives what came of it and where it ended. */
+/** Answers the questions in order; returns the result and the place where it ended. */
 function converse(texts: readonly string[], given: Facts = facts) {
   let answers: Answers = {};
   let id: QuestionId | "done" = firstQuestion(given);

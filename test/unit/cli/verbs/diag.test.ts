@@ -9,7 +9,7 @@ import { someDirectories, startLocalAgent, type LocalAgent } from "../../../supp
 const memory = { totalBytes: 1_000_000_000, availableBytes: 400_000_000, usedPercent: 60 };
 const disk = { totalBytes: 2_000_000_000, freeBytes: 500_000_000, usedPercent: 75 };
 
-/** Has the agent answer these events; any other is none of its own. */
+/** Makes the agent answer these events; any other is unknown. */
 function answering({ provider }: LocalAgent, answers: Readonly<Record<string, () => unknown>>): void {
   provider.trigger = async function* (event): AsyncGenerator<TriggerLine> {
     const answer = answers[event];

@@ -26,7 +26,7 @@ const failed: UpgradeStanding = {
   reason: { code: "self-test-failed", message: "it cannot open SQLite" },
 };
 
-/** A directory of versions that this process takes for the machine's. */
+/** A directory of versions that this process uses as the machine's. */
 function versionsHere(): { readonly path: string; readonly stand: (standing: UpgradeStanding) => void } {
   const path = tempDir();
   const given = { HOLDFAST_VERSIONS: path, HOLDFAST_LIB: join(path, "none") };
@@ -37,7 +37,7 @@ function versionsHere(): { readonly path: string; readonly stand: (standing: Upg
   return { path, stand: (standing) => writeFileSync(join(path, "upgrade.json"), JSON.stringify(standing)) };
 }
 
-/** A clock whose every sleep is the next thing that happens. */
+/** A clock whose sleeps trigger the next event each. */
 function happening(call: ReturnType<typeof someCall>["call"], events: (() => void)[]) {
   const sleep = (): Promise<void> => {
     const next = events.shift();

@@ -26,14 +26,14 @@ const event = (id: string, action: string, attributes: Record<string, string> = 
   at: 0,
 });
 
-/** An engine in this process: what it has, how it is, and which requests it got. */
+/** An engine in this process: its contents, its state, and the requests it received. */
 class ScriptedEngine {
   readonly has = new Map<string, ContainerDetail>();
   readonly asked: string[] = [];
   failure: HostError | undefined;
-  /** Which requests fail with it. */
+  /** Requests that fail with it. */
   failing = /./;
-  /** Holds back the answer of a list after it was made. */
+  /** Delays the answer of a list after it was read. */
   held: Deferred<void> | undefined;
   #deliver: ((event: EngineEvent | undefined) => void) | undefined;
 

@@ -18,7 +18,7 @@ const PORTS: ExposureChange = {
   ended: [],
 };
 
-/** A driver over tools that answer as they are told to, and otherwise succeed with nothing to say. */
+/** A driver over tools with the test's answers, which otherwise succeed without output. */
 function driverOver(answer: (line: string) => Partial<ExecResult> | undefined = () => undefined, dir = tempDir()) {
   const ran: string[] = [];
   const record = new ExposureRecord(hostFiles(), hostReader(), dir);

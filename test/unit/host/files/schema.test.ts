@@ -73,7 +73,7 @@ describe("a schema of a newer version", () => {
     const older = open(path, [TWO], "begin-anew");
     expect(older).toMatchObject({ isPersistent: true, damagedCopy: undefined, newerCopy: `${path}.newer` });
     expect(schemaVersion(older.sql)).toBe(1);
-    // What it must know of a row is not there any more, so no row of `a` fits.
+    // A required column does not exist any more, so no row of `a` fits.
     expect(older.sql.prepare("SELECT * FROM a").all()).toEqual([]);
     expect(older.sql.prepare("SELECT * FROM kept").all()).toEqual([{ id: "k" }]);
     older.sql.close();

@@ -29,7 +29,7 @@ async function twice(root = tempDir(), keepsPrevious = true) {
   return { root, path, file };
 }
 
-/** Whether a loaded value is one that was saved; anything else would be a lie. */
+/** Reports whether a loaded value was saved before. */
 function isTruthful(loaded: Loaded<z.infer<typeof Value>>): boolean {
   if (loaded.is === "absent" || loaded.is === "lost") return true;
   const text = JSON.stringify(loaded.value);

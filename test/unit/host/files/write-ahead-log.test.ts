@@ -12,7 +12,7 @@ const frameAt = (i: number): number => 32 + i * FRAME;
 const TRANSACTIONS = 12;
 const options = { migrations: ["CREATE TABLE a (x INTEGER) STRICT"], exclusive: true };
 
-/** A database as a killed process leaves it: every transaction in the log, one frame each. */
+/** A database as left by a killed process: every transaction in the log, one frame each. */
 function crashed(prepare: (sql: DatabaseSync) => void = () => undefined) {
   const [dir, live] = [tempDir(), join(tempDir(), "live.db")];
   const path = join(dir, "s.db");

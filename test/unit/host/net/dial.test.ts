@@ -11,7 +11,7 @@ import { testCertificate, type TestCertificate } from "../../../support/certific
 import { waitFor } from "../../../support/wait-for.ts";
 import { untilHolds } from "../../../support/until-holds.ts";
 
-/** A name that no resolver is ever asked for, since no DNS message can hold it. */
+/** A name that is never sent to a resolver, since no DNS message can hold it. */
 const UNRESOLVABLE = `${"a".repeat(64)}.invalid`;
 
 let authority: TestCertificate;
@@ -116,7 +116,7 @@ describe("without TLS, to this machine only,", () => {
 
   test("another one is not tried, and the others are", async () => {
     const port = await listen(echo());
-    // An address for documentation (RFC 5737): a try would end in silence at the deadline.
+    // A documentation address (RFC 5737): an attempt would end silently at the deadline.
     const dialled = await dial({ ...plain, host: UNRESOLVABLE, port, knownAddresses: ["192.0.2.1", "127.0.0.1"] });
     expect(dialled.address).toBe("127.0.0.1");
     const failed = dial({ ...plain, host: UNRESOLVABLE, port, knownAddresses: ["192.0.2.1"] });
@@ -206,7 +206,7 @@ describe("TLS with a certificate of an authority", () => {
 });
 
 describe("through a proxy", () => {
-  /** A proxy that tunnels everything to one port. */
+  /** A proxy that leads all tunnels to one port. */
   async function tunnel(target: number, host = "127.0.0.1", at = 0) {
     const asked: { url: string | undefined; authorization: string | undefined }[] = [];
     const server = createHttpServer();
@@ -269,7 +269,7 @@ describe("through a proxy", () => {
     await expect(failed).rejects.toThrow(why);
   });
 
-  /** A proxy whose name has two addresses: the second works, the first is what `make` gives. */
+  /** A proxy whose name has two addresses: the second works, the first is made by `make`. */
   async function twoAddresses(make: (() => Server) | undefined) {
     const { asked, port } = await tunnel(await listen(tlsEcho(expired)), "127.0.0.2");
     if (make !== undefined) await listen(make(), "127.0.0.1", port);

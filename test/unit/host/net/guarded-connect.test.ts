@@ -32,7 +32,7 @@ async function listen(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** A server that counts who comes, and answers a line with the same line. */
+/** A server that counts connections, and echoes lines. */
 async function echo() {
   let count = 0;
   const port = await listen(
@@ -88,7 +88,7 @@ test.each([
   "017700000001",
 ])("does not connect to this machine as %s", async (host) => {
   const { port, count } = await echo();
-  // What a URL makes of it is what is connected to; not every resolver knows a name that ends in a dot.
+  // It connects to the URL's form of the host; not every resolver supports a name with a final dot.
   const { hostname } = new URL(`http://${host}/`);
   const code = expect.stringMatching(
     hostname.endsWith(".") ? /^(?:forbidden-address|resolve-failed)$/ : /^forbidden-address$/,
@@ -192,7 +192,7 @@ test("checks the target also through a proxy, which is exempt itself", async () 
       },
     );
   expect(await echoes(await dial("files.example", ["8.8.8.8"]))).toBe("hello");
-  // A name that only the proxy knows is left to it where local policy says so.
+  // A name known only to the proxy is resolved there if local policy allows it.
   expect(await echoes(await dial("inner.example", undefined))).toBe("hello");
   await expect(dial("metadata.example", undefined)).rejects.toMatchObject({
     code: "resolve-failed",

@@ -7,7 +7,7 @@ import { hostHttpClient, parseRetryAfter, type HttpRequest } from "../../../../s
 
 const NOW = Date.UTC(2026, 0, 1);
 
-/** A server that does one thing to each connection once it has been asked something. */
+/** A server with one reaction to each connection after its request. */
 async function serve(script: (socket: Socket, asked: string) => void): Promise<string> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {

@@ -9,7 +9,7 @@ import { FakeClock } from "../../../support/fake-clock.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
-/** A look, and what follows it where something is gone. */
+/** A poll, and the repair after it. */
 const ROUND_MS = 6000;
 
 async function stage(isWanted = () => true) {

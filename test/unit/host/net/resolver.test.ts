@@ -18,7 +18,7 @@ test("lists the servers that the stub uses", () => {
   expect(readNameServers(machineRoot({}).reader)).toEqual([]);
 });
 
-/** A name server on the loopback that answers every question with the same code and, for `code` 0, an A record. */
+/** A name server on loopback that answers every query with the same code and, for `code` 0, an A record. */
 async function nameServer(code: number, hasAnswer = false): Promise<string> {
   const socket = createSocket("udp4");
   socket.on("message", (query, from) => {

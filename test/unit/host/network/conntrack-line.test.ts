@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { parseFlow } from "../../../../src/host/network/conntrack-line.ts";
 
-// As conntrack 1.4.7 prints them with -o extended,id,timestamp.
+// As printed by conntrack 1.4.7 with -o extended,id,timestamp.
 const TCP =
   "ipv4     2 tcp      6 431998 ESTABLISHED src=10.77.0.1 dst=10.77.0.2 sport=37126 dport=8080 packets=3 bytes=167 src=10.77.0.2 dst=10.77.0.1 sport=8080 dport=37126 packets=2 bytes=112 [ASSURED] mark=0 delta-time=2 use=1 id=2522129265";
 const UNREPLIED =

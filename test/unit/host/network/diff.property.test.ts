@@ -47,11 +47,11 @@ test("a rollback reaches the original state from anywhere on the path, also afte
   );
 });
 
-/** What is not ours, apart from what the kernel itself drops along with a link that is switched off, or loses its last address. */
+/** Foreign entries, except those that the kernel drops with a link that is down or without an address. */
 function strangers(now: NetworkState, before: NetworkState, target: NetworkTarget) {
   const own = new Set(before.links.filter(({ isOurs }) => isOurs).map(({ name }) => name));
   const wanted = new Map(target.links.map((link) => [link.name, link]));
-  // A lease goes with its client.
+  // A lease ends with its client.
   const isEnding = ({ link, isDynamic }: NetworkState["addresses"][number]): boolean =>
     isDynamic && before.dhcp.has(link) && !target.dhcp.has(link);
   const settled = new Set(
@@ -78,7 +78,7 @@ function strangers(now: NetworkState, before: NetworkState, target: NetworkTarge
   };
 }
 
-/** What is ours, and what is only adjusted; in no order that matters. */
+/** Our entries, and adjusted ones; sorted. */
 function ours(
   { links, addresses, routes, rules, firewall, sysctls, dhcp, nameServers }: NetworkState,
   before: NetworkState,
@@ -112,7 +112,7 @@ function ours(
   };
 }
 
-/** Ours without those that a stranger had made alike, since either will do. */
+/** Our entries without those with a foreign equal, since either will do. */
 function alone<T extends { readonly protocol: number }>(list: readonly T[], before: readonly T[]): readonly T[] {
   const text = (one: T): string =>
     JSON.stringify(

@@ -37,7 +37,7 @@ test("a rollback leaves the machine and its records as they were", async () => {
 
   await revertNetwork(model, networkRecord(hostFiles(), dir), undo, signal);
   expect(model.state()).toEqual(before);
-  // The agent that comes next.
+  // The next agent.
   expect(await networkRecord(hostFiles(), dir).load()).toEqual(BEFORE);
 });
 

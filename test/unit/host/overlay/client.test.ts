@@ -31,7 +31,7 @@ async function failure(work: Promise<unknown>): Promise<HostError> {
   return error as HostError;
 }
 
-/** A clock whose timers ring when the test says so. */
+/** A clock whose timers ring on request. */
 function heldClock() {
   const real = systemClock();
   let aheadMs = 0;
@@ -93,7 +93,7 @@ describe("the overlay started by it", () => {
     await listen(rig.owner, aListener(port, await aServer(echo)));
     rig.running[0]?.close();
     await waitFor("it is missed", () => rig.owner.status().state === "down");
-    // It went soon after it came, so it is not looked for at once.
+    // It disappeared soon after it appeared, so it is not checked at once.
     expect(rig.changes).toEqual([]);
     timers.find(({ ms }) => ms > 0 && ms <= 1000)?.run();
     expect(rig.changes).toEqual(["overlay ended"]);

@@ -9,7 +9,7 @@ import { waitFor } from "../../../support/wait-for.ts";
 
 const forever = new AbortController().signal;
 
-/** An overlay that knows other nodes, as far as it is told here. */
+/** An overlay with these other nodes. */
 function meshed(method: string): Scripted {
   switch (method) {
     case "mesh.get":
@@ -23,7 +23,7 @@ function meshed(method: string): Scripted {
   }
 }
 
-/** One of the version before, which knows none of the calls. */
+/** An overlay of the previous version, which supports none of the calls. */
 function older(method: string): Scripted {
   const isKnown = ["table.set", "table.get", "counters.get", "drain"].includes(method);
   return isKnown ? friendly(method) : { error: { code: -32_601, message: `no method ${method}` } };

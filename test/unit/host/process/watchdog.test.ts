@@ -31,7 +31,7 @@ test("does not notify while a check hangs, reports it once, and continues when i
   expect(lines).toMatchObject([{ msg: "watchdog keep-alive withheld: a component does not respond", reason: stuck }]);
   stuck = undefined;
   await clock.advance(5000);
-  // Late, and yet within the time.
+  // Late, but within the time limit.
   expect(fed).toEqual([0, 45_000]);
   expect(lines).toMatchObject([{}, { msg: "the stuck component responds again" }]);
 });

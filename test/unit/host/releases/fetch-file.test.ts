@@ -38,7 +38,7 @@ interface Rig {
   readonly fetch: (limits?: Partial<FetchLimits>, signal?: AbortSignal) => Promise<void>;
 }
 
-/** A real server, and what fetches from it. */
+/** A real server, and the client that fetches from it. */
 async function rig(answer: Answer, content: Buffer = CONTENT): Promise<Rig> {
   const asked: IncomingMessage["headers"][] = [];
   const server = createServer((request, response) => {
@@ -79,7 +79,7 @@ async function rig(answer: Answer, content: Buffer = CONTENT): Promise<Rig> {
   };
 }
 
-/** As a good server answers: all of it, or the rest that is asked for. */
+/** A correct server: sends all, or the requested rest. */
 const serve: Answer = (request, response) => {
   const start = startOf(request);
   const common = { etag: ETAG, "content-length": CONTENT.length - start };
@@ -90,7 +90,7 @@ const serve: Answer = (request, response) => {
 };
 const startOf = ({ headers }: IncomingMessage): number => Number(/^bytes=(\d+)-$/.exec(headers.range ?? "")?.[1] ?? 0);
 
-/** Sends so many bytes and then does something else. */
+/** Sends a number of bytes and then runs `next`. */
 const first =
   (bytes: number, then: (response: ServerResponse) => void): Answer =>
   (_, response) => {
@@ -98,7 +98,7 @@ const first =
     response.write(CONTENT.subarray(0, bytes), () => then(response));
   };
 const cut = (response: ServerResponse): void => void response.socket?.end();
-/** Sends so many bytes, and breaks off once they are on disk: what a reader has only in its buffers is lost with the connection. */
+/** Sends a number of bytes, and disconnects once they are on disk: data in a reader's buffers is lost with the connection. */
 const breaking =
   (own: () => Rig, bytes: number): Answer =>
   (...about) =>
@@ -210,7 +210,7 @@ test.each<[string, string, Answer]>([
   expect(own.asked).toHaveLength(code === "bad-answer" ? 1 : 2);
 });
 
-/** A piece now and then, for ever. */
+/** Sends a piece now and then, indefinitely. */
 const drip =
   (bytes: number, everyMs: number): Answer =>
   (_, response) => {

@@ -107,9 +107,9 @@ test("a placed version is on trial, without marks of an earlier trial", async ()
     { version: BASE },
   ]);
   expect(readdirSync(path).sort()).toEqual([NEW, `${NEW}.starts`, `${NEW}.trial`, "part"].sort());
-  // A full disk is to take as many starts as there may be.
+  // A full disk must allow the maximal number of starts.
   expect(readFileSync(join(path, `${NEW}.starts`))).toEqual(Buffer.alloc(192));
-  // Done again after a cut it is done.
+  // Repeating it after an interruption completes it.
   await versions.place(NEW, TRIAL);
   await stage(own, NEW);
   await expect(versions.place(NEW, TRIAL)).rejects.toMatchObject({ code: "version-exists" });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { imageFormat } from "../../../../src/lib/formats/image-format.ts";
 
-/** A head of 512 bytes that has these at these places. */
+/** A head of 512 bytes with these parts at these offsets. */
 function head(...parts: readonly (readonly [at: number, bytes: string | readonly number[]])[]): Buffer {
   const made = Buffer.alloc(512);
   for (const [at, bytes] of parts) made.set(typeof bytes === "string" ? Buffer.from(bytes, "latin1") : bytes, at);

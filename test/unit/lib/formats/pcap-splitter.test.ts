@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { PcapSplitter } from "../../../../src/lib/formats/pcap-splitter.ts";
 import { somePcap } from "../../../support/some-pcap.ts";
 
-/** The files that a stream becomes when it comes in pieces of so many bytes. */
+/** The files from a stream that arrives in pieces of this size. */
 function filesOf(stream: Buffer, fileBytes: number, piece: number): readonly Buffer[] {
   const splitter = new PcapSplitter(fileBytes);
   const files: Buffer[][] = [];

@@ -91,7 +91,7 @@ describe("an address in a block", () => {
     ["10.1.0.0/16", "10.0.0.0/8", true],
     ["10.0.0.0/7", "10.0.0.0/8", false],
     ["255.255.255.255", "0.0.0.0/0", true],
-    // As of an interface: the block that the address is in.
+    // In the form of an interface: the block of the address.
     ["192.0.2.9", "192.0.2.2/24", true],
     ["2001:db8::1", "2001:db8::/32", true],
     ["2001:db9::", "2001:db8::/32", false],

@@ -18,7 +18,7 @@ test.each([
   expect(interleaveFamilies(addresses)).toEqual(ordered);
 });
 
-/** Attempts settled by hand, over a clock that stands still. */
+/** Attempts settled by hand, on a fake clock. */
 function race(count: number) {
   const clock = new FakeClock();
   const owner = new AbortController();

@@ -25,7 +25,7 @@ async function stage(more: Partial<OverlayListener> = {}, clock?: FakeClock) {
 
 const fateOf = (client: Client): Promise<string> => waitFor("a fate", () => client.fate());
 
-/** Both ends of a data connection that has carried something each way. */
+/** Both ends of a data connection that has carried data in each direction. */
 async function transfer({ client, server }: Pick<Awaited<ReturnType<typeof stage>>, "client" | "server">) {
   const before = server.data.length;
   const data = aClient(await passivePort(client));

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Dialogue } from "../../../../src/overlay/ftp/dialogue.ts";
 
-/** A dialogue whose data ports all become 10.0.0.1:50000, and what was announced in it. */
+/** A dialogue that replaces all data ports by 10.0.0.1:50000, and the announced ones. */
 function talk(answer: () => string | undefined = () => "INSTEAD") {
   const announced: string[] = [];
   let failures = 0;
@@ -129,7 +129,7 @@ describe("an FTP dialogue", () => {
     says("EPSV\r\nPASV\r\n");
     expect(hears("500 what?\r\n")).toBe("500 what?\r\n");
     expect(hears(PASV)).toBe("INSTEAD\r\n");
-    // A promise and no question.
+    // A statement and not a request.
     says("EPSV ALL\r\n");
     expect(hears("200 ok\r\n")).toBe("200 ok\r\n");
   });

@@ -14,7 +14,7 @@ function reader(limiter: RateLimiter, chunk: number) {
   return user;
 }
 
-/** A flow whose bytes come a moment after it reads, as those of a socket do. */
+/** A flow whose bytes arrive a moment after its read, as those of a socket do. */
 function lateReader(limiter: RateLimiter, clock: FakeClock, chunk: number) {
   const user = {
     bytes: 0,
@@ -57,7 +57,7 @@ describe("RateLimiter", () => {
     const chunk = mbps > 100 ? 262_144 : mbps > 10 ? 65_536 : 9000;
     const users = Array.from({ length: flows }, () => lateReader(limiter, clock, chunk));
     for (const user of users) user.resumeReading();
-    // Some bytes have to come before a share can be told from chance.
+    // Enough bytes for a share to differ from chance.
     const ms = Math.ceil((200 * chunk * flows * 8) / (mbps * 1000));
     await clock.advance(ms);
     const total = users.reduce((sum, { bytes }) => sum + bytes, 0);

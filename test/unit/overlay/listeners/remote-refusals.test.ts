@@ -78,7 +78,7 @@ describe("a connector to a service that the other node does not serve", () => {
     expect(await source.nextFlow()).toMatchObject({ reason: "unknown-service" });
     await destination.apply([], [aService("web", target)]);
     await waitFor("it is in order", () => source.listeners.at(-1)?.state === "listening");
-    // The questions were no flows, at neither end.
+    // The polls were no flows, at neither end.
     expect(source.counters()).toMatchObject({ refusals: { "unknown-service": 1 } });
     expect(destination.plane.activeFlows).toBe(0);
     expect(destination.ended).toHaveLength(1);

@@ -27,7 +27,7 @@ function raw(port: number, localAddress = "127.0.0.1"): Socket {
   return socket;
 }
 
-/** Whether a node can be reached through the gateway at this moment. */
+/** Reports whether a node is reachable through the gateway. */
 async function works(session: ClientHttp2Session, uid: string): Promise<void> {
   const { stream, answer } = await connectTo(session, uid);
   expect(answer[":status"]).toBe(200);
@@ -63,7 +63,7 @@ describe("an unauthenticated peer", () => {
     const rig = await gatewayRig([a], { clock });
     const socket = raw(rig.port);
     await once(socket, "connect");
-    // The beginning of a ClientHello, and nothing after it.
+    // The start of a ClientHello, and nothing after it.
     socket.write(Buffer.from("16030102000100", "hex"));
     await waitFor("it is waited for", () => clock.pendingTimers > 0);
     await clock.advance(9_999);
@@ -139,7 +139,7 @@ describe("an authenticated node that misbehaves", () => {
     return { rig, good: await outbound(rig.port, a), opened: () => opened };
   };
 
-  /** A session of frames by hand. */
+  /** A session with raw frames. */
   const rawSession = async (port: number): Promise<TLSSocket> => {
     const socket = await dialHop(port, stranger, "h2");
     socket.resume().write(Buffer.concat([PREFACE, frame(FRAME.settings, 0, 0)]));
@@ -198,7 +198,7 @@ describe("an authenticated node that misbehaves", () => {
         if (!socket.write(Buffer.concat(frames))) await once(socket, "drain");
       }
     };
-    // It is held back, and never comes to its end.
+    // It is paused, and never ends.
     let isDone = false;
     void flood().then(
       () => (isDone = true),
@@ -232,7 +232,7 @@ describe("an authenticated node that misbehaves", () => {
 
   it("is not found under another uid", async () => {
     const rig = await gatewayRig([a, b, stranger]);
-    // Whoever asks for b is not led to the node that is here, whatever that would answer.
+    // A request for b does not reach the present node, whatever that would answer.
     await inbound(rig, stranger);
     const { answer } = await connectTo(await outbound(rig.port, a), b.uid);
     expect(answer).toMatchObject({ ":status": 502, "holdfast-reason": "peer-absent" });
@@ -248,7 +248,7 @@ describe("a gateway survives", () => {
     const one = async (): Promise<number> => {
       const { stream, answer } = await connectTo(session, b.uid);
       expect(answer[":status"]).toBe(200);
-      // Every second one leaves by a reset, as flows do.
+      // Every second one ends by a reset, as flows do.
       if ((done += 1) % 2 === 0) stream.close(8);
       else stream.end();
       await once(stream.resume(), "close");
@@ -286,7 +286,7 @@ describe("a gateway survives", () => {
   it("two hundred streams without a reader, in bounded memory", async () => {
     const memoryBytes = 32 * 1024 * 1024;
     const rig = await gatewayRig([a, b], { memoryBytes });
-    // Streams are answered and never read, and hardly anything fits into their windows.
+    // Streams are answered and never read, and their windows are tiny.
     const settings = { initialWindowSize: 65_535, maxConcurrentStreams: 256 };
     const node = performServerHandshake(await dialHop(rig.port, b, "holdfast-h2r"), { settings });
     node.on("stream", (stream) => stream.on("error", () => undefined).respond({ ":status": 200 }));

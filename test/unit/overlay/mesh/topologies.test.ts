@@ -41,7 +41,7 @@ describe("a hub", () => {
       ["a", "b"],
       ["gw", "b"],
     ]);
-    // Of its own choice A would take the hub itself.
+    // By its own choice A would use the hub itself.
     await rig.change({ hub: serves("hub"), a: { routes: [{ route: "b", dest: "gw", metric: 1 }] } });
     await rig.settled();
     expect(await rig.ask("a", "b")).toBe("served");

@@ -107,7 +107,7 @@ describe("udp", () => {
     await waitFor("the first goes on", () => clients[0]?.received.length === 2);
     await clock.advance(1000);
     await ask(3, 5);
-    // Of the first three the one that was idle longest went, and the first stays.
+    // Of the first three the longest idle one ended, and the first stays.
     expect(rig.counters()).toMatchObject({ activeFlows: 3, flows: 5 });
     clients[0]?.socket.send("still", port);
     await waitFor("the first goes on", () => clients[0]?.received.length === 3);

@@ -22,7 +22,7 @@ interface Answer {
 const jws = "a.b.c";
 const id = "6f1d2c9e-4a0b-4c57-9a3e-0d6c1b2a3f4e";
 
-/** A node's end whose output is collected. */
+/** The node's side, which collects its output. */
 function node(handlers: Handlers<ControlMethods>) {
   const sent: string[] = [];
   const faults: string[] = [];

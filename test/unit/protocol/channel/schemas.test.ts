@@ -71,7 +71,7 @@ describe.each(schemas)("%s", (_name, schema) => {
         if (parsed.success) return;
         const lines = describeIssues(parsed.error, "it");
         const named = lines.map((line) => line.slice(0, line.indexOf(":")).split(".").slice(1).join("."));
-        // Of a dropped field a union may name the sibling that another of its forms has in its place.
+        // For a dropped field a union may name the field that another of its forms has in its place.
         const wrong = path.join(".");
         const parent = path.slice(0, -1).join(".");
         expect(named.some((field) => field.startsWith(parent) || wrong.startsWith(field))).toBe(true);

@@ -5,7 +5,7 @@ import { NodeDocument } from "../../../../src/protocol/documents/documents.ts";
 import { clusterSectionSchemas, sectionSchemas } from "../../../../src/protocol/sections/sections.ts";
 import { FIELDS, LEFT_OUT, shownValue } from "../../../../src/protocol/documents/shown.ts";
 
-/** The names of all fields of a JSON Schema. */
+/** Returns the names of all fields of a JSON Schema. */
 function fieldsOf(schema: unknown, found = new Set<string>()): ReadonlySet<string> {
   if (typeof schema !== "object" || schema === null) return found;
   for (const [name, value] of Object.entries(schema) as [string, unknown][]) {

@@ -37,7 +37,7 @@ function reading(socket: Socket): { text: () => string; hasEnded: () => boolean 
   return { text: () => text, hasEnded: () => hasEnded };
 }
 
-/** Sends one piece after the other, and counts those that the machine has taken. */
+/** Sends one piece after the other, and counts those accepted by the machine. */
 function sending(socket: Socket, pieces: number): () => number {
   let taken = 0;
   const next = (): void => {
@@ -69,7 +69,7 @@ test("carries much data in flight", async () => {
   const atFar = reading(far);
   const taken = sending(near, 200);
   await waitFor("the first byte has arrived", () => atFar.text().length > 0);
-  // A line that holds one piece at a time would have taken in little more than that one.
+  // A line that held one piece at a time would have accepted little more than that one.
   expect(taken()).toBe(200);
   await waitFor("all of it", () => atFar.text().length === 200 * PIECE.length);
 });

@@ -16,7 +16,7 @@ test("every host has a name and an address of its own, and the sites share one p
   expect(new Set(all).size).toBe(all.length);
   expect(new Set(namesOf(FULL)).size).toBe(namesOf(FULL).length);
   expect(nodesOf(FULL)).toEqual(["gw1", "gw2", "a", "b", "c", "d"]);
-  // Names of links may have 15 characters.
+  // Link names are limited to 15 characters.
   for (const name of namesOf(FULL)) expect(name.length).toBeLessThanOrEqual(15);
   expect(prefixOf("/one")).not.toBe(prefixOf("/other"));
 });

@@ -96,6 +96,6 @@ test("reports refused limits with a reason, and retries after a minute", async (
   expect(planCaps(wanted, opened.look(INFO))).toHaveLength(1);
   await opened.apply(wanted, signal);
   expect([planCaps(wanted, opened.look(INFO)), capsWaits(wanted, opened.look(INFO))]).toEqual([[], []]);
-  // Also where nothing of the engine is needed any more, so that nobody asks it.
+  // Also when nothing more of the engine is needed.
   expect(planCaps({}, opened.look(undefined))).toHaveLength(1);
 });

@@ -87,7 +87,7 @@ function around(exposure: ExecActual["exposure"], isRunning: boolean): readonly 
 const codes = (...of: Parameters<typeof around>): readonly string[] =>
   waitingExec(...around(...of)).map(({ code }) => code);
 
-/** Steps about the link. */
+/** Steps on the link. */
 const steps = (...of: Parameters<typeof around>): readonly string[] =>
   planExec(...around(...of)).flatMap((step) =>
     step.kind === "restore link" ? [`${step.kind} ${step.subject}: ${step.detail}`] : [],

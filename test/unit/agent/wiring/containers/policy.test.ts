@@ -19,7 +19,7 @@ const info = {
   product: "docker",
 } as const;
 
-/** A container of the n-th definition that was made with these binds. */
+/** A container of the n-th definition that was created with these binds. */
 function work(n: number, is: "running" | "stopped", binds: readonly string[]): WorkView {
   const standing = beginning({ id: `e${n}`, hash: "h", is }, undefined);
   const privileges = JSON.stringify({ privileged: false, capabilities: [], binds });
@@ -47,7 +47,7 @@ test.each(["running", "stopped"] as const)(
     const desired = { config, unreadable: new Set<string>(), disabled: new Set<string>() };
     const works: Seen["works"] = new Map([[idOf(1), work(1, is, [outer])]]);
     const found = await policy.forbidden(desired, { works }, info);
-    // It could put a link in the place of the inner one as long as it runs.
+    // It could replace the inner one by a link while it runs.
     if (is === "stopped") expect(found.size).toBe(0);
     else expect(found.get(idOf(2))).toContain(`it is in ${outer}, which a container can change`);
   },

@@ -11,7 +11,7 @@ import { startLocalAgent, type LocalAgent } from "../../../../support/local-agen
 
 const ID = "0d1c2b3a-4f5e-4d6c-8b7a-091827364554";
 const NOW = Date.UTC(2026, 0, 2, 12, 0, 0);
-/** A second passes in ten milliseconds. */
+/** One second takes ten milliseconds. */
 const real = systemClock();
 const clock: Clock = {
   ...real,
@@ -31,7 +31,7 @@ const running: DataStoreTask = {
 };
 const completed: DataStoreTask = { ...running, status: "Completed", details: "1.0 GB", eTime: NOW - 1000 };
 
-/** The real local API of an agent whose data store answers so; undefined is a refusal. */
+/** The real local API of an agent with these data store answers; undefined is a refusal. */
 async function stage(answer: (request: DataStoreRequest, at: number) => unknown) {
   const agent: LocalAgent = await startLocalAgent();
   onTestFinished(() => agent[Symbol.asyncDispose]());

@@ -14,7 +14,7 @@ import { startLocalAgent } from "../../../../support/local-agent.ts";
 const NOW = Date.UTC(2026, 0, 2, 12, 0, 0);
 const clock = { ...systemClock(), now: () => NOW };
 
-/** Runs a verb over the agent's own socket, behind which a trigger ends with these lines. */
+/** Runs a verb over the agent's own socket, where a trigger ends with these lines. */
 async function run(verb: Verb, changes: Partial<Call>, prepare: (provider: FakeLocalProvider) => void, isJson = false) {
   await using agent = await startLocalAgent();
   prepare(agent.provider);

@@ -8,7 +8,7 @@ import { someCall } from "../../../../support/fake-call.ts";
 import { startLocalAgent } from "../../../../support/local-agent.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
 
-/** In the place of `FILE` stands a file with this text. */
+/** `FILE` is replaced by a file with this text. */
 interface Case {
   readonly words: readonly string[];
   readonly text?: string;
@@ -74,7 +74,7 @@ const lastTakenBack: TakenBackChange = {
   failed: [],
 };
 
-/** What the verb shows of a report, over the agent's own socket. */
+/** Returns the verb's output for a report, over the agent's own socket. */
 async function shown(report: CommitReport, words: readonly string[], isJson = false) {
   await using agent = await startLocalAgent();
   agent.provider.networkNow = report;

@@ -9,7 +9,7 @@ import { tempDir } from "../../../../support/temp-dir.ts";
 
 const signal = new AbortController().signal;
 
-/** A machine under systemd that has these clients installed. */
+/** A machine under systemd with these clients. */
 function managed(
   installed: readonly string[],
   more: Partial<Reader> = {},
@@ -137,7 +137,7 @@ describe("under systemd", () => {
         "systemctl stop -- holdfast-dhcp@eth0.service",
       ]);
     }
-    // That of another client is no concern of ours.
+    // Another client's server is not ours.
     const answer = (words: string): string =>
       words.includes("route show") ? `[{"prefsrc":"192.0.2.50"}]` : both("203.0.113.5");
     const { clients, told } = managed(["/usr/sbin/dhclient"], {}, 0, answer);
@@ -150,7 +150,7 @@ describe("under systemd", () => {
     const expected = { code: "dhcp-failed", message: "systemd-run: Failed" };
     await expect(clients.start("eth0", true, signal)).rejects.toMatchObject(expected);
     await expect(clients.stop("eth0", signal)).rejects.toMatchObject({ message: "systemctl: Failed" });
-    // Nothing is loaded, so there is nothing to end.
+    // Nothing is loaded, so there is nothing to stop.
     await managed([], {}, 5).clients.stop("eth0", signal);
   });
 });

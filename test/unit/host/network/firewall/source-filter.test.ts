@@ -5,7 +5,7 @@ import { sourceFilterDriver } from "../../../../../src/host/network/firewall/sou
 const signal = new AbortController().signal;
 const TEXT = "table inet holdfast_connectors {\n}\n";
 
-/** A machine whose nft is asked by processes, and answers so. */
+/** A machine whose nft is queried by processes. */
 function driver({ isRefused = false, unsupported }: { isRefused?: boolean; unsupported?: string } = {}) {
   const ran: string[] = [];
   let isThere = false;
@@ -47,7 +47,7 @@ test("that cannot be loaded reports why, until another is wanted", async () => {
   expect((await filter.observe(TEXT, signal)).unusable).toContain("Operation not permitted");
   expect(ran).toHaveLength(count);
   expect(await filter.observe(`${TEXT}# other`, signal)).toEqual({});
-  // It is tried again in the end.
+  // It is retried in the end.
   const looks = await Promise.all(Array.from({ length: 12 }, () => filter.observe(TEXT, signal)));
   expect(looks.at(-1)).toEqual({});
 });

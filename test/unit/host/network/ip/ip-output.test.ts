@@ -9,7 +9,7 @@ function shown(parts: Partial<Record<keyof IpOutput, readonly unknown[]>>, isLis
   return parseShown(documents.map((document) => `${JSON.stringify(document)}\n`).join(""), isListed);
 }
 
-// As iproute2 6.1 prints them with -N, and 6.9 where it differs.
+// As printed by iproute2 6.1 with -N, and by 6.9 if it differs.
 const ETH = {
   ifindex: 2,
   ifname: "eth0",

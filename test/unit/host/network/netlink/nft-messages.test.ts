@@ -34,7 +34,7 @@ describe("a request", () => {
   it("is answered by messages of its kind", () => {
     const [rule] = messagesOf(asked(Get.rule));
     expect(rule).toBeDefined();
-    // A new one has the number below that of asking.
+    // A new one has the number below that of the query.
     if (rule !== undefined) {
       expect(answers({ ...rule, type: (10 << 8) | 6 }, Get.rule)).toBe(true);
       expect(answers(rule, Get.rule)).toBe(false);

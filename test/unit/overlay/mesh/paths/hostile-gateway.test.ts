@@ -27,7 +27,7 @@ function frame(type: number, flags: number, stream: number, payload = Buffer.all
   return Buffer.concat([head, payload]);
 }
 
-/** A gateway that proves its key and then does what it likes; gives its port. */
+/** An authenticated gateway with this behavior; returns its port. */
 async function gatewayThat(certificate: TestCertificate, onSocket: (socket: TLSSocket) => void): Promise<number> {
   const sockets = new Set<TLSSocket>();
   const server = createServer(
@@ -45,7 +45,7 @@ async function gatewayThat(certificate: TestCertificate, onSocket: (socket: TLSS
   return (server.address() as AddressInfo).port;
 }
 
-/** Dials a gateway until it was tried three times; gives how the path stands then. */
+/** Dials a gateway three times; returns the resulting state of the path. */
 async function tried(onSocket: (socket: TLSSocket) => void): Promise<{ state: PathState; events: MeshEvent[] }> {
   const [own, certificate] = await Promise.all([testCertificate({ hosts: [] }), testCertificate({ hosts: [] })]);
   const port = await gatewayThat(certificate, onSocket);

@@ -7,7 +7,7 @@ import {
 } from "../../../../../src/overlay/mesh/paths/outbound-sessions.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 
-/** As much of a session as is looked at. */
+/** The tested parts of a session. */
 class Loaded {
   load = 0;
   readonly streams = 0;

@@ -22,7 +22,7 @@ const SELF = "00000000-0000-4000-8000-000000000001";
 const PEER = "00000000-0000-4000-8000-000000000009";
 const G1 = "00000000-0000-4000-8000-00000000000a";
 const G2 = "00000000-0000-4000-8000-00000000000b";
-/** Of the event loop, in which what was sent over loopback arrives. */
+/** Turns of the event loop in which loopback data arrives. */
 const TURNS = 10;
 const LIMIT_MS = 120_000;
 
@@ -34,7 +34,7 @@ interface Rig {
   readonly streams: { stream: ServerHttp2Stream; headers: IncomingHttpHeaders }[];
   /** Waits for a condition while time passes much faster. */
   readonly until: <T>(what: string, probe: () => T) => Promise<Exclude<T, undefined | false>>;
-  /** The path of this gateway and id. */
+  /** Returns the path of this gateway and id. */
   readonly state: (gateway: string, id?: string) => PathState | undefined;
   readonly splice: (path?: string) => Promise<{ stream: Duplex; pathId: { gateway: string; path: string } }>;
 }
@@ -63,7 +63,7 @@ async function rig(askName: AskName = () => Promise.reject(new Error("no names h
     events,
     buckets,
     streams,
-    // Not `waitFor`, which rests longer than a probe takes: here it is the probe that lets time pass.
+    // Not `waitFor`, which pauses longer than a probe takes: here the probe advances the time.
     until: async <T>(what: string, probe: () => T) => {
       const end = performance.now() + LIMIT_MS;
       for (;;) {
@@ -72,7 +72,7 @@ async function rig(askName: AskName = () => Promise.reject(new Error("no names h
         if (performance.now() > end) throw new Error(`waited ${LIMIT_MS} ms in vain for: ${what}`);
         await clock.advance(100);
         await new Promise((resolve) => setTimeout(resolve, 4));
-        // A busy machine lets the loop turn once in that time: what was sent by then has to arrive before the clock goes on.
+        // A busy machine runs the loop once in that time: everything sent by then must arrive before the clock moves.
         for (let turn = 0; turn < TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
       }
     },
@@ -101,12 +101,12 @@ async function echoes(stream: Duplex, text: string): Promise<void> {
   stream.removeAllListeners("data");
 }
 
-/** Both ends are in this process: what one has sent the other reads in one of the next turns of the loop, and answers as soon. */
+/** Both ends are in this process: the other reads sent data in one of the next turns of the loop, and answers at once. */
 async function answered(): Promise<void> {
   for (let turn = 0; turn < 16; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Two gateways, both up, the first one carrying. */
+/** Two gateways, both up; the first one carries. */
 async function twoGateways(): Promise<Rig & { one: TestGateway; two: TestGateway; proxy: FaultProxy }> {
   const [one, two, r] = await Promise.all([testGateway(), testGateway(), rig()]);
   const proxy = await FaultProxy.start(await freePort(), one.port);
@@ -271,7 +271,7 @@ describe("paths to gateways", () => {
     await until("the stream ends", () => fate);
     expect(fate).toMatchObject({ code: "tunnel-lost" });
     await until("the path is down", () => state(G1)?.state === "down");
-    // The inward session, on which nothing moves, is not found out any later than the one that carries.
+    // The idle inward session is detected as soon as the one that carries.
     expect(clock.elapsed() - cutAt).toBeLessThan(3000);
     expect(events.at(-1)).toMatchObject({
       kind: "path-lost",
@@ -554,7 +554,7 @@ describe("paths to gateways", () => {
     paths.drain();
     await until("the inward session is closed", () => gateway.inbound.length === 0);
     await echoes(stream, "still here");
-    // Nobody says anything for a minute, and the session that is about to go cannot be probed.
+    // No data for a minute, and the session that will fail cannot be probed.
     for (let i = 0; i < 120; i += 1) {
       await clock.advance(500);
       await new Promise((resolve) => setImmediate(resolve));

@@ -14,7 +14,7 @@ const QUIET: Findings = { gotBytes: false, isBusy: false };
 const BYTES: Findings = { gotBytes: true, isBusy: false };
 const BUSY: Findings = { gotBytes: true, isBusy: true };
 
-/** Looks whenever a look is due until `end`; answers come after `rtt`, if they come. */
+/** Evaluates whenever due until `end`; answers arrive after `rtt`, if at all. */
 function run(
   state: Probing,
   from: number,

@@ -6,7 +6,7 @@ import { waitFor } from "../../../../support/wait-for.ts";
 
 const CLIENT = { ip: "127.0.0.1", port: 1 };
 
-/** Opens a flow as a node would whose overlay is not ours. */
+/** Opens a flow as a node with another overlay does. */
 function open(
   { source, destination }: RemoteService,
   label: string,
@@ -31,7 +31,7 @@ it("gives no access to another port of a server that relays commands, by calling
   const control = "10000000-0000-4000-8000-0000000000c0";
   for (const label of ["web", literal]) {
     expect(await open(stage, label, { application: "ftp", flow: control })).toBe("protocol-mismatch");
-    // Neither counts as a control connection: not what was refused, nor a plain flow that speaks FTP.
+    // Neither is a control connection: a refused one, or a plain flow that carries FTP.
     const stream = await open(stage, label, { flow: control });
     if (typeof stream === "string") throw new Error(`a plain flow to ${label} is refused: ${stream}`);
     let received = "";

@@ -26,7 +26,7 @@ async function stage() {
   return { source, destination, server, port };
 }
 
-/** Asks as a peer that says what it likes; gives the stream or the reason of the refusal. */
+/** Sends a request as a peer with any contents; returns the stream or the reason of the refusal. */
 function ask(source: PeerNode, peer: string, service: string, more: Partial<RemoteRequest> = {}) {
   const received: Buffer[] = [];
   const outcome = new Promise<OverlayReason | { write: (text: string) => void; destroy: () => void }>((resolve) => {
@@ -44,7 +44,7 @@ function ask(source: PeerNode, peer: string, service: string, more: Partial<Remo
   return { outcome, text: () => Buffer.concat(received).toString() };
 }
 
-/** A control connection of a peer of that kind, and the port that the service announced in it. */
+/** A control connection of such a peer, and the port that the service announced in it. */
 async function askControl(source: PeerNode, peer: string, service = "files") {
   const control = ask(source, peer, service, { application: "ftp", flow: CONTROL });
   const stream = await control.outcome;

@@ -6,7 +6,7 @@ import { aClient, echo } from "../../../../support/overlay/overlay-rig.ts";
 import { anIdentity, GATEWAY, remoteService, streamPair } from "../../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
-/** What comes of a request: its status and reason, or the code with which it was reset. */
+/** Returns the result of a request: its status and reason, or the code of its reset. */
 async function answerTo(session: ClientHttp2Session, headers: OutgoingHttpHeaders): Promise<string> {
   const stream = session.request(headers, { endStream: false });
   let status = "";

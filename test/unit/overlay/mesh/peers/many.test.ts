@@ -66,7 +66,7 @@ describe("one session with many flows", () => {
       socket
         .on("error", () => undefined)
         .on("data", (data: Buffer) => {
-          // The first byte says how much is wanted: all of it, or more than anybody would read.
+          // The first byte selects the amount: all of it, or more than is ever read.
           socket.write(Buffer.alloc(data[0] === 1 ? 64 * 1024 * 1024 : size, "y"));
         });
     });
@@ -82,7 +82,7 @@ describe("one session with many flows", () => {
     expect(rig.splices).toHaveLength(1);
     expect(stalled.fate()).toBeUndefined();
     expect(source.counters()).toMatchObject({ activeFlows: 200, errors: {} });
-    // What is waiting for the one that does not read is bounded, by its window and what its socket holds.
+    // The data waiting for the one that does not read is bounded, by its window and its socket.
     expect(source.counters().bytesOut).toBeLessThan(199 * size + 16 * 1024 * 1024);
   });
 

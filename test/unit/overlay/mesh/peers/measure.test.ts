@@ -15,7 +15,7 @@ describe("an echo", () => {
       expect(answer.rttMs).toBeGreaterThan(0);
       expect(answer.rttMs).toBeLessThan(5000);
     }
-    // The other way it has a session of its own.
+    // The other direction has a session of its own.
     await destination.flows.measure.echo({ peer: source.uid, bytes: 8, timeoutMs: 5000 });
     expect(source.flows.states().map(({ role }) => role)).toEqual(["source", "destination"]);
   });
@@ -48,7 +48,7 @@ describe("an echo", () => {
     const answered = all.filter(({ status }) => status === "fulfilled");
     expect(answered.length).toBeGreaterThanOrEqual(8);
     expect(answered.length).toBeLessThan(100);
-    // What was in use is free again.
+    // Used slots are free again.
     await source.flows.measure.echo(tunnel);
     destination.meet([]);
     await expect(source.flows.measure.echo(tunnel)).rejects.toMatchObject({ code: "not-connected" });

@@ -8,7 +8,7 @@ import { grant, peerRig } from "../../../../support/overlay/peer-rig.ts";
 import { freePort } from "../../../../support/machine/programs.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
-/** A server that says its name first, and then what it is told. */
+/** A server that sends its name first, and then echoes. */
 async function aNamed(name: string, host: string, port: number): Promise<Server> {
   const server = createServer((socket) => {
     socket.on("error", () => undefined).write(`${name} `);
@@ -32,7 +32,7 @@ it("a service with a name follows it to a new address, and running flows stay", 
   await source.apply([aListener(port, { peer: destination.uid, service: "db" })]);
   source.meet([destination.peer]);
   destination.meet([source.peer], [grant(source, "db")]);
-  /** The server that a new flow comes to; none when it is refused. */
+  /** Returns the server of a new flow; none if it is refused. */
   const reached = async () => {
     const client = aClient(port);
     await waitFor("an answer or an end", () => client.text() !== "" || client.fate() !== undefined);
@@ -48,7 +48,7 @@ it("a service with a name follows it to a new address, and running flows stay", 
   first.client.socket.write("still here");
   await waitFor("the first one's echo", () => first.client.text() === "old still here");
 
-  // An address that refuses is not kept for its time to live.
+  // A refusing address is not cached for its time to live.
   second.close();
   rig.names.set("db.example", ["127.0.0.1"]);
   expect((await reached()).name).toBe("");
@@ -81,7 +81,7 @@ it("resolves the name of a UDP service again when its address refuses", async ()
   onTestFinished(() => void client.close());
   const received: string[] = [];
   client.on("message", (data) => void received.push(data.toString()));
-  /** Asks until there is an answer, since datagrams may be lost. */
+  /** Sends until there is an answer, since datagrams may be lost. */
   const asked = (name: string) =>
     waitFor(`an answer of ${name}`, async () => {
       client.send("?", port, "127.0.0.1");

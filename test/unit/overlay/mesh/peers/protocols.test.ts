@@ -7,7 +7,7 @@ import { WebSocket, WebSocketServer } from "ws";
 import { remoteService } from "../../../../support/overlay/peer-rig.ts";
 import { waitFor } from "../../../../support/wait-for.ts";
 
-/** A connector whose service on another node is a server that is never listened to by itself. */
+/** A connector to a service on another node whose server does not listen itself. */
 async function served(server: Server) {
   const service = await remoteService((socket) => void server.emit("connection", socket));
   onTestFinished(() => void server.close());
@@ -36,7 +36,7 @@ describe("protocols over a connector", () => {
     const pong = once(client, "pong");
     client.ping("are you there");
     expect(String((await pong)[0])).toBe("are you there");
-    // A server that speaks by itself, to a client that is silent.
+    // A server that sends first, to a silent client.
     const news = once(client, "message");
     for (const socket of sockets.clients) socket.send("news");
     expect(String((await news)[0])).toBe("news");
@@ -72,7 +72,7 @@ describe("protocols over a connector", () => {
       for (const part of ["one ", "two ", "three"]) {
         const before = said.length;
         stream.write(part);
-        // Each answer comes before the next question is asked.
+        // Each answer precedes the next request.
         await waitFor("its echo", () => said.length === before + part.length);
       }
       stream.end();

@@ -132,7 +132,7 @@ describe("a peer session", () => {
         await waitFor("an echo or a reset", () => client.text() === "x" || client.fate() !== undefined);
       }),
     );
-    // Those that were answered in time are cut; none is left hanging.
+    // Those answered in time are cut; none hangs.
     await waitFor(
       "nothing hangs",
       () => source.plane.activeFlows === clients.filter((one) => one.text() === "x").length,
@@ -240,7 +240,7 @@ describe("a peer session", () => {
     destination.meet([source.peer], [grant(source, "web")]);
     const client = aClient(port);
     await says(client, "hello");
-    // Answered asks keep it.
+    // Answered echoes keep it.
     for (let i = 0; i < 8; i += 1) {
       const before = source.flows.states()[0]?.bytesIn ?? 0;
       await clock.advance(10_000);
@@ -281,7 +281,7 @@ describe("a peer session", () => {
   });
 });
 
-/** A client whose flow was not refused: right after a loss the source holds back for a moment. */
+/** A client whose flow was not refused: right after a loss the source waits for a moment. */
 function lastingClient(port: number): Promise<Client> {
   return waitFor("a flow gets through", async () => {
     const client = aClient(port);

@@ -54,7 +54,7 @@ describe("a tcp flow to another node", () => {
     client.pause().write(flood);
     const [backend] = await waitFor("the backend is reached", () => (sockets.length > 0 ? sockets : undefined));
     let before = -1;
-    // Everything between the two is full, since neither reads.
+    // All buffers between the two are full, since neither reads.
     await waitFor("nothing moves any more", () => {
       const { bytesIn, bytesOut } = source.counters();
       const isStill = bytesIn > 0 && bytesOut > 0 && bytesIn + bytesOut === before;

@@ -124,7 +124,7 @@ describe("udp to another node", () => {
     const clients = await Promise.all(Array.from({ length: 300 }, () => aPeer()));
     for (const [i, { socket }] of clients.entries()) {
       socket.send("new", port, "127.0.0.1");
-      // No more at a time than the kernel keeps for the listener.
+      // At most as many at once as the kernel buffers for the listener.
       if (i % 50 === 49) await waitFor("all were taken", () => source.counters().activeFlows === i + 1);
     }
     await waitFor("every answer", () => clients.every(({ received }) => received.length === 1));
@@ -136,7 +136,7 @@ describe("udp to another node", () => {
 const pipeOf = (options: DatagramPipeOptions): DatagramPipe => new DatagramPipe(options);
 
 describe("datagrams over a stream", () => {
-  /** Both ends of a stream; `pause` makes the far one read nothing. */
+  /** Both ends of a stream; `pause` stops reads of the far one. */
   async function pair() {
     const [near, far] = await socketPair();
     const server = performServerHandshake(far, {});
@@ -169,7 +169,7 @@ describe("datagrams over a stream", () => {
     const before = dropped;
     for (let i = 0; i < 1000; i += 1) expect(pipe.send(Buffer.alloc(1000))).toBe(false);
     expect(dropped).toBe(before + 1000);
-    // What waited that long is given up for what is new.
+    // Data that waited that long is dropped for new data.
     await clock.advance(600);
     expect(pipe.send(Buffer.from("new"))).toBe(true);
     expect(dropped).toBeGreaterThan(before + 1000);

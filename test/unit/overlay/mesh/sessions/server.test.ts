@@ -282,7 +282,7 @@ describe("the listener of a gateway", () => {
     const stranger = await taken(port);
     await rig.apply([a], { server: { addresses: [HOST], port } });
     expect(rig.server.state()).toMatchObject({ state: "failed", reason: "address-in-use" });
-    // The old place is kept for as long as there is no other.
+    // The former listener stays as long as there is no other.
     await clock.advance(121_000);
     await outbound(rig.port, a);
     stranger.close();

@@ -4,7 +4,7 @@ import { memoryLimit, ReceiveBuffers } from "../../../../../src/overlay/mesh/tra
 
 const MIB = 1024 * 1024;
 
-/** A stream on which so much has arrived that nobody reads. */
+/** A stream with this much unread data. */
 function stalled(bytes: number, chunkBytes = bytes): Readable {
   const stream = new Readable({ highWaterMark: bytes, read: () => undefined }).on("error", () => undefined);
   for (let at = 0; at < bytes; at += chunkBytes) stream.push(Buffer.alloc(Math.min(chunkBytes, bytes - at)));

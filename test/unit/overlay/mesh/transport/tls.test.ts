@@ -15,7 +15,7 @@ import { meshIdentity, foreignCertificate } from "../../../../support/overlay/me
 const gateway = await meshIdentity();
 const edge = await meshIdentity();
 
-/** A listener that proves every connection; `outcomes` are keys and protocols, or codes. */
+/** A listener that authenticates every connection; `outcomes` are keys and protocols, or codes. */
 async function listener(identity: MeshIdentity) {
   const outcomes: string[] = [];
   const sockets: TLSSocket[] = [];
@@ -105,7 +105,7 @@ describe("mutual TLS between nodes", () => {
     const session = first.getSession();
     expect(session).toBeInstanceOf(Buffer);
     dialled(port, { ALPNProtocols: ["h2"], ...(session === undefined ? {} : { session }) });
-    // It offers the session of somebody who had a certificate, and has none itself.
+    // It offers the session of a client with a certificate, and has none itself.
     await next(outcomes).toBe("unknown-key");
   });
 

@@ -4,7 +4,7 @@ import { flowHeaders, readFlow, type FlowRequest } from "../../../../../src/over
 
 const common = { service: "web", flow: "0a-1", client: { ip: "10.0.0.1", port: 5 } };
 
-/** As the other node receives them. */
+/** Headers as received by the other node. */
 function received(request: FlowRequest, more: Readonly<Record<string, string>> = {}): IncomingHttpHeaders {
   const entries = Object.entries({ ...flowHeaders("uid", request), ...more });
   return Object.fromEntries(entries.map(([name, value]) => [name, String(value)]));

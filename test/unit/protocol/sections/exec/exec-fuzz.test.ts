@@ -8,7 +8,7 @@ import { readExec } from "../../../../../src/protocol/sections/exec/read.ts";
 import { nearValidValues, validValues } from "../../../../support/arbitrary.ts";
 import { runs } from "../../../../support/sample.ts";
 
-/** Sections of which each field is right, without features that nobody has. */
+/** Sections with valid fields, without unsupported features. */
 const sections = validValues(ExecSection).map((value): unknown =>
   JSON.parse(JSON.stringify(value, (key, inner: unknown) => (key === "requires" ? undefined : inner))),
 );
@@ -39,7 +39,7 @@ const odd = fc.oneof(
   ),
 );
 
-/** Whether a path leads somewhere in the document, up to the field that may be missing. */
+/** Reports whether a path exists in the document, up to a missing last field. */
 function leadsSomewhere(raw: unknown, path: string): boolean {
   const [section, ...steps] = path.split(".");
   if (section !== "exec") return false;
@@ -60,7 +60,7 @@ function checkIssues(raw: unknown, issues: readonly ConfigIssue[]): void {
   }
 }
 
-/** What everybody after the reader relies on. */
+/** Checks the invariants that users of the parser rely on. */
 function checkConfig({ containers, volumes, left = [] }: ExecConfig): void {
   const names = containers.map(({ name }) => name.toLowerCase());
   const ids = containers.map(({ id }) => id.toLowerCase());
@@ -90,7 +90,7 @@ function checkConfig({ containers, volumes, left = [] }: ExecConfig): void {
   }
 }
 
-/** The same section with every list in another order; variables keep theirs, since of two with one name the later counts. */
+/** Reorders every list of the section; variables keep their order, since of two with one name the later counts. */
 function shuffled(value: unknown, isVariables = false): unknown {
   if (Array.isArray(value)) {
     const inner = value.map((item) => shuffled(item));

@@ -63,7 +63,7 @@ const DEFAULTS: ContainerSpec = {
 const read = (...commands: readonly unknown[]) => readExec({ commands });
 const one = (rest: object) => read({ ...BARE, ...rest });
 const texts = (issues: readonly { readonly message: string }[]) => issues.map(({ message }) => message);
-/** Lines of what the API refuses in a section of these containers. */
+/** Returns the API's issues in a section with these containers. */
 const refused = (...commands: readonly unknown[]): string[] =>
   (ExecSection.safeParse({ commands }).error?.issues ?? []).map(
     ({ path, message }) => `${path.slice(1).join(".")}: ${message}`,

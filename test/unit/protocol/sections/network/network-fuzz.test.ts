@@ -12,12 +12,12 @@ import { runs } from "../../../../support/sample.ts";
 const ALONE = { nodeType: "Node", isMember: false } as const;
 const read = (raw: unknown, isMember = false) => readNetwork(raw, { nodeType: "Node", isMember });
 
-/** Sections of which each field is right, without features that nobody has. */
+/** Sections with valid fields, without unsupported features. */
 const sections = validValues(NetworkSection).map((value): unknown =>
   JSON.parse(JSON.stringify(value, (key, inner: unknown) => (key === "requires" ? undefined : inner))),
 );
 
-/** Whether a path leads somewhere in the document, up to the field that may be missing. */
+/** Reports whether a path exists in the document, up to a missing last field. */
 function leadsSomewhere(raw: unknown, path: string): boolean {
   const [section, ...steps] = path.split(".");
   if (section !== "network") return false;
@@ -49,7 +49,7 @@ describe("a section with valid fields", () => {
         expect(read(structuredClone(raw), isMember)).toEqual(once);
         checkIssues(raw, [...once.rejected, ...once.notices]);
         const codes = new Set(once.rejected.map(({ code, path }) => (path.endsWith(".psk") ? "psk" : code)));
-        // What the API takes a node may only leave out for what it refers to, and for a secret that was never sent.
+        // A node skips an item accepted by the API only for its references, or for a secret that was never sent.
         if (parsed.success && !isMember)
           expect([...codes].filter((code) => code !== "E_REF_UNKNOWN" && code !== "psk")).toEqual([]);
       }),
@@ -62,7 +62,7 @@ describe("a section with valid fields", () => {
       fc.property(sections, (raw) => {
         const stored = raw as JsonObject & { readonly tunnels?: readonly { readonly name: string }[] };
         const names = (stored.tunnels ?? []).map(({ name }) => name);
-        // Of two tunnels with one name the API keeps none.
+        // The API refuses two tunnels with one name.
         fc.pre(new Set(names).size === names.length);
         const shown = hideSecrets({ network: stored })["network"] as JsonObject;
         expect(keepSecrets("network", shown, stored)).toEqual(stored);
