@@ -32,7 +32,7 @@ test("a node with a clock in 1970 registers over TLS, works, and reports that it
   expect(behind).toMatchObject({ status: "fail", fix: expect.stringContaining("set the clock") as string });
   expect(behind?.message).toMatch(/^clock-behind: .* at 1970-01-01 .*, and it is 20\d\d-/);
   expect((await readStatus(agent)).clock).toMatchObject({ state: "clock-behind", by: "control-plane" });
-  // What left the machine bears the time that the control plane told, or that of the build at least.
+  // Sent records have the control plane's time, or at least that of the build.
   const { body } = await controller.call("GET", `/v2/event/${uid}?limit=100&sort=timestamp:asc`);
   const events = body as { timestamp: number; receivedTime: number }[];
   expect(events.length).toBeGreaterThan(0);
@@ -41,7 +41,7 @@ test("a node with a clock in 1970 registers over TLS, works, and reports that it
     expect(timestamp).toBeLessThanOrEqual(receivedTime + 1);
   }
 
-  // With the right time at the next start it is the same node, and nobody takes it for two.
+  // With the right time at the next start it is the same node, and not reported as two.
   await agent.end();
   const again = await startAgent(`${dir}/node`);
   await untilOnline(again);
@@ -75,7 +75,7 @@ test("a wall clock that jumps a year and back costs no session and no trigger", 
       45_000,
     );
     expect(item.message).toContain(says);
-    // The timer that rings next finds that the clocks disagree.
+    // The next timer detects that the clocks disagree.
     await statusWhere(agent, "a ping was answered", (status) => status.session.rttMs !== rttMs, 80_000);
     expect((await readStatus(agent)).session).toMatchObject({ state: "online", sid: session.sid });
     expect(await ping(stage)).toBe(200);
@@ -96,7 +96,7 @@ test("before any session a clock is compared with the stored time, and is right 
   const { body } = await controller.call("GET", `/v2/event/${uid}?limit=100`);
   const before = (body as unknown[]).length;
   await agent.end();
-  // A clean stop keeps how far it has come.
+  // A clean stop stores the elapsed time.
   expect(readFileSync(kept, "utf8")).not.toBe(first);
   await controller.end();
 
@@ -109,7 +109,7 @@ test("before any session a clock is compared with the stored time, and is right 
   const dirs = ["--state", late.stateDir, "--run", late.runDir];
   expect((await holdfast(["why", ...dirs])).stdout).toContain("clock-behind");
   expect(before).toBeGreaterThan(0);
-  // The dialogue, as the machine's own clock has it.
+  // The dialogue, with the machine's own clock.
   const env = Object.fromEntries(
     Object.entries(time.options.env ?? {}).flatMap(([k, v]) => (v === undefined ? [] : [[k, v]])),
   );

@@ -14,7 +14,7 @@ interface Ran {
   readonly stderr: string;
 }
 
-/** Runs a verb where `/etc/resolv.conf` is another file. */
+/** Runs a verb with another file as `/etc/resolv.conf`. */
 function run(resolver: string, args: readonly string[]): Promise<Ran> {
   const inside = 'mount --bind "$0" "$(readlink -f /etc/resolv.conf)" && exec "$@"';
   const command = ["-m", "sh", "-c", inside, resolver, process.execPath, ...FLAGS, BUNDLE, ...args];
@@ -26,7 +26,7 @@ function run(resolver: string, args: readonly string[]): Promise<Ran> {
   });
 }
 
-/** A name server that knows no name; gives the file that names it. */
+/** Starts a name server that knows no name; returns the file that names it. */
 async function startNameServer(dir: string): Promise<string> {
   const address = `127.53.${process.pid % 250}.1`;
   const server = createSocket("udp4", (query, { port, address: from }) => {
@@ -48,7 +48,7 @@ async function doctor(resolver: string, where: readonly string[]) {
   return { code, verdict, checks, failed: failed.map(({ family, name, code }) => `${family} ${name}: ${code}`) };
 }
 
-/** What the system's own tar finds in an archive. */
+/** Returns the names that the system's own tar finds in an archive. */
 function listed(path: string): readonly string[] {
   return execFileSync("tar", ["-tzf", path], { encoding: "utf8" }).trim().split("\n");
 }
@@ -73,7 +73,7 @@ test.skipIf(process.geteuid?.() !== 0)(
     const well = await doctor(resolver, where);
     expect(well.failed).toEqual([]);
     expect(well.code).toBe(well.verdict === "ok" ? 0 : 5);
-    // How full the machine's memory and its root file system are is not for this test to say.
+    // The use of the machine's memory and root file system is not tested here.
     const ours = new Set(["settings", "state", "agent", "network", "resolver", "spool"]);
     const wrong = well.checks.filter(({ family, status }) => ours.has(family) && status === "warn");
     expect(wrong).toEqual([]);
@@ -102,7 +102,7 @@ test.skipIf(process.geteuid?.() !== 0)(
     const alone = await doctor(resolver, where);
     const name = `control-plane ${controller.url} tcp`;
     expect(alone.code).toBe(1);
-    // The disk may not have been looked at again yet.
+    // The disk may not have been checked again yet.
     expect(alone.failed).toContain(`network ${name}: refused`);
     expect(alone.checks.find((check) => check.name === name)?.fix).toContain("see that it runs");
     const text = (await run(resolver, ["doctor", "--timeout", "60", ...where])).stdout.toString();
@@ -139,7 +139,7 @@ function fill(path: string): void {
     try {
       for (;;) writeFileSync(path, Buffer.alloc(size), { flag: "a" });
     } catch {
-      // The next smaller piece may still fit.
+      // A smaller piece may still fit.
     }
   }
   expect(readFileSync(path).length).toBeGreaterThan(0);

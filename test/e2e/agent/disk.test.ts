@@ -20,7 +20,7 @@ import { changesBelow } from "../../support/kills/strace.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** Mounts a disk of its own on a directory; it goes with the test. */
+/** Mounts a disk on a directory, for the test. */
 function mountDisk(path: string, size: string): void {
   mkdirSync(path, { recursive: true });
   execFileSync("mount", ["-t", "tmpfs", "-o", `size=${size},mode=700`, "holdfast-test", path]);
@@ -33,7 +33,7 @@ function fill(directory: string): () => void {
     try {
       for (;;) writeFileSync(path, Buffer.alloc(size), { flag: "a" });
     } catch {
-      // The next smaller piece may still fit.
+      // A smaller piece may still fit.
     }
   }
   return () => rmSync(path);
@@ -43,7 +43,7 @@ function remount(path: string, how: "ro" | "rw"): void {
   execFileSync("mount", ["-o", `remount,${how}`, path]);
 }
 
-/** Whatever is on a disk, to compare. */
+/** Returns everything on a disk, for comparison. */
 function contents(directory: string): Readonly<Record<string, string>> {
   const names = readdirSync(directory, { recursive: true, encoding: "utf8" }).sort();
   const files = names.filter((name) => statSync(join(directory, name)).isFile());
@@ -66,7 +66,7 @@ async function setTag(controller: ControllerProgram, uid: string, value: string)
   if (status !== 200) throw new Error(`${status} ${JSON.stringify(body)}`);
 }
 
-/** A controller, and a node of it whose state is on a disk of its own. */
+/** A controller and a node whose state is on a disk of its own. */
 async function onDisk(size: string, within: readonly string[] = []) {
   const dir = tempDir();
   const port = await freePort();
@@ -85,7 +85,7 @@ test("a full disk affects only what needs a disk, and loses nothing", async () =
   const free = fill(state);
   await setTag(controller, uid, "second");
   await waitFor("the disk is reported", async () => (await faultsOf(agent)).includes("storage-unavailable"));
-  // What it is told to be has a reserve, and so has the journal.
+  // Its configuration has a reserve, and so has the journal.
   await tagged(agent, "second");
   expect(await ping(controller, uid)).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
   if (!UNDER_UNITS) expect((await restart(controller, uid)).body).toMatchObject({ code: "not-supported" });
@@ -93,13 +93,13 @@ test("a full disk affects only what needs a disk, and loses nothing", async () =
   const health = await agent.health();
   expect([health.verdict, health.items.find(({ name }) => name === "state")?.status]).toEqual(["failed", "fail"]);
 
-  // The session is lost and comes back: its counter cannot be written either.
+  // The session is lost and returns: its counter cannot be written either.
   await controller.end("SIGKILL");
   const second = await startController(dir, port);
   wake(agent);
   await untilOnline(agent);
 
-  // It starts too, with what was last good.
+  // It starts too, with its last good state.
   await agent.end("SIGKILL");
   const again = await startAgent(home);
   await untilOnline(again);
@@ -109,7 +109,7 @@ test("a full disk affects only what needs a disk, and loses nothing", async () =
 
   free();
   await waitFor("the disk is reported as good", async () => !(await faultsOf(again)).includes("storage-unavailable"));
-  // An installed node is started again.
+  // An installed node is restarted.
   if (!UNDER_UNITS) expect((await restart(second, uid)).body).toMatchObject({ code: "not-supported" });
   const events = (await eventsOf(second, uid)).map(({ eventType }) => eventType);
   expect(events).not.toContain("Identity Shared");
@@ -120,7 +120,7 @@ test("a full disk affects only what needs a disk, and loses nothing", async () =
 test("an agent starts from a read-only disk and never writes", async () => {
   const { controller, home, agent, uid, state } = await onDisk("4m");
   await agent.end("SIGKILL");
-  // An overlay that is a unit goes on without its agent, and writes.
+  // An overlay that is a unit continues without its agent, and writes.
   endUnitsBelow(home);
   const before = contents(state);
   remount(state, "ro");
@@ -150,10 +150,10 @@ const damages: readonly (readonly [string, (content: Buffer) => Buffer])[] = [
   ["random", (content) => randomBytes(content.length)],
 ];
 
-/** Every file that the node keeps, without what says which process has it and what SQLite keeps beside its own. */
+/** Every file that the node stores, without process ids, locks and SQLite's own files. */
 function stateFiles(state: string): readonly string[] {
   const names = readdirSync(state, { recursive: true, encoding: "utf8" }).sort();
-  // An overlay that is a unit runs whether anything is served or not, and does not start again with its agent.
+  // An overlay that is a unit always runs, and does not restart with its agent.
   const own = names.filter((name) => !UNDER_UNITS || !name.startsWith("overlay/"));
   return own.filter((name) => /\.json(\.previous)?$|^state\.db$/.test(name));
 }
@@ -169,7 +169,7 @@ test("sets any damaged file aside, reports it, and comes back online by itself",
     running = await startAgent(home);
     await untilOnline(running);
   };
-  // A start more, so that every file has a previous copy.
+  // One more start, so that every file has a previous copy.
   await restart(() => undefined);
   const files = stateFiles(state);
   expect(files.length).toBeGreaterThan(15);
@@ -196,7 +196,7 @@ test("sets any damaged file aside, reports it, and comes back online by itself",
   }
   const startups = async () =>
     (await eventsOf(controller, uid)).filter(({ eventType }) => eventType === "Node Startup Error");
-  // It lasts until there is a start without any.
+  // It stays open until a start without faults.
   const [startup] = await waitFor("the damage is an event", async () => {
     const found = await startups();
     return found.length === 1 && found;
@@ -205,7 +205,7 @@ test("sets any damaged file aside, reports it, and comes back online by itself",
   await restart(() => undefined);
   expect((await readStatus(running)).faults).toEqual([]);
 
-  // What says that the event is over must stay whole, or it is none anew.
+  // The record of the event's end must stay intact, or the event is new.
   const newest = files.filter((file) => file.endsWith(".json") && file !== "reported/open-events.json");
   await restart(() => newest.forEach((file) => writeFileSync(join(state, file), "damaged")));
   const all = await waitFor("all damage is an event", async () => {
@@ -218,7 +218,7 @@ test("sets any damaged file aside, reports it, and comes back online by itself",
 
 test("reports a damaged write-ahead log, which SQLite ignores", async () => {
   const { controller, home, agent, uid, state } = await onDisk("8m");
-  // What a first run wrote is in the database itself when the second begins.
+  // The first run's data is in the database itself when the second starts.
   await agent.end();
   const second = await startAgent(home);
   await untilOnline(second);
@@ -226,7 +226,7 @@ test("reports a damaged write-ahead log, which SQLite ignores", async () => {
   await second.end("SIGKILL");
   const path = join(state, "state.db-wal");
   const log = readFileSync(path);
-  // The first byte of the first page, behind the headers of the log and of the frame.
+  // The first byte of the first page, after the headers of the log and of the frame.
   log[32 + 24] = ~(log[32 + 24] ?? 0);
   writeFileSync(path, log);
   const again = await startAgent(home);
@@ -250,7 +250,7 @@ test("with both copies of a file damaged, recovers what it can and reports the r
   await tagged(fetching, "first");
   expect(await faultsOf(fetching)).toEqual(Array(4).fill("damaged-file"));
 
-  // Without its registration the node asks for the same license again, and is the same node.
+  // Without its registration the node registers with the same license again, as the same node.
   await fetching.end();
   spoil("identity/registration.json");
   const nameless = await startAgent(home);
@@ -260,7 +260,7 @@ test("with both copies of a file damaged, recovers what it can and reports the r
   expect(code).toBe(0);
   expect((await untilOnline(nameless)).node?.uid).toBe(uid);
 
-  // Without its private keys nobody can be this node: it says so and goes on running.
+  // Without its private keys nothing can be this node: it reports it and keeps running.
   await nameless.end();
   spoil("identity/keys.json");
   const keyless = await startAgent(home);
@@ -273,7 +273,7 @@ test("with both copies of a file damaged, recovers what it can and reports the r
   expect((await controller.call("GET", `/node/${uid}`)).body).toMatchObject({ online: false });
 });
 
-/** How much faster a node's minute passes. */
+/** Speed of the node's clock. */
 const HASTE = 6;
 
 test("an idle online node writes nothing for a minute, and an event at once", async () => {

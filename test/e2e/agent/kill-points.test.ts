@@ -15,7 +15,7 @@ const LIMIT_MS = 900_000;
 /** Each run mostly waits for its tracer and for the disk. */
 const LANES = 3;
 
-/** Kills the operation at each of its state-changing system calls, one run for each, and looks at what is left. */
+/** Kills the operation at each of its state-changing system calls, one run for each, and checks the result. */
 async function killEverywhere<L extends Launch>(operation: Operation<L>, size: number, label: string): Promise<void> {
   const whole = await operation.prepare();
   const points = pointsOf(await recordCalls(whole), whole);

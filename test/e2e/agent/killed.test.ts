@@ -12,13 +12,13 @@ import { freePort, startProgram } from "../../support/machine/programs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** Where in a pass the agent dies: at the n-th call, before it arrives, once it has, or once its answer is back. */
+/** The point in a pass at which the agent is killed: at the n-th call, before it arrives, after it, or after its answer. */
 interface Point {
   readonly call: number;
   readonly when: "before" | "after" | "answered";
 }
 
-/** Every call of the pass is a point; one that changes something is three. */
+/** Every call of the pass is a point; a changing one is three. */
 function pointsOf(calls: readonly string[]): readonly Point[] {
   return calls.flatMap((method, call): Point[] =>
     method === "table.set"
@@ -31,12 +31,12 @@ function pointsOf(calls: readonly string[]): readonly Point[] {
   );
 }
 
-/** Has `kill` called at a point, counted from here. */
+/** Calls `kill` at a point, counted from now on. */
 function killAt(relay: OverlayRelay, point: Point, kill: () => void): void {
   let seen = -1;
   let isOver = false;
   relay.decide = ({ is, method }: Passage) => {
-    // What comes after the end is of a dead agent.
+    // Later calls are of a dead agent.
     if (isOver) return { passes: false };
     if (method !== "table.get" && method !== "table.set") return { passes: true };
     if (is === "call") seen += 1;
@@ -160,7 +160,7 @@ test("a download through a connector survives the agent that opened it, every by
       response.on("data", (part: Buffer) => {
         received.update(part);
         bytes += part.length;
-        // The rest comes once the agent is gone.
+        // The rest follows once the agent is dead.
         if (bytes > 1_000_000 && killed.signalCode === null) response.pause();
       });
       response.on("end", resolve).on("error", reject);
@@ -175,12 +175,12 @@ test("a download through a connector survives the agent that opened it, every by
   await download;
   expect(bytes).toBe(count * chunk.length);
   expect(received.digest("hex")).toBe(sent.digest("hex"));
-  // Without a control plane, from what was last good.
+  // Without a control plane, from its last good state.
   await waitFor("the agent has looked", async () => {
     const { sections } = await stage.agent.status();
     return sections["connectors"]?.state === "converged";
   });
-  // The control plane is still away.
+  // The control plane is still down.
   const reasons = (await stage.why()).filter(({ section }) => section !== "health");
   expect([reasons, stage.overlayPid()]).toEqual([[], overlay]);
 });

@@ -22,7 +22,7 @@ const LIMIT_MS = 900_000;
 const SURVIVALS: readonly Survival[] = ["nothing", "all", "torn", "names", "data", 1, 2, 3];
 const CUTS = 16;
 
-/** Cuts the power after each operation on the disk and looks at everything that may then be on it. */
+/** Cuts the power after each operation on the disk and checks every possible state of the disk. */
 async function cutEverywhere<L extends Launch>(
   label: string,
   operation: Operation<L>,
@@ -34,7 +34,7 @@ async function cutEverywhere<L extends Launch>(
   const before = readTree(root);
   const calls = await recordCalls(whole);
   const ops = fileOps(calls, root);
-  // The effect of a trigger stands for the world outside, which no power cut takes back.
+  // A trigger's effect stands for the outside world, which no power cut reverts.
   const effectAt = ops.findIndex(({ path, do: kind }) => path === "effect" && kind === "write");
   const cuts = [...sampleOf([...ops.keys()], CUTS, label), ops.length];
   let looked = 0;
@@ -78,7 +78,7 @@ function readTree(root: string): Tree {
   );
 }
 
-/** Writes a tree to disk and gives a text that is the same for the same tree. */
+/** Writes a tree to disk and returns a text that is equal for equal trees. */
 function writeTree(tree: Tree, root: string): string {
   const parts: string[] = [];
   for (const [name, content] of tree) {
@@ -96,7 +96,7 @@ test(
     await cutEverywhere("registration", operation, async (launch, cut, calls, root) => {
       const asked = calls.findIndex(({ name, args }) => name === "write" && args.includes(hex("POST /agent")));
       if (cut > fileOps(calls.slice(0, asked), root).length) return operation.check(launch);
-      // Nobody was asked yet, so that there may be no keys or some; what there is must be whole.
+      // Before the first request there may be keys or not; existing ones must be complete.
       const state = await openState(hostFiles(), launch.stateDir);
       const { isPersistent, damagedCopy, isLogDamaged } = state.database;
       expect([isPersistent, damagedCopy, isLogDamaged]).toEqual([true, undefined, false]);

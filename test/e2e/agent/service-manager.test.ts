@@ -38,7 +38,7 @@ test("one whose event loop hangs sends no watchdog notification until it continu
   await heard.of(3);
   agent.process.kill("SIGSTOP");
   const other = await startProgramThatTakesAWhile(dir);
-  // What was under way when it was stopped may still have come.
+  // Notifications from before the stop may still arrive.
   const before = heard.all.length;
   await startProgramThatTakesAWhile(dir);
   expect(heard.all.length - before).toBeLessThanOrEqual(1);
@@ -47,7 +47,7 @@ test("one whose event loop hangs sends no watchdog notification until it continu
   expect(other).toBe(0);
 });
 
-/** Some hundred milliseconds of another program's time, in which many signs of life would have come. */
+/** Runs another program for some hundred milliseconds, enough for many watchdog notifications. */
 async function startProgramThatTakesAWhile(dir: string): Promise<number | null> {
   const { process: child } = startProgram(["version"], join(dir, "version.log"));
   return new Promise((resolve) => child.once("exit", resolve));

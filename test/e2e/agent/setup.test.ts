@@ -9,7 +9,7 @@ import { untilOnline } from "../../support/stage.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** Where a machine that is set up keeps everything. */
+/** Directories of a machine with a setup file. */
 function machine(dir: string) {
   const config = join(dir, "etc/agent.json");
   const node = join(dir, "node");
@@ -51,7 +51,7 @@ test("a file sets a machine up at first boot, once, and the license is removed f
   const again = await run("--once");
   expect(again).toMatchObject({ code: 0, stdout: expect.stringContaining("there is nothing to do") as string });
 
-  // The same as a whole, with the license that is in force, changes nothing either.
+  // The same with the license in use changes nothing either.
   write({ license, noProxy: ["127.0.0.1"], settings: { logLevel: "debug" } });
   const same = await run("--wait", "--json");
   expect(same.code, same.stderr).toBe(0);
@@ -66,7 +66,7 @@ test("a file sets a machine up at first boot, once, and the license is removed f
     code: 1,
     stderr: expect.stringContaining("license: this node is edge.") as string,
   });
-  // A license that was left when the power went is erased all the same, but not where nothing is to be done.
+  // A license left by a power cut is erased all the same, but not by a dry run.
   expect(await run("--once", "--dry-run")).toMatchObject({
     code: 0,
     stdout: expect.stringContaining("would-do   erase") as string,

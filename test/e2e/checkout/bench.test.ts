@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** Processes that something below a directory was given to. */
+/** Returns processes with a path below a directory in their arguments. */
 function processesOf(dir: string): readonly string[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
@@ -15,7 +15,7 @@ function processesOf(dir: string): readonly string[] {
       try {
         return readFileSync(join("/proc", pid, "cmdline"), "utf8").includes(dir);
       } catch {
-        // It has ended meanwhile.
+        // It has exited meanwhile.
         return false;
       }
     });
@@ -38,7 +38,7 @@ test.each([
   bench.stdout.setEncoding("utf8").on("data", (piece: string) => (said += piece));
   const complaints = text(bench.stderr);
   const ended = once(bench, "close");
-  // Controller, agent and a Node that does nothing are at work by then.
+  // Controller, agent and an idle Node run by then.
   await waitFor("the bench watches", () => said.includes("watching for"));
   const programs = processesOf(temporary);
   expect(programs.length).toBeGreaterThanOrEqual(2);

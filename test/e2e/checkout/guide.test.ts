@@ -8,9 +8,7 @@ import { freePort } from "../../support/free-port.ts";
 const root = join(import.meta.dirname, "../../..");
 const guide = join(root, "docs/guide");
 
-/**
- * A block of commands with the comment `<!-- run -->` before it, which may say `exit 0 or 5` and, in quotes, what the output contains.
- */
+/** A block of commands after the comment `<!-- run -->`, which may contain `exit 0 or 5` and, in quotes, a part of the output. */
 interface Marked {
   readonly page: string;
   readonly script: string;
@@ -32,12 +30,12 @@ const marked: readonly Marked[] = globSync("*.md", { cwd: guide })
   );
 
 const dir = join(tmpdir(), `hf-guide-${process.pid}`);
-/** The built program, as a package installs it. */
+/** The built program, as installed by a package. */
 const holdfast = join(dir, "bin/holdfast");
 const children: ChildProcess[] = [];
 let env: NodeJS.ProcessEnv = {};
 
-/** Runs commands as the guide's reader would: `holdfast` is the built program, `api` the function of the page about the API. */
+/** Runs commands as the guide's reader would: `holdfast` is the built program, `api` the function of the page on the API. */
 function run(script: string) {
   const [, api = ""] = /(api\(\) \{.*\})/.exec(readFileSync(join(guide, "api.md"), "utf8")) ?? [];
   return spawnSync("bash", ["--norc", "-c", `${api}\n${script}`], {
@@ -135,7 +133,7 @@ test("a control plane and a node run by hand as in the guide", () => {
 });
 
 test("every mark precedes a block of commands", () => {
-  // A mark elsewhere would run nothing.
+  // A mark elsewhere has no effect.
   const marks = globSync("*.md", { cwd: guide }).flatMap((page) =>
     /<!-- run\b[^\n]*-->\n(?!\n```sh\n)/.test(readFileSync(join(guide, page), "utf8")) ? [page] : [],
   );

@@ -12,7 +12,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 import { someTurns } from "../../support/until-still.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** A lab without any program. */
+/** A lab without programs. */
 function bareLab(): Lab {
   const dir = join(tempDir(), "lab");
   mkdirSync(dir);
@@ -22,19 +22,19 @@ function bareLab(): Lab {
   return lab;
 }
 
-/** Whether a packet gets from one host to another and back. */
+/** Reports whether one host gets a ping reply from another. */
 function reaches(lab: Lab, from: string, address: string): boolean {
   return countPings(lab, from, address, 1) === 1;
 }
 
-/** How many of so many packets come back. */
+/** Returns the number of replies to this number of pings. */
 function countPings(lab: Lab, from: string, address: string, count: number): number {
   const ping = ["ping", "-c", String(count), "-i", "0.01", "-W", "0.5", address];
   const { stdout } = spawnSync("ip", [...lab.network.on(from).slice(1), ...ping], { encoding: "utf8" });
   return Number(/(\d+) received/.exec(stdout)?.[1]);
 }
 
-/** The processes that have a directory in their command line. */
+/** Returns the processes with a directory in their command line. */
 function processesOf(dir: string): readonly string[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name) && existsSync(`/proc/${name}/cmdline`))
@@ -127,7 +127,7 @@ test("a lab starts whatever the previous one left, and leaves nothing behind", a
   const layout = layoutOf(["gw1"], { a: [] });
   onTestFinished(() => Lab.down(dir));
   await Lab.up(dir, layout);
-  // As if that had been killed, and its files lost.
+  // As if that had been killed and its files lost.
   const lab = await Lab.up(dir, layout);
   expect(Lab.open(dir).state.uids).toEqual(lab.state.uids);
   expect([...new Network(dir).hosts()].sort()).toEqual([...namesOf(layout)].sort());
@@ -159,7 +159,7 @@ test("a call of the API accepts a body larger than any argument, returns any sta
   }));
   const section = { interfaces: [{ nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" }], nats };
   const text = JSON.stringify(section);
-  // More than one argument or a line of curl's configuration may have.
+  // Beyond the limit of one argument or one line of curl's configuration.
   expect(text.length).toBeGreaterThan(512 * 1024);
   for (const body of [section, text]) {
     expect(await lab.ask("PUT", "/node/{a}/config/network", body)).toMatchObject({ status: 200 });

@@ -56,7 +56,7 @@ describe.each(["zsh", "fish"])("the %s completion", (shell) => {
     for (const option of verbs.flatMap(({ options }) => Object.keys(options))) {
       expect(stdout).toContain(shell === "fish" ? `-l ${option} ` : `--${option}`);
     }
-    // Every quote is closed again.
+    // Every quote is closed.
     for (const line of stdout.split("\n")) {
       const quotes = line.replaceAll("'\\''", "").replaceAll("\\'", "").match(/'/g)?.length ?? 0;
       expect(quotes % 2, line).toBe(0);

@@ -31,7 +31,7 @@ test("exec without a terminal pipes, ends at the end of its input, and passes th
   expect((await holdfast(stage, ["containers", "exec"])).code).toBe(2);
 });
 
-/** A command line on a terminal of its own, whose settings it shows before and after. */
+/** Runs a command line on a terminal, and prints its settings before and after. */
 function onTerminal(command: string) {
   const shown = { text: "" };
   const line = `stty cols 90 rows 25; echo "tty=$(tty)"; ${command}; echo "code=$?"; stty -a`;
@@ -54,7 +54,7 @@ test("exec on a terminal: keys go through, the size follows, and the terminal is
   await seen("25 90");
   spawn("stty", ["-F", await tty(), "cols", "101", "rows", "31"]);
   await waitFor("the new size", () => {
-    // Ctrl-C belongs to what runs there, which may not run yet when the first one comes.
+    // Ctrl-C is for the command, which may not run yet at the first one.
     child.stdin?.write("\u0003stty size\r");
     return shown.text.includes("31 101");
   });

@@ -116,7 +116,7 @@ describe("registering without a license", () => {
     expect(await registers(["--token", "-"], { input: "hf-agent-b\n" })).toEqual({ request: { token: "hf-agent-b" } });
     const env = { AUTH_TOKEN: "hf-agent-c" };
     expect(await registers([], { env })).toEqual({ request: { token: "hf-agent-c" } });
-    // A license that is named counts more than what the environment happens to hold.
+    // A license file precedes the environment.
     const { code } = await holdfast(["register", licenseFile(agent), "--run", agent.runDir], { env });
     expect(code).toBe(0);
     expect(agent.provider.asked.at(-1)).toEqual({ license });

@@ -32,7 +32,7 @@ function registered(dirs: Directories): readonly string[] {
   return ["reset", "--state", dirs.stateDir, "--run", dirs.runDir];
 }
 
-/** An overlay that serves a connector from the state directory, as one that the agent has left behind. */
+/** An overlay that serves a connector from the state directory, as left by an agent. */
 async function startServing(dirs: Directories): Promise<{ program: Program; port: number }> {
   const stateDir = join(dirs.stateDir, "overlay");
   const args = ["overlay", "--state", stateDir, "--run", dirs.runDir];
@@ -223,7 +223,7 @@ describe("holdfast reset", () => {
     expect(existsSync(kept)).toBe(true);
     const events = await eventsOf(controller, uid);
     expect(events).toContainEqual(expect.objectContaining({ eventType: "Deregister", level: "INFO", nodeId: uid }));
-    // The record stays, and another node begins on the same machine.
+    // The record stays, and another node starts on the same machine.
     const again = await registerNode(controller, agent, "edge-2");
     await untilOnline(agent);
     const { body } = await controller.call("GET", "/node");

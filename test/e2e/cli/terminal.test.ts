@@ -9,7 +9,7 @@ import { startLocalAgent } from "../../support/local-agent.ts";
 const MAIN = fileURLToPath(new URL("../../../dist/holdfast.mjs", import.meta.url));
 const ESC = "\u001b";
 
-/** Runs a command on a terminal of its own, with script(1), until its output satisfies the pattern; then Ctrl-C. */
+/** Runs a command on a terminal, by script(1), until its output matches the pattern; then sends Ctrl-C. */
 async function onTerminal(
   args: readonly string[],
   until: RegExp,

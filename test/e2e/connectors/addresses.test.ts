@@ -6,7 +6,7 @@ import { UNDER_UNITS } from "../../support/machine/real-units.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** Takes the right to listen on low ports from whatever it starts. */
+/** A command prefix without the capability for low ports. */
 const UNPRIVILEGED = ["setpriv", "--bounding-set=-net_bind_service", "--inh-caps=-net_bind_service"];
 
 test("a connector starts with a later address, link or permission", async () => {
@@ -26,7 +26,7 @@ test("a connector starts with a later address, link or permission", async () => 
   const address = await stage.create("connectors", { ...entry, port: 2001, localIp: "192.0.2.7" });
   const link = await stage.create("connectors", { ...entry, port: 2002, nic: "hf-late0" });
   const low = await stage.create("connectors", { ...entry, port: 80, localIp: "127.0.0.1" });
-  // The unit may use low ports whatever starts it may.
+  // The unit may use low ports with any parent.
   const refused = UNDER_UNITS ? {} : { [`connectors.items.${low}`]: "permission-denied" };
   const sourced = await stage.create("services", {
     name: "sourced",
@@ -55,7 +55,7 @@ test("a connector starts with a later address, link or permission", async () => 
   expect(await isServed("192.0.2.1", 2002)).toBe(true);
   expect(await isServed("127.0.0.1", 2003)).toBe(true);
 
-  // One address more on the link, which is another's too, and the permission.
+  // Adds one more address on the link, shared with another one, and the permission.
   ip("address", "add", "192.0.2.7/24", "dev", "hf-late0");
   setFirstFreePort(80);
   await stage.untilNamed({});
@@ -68,7 +68,7 @@ test("a connector starts with a later address, link or permission", async () => 
     expect(await isServed(host, port), `${host}:${port}`).toBe(true);
   }
 
-  // A carrier that is lost takes no address away.
+  // A lost carrier removes no address.
   ip("link", "set", "hf-late1", "down");
   await stage.create("connectors", { ...entry, port: 2004, localIp: "127.0.0.1" });
   await waitFor("the next pass is over", () => isServed("127.0.0.1", 2004));
@@ -76,7 +76,7 @@ test("a connector starts with a later address, link or permission", async () => 
   expect(await isServed("192.0.2.1", 2002)).toBe(true);
   expect(await isServed("127.0.0.1", 2003)).toBe(true);
 
-  // And away again.
+  // And removed again.
   ip("link", "delete", "hf-late0");
   await stage.untilNamed({
     [`connectors.items.${link}.nic`]: "address-absent",

@@ -6,7 +6,7 @@ import { freePort } from "../../support/machine/programs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** Somebody else's server, which serves until it is closed. */
+/** A foreign server, which serves until closed. */
 async function aStranger(port: number): Promise<Server> {
   const server = createServer({ allowHalfOpen: true }, (socket) => echo(socket.on("error", () => undefined)));
   await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
@@ -14,7 +14,7 @@ async function aStranger(port: number): Promise<Server> {
   return server;
 }
 
-/** What becomes of a new connection that says something. */
+/** Returns the end of a new connection that sends data. */
 async function fateOf(port: number): Promise<string | undefined> {
   const client = aClient(port);
   client.socket.write("?");
@@ -31,7 +31,7 @@ test("names what one connector lacks, recovers by itself, and the others continu
   await makeSilent("127.0.0.1", silent);
   const resetting = await aServer((socket) => socket.once("data", () => socket.resetAndDestroy()));
   const check = { interval: 1, failures: 1, successes: 1 };
-  // Services in the legacy form, connectors as V2: each section has its own.
+  // Services in the legacy form, connectors as V2: each section has its own form.
   const service = (name: string, port: number, more = {}) => ({
     id: crypto.randomUUID(),
     name,
@@ -91,13 +91,13 @@ test("names what one connector lacks, recovers by itself, and the others continu
     Date.now() - 5000,
   );
 
-  // Whoever comes to one that cannot serve is told at once; the others serve.
+  // Clients of one that cannot serve are refused at once; the others serve.
   const fates = await Promise.all([loop, down, refused, hung, reset, lost].map(fateOf));
   expect(new Set(fates)).toEqual(new Set(["ECONNRESET"]));
   expect(await isServed(shared)).toBe(true);
   await talk(flow, "between");
 
-  // Each cause goes, and nobody does anything about it.
+  // Each cause ends, without any other action.
   stranger.close();
   await aStranger(closed);
   await stage.call("DELETE", `v2/config/connectors/${looping}`);

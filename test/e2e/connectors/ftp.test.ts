@@ -15,7 +15,7 @@ import { waitFor } from "../../support/wait-for.ts";
 const run = promisify(execFile);
 const ftp = { application: "ftp" } as const;
 
-/** curl as a client that goes where the server's replies lead it. */
+/** curl as a client that follows the addresses of the server's replies. */
 const curl = (...args: readonly string[]) =>
   run("curl", ["--silent", "--show-error", "--max-time", "20", "--no-ftp-skip-pasv-ip", ...args], {
     encoding: "buffer",

@@ -34,7 +34,7 @@ test("an overlay under five thousand connects, or without descriptors, still acc
     execFileSync("prlimit", ["--pid", String(pid), `--nofile=${descriptors}:`]);
   };
   const [, usual] = /^Max open files +(\d+)/m.exec(readFileSync(`/proc/${pid}/limits`, "utf8")) ?? [];
-  // What is open stays open, and nothing more can be opened.
+  // Open descriptors stay open, and no more can be opened.
   limit(3);
   const id = await stage.create("connectors", { ...entry, port: starved });
   await stage.untilNamed({ [`connectors.items.${id}`]: "out-of-resources" });

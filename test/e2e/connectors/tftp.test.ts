@@ -42,7 +42,7 @@ test.each([
   const curl = (...args: readonly string[]) =>
     run("curl", ["--silent", "--show-error", "--max-time", "20", ...args], { encoding: "buffer", maxBuffer: 1e7 });
   const url = `tftp://127.0.0.1:${port}`;
-  // With options that the server acknowledges, as boot loaders do, and without.
+  // With and without options that the server acknowledges, as boot loaders use.
   for (const options of [["--tftp-blksize", "1400"], ["--tftp-no-options"]]) {
     const { stdout } = await curl(...options, `${url}/large.bin`);
     expect(stdout.equals(bytes)).toBe(true);

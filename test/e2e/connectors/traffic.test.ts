@@ -28,7 +28,7 @@ test("a service and a connector carry traffic, item by item, and an upgrade to V
   const web = { name: "web", protocol: "tcp", host: "127.0.0.1", port: target };
   const entry = { node: "local", service: "web", protocol: "tcp", port, localIp: "127.0.0.1" };
 
-  // The legacy form, whole.
+  // The complete legacy form.
   await stage.call("PUT", "config/services", { services: [{ id: randomUUID(), ...web }] });
   await stage.call("PUT", "config/connectors", { connectors: [{ id: randomUUID(), ...entry }] });
   await waitFor("it is served", () => isServed(port));
@@ -43,7 +43,7 @@ test("a service and a connector carry traffic, item by item, and an upgrade to V
   await stage.untilNamed({});
   await talk(flow, "upgraded");
 
-  // One more, changed, and taken away again, beside a flow that nothing of it concerns.
+  // Adds, changes and removes one more, beside a flow that is not affected.
   const id = await stage.create("connectors", { ...entry, port: second });
   await waitFor("the second is served", () => isServed(second));
   await refuses(stage, "POST", "v2/config/connectors", { ...entry, port: second }, 409);
@@ -62,7 +62,7 @@ test("a service and a connector carry traffic, item by item, and an upgrade to V
   await untilRefused(second);
   await talk(flow, "untouched");
 
-  // The same again is nothing to do.
+  // The same again has no steps.
   const { steps = 0 } = stage.applied()?.sections.connectors ?? {};
   expect(steps).toBe(1);
   const datagrams = createSocket("udp4").on("message", (text, { port }) => datagrams.send(text, port, "127.0.0.1"));

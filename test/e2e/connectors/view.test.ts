@@ -28,7 +28,7 @@ function untilView(stage: L4Stage, id: string, is: (view: ConnectorView) => bool
 
 test("reports what connectors carry and refuse, and what is not served with its reason", async () => {
   const stage = await startL4Stage(tempDir());
-  // A service manager starts the overlay beside the agent, and not once something is to be served.
+  // A service manager starts the overlay with the agent, not with the first service.
   const overlay = { state: UNDER_UNITS ? "up" : "off" };
   if (UNDER_UNITS) await waitFor("the overlay is up", async () => (await connectorsOf(stage)).overlay.state === "up");
   expect(await connectorsOf(stage)).toMatchObject({ code: 0, connectors: [], overlay });
@@ -50,7 +50,7 @@ test("reports what connectors carry and refuse, and what is not served with its 
     counters: { flowsActive: 1, flowsTotal: 1, bytesIn: 12, bytesOut: 12, refusals: {}, errors: {} },
   });
 
-  // A source that may not connect, and a service that does not answer: the first counts, the second says so too.
+  // A forbidden source, and a service that does not answer: the first is counted, the second reported too.
   const shut = await stage.create("connectors", {
     ...local,
     service: "web",
@@ -76,7 +76,7 @@ test("reports what connectors carry and refuse, and what is not served with its 
   expect((await connectorsOf(stage)).code).toBe(5);
   expect((await stage.agent.status()).engines.overlay).toMatchObject({ state: "up", pid: stage.overlayPid() });
 
-  // Switched off, nothing is served and nothing is wrong.
+  // When off, nothing is served and nothing is wrong.
   await stage.call("PUT", "", { state: "INACTIVE" });
   await untilView(stage, web, ({ state }) => state === "off");
   const { code, connectors } = await connectorsOf(stage);

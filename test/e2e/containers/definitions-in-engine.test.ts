@@ -146,7 +146,7 @@ test("a plain service runs with the defaults, and its output is stored in files 
     State: { Running: true },
     HostConfig: { RestartPolicy: { Name: "unless-stopped" }, LogConfig: { Type: "json-file" } },
   });
-  // Siblings find it by its own name and by no other.
+  // Siblings resolve its own name only.
   const names = z.object({ NetworkSettings: z.object({ Networks: z.record(z.string(), Names) }) }).parse(found);
   expect(new Set(names.NetworkSettings.Networks[NETWORK]?.Aliases)).toEqual(new Set(["plain", id.slice(0, 12)]));
   await engine.removeContainer(id, { force: true }, signal);

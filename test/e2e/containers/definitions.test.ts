@@ -14,7 +14,7 @@ beforeAll(async () => {
 
 afterAll(() => stage.close());
 
-/** Puts one that goes with the test. */
+/** Puts a definition that is removed at the end of the test. */
 async function put(name: string, definition?: Readonly<Record<string, unknown>>): Promise<void> {
   const answer = await stage.put(name, definition);
   expect(answer).toMatchObject({ status: 201 });
@@ -53,7 +53,7 @@ test("a container removed by hand returns, a renamed one gets its name back, one
   await put("after");
   await stage.untilRuns("after");
   expect((await stage.inspect(second.Id)).State.Status).toBe("exited");
-  // A new definition is no longer the one that was stopped.
+  // A new definition is not the stopped one any more.
   await stage.put("handled", { hostname: "another" });
   await stage.untilRuns("handled");
 });
@@ -132,7 +132,7 @@ test("refuses what local policy forbids with its reason, and runs it if the owne
   stage.setPolicy({ allowPrivileged: true, allowBinds, allowCapabilities: ["SYS_MODULE"] });
   await stage.startAgent();
   await stage.untilRuns("snooping");
-  // An engine that is itself short of rights says so in its own words.
+  // An engine without the privileges itself reports it in its own words.
   for (const name of ["mighty", "loading"]) {
     const isTried = async (): Promise<boolean> => {
       const [one] = await stage.containers(name);
@@ -143,7 +143,7 @@ test("refuses what local policy forbids with its reason, and runs it if the owne
   expect(await stage.untilWhy(/thieving: /)).toMatch(/no setting allows it/);
   expect(await stage.containers("thieving")).toEqual([]);
 
-  // A successor without the bind, which cannot be had: what ran before stays, as long as it may.
+  // A successor without the bind and with an unavailable image: the former stays as long as allowed.
   await stage.put("snooping", { image: { repository: "local/none", tag: "1" }, mounts: [] });
   await stage.untilWhy(/snooping: .*local\/none/);
   await stage.untilRuns("snooping");
@@ -171,7 +171,7 @@ test("a container with an encrypted volume reports why this machine does not sup
   const { Id } = await stage.untilRuns("open");
   expect((await stage.inspect(Id)).State.Status).toBe("running");
 
-  // The engine loses container and volume while the agent does not look: both come back, with the node's own directory.
+  // The engine loses container and volume without the agent's knowledge: both return, with the node's own directory.
   const [name] = (await volumesOf(Id)).map(({ Name }) => Name);
   process.kill(stage.pid, "SIGSTOP");
   try {
@@ -217,7 +217,7 @@ test("the value of a variable reaches the container, and no label, log, report o
   expect(readFileSync(join(stage.dir, "controller.log"), "utf8")).not.toContain(secret);
 });
 
-// The last of this file: the node is another one after it.
+// The last of this file, since the node is another one after it.
 test("a reset removes the containers and their network, and keeps the contents of volumes", async () => {
   expect((await stage.call("POST", `/v2/node/${stage.uid}/exec/volume`, { name: "kept" })).status).toBeLessThan(300);
   await put("holding", { mounts: [{ mountType: "volume", source: "kept", dest: "/data" }] });

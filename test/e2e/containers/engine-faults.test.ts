@@ -9,7 +9,7 @@ import {
 import { readLocal } from "../../support/control-plane/exchange.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** Whoever restarts nothing calls none of it. */
+/** Calls that restart a container. */
 const RESTARTING = /^\/containers\/(?:create|[^/]+\/(?:stop|restart|kill))\b/;
 const STARTING = /^\/containers\/[^/]+\/start\b/;
 
@@ -23,11 +23,11 @@ afterEach(() => stage.proxy.heal());
 
 afterAll(() => stage.close());
 
-/** A container that runs, for the engine and for the node, and what the engine says of it. */
+/** A container that runs, for the engine and for the node, with the engine's inspection. */
 async function running(name: string): Promise<Inspected> {
   await stage.put(name);
   const { Id } = await stage.untilRuns(name);
-  // The engine is done with a start a moment before the node is; one cut off in between is begun again.
+  // The engine finishes a start a moment before the node; one interrupted in between is repeated.
   await waitFor("the node has it running", async () => (await stateOf(name)) === "running");
   onTestFinished(async () => {
     await stage.remove(name);
@@ -36,13 +36,13 @@ async function running(name: string): Promise<Inspected> {
   return stage.inspect(Id);
 }
 
-/** As what the node has a container. */
+/** Returns the node's state of a container. */
 async function stateOf(name: string): Promise<string | undefined> {
   const { containers } = ContainersReport.parse(await readLocal(stage.runDir, "/v1/containers"));
   return containers.find(({ id }) => id === idOf(name))?.state;
 }
 
-/** Waits until the node says that nothing is wrong. */
+/** Waits until the node reports no issue. */
 const untilWell = (): Promise<unknown> =>
   waitFor("the node is well", async () => (await stage.why()).every(({ notice }) => notice === true));
 
@@ -70,7 +70,7 @@ test("containers that a stopped or killed engine runs again are the node's as be
     expect(await stage.untilRuns("kept", undefined)).toMatchObject({ Id: before.Id });
     await untilWell();
     expect(stage.proxy.count("POST", RESTARTING)).toBe(0);
-    // After a crash it says for a moment that they have ended.
+    // After a crash it reports briefly that they have exited.
     if (signal === "SIGTERM") expect(stage.proxy.count("POST", STARTING)).toBe(0);
   }
 });

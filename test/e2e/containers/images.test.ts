@@ -22,7 +22,7 @@ const image = (tag: string, path = "team/app") => ({ repository: `${stage.namesp
 const referenceOf = (tag: string, path = "team/app"): string =>
   `${stage.registryHost}/${stage.namespace}/${path}:${tag}`;
 
-/** A container of the first image that runs. */
+/** A running container of the first image. */
 async function running(name: string): Promise<Inspected> {
   await stage.put(name, { image: image("1") });
   const { Id } = await stage.untilRuns(name, referenceOf("1"));
@@ -33,7 +33,7 @@ async function running(name: string): Promise<Inspected> {
   return stage.inspect(Id);
 }
 
-/** That it runs as before, without having been stopped in between, and that there is no other. */
+/** Expects that it runs without an interruption, as the only one. */
 async function expectUntouched(name: string, before: Inspected): Promise<void> {
   expect(await stage.containers(name)).toHaveLength(1);
   const { State, RestartCount } = await stage.inspect(before.Id);
@@ -43,7 +43,7 @@ async function expectUntouched(name: string, before: Inspected): Promise<void> {
   });
 }
 
-/** One layer of so many bytes that cannot be made smaller. */
+/** One incompressible layer of this size. */
 const noise = (bytes: number) => [[{ path: "noise", data: randomBytes(bytes) }]];
 
 test("an unavailable new image leaves the old container running without a pause, until it is available", async () => {
@@ -65,7 +65,7 @@ test("a new container that cannot be created or started leaves the old one runni
   await stage.untilWhy(/created: .*no such device/);
   await expectUntouched("created", before);
   stage.proxy.heal();
-  // What cannot be started is found out only once the old one has made room, and that one comes back.
+  // A failed start is known only once the old one has stopped, which then runs again.
   await stage.put("created", { image: image("1"), command: "/no/such/program", variables: [] });
   await stage.untilWhy(/created: .*no such file/);
   const all = await stage.containers("created");
@@ -91,7 +91,7 @@ test("an unreachable registry is distinguished from one that refuses the credent
   await stage.untilWhy(/refused: .*(?:EOF|connection re(?:fused|set))/);
   await expectUntouched("refused", before);
   await stage.startRegistry();
-  // By another name it is not the organization's registry, so nobody gives a credential for it.
+  // Under another name it is not the organization's registry, so it gets no credential.
   const elsewhere = stage.registryHost.replace("127.0.0.1", "localhost");
   await stage.put("refused", { image: { repository: `${elsewhere}/other/app`, tag: "1" } });
   await stage.untilWhy(/refused: .*(?:unauthorized|denied|authentication required)/);
@@ -137,7 +137,7 @@ test("an image present by its digest starts without a request to its registry", 
 
 test("an image too large for the disk is refused with this reason, and the old container keeps running", async () => {
   const before = await running("full");
-  // As it is pulled it is there twice: packed and unpacked.
+  // During a pull it exists twice: packed and unpacked.
   await stage.publish("team/app", "huge", { layers: noise(50_000_000) });
   const hog = await stage.engine.call("POST", "/containers/create?name=hog", {
     Image: "local/app:1",
@@ -154,7 +154,7 @@ test("an image too large for the disk is refused with this reason, and the old c
   await stage.put("full", { image: image("huge") });
   await stage.untilWhy(/^disk-full .*full: .*(?:no space left on device|no room for an image)/);
   await expectUntouched("full", before);
-  // On a full disk the engine may fail to write down what it does.
+  // On a full disk the engine may fail to store its state.
   await waitFor("the hog is gone", async () => {
     const { status } = await stage.engine.call("DELETE", `/containers/${Id}?force=1`);
     return status === 404;

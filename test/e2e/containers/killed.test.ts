@@ -15,7 +15,7 @@ afterEach(() => stage.proxy.heal());
 
 afterAll(() => stage.close());
 
-/** The calls of a replacement, in their order. */
+/** The calls of a replacement, in order. */
 const CALLS = {
   pull: ["POST", /^\/images\/create/],
   create: ["POST", /^\/containers\/create/],
@@ -82,7 +82,7 @@ test("an agent that is killed repeatedly at one replacement finishes it", async 
       stage.proxy.requests.some((one) => (round === 0 ? matches(one) : CALLS.stop[1].test(one.path))),
     );
     await stage.endAgent("SIGKILL");
-    // Each attempt finds what the one before it has made.
+    // Each attempt finds the remains of the previous one.
     expect((await stage.containers(name)).length).toBeLessThanOrEqual(2);
   }
   stage.proxy.heal();

@@ -26,17 +26,17 @@ test("mapped ports lead to containers, from outside and from the machine itself"
   await expect.poll(() => stage.sendUdp("10.77.0.1", 5300), LIMIT).toBe("hello");
   const engineId = await stage.engineIdOf(first);
 
-  // What was not mapped is not reached: neither another port, nor another interface's address, nor the container itself.
+  // Anything unmapped is unreachable: another port, another interface's address, and the container itself.
   expect(get("there", "10.77.0.1:80")).toBe("");
   there(`ip route add 172.18.0.0/16 via 10.77.0.1`);
   expect(get("there", `${await stage.addressOf(first)}`)).toBe("");
 
-  // A new address of the interface is served too, and one that goes is not; the container stays what it is.
+  // A new address of the interface is served too, and a removed one is not; the container stays unchanged.
   here("ip addr add 10.77.0.9/24 dev wan0");
   await expect.poll(() => get("there", "10.77.0.9:8080"), LIMIT).toBe("first");
   await expect.poll(() => get("here", "10.77.0.9:8080"), LIMIT).toBe("first");
 
-  // A program of the machine has the port: it keeps it, and the container runs all the same.
+  // A program of the machine keeps its port, and the container runs all the same.
   const listen = 'require("node:net").createServer((s) => s.end("program")).listen(8090)';
   stage.start("here", process.execPath, "-e", listen);
   await expect.poll(() => get("there", "10.77.0.1:8090"), LIMIT).toBe("program");
@@ -48,13 +48,13 @@ test("mapped ports lead to containers, from outside and from the machine itself"
     .poll(() => stage.whyText(), LIMIT)
     .toContain("tcp port 8090 on wan0 is in use by a program of this machine");
 
-  // Somebody flushes the table, or takes the rule out of the engine's chain.
+  // Another program flushes the table, or removes the rule from the engine's chain.
   here("nft flush table inet holdfast_containers; iptables -F DOCKER-USER");
   expect(get("there", "10.77.0.1:8080")).toBe("");
   here("ip addr add 10.77.0.10/24 dev wan0");
   await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("first");
 
-  // Somebody deletes the link of the containers: it is made again, and nothing on it is stopped.
+  // Another program deletes the link of the containers: it is created again, without a restart.
   const pid = await stage.pidOf(first);
   here("ip link delete holdfast0");
   await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("first");
@@ -62,7 +62,7 @@ test("mapped ports lead to containers, from outside and from the machine itself"
   expect(here("ip addr show holdfast0")).toContain("172.18.0.1/16");
   expect(await stage.pidOf(first)).toBe(pid);
 
-  // The agent restarts, and is killed: nothing is cut, nothing is made anew.
+  // The agent is killed and restarts: nothing is cut or created again.
   await stage.restartAgent("SIGKILL");
   expect(get("there", "10.77.0.1:8080")).toBe("first");
   await stage.restartAgent("SIGTERM");
@@ -75,7 +75,7 @@ test("mapped ports lead to containers, from outside and from the machine itself"
   await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("first");
   expect(await stage.engineIdOf(first)).toBe(engineId);
 
-  // Another has the mapping now, and then nobody.
+  // First another one has the mapping, and then none.
   await stage.configure(first, { portMappings: [port("wan0", 5300, 5300, "udp")] });
   await stage.configure(second, { portMappings: [port("wan0", 8080)] });
   await expect.poll(() => get("there", "10.77.0.1:8080"), LIMIT).toBe("second");
@@ -103,7 +103,7 @@ test("containers reach each other, reach out as the machine, and stay in their n
   stage.start("there", process.execPath, "-e", serve);
   await expect.poll(() => ask(second, "10.77.0.2"), LIMIT).toContain("10.77.0.1");
 
-  // In a VRF that is not there the container waits; in one without a way out it reaches nobody outside.
+  // With a missing VRF the container waits; with one without a path out nothing outside is reachable.
   await stage.configure(second, { portMappings: [port("wan0", 8080)], vrf: { name: "red" } });
   await expect.poll(() => stage.whyText(), LIMIT).toContain("the VRF red is not set up on this node");
   await expect.poll(() => ask(second, "10.77.0.2"), LIMIT).not.toContain("10.77.0.1");
@@ -112,7 +112,7 @@ test("containers reach each other, reach out as the machine, and stay in their n
   await expect.poll(() => ask(second, "10.77.0.2"), LIMIT).toContain("10.77.0.1");
   expect(here("ip rule show")).not.toContain("219");
 
-  // Everything that comes in on an interface is handed over.
+  // Everything that arrives on an interface is passed on.
   here("ip link add tun0 type veth peer name tun1 && ip addr add 10.79.0.1/24 dev tun0 && ip link set tun0 up");
   here(`ip link set tun1 netns ${stage.pidThere}`);
   there("ip addr add 10.79.0.2/24 dev tun1; ip link set tun1 up; ip route add 10.200.0.0/16 via 10.79.0.1");
@@ -123,7 +123,7 @@ test("containers reach each other, reach out as the machine, and stay in their n
   await stage.configure(first, {});
   await expect.poll(() => here("ip link; ip rule"), LIMIT).not.toMatch(/hfc|219/);
 
-  // Virtual networks are said to be missing.
+  // Virtual networks are reported as unsupported.
   await stage.configure(second, {
     portMappings: [port("wan0", 8080)],
     virtualNetworks: [{ uid: "v", network: "core", ip: "172.21.0.10" }],
@@ -131,7 +131,7 @@ test("containers reach each other, reach out as the machine, and stay in their n
   await expect.poll(() => stage.whyText(), LIMIT).toContain("core: virtual networks are not supported");
   await stage.configure(second, { portMappings: [port("wan0", 8080)] });
 
-  // Another range: one that is the machine's own changes nothing, a free one moves all.
+  // Another range: one of the machine's own changes nothing, a free one moves all.
   await stage.remove(first);
   await stage.setNetwork({ bridgeCIDR: "10.77.0.0/16" });
   await expect.poll(() => stage.whyText(), LIMIT).toContain("wan0 has 10.77.0.1");
@@ -166,7 +166,7 @@ test("a container in a VRF reaches what the VRF reaches, and nothing else", asyn
   expect(await ask("10.77.0.2")).not.toContain("10.77.0.1");
   await expect.poll(() => stage.get("there", "10.90.0.1:8080"), LIMIT).toBe("first");
 
-  // The VRF goes: so does every way out.
+  // The VRF is removed, and with it every path out.
   await stage.setNetwork({ interfaces: [{ nic: "red0", ip: "10.90.0.1/24" }] });
   await expect.poll(() => stage.whyText(), LIMIT).toContain("the VRF red is not set up on this node");
   expect(await ask("10.77.0.2")).not.toContain("10.77.0.1");

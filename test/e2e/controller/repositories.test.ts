@@ -56,7 +56,7 @@ async function api(method: string, path: string, body?: unknown) {
   return { status: response.status, body: answer };
 }
 
-/** Gets a token as a container engine does. */
+/** Requests a token as a container engine does. */
 async function tokenFor(scope: string, username: string, password: string) {
   const query = new URLSearchParams({ service: "holdfast-registry", scope, account: username });
   const authorization = `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
@@ -72,7 +72,7 @@ async function toRegistry(method: string, path: string, token: string, body?: st
 
 const digestOf = (text: string): string => `sha256:${createHash("sha256").update(text).digest("hex")}`;
 
-/** Pushes a small image as somebody with the admin's API key. */
+/** Pushes a small image with the admin's API key. */
 async function push(repository: string, tags: readonly string[], content: string): Promise<void> {
   const { token } = await tokenFor(`repository:${repository}:pull,push`, "admin", key);
   for (const blob of [content, "{}"]) {

@@ -10,7 +10,7 @@ import { waitFor } from "../../support/wait-for.ts";
 
 type Reported = Readonly<Record<string, unknown>> & { readonly publishTime?: number };
 
-/** What the controller holds of a node's report. */
+/** Returns the controller's copy of a node's shadow. */
 async function reportedBy(controller: ControllerProgram, uid: string): Promise<Reported> {
   const query = "projection[]=uid&projection[0][0]=shadow&projection[0][1]=reported";
   const { body } = await controller.call("GET", `/node?${query}`);

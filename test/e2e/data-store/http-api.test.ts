@@ -20,7 +20,7 @@ import { waitFor } from "../../support/wait-for.ts";
 const content = randomBytes(3_000_000);
 const sha256 = createHash("sha256").update(content).digest("hex");
 
-/** Serves one file, and keeps what is posted to it. */
+/** Serves one file, and stores what is posted. */
 async function aFileServer() {
   const posted: { readonly type: string | undefined; readonly body: Buffer }[] = [];
   const server = createServer((request, response) => {
@@ -92,7 +92,7 @@ test("the HTTP API of a data store audits each operation without possible creden
   const there = (await tasks()).filter(({ id }) => ids.includes(id));
   expect(there.map(({ name }) => name).sort()).toEqual(["Transfer S3 File", "Upload S3 File"]);
   for (const id of ids) {
-    // What has not ended is cancelled, what has is cleared.
+    // A running task is cancelled, an ended one is cleared.
     await waitFor(`the task ${id} to be gone`, async () => (await store("DELETE", `/tasks/${id}`)).status === 404);
   }
 
@@ -159,7 +159,7 @@ test("images are registered for existing files, and removed with their files or 
     z.array(z.object({ present: z.boolean().optional() })).parse((await call("GET", "kvm/image")).body);
   expect(await present()).toEqual([{ present: true }]);
   const shadow = async () => JSON.stringify((await controller.call("GET", `/node/${uid}`)).body);
-  // Entries are all there is of virtual machines: nothing starts one.
+  // Entries are the only part of virtual machines: nothing starts one.
   await waitFor("the shadow tells that", async () => (await shadow()).includes('"kvm-enabled":"false"'));
   expect((await call("DELETE", `kvm/image/${image.id}?deleteFile=true`)).status).toBe(200);
   expect(await present()).toEqual([]);
@@ -202,7 +202,7 @@ test("Ctrl-C on the command line cancels a transfer, and a second one leaves it 
 
   const second = get("second");
   await begun("second");
-  // A node that does not answer keeps nobody.
+  // A node that does not answer delays nobody.
   agent.process.kill("SIGSTOP");
   second.child.kill("SIGINT");
   await second.until(/cancelling/);

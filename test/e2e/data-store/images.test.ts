@@ -23,7 +23,7 @@ const MIB = 1024 * 1024;
 async function aNode() {
   if (!existsSync("/usr/bin/qemu-img")) throw new Error("qemu-img is missing: apt-get install qemu-utils");
   const dir = tempDir();
-  // What an image names would be open to everybody.
+  // Files that an image refers to would be readable by all.
   chmodSync(dir, 0o755);
   const controller = await startController(dir, await freePort());
   const agent = await startAgent(join(dir, "node"));
@@ -42,14 +42,16 @@ function make(format: string, path: string, ...options: readonly string[]): void
   execFileSync("/usr/bin/qemu-img", ["create", "-q", "-f", format, ...options, path, "64M"], { stdio: "pipe" });
 }
 
-/** Writes bytes over a file's own. */
+/** Overwrites bytes of a file. */
 function patch(path: string, at: number, bytes: Uint8Array): void {
   const content = readFileSync(path);
   content.set(bytes, at);
   writeFileSync(path, content);
 }
 
-/** Every name that a process and its children tried to open while something went on, and what systemd started where an agent has it do so. */
+/**
+ * Returns every name that a process and its children tried to open during the work, and those of units that systemd started for an agent.
+ */
 async function openedDuring(pid: number, dir: string, work: () => Promise<void>): Promise<string> {
   const traced = UNDER_UNITS ? [pid, 1] : [pid];
   const file = join(dir, "opened");
@@ -64,7 +66,7 @@ async function openedDuring(pid: number, dir: string, work: () => Promise<void>)
   return readFileSync(file, "utf8");
 }
 
-/** The lines of a trace that are of a program, and not of what was in its process before. */
+/** Returns the lines of a trace of a program, without those of its process before it. */
 function openedBy(program: string, trace: string): readonly string[] {
   const running = new Map<string, boolean>();
   return trace.split("\n").filter((line) => {
@@ -102,7 +104,7 @@ test("reports format and virtual size of an image as qemu-img reads them, and le
 
 test("neither opens nor reports what an image refers to", async () => {
   const { dir, agent, enter, images } = await aNode();
-  // Open to everybody, as /etc/passwd is, and nobody else has a reason to open it.
+  // Readable by all, as /etc/passwd is, and nothing else opens it.
   const canary = join(dir, "canary");
   writeFileSync(canary, Buffer.alloc(64 * MIB), { mode: 0o644 });
   const path = (name: string): string => join(images, name);
@@ -110,7 +112,7 @@ test("neither opens nor reports what an image refers to", async () => {
     make("qcow2", path(`backing-${at}`), "-u", "-b", backing, "-F", "raw");
     make("qed", path(`qed-${at}`), "-u", "-b", backing, "-F", "raw");
   }
-  // The tool makes the data's file; what is there afterwards is of the same name.
+  // The tool makes the data file; the final one has the same name.
   make("qcow2", path("data"), "-o", `data_file=${canary},data_file_raw=on`);
   const descriptor = `# Disk DescriptorFile
 version=1
@@ -123,14 +125,14 @@ RW 131072 FLAT "${canary}" 0
 ddb.adapterType = "ide"
 `;
   writeFileSync(path("descriptor"), descriptor);
-  // A descriptor in the wrapping of a sparse disk that has no capacity of its own.
+  // A descriptor wrapped in a sparse disk without a capacity of its own.
   const wrapped = Buffer.alloc(4096);
   wrapped.write("KDMV\x01\0\0\0\x03");
   wrapped.writeBigUInt64LE(1n, 28);
   wrapped.writeBigUInt64LE(1n, 36);
   wrapped.write(descriptor, 512);
   writeFileSync(path("wrapped"), wrapped);
-  // To the tool, what is no format that it knows may also be a descriptor.
+  // The tool may read an unknown format as a descriptor.
   writeFileSync(path("other"), descriptor.replace("# Disk DescriptorFile", "# something else"));
 
   const answers = new Map<string, unknown>();
@@ -161,11 +163,11 @@ test("reports only the size of an image that is damaged or claims too much", asy
   const damaged: readonly (readonly [name: string, at: number, bytes: Uint8Array])[] = [
     // The table of the first level: 2^32 - 1 entries.
     ["tables", 36, Buffer.alloc(4, 0xff)],
-    // Snapshots: 65,535 of them, in a place that is far outside.
+    // Snapshots: 65,535 of them, at an offset far outside.
     ["snapshots", 60, Buffer.from([0, 0, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0])],
     // Clusters of 2^255 bytes.
     ["clusters", 20, Buffer.from([0, 0, 0, 0xff])],
-    // A feature that nobody knows.
+    // An unknown feature.
     ["features", 72, Buffer.from([0x80])],
     ["backing", 8, Buffer.from([0, 0, 0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff])],
   ];

@@ -24,7 +24,7 @@ interface Downloading extends Launch {
   readonly name: string;
 }
 
-/** A server whose files stop half-way until their rest is asked for, but for those that are released. */
+/** A server whose files stop half-way until their rest is requested, except released ones. */
 async function startHaltingFiles() {
   const held = new Map<string, ServerResponse>();
   const fetches: string[] = [];
@@ -59,7 +59,7 @@ async function startHaltingFiles() {
   };
 }
 
-/** All files of the data store, with their paths. */
+/** Returns all files of the data store, with their paths. */
 function filesOf(stateDir: string): readonly string[] {
   const root = join(stateDir, "data-store");
   const entries = readdirSync(root, { recursive: true, withFileTypes: true });
@@ -70,7 +70,7 @@ function filesOf(stateDir: string): readonly string[] {
 
 const contentOf = (stateDir: string): Buffer => readFileSync(join(stateDir, "data-store", FILE));
 
-/** Starts anew on what is left, until nothing is under way any more. */
+/** Starts again on the remains, until no task is running. */
 async function goOn(stateDir: string): Promise<readonly DataStoreTask[]> {
   const { stdout } = await promisify(execFile)(process.execPath, [DRIVER, JSON.stringify({ stateDir })]);
   return DataStoreTasks.parse(JSON.parse(stdout)).tasks;
@@ -121,7 +121,7 @@ test(
       files.release(name);
       const tasks = await goOn(stateDir);
       const fetched = files.fetches.filter((one) => one === name).length;
-      // Until it is written down nobody has been told of it.
+      // Before it is recorded nothing depends on it.
       if (tasks.length === 0) expect([isNew, fetched]).toEqual([false, 0]);
       else {
         expect(tasks.map(({ status, details }) => [status, details])).toEqual([

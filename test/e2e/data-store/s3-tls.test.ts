@@ -16,7 +16,7 @@ import { startTlsFront } from "../../support/control-plane/tls-front.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const BUCKET = "holdfast-tls";
-/** Three parts, the last of them shorter. */
+/** Three parts, the last one shorter. */
 const LARGE = randomBytes(40 * 1024 * 1024 + 12_345);
 
 let swift: SwiftServer;
@@ -25,7 +25,7 @@ let base: string;
 let root: string;
 let good: string;
 let authority: TestCertificate;
-/** The file of the authority that signed what the store shows. */
+/** The file of the authority that signed the store's certificate. */
 let trusting: Readonly<Record<string, string>>;
 
 beforeAll(async () => {
@@ -71,7 +71,7 @@ const jobOf = (
   file = "images/disk.img",
 ): ReturnType<typeof s3Job> => s3Job({ kind, root, access: where, bucket: BUCKET, key, file });
 
-/** The store with a certificate for these names, by the authority unless another issuer is given. */
+/** The store with a certificate for these names, by the authority by default. */
 async function front(
   hosts: readonly string[],
   more: { readonly issuer?: TestCertificate; readonly isExpired?: boolean } = {},
@@ -94,7 +94,7 @@ test("an object is uploaded and downloaded over TLS if the authority is in the f
   expect(await down.ended).toEqual(done);
   expect(hashOf(readFileSync(join(root, "images/copy.img")))).toBe(hashOf(LARGE));
   expect(store.passed()).toBeGreaterThan(0);
-  // An address is no server name.
+  // An address is not a server name.
   expect(new Set(store.asked)).toEqual(new Set([undefined]));
 });
 

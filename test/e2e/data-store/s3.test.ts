@@ -30,7 +30,7 @@ import { waitFor } from "../../support/wait-for.ts";
 const MIB = 1024 * 1024;
 const BUCKET = "holdfast-test";
 const SMALL = randomBytes(300 * 1024);
-/** Three parts, the last of them shorter. */
+/** Three parts, the last one shorter. */
 const LARGE = randomBytes(40 * MIB + 12_345);
 
 let swift: SwiftServer;
@@ -122,7 +122,7 @@ test.each([
 
 test("puts a bucket in the host name if the endpoint requires it, and reaches it through a proxy", async () => {
   const virtual = access({ endpoint: swift.hostEndpoint, pathStyle: false });
-  // Only the proxy knows where the name leads.
+  // Only the proxy resolves the name.
   const proxy = await startConnectProxy(swift.port);
   const proxies = { http: proxy.url, noProxy: [] };
   put(LARGE);
@@ -146,7 +146,7 @@ test("a killed download resumes where it was, and fetches only the rest", async 
   await stored("resumed.img", LARGE);
   const before = await front();
   let first = 0;
-  // The second part stays away, so that what is there ends with the first.
+  // The second part is withheld, so that the partial file ends with the first.
   before.fault = ({ headers }) => (headers.range?.startsWith("bytes=0-") === true || first > 0 ? undefined : "hold");
   const id = "5a7d1b52-6a37-4bb0-9a5e-0d9d0c6c2b11";
   const job = download({ key: "resumed.img", access: before.access, id });
@@ -279,7 +279,7 @@ test("a cancelled upload leaves nothing in the bucket, and an interrupted one co
   cancelled.cancel();
   expect(await cancelled.ended).toMatchObject({ is: "failed", code: "cancelled" });
   expect(await uploads()).not.toContain("cancelled.img");
-  // Whoever asked knows by this that nothing is left.
+  // The caller knows by this that nothing remains.
   const told = cancelled.events.findLast((event) => event.is === "resumable");
   expect(told?.resume.uploadId).toBeUndefined();
 });
@@ -333,7 +333,7 @@ test("a list of parts that is truncated or malformed loses nothing of an upload"
   const isList = ({ method, path }: PassedRequest): boolean => method === "GET" && path.includes("uploadId=");
   const lists = [
     "<ListPartsResult><IsTruncated>tr",
-    // It says that there is more, and not where.
+    // It reports that there is more, without a marker.
     "<ListPartsResult><IsTruncated>true</IsTruncated></ListPartsResult>",
   ];
   between.fault = (request) => {
@@ -368,7 +368,7 @@ test("names expired credentials, and continues with those that are replaced in t
   const { accessKeyId, secretAccessKey } = swift;
   const credentials = credentialsFile(base, { accessKeyId: "test:soon-over", secretAccessKey });
   const expiring = await front();
-  // What was begun with the old ones is refused by the store once they are over.
+  // The store refuses what was started with the old ones once they have expired.
   expiring.fault = ({ headers }) =>
     headers.authorization?.includes("test:soon-over") === true ? { status: 400, code: "ExpiredToken" } : undefined;
   const job = upload({ key: "expired.img", access: { ...expiring.access, credentials } });
@@ -380,7 +380,7 @@ test("names expired credentials, and continues with those that are replaced in t
   const between = await front();
   between.fault = (request) => {
     if (!isPut(request) || (parts += 1) > 1) return undefined;
-    // The first ones are worth nothing from here on.
+    // The first ones are invalid from now on.
     writeFileSync(replaced, JSON.stringify({ accessKeyId, secretAccessKey, sessionToken: "second" }));
     return { status: 503, code: "SlowDown" };
   };
@@ -453,7 +453,7 @@ test.each([
 
 test("a machine without a role and without configured credentials reports it", async () => {
   const { credentials: _, ...bare } = access();
-  // Nothing answers there: https://docs.aws.amazon.com/sdkref/latest/guide/feature-imds-credentials.html
+  // No server there: https://docs.aws.amazon.com/sdkref/latest/guide/feature-imds-credentials.html
   const env = {
     AWS_EC2_METADATA_SERVICE_ENDPOINT: "http://127.0.0.1:9",
     AWS_ACCESS_KEY_ID: swift.accessKeyId,
@@ -471,7 +471,7 @@ test("applies a rate in both directions", async () => {
   for (const job of [upload({ key: "slow.img", limits }), download({ key: "slow.img", limits })]) {
     const began = performance.now();
     expect(await startTransfer(job).ended).toEqual({ is: "done", bytes: bytes.length });
-    // Never sooner; the first piece goes at once.
+    // Never earlier; the first piece is sent at once.
     expect(performance.now() - began).toBeGreaterThan(2000);
   }
 });

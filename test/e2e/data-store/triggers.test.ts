@@ -19,7 +19,7 @@ import { waitFor } from "../../support/wait-for.ts";
 const TriggerResult = z.object({ kind: z.literal("result"), body: z.unknown() });
 type Call = (body: object) => Promise<{ readonly status: number; readonly body: unknown }>;
 
-/** A settings file that lets transfers reach this machine, and does not mind how full its disk is. */
+/** A settings file that allows transfers with this machine, on a disk of any fullness. */
 function settings(dir: string, dataStore: object = { allowAddresses: ["127.0.0.0/8"], reservePercent: 0 }): string[] {
   const path = join(dir, "agent.json");
   writeFileSync(path, JSON.stringify({ dataStore }));
@@ -45,7 +45,7 @@ async function begin(call: Call, body: object): Promise<string> {
   return String((answer as { id: unknown }).id);
 }
 
-/** Waits until a task stands so. */
+/** Waits until a task has this status. */
 async function untilStatus(call: Call, id: string, status: DataStoreTask["status"]): Promise<DataStoreTask> {
   let seen: DataStoreTask | undefined;
   return waitFor(`the task is ${status}`, async () => {
@@ -56,7 +56,7 @@ async function untilStatus(call: Call, id: string, status: DataStoreTask["status
   });
 }
 
-/** Calls by the command line of the node. */
+/** Calls through the command line of the node. */
 function locally({ runDir }: AgentProgram): Call {
   return async (body) => {
     const args = ["trigger", "datastore-manager", JSON.stringify(body), "--json", "--run", runDir];
@@ -66,7 +66,7 @@ function locally({ runDir }: AgentProgram): Call {
   };
 }
 
-/** What the agent has written of how its one task can be gone on with; it holds the file for itself, so a copy is read. */
+/** Returns the agent's record for resuming its one task; read from a copy, since the agent locks the file. */
 function resumeOf(stateDir: string, dir: string): unknown {
   const copy = join(dir, "copy.db");
   for (const suffix of ["", "-wal"]) copyFileSync(join(stateDir, `state.db${suffix}`), copy + suffix);
@@ -78,7 +78,7 @@ function resumeOf(stateDir: string, dir: string): unknown {
   }
 }
 
-/** The names in a directory of the node's data store. */
+/** Returns the names in a directory of the node's data store. */
 const namesIn = (agent: AgentProgram, ...path: readonly string[]): readonly string[] =>
   readdirSync(join(agent.stateDir, "data-store", ...path)).sort();
 

@@ -220,7 +220,7 @@ test("separates large output of both streams exactly", async () => {
   await engine.removeContainer(id, { force: true }, signal);
 });
 
-/** Collects what a terminal shows. */
+/** Collects the output of a terminal. */
 function shown(stream: Duplex): () => string {
   let text = "";
   stream.setEncoding("utf8").on("data", (piece: string) => (text += piece));

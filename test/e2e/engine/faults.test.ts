@@ -53,7 +53,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** A clock by which everything takes a part of its time. */
+/** A clock that shortens all times. */
 function hasty(times = 10): Clock {
   const clock = systemClock();
   return { ...clock, after: (ms, run) => clock.after(ms / times, run) };

@@ -11,7 +11,7 @@ import { waitFor } from "../../support/wait-for.ts";
 
 const IMAGE = "localhost/busybox:1";
 const OWNER = "io.holdfast.owner=one";
-/** Podman's own defaults may be above what the machine allows. */
+/** Podman's own defaults may exceed the machine's limits. */
 const LIMITS = ["nofile", "nproc"].map((Name) => ({ Name, Soft: 1024, Hard: 1024 }));
 const { signal } = new AbortController();
 
@@ -26,7 +26,7 @@ beforeAll(async () => {
 
 afterAll(() => podman.stop());
 
-/** How a definition's output is kept by an engine of this kind. */
+/** The logging configuration of a definition on this engine. */
 function loggingOf(product: EngineInfo["product"]): unknown {
   const compiled = compileContainer(containerSpec(), placement({ product }));
   if ("refused" in compiled) throw new Error(compiled.refused);

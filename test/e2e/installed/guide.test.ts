@@ -20,7 +20,7 @@ describe.skipIf(missing !== undefined)(
       )?.[1];
       await stage.machine.copyIn(base.dir, "/root/release");
       await stage.machine.copyIn(good.dir, "/root/newer");
-      // Whoever keeps it there has closed it to everybody else.
+      // Its owner has closed it to all others.
       await stage.machine.sh("chown -R 1234 /root/newer && chmod 0700 /root/newer && chmod 0600 /root/newer/*");
       await stage.bringLicense("by-the-readme");
       const { code, stdout, stderr } = await stage.machine.run(`cd /root && set -e\n${install ?? "false"}`, {

@@ -4,7 +4,7 @@ import { AGENT, installedNode, METRICS, OVERLAY } from "../../support/installed-
 import type { InstalledStage } from "../../support/upgrades/installed-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** Nobody, who may read what the agent says of itself. */
+/** The user nobody, who may read the agent's state. */
 const MEMBER = "setpriv --reuid=65534 --regid=65534 --groups=holdfast --";
 
 const missing = lacksForMachines();
@@ -39,18 +39,18 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     expect(seen.get("upgrade standing")).toBe("none");
     expect(seen.get("overlay gateways")).toBe("none");
     expect(seen.get("time sync")).toBe("sync-missing");
-    // A member of its group reads, and changes nothing.
+    // A member of its group may only read.
     expect(await machine.sh(`${MEMBER} holdfast status`)).toMatch(/^session +online/m);
     const refused = await machine.run(`${MEMBER} holdfast upgrade --check; ${MEMBER} touch /run/holdfast/x`);
     expect(refused.stderr).toMatch(/only root may do this[^]*Permission denied/);
-    // A reload looks again at once, and is no restart.
+    // A reload re-evaluates at once, and is no restart.
     const pid = await stage.pidOf(AGENT);
     await machine.sh(`systemctl reload ${AGENT}`);
     expect(await stage.pidOf(AGENT)).toBe(pid);
     expect((await stage.status()).session.state).toBe("online");
     expect(await machine.sh("journalctl -q --no-pager -o cat HOLDFAST_PROGRAM=agent")).toContain("agent started");
     expect(await machine.sh("journalctl -q --no-pager -o cat HOLDFAST_PROGRAM=overlay")).not.toBe("");
-    // What the agent has no right for runs as a unit of its own.
+    // Work beyond the agent's privileges runs as a unit of its own.
     expect(await machine.sh("holdfast capture --count 2 eth0", { limitMs: 60_000 })).toMatch(/ IP 203\.0\.113\.\d+/);
     const asked = `holdfast trigger tg-arping '{"iface":"eth0","host":"${OUTSIDE_ADDRESS}"}'`;
     expect(await machine.sh(asked, { limitMs: 60_000 })).toMatch(/bytes from .*203\.0\.113\.1/);
@@ -83,7 +83,7 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     const flow = await stage.flow();
     const overlay = await stage.pidOf(OVERLAY);
     const agent = await stage.pidOf(AGENT);
-    // In a directory of somebody else's nothing is served.
+    // Nothing is served in another user's directory.
     await machine.sh("rm -r /run/holdfast-overlay /run/holdfast && install -d -o nobody /run/holdfast");
     await waitFor("the overlay's is there again", async () => {
       const found = await machine.run("test -S /run/holdfast-overlay/overlay.sock");
@@ -92,7 +92,7 @@ describe.skipIf(missing !== undefined)(`an installed node${missing === undefined
     const refused = "/run/holdfast belongs to another user";
     await waitFor("the log says so", async () => (await machine.journal(AGENT)).includes(refused));
     expect([await stage.pidOf(AGENT), await machine.sh("ls /run/holdfast")]).toEqual([agent, ""]);
-    // As it is where /run is no mount of its own.
+    // As on a system where /run is not a mount of its own.
     await machine.sh(`nsenter -t ${agent} -m mount -o remount,bind,ro /run`);
     await machine.sh("rm -r /run/holdfast /run/holdfast-overlay");
     await stage.untilRestarted(agent);
@@ -126,7 +126,7 @@ printf '#!/bin/sh\\nexec dpkg --install /root/made.deb\\n' > /usr/bin/unattended
   });
 
   test("an image is inspected by a user who may read it and nothing else", async () => {
-    // The machine has no qemu-img: what stands for it tells who it is and what it may.
+    // The machine has no qemu-img: its replacement prints its user and privileges.
     const tool = `#!/bin/sh
 [ "$(id -u):$(id -G | wc -w)" = 65534:1 ] && ! cat /var/lib/holdfast/reported/known-time.json >/dev/null 2>&1 &&
   [ "$(head -c 3 "$5")" = QFI ] && echo '{"format": "qcow2", "virtual-size": 4711}'

@@ -15,8 +15,8 @@ const LIMIT_MS = 3_600_000;
 const LANES = 2;
 
 /**
- * systemctl(1) that notes what is asked of it and makes links, on a machine that looks as if systemd ran. Nothing is synced there: it would be
- * the disks of the machine that this one is a copy of.
+ * systemctl(1) that records its calls and makes links, on a machine that looks as if systemd ran. Nothing is synced there, since that would
+ * sync the disks of the copied machine.
  */
 const RUNNING = `mkdir -p /run/systemd/system; rm -f /usr/sbin/policy-rc.d
 mv /usr/bin/systemctl /usr/bin/systemctl.real && cat >/usr/bin/systemctl <<'END'
@@ -27,7 +27,7 @@ END
 chmod 755 /usr/bin/systemctl
 ln -sf true /usr/bin/sync`;
 
-/** Without apt-get, which reads lists for seconds and then does as dpkg does. */
+/** Without apt-get, which reads lists for seconds and then works like dpkg. */
 const KINDS = [
   { kind: "the Debian package", before: "mv /usr/bin/apt-get /usr/bin/no-apt-get" },
   { kind: "the tarball", before: "mv /usr/bin/dpkg /usr/bin/no-dpkg" },
@@ -35,11 +35,11 @@ const KINDS = [
 
 interface Stage extends AsyncDisposable {
   readonly given: string;
-  /** Nothing of Holdfast is on it. */
+  /** Without Holdfast. */
   readonly bare: MachineCopy;
-  /** The first version is installed, and has state. */
+  /** With the first version and its state. */
   readonly installed: MachineCopy;
-  /** Before each command in a copy, whose /run is empty. */
+  /** Runs a command in a copy, whose /run is empty. */
   readonly run: (machine: MachineCopy, command: string) => Promise<Ended>;
 }
 
@@ -80,13 +80,13 @@ interface Case {
   readonly what: string;
   readonly command: string;
   readonly from: "bare" | "installed";
-  /** The versions that may answer after the kill; none where there may be none. */
+  /** The versions that may answer after the kill; empty if none may. */
   readonly meanwhile: readonly string[];
-  /** What must be so in the end. */
+  /** Checks the final state. */
   readonly check: (stage: Stage, machine: MachineCopy) => Promise<void>;
 }
 
-/** Enabled, known to the system, started, and nothing of the way there left. */
+/** Expects it enabled, known to the system, started, and without remains of the installation. */
 async function checkWhole({ run }: Stage, machine: MachineCopy, version: string, calls: RegExp): Promise<void> {
   expect(await must(run(machine, "holdfast x"))).toBe(`holdfast ${version} x\n`);
   expect(await must(run(machine, "cat /usr/lib/holdfast/base/version"))).toBe(`${version}\n`);
@@ -127,7 +127,7 @@ const CASES: readonly Case[] = [
         (await run(machine, "getent passwd holdfast-overlay; getent group holdfast holdfast-overlay; ls /etc/*.lock"))
           .output,
       ).not.toMatch(/^holdfast/m);
-      // Of what is not installed there may still be a note that it is not.
+      // For a package that is not installed there may still be a record of that.
       expect((await run(machine, "dpkg-query -W -f '${Status}' holdfast")).output).toMatch(
         / not-installed$|no packages found|not found/,
       );
@@ -203,9 +203,9 @@ describe.each(KINDS)("$kind, on a full disk", ({ before, kind }) => {
         );
         await machine.leaveFree();
       }
-      // Past its own look at what is free, as when somebody else fills it meanwhile.
+      // Hides the free space from its own check, as when another program fills the disk meanwhile.
       const unaware = `mkdir -p /run/bin; printf '#!/bin/sh\\necho; echo - - - 99999999\\n' >/run/bin/df; chmod 755 /run/bin/df; PATH=/run/bin:$PATH`;
-      // KiB that are left: of what the tarball needs, and of what dpkg needs for its own notes.
+      // Free KiB: around the needs of the tarball, and of dpkg's own records.
       const all = [20, 60, 100, 140, 200, 400, 600, 800, 900, 1000, 1200, 1400, 1600, 1800, 2000, 3000];
       const rooms = sampleOf(all, 3, `${kind}, a full disk`);
       let full = 0;

@@ -33,17 +33,17 @@ async function staged(): Promise<Stage & AsyncDisposable> {
   return { given, first, second, machine, [Symbol.asyncDispose]: () => machine[Symbol.asyncDispose]() };
 }
 
-/** What a package manager and a database of users keep anyway. */
+/** Files that a package manager and a database of users always keep. */
 const KEPT =
   /^\/(?:etc\/(?:passwd|group|g?shadow|subuid|subgid)-?|etc\/\.pwd\.lock|var\/(?:lib\/(?:dpkg|apt)|cache|log)\/.*|tmp\/.*|etc\/ld\.so\.cache)$/;
 
 const changedBy = async (machine: MachineCopy): Promise<readonly string[]> =>
   (await machine.changed()).filter((path) => !KEPT.test(path));
 
-/** It reads lists for seconds, and then does as dpkg does. */
+/** It reads lists for seconds, and then works like dpkg. */
 const NO_APT = "mv /usr/bin/apt-get /usr/bin/no-apt-get";
 
-/** systemctl(1) that notes what is asked of it, on a machine that looks as if systemd ran. */
+/** systemctl(1) that records its calls, on a machine that looks as if systemd ran. */
 const RUNNING = `mkdir -p /run/systemd/system; rm -f /usr/sbin/policy-rc.d
 printf '#!/bin/sh\\necho "$*" >>/run/calls\\n' >/run/systemctl && chmod 755 /run/systemctl
 mv /usr/bin/systemctl /usr/bin/systemctl.real && cp /run/systemctl /usr/bin/systemctl`;
@@ -121,7 +121,7 @@ describe.each([
     expect((await machine.run("cat /run/calls; rm /run/calls")).output).toBe(
       "daemon-reload\ntry-restart holdfast-agent.service\ntry-restart holdfast-controller.service\n",
     );
-    // Of the restart that waits everything is carried out but the waiting.
+    // Everything of the delayed restart except the wait.
     const later = `mkdir -p /var/lib/holdfast/desired && touch /var/lib/holdfast/desired/checkpoint.json
 printf '#!/bin/sh\\nfor last; do :; done\\necho "$last" >/run/later\\n' >/usr/bin/systemd-run && chmod 755 /usr/bin/systemd-run`;
     expect((await machine.run(later)).status).toBe(0);
@@ -219,7 +219,7 @@ describe("an unverified package", () => {
     await signed({ build: SECOND })();
     writeFileSync(join(folder, "manifest.jws"), read("manifest.jws").toString() + other);
     expect((await machine.run("sh /given/tampered/install.sh")).output).toContain("two signed lines differ");
-    // A second signature, by somebody unknown here, does no harm.
+    // A second signature, with an unknown key, does no harm.
     await by([stranger, first.signer])();
     expect((await machine.run("sh /given/tampered/install.sh --dry-run")).status).toBe(0);
     expect(await machine.run("ls -d /usr/lib/holdfast")).toMatchObject({ status: 2 });

@@ -28,7 +28,7 @@ describe.skipIf(missing !== undefined)(
       const flow = await stage.flow();
       const overlay = await stage.pidOf(OVERLAY);
       const network = machineState(stage.machine.within);
-      // The pause before a start is not what is looked at.
+      // The pause before a start is not tested.
       await stage.machine.sh(
         `mkdir -p /run/systemd/system/${AGENT}.d && printf '[Service]\nRestartSec=50ms\n' > /run/systemd/system/${AGENT}.d/test.conf && systemctl daemon-reload`,
       );
@@ -72,7 +72,7 @@ describe.skipIf(missing !== undefined)(
       const pid = await stage.pidOf(AGENT);
       await stage.machine.starve(pid);
       await waitFor("another agent", async () => {
-        // Whatever it does needs memory.
+        // Any action needs memory.
         await stage.machine.run("timeout 2 holdfast status");
         return ![0, pid].includes(await stage.pidOf(AGENT));
       });

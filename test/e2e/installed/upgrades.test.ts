@@ -50,7 +50,7 @@ describe.skipIf(missing !== undefined)(
     });
 
     test("an upgrade interrupted right after its trial is reported as ended", async () => {
-      // As it lies on disk while the overlay takes over: proven, and not completed.
+      // As it is on disk while the overlay takes over: confirmed, and not completed.
       const path = "/var/lib/holdfast-versions/upgrade.json";
       const { completedAt: _, ...standing } = (await stage.standing()) ?? {};
       const cut = JSON.stringify({ ...standing, state: "IN_PROGRESS", step: "judging" });
@@ -105,7 +105,7 @@ describe.skipIf(missing !== undefined)(
       expect(await stage.overlayPid()).toBe(overlay);
       expect(await stage.machine.sh("ls /var/lib/holdfast-versions")).toContain(`${broken.version}.failed`);
       await waitFor("the control plane knows", async () => (await stage.reported())["node.upgrade.state"] === "FAILED");
-      // What failed once is not tried again by itself.
+      // A failed upgrade is not retried by itself.
       expect((await stage.upgrade()).state).toBe("FAILED");
       expect((await stage.status()).build).toBe(running);
     }, 400_000);
@@ -117,7 +117,7 @@ describe.skipIf(missing !== undefined)(
       const flow = await stage.flow();
       const overlay = await stage.overlayPid();
       const network = machineState(stage.machine.within);
-      // A change of the network that waits for its confirmation is not cut short.
+      // A pending network change is not interrupted.
       await stage.tryNetwork();
       const pid = await stage.pidOf(AGENT);
       await stage.install(newer);

@@ -66,7 +66,7 @@ test("a connector on one node reaches a service on another through a gateway, an
     peers: [{ name: "alpha", grants: [{ service: "echo", protocol: "tcp" }] }, { name: "gw1" }],
   });
 
-  // The overlay goes on without the agent, and the next agent has nothing to do.
+  // The overlay continues without the agent, and the next agent has no steps.
   const held = aClient(listenPort);
   held.socket.write("before");
   await waitFor("an answer", () => held.text() === "before");

@@ -110,7 +110,7 @@ test("a service that leads into a connector of its own node is no loop", async (
   await stage.connector("a", { node: "b", service: "ring", port: 7061 });
   await untilRefused(7061, "loop");
   const { counters } = await connectorOn(7061);
-  // None got anywhere, and none came round.
+  // None arrived, and none looped.
   expect(counters?.flowsTotal).toBe(0);
   const round = (await connectorsOf(lab, "b")).find(({ listen }) => listen?.port === 7062)?.counters;
   expect([round?.flowsTotal ?? 0, round?.refusals ?? {}]).toEqual([0, {}]);
@@ -146,7 +146,7 @@ test("a node with stopped programs loses no flow once they continue", async () =
   pause(lab, "a");
   flow.send("late");
   const [file = "", ...args] = lab.network.on("a");
-  // Bytes that wait in a receive queue: Recv-Q is the first column (ss(8)).
+  // Bytes in a receive queue: Recv-Q is the first column (ss(8)).
   const sockets = [...args, "ss", "-tnH", "state", "established", "sport = :7051"];
   await waitFor("it waits for the overlay", () => /^\s*[1-9]/m.test(execFileSync(file, sockets, { encoding: "utf8" })));
   resume(lab, "a");

@@ -25,7 +25,7 @@ const stage = meshStage(async ({ service, connector }) => {
 
 interface Flow {
   readonly flow: Talker;
-  /** The gateway that carries it, and the one that does not. */
+  /** The gateway that carries it, and the other one. */
   readonly carrier: string;
   readonly other: string;
 }
@@ -40,7 +40,7 @@ async function aFlow(): Promise<Flow> {
   return { flow, carrier, other: carrier === "gw1" ? "gw2" : "gw1" };
 }
 
-/** The flow ends, and another gets through while the fault lasts. */
+/** Waits for the end of the flow, and for another one during the fault. */
 async function untilAnother({ flow }: Flow): Promise<Talker> {
   expect(["ECONNRESET", "end"]).toContain(await untilOver(flow));
   return untilServed(stage.lab, "a", PORT);

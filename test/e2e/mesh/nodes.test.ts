@@ -154,7 +154,7 @@ test("nodes stop dialling a deleted gateway, and report that it has left the dom
   await waitFor("the event", async () =>
     (await eventsOf(lab, "a")).some(({ message }) => message === `Gateway ${carrier} removed from the domain`),
   );
-  // What it was is another node when it comes back.
+  // It is another node when it returns.
   await lab.endAgent(carrier);
   process.kill(lab.pidOf(carrier, "overlay") ?? process.pid, "SIGKILL");
   endUnitsBelow(join(lab.dir, carrier));

@@ -11,7 +11,7 @@ const stage = meshStage(async ({ service, connector }) => {
   await connector("a", { node: "b", service: "echo", port: 7001 });
 });
 
-/** What an event of a node answers whoever waits for it. */
+/** Returns the answer of a node's event to a waiting caller. */
 async function triggered(lab: Lab, node: string, event: string, body: unknown): Promise<unknown> {
   return lab.call("POST", `/node/{${node}}/trigger/${event}?wait=1`, body);
 }
@@ -33,7 +33,7 @@ test("pings and traces another node through the tunnel, and names the path", asy
     new RegExp(`^ 1 {2}${carrier}\\.lab\\.example \\(default path, [\\d.]+:\\d+\\)( {2}[\\d.]+ ms){3}$`),
   );
   expect(hops[2]).toMatch(/^ 2 {2}b\.lab\.example( {2}[\d.]+ ms){3}$/);
-  // The gateway reaches who dialled it, and both list each other.
+  // The gateway reaches its clients, and both list each other.
   expect(messageOf(await triggered(lab, carrier, "gateway-ping", { dest: "a", interval: 1, count: 1 }))).toContain(
     "64 bytes from a.lab.example: seq=0  time=",
   );

@@ -42,7 +42,7 @@ test("an agent that starts repairs the network before it tries to connect", asyn
   const trace = join(machine.lab.dir, "boot.strace");
   const options = ["-f", "-qq", "-e", "trace=execve,connect", "-e", "signal=none", "-o", trace];
   if (UNDER_UNITS) {
-    // The service manager starts the agent, and so has to be traced.
+    // The service manager starts the agent, so it must be traced.
     const tracer = spawn("strace", [...options.filter((option) => option !== "-qq"), "-p", "1"], {
       stdio: ["ignore", "ignore", "pipe"],
     });

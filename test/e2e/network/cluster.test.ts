@@ -45,7 +45,7 @@ test("the active member of a cluster holds its address, releases it when INACTIV
 
   await lab.call("DELETE", `/cluster/${fqdn}`);
   await waitFor("nobody has it without the cluster", () => !holds(b));
-  // Each member is told by itself.
+  // Each member receives its document separately.
   await waitFor("nobody has its routes", () => !hasRoute(a) && !hasRoute(b));
 });
 

@@ -9,7 +9,7 @@ const stage = networkStage({ a: [] }, { gateways: ["gw1"] });
 test("a change is confirmed when control plane and gateway are reached, and persists", async () => {
   const machine = stage.machine("a");
   const begun = machine.state();
-  // A second way out, which the site's router has too.
+  // A second path out, which the site's router has too.
   machine.sh("ip address add 192.168.1.254/24 dev lan", machine.router);
   await machine.apply({ ...lanSection({ ...WAN, gateway: "192.168.1.254", addIps: ["192.168.1.20/24"] }) });
   const good = machine.state();

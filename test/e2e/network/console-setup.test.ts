@@ -7,7 +7,7 @@ import { BUNDLE, FLAGS, startAgent, type AgentProgram } from "../../support/mach
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** A network of its own with a WAN that leads nowhere, and the kernel's files that tell of it. */
+/** A network namespace with a WAN that leads nowhere, and its kernel files. */
 const MACHINE =
   'mount -t sysfs sysfs /sys && ip link set lo up && ip link add wan0 type veth peer name far0 && ip link set far0 up && exec "$0" "$@"';
 const within = ["unshare", "-n", "-m", "sh", "-c", MACHINE];
@@ -53,11 +53,11 @@ test("a machine that is not registered gets its network from the console, on tri
   expect(await dialogue.ended).toBe(130);
   expect(settings()).toEqual({ network: { interfaces: [{ nic: "wan0", ip: "192.0.2.10/24", gateway: "192.0.2.1" }] } });
 
-  // Another machine, as after a reboot: nothing of the network is left but what is written.
+  // Another machine, as after a reboot: only files remain of the network.
   await agent.end();
   const again = await start();
   await waitFor("the address is there again", () => addressesOf(again).includes("192.0.2.10/24"));
-  // Nobody has to confirm what was kept.
+  // A confirmed trial needs no further confirmation.
   expect((await again.status()).pendingChange).toBeUndefined();
 });
 

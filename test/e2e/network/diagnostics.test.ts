@@ -9,7 +9,7 @@ import { freePort, holdfast, registerNode, startAgent, startController } from ".
 import { startHoldfast } from "../../support/run-holdfast.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-/** A node in a network of its own with a neighbour on `wan0`, and its control plane; needs root. */
+/** A node in a network namespace with a neighbour on `wan0`, and its control plane; needs root. */
 async function stage() {
   const dir = tempDir();
   const port = await freePort();
@@ -17,7 +17,7 @@ async function stage() {
   const network = await privateNetwork(dir, port, "root");
   const neighbour = await plugNeighbour(network);
   const config = join(dir, "agent.json");
-  // However full the disk of the machine is.
+  // With any fullness of the machine's disk.
   writeFileSync(config, JSON.stringify({ dataStore: { reservePercent: 0 } }));
   const agent = await startAgent(join(dir, "node"), { within: network.within, more: ["--config", config] });
   const uid = await registerNode(controller, agent, "edge");
@@ -60,7 +60,7 @@ test("lists who has an address, and the packets on the wire", async () => {
     body: { code: "invalid-body", details: { field: "filter" } },
   });
 
-  // From the node's own command line; Ctrl-C ends the tool with the session.
+  // From the node's command line; Ctrl-C ends the tool with the session.
   const capture = startHoldfast(["capture", "wan0", "icmp or arp", "--run", agent.runDir]);
   await capture.until(/listening on wan0/);
   here("ping -c 1 -W 1 10.77.0.2");
@@ -69,7 +69,7 @@ test("lists who has an address, and the packets on the wire", async () => {
   expect((await capture.finished).code).toBe(0);
   await expect.poll(() => here(`pgrep -P ${agent.pid} tcpdump || true`)).toBe("");
 
-  // The lines are in the data store once it has ended, of their own number or by Ctrl-C.
+  // The lines are in the data store once it has ended, by their count or by Ctrl-C.
   const saved = join(agent.stateDir, "data-store", "captures");
   const more = setInterval(() => here("ping -c 1 -W 1 10.77.0.2 || true"), 200);
   const kept = await cli("capture", "-c", "2", "wan0", "icmp", "--to", "/captures/two.txt");
@@ -85,7 +85,7 @@ test("lists who has an address, and the packets on the wire", async () => {
   until.child.kill("SIGINT");
   await expect.poll(() => readdirSync(saved).sort()).toEqual(["ended.txt", "two.txt"]);
   expect(readFileSync(join(saved, "ended.txt"), "utf8")).toContain("ICMP echo reply");
-  // Whole packets go into files, for who holds the permission by its name: an administrator does not.
+  // Whole packets are stored only with the permission by name, which an administrator lacks.
   expect(await run("tg-capture", { action: "start", iface: "wan0" })).toMatchObject({ status: 403 });
   const debug = startHoldfast(["logs", "--debug", "triggers", "--run", agent.runDir]);
   expect(await json("captures", "start", "wan0", "icmp", "-m", "1")).toMatchObject({
@@ -100,7 +100,7 @@ test("lists who has an address, and the packets on the wire", async () => {
   expect(readFileSync(join(saved, name)).toString("hex")).toContain("5ec4e75ec4e7");
   expect(here(`tcpdump -n -r '${join(saved, name)}' 2>/dev/null`)).toContain("ICMP echo reply");
   expect(here(`pgrep -P ${agent.pid} tcpdump || true`)).toBe("");
-  // The log's lines were shown as they came.
+  // The log's lines were printed as they arrived.
   await debug.until(/component=triggers, .*event=tg-capture, .*: trigger ended/);
   debug.child.kill("SIGINT");
   expect((await debug.finished).code).toBe(0);

@@ -5,11 +5,11 @@ import { waitFor } from "../../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
 const stage = networkStage({ route: [], table: [], link: [] });
-/** The kernel tells of every change, long before the look of each minute. */
+/** The kernel reports every change, long before the poll of each minute. */
 const LIMIT_MS = 25_000;
 const TIMES = 2;
 
-/** What somebody else does to a machine, by its name. */
+/** Changes by other programs, by name. */
 const WAYS: Readonly<Record<string, string>> = {
   route: "ip route del 10.30.0.0/16 dev eth1 proto 218 && ip route replace 10.30.0.0/16 via 192.168.1.1",
   table: "nft flush table inet holdfast",
@@ -27,11 +27,11 @@ test("reverts and counts changes of our entries by other programs", async () => 
       });
       const ours = machine.state();
       const isBack = (): boolean => differences(ours, machine.state()).every((line) => line.includes(": + "));
-      // More often than there are looks for other reasons after a change.
+      // More than the number of polls for other reasons after a change.
       for (let time = 1; time <= TIMES; time += 1) {
         const before = driftsOf(await machine.reported());
         machine.sh(line);
-        // It may be back before anybody has looked.
+        // It may be reverted before the next poll.
         await waitFor("it is counted", async () => driftsOf(await machine.reported()) > before, LIMIT_MS);
         await waitFor(`${line} is put back for the ${time}. time`, isBack, LIMIT_MS);
       }
@@ -41,7 +41,7 @@ test("reverts and counts changes of our entries by other programs", async () => 
   expect(outcomes).toEqual(Object.keys(WAYS).map((name) => `${name}: put back`));
 });
 
-/** How often something of the section was put back. */
+/** Returns the number of reverted changes of the section. */
 function driftsOf(reported: Readonly<Record<string, unknown>>): number {
   return Number(reported["config.network.drift.count"] ?? 0);
 }

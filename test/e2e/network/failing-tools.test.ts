@@ -23,13 +23,13 @@ const after = {
   nats: [{ source: "10.9.1.0/24", masquerade: true }],
 };
 
-/** What only that sets: lines of `ip -batch`, and of a table. */
+/** Lines of `ip -batch`, and of a table, that only the new network has. */
 const NEW = [
   String.raw`^\(address\|route\) \+\(add\|replace\|prepend\|append\) .*\(192\.168\.1\.20\|10\.9\.1\.\|10\.3[01]\.\)`,
   String.raw`10\.9\.1\.0/24`,
 ].join("\n");
 
-/** Its agent runs with tools that can be told to fail, and has the network from before. */
+/** Starts its agent with tools that fail on request, and applies the old network. */
 async function withTools(name: string): Promise<readonly [EdgeMachine, WrappedTools]> {
   const machine = stage.machine(name);
   const tools = new WrappedTools(join(tempDir(), "tools"));
@@ -40,7 +40,7 @@ async function withTools(name: string): Promise<readonly [EdgeMachine, WrappedTo
   return [machine, tools];
 }
 
-/** How a tool fails on a machine, by its name, and what is said of it. */
+/** Failures of a tool, by name, with their reason. */
 const WAYS: Readonly<Record<string, { readonly fail: (tools: WrappedTools) => void; readonly named: RegExp }>> = {
   lines: { fail: (tools) => tools.failAfter("ip", 0), named: /ip: / },
   table: { fail: (tools) => tools.failAfter("nft", 0), named: /nft: / },
@@ -53,7 +53,7 @@ test("a tool that fails in the middle of a change leaves the old network, and th
       const old = machine.state();
       const logged = machine.log().length;
       const { documents } = await machine.status();
-      // Whoever tries again waits until the old network was seen.
+      // A retry waits until the old network was seen.
       tools.hold(NEW);
       fail(tools);
       await machine.put(after);

@@ -8,7 +8,7 @@ const SECTION = {
   nats: [{ source: "10.9.0.0/24", masquerade: true }],
 };
 const CONTROLLER = "203.0.113.10";
-/** As dockerd does with iptables-nft: jumps, what its bridge may, and a policy for the rest. */
+/** As made by dockerd with iptables-nft: jumps, the rules of its bridge, and a policy for the rest. */
 const DOCKER = [
   "iptables-nft -N DOCKER-USER",
   "iptables-nft -A FORWARD -j DOCKER-USER",
@@ -16,7 +16,7 @@ const DOCKER = [
   "iptables-nft -A FORWARD -i docker0 ! -o docker0 -j ACCEPT",
   "iptables-nft -P FORWARD DROP",
 ];
-/** The end of the chain that firewalld has for zones without a target. */
+/** The end of firewalld's chain for zones without a target. */
 const FIREWALLD = `table inet firewalld {
   chain filter_FORWARD_ZONES {
     return

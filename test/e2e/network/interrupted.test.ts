@@ -9,7 +9,7 @@ import { lanSection, networkStage } from "../../support/network/network-stage.ts
 import { waitFor } from "../../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
-/** A machine that lives and forwards nothing. */
+/** A host that is up and forwards nothing. */
 const DEAD_END = "192.168.1.9";
 const boxOf = (name: string) => [{ name: `${name}-box`, last: 9 }];
 const stage = networkStage({
@@ -21,13 +21,13 @@ const stage = networkStage({
 
 interface Begun {
   readonly good: MachineState;
-  /** What was noted of the machine then. */
+  /** The records about the machine then. */
   readonly noted: string;
-  /** Of the document that cut the node off. */
+  /** Version of the document that cut the node off. */
   readonly version: number;
 }
 
-/** Makes a change that cannot be proven, and gives what was there before it. */
+/** Makes a change that cannot be verified, and returns the state before it. */
 async function inTheWindow(machine: EdgeMachine): Promise<Begun> {
   await machine.own(lanSection(WAN));
   const { documents } = await machine.status();
@@ -49,7 +49,7 @@ const recordOf = (machine: EdgeMachine): string => {
 const untilAsBefore = (machine: EdgeMachine, { good }: Begun): Promise<void> =>
   machine.untilAs(good, (WINDOW_SECONDS + 15) * 1000);
 
-/** What was cut short is tried once more, and refused when it proves no better. */
+/** Expects one retry of the interrupted change, and its refusal. */
 async function isRefusedInTheEnd(machine: EdgeMachine, begun: Begun): Promise<void> {
   await isTold(machine);
   const isRefused = async (): Promise<boolean> => (await machine.status()).documents.node?.refused === begun.version;
@@ -91,14 +91,14 @@ async function rebooted(machine: EdgeMachine): Promise<void> {
 
 async function newer(machine: EdgeMachine): Promise<void> {
   const begun = await inTheWindow(machine);
-  // Nobody can be told over this network, so the next version comes when the old one is back.
+  // Nothing arrives over this network, so the next version comes when the old one is back.
   await machine.put(lanSection({ ...WAN, mtu: 1400 }));
   await machine.untilSettled(begun.version + 1, 2 * WINDOW_SECONDS * 1000);
   expect(machine.state().links.join("\n")).toContain("mtu=1400");
   expect(machine.reachesController()).toBe(true);
 }
 
-/** The control plane has been told that the change was reverted. */
+/** Waits until the control plane has the report of the rollback. */
 function isTold(machine: EdgeMachine): Promise<unknown> {
   return waitFor(`the control plane knows of ${machine.name}`, async () =>
     /was reverted/i.test(JSON.stringify(await machine.events())),

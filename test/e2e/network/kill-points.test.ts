@@ -16,7 +16,7 @@ const before: Section = {
   ],
   darkMode: true,
 };
-/** Something of every kind comes, something goes, and something stays. */
+/** Entries of every kind are added, removed and kept. */
 const after: Section = {
   interfaces: [
     { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1", addIps: ["192.168.1.21/24"] },

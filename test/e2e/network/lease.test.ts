@@ -6,7 +6,7 @@ import { networkStage } from "../../support/network/network-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
-/** A machine that lives and forwards nothing. */
+/** A host that is up and forwards nothing. */
 const stage = networkStage({ a: [{ name: "box", last: 9 }] });
 
 test("a lease that changes during a pending change is the new one afterwards, and the rest is unchanged", async () => {
@@ -23,7 +23,7 @@ test("a lease that changes during a pending change is the new one afterwards, an
   await waitFor("the change is made", () => differences(old, machine.state()).length > 0);
   stop();
   await serveLeases(machine, "10.9.0.150");
-  // A cable that is pulled and plugged has every client ask anew.
+  // After a cable was unplugged and plugged, every client requests again.
   machine.sh(
     "ip link set eth0 down && sleep 1 && ip link set eth0 up && ip route replace default via 10.9.0.1 || true",
     machine.lan,

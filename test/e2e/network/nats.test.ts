@@ -39,7 +39,7 @@ test("each translation counts its flows, for real packets, until it is reset", a
   const hits = async (): Promise<Record<string, number>> => {
     const { nats } = (await trigger({ action: "GET" })) as { readonly nats: readonly Row[] };
     for (const { hits, initialHit } of nats) expect(initialHit === null).toBe(hits === 0);
-    // The node's own flows are translated by the last one.
+    // The last one translates the node's own flows.
     return Object.fromEntries(
       nats.flatMap(({ trackerID, hits }) => (/^nat-rest$|^other-/.test(trackerID) ? [] : [[trackerID, hits]])),
     );
@@ -53,7 +53,7 @@ test("each translation counts its flows, for real packets, until it is reset", a
   expect(ping("10.45.0.1")).toContain("2 received");
   expect(ping("10.46.0.1")).toContain("2 received");
   expect(ping("192.168.1.1")).toContain("2 received");
-  // Two packets of one flow are one hit; each translation of the destination is translated in its source besides.
+  // Two packets of one flow are one hit; each translated destination has its source translated too.
   expect(await hits()).toEqual({ ...none, "nat-in": 2, "default:1": 1, "nat-few": 1, "nat-out": 5 });
   expect((await machine.holdfast("nats", "nat-in")).stdout).toContain("192.168.1.0/24");
 

@@ -7,7 +7,7 @@ import { waitFor } from "../../support/wait-for.ts";
 const WAN = { nic: "eth0", ip: "192.168.1.2/24", gateway: "192.168.1.1" };
 const stage = networkStage({ a: [{ name: "box", last: 9 }] });
 
-/** What other programs have on the machine: Docker, firewalld, FRR, and somebody with rules of his own. */
+/** Entries of other programs: Docker, firewalld, FRR, and manual rules. */
 const STRANGERS = `
 ip link add docker0 type bridge
 ip address add 172.17.0.1/16 dev docker0
@@ -38,7 +38,7 @@ table inet firewalld {
 }
 `;
 
-/** What is there no more of what was, but for the settings that a section may adjust; ours may stand before it. */
+/** Returns lost entries, except settings that a section may adjust; ours may precede the others. */
 function lost(before: MachineState, after: MachineState): readonly string[] {
   const { routes } = after;
   const unplaced = { ...after, routes: routes.map((line) => line.replace(/ place=\d+/, "")) };
@@ -63,7 +63,7 @@ async function lookAround(machine: EdgeMachine): Promise<MachineState> {
 
 test("entries of other programs stay, whatever is applied, rolled back or removed", async () => {
   const machine = stage.machine("a");
-  // A new namespace takes this from the tests' own, where a container engine may have switched it on.
+  // A new namespace copies this from the tests' own, where a container engine may have enabled it.
   for (const name of ["all", "default", "eth0", "eth1"])
     machine.sh(`echo 0 > /proc/sys/net/ipv4/conf/${name}/forwarding`);
   await machine.own(lanSection(WAN));
@@ -79,7 +79,7 @@ test("entries of other programs stay, whatever is applied, rolled back or remove
   await machine.apply(section);
   const applied = machine.state();
   expect(lost(begun, applied)).toEqual([]);
-  // Ours is asked first, and the other one is still there.
+  // Ours precedes, and the other one still exists.
   expect(machine.sh("ip route get 10.30.0.1")).toContain("via 10.9.0.2");
 
   const { documents } = await machine.status();

@@ -9,9 +9,9 @@ interface Fault {
   readonly machine: string;
   readonly why: string;
   readonly section: object;
-  /** What has to be otherwise around the machine for it to hurt. */
+  /** Prepares the surroundings of the machine. */
   readonly before?: (machine: EdgeMachine) => void | Promise<void>;
-  /** What the evidence speaks of. */
+  /** Pattern of the evidence. */
   readonly evidence: RegExp;
 }
 
@@ -98,11 +98,11 @@ async function suffer({ machine: name, section, before, evidence }: Fault): Prom
   expect(reported).toMatch(evidence);
   const refused = (documents.node?.version ?? 0) + 1;
   await waitFor("it is refused", async () => (await machine.status()).documents.node?.refused === refused);
-  // Another look changes nothing.
+  // Another pass changes nothing.
   expect(differences(good, machine.state())).toEqual([]);
 }
 
-/** A machine of the site answers whatever is asked, in the name of whoever it was asked of. */
+/** Makes a host of the site answer all requests, in the name of their targets. */
 async function openPortal(machine: EdgeMachine): Promise<void> {
   const box = machine.lab.network.on("portal-box");
   machine.sh("echo 1 > /proc/sys/net/ipv4/ip_forward", box);
@@ -112,7 +112,7 @@ async function openPortal(machine: EdgeMachine): Promise<void> {
   await machine.startPortal("portal-box", 8443);
 }
 
-/** The router knows who has the address, as after an answer to its question. */
+/** Makes the router believe who has the address, as after an ARP reply. */
 function claimAddress(machine: EdgeMachine): void {
   const mac = machine.sh("cat /sys/class/net/eth0/address", machine.lab.network.on("twin-box")).trim();
   machine.sh(`ip neigh replace 192.168.1.5 lladdr ${mac} dev lan nud permanent`, machine.router);

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { freePort, registerNode, startAgent, startController } from "../../support/machine/programs.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 
-/** What is refused, and the path that the refusal names. */
+/** An invalid section, and the path in the refusal. */
 interface Refused {
   readonly why: string;
   readonly section: unknown;

@@ -20,7 +20,7 @@ import { waitFor } from "../../support/wait-for.ts";
 
 const MB = 1024 * 1024;
 
-/** A client's question, answered or not. */
+/** Reports whether a client's request is answered. */
 async function answers(port: number): Promise<boolean> {
   const client = aClient(port);
   client.socket.end("x");
@@ -32,7 +32,7 @@ function residentBytes(pid: number): number {
   return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) * 1024;
 }
 
-/** The limit below which just so many descriptors are free (getrlimit(2), RLIMIT_NOFILE). */
+/** Returns the limit with exactly this number of free descriptors (getrlimit(2), RLIMIT_NOFILE). */
 function limitFor(open: readonly number[], free: number): number {
   let limit = 0;
   for (let found = 0; found < free || open.includes(limit); limit += 1) if (!open.includes(limit)) found += 1;
@@ -72,8 +72,8 @@ it.each(["to the client", "to the server"])(
       const entry = counters.find(({ key }) => key === `tcp:${deaf}`);
       return entry?.activeFlows === flows ? entry.bytesIn + entry.bytesOut : 0;
     });
-    // What the kernel's buffers take is all that moves; a flow holds one read, at most 128 KiB. The rest of the growth is V8's,
-    // whose compilers come with the first traffic, and what it has not collected yet.
+    // Only the kernel's buffers are filled; a flow holds one read, at most 128 KiB. The rest of the growth is V8's, whose compilers start
+    // with the first traffic, and uncollected garbage.
     expect(carried).toBeLessThan(flows * 32 * MB);
     expect(residentBytes(overlay.pid) - before).toBeLessThan(flows * 4 * MB);
     expect(await answers(live)).toBe(true);
@@ -99,7 +99,7 @@ it.each([0, 3])("continues when the system gives only %d descriptors more, and r
   const burst = Array.from({ length: 20 }, () => aClient(port));
   for (const { socket } of burst) socket.write("b");
   await waitFor("somebody was refused", () => burst.some((client) => client.fate() !== undefined));
-  // Without any, libuv takes the connections itself and closes them, and nobody is told.
+  // Without any, libuv accepts and closes the connections itself, silently.
   const counted = free === 0 ? 0 : 1;
   await waitFor("it is counted by its name", async () => {
     const { counters } = await agent.peer.request("counters.get", {});
@@ -115,7 +115,7 @@ it.each([0, 3])("continues when the system gives only %d descriptors more, and r
 });
 
 describe("in a network of its own", () => {
-  /** An overlay that may not bind low ports; what it says of its listeners arrives in `states`. */
+  /** An overlay that may not bind low ports; its reports on listeners are in `states`. */
   async function restricted() {
     const drop = 'ip link set lo up && exec setpriv --bounding-set=-net_bind_service "$0" "$@"';
     const overlay = startBuiltOverlay(tempDir(), [], [...PRIVATE_NETWORK.slice(0, -1), drop]);
@@ -139,7 +139,7 @@ describe("in a network of its own", () => {
     expect(listeners).toMatchObject([
       { key: "good", state: "listening" },
       { key: "absent", state: "failed", reason: "address-absent", addresses: [] },
-      // The unit may, whatever starts it may.
+      // The unit may, with any parent.
       UNDER_UNITS
         ? { key: "low", state: "listening" }
         : { key: "low", state: "failed", reason: "permission-denied", addresses: [] },

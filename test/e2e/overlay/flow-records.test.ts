@@ -14,7 +14,7 @@ import { freePort, startController, type ControllerProgram } from "../../support
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-/** The node's telemetry on its database; what was not flushed is lost with it, as in a kill. */
+/** The node's telemetry on its database; unflushed records are lost with it, as in a kill. */
 function openTelemetry(path: string) {
   const clock = systemClock();
   const { sql } = openDatabase(path, { migrations: [spoolMigration], exclusive: false });
@@ -36,7 +36,7 @@ function openTelemetry(path: string) {
   return { spool, pusher, recorder, close };
 }
 
-/** A session as the pusher sees it. With `answers`, so many acknowledgements come, and then the line is dead: what is sent still arrives. */
+/** A session for the pusher. With `answers`, that number of acknowledgements arrives, and then none: sent data still arrives. */
 function connectionOf({ peer }: TestSession, answers = Infinity) {
   const over = new AbortController();
   const pushed: number[] = [];
@@ -54,7 +54,7 @@ function connectionOf({ peer }: TestSession, answers = Infinity) {
 
 const startedAt = Math.floor(Date.now() / 60_000) * 60_000 - 600_000;
 
-/** A flow that its bytes tell from every other. */
+/** A flow with a unique number of bytes. */
 function flow(id: number): OverlayFlow {
   return {
     listener: "tcp 127.0.0.1 8080",
@@ -96,12 +96,12 @@ test("every flow is found once, whatever was killed, cut or not acknowledged on 
   const node = new TestNode(first.url, uid, identity);
   const path = join(dir, "state.db");
 
-  // Offline: on disk after a flush, and taken up by the next run after a kill.
+  // Offline: on disk after a flush, and sent by the next run after a kill.
   const killed = openTelemetry(path);
   killed.recorder.take(flows(0, 1200));
   killed.spool.flush();
 
-  // The line goes dead with a batch stored and its acknowledgement lost.
+  // The connection dies with a batch stored and its acknowledgement lost.
   const node1 = openTelemetry(path);
   node1.recorder.take(flows(1200, 1500));
   const dead = connectionOf(await node.connect(), 1);
@@ -112,7 +112,7 @@ test("every flow is found once, whatever was killed, cut or not acknowledged on 
   expect((await search(first, "")).length).toBe(1000);
   expect(node1.spool.status().flows.queued).toBe(1000);
 
-  // The control plane dies, the agent stops in order, and both come back.
+  // The control plane is killed, the agent stops in order, and both return.
   await first.end("SIGKILL");
   node1.recorder.take(flows(1500, 2000));
   node1.close();

@@ -11,7 +11,7 @@ import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import { OVERLAY_FORMAT } from "../../../src/protocol/overlay/overlay.ts";
 
-/** A stage with one connector that serves. */
+/** A stage with one serving connector. */
 async function serving(): Promise<{ stage: L4Stage; port: number }> {
   const stage = await startL4Stage(tempDir());
   const port = await freePort();
@@ -22,7 +22,7 @@ async function serving(): Promise<{ stage: L4Stage; port: number }> {
   return { stage, port };
 }
 
-/** Kills the overlay that serves, and waits until it has ended. */
+/** Kills the serving overlay, and waits for its exit. */
 async function killOverlay(stage: L4Stage): Promise<number> {
   const pid = stage.overlayPid();
   endProcess(pid);
@@ -55,11 +55,11 @@ test("with agent and overlay killed, the agent alone restores the service", asyn
   const flow = aClient(port);
   await talk(flow, "without the agent");
   const first = await killOverlay(stage);
-  // Its unit would start it again, as the agent does that is gone.
+  // Its unit would restart it, as does the agent that has exited.
   endUnitsBelow(dirname(stage.agent.runDir));
   await waitFor("the flow is cut", () => flow.fate() !== undefined);
 
-  // The table on disk is of a version that nobody here can read.
+  // The table on disk is of an unsupported version.
   const table = join(stage.agent.stateDir, "overlay/table.json");
   const body = { format: OVERLAY_FORMAT + 1, version: 99, elsewhere: true };
   const sha256 = createHash("sha256").update(JSON.stringify(body)).digest("hex");
@@ -78,9 +78,9 @@ test("with agent and overlay killed, the agent alone restores the service", asyn
   );
   await stage.untilNamed({});
 
-  // The place for the state of a unit is made by systemd.
+  // systemd creates the state directory of a unit.
   if (UNDER_UNITS) return;
-  // And a place for its state that it cannot use is named for as long as it is so.
+  // And an unusable state directory is reported for that time.
   await stage.agent.end("SIGKILL");
   await killOverlay(stage);
   const directory = join(stage.agent.stateDir, "overlay");

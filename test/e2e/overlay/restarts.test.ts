@@ -25,7 +25,7 @@ const WHOLE = (() => {
   return hash.digest("hex");
 })();
 
-/** A server that gives everybody the same large file. */
+/** A server that sends everybody the same large file. */
 function aFileServer(): Promise<number> {
   return aServer((socket) => {
     let left = SIZE;
@@ -41,7 +41,7 @@ function aFileServer(): Promise<number> {
   });
 }
 
-/** A download that goes slowly until it is let go. */
+/** A slow download, until released. */
 function aDownload(port: number) {
   const client = aClient(port);
   const { socket } = client;
@@ -68,7 +68,7 @@ function aDownload(port: number) {
   };
 }
 
-/** Connects over and over until told to stop; tells what went wrong. */
+/** Connects repeatedly until stopped; returns the failures. */
 function traffic(port: number) {
   const lost: string[] = [];
   const over = new AbortController();
@@ -84,7 +84,7 @@ function traffic(port: number) {
   });
   return {
     lost,
-    /** Resolves once so many more connects have been made. */
+    /** Resolves after this number of further connects. */
     more: (wanted: number, from = count) => waitFor("more connects", () => count > from + wanted),
     async stop(): Promise<void> {
       over.abort();
@@ -108,7 +108,7 @@ it("killed under traffic, the overlay serves its last table at its next start, w
   agent.close();
   const load = traffic(port);
   await load.more(50);
-  // Of its own bundle, which needs less memory.
+  // From its own bundle, which needs less memory.
   expect(readFileSync(`/proc/${first.child.pid}/cmdline`, "utf8")).toContain("/overlay.mjs\0overlay\0");
   first.child.kill("SIGKILL");
   await first.ended;

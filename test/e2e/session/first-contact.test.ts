@@ -13,7 +13,7 @@ interface EventBody {
 test("two nodes, a restart of the control plane, and nothing is lost", async () => {
   const dir = tempDir();
   const port = await freePort();
-  // Their reports and attempts come in a quarter of the time.
+  // Reports and attempts take a quarter of the time.
   const within = hastened(4);
   const first = await startController(dir, port);
   const one = await startAgent(join(dir, "one"), { within });
@@ -39,7 +39,7 @@ test("two nodes, a restart of the control plane, and nothing is lost", async () 
   expect(health.verdict).toBe("degraded");
   expect(health.items.find(({ name }) => name === "control-plane")?.message).toContain("not connected");
 
-  // Restarting the agent meanwhile makes events that nobody can take yet.
+  // Restarting the agent meanwhile creates events that cannot be sent yet.
   await two.end("SIGKILL");
   const again = await startAgent(join(dir, "two"), { within });
   await waitFor("an event waits", async () => ((await again.status()).telemetry["events"]?.queued ?? 0) > 0);

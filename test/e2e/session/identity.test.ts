@@ -32,7 +32,7 @@ test("two machines with one identity are reported, and get nothing while they al
   await agent.end();
   cpSync(join(dir, "node/state"), join(dir, "copy/state"), { recursive: true });
 
-  // The copy believes to be on another machine: it sees another boot id.
+  // The copy sees another boot id, as on another machine.
   const bootId = join(dir, "boot-id");
   writeFileSync(bootId, `${crypto.randomUUID()}\n`);
   const elsewhere = `mount --bind ${bootId} /proc/sys/kernel/random/boot_id && exec "$0" "$@"`;
@@ -86,7 +86,7 @@ test("a deleted node keeps its identity and last state, reports it, and retries 
   expect(health.items.find(({ name }) => name === "control-plane")?.message).toContain("deleted");
   expect(readFileSync(join(dir, "node/state/identity/registration.json"), "utf8")).toBe(before);
 
-  // Asked again, by a person or after a restart, it is told the same.
+  // A retry by an operator or after a restart has the same result.
   const { attempt } = (await agent.status()).session;
   wake(agent);
   await statusWhere(agent, "told again", ({ session }) => session.attempt > attempt && session.state === "waiting");
@@ -99,7 +99,7 @@ test("only the control plane can delete a node", async () => {
   const port = await freePort();
   const relay = await startWsRelay(await freePort(), port);
   const controller = await startController(dir, port, ["--url", `http://127.0.0.1:${relay.port}`]);
-  // A genuine statement, yet about another node.
+  // A genuine statement on another node.
   const other = await startAgent(join(dir, "other"));
   const uid = await registerNode(controller, other, "other");
   await untilOnline(other);
@@ -125,7 +125,7 @@ test("only the control plane can delete a node", async () => {
   expect(session.reason?.code).not.toBe("deleted");
   expect((session.retryAt ?? 0) - session.since).toBeLessThanOrEqual(120_000);
 
-  // The same in the middle of a session that is genuine.
+  // The same during a genuine session.
   relay.intercept = undefined;
   wake(agent);
   await untilOnline(agent);

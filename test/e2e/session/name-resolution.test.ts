@@ -41,7 +41,7 @@ test("with the resolver down, the last good address is used, also after a restar
   const again = await startAgent(join(dir, "node"), { within: names.within });
   await untilOnline(again);
 
-  // Where the resolver knows better, it is heard.
+  // A newer answer of the resolver is used.
   names.setHosts([`127.0.0.9 ${NAME}`, `127.0.0.1 ${NAME}`]);
   await untilAnotherSession(again, () => proxy.reset());
 });
@@ -62,7 +62,7 @@ test("reports an unknown name as the reason", async () => {
   expect(proxy.connections).toBeGreaterThan(0);
   await again.end();
 
-  // An address that is set by hand needs no name server.
+  // A configured address needs no name server.
   execFileSync("rm", [join(dir, "node/state/identity/addresses.json")]);
   names.setHosts([]);
   const config = join(dir, "agent.json");
@@ -77,7 +77,7 @@ test("reports an unknown name as the reason", async () => {
   });
 });
 
-/** What getaddrinfo(3) sends for one name here: A and AAAA, twice each. */
+/** Messages of getaddrinfo(3) for one name here: A and AAAA, twice each. */
 const MESSAGES_A_LOOKUP = 4;
 
 test("with a resolver that never answers, the node recovers by itself, without bursts, and can be stopped", async () => {
@@ -87,13 +87,13 @@ test("with a resolver that never answers, the node recovers by itself, without b
   names.setHosts([`127.0.0.1 ${NAME}`]);
   const { agent, proxy } = await startStage(dir, { host: NAME, isTls: true, agent: { within: names.within } });
 
-  // With an address that worked before it is back as soon as the resolver has had its time.
+  // With a previously working address it reconnects after the resolver's timeout.
   names.setHosts([]);
   await untilAnotherSession(agent, () => proxy.reset());
   expect(nameServer.questions(NAME)).toBeGreaterThan(0);
   await agent.end();
 
-  // Without one it waits for the resolver, until that knows the name.
+  // Without one it waits for the resolver to know the name.
   const forget = (): void => void execFileSync("rm", [join(dir, "node/state/identity/addresses.json")]);
   forget();
   const again = await startAgent(join(dir, "node"), { within: names.within });
@@ -102,7 +102,7 @@ test("with a resolver that never answers, the node recovers by itself, without b
   await untilOnline(again);
   await again.end();
 
-  // However often it is woken meanwhile, the questions stay few.
+  // Many wake-ups meanwhile cause few queries.
   forget();
   names.setHosts([]);
   const before = nameServer.questions(NAME);
@@ -143,7 +143,7 @@ test("a new address wakes a waiting node at once", async () => {
     ({ session: { state, attempt, retryAt = 0 } }) => {
       if (state !== "waiting") return false;
       if (retryAt - Date.now() > 30_000) return true;
-      // Each attempt that fails makes the next one later, whatever it was made for; woken once, it makes one.
+      // Each failed attempt delays the next, whatever its cause; one wake-up causes one attempt.
       if (attempt !== woken) wake(agent);
       woken = attempt;
       return false;

@@ -19,9 +19,9 @@ import { waitFor } from "../../support/wait-for.ts";
 interface Case {
   readonly name: string;
   readonly fault: Fault;
-  /** Whether what is open when the fault begins is reset. */
+  /** Whether open connections are reset when the fault starts. */
   readonly isAbrupt: boolean;
-  /** What the node may say of the lost session, and of the attempts that follow. */
+  /** Possible reasons for the lost session, and for the attempts that follow. */
   readonly lost: readonly string[];
   readonly refused: readonly string[];
 }
@@ -79,12 +79,12 @@ const CASES: readonly Case[] = [
     : []),
 ];
 
-/** Clocks of agents that find out by time run so many times as fast. */
+/** Speed of the clocks of agents that detect the fault by time. */
 const HASTE = 5;
-/** Backoff from the second failure on: two attempts may come close, more may not. */
+/** Backoff from the second failure on: two attempts may be close, more may not. */
 const MAX_ATTEMPTS_A_MINUTE = 12;
 
-/** The attempts that a node may have made since then, however long a busy machine takes; `speed` is that of its clock. */
+/** Returns the limit of attempts since then, for any duration; `speed` is that of the node's clock. */
 function attemptsSince(begunAt: number, speed = 1): number {
   return MAX_ATTEMPTS_A_MINUTE * Math.max(1, (speed * (performance.now() - begunAt)) / 60_000);
 }
@@ -107,7 +107,7 @@ async function suffer(one: Case, { agent, proxy }: Stage): Promise<void> {
   expect(proxy.connections - begun).toBeLessThan(attemptsSince(begunAt, refusesByTime(one) ? HASTE : 1));
 }
 
-/** Whether the agent finds out by its clock; such a clock is hastened, and the others have all the time that a busy machine takes. */
+/** Whether the agent detects the fault by its clock; such clocks are faster, and the others have all the time of a busy machine. */
 const refusesByTime = ({ refused }: Case): boolean => refused === TOO_SLOW;
 
 test("on any fault of the network the node detects it, reports the cause, and recovers by itself", async () => {
@@ -153,7 +153,7 @@ test("reports a server that is not the controller by its answer, and obeys its R
   for (const { name, text, says, waitsMs } of ANSWERS) {
     await proxy.set({ kind: "answer", text });
     proxy.reset();
-    // The first attempt comes after a random time, which may be over before the loss is seen.
+    // The first attempt follows after a random time, and may end before the loss is seen.
     const begun = await untilReason(agent, ["connection-lost", "upgrade-refused"]);
     if (begun.session.reason?.code === "connection-lost") wake(agent);
     const { session } = await untilReason(agent, ["upgrade-refused"]);

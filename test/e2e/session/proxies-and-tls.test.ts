@@ -24,7 +24,7 @@ test("HTTPS_PROXY carries everything, NO_PROXY bypasses it, and a wrong proxy is
     env: { ...process.env, HTTPS_PROXY, NO_PROXY },
   });
 
-  // Nobody but the proxy knows the name.
+  // Only the proxy resolves the name.
   const agent = await startAgent(join(dir, "node"), within(proxy.url));
   const uid = await registerNode(controller, agent, "node");
   expect((await readStatus(agent)).session.address).toBeUndefined();
@@ -56,7 +56,7 @@ interface Certificate {
   readonly path: string;
 }
 
-/** A certificate that says to be 127.0.0.1, under a key of its own. */
+/** A certificate for 127.0.0.1, with a key of its own. */
 function foreignCertificate(dir: string): Certificate {
   const [path, keyPath] = [join(dir, "foreign.pem"), join(dir, "foreign.key")];
   const curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"];
@@ -65,7 +65,7 @@ function foreignCertificate(dir: string): Certificate {
   return { cert: readFileSync(path), key: readFileSync(keyPath), path };
 }
 
-/** Ends TLS with the foreign key and begins it anew towards the controller, as a firewall that looks inside does. */
+/** Terminates TLS with the foreign key and opens another session to the controller, as an inspecting firewall does. */
 async function intercept(port: number, target: number, { cert, key }: Certificate): Promise<Server> {
   const server = createServer({ cert, key });
   server.on("upgrade", (request, client, head) => {
@@ -81,7 +81,7 @@ async function intercept(port: number, target: number, { cert, key }: Certificat
   return server;
 }
 
-/** A server with the foreign key that would like to be the controller and has none behind it. */
+/** A server with the foreign key that imitates the controller. */
 async function impersonate(port: number, { cert, key }: Certificate): Promise<Server> {
   const server = createServer({ cert, key });
   const sockets = new WebSocketServer({ server, handleProtocols: () => "holdfast.v1" });

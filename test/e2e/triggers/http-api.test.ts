@@ -13,7 +13,7 @@ test("trigger events through the HTTP API: waited for, streamed, refused", async
   const uid = await registerNode(controller, agent, "edge");
   const run = async (event: string, body: unknown, query = "?wait=1") => {
     const answer = await controller.call("POST", `/node/${uid}/trigger/${event}${query}`, body);
-    // What the published reference promises.
+    // As the published reference promises.
     if (answer.status === 200 && query === "?wait=1") {
       const schema = (triggerSchemas as Readonly<Record<string, { readonly result: ZodType }>>)[event]?.result;
       expect(schema?.safeParse(answer.body).error, event).toBeUndefined();
@@ -92,7 +92,7 @@ test("trigger events through the HTTP API: waited for, streamed, refused", async
     expect(await run(event, body)).toMatchObject({ status: 422, body: { code: "invalid-body", details: { field } } });
   }
 
-  // An installed node starts its machine anew, which here is the one that runs the tests.
+  // An installed node restarts its machine, which here is that of the tests.
   if (!UNDER_UNITS) {
     expect(await run("node-reboot", {})).toMatchObject({ status: 422, body: { code: "not-supported" } });
   }

@@ -42,7 +42,7 @@ async function startEdge(): Promise<Edge> {
   return { dir, uid, controller, agent, push };
 }
 
-/** Unpacks with the system's own tar, and gives the files by their paths. */
+/** Unpacks with the system's own tar, and returns the files by their paths. */
 function unpacked(archive: string): ReadonlyMap<string, string> {
   const to = `${archive}.d`;
   mkdirSync(to);
@@ -56,7 +56,7 @@ function unpacked(archive: string): ReadonlyMap<string, string> {
   );
 }
 
-/** The process that makes a bundle for an agent. */
+/** Returns the process that makes a bundle for an agent. */
 function bundleProcessOf({ stateDir }: AgentProgram): number | undefined {
   const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
   return pids.map(Number).find((pid) => {
@@ -64,13 +64,13 @@ function bundleProcessOf({ stateDir }: AgentProgram): number | undefined {
       const words = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
       return words.includes(stateDir) && words.includes("bundle") && words[0]?.endsWith("node") === true;
     } catch {
-      // It has ended meanwhile.
+      // It has exited meanwhile.
       return false;
     }
   });
 }
 
-/** Every string in the files of keys, and the secret of the settings. */
+/** Returns every string in the files of keys, and the secret of the settings. */
 function secretsOf(agent: AgentProgram): readonly string[] {
   const found: string[] = [PROXY_PASSWORD];
   const walk = (value: unknown, name = ""): void => {

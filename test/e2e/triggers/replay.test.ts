@@ -19,7 +19,7 @@ import { startWsRelay, type RelayedSession, type WsRelay } from "../../support/c
 
 const Call = z.object({ id: z.number(), method: z.literal("trigger.run"), params: z.object({ jws: z.string() }) });
 
-/** The ping processes that an agent runs, by what their command line says. */
+/** Returns the ping processes of an agent, by their command lines. */
 function pings(target: string): readonly number[] {
   try {
     const found = execFileSync("pgrep", ["-f", `ping .*-- ${target.replaceAll(".", "\\.")}$`], { encoding: "utf8" });
@@ -29,7 +29,7 @@ function pings(target: string): readonly number[] {
   }
 }
 
-/** What the agent's journal holds, while it does not run. */
+/** Returns the agent's journal while it does not run. */
 function journal({
   stateDir,
 }: Pick<AgentProgram, "stateDir">): readonly { id: unknown; state: unknown; result: unknown }[] {
@@ -44,7 +44,7 @@ function journal({
   }
 }
 
-/** The same of an agent that runs and keeps everybody else out: read from a copy, which may be of two moments. */
+/** The same for a running agent, which locks it: read from a copy, possibly of two moments. */
 function runningJournal({ stateDir }: AgentProgram): ReturnType<typeof journal> {
   const copy = tempDir();
   for (const name of ["state.db", "state.db-wal"]) cpSync(join(stateDir, name), join(copy, name));
@@ -61,7 +61,7 @@ test("a trigger whose session breaks is sent again and runs once", async () => {
   const [first] = await waitFor("the ping runs", () => (pings("127.0.7.1").length > 0 ? pings("127.0.7.1") : false));
   await untilAnotherSession(agent, () => proxy.reset());
   expect(pings("127.0.7.1")).toEqual([first]);
-  // It sums up and ends in peace.
+  // It sums up and exits.
   process.kill(first ?? 0, "SIGINT");
   expect(await answer).toMatchObject({ status: 200, body: { output: { exitCode: "0" } } });
   expect(JSON.stringify((await answer).body).match(/icmp_seq=1 /g)).toHaveLength(1);
@@ -131,7 +131,7 @@ const Answer = z.object({
   error: z.object({ data: z.object({ code: z.string() }) }).optional(),
 });
 
-/** Plays a message to a node and gives its answer: the error code, or the result. */
+/** Sends a message to a node and returns its answer: the error code, or the result. */
 async function replay(session: RelayedSession, jws: string): Promise<unknown> {
   const id = 900_000 + session.fromNode.length;
   session.toNode(JSON.stringify({ jsonrpc: "2.0", id, method: "trigger.run", params: { jws } }));
@@ -149,7 +149,7 @@ test("a captured trigger does nothing in another session, after it ran, or at an
   const two = await startAgent(join(dir, "two"));
   await registerNode(controller, two, "two");
   const ofTwo = relay.sessions.at(-1);
-  // The relay's own answers must not reach the controller as answers to its calls.
+  // The answers to the relay must not reach the controller as answers to its calls.
   relay.passes = (_from, text) => !/"id":9\d{5},/.test(text);
 
   const genuine = await ping(controller, uid, "127.0.7.5", 1);
@@ -185,7 +185,7 @@ test("receives what the control plane sends directly after its proof", async () 
   const agent = await startAgent(join(dir, "node"));
   const uid = await registerNode(controller, agent, "node");
 
-  // The session breaks while a trigger runs; the proof of the next one is held back until the trigger is with it.
+  // The session breaks while a trigger runs; the next proof is delayed until the trigger accompanies it.
   const answer = ping(controller, uid, "127.0.7.6", 5);
   await waitFor("the ping runs", () => pings("127.0.7.6").length > 0);
   let proof: string | undefined;
@@ -207,7 +207,7 @@ test("receives what the control plane sends directly after its proof", async () 
 
 test("a newer session of the same node replaces the older one", async () => {
   const { agent, proxy, uid, controller } = await startStage(tempDir());
-  // The controller still believes in the session that the node has lost.
+  // The controller still has the session that the node has lost.
   await proxy.set({ kind: "black-hole", from: "node" });
   const before = (await readStatus(agent)).session.sid;
   await agent.end("SIGKILL");

@@ -56,7 +56,7 @@ test("refuses before the upgrade, with a status for each reason", async () => {
     fetch(`${controller.url}${path}`, { ...init, headers: { authorization: key, "content-type": "application/json" } });
   expect((await call(stage.path())).status).toBe(426);
 
-  // Somebody who may only look.
+  // A user with read permission only.
   const policy = { name: "look", resources: ["*"], statements: [{ effect: "allow", actions: ["nodes::read"] }] };
   await call("/v2/policy", { method: "POST", body: JSON.stringify(policy) });
   await call("/v2/service-user", { method: "POST", body: JSON.stringify({ name: "eve", policies: ["look"] }) });
@@ -77,7 +77,7 @@ test("refuses before the upgrade, with a status for each reason", async () => {
   expect(bearer).not.toBe("");
   expect(await refusal("container=shell", `Bearer ${bearer}`)).toMatchObject([403, { code: "forbidden" }]);
 
-  // A ticket that nobody issued opens nothing.
+  // A forged ticket opens nothing.
   const response = await fetch(`${controller.url}/agent/v1/stream`);
   expect(response.status).toBe(426);
 

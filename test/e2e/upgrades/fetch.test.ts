@@ -34,12 +34,12 @@ interface Rig {
   readonly dir: string;
   readonly versions: string;
   readonly asked: string[];
-  /** Bytes of the package after which the server says no more; undefined for all of it. */
+  /** Number of bytes of the package before the server stops; undefined for all of it. */
   pausesAfter: number | undefined;
   fetch(args?: readonly string[], within?: readonly string[]): Run;
 }
 
-/** A release whose version is this bundle, by a runtime that is this one, and a server that has it. */
+/** A release with this bundle and this runtime, and a server that has it. */
 async function rig(bundle: Buffer | string = readFileSync(BUNDLE), more: readonly RawEntry[] = []): Promise<Rig> {
   const dir = tempDir();
   const key = await releaseKey();
@@ -209,7 +209,7 @@ test("killed while it unpacks, it leaves nothing that looks like a version", asy
   const second = own.fetch();
   expect(await second.code).toBe(0);
   expect(readdirSync(join(own.versions, READY, "licences"))).toHaveLength(200);
-  // All of it had come before.
+  // All of it had arrived before.
   expect(own.asked.filter((path) => path.startsWith("/holdfast.tar"))).toEqual(["/holdfast.tar"]);
 });
 

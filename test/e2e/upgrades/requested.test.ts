@@ -12,7 +12,7 @@ const Shadow = z.object({ shadow: z.object({ reported: z.record(z.string(), z.un
 const OLD = "0.1.20261101-1000";
 const NEW = "0.1.20261121-1830";
 
-/** A service manager that writes down what it is asked, and knows of a unit at work while a file says so. */
+/** A service manager that records its calls, and reports a running unit while a file exists. */
 const SERVICE_MANAGER = (dir: string): string => `#!/bin/sh
 echo "$*" >> ${dir}/asked
 [ "$1" = show ] || exit 0
@@ -105,7 +105,7 @@ test.skipIf(process.geteuid?.() !== 0)(
   },
 );
 
-/** As the program that upgrades does when a step begins. */
+/** Notifies as the upgrade's program does when a step starts. */
 function poke(runDir: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const options = { socketPath: join(runDir, "admin.sock"), method: "POST", path: "/v1/wake", agent: false };
