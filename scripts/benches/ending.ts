@@ -2,21 +2,21 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { descendantsOf, signalProcess } from "../../src/host/process/process-tree.ts";
 
-type TakeBack = () => void | Promise<void>;
+type CleanUp = () => void | Promise<void>;
 
 const LOOK_MS = 20;
 const LOOKS = 250;
 
-const left: TakeBack[] = [];
+const left: CleanUp[] = [];
 
 /** Has something taken back at the end at the latest. Gives what takes it back at once. */
-export function atEnd(takeBack: TakeBack): () => Promise<void> {
-  left.push(takeBack);
+export function atEnd(cleanUp: CleanUp): () => Promise<void> {
+  left.push(cleanUp);
   return async () => {
-    const at = left.indexOf(takeBack);
+    const at = left.indexOf(cleanUp);
     if (at === -1) return;
     left.splice(at, 1);
-    await takeBack();
+    await cleanUp();
   };
 }
 

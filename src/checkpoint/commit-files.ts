@@ -2,7 +2,7 @@ import { z } from "zod";
 import { reportingDamage, type OnDamage } from "../host/files/damage.ts";
 import type { Files } from "../host/files/files.ts";
 import { stateFile, type StateFile } from "../host/files/state-file.ts";
-import { WhyTakenBack } from "../protocol/values/commit.ts";
+import { RollbackCause } from "../protocol/values/commit.ts";
 import { Text64, Text512 } from "../protocol/values/values.ts";
 import { WindowMode } from "./window.ts";
 
@@ -20,10 +20,10 @@ export const Confirmed = z.object({
 export type Confirmed = z.infer<typeof Confirmed>;
 
 /** Details of a rolled-back change. */
-export const TakenBack = z.object({
+export const Rollback = z.object({
   at: z.number(),
   by: z.enum(["agent", "guard"]),
-  ...WhyTakenBack.shape,
+  ...RollbackCause.shape,
   /** True if at least one attempt to reach all targets had failed. */
   wasTried: z.boolean().optional(),
   /** Targets reached before, if only these were missed: without one of them the change is not to blame. */
@@ -38,13 +38,13 @@ export const TakenBack = z.object({
   /** Failed undos, one line each. */
   failed: z.array(Text512).max(64),
 });
-export type TakenBack = z.infer<typeof TakenBack>;
+export type Rollback = z.infer<typeof Rollback>;
 
 /** A change that is withheld, for now or permanently in this form; the last confirmed configuration stays applied. */
 export const Withheld = z.object({
   /** Desired value of each section in the attempt. */
   guards: Sections,
-  last: TakenBack,
+  last: Rollback,
   /** Number of attempts. */
   attempts: z.int().min(1),
   /** Whether it is tried again once the control plane is reachable. */
@@ -56,7 +56,7 @@ export type Withheld = z.infer<typeof Withheld>;
 export const GuardResult = z.object({
   id: z.uuid(),
   guards: Sections,
-  takenBack: TakenBack,
+  takenBack: Rollback,
 });
 export type GuardResult = z.infer<typeof GuardResult>;
 

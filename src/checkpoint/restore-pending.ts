@@ -2,7 +2,7 @@ import type { Clock } from "../host/clock.ts";
 import type { Files } from "../host/files/files.ts";
 import { isLiving } from "../host/process/process-tree.ts";
 import { Checkpoint, type Pending, type Restorable, type Restored } from "./checkpoint.ts";
-import { commitFiles, type TakenBack } from "./commit-files.ts";
+import { commitFiles, type Rollback } from "./commit-files.ts";
 import { isExpired, leftOf, type Moment } from "./window.ts";
 
 /** Grace after the deadline during which a running agent keeps its change, in milliseconds. */
@@ -83,7 +83,7 @@ function momentOf({ clock, bootId }: RestoreDeps): Moment {
   return { bootId, sinceBoot: clock.sinceBoot() };
 }
 
-function reportOf(pending: Pending, restored: Restored, deps: RestoreDeps): TakenBack {
+function reportOf(pending: Pending, restored: Restored, deps: RestoreDeps): Rollback {
   const { window } = pending;
   const now = momentOf(deps);
   const about = { at: deps.clock.now(), by: "guard", failed: failuresOf(restored) } as const;
@@ -98,7 +98,7 @@ function reportOf(pending: Pending, restored: Restored, deps: RestoreDeps): Take
   return { ...about, code: why.code, evidence, ...wasTried, mode, isLocal, versions };
 }
 
-function whyOf(isRebooted: boolean, isLiving: boolean, isExpired: boolean): Pick<TakenBack, "code" | "evidence"> {
+function whyOf(isRebooted: boolean, isLiving: boolean, isExpired: boolean): Pick<Rollback, "code" | "evidence"> {
   if (isRebooted) return { code: "rebooted", evidence: "the machine was started anew before the change was confirmed" };
   if (isLiving) return { code: "hung", evidence: "the agent did not answer at the end of the confirm window" };
   const when = isExpired ? "and did not come back within the confirm window" : "before the change was confirmed";

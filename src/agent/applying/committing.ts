@@ -1,12 +1,12 @@
 import { InputError } from "../../errors.ts";
-import { commitFiles, type TakenBack } from "../../checkpoint/commit-files.ts";
+import { commitFiles, type Rollback } from "../../checkpoint/commit-files.ts";
 import type { WindowRequest } from "../../checkpoint/window.ts";
 import { aloneIn } from "../../host/process/checkpoint-lock.ts";
 import type { OnDamage } from "../../host/files/damage.ts";
 import type { Files } from "../../host/files/files.ts";
 import { CONFIRM_SECONDS } from "../../protocol/values/commit.ts";
 import type { Config } from "../../protocol/documents/documents.ts";
-import type { CommitReport, PendingChange, TakenBackChange } from "../../protocol/local/commit.ts";
+import type { CommitReport, PendingChange, RolledBackChange } from "../../protocol/local/commit.ts";
 import { SectionName } from "../../protocol/sections/sections.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
 import { effectiveOf, withLocalNetwork } from "./effective-config.ts";
@@ -56,8 +56,8 @@ export class Committing {
       original: (section) => this.#original(section),
       isGiven: (section, raw) =>
         section === "network" && documents.current.node === undefined && isSameValue(raw, options.network),
-      refuse: (takenBack, guards) => this.#refuse(takenBack, guards),
-      onTakenBack: (takenBack) => this.#takenBack(takenBack),
+      refuse: (rollback, guards) => this.#refuse(rollback, guards),
+      onRollback: (rollback) => this.#onRollback(rollback),
       onFound: () => {
         if (this.commit.kept !== undefined || this.commit.window?.isLocal === true) options.onChange();
       },
@@ -112,13 +112,13 @@ export class Committing {
 
   report(): CommitReport {
     const pending = this.pending();
-    const last = this.commit.lastTakenBack;
+    const last = this.commit.lastRollback;
     const { kept } = this.commit;
     const isKept = kept !== undefined && !isOver(kept, (name) => this.#original(name));
     return {
       schema: 1,
       ...defined({ pending }),
-      ...(last === undefined ? {} : { lastTakenBack: this.#takenBackChange(last) }),
+      ...(last === undefined ? {} : { lastTakenBack: this.#rolledBackChange(last) }),
       ...(isKept ? { kept: { since: kept.at } } : {}),
     };
   }
@@ -142,7 +142,7 @@ export class Committing {
     };
   }
 
-  #takenBackChange(last: TakenBack): TakenBackChange {
+  #rolledBackChange(last: Rollback): RolledBackChange {
     const { at, by, code, evidence, step, mode, isLocal, versions, failed } = last;
     const held = this.commit.heldChange.current;
     const { current } = this.#options.documents;
@@ -184,12 +184,12 @@ export class Committing {
     return withLocalNetwork(effectiveOf(desired), desired, this.#options.network).config;
   }
 
-  #takenBack(takenBack: TakenBack): void {
-    if (takenBack.isLocal) {
+  #onRollback(rollback: Rollback): void {
+    if (rollback.isLocal) {
       this.#trial = undefined;
       this.#overAt = this.commit.window?.openedAt;
     }
-    const { code, evidence, step, versions, mode, by } = takenBack;
+    const { code, evidence, step, versions, mode, by } = rollback;
     const at = step === undefined ? "" : ` at ${step.kind} ${step.subject}`;
     this.#options.events.notice({
       eventType: "Configuration Update Failure",
@@ -198,11 +198,11 @@ export class Committing {
       message: `A change of the network was reverted${at}: ${evidence}`.slice(0, 1024),
       details: { code, mode, by, versions, ...defined({ step }) },
     });
-    if (takenBack.isLocal) this.#options.onChange();
+    if (rollback.isLocal) this.#options.onChange();
   }
 
   /** Rolls back the document that made the change, if its previous version is what was proven. */
-  async #refuse({ at, code, evidence, step, versions }: TakenBack, guards: Guards): Promise<boolean> {
+  async #refuse({ at, code, evidence, step, versions }: Rollback, guards: Guards): Promise<boolean> {
     const { documents, onChange, log } = this.#options;
     for (const name of ["node", "cluster"] as const) {
       if (documents.current[name]?.version !== versions[name] || versions[name] === undefined) continue;

@@ -5,7 +5,7 @@ import type { Resolve } from "../../host/net/system-resolve.ts";
 import { isLoopback } from "../../lib/net/proxy.ts";
 import { SESSION_PATH, UPTIME_HEADER } from "../../protocol/channel/envelope.ts";
 import type { NetworkTargets } from "../../protocol/overlay/network-targets.ts";
-import type { Before, Prover, Unreached } from "../reconcile/prover.ts";
+import type { Baseline, Prover, Unreached } from "../reconcile/prover.ts";
 
 export interface ProofOptions {
   readonly dialler: Dialler;
@@ -26,14 +26,14 @@ const MAX_GATEWAYS = 64;
 /** A target is reached when a new connection completes a TLS handshake with the expected key. The control plane must also return an HTTP response. */
 export function proof(options: ProofOptions): Prover {
   return {
-    before: () => ({
+    baseline: () => ({
       session: options.hasSession(),
       gateways: [...new Set(options.gatewaysUp())].slice(0, MAX_GATEWAYS),
     }),
-    async attempt(before, signal) {
+    async attempt(baseline, signal) {
       const [controlPlane, gateways] = await Promise.all([
         askControlPlane(options, signal).then(({ unreached }) => unreached),
-        tryGateways(options, before, signal),
+        tryGateways(options, baseline, signal),
       ]);
       return [...(controlPlane === undefined ? [] : [controlPlane]), ...gateways];
     },
@@ -75,7 +75,7 @@ async function askControlPlane(
 /** A single gateway reached before is enough. */
 async function tryGateways(
   { targets, resolve }: ProofOptions,
-  { gateways }: Before,
+  { gateways }: Baseline,
   signal: AbortSignal,
 ): Promise<readonly Unreached[]> {
   const paths = targets().paths.filter(({ gateway, key }) => key !== undefined && gateways.includes(gateway));

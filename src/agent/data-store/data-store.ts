@@ -208,11 +208,11 @@ export class DataStore {
     };
     const control = new AbortController();
     // A caller that gives up cancels the request until it has become a task.
-    const takeBack = (): void => control.abort(signal.reason);
-    signal.addEventListener("abort", takeBack, { once: true });
+    const abort = (): void => control.abort(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
     const cancelShowing = clock.after(SHORT_MS, () => {
       isShown = true;
-      signal.removeEventListener("abort", takeBack);
+      signal.removeEventListener("abort", abort);
       tasks.put(task);
     });
     const work$ = store.remove(work.filename, control.signal, (entries) => put({ is: "removed", entries }));
@@ -229,7 +229,7 @@ export class DataStore {
       .catch(() => undefined)
       .then(() => {
         cancelShowing();
-        signal.removeEventListener("abort", takeBack);
+        signal.removeEventListener("abort", abort);
         this.#deletions.delete(task.id);
         this.#room.forget();
         if (isShown) this.#pruneLater();

@@ -133,7 +133,7 @@ export class Transfers {
   /** Stops all processes so that the next agent can resume. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const takeBack of this.#timers.values()) takeBack();
+    for (const cancel of this.#timers.values()) cancel();
     for (const { child } of this.#active.values()) child?.leave();
     for (const { child } of this.#tidying.values()) child.leave();
     await Promise.all([...this.#active.values()].map(({ gone }) => gone));

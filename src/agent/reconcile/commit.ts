@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { HostError, InputError, toError } from "../../errors.ts";
 import type { Checkpoint, Entry, Restored } from "../../checkpoint/checkpoint.ts";
-import type { CommitFiles, Confirmed, TakenBack } from "../../checkpoint/commit-files.ts";
+import type { CommitFiles, Confirmed, Rollback } from "../../checkpoint/commit-files.ts";
 import { failuresOf } from "../../checkpoint/restore-pending.ts";
 import {
   afterEvent,
@@ -49,9 +49,9 @@ export interface CommitOptions {
   /** Reports whether an operator on this machine approved this value, so that it needs no proof. */
   readonly isGiven?: (section: string, raw: unknown) => boolean;
   /** Reverts the documents to the confirmed ones; resolves to whether any document was reverted. */
-  readonly refuse: (takenBack: TakenBack, guards: Guards) => Promise<boolean>;
+  readonly refuse: (rollback: Rollback, guards: Guards) => Promise<boolean>;
   /** Called after a rollback. */
-  readonly onTakenBack: (takenBack: TakenBack) => void;
+  readonly onRollback: (rollback: Rollback) => void;
   /** Called after a change was proven over new connections. */
   readonly onProven: () => void;
   /** Called once the state that an earlier agent left is known. */
@@ -93,7 +93,7 @@ export class Commit {
   /** Milliseconds since boot. */
   #appliedAt = 0;
   #unreached: readonly Unreached[] = [];
-  #lastTakenBack: TakenBack | undefined;
+  #lastRollback: Rollback | undefined;
   /** The pending change whose end is recorded. */
   #notedId: string | undefined;
   /** The decision to roll a trial back. An interrupted restore continues with the rollback, not with the trial. */
@@ -127,8 +127,8 @@ export class Commit {
   }
 
   /** The last change that was rolled back. */
-  get lastTakenBack(): TakenBack | undefined {
-    return this.#lastTakenBack;
+  get lastRollback(): Rollback | undefined {
+    return this.#lastRollback;
   }
 
   /** Milliseconds until the open window ends; undefined without one. */
@@ -190,7 +190,7 @@ export class Commit {
     const asked = request();
     const openedAt = clock.now();
     const { pid, startTicks } = owner;
-    const about = { owner: { pid, startTicks }, before: prover.before(), versions, guards, isLocal: asked.isLocal };
+    const about = { owner: { pid, startTicks }, before: prover.baseline(), versions, guards, isLocal: asked.isLocal };
     const window = openWindow(asked, about, openedAt, this.#now());
     await checkpoint.open(entries, openedAt, window);
     this.#asked = undefined;
@@ -295,8 +295,8 @@ export class Commit {
     await this.#unwatch();
     // The guard may have done it first.
     await this.takeGuardResult();
-    const last = this.#lastTakenBack;
-    if (last !== undefined) this.#lastTakenBack = { ...last, failed: failuresOf(restored) };
+    const last = this.#lastRollback;
+    if (last !== undefined) this.#lastRollback = { ...last, failed: failuresOf(restored) };
     this.heldChange.judge();
     this.#options.onStanding();
     return restored;
@@ -354,14 +354,14 @@ export class Commit {
     this.#isLoaded = true;
     await this.#proven.load();
     await this.heldChange.load();
-    this.#lastTakenBack = this.heldChange.current?.last;
+    this.#lastRollback = this.heldChange.current?.last;
   }
 
-  async #note(guards: Guards, last: TakenBack): Promise<void> {
-    this.#lastTakenBack = last;
+  async #note(guards: Guards, last: Rollback): Promise<void> {
+    this.#lastRollback = last;
     // A local trial is not held after its rollback.
     if (!last.isLocal) await this.heldChange.note(guards, last);
-    this.#options.onTakenBack(last);
+    this.#options.onRollback(last);
   }
 
   async #afterRequest(isSuperseded: () => boolean): Promise<Settled | undefined> {

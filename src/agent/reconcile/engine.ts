@@ -59,7 +59,7 @@ export class Engine {
   #isStarted = false;
   #restore: { readonly attempts: number; readonly at: number } | undefined = { attempts: 0, at: 0 };
   #driftAt: number;
-  #takeBack: () => void = () => undefined;
+  #cancelTimer: () => void = () => undefined;
 
   constructor(options: EngineOptions) {
     this.#options = options;
@@ -139,7 +139,7 @@ export class Engine {
   /** Aborts the current step; an open checkpoint stays for the next start. */
   async close(): Promise<void> {
     this.#ending.abort(new InputError("cancelled", "the agent is stopping"));
-    this.#takeBack();
+    this.#cancelTimer();
     await this.idle();
   }
 
@@ -161,7 +161,7 @@ export class Engine {
   }
 
   async #run(): Promise<void> {
-    this.#takeBack();
+    this.#cancelTimer();
     // Several changes in one tick get one pass.
     await Promise.resolve();
     while (!this.#ending.signal.aborted) {
@@ -251,7 +251,7 @@ export class Engine {
       this.#restore = { attempts: 0, at: clock.elapsed() + this.#retryAfter(1) };
       return false;
     }
-    this.#restored(restored, commit.lastTakenBack?.evidence);
+    this.#restored(restored, commit.lastRollback?.evidence);
     for (const name of this.names) this.#wanted.add(name);
     this.#options.onReport();
     return this.#restore === undefined;
@@ -353,7 +353,7 @@ export class Engine {
 
   /** Sets the one timer for the next retry, restore, end of a trial or check for drift. */
   #arm(): void {
-    this.#takeBack();
+    this.#cancelTimer();
     if (this.#ending.signal.aborted) return;
     const { clock, commit } = this.#options;
     const isDue = commit.isAsked || (this.#desired !== undefined && this.#wanted.size > 0);
@@ -362,7 +362,7 @@ export class Engine {
     const trialEnd = commit.leftMs === undefined ? [] : [clock.elapsed() + commit.leftMs];
     const times = this.#restore === undefined ? [this.#driftAt, ...retries, ...trialEnd] : [this.#restore.at];
     const delayMs = Math.max(0, Math.min(...times) - clock.elapsed());
-    this.#takeBack = clock.after(delayMs, () => this.#ring());
+    this.#cancelTimer = clock.after(delayMs, () => this.#ring());
   }
 
   #ring(): void {

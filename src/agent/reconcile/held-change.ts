@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
-import type { TakenBack, Withheld } from "../../checkpoint/commit-files.ts";
+import type { Rollback, Withheld } from "../../checkpoint/commit-files.ts";
 import type { Clock } from "../../host/clock.ts";
 import { valueOf, type StateFile } from "../../host/files/state-file.ts";
 import type { Prover, Unreached } from "./prover.ts";
@@ -12,7 +12,7 @@ export interface HeldChangeOptions {
   readonly file: StateFile<Withheld>;
   readonly prover: Prover;
   /** Reverts the documents to the confirmed ones; resolves to whether any document was reverted. */
-  readonly refuse: (last: TakenBack, guards: Guards) => Promise<boolean>;
+  readonly refuse: (last: Rollback, guards: Guards) => Promise<boolean>;
   /** Called when the effective configuration may have changed. */
   readonly onRelease: () => void;
 }
@@ -49,7 +49,7 @@ export class HeldChange {
   #isReleased = false;
   #judging: Promise<void> | undefined;
   readonly #ending = new AbortController();
-  #takeBack = (): void => undefined;
+  #cancelTimer = (): void => undefined;
   /** True while the change is being rolled back; a session that opens meanwhile proves nothing. */
   #isToBeJudged = false;
   /** Time of the last rollback (monotonic). */
@@ -77,7 +77,7 @@ export class HeldChange {
   }
 
   /** Records a rollback before it starts. A change with a failed step is held only after repeated failures. */
-  async note(guards: Guards, last: TakenBack): Promise<void> {
+  async note(guards: Guards, last: Rollback): Promise<void> {
     const before = this.#held;
     const isAgain = before !== undefined && isSameGuards(before.guards, guards);
     const attempts = (isAgain ? before.attempts : 0) + 1;
@@ -118,14 +118,14 @@ export class HeldChange {
   /** Removes the held change: it was proven, or requested again. */
   async forget(guards: Guards): Promise<void> {
     if (this.#held === undefined || !isSameGuards(this.#held.guards, guards)) return;
-    this.#takeBack();
+    this.#cancelTimer();
     this.#held = undefined;
     this.#isReleased = false;
     await this.#options.file.remove().catch((error: unknown) => this.#notSaved(error));
   }
 
   close(): void {
-    this.#takeBack();
+    this.#cancelTimer();
     this.#ending.abort();
   }
 
@@ -167,7 +167,7 @@ export class HeldChange {
 
   async #refuse(held: Withheld): Promise<void> {
     if (this.#held !== held) return;
-    this.#takeBack();
+    this.#cancelTimer();
     const { refuse, log, onRelease } = this.#options;
     const isGone = await refuse(held.last, held.guards).catch((error: unknown) => {
       log.warn({ err: toError(error) }, "no document could go back");
@@ -190,11 +190,11 @@ export class HeldChange {
 
   /** Re-evaluates later: a session that stayed open sends no event. */
   #reconsiderLater(): void {
-    this.#takeBack();
-    this.#takeBack = this.#options.clock.after(RECONSIDER_MS, () => {
+    this.#cancelTimer();
+    this.#cancelTimer = this.#options.clock.after(RECONSIDER_MS, () => {
       this.#reconsiderLater();
       this.#isToBeJudged = false;
-      if (this.#options.prover.before().session) this.sessionOpened();
+      if (this.#options.prover.baseline().session) this.sessionOpened();
     });
   }
 

@@ -120,7 +120,7 @@ class Pass {
     this.#guardFailure = settled.failure;
     const restored = await this.#restore(settled.reason);
     if (settled.reason === "superseded") return { end: "stale", results: [], restored };
-    const evidence = commit.lastTakenBack?.evidence ?? settled.reason;
+    const evidence = commit.lastRollback?.evidence ?? settled.reason;
     return { end: "restored", results: this.#notConfirmed(evidence), restored, evidence };
   }
 

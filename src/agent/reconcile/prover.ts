@@ -1,7 +1,7 @@
 import type { Window } from "../../checkpoint/window.ts";
 
 /** Targets reached before a change: the session and the gateways. */
-export type Before = Window["before"];
+export type Baseline = Window["before"];
 
 /** An unreachable target and the reason. */
 export interface Unreached {
@@ -15,9 +15,9 @@ export interface Unreached {
 /** Tests with new connections whether the node reaches its targets. */
 export interface Prover {
   /** Returns the targets reached now. */
-  before(): Before;
+  baseline(): Baseline;
   /** Tries all targets once; returns the unreachable ones. If aborted, returns those not reached so far. */
-  attempt(before: Before, signal: AbortSignal): Promise<readonly Unreached[]>;
+  attempt(baseline: Baseline, signal: AbortSignal): Promise<readonly Unreached[]>;
   /** Tries the control plane once; undefined if it is reached. Rejects if aborted. */
   controlPlane(signal: AbortSignal): Promise<Unreached | undefined>;
   /** Returns the control plane's reported uptime in milliseconds; undefined if unreported or unreachable. */

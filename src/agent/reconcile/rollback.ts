@@ -1,4 +1,4 @@
-import type { TakenBack } from "../../checkpoint/commit-files.ts";
+import type { Rollback } from "../../checkpoint/commit-files.ts";
 import { withTry } from "../../checkpoint/restore-pending.ts";
 import type { RestoreReason, Window } from "../../checkpoint/window.ts";
 import type { Unreached } from "./prover.ts";
@@ -18,7 +18,7 @@ export interface WindowEnded {
 }
 
 /** Builds the record of a change that is about to be rolled back. Pure. */
-export function rollbackOf(window: Window, { reason, failure, unreached, at }: WindowEnded): TakenBack {
+export function rollbackOf(window: Window, { reason, failure, unreached, at }: WindowEnded): Rollback {
   const { mode, isLocal, versions } = window;
   const evidence = failure?.error.message ?? endText(reason, window, unreached);
   const before = reason === "interrupted" || reason === "rebooted" ? window.unreached : undefined;
@@ -42,7 +42,7 @@ export function rollbackOf(window: Window, { reason, failure, unreached, at }: W
 function missedIn(
   unreached: readonly Unreached[],
   { before: { gateways }, seconds }: Window,
-): Pick<TakenBack, "gateways" | "isHeard" | "silentMs"> {
+): Pick<Rollback, "gateways" | "isHeard" | "silentMs"> {
   if (unreached.length === 0 || unreached.some(({ isHere }) => isHere === true)) return {};
   if (gateways.length === 0) return { silentMs: seconds * 1000 };
   if (unreached.every(({ isGateway }) => isGateway === true)) return { gateways: [...gateways] };

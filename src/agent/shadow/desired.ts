@@ -5,7 +5,7 @@ import { heldStateFile, stateFile, valueOf, type HeldStateFile, type Loaded } fr
 import { damageOf, type Damage } from "../../host/files/damage.ts";
 import { DocumentName, type DocumentClaims } from "../../protocol/documents/claims.ts";
 import { NodeDocument } from "../../protocol/documents/documents.ts";
-import type { WhyTakenBack } from "../../protocol/values/commit.ts";
+import type { RollbackCause } from "../../protocol/values/commit.ts";
 import type { FloorName } from "../../protocol/local/api.ts";
 import type { FloorReset } from "../../protocol/local/answers.ts";
 import { verifyJws } from "../../protocol/channel/jws.ts";
@@ -166,11 +166,11 @@ export class DesiredDocuments {
    * @param version the version to refuse: a newer one may have just arrived.
    * @throws {InputError} as `rolledBack`, and `superseded`. Nothing has changed then.
    */
-  rollBack(name: DocumentName, now: number, why?: WhyTakenBack, version?: number): Promise<RolledBack> {
+  rollBack(name: DocumentName, now: number, why?: RollbackCause, version?: number): Promise<RolledBack> {
     return this.#inTurn(() => this.#rollBack(name, now, why, version));
   }
 
-  async #rollBack(name: DocumentName, now: number, why?: WhyTakenBack, version?: number): Promise<RolledBack> {
+  async #rollBack(name: DocumentName, now: number, why?: RollbackCause, version?: number): Promise<RolledBack> {
     const { from, to, stored, newest } = await this.#previous(name);
     if (version !== undefined && from !== version) {
       throw new InputError("superseded", `${name}: version ${from} is applied, not ${version}`);

@@ -10,7 +10,7 @@ import {
   unknownSections,
   type SplitItems,
 } from "../../protocol/documents/documents.ts";
-import { WhyTakenBack } from "../../protocol/values/commit.ts";
+import { RollbackCause } from "../../protocol/values/commit.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { peekClaims } from "../../protocol/channel/jws.ts";
 import { Jws, UnixMilliseconds, Version } from "../../protocol/values/values.ts";
@@ -34,7 +34,7 @@ export interface Held<Body> {
 }
 
 /** A version that is not applied again, until a newer one arrives. `why` is the evidence, unless a person rolled it back. */
-export const RefusedVersion = z.object({ version: Version, at: UnixMilliseconds, why: WhyTakenBack.optional() });
+export const RefusedVersion = z.object({ version: Version, at: UnixMilliseconds, why: RollbackCause.optional() });
 export type RefusedVersion = z.infer<typeof RefusedVersion>;
 
 /** A verified document as it is stored. */

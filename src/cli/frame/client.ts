@@ -146,13 +146,13 @@ interface Silence {
 }
 
 function watchSilence(clock: Clock, firstMs: number, onSilent: () => void): Silence {
-  let takeBack = clock.after(firstMs, onSilent);
+  let cancel = clock.after(firstMs, onSilent);
   return {
     heard(allowedMs) {
-      takeBack();
-      takeBack = clock.after(allowedMs, onSilent);
+      cancel();
+      cancel = clock.after(allowedMs, onSilent);
     },
-    stop: () => takeBack(),
+    stop: () => cancel(),
   };
 }
 

@@ -181,7 +181,7 @@ async function changeNetwork(dialogue: Dialogue, { network }: Standing, { wan }:
   say(`  putting in force: ${wanText(wan)}`);
   try {
     const tried = await tryNetwork(call, wanted, () => keepOrNot(dialogue));
-    if (tried.is === "taken-back") {
+    if (tried.is === "rolled-back") {
       say(`  The network is as it was: ${plainLine(tried.why)}`);
       return false;
     }

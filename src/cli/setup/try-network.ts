@@ -9,7 +9,7 @@ const MINUTES = 10;
 const LOOK_EVERY_MS = 250;
 
 /** Result of a network trial; `unchanged`: nothing to do. */
-export type Tried = { readonly is: "kept" | "unchanged" } | { readonly is: "taken-back"; readonly why: string };
+export type Tried = { readonly is: "kept" | "unchanged" } | { readonly is: "rolled-back"; readonly why: string };
 
 /**
  * Applies a network on trial through the agent, and confirms or reverts it as `decide` returns. If this program ends early, the
@@ -37,7 +37,7 @@ export async function tryNetwork(
     const decision = await decide(pending);
     await ask(call, adminRequest(`/v1/network/${decision}`, {}), CommitReport);
     await trying;
-    return decision === "keep" ? { is: "kept" } : { is: "taken-back", why: "it was not kept" };
+    return decision === "keep" ? { is: "kept" } : { is: "rolled-back", why: "it was not kept" };
   } catch (error) {
     // Also when Ctrl-C was pressed, which must not keep us from taking it back.
     const revert = { ...call, signal: AbortSignal.timeout(30_000) };
@@ -69,5 +69,5 @@ async function untilPending(
 
 function outcomeOf({ lastTakenBack }: CommitReport, since: number): Tried {
   const isFresh = lastTakenBack !== undefined && lastTakenBack.at >= since;
-  return isFresh ? { is: "taken-back", why: lastTakenBack.evidence } : { is: "unchanged" };
+  return isFresh ? { is: "rolled-back", why: lastTakenBack.evidence } : { is: "unchanged" };
 }

@@ -154,7 +154,7 @@ async function putInForce(call: Call, wanted: Wanted, standing: Standing, note: 
     else if (standing.status === undefined) note("network", "done", "in force as soon as the agent starts");
     else {
       const tried = await tryNetwork(call, network ?? {}, () => Promise.resolve("keep"));
-      if (tried.is === "taken-back")
+      if (tried.is === "rolled-back")
         throw new InputError("network-refused", `network: it was taken back: ${tried.why}`);
       note("network", "done", "in force now, and whenever this machine starts");
     }

@@ -1,5 +1,5 @@
 import { formatDuration, formatMoment } from "../../lib/text/durations.ts";
-import type { CommitReport, PendingChange, TakenBackChange } from "../../protocol/local/commit.ts";
+import type { CommitReport, PendingChange, RolledBackChange } from "../../protocol/local/commit.ts";
 import { layOut, type Paint } from "../frame/terminal.ts";
 
 /** Formats the state of network changes; times are relative to `now` (Unix milliseconds). */
@@ -15,7 +15,7 @@ export function networkText(report: CommitReport, now: number, columns: number, 
     const what = "confirmed on this machine; applies until a restart or until the control plane changes the network";
     rows.push(["kept", `${formatMoment(kept.since, now)}: ${what}`]);
   }
-  if (lastTakenBack !== undefined) rows.push(...takenBackRows(lastTakenBack, now, paint));
+  if (lastTakenBack !== undefined) rows.push(...rollbackRows(lastTakenBack, now, paint));
   return layOut(rows, columns);
 }
 
@@ -43,7 +43,7 @@ function whatText({ isLocal, versions, before }: PendingChange): string {
   return `${whose}; ${proof}`;
 }
 
-function takenBackRows(last: TakenBackChange, now: number, paint: Paint): (readonly [string, string])[] {
+function rollbackRows(last: RolledBackChange, now: number, paint: Paint): (readonly [string, string])[] {
   const { at, by, code, evidence, step, isLocal, versions, failed } = last;
   const whose = isLocal ? "of this machine" : versionsText(versions);
   const rows: (readonly [string, string])[] = [
@@ -55,7 +55,7 @@ function takenBackRows(last: TakenBackChange, now: number, paint: Paint): (reado
   return rows;
 }
 
-const NEXT: Readonly<Record<TakenBackChange["is"], string>> = {
+const NEXT: Readonly<Record<RolledBackChange["is"], string>> = {
   waiting: "tried again when the control plane is reached",
   refused: "not tried again until it is changed",
   over: "something else is in force since",

@@ -113,7 +113,7 @@ export class Overlay {
   /** Until then, waits for the successor of an overlay that was replaced. */
   #successorUntil = -Infinity;
   #isClosed = false;
-  #takeBack = (): void => undefined;
+  #cancelTimer = (): void => undefined;
 
   constructor(options: OverlayOptions) {
     this.#options = options;
@@ -232,7 +232,7 @@ export class Overlay {
   /** Disconnects from the overlay, which continues to serve. */
   close(): void {
     this.#isClosed = true;
-    this.#takeBack();
+    this.#cancelTimer();
     for (const client of [this.#client, ...this.#leaving]) client?.close();
   }
 
@@ -427,7 +427,7 @@ export class Overlay {
     this.#stands(undefined);
     const waitMs = this.#connectedAt + LASTING_MS - clock.elapsed();
     if (waitMs <= 0) return onChanged(what);
-    this.#takeBack = clock.after(waitMs, () => onChanged(what));
+    this.#cancelTimer = clock.after(waitMs, () => onChanged(what));
   }
 
   /** Reports a change, unless it is part of our own change, whose answer is read anyway. */

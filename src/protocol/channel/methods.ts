@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { DocumentName } from "../documents/claims.ts";
-import { WhyTakenBack } from "../values/commit.ts";
+import { RollbackCause } from "../values/commit.ts";
 import { SectionName } from "../sections/sections.ts";
 import { ShadowMap } from "../values/shadow.ts";
 import { TelemetryAck, TelemetryPush } from "../documents/telemetry.ts";
@@ -50,7 +50,7 @@ export const DocumentApplied = z.object({
   outcome: z.enum(["converged", "partial", "refused", "rolled-back"]),
   inForce: Version.optional(),
   /** Why the node took it back by itself. */
-  evidence: WhyTakenBack.optional(),
+  evidence: RollbackCause.optional(),
   sections: z.partialRecord(SectionName, SectionReport),
 });
 export type DocumentApplied = z.infer<typeof DocumentApplied>;

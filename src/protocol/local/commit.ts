@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { WhyTakenBack } from "../values/commit.ts";
+import { RollbackCause } from "../values/commit.ts";
 import { Text512, Text1024, UnixMilliseconds, Version } from "../values/values.ts";
 
 const Versions = z.partialRecord(z.enum(["node", "cluster", "domain"]), Version);
@@ -23,10 +23,10 @@ export const PendingChange = z.object({
 export type PendingChange = z.infer<typeof PendingChange>;
 
 /** A change that was taken back: when, by whom, and what spoke against it. */
-export const TakenBackChange = z.object({
+export const RolledBackChange = z.object({
   at: UnixMilliseconds,
   by: z.enum(["agent", "guard"]),
-  ...WhyTakenBack.shape,
+  ...RollbackCause.shape,
   mode: z.enum(["save", "try"]),
   isLocal: z.boolean(),
   versions: Versions,
@@ -34,13 +34,13 @@ export const TakenBackChange = z.object({
   is: z.enum(["waiting", "refused", "over"]),
   failed: z.array(Text512).max(64),
 });
-export type TakenBackChange = z.infer<typeof TakenBackChange>;
+export type RolledBackChange = z.infer<typeof RolledBackChange>;
 
 /** State of network changes on this node. */
 export const CommitReport = z.object({
   schema: z.literal(1),
   pending: PendingChange.optional(),
-  lastTakenBack: TakenBackChange.optional(),
+  lastTakenBack: RolledBackChange.optional(),
   /** Network applied instead of the documents' one, until the machine reboots. */
   kept: z.object({ since: UnixMilliseconds }).optional(),
 });

@@ -118,7 +118,7 @@ export const PeersReport = z.object({
 });
 export type PeersReport = z.infer<typeof PeersReport>;
 
-/** The ways of this node in short: how they stand, how many there are and are up, what carries, and its own gateway if it is one. */
+/** The paths of this node in short: their state, how many exist and are up, the current carrier, and its own gateway if it is one. */
 export const DataPlane = z.object({
   state: DataPlaneState,
   paths: Version,

@@ -89,7 +89,7 @@ export const OverlayMesh = z.object({
   server: MeshServer.optional(),
   grants: z.array(MeshGrant).max(100_000),
   literals: MeshLiterals.optional(),
-  /** Static ways: to reach `to`, use the tunnel to `via`; the lowest metric first. */
+  /** Static routes: to reach `to`, use the tunnel to `via`; the lowest metric first. */
   routes: z.array(z.object({ to: Uid, via: Uid, metric: z.int().min(0) })).max(10_000),
   /** Bits a second over all tunnels together, in and out; absent means unlimited. */
   ingressBitsPerSecond: Bits.optional(),

@@ -19,9 +19,9 @@ export const ConfirmRequest = z.object({
 export type ConfirmRequest = z.infer<typeof ConfirmRequest>;
 
 /** Why a change was taken back: a code, what was seen, and the step that failed if one did. */
-export const WhyTakenBack = z.object({
+export const RollbackCause = z.object({
   code: Text64,
   evidence: z.string().max(2048),
   step: z.object({ kind: Text64, subject: Text512 }).optional(),
 });
-export type WhyTakenBack = z.infer<typeof WhyTakenBack>;
+export type RollbackCause = z.infer<typeof RollbackCause>;

@@ -27,7 +27,7 @@ function fileProver(dir: string): Prover {
   const look = (): boolean => readFileSync(join(dir, "reached"), "utf8").trim() === "yes";
   const unreached = { target: "control plane 192.0.2.1:443", message: "connection timed out" };
   return {
-    before: () => ({ session: true, gateways: [] }),
+    baseline: () => ({ session: true, gateways: [] }),
     attempt: () => Promise.resolve(look() ? [] : [unreached]),
     controlPlane: () => Promise.resolve(look() ? undefined : unreached),
     servingMs: () => Promise.resolve(undefined),
@@ -41,8 +41,8 @@ async function agent({ dir, config, mode, seconds }: ChildTask): Promise<void> {
   const checkpoint = new Checkpoint(files, join(dir, "desired"));
   const start = hostDeadMan(hostExec(clock));
   const say = (): void => {
-    const { window, heldChange, lastTakenBack } = commit;
-    const state = { window: window?.state, held: heldChange.current?.is, last: lastTakenBack?.code, standings };
+    const { window, heldChange, lastRollback } = commit;
+    const state = { window: window?.state, held: heldChange.current?.is, last: lastRollback?.code, standings };
     // Written completely before the rename.
     writeFileSync(join(dir, "state.new"), JSON.stringify(state));
     renameSync(join(dir, "state.new"), join(dir, "state"));

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { Commit } from "../../../src/agent/reconcile/commit.ts";
 import type { CommitOptions } from "../../../src/agent/reconcile/commit.ts";
-import type { Before, Prover, Unreached } from "../../../src/agent/reconcile/prover.ts";
+import type { Baseline, Prover, Unreached } from "../../../src/agent/reconcile/prover.ts";
 import { Checkpoint } from "../../../src/checkpoint/checkpoint.ts";
 import { commitFiles } from "../../../src/checkpoint/commit-files.ts";
 import type { Clock } from "../../../src/host/clock.ts";
@@ -12,7 +12,7 @@ export const BOOT = "0197f1a2-0000-4000-8000-00000000b007";
 
 /** A prover that accepts everything. */
 export const provenAtOnce: Prover = {
-  before: () => ({ session: true, gateways: [] }),
+  baseline: () => ({ session: true, gateways: [] }),
   attempt: () => Promise.resolve([]),
   controlPlane: () => Promise.resolve(undefined),
   servingMs: () => Promise.resolve(undefined),
@@ -38,7 +38,7 @@ export function testCommit(
     request: () => ({ mode: "save", seconds: 120, isLocal: false }),
     original: () => undefined,
     refuse: () => Promise.resolve(false),
-    onTakenBack: () => undefined,
+    onRollback: () => undefined,
     onProven: () => undefined,
     onFound: () => undefined,
     onRelease: () => undefined,
@@ -67,14 +67,14 @@ export class ScriptedProver implements Prover {
   attempts = 0;
   onAttempt: () => void = () => undefined;
 
-  before(): { session: boolean; gateways: string[] } {
+  baseline(): { session: boolean; gateways: string[] } {
     return { session: this.session, gateways: this.gateways };
   }
 
   /** Never answers, until the attempt is given up. */
   isSilent = false;
 
-  attempt(_before: Before, signal: AbortSignal): Promise<readonly Unreached[]> {
+  attempt(_baseline: Baseline, signal: AbortSignal): Promise<readonly Unreached[]> {
     this.attempts += 1;
     this.onAttempt();
     if (!this.isSilent) return Promise.resolve(this.unreached);

@@ -145,7 +145,7 @@ async function fetch(
 ): Promise<void> {
   const { engine, clock, slots, credential, space } = options;
   // A check for a newer image is quick; longer pulls run outside the pass.
-  const takeBackPulling = clock.after(hasLocal ? CHECK_MS : 0, onPulling);
+  const cancelPulling = clock.after(hasLocal ? CHECK_MS : 0, onPulling);
   await slots
     .run(signal, async () => {
       const disk = space();
@@ -156,14 +156,16 @@ async function fetch(
         );
       }
       const patience = new AbortController();
-      let takeBack = (): void => undefined;
+      let cancelSilence = (): void => undefined;
       const wait = (): void => {
-        takeBack();
+        cancelSilence();
         if (!hasLocal) return;
-        takeBack = clock.after(SILENCE_MS, () => patience.abort(new HostError("timeout", "the registry says nothing")));
+        cancelSilence = clock.after(SILENCE_MS, () =>
+          patience.abort(new HostError("timeout", "the registry says nothing")),
+        );
       };
       wait();
-      const takeBackEnd = clock.after(LONGEST_MS, () =>
+      const cancelEnd = clock.after(LONGEST_MS, () =>
         patience.abort(new HostError("timeout", "it was not done after 6 hours")),
       );
       try {
@@ -187,11 +189,11 @@ async function fetch(
           both,
         );
       } finally {
-        takeBack();
-        takeBackEnd();
+        cancelSilence();
+        cancelEnd();
       }
     })
-    .finally(takeBackPulling);
+    .finally(cancelPulling);
 }
 
 /** Reports whether a failure may be due to the registry or the credential. */

@@ -48,7 +48,7 @@ export class OutputSaver {
   /** Containers first seen while their output was not saved. */
   readonly #unsaved = new Set<string>();
   #isClosed = false;
-  #takeBack: (() => void) | undefined;
+  #cancelTimer: (() => void) | undefined;
 
   constructor(options: OutputSaverOptions) {
     this.#options = options;
@@ -81,7 +81,7 @@ export class OutputSaver {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#takeBack?.();
+    this.#cancelTimer?.();
     const followers = [...this.#followers.values()];
     for (const { stop } of followers) stop.abort(new InputError("cancelled", "the agent is stopping"));
     await Promise.all(followers.map(({ done }) => done));
@@ -105,8 +105,8 @@ export class OutputSaver {
   }
 
   #lookAfter(ms: number): void {
-    this.#takeBack?.();
-    this.#takeBack = this.#options.clock.after(ms, () => this.look());
+    this.#cancelTimer?.();
+    this.#cancelTimer = this.#options.clock.after(ms, () => this.look());
   }
 
   async #save(id: string, { id: container, name, restarts }: ContainerStatus, signal: AbortSignal): Promise<void> {
@@ -115,10 +115,10 @@ export class OutputSaver {
     const linesOf = timedLines();
     let waiting: TimedText[] = [];
     let chars = 0;
-    let takeBack: (() => void) | undefined;
+    let cancel: (() => void) | undefined;
     const flush = (): void => {
-      takeBack?.();
-      takeBack = undefined;
+      cancel?.();
+      cancel = undefined;
       const last = waiting.at(-1);
       if (last === undefined) return;
       const records = recordsOf(waiting).map(({ stream, at, text }) => ({ container, name, run, stream, at, text }));
@@ -134,7 +134,7 @@ export class OutputSaver {
         waiting.push(...pieces);
         chars += pieces.reduce((sum, { text }) => sum + text.length, 0);
         if (chars < BURST_CHARS) {
-          if (chars > 0) takeBack ??= clock.after(FLUSH_MS, flush);
+          if (chars > 0) cancel ??= clock.after(FLUSH_MS, flush);
           continue;
         }
         flush();

@@ -402,12 +402,12 @@ export class Supervisor {
     if (this.#ending.signal.aborted) return;
     for (const listener of this.#listeners) listener();
     if (this.#look !== undefined) return;
-    const takeBack = this.#options.clock.after(LOOK_GAP_MS, () => {
+    const cancel = this.#options.clock.after(LOOK_GAP_MS, () => {
       this.#look = undefined;
       this.#options.onLook();
     });
     this.#look = () => {
-      takeBack();
+      cancel();
       this.#look = undefined;
     };
   }

@@ -57,12 +57,12 @@ export function planNetwork(desired: NetworkDesired, actual: NetworkActual): Net
       networkIssue(pathOf(desired, link), "no-lease", `no DHCP server has answered on ${link} yet`),
     ]),
   );
-  const ways = new Set([wanOf(desired.config.interfaces, actual)?.nic, wanLinkOf(actual)]);
+  const uplinks = new Set([wanOf(desired.config.interfaces, actual)?.nic, wanLinkOf(actual)]);
   return {
     steps: stepsOf(diffNetwork(state, target), compiled, actual),
     waits: [...waits, ...leases.values()],
     notices,
-    unproven: [...leases].flatMap(([link, issue]) => (ways.has(link) && isHeld(link, actual) ? [issue] : [])),
+    unproven: [...leases].flatMap(([link, issue]) => (uplinks.has(link) && isHeld(link, actual) ? [issue] : [])),
     untold: [],
   };
 }

@@ -5,7 +5,7 @@ import type { Carrier } from "./actual.ts";
 import { isWithin, MAIN_TABLE } from "./contexts.ts";
 
 /** State that decides which route a packet of this machine takes. */
-interface Ways {
+interface RoutingState {
   readonly up: ReadonlySet<string>;
   readonly addresses: NetworkTarget["addresses"];
   readonly routes: NetworkTarget["routes"];
@@ -17,13 +17,13 @@ interface Ways {
  */
 export function cutsOff(state: NetworkState, target: NetworkTarget, carrier: Carrier | undefined): boolean {
   if (carrier === undefined || parseCidr(`${carrier.remote}/32`) === undefined) return false;
-  const waysNow: Ways = { ...state, up: new Set(state.links.filter(({ isUp }) => isUp).map(({ name }) => name)) };
+  const now: RoutingState = { ...state, up: new Set(state.links.filter(({ isUp }) => isUp).map(({ name }) => name)) };
   const isLocal = state.addresses.some(({ address }) => address.split("/", 1)[0] === carrier.remote);
   if (isLocal || isWithin("127.0.0.0/8", carrier.remote)) return false;
-  return hasWay(waysNow, carrier.remote) && !hasWay(waysAfter(state, target), carrier.remote);
+  return hasRoute(now, carrier.remote) && !hasRoute(routingAfter(state, target), carrier.remote);
 }
 
-function hasWay({ up, addresses, routes }: Ways, remote: string): boolean {
+function hasRoute({ up, addresses, routes }: RoutingState, remote: string): boolean {
   const inhabited = new Set(addresses.map(({ link }) => link));
   const isOpen = (link: string | undefined): boolean => link !== undefined && up.has(link) && inhabited.has(link);
   const isConnected = addresses.some(
@@ -41,7 +41,7 @@ function hasWay({ up, addresses, routes }: Ways, remote: string): boolean {
 const lengthOf = (destination: string): number => Number(destination.split("/")[1] ?? 32);
 
 /** Returns the routes after the plan: other programs' ones, the target's, and those that wait for a lease. */
-function waysAfter(state: NetworkState, target: NetworkTarget): Ways {
+function routingAfter(state: NetworkState, target: NetworkTarget): RoutingState {
   const wanted = new Map(target.links.map((link) => [link.name, link]));
   const there = state.links.filter(({ name, isOurs }) => !isOurs || wanted.has(name));
   const waiting = waitingForLease(state, target);

@@ -7,7 +7,7 @@ import {
   neededPeer,
   notConnected,
   silenceOf,
-  wayText,
+  tunnelPathText,
   type Tunnels,
   type UploadProgress,
 } from "./tunnels.ts";
@@ -46,7 +46,7 @@ export function gatewayPerf(tunnels: Tunnels, clock: Clock, runMs = RUN_MS): Str
         const answer = await tunnels.perf(request, onProgress, AbortSignal.any([signal, limit.signal]));
         onProgress({ bytes: answer.bytes, lost: 0 });
         await shown;
-        const by = `by ${wayText(nodes, answer)}\n`;
+        const by = `by ${tunnelPathText(nodes, answer)}\n`;
         await emit({ kind: "stdout", data: `${meter.isInLine ? "\n" : ""}${by}${resultLine(answer)}` });
         return { exitCode: 0 };
       } catch (error) {

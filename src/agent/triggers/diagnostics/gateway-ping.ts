@@ -2,7 +2,7 @@ import type { Clock } from "../../../host/clock.ts";
 import { GatewayPing } from "../../../protocol/triggers/bodies.ts";
 import { probes, ProbeTally, type Probe } from "./echo-probes.ts";
 import type { StreamTrigger, TriggerContext } from "../execution/trigger.ts";
-import { fqdnOf, neededPath, neededPeer, notConnected, roundedMs, wayText, type Tunnels } from "./tunnels.ts";
+import { fqdnOf, neededPath, neededPeer, notConnected, roundedMs, tunnelPathText, type Tunnels } from "./tunnels.ts";
 
 const WAIT_COUNT = 4;
 const SESSION_COUNT = 600;
@@ -61,9 +61,9 @@ export function gatewayPing(tunnels: Tunnels, clock: Clock): StreamTrigger<Gatew
     return async (probe, emit) => {
       if (probe.seq === 0) await emit({ kind: "stdout", data: `PING ${peer} through the tunnel, ${size} bytes\n` });
       if (!("silence" in probe)) {
-        const way = wayText(tunnels.nodes(), probe);
-        if (way !== last) await emit({ kind: "stdout", data: `by ${way}\n` });
-        last = way;
+        const by = tunnelPathText(tunnels.nodes(), probe);
+        if (by !== last) await emit({ kind: "stdout", data: `by ${by}\n` });
+        last = by;
       }
       await emit({ kind: "stdout", data: probeLine(peer, size, probe) });
     };

@@ -7,7 +7,7 @@ import { probes, ProbeTally } from "./echo-probes.ts";
 import { probeLine } from "./gateway-ping.ts";
 import { needLink } from "../tools/known-link.ts";
 import type { StreamTrigger, TriggerContext } from "../execution/trigger.ts";
-import { findPeer, neededPeer, takenForHost, wayText, type TunnelPeer, type Tunnels } from "./tunnels.ts";
+import { findPeer, neededPeer, takenForHost, tunnelPathText, type TunnelPeer, type Tunnels } from "./tunnels.ts";
 
 const WAIT_COUNT = 4;
 const SESSION_COUNT = 600;
@@ -55,7 +55,7 @@ export function tgPing(exec: Exec, files: Files, tunnels: Tunnels, clock: Clock)
     try {
       for await (const probe of probes(tunnels, clock, plan, signal)) {
         tally.add(probe);
-        const by = "silence" in probe ? "" : `  by ${wayText(tunnels.nodes(), probe)}`;
+        const by = "silence" in probe ? "" : `  by ${tunnelPathText(tunnels.nodes(), probe)}`;
         await emit({ kind: "stdout", data: `${probeLine(peer.fqdn, PROBE_BYTES, probe).trimEnd()}${by}\n` });
       }
     } finally {

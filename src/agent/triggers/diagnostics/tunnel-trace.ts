@@ -8,7 +8,7 @@ import {
   type TunnelNodes,
   type TunnelPeer,
   type Tunnels,
-  type Way,
+  type TunnelPath,
 } from "./tunnels.ts";
 
 const PROBES = 3;
@@ -25,7 +25,8 @@ export async function* traceTunnel(
   const nodes = tunnels.nodes();
   yield `traceroute to ${peer.fqdn} through the tunnel, ${PROBE_BYTES} byte packets\n`;
   const answers = await probe(tunnels, { peer: peer.uid }, count, signal);
-  const way: Way | undefined = answers.find((answer) => answer !== undefined) ?? (await carrier(tunnels, signal));
+  const way: TunnelPath | undefined =
+    answers.find((answer) => answer !== undefined) ?? (await carrier(tunnels, signal));
   let hop = 1;
   if (way !== undefined && way.gateway !== peer.uid && way.gateway !== nodes?.self.uid) {
     const there = await probe(tunnels, { peer: way.gateway, path: way.path }, count, signal);
@@ -38,7 +39,7 @@ export async function* traceTunnel(
 }
 
 /** Returns the path that traffic would take. */
-async function carrier(tunnels: Tunnels, signal: AbortSignal): Promise<Way | undefined> {
+async function carrier(tunnels: Tunnels, signal: AbortSignal): Promise<TunnelPath | undefined> {
   const path = (await tunnels.mesh(signal))?.paths.find(({ carries }) => carries);
   return path === undefined ? undefined : { gateway: path.gateway, path: path.id };
 }
@@ -73,7 +74,7 @@ function hopLine(hop: number, who: string, answers: Answers): string {
 }
 
 /** Formats path and remote address: `(path wan2, 198.51.100.7:8443)`. */
-function placeOf(nodes: TunnelNodes | undefined, mesh: MeshState | undefined, { gateway, path }: Way): string {
+function placeOf(nodes: TunnelNodes | undefined, mesh: MeshState | undefined, { gateway, path }: TunnelPath): string {
   const remote = mesh?.paths.find((one) => one.gateway === gateway && one.id === path)?.remote;
   const address =
     remote === undefined ? "" : `, ${remote.ip.includes(":") ? `[${remote.ip}]` : remote.ip}:${remote.port}`;

@@ -28,11 +28,11 @@ export interface EchoRequest {
   readonly timeoutMs: number;
 }
 /** Path by which a peer was reached: `path` of `gateway`, which may be the peer, or this node itself. */
-export interface Way {
+export interface TunnelPath {
   readonly gateway: string;
   readonly path: string;
 }
-export type EchoAnswer = Way & { readonly rttMs: number };
+export type EchoAnswer = TunnelPath & { readonly rttMs: number };
 export interface UploadRequest {
   readonly peer: string;
   readonly path?: string;
@@ -44,7 +44,7 @@ export interface UploadProgress {
   readonly bytes: number;
   readonly lost: number;
 }
-export type UploadAnswer = Way & { readonly bytes: number; readonly ms: number };
+export type UploadAnswer = TunnelPath & { readonly bytes: number; readonly ms: number };
 
 /** Paths to other nodes for trigger events. Errors have the code `timeout`, `not-found`, or that of the tunnel's failure. */
 export interface Tunnels {
@@ -125,7 +125,7 @@ export function fqdnOf(nodes: TunnelNodes | undefined, uid: string): string {
 }
 
 /** Formats a path: `gw-1.example.net, path wan2`, or `default path` for the built-in one. */
-export function wayText(nodes: TunnelNodes | undefined, { gateway, path }: Way): string {
+export function tunnelPathText(nodes: TunnelNodes | undefined, { gateway, path }: TunnelPath): string {
   if (gateway === nodes?.self.uid) return "this node's own gateway";
   return `${fqdnOf(nodes, gateway)}, ${pathText(path)}`;
 }

@@ -107,11 +107,11 @@ function probeText({ terminal }: Call, dest: string, probe: ProbeLine): string {
     return `${terminal.style("red", "no answer")} from ${plainLine(dest)}: seq=${probe.seq}${why}\n`;
   }
   const { seq, peer, size, rttMs } = probe;
-  return `${size} bytes from ${plainLine(peer)}: seq=${seq} time=${rttMs.toFixed(2)} ms by ${wayText(probe)}\n`;
+  return `${size} bytes from ${plainLine(peer)}: seq=${seq} time=${rttMs.toFixed(2)} ms by ${pathText(probe)}\n`;
 }
 
 /** The gateway that the answer came by, and the path to it. */
-function wayText({ gateway = "?", path }: { readonly gateway?: string | undefined; readonly path: string }): string {
+function pathText({ gateway = "?", path }: { readonly gateway?: string | undefined; readonly path: string }): string {
   return `${plainLine(gateway)} ${plainLine(pathName(path))}`;
 }
 
@@ -142,6 +142,6 @@ function summaryText(dest: string, { sent, answered, minMs, meanMs, maxMs, ways 
   return [
     `--- ${plainLine(dest)}: ${sent} sent, ${answered} answered, ${lost}% lost\n`,
     times.length === 0 ? "" : `rtt min/avg/max = ${times.join("/")} ms\n`,
-    ...ways.map((way) => `${way.answered} by ${wayText(way)}\n`),
+    ...ways.map((path) => `${path.answered} by ${pathText(path)}\n`),
   ].join("");
 }

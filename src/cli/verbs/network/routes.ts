@@ -65,7 +65,7 @@ async function showRoutes(call: Call): Promise<ExitClass> {
 async function showWay(call: Call, to: string): Promise<ExitClass> {
   if (!RouteQuery.shape.to.safeParse(to).success) throw new InputError("usage", `'${to}' is not an IPv4 address`);
   const answer = await ask(call, { method: "GET", path: `/v1/route?to=${to}`, socket: READ_SOCKET }, RouteAnswer);
-  call.terminal.out(call.settings.isJson ? `${safeJson(answer)}\n` : wayText(plainValue(answer)));
+  call.terminal.out(call.settings.isJson ? `${safeJson(answer)}\n` : answerText(plainValue(answer)));
   return ["unicast", "local", "broadcast", "multicast"].includes(answer.kind) ? "ok" : "failed";
 }
 
@@ -129,7 +129,7 @@ const REFUSED: Readonly<Record<string, string>> = {
   blackhole: "a route drops what is sent there",
 };
 
-function wayText({ to, kind, via, link, source, table, matched }: RouteAnswer): string {
+function answerText({ to, kind, via, link, source, table, matched }: RouteAnswer): string {
   const refused = REFUSED[kind];
   if (refused !== undefined) return `${to}: ${refused}\n`;
   if (kind === "local") return `${to} is this machine's own\n`;

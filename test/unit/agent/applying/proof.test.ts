@@ -194,7 +194,7 @@ describe("of the gateways that were reached before the change", () => {
 
 test("records each gateway that was up once, within the limit of the store", () => {
   const many = Array.from({ length: 100 }, (_, index) => `gw-${index}`);
-  const before = proofOf({}, { hasSession: () => false, gatewaysUp: () => ["gw-0", ...many] }).before();
+  const before = proofOf({}, { hasSession: () => false, gatewaysUp: () => ["gw-0", ...many] }).baseline();
   expect([before.session, before.gateways.length, new Set(before.gateways).size]).toEqual([false, 64, 64]);
 });
 

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import type { CommitOptions } from "../../../../src/agent/reconcile/commit.ts";
 import { reconciler } from "../../../../src/agent/reconcile/section.ts";
 import { Checkpoint } from "../../../../src/checkpoint/checkpoint.ts";
-import { commitFiles, type TakenBack } from "../../../../src/checkpoint/commit-files.ts";
+import { commitFiles, type Rollback } from "../../../../src/checkpoint/commit-files.ts";
 import type { WindowRequest } from "../../../../src/checkpoint/window.ts";
 import { HostError } from "../../../../src/errors.ts";
 import { hostFiles } from "../../../../src/host/files/files.ts";
@@ -30,7 +30,7 @@ async function rig(
   const { dir = join(tempDir(), "desired"), machine = new MemoryMachine(), clock = new FakeClock() } = options;
   mkdirSync(dir, { recursive: true });
   const prover = new ScriptedProver();
-  const takenBack: TakenBack[] = [];
+  const rollbacks: Rollback[] = [];
   const watched: string[] = [];
   let request: WindowRequest & { isLocal: boolean } = { mode: "save", seconds: 60, isLocal: false };
   const section = reconciler(modelSection(machine, { isGuarded: () => true }));
@@ -41,7 +41,7 @@ async function rig(
     commitOptions: {
       prover,
       request: () => request,
-      onTakenBack: (report) => void takenBack.push(report),
+      onRollback: (report) => void rollbacks.push(report),
       watch: (_id, waitMs) => {
         watched.push(`watch ${waitMs}`);
         return Promise.resolve({ end: () => Promise.resolve(void watched.push("end")) });
@@ -55,7 +55,7 @@ async function rig(
     ...one,
     machine,
     prover,
-    takenBack,
+    rollbacks,
     watched,
     ask: (changed: Partial<WindowRequest & { isLocal: boolean }>) => {
       request = { ...request, ...changed };
@@ -96,7 +96,7 @@ describe("a permanent change", () => {
       return one.commit.window === undefined;
     });
     await wanted;
-    expect([one.a(), one.takenBack, one.watched]).toEqual(["new", [], ["watch 60000", "end"]]);
+    expect([one.a(), one.rollbacks, one.watched]).toEqual(["new", [], ["watch 60000", "end"]]);
     expect(one.commit.isProven("model", { a: "new" })).toBe(true);
   });
 
@@ -110,7 +110,7 @@ describe("a permanent change", () => {
     await one.until("old");
     await wanted;
     const evidence = "control plane 192.0.2.1:443: connection timed out";
-    expect(one.takenBack).toMatchObject([{ code: "not-proven", by: "agent", evidence, versions: { node: 2 } }]);
+    expect(one.rollbacks).toMatchObject([{ code: "not-proven", by: "agent", evidence, versions: { node: 2 } }]);
     await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
     one.prover.unreached = [];
     one.engine.look("test");
@@ -186,7 +186,7 @@ describe("a permanent change", () => {
     await one.until("old");
     await wanted;
     await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
-    expect([one.a(), one.takenBack.length]).toEqual(["old", 1]);
+    expect([one.a(), one.rollbacks.length]).toEqual(["old", 1]);
   });
 
   test("over which the control plane was silent is applied once that is back", async () => {
@@ -214,7 +214,7 @@ describe("a permanent change", () => {
     one.prover.unreached = [];
     await one.want({ model: { a: "newer" } });
     await wanted;
-    expect([seen, one.takenBack]).toEqual([["new", "old", "newer"], []]);
+    expect([seen, one.rollbacks]).toEqual([["new", "old", "newer"], []]);
   });
 
   test("continues when the newer one does not touch it", async () => {
@@ -228,7 +228,7 @@ describe("a permanent change", () => {
     one.prover.unreached = [];
     await one.clock.advance(2000);
     await wanted;
-    expect([one.a(), one.takenBack]).toEqual(["new", []]);
+    expect([one.a(), one.rollbacks]).toEqual(["new", []]);
   });
 
   test("that misses only a gateway is not to blame as long as the old network does not reach it either", async () => {
@@ -270,8 +270,8 @@ describe("a permanent change", () => {
     one.prover.unreached = [];
     await one.until("old", 200);
     await wanted;
-    expect(one.takenBack).toMatchObject([{ code: "step-failed", step: { kind: "set", subject: "a" } }]);
-    expect(one.takenBack[0]?.evidence).toContain("somebody else changed it");
+    expect(one.rollbacks).toMatchObject([{ code: "step-failed", step: { kind: "set", subject: "a" } }]);
+    expect(one.rollbacks[0]?.evidence).toContain("somebody else changed it");
     expect(one.commit.isProven("model", { a: "new" })).toBe(false);
   });
 
@@ -294,7 +294,7 @@ describe("a permanent change", () => {
       await one.clock.advance((one.standing().nextAttempt ?? 0) - one.clock.now());
       await one.engine.idle();
     }
-    expect([one.a(), one.takenBack, one.commit.heldChange.current]).toEqual(["old", [], undefined]);
+    expect([one.a(), one.rollbacks, one.commit.heldChange.current]).toEqual(["old", [], undefined]);
     expect(one.standing().outcome).toMatchObject({ state: "failed", error: { code: "disk-full" } });
     isFull = false;
     await one.clock.advance((one.standing().nextAttempt ?? 0) - one.clock.now());
@@ -341,7 +341,7 @@ describe("a permanent change", () => {
       attempts: 3,
       last: { code: "step-failed", step: { kind: "set" } },
     });
-    expect(one.takenBack).toHaveLength(3);
+    expect(one.rollbacks).toHaveLength(3);
   });
 });
 
@@ -356,7 +356,7 @@ describe("a change without a session before it", () => {
     const kept = one.engine.keep();
     await settle();
     await Promise.all([kept, wanted]);
-    expect([one.a(), one.takenBack]).toEqual(["new", []]);
+    expect([one.a(), one.rollbacks]).toEqual(["new", []]);
     const again = one.want({ model: { a: "newer" } });
     await waitFor("it is being proven", () => one.state() === "proving");
     // A session over a socket older than the change proves nothing.
@@ -374,7 +374,7 @@ describe("a change without a session before it", () => {
     await one.until("newest");
     await one.until("newer");
     await last;
-    expect(one.takenBack[0]?.evidence).toContain("there was no session before the change");
+    expect(one.rollbacks[0]?.evidence).toContain("there was no session before the change");
   });
 });
 
@@ -393,8 +393,8 @@ describe("a trial", () => {
     await one.clock.advance(470_000);
     expect(one.a()).toBe("new");
     await one.until("old");
-    expect(one.takenBack).toMatchObject([{ code: "not-kept", mode: "try" }]);
-    expect(one.takenBack[0]?.evidence).toContain("10 min");
+    expect(one.rollbacks).toMatchObject([{ code: "not-kept", mode: "try" }]);
+    expect(one.rollbacks[0]?.evidence).toContain("10 min");
     await waitFor("it is refused", () => one.commit.heldChange.current?.is === "refused");
   });
 
@@ -428,7 +428,7 @@ describe("a trial", () => {
         await expect(one.engine.keep()).rejects.toMatchObject({ code: "busy" });
         await one.until("old");
         await waitFor("it is over", () => one.commit.window === undefined);
-        expect(one.takenBack).toMatchObject([{ code: "reverted" }]);
+        expect(one.rollbacks).toMatchObject([{ code: "reverted" }]);
         return;
       }
       await one.engine.close();
@@ -447,7 +447,7 @@ describe("a trial", () => {
     expect([one.a(), one.state()]).toEqual(["new", "awaiting-keep"]);
     one.ask({ mode: "save", seconds: 60 });
     await one.want({ model: { a: "newer" } });
-    expect([one.a(), one.commit.window, one.takenBack]).toEqual(["newer", undefined, []]);
+    expect([one.a(), one.commit.window, one.rollbacks]).toEqual(["newer", undefined, []]);
   });
 
   test("does not depend on jumps of the wall clock, and counts the time of a suspend", async () => {
@@ -480,7 +480,7 @@ describe("a trial", () => {
     await clock.advance(590_000);
     expect(next.a()).toBe("new");
     await next.until("old");
-    expect(next.takenBack).toMatchObject([{ code: "not-kept" }]);
+    expect(next.rollbacks).toMatchObject([{ code: "not-kept" }]);
   });
 });
 
@@ -509,7 +509,7 @@ describe("the next agent", () => {
     const { dir, machine, clock } = await cutShort("save", false);
     const next = await rig({ dir, machine, clock });
     await wantNew(next);
-    expect([next.a(), next.takenBack[0]?.code]).toEqual(["old", "interrupted"]);
+    expect([next.a(), next.rollbacks[0]?.code]).toEqual(["old", "interrupted"]);
     next.commit.sessionOpened();
     await next.engine.idle();
     expect([next.a(), next.commit.heldChange.current]).toEqual(["new", undefined]);
@@ -519,7 +519,7 @@ describe("the next agent", () => {
     const { dir, machine, clock } = await cutShort();
     const next = await rig({ dir, machine, clock });
     await wantNew(next);
-    expect(next.takenBack[0]?.evidence).toContain("before that: control plane 192.0.2.1:443: connection timed out");
+    expect(next.rollbacks[0]?.evidence).toContain("before that: control plane 192.0.2.1:443: connection timed out");
     next.commit.sessionOpened();
     await waitFor("it is refused", () => next.commit.heldChange.current?.is === "refused");
     await next.engine.idle();
@@ -531,7 +531,7 @@ describe("the next agent", () => {
     const next = await rig({ dir, machine, clock, commit: { bootId: "0197f1a2-0000-4000-8000-0000000000ff" } });
     next.prover.session = false;
     await wantNew(next);
-    expect([next.a(), next.takenBack[0]?.code, next.commit.window]).toEqual(["old", "rebooted", undefined]);
+    expect([next.a(), next.rollbacks[0]?.code, next.commit.window]).toEqual(["old", "rebooted", undefined]);
     next.commit.sessionOpened();
     await waitFor("it is refused", () => next.commit.heldChange.current?.is === "refused");
     expect(next.a()).toBe("old");
@@ -563,7 +563,7 @@ describe("the next agent", () => {
   test("reports what the guard did", async () => {
     const one = await proven();
     await one.engine.close();
-    const takenBack: TakenBack = {
+    const takenBack: Rollback = {
       at: 7,
       by: "guard",
       code: "interrupted",
@@ -577,7 +577,7 @@ describe("the next agent", () => {
     await commitFiles(hostFiles(), one.dir).guardResult.save({ id, guards: { model: { a: "new" } }, takenBack });
     const next = await rig({ dir: one.dir, machine: one.machine, clock: one.clock });
     await wantNew(next);
-    expect([next.a(), next.takenBack]).toEqual(["old", [takenBack]]);
+    expect([next.a(), next.rollbacks]).toEqual(["old", [takenBack]]);
     expect(await commitFiles(hostFiles(), one.dir).guardResult.load()).toEqual({ is: "absent" });
   });
 });
@@ -606,7 +606,7 @@ test("an agent that hung detects that the guard rolled its change back, and does
     await one.clock.advance(1000);
     return one.a() === "old" && !one.machine.values.has("b") && one.commit.heldChange.current !== undefined;
   });
-  expect(one.takenBack).toMatchObject([{ code: "hung" }]);
+  expect(one.rollbacks).toMatchObject([{ code: "hung" }]);
 });
 
 test("a step that an agent applies after the rollback of the guard is rolled back too", async () => {
@@ -629,5 +629,5 @@ test("a step that an agent applies after the rollback of the guard is rolled bac
     await one.clock.advance(1000);
     return one.a() === "old" && one.commit.window === undefined;
   });
-  expect(one.takenBack).toHaveLength(1);
+  expect(one.rollbacks).toHaveLength(1);
 });

@@ -35,12 +35,12 @@ async function rig() {
     asSurrounded: (actual, before) => withLease(actual, before.get("lease")),
     unproven: (desired, actual) => (desired.get("a") === "leased" && !actual.has("lease") ? [NO_LEASE] : []),
   });
-  const takenBack: string[] = [];
+  const rollbacks: string[] = [];
   const one = engineRig([section], {
     commitOptions: {
       prover,
       request: () => ({ mode: "save", seconds: 60, isLocal: false }),
-      onTakenBack: ({ code, evidence }) => void takenBack.push(`${code}: ${evidence}`),
+      onRollback: ({ code, evidence }) => void rollbacks.push(`${code}: ${evidence}`),
     },
   });
   one.engine.start();
@@ -52,7 +52,7 @@ async function rig() {
       await one.clock.advance(1000);
       return holds();
     });
-  return { ...one, machine, prover, surroundings, takenBack, until, has: () => Object.fromEntries(machine.values) };
+  return { ...one, machine, prover, surroundings, rollbacks, until, has: () => Object.fromEntries(machine.values) };
 }
 
 test("a change without its means of verification is not verified by targets reached without it", async () => {
@@ -61,10 +61,10 @@ test("a change without its means of verification is not verified by targets reac
   await one.until("everybody is reached", () => one.prover.attempts > 5);
   expect(one.commit.window?.state).toBe("proving");
   expect(one.commit.unreached).toEqual([{ target: "model", message: NO_LEASE.message, isHere: true }]);
-  await one.until("it is taken back", () => one.takenBack.length > 0);
+  await one.until("it is taken back", () => one.rollbacks.length > 0);
   await wanted;
   expect(one.has()).toEqual({ a: "old" });
-  expect(one.takenBack).toEqual([`not-proven: model: ${NO_LEASE.message}`]);
+  expect(one.rollbacks).toEqual([`not-proven: model: ${NO_LEASE.message}`]);
 });
 
 test("steps that become due by external changes belong to the change, which is verified once more after them", async () => {
@@ -79,7 +79,7 @@ test("steps that become due by external changes belong to the change, which is v
   await one.until("it is confirmed", () => one.commit.window === undefined);
   await wanted;
   expect(one.prover.attempts).toBe(attempts + 1);
-  expect([one.has(), one.takenBack]).toEqual([{ a: "leased", route: "192.0.2.9" }, []]);
+  expect([one.has(), one.rollbacks]).toEqual([{ a: "leased", route: "192.0.2.9" }, []]);
   expect(one.standing().outcome).toEqual({ state: "converged" });
 });
 
@@ -94,7 +94,7 @@ test("rolls back such steps with the change", async () => {
     changed.push(subject);
   };
   await one.until("the route is there", () => one.machine.values.has("route"));
-  await one.until("it is taken back", () => one.takenBack.length > 0);
+  await one.until("it is taken back", () => one.rollbacks.length > 0);
   await wanted;
   expect(one.has()).toEqual({ a: "old" });
   // Last in, first out, as only happens when its undo is stored with the others.
@@ -109,10 +109,10 @@ test("a failing step of this kind rolls the change back, with the step", async (
     if (subject === "route") throw new HostError("exec-failed", "ip: no such device");
   };
   one.surroundings.lease = "192.0.2.9";
-  await one.until("it is taken back", () => one.takenBack.length > 0);
+  await one.until("it is taken back", () => one.rollbacks.length > 0);
   one.machine.before = () => undefined;
   await wanted;
-  expect(one.takenBack[0]).toMatch(/^step-failed: .*no such device/);
+  expect(one.rollbacks[0]).toMatch(/^step-failed: .*no such device/);
 });
 
 test("external changes that never stop do not extend the verification indefinitely, and are handled after it", async () => {
@@ -128,7 +128,7 @@ test("external changes that never stop do not extend the verification indefinite
   };
   await one.until("it is confirmed", () => one.commit.window === undefined);
   await wanted;
-  expect([follows, one.takenBack]).toEqual([MOST_FOLLOWS, []]);
+  expect([follows, one.rollbacks]).toEqual([MOST_FOLLOWS, []]);
   expect(one.has()["route"]).not.toBe(one.surroundings.lease);
   one.engine.look("test");
   await one.engine.idle();

@@ -6,7 +6,7 @@ import {
   neededPath,
   neededPeer,
   silenceOf,
-  wayText,
+  tunnelPathText,
 } from "../../../../../src/agent/triggers/diagnostics/tunnels.ts";
 import {
   EDGE_1,
@@ -64,9 +64,9 @@ test("a path must exist, and the empty text is the built-in one or any", () => {
 });
 
 test("a path is written as the gateway's name and its own", () => {
-  expect(wayText(someNodes, { gateway: GATEWAY_1, path: "wan2" })).toBe("gw-1.example.net, path wan2");
-  expect(wayText(someNodes, { gateway: GATEWAY_1, path: "" })).toBe("gw-1.example.net, default path");
-  expect(wayText(someNodes, { gateway: EDGE_1, path: "" })).toBe("this node's own gateway");
+  expect(tunnelPathText(someNodes, { gateway: GATEWAY_1, path: "wan2" })).toBe("gw-1.example.net, path wan2");
+  expect(tunnelPathText(someNodes, { gateway: GATEWAY_1, path: "" })).toBe("gw-1.example.net, default path");
+  expect(tunnelPathText(someNodes, { gateway: EDGE_1, path: "" })).toBe("this node's own gateway");
 });
 
 test("silence has two reasons, and anything else is a fault", () => {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { networkVerb } from "../../../../../src/cli/verbs/network/network.ts";
 import { systemClock } from "../../../../../src/host/clock.ts";
-import { CommitReport, type PendingChange, type TakenBackChange } from "../../../../../src/protocol/local/commit.ts";
+import { CommitReport, type PendingChange, type RolledBackChange } from "../../../../../src/protocol/local/commit.ts";
 import { someCall } from "../../../../support/fake-call.ts";
 import { startLocalAgent } from "../../../../support/local-agent.ts";
 import { tempDir } from "../../../../support/temp-dir.ts";
@@ -62,7 +62,7 @@ const pending: PendingChange = {
   before: { session: true, gateways: 2 },
   unreached: ["control plane 192.0.2.1:443: connection timed out"],
 };
-const lastTakenBack: TakenBackChange = {
+const lastTakenBack: RolledBackChange = {
   at: NOW - 60_000,
   by: "agent",
   code: "not-proven",
