@@ -5,12 +5,20 @@ import { durationKey, readDurations, RunReporter } from "./test/support/run-repo
 import { SEED } from "./test/support/sample.ts";
 import { LEFT_OUT } from "./test/support/machine/units-left-out.ts";
 
-/** Begins with the files that take longest, so that the workers end together. */
+/** Files that take as many seconds begin before all others, so that the workers end together. */
+const LONG_SECONDS = 30;
+
+const LAYERS = ["e2e", "integration", "unit"];
+
+/** Begins with the longest files; after them one layer follows the other, since a worker is started anew for each change of the project. */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const durations = readDurations();
-    const seconds = ({ moduleId }: TestSpecification): number => durations.get(durationKey(moduleId)) ?? 0;
-    return (await super.sort(files)).sort((a, b) => seconds(b) - seconds(a));
+    const ranked = (await super.sort(files)).map((file) => {
+      const seconds = durations.get(durationKey(file.moduleId)) ?? 0;
+      return { file, seconds, layer: seconds < LONG_SECONDS ? LAYERS.indexOf(file.project.name) : -1 };
+    });
+    return ranked.sort((a, b) => a.layer - b.layer || b.seconds - a.seconds).map(({ file }) => file);
   }
 }
 
@@ -40,6 +48,7 @@ export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
     reporters: ["default", new RunReporter(SEED)],
+    globalSetup: "test/support/run-directory.ts",
     projects: [
       {
         test: {

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -5,11 +6,13 @@ import { afterAll, beforeAll } from "vitest";
 import { lacksForMachines } from "./upgrades/appliance-machine.ts";
 import { InstalledStage } from "./upgrades/installed-stage.ts";
 import { filesOf, type MachineFiles } from "./machine/machine-files.ts";
+import { onceInRun } from "./once-in-run.ts";
 import { Releases, type Release } from "./upgrades/releases.ts";
 
 export const AGENT = "holdfast-agent.service";
 export const OVERLAY = "holdfast-overlay.service";
 export const BASE = "20260101-000000.ba5e";
+export const GOOD = "20260201-000000.600d";
 export const METRICS = "127.0.0.1:9464";
 
 export interface InstalledNode {
@@ -32,14 +35,23 @@ export function replaced(text: string, part: string, by: string): string {
   return text.replaceAll(part, by);
 }
 
+/** Packages the two releases that all files of a run use; it takes longer than what most of their tests do. */
+async function packageBoth(dir: string): Promise<void> {
+  const releases = new Releases(dir);
+  await releases.package(BASE);
+  await releases.upgrade(BASE, GOOD, judgesSoon);
+}
+
 /** Provides a machine for the tests of a file, with the package, a registered node and a network of ours, or empty. */
 export function installedNode({ isInstalled = true } = {}): InstalledNode {
   const dir = mkdtempSync(join(tmpdir(), "hf-releases-"));
-  const releases = new Releases(dir);
   let made: InstalledNode | undefined;
   beforeAll(async () => {
-    const [stage, base] = await Promise.all([InstalledStage.make(), releases.package(BASE)]);
-    const good = await releases.upgrade(BASE, "20260201-000000.600d", judgesSoon);
+    const [stage, both] = await Promise.all([InstalledStage.make(), onceInRun("releases", packageBoth)]);
+    // The same files under names of its own, to which it adds.
+    execFileSync("cp", ["-al", `${both}/.`, dir]);
+    const releases = new Releases(dir);
+    const [base, good] = [releases.named(BASE), releases.named(GOOD)];
     made = { stage, releases, base, good, before: await filesOf(stage.machine) };
     if (!isInstalled) return;
     await stage.install(base);
@@ -55,7 +67,9 @@ export function installedNode({ isInstalled = true } = {}): InstalledNode {
     return made;
   };
   return {
-    releases,
+    get releases() {
+      return get().releases;
+    },
     get stage() {
       return get().stage;
     },

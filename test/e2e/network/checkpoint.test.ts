@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { Checkpoint } from "../../../src/checkpoint/checkpoint.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { bundled } from "../../support/bundled.ts";
-import { carry, fileMachine, fileSections } from "../../support/reconcile/checkpoint-child.ts";
+import { carry, fileMachine, fileSections } from "../../support/reconcile/checkpoint-machine.ts";
 import { inLanes } from "../../support/network/lanes.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 

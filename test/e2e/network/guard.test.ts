@@ -1,20 +1,21 @@
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Checkpoint } from "../../../src/checkpoint/checkpoint.ts";
 import { GuardResult } from "../../../src/checkpoint/commit-files.ts";
 import type { Window } from "../../../src/checkpoint/window.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { readSealed } from "../../../src/host/files/state-file.ts";
-import { fileMachine } from "../../support/reconcile/checkpoint-child.ts";
+import { bundled } from "../../support/bundled.ts";
+import { fileMachine } from "../../support/reconcile/checkpoint-machine.ts";
 import type { ChildTask } from "../../support/reconcile/commit-child.ts";
 import { BOOT } from "../../support/reconcile/commit.ts";
 import { shifted } from "../../support/fake-time.ts";
 import { tempDir } from "../../support/temp-dir.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-const CHILD = resolve(import.meta.dirname, "../../support/reconcile/commit-child.ts");
+const CHILD = bundled(join(import.meta.dirname, "../../support/reconcile/commit-child.ts"));
 const OLD = { two: { c: "old", d: "old" } };
 const NEW = { one: { a: "new" }, two: { c: "new", f: "new" } };
 const files = hostFiles();

@@ -1,21 +1,19 @@
-import { cpSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
-import { Status } from "../../../src/protocol/local/answers.ts";
+import { expect, test } from "vitest";
+import { bundled } from "../../support/bundled.ts";
 import { aControlPlane, type Greeting } from "../../support/control-plane/answering-control-plane.ts";
-import { FaultProxy } from "../../support/network/fault-proxy.ts";
-import { freePort, holdfast, startController, type ControllerProgram } from "../../support/machine/programs.ts";
-import { tempDir } from "../../support/temp-dir.ts";
-import { NEW, NEWER, OLD, UpgradeStage, type Behaviour } from "../../support/upgrades/upgrade-stage.ts";
+import { DRIVER_SOURCE, NEW, NEWER, OLD, UpgradeStage, type Behaviour } from "../../support/upgrades/upgrade-stage.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
+const DRIVER = bundled(DRIVER_SOURCE);
 const LIMIT_MS = 120_000;
 
 const urlOf = ({ port }: { readonly port: number }): string => `ws://127.0.0.1:${port}`;
 
 /** A stage whose old version runs, below a control plane that answers. */
 async function stageAt(greeting: Greeting = "greets"): Promise<UpgradeStage> {
-  const stage = new UpgradeStage(urlOf(await aControlPlane(greeting)));
+  const stage = new UpgradeStage(urlOf(await aControlPlane(greeting)), DRIVER);
   stage.boot();
   await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
   return stage;
@@ -117,7 +115,7 @@ test("after its proof, power cuts condemn nobody who had run for a while, and cr
 
 test("a control plane that turns bad while a version is judged is waited for, and the version is not blamed", async () => {
   const controlPlane = await aControlPlane("greets");
-  const stage = new UpgradeStage(urlOf(controlPlane));
+  const stage = new UpgradeStage(urlOf(controlPlane), DRIVER);
   stage.boot();
   await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
   stage.request(NEW, "good");
@@ -142,7 +140,7 @@ test("a control plane that turns bad while a version is judged is waited for, an
 });
 
 test("a node that had no session before has none to lose, and is done once there is one", async () => {
-  const stage = new UpgradeStage(urlOf(await aControlPlane("greets")));
+  const stage = new UpgradeStage(urlOf(await aControlPlane("greets")), DRIVER);
   writeFileSync(join(stage.run, "offline"), "");
   stage.boot();
   await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
@@ -223,122 +221,6 @@ test("one after the other, and back to one that failed before where an operator 
   expect(stage.standing()).toMatchObject({ state: "COMPLETED", from: NEWER, to: NEW });
 });
 
-/** The built agent, registered and online, as the old version. */
-async function registeredAt(controller: Pick<ControllerProgram, "url" | "license">) {
-  const stage = new UpgradeStage(controller.url);
-  stage.makeReal(join(stage.lib, "base"), OLD);
-  stage.boot();
-  await waitFor("the old version answers", async () => (await stage.answers()) === OLD);
-  const license = join(stage.root, "license");
-  writeFileSync(license, await controller.license("edge"));
-  expect(await holdfast(["register", license, "--state", stage.state, "--run", stage.run])).toMatchObject({ code: 0 });
-  const session = async (): Promise<Status["session"]> => {
-    const { stdout } = await holdfast(["status", "--json", "--run", stage.run]);
-    return Status.parse(JSON.parse(stdout)).session;
-  };
-  await waitFor("it is online", async () => (await session()).state === "online");
-  return { stage, session };
-}
-
-test(
-  "the built agent is upgraded once it has a session with a control plane that took its heartbeat, and not before",
-  async () => {
-    const { stage, session } = await registeredAt(await startController(tempDir(), await freePort()));
-    // Started again, so that the heartbeat that counts is not one of before.
-    const begun = Date.now();
-    stage.request(NEW, "real");
-    const child = stage.begin({ windowMs: 60_000, backMs: 30_000 });
-    const closed = new Promise((resolve) => child.once("close", resolve));
-    await waitFor("the new version is online", async () => {
-      return (await stage.answers()) === NEW && (await session()).state === "online";
-    });
-    const { state } = stage.standing() ?? {};
-    const { heartbeatAt } = await session();
-    expect({ state, heartbeatAt }).not.toEqual({ state: "COMPLETED", heartbeatAt: undefined });
-    await waitFor("it has proven itself", () => stage.standing()?.state === "COMPLETED");
-    expect((await session()).heartbeatAt).toBeGreaterThan(begun);
-    expect(await closed).toBe(0);
-    await stage.halt();
-  },
-  3 * LIMIT_MS,
-);
-
-test(
-  "a control plane restored from before the node was registered refuses old and new alike, and the new one is not blamed",
-  async () => {
-    const [dir, older, newer] = [tempDir(), tempDir(), tempDir()];
-    const port = await freePort();
-    const begin = () => startController(dir, port);
-    await (await begin()).end();
-    const data = join(dir, "controller");
-    const restore = (from: string): void => {
-      rmSync(data, { recursive: true });
-      cpSync(from, data, { recursive: true });
-    };
-    cpSync(data, older, { recursive: true });
-    const first = await begin();
-    const { stage, session } = await registeredAt(first);
-    stage.request(NEW, "real");
-    // What is good has to last, so that there is time to take the control plane away.
-    const judging = stage.begin({ windowMs: LIMIT_MS, settleMs: LIMIT_MS });
-    let said = "";
-    judging.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
-    await waitFor("the new version works", () => said.endsWith("everything works\n"));
-    await first.end();
-    cpSync(data, newer, { recursive: true });
-    restore(older);
-    const second = await begin();
-    writeFileSync(join(stage.run, "restart"), "");
-    await waitFor("it is refused", async () => (await session()).reason?.code === "not-authentic");
-    await waitFor("it is not blamed", () => said.endsWith("waits for the control plane, which refuses the node\n"));
-    expect(await stage.answers()).toBe(NEW);
-    await second.end();
-    restore(newer);
-    await begin();
-    judging.kill("SIGTERM");
-    await new Promise((resolve) => judging.once("close", resolve));
-    writeFileSync(join(stage.run, "restart"), "");
-    await ends(0, stage.upgrade({ windowMs: LIMIT_MS }));
-    expect(stage.standing()).toMatchObject({ state: "COMPLETED", to: NEW });
-    await stage.halt();
-  },
-  3 * LIMIT_MS,
-);
-
-test(
-  "a control plane that takes every hello and drops every session without a word costs the new version nothing but time",
-  async () => {
-    const [port, behind] = [await freePort(), await freePort()];
-    const between = await FaultProxy.start(port, behind);
-    const controller = await startController(tempDir(), behind, ["--url", `http://127.0.0.1:${port}`]);
-    const from = performance.now();
-    const { stage } = await registeredAt({ ...controller, url: `http://127.0.0.1:${port}` });
-    const startMs = performance.now() - from;
-    stage.request(NEW, "real");
-    const judging = stage.begin({ windowMs: 5000 + startMs, settleMs: LIMIT_MS, backMs: 5000 + startMs });
-    let said = "";
-    judging.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
-    await waitFor("the new version works", () => said.endsWith("everything works\n"));
-    // Long enough for a question, and for the beginning of a session.
-    const dropping = setInterval(() => between.reset(), 300);
-    onTestFinished(() => clearInterval(dropping));
-    await waitFor("it lacks its session", () => said.includes("accepts this node, but there is no session"));
-    await waitFor("the old version has its turn", async () => (await stage.answers()) === OLD);
-    expect(stage.standing()).toMatchObject({ state: "IN_PROGRESS", step: "comparing", to: NEW });
-    await waitFor("it did no better", () => said.includes("the old version had no session in its place"));
-    await waitFor("the new version is back", async () => (await stage.answers()) === NEW);
-    expect(stage.standing()).toMatchObject({ state: "IN_PROGRESS", step: "judging", to: NEW });
-    expect(readdirSync(stage.versions).filter((name) => /[.](failed|aside)$/.test(name))).toEqual([]);
-    clearInterval(dropping);
-    judging.kill("SIGTERM");
-    await new Promise((resolve) => judging.once("close", resolve));
-    await ends(0, stage.upgrade({ windowMs: LIMIT_MS }));
-    expect(stage.standing()).toMatchObject({ state: "COMPLETED", to: NEW });
-    await stage.halt();
-  },
-  3 * LIMIT_MS,
-);
-
 test("a judge that is killed while the old version has its turn brings the new one back", async () => {
   const stage = await stageAt();
   stage.request(NEW, "good");
@@ -355,49 +237,6 @@ test("a judge that is killed while the old version has its turn brings the new o
   await ends(0, stage.upgrade());
   expect(await stage.answers()).toBe(NEW);
   expect(existsSync(join(stage.versions, `${NEW}.aside`))).toBe(false);
-});
-
-test(
-  "a version whose own proof is no good is gone back from, though the control plane refuses it in the same words",
-  async () => {
-    const controller = await startController(tempDir(), await freePort());
-    const from = performance.now();
-    const { stage, session } = await registeredAt(controller);
-    // An agent that is being started does not answer, for as long as the machine needs: that alone must not be what is held against it.
-    const startMs = performance.now() - from;
-    stage.request(NEW, "proves badly");
-    const child = stage.begin({ windowMs: 8000 + 2 * startMs, againMs: 1500 + startMs });
-    let said = "";
-    child.stdout?.setEncoding("utf8").on("data", (chunk: string) => (said += chunk));
-    const closed = new Promise((resolve) => child.once("close", resolve));
-    await waitFor("it is refused", async () => {
-      return (await stage.answers()) === NEW && (await session()).reason?.code === "not-authentic";
-    });
-    expect(await closed).toBe(3);
-    expect(stage.standing()).toMatchObject({ state: "FAILED", to: NEW, reason: { code: "no-session" } });
-    expect(said).toContain("the old version had a session in its place");
-    await waitFor("the old version is online again", async () => {
-      return (await stage.answers()) === OLD && (await session()).state === "online";
-    });
-    await stage.halt();
-  },
-  3 * LIMIT_MS,
-);
-
-test("the built program has nothing to do where nothing was asked for", async () => {
-  const stage = new UpgradeStage(urlOf(await aControlPlane("greets")));
-  const where = ["--run", stage.run, "--versions", stage.versions, "--package", stage.lib, "--state", stage.state];
-  const args = ["upgrade-run", ...where, "--request", join(stage.run, "upgrade-request.json")];
-  expect(await holdfast(args)).toEqual({ code: 0, stdout: "", stderr: "" });
-  expect(await holdfast([...args, "--what"])).toMatchObject({ code: 2 });
-  // And what it cannot fetch it says, and leaves everything as it was.
-  const request = { from: join(stage.root, "no-manifest"), by: "operator", skipUnattended: true };
-  writeFileSync(join(stage.run, "upgrade-request.json"), JSON.stringify(request));
-  const { code, stdout } = await holdfast(args);
-  expect(code).toBe(3);
-  expect(stdout).toMatch(/^not upgraded: /);
-  expect(stage.standing()).toMatchObject({ state: "FAILED" });
-  expect(readdirSync(stage.versions).filter((name) => /\d/.test(name))).toEqual([]);
 });
 
 test("a request that cannot be read is thrown away", async () => {

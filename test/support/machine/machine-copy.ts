@@ -63,7 +63,7 @@ export async function machineCopy(folder: string, given: string): Promise<Machin
     const { status, output } = await within(["sh", "-c", COPY, at, given, lower.join(":")]);
     if (status !== 0) throw new Error(`no copy of this machine could be made: ${output}`);
     return {
-      run: (command) => within(["chroot", join(at, "root"), "sh", "-c", command]),
+      run: (command) => within(["env", "-u", "TMPDIR", "chroot", join(at, "root"), "sh", "-c", command]),
       again: () =>
         copyOf([join(at, "upper"), ...lower], async (other) => {
           await within(["sh", "-c", `umount -R -l "$0/root" && rm -rf "$0"`, other]);

@@ -27,6 +27,7 @@ export const LEFT_OUT: readonly LeftOut[] = [
   ...files(
     "drives the launcher and the programs of an upgrade, each of which has another unit",
     "upgrades/verified",
+    "upgrades/verified-built",
     "upgrades/fetch",
     "upgrades/kill-points",
     "upgrades/rolled-back",

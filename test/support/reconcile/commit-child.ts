@@ -11,7 +11,7 @@ import { hostDeadMan } from "../../../src/host/process/dead-man.ts";
 import { hostExec } from "../../../src/host/process/exec.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { parseBootId } from "../../../src/host/proc.ts";
-import { fileSections } from "./checkpoint-child.ts";
+import { fileSections } from "./checkpoint-machine.ts";
 import { testCommit } from "./commit.ts";
 
 /** The task of an agent in a process of its own: its machine and state in `dir`. */
@@ -90,4 +90,4 @@ async function main([program = "", task = "", ...rest]: readonly string[]): Prom
   process.exitCode = await (task === "restore" ? restore(deps, signal) : watch(deps, value("--id"), signal));
 }
 
-if (import.meta.main) await main(process.argv.slice(2));
+await main(process.argv.slice(2));

@@ -180,8 +180,10 @@ export class InstalledStage {
     return this.machine.run(`holdfast ${args.map((arg) => `'${arg}'`).join(" ")}`);
   }
 
+  /** What the agent says of itself, asked without a verb: starting one takes ten times as long. */
   async status(): Promise<Status> {
-    return Status.parse(JSON.parse((await this.holdfast("status", "--json")).stdout));
+    const asked = "curl -sf --unix-socket /run/holdfast/agent.sock http://agent/v1/status";
+    return Status.parse(JSON.parse((await this.machine.run(asked)).stdout));
   }
 
   async doctor(): Promise<DoctorReport["checks"]> {

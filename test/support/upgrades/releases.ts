@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { makeKeys, signerFrom } from "../../../scripts/packaging/keys.ts";
@@ -16,7 +16,7 @@ export interface Release {
   readonly version: string;
 }
 
-/** Releases signed by one key, which the first one trusts. */
+/** Releases below a directory, signed by one key, which the first one trusts. */
 export class Releases {
   readonly #dir: string;
   readonly #key: string;
@@ -24,12 +24,12 @@ export class Releases {
   constructor(dir: string) {
     this.#dir = dir;
     this.#key = join(dir, "key.jwk");
-    makeKeys(this.#key);
+    if (!existsSync(this.#key)) makeKeys(this.#key);
   }
 
   /** Packages this checkout's program as the build `YYYYMMDD-HHMMSS.COMMIT`, as shipped except for the compression level. */
   async package(build: string): Promise<Release> {
-    const release = this.#named(build);
+    const release = this.named(build);
     const script = ["--disable-warning=ExperimentalWarning", join(ROOT, "scripts/package.ts")];
     const args = ["--arch", "amd64", "--level", "0", "--out", release.dir, "--build", build, "--sign", this.#key];
     await run(process.execPath, [...script, ...args], { cwd: ROOT, timeout: 600_000 });
@@ -43,7 +43,7 @@ export class Releases {
 
   /** Makes a later build of `base` with a changed bundle: a manifest and a tarball, which are enough for an upgrade. */
   async upgrade(base: string, build: string, change: (bundle: string) => string = (text) => text): Promise<Release> {
-    const { dir, version } = this.#named(build);
+    const { dir, version } = this.named(build);
     const tree = this.#tree(build);
     cpSync(this.#tree(base), tree, { recursive: true });
     writeFileSync(join(tree, "version"), `${version}\n`);
@@ -71,7 +71,7 @@ export class Releases {
 
   /** Makes the Debian package of such a later build from that of `base`. */
   async deb(base: Release, { version }: Release, build: string): Promise<void> {
-    const { dir } = this.#named(build);
+    const { dir } = this.named(build);
     const tree = join(dir, "deb");
     const name = (of: string): string => `holdfast_${of}_amd64.deb`;
     await run("dpkg-deb", ["--raw-extract", join(base.dir, name(base.version)), tree]);
@@ -90,7 +90,8 @@ export class Releases {
     renameSync(join(at, `.${MANIFEST_NAME}`), join(at, MANIFEST_NAME));
   }
 
-  #named(build: string): Release {
+  /** Where the release of a build lies, and its version. */
+  named(build: string): Release {
     return { dir: join(this.#dir, build), version: `0.1.${build.slice(0, 13)}` };
   }
 

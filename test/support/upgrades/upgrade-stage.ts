@@ -15,7 +15,8 @@ export type Behaviour = "good" | "exits" | "exits well" | "hangs" | "never reach
 type Real = "real" | "proves badly";
 
 const LAUNCH = join(import.meta.dirname, "../../../systemd/launch");
-const DRIVER = join(import.meta.dirname, "upgrade-driver.ts");
+/** The source of the program that runs an upgrade on a stage; tests bundle it, since they start it very often. */
+export const DRIVER_SOURCE = join(import.meta.dirname, "upgrade-driver.ts");
 const AGENT = readFileSync(join(import.meta.dirname, "upgrade-agent.mjs.txt"), "utf8");
 /** Time in which an agent must be ready; one that hangs does so for as long. */
 const READY_MS = 2500;
@@ -55,13 +56,16 @@ export class UpgradeStage {
   readonly state = join(this.root, "state");
   readonly #launch = join(this.root, "launch");
   readonly #controlPlane: string;
+  readonly #driver: string;
   #supervising: { isOver: boolean; done: Promise<void> } | undefined;
   #agent: ChildProcess | undefined;
   #id = 0;
   #windowMs = WINDOW_MS;
 
-  constructor(controlPlane: string) {
+  /** `driver` is the bundle of the program that runs an upgrade. */
+  constructor(controlPlane: string, driver: string) {
     this.#controlPlane = controlPlane;
+    this.#driver = driver;
     for (const dir of [this.run, this.lib, this.versions, join(this.root, "bin")]) mkdirSync(dir, { recursive: true });
     this.make(join(this.lib, "base"), OLD, "good");
     // The manager has a job exactly when the supervisor was asked to stop the agent.
@@ -216,7 +220,7 @@ export class UpgradeStage {
       limits: { ...LIMITS, windowMs: this.#windowMs, ...limits },
     };
     writeFileSync(file, JSON.stringify(work));
-    return [...FLAGS, DRIVER, file];
+    return [...FLAGS, this.#driver, file];
   }
 
   /** Runs the upgrade's program to its end. */
