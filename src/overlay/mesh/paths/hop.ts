@@ -2,6 +2,8 @@ import { constants, type ClientHttp2Session, type ServerHttp2Session } from "nod
 import type { TLSSocket } from "node:tls";
 import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
+import { MAX_STREAMS } from "../transport/http2.ts";
+import type { PooledSession } from "../transport/session-pool.ts";
 import { Prober } from "./prober.ts";
 
 /** Callbacks for the probes of a session; times are of the wall clock. */
@@ -33,14 +35,16 @@ interface Closes {
 const ANSWERS_TO_PROVE = 3;
 /** Time limit of these answers; a peer that sends other data instead would never count as silent. */
 const PROVE_MS = 10_000;
-const UNUSED_MS = 60_000;
 /** Time limit of a retired session, which only serves running streams. */
 const RETIRED_MS = 600_000;
 const KEEP_ALIVE_MS = 5000;
 
 /** A hop session: its socket, its HTTP/2 session, its probes, and the number of its open streams. */
-export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = ClientHttp2Session | ServerHttp2Session> {
+export class Hop<
+  Session extends ClientHttp2Session | ServerHttp2Session = ClientHttp2Session | ServerHttp2Session,
+> implements PooledSession {
   readonly session: Session;
+  readonly maxStreams = MAX_STREAMS;
   readonly remote: { readonly ip: string; readonly port: number };
   readonly local: string | undefined;
   /** Resolves when no new stream may start: it has ended, or the other side is closing. */
@@ -55,7 +59,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
   #close = (_end: HopEnd): void => undefined;
   #end = (_end: HopEnd): void => undefined;
   #streams = 0;
-  #claims = 0;
+  #reserved = 0;
   #isOver = false;
   #last: Moved | undefined;
 
@@ -101,13 +105,13 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
 
   /** Number of open and reserved streams. */
   get load(): number {
-    return this.#streams + this.#claims;
+    return this.#streams + this.#reserved;
   }
 
   /** Reserves room for a stream that is opened in this turn of the event loop. */
-  claim(): void {
-    this.#claims += 1;
-    if (this.#claims === 1) this.#clock.after(0, () => (this.#claims = 0));
+  reserve(): void {
+    this.#reserved += 1;
+    if (this.#reserved === 1) this.#clock.after(0, () => (this.#reserved = 0));
   }
 
   /** Reports whether streams may be opened. */
@@ -152,7 +156,7 @@ export class Hop<Session extends ClientHttp2Session | ServerHttp2Session = Clien
   /** Counts a stream until it closes. */
   hold(stream: Closes): void {
     this.#streams += 1;
-    if (this.#claims > 0) this.#claims -= 1;
+    if (this.#reserved > 0) this.#reserved -= 1;
     if (this.#streams === 1) this.onIdle(false);
     this.#prober.hurry();
     stream.once("close", () => {
@@ -212,15 +216,4 @@ export function countRequests(hop: OutboundHop): void {
     hop.hold(stream);
     return stream;
   };
-}
-
-/** Ends a session after a minute without streams. */
-export function retireUnused(clock: Clock, hop: Hop): void {
-  let cancel = (): void => undefined;
-  hop.onIdle = (isIdle) => {
-    cancel();
-    if (isIdle) cancel = clock.after(UNUSED_MS, () => hop.retire("unused for 60 s"));
-  };
-  hop.onIdle(hop.streams === 0);
-  void hop.closing.then(() => cancel());
 }

@@ -4,12 +4,12 @@ import { SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { MeshEvent, MeshPath, PathState, RttBucket } from "../../../protocol/overlay/mesh.ts";
 import { clientSession, serverSession } from "../transport/http2.ts";
+import { LOADED_STREAMS, retireUnused, SessionPool } from "../transport/session-pool.ts";
 import type { PathId } from "./peer-dialer.ts";
 import type { Random } from "../../../lib/async/backoff.ts";
 import { redialDelay } from "./backoff.ts";
 import type { HopProtocol, HopTarget } from "./dial-hop.ts";
-import { Hop, retireUnused, type HopEnd, type InboundHop, type OutboundHop } from "./hop.ts";
-import { OutboundSessions } from "./outbound-sessions.ts";
+import { countRequests, Hop, type HopEnd, type InboundHop, type OutboundHop } from "./hop.ts";
 import { RttMinutes } from "./rtt-minutes.ts";
 import { defined } from "../../../lib/defined.ts";
 
@@ -29,8 +29,6 @@ type Wanted = Pick<MeshPath, "host" | "port" | "local" | "isDefault">;
 
 /** Minimum uptime of a path after which a loss resets the backoff. */
 const STABLE_MS = 10_000;
-/** Number of streams on the inbound session at which another is dialled. */
-const LOADED_STREAMS = 200;
 /** Age of a dial after which a change of the network restarts it. */
 const STALE_DIAL_MS = 1000;
 const HASTEN_MS = 5000;
@@ -40,7 +38,7 @@ const MAX_REASON = 512;
 export class Link {
   readonly pathId: PathId;
   readonly #options: LinkOptions;
-  readonly #outbound: OutboundSessions;
+  readonly #outbound: SessionPool<OutboundHop>;
   readonly #minutes: RttMinutes;
   readonly #life = new AbortController();
   /** All open sessions, including replaced ones. */
@@ -70,9 +68,12 @@ export class Link {
     this.#key = key;
     this.#options = options;
     this.#since = options.clock.now();
-    this.#outbound = new OutboundSessions({
+    this.#outbound = new SessionPool({
       clock: options.clock,
-      raise: (signal) => this.#dialOutbound(signal),
+      open: (signal) => this.#dialOutbound(signal),
+      // A gateway limits the unauthenticated handshakes of each source address, which many nodes may share.
+      maxDials: 1,
+      to: "the gateway",
     });
     this.#life.signal.addEventListener("abort", () => this.#interrupt(true));
     void this.#keepUp();
@@ -281,6 +282,7 @@ export class Link {
       missed: () => this.#current?.hurry(),
     });
     this.#own(hop);
+    countRequests(hop);
     void hop.prove().catch(() => undefined);
     return hop;
   }
@@ -320,7 +322,7 @@ export class Link {
     this.#current = hop;
     if (old !== undefined) {
       old.retire("replaced by another session");
-      this.#outbound.retire();
+      this.#outbound.retire("replaced by another session");
     }
     if (this.#upSince !== undefined) return onChanged(false);
     this.#upSince = clock.elapsed();
@@ -357,14 +359,14 @@ export class Link {
     this.#trouble = { cause, since: end.since };
     if (this.#life.signal.aborted) return;
     this.#set("down", cause);
-    this.#outbound.drop(cause);
+    this.#outbound.drop(new SessionError("tunnel-lost", cause));
     if (this.#extra instanceof Hop) this.#extra.destroy(cause);
     onEvent({ kind: "path-lost", at: clock.now(), ...this.pathId, cause });
     onChanged(false);
   }
 
   #dropAll(cause: string): void {
-    this.#outbound.drop(cause);
+    this.#outbound.drop(new SessionError("tunnel-lost", cause));
     for (const hop of this.#hops) hop.destroy(cause);
   }
 

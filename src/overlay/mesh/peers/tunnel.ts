@@ -1,7 +1,10 @@
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from "node:http2";
+import type { Clock } from "../../../host/clock.ts";
 import type { PeerSessionState } from "../../../protocol/overlay/mesh.ts";
 import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { PathId } from "../paths/peer-dialer.ts";
+import { MAX_STREAMS } from "../transport/http2.ts";
+import type { PooledSession } from "../transport/session-pool.ts";
 import { codeOf, resetStream } from "../../flow/stream-reset.ts";
 
 /** A newly opened session with a peer. */
@@ -12,8 +15,11 @@ export interface Connected {
   readonly socket?: { readonly bytesRead: number; readonly bytesWritten: number };
 }
 
+/** Time for resets to reach the peer before the session closes, in milliseconds. */
+const RESET_GRACE_MS = 1000;
+
 /** A session to a peer and its streams. When it ends, all its streams end with the same reason. */
-export class Tunnel {
+export class Tunnel implements PooledSession {
   readonly peer: string;
   readonly session: ClientHttp2Session;
   readonly pathId: PathId;
@@ -21,44 +27,42 @@ export class Tunnel {
   readonly maxStreams: number;
   /** Total number of streams. */
   total = 0;
-  /** Monotonic milliseconds since it is idle, and the pending check of that; used by the owner to close idle sessions. */
-  idleSince = 0;
-  cancelIdleCheck: (() => void) | undefined;
+  onIdle: (isIdle: boolean) => void = () => undefined;
+  readonly closing: Promise<void>;
+  readonly #clock: Clock;
   readonly #socket: Connected["socket"];
   readonly #streams = new Set<ClientHttp2Stream>();
-  readonly #onFree: (tunnel: Tunnel) => void;
+  #close = (): void => undefined;
   #reserved = 0;
   #isRetired = false;
   #wasCut = false;
   #lost: OverlayReason | undefined;
 
-  constructor(
-    peer: string,
-    { session, pathId, socket }: Connected,
-    { since, maxStreams, onFree }: { since: number; maxStreams: number; onFree: (tunnel: Tunnel) => void },
-  ) {
+  constructor(peer: string, { session, pathId, socket }: Connected, clock: Clock) {
     this.peer = peer;
     this.session = session;
     this.pathId = pathId;
     this.#socket = socket;
-    this.since = since;
-    this.maxStreams = maxStreams;
-    this.#onFree = onFree;
+    this.#clock = clock;
+    this.since = clock.now();
+    this.maxStreams = Math.min(MAX_STREAMS, session.remoteSettings.maxConcurrentStreams ?? MAX_STREAMS);
+    this.closing = new Promise((resolve) => {
+      this.#close = resolve;
+    });
     session.on("goaway", () => this.retire()).once("close", () => this.end("tunnel-lost"));
     if (session.destroyed) this.end("tunnel-lost");
   }
 
-  /** Number of open and reserved streams. */
-  get active(): number {
+  get load(): number {
     return this.#streams.size + this.#reserved;
   }
 
   /** Reports whether it accepts another stream. */
   get isFree(): boolean {
-    return this.isAlive && this.active < this.maxStreams;
+    return this.isOpen && this.load < this.maxStreams;
   }
 
-  get isAlive(): boolean {
+  get isOpen(): boolean {
     return !this.#isRetired && this.#lost === undefined && !this.session.closed && !this.session.destroyed;
   }
 
@@ -72,19 +76,20 @@ export class Tunnel {
     return this.#wasCut;
   }
 
-  /** Reserves room for a stream that is opened or released soon. */
+  /** Reserves room for a stream; `open` or `giveUp` must follow. */
   reserve(): void {
     this.#reserved += 1;
+    if (this.load === 1) this.onIdle(false);
   }
 
   giveUp(): void {
     this.#reserved -= 1;
-    if (this.active === 0) this.#onFree(this);
+    this.#freed();
   }
 
   /** Opens a stream in the reserved room; undefined if the session accepts no more streams. */
   open(headers: OutgoingHttpHeaders, options: { readonly endStream: boolean }): ClientHttp2Stream | undefined {
-    if (!this.isAlive) {
+    if (!this.isOpen) {
       this.giveUp();
       return undefined;
     }
@@ -102,7 +107,7 @@ export class Tunnel {
     stream.once("close", () => {
       this.#streams.delete(stream);
       if (this.session.destroyed) this.#wasCut = true;
-      if (this.active === 0) this.#onFree(this);
+      this.#freed();
     });
     return stream;
   }
@@ -113,24 +118,39 @@ export class Tunnel {
       role: "source",
       ...this.pathId,
       since: this.since,
-      activeFlows: this.active,
+      activeFlows: this.load,
       flows: this.total,
       bytesIn: this.#socket?.bytesRead ?? 0,
       bytesOut: this.#socket?.bytesWritten ?? 0,
     };
   }
 
-  /** Accepts no new streams; running streams continue. */
   retire(): void {
     this.#isRetired = true;
-    if (this.active === 0) this.#onFree(this);
+    this.#close();
+    this.#freed();
   }
 
-  /** Ends every stream with this reason. The owner of the session closes it. */
+  /** Ends every stream with this reason. A shared session goes on. */
   end(reason: OverlayReason): void {
     if (this.#lost !== undefined) return;
     this.#lost = reason;
-    if (this.active > 0) this.#wasCut = true;
+    this.#close();
+    if (this.load > 0) this.#wasCut = true;
     for (const stream of this.#streams) resetStream(stream, codeOf(reason));
+  }
+
+  /** Ends every stream and its own session, because the peer was removed. */
+  destroy(): void {
+    if (this.#lost !== undefined) return;
+    this.end("removed");
+    this.session.close();
+    this.#clock.after(RESET_GRACE_MS, () => this.session.destroy());
+  }
+
+  #freed(): void {
+    if (this.load > 0) return;
+    if (this.isOpen) this.onIdle(true);
+    else if (this.#socket !== undefined) this.session.close();
   }
 }

@@ -5,6 +5,7 @@ import type { Clock } from "../../../host/clock.ts";
 import type { MeshEvent, MeshPeer, OverlayMesh } from "../../../protocol/overlay/mesh.ts";
 import { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { PeerDialer } from "../paths/peer-dialer.ts";
+import { MAX_SESSIONS, SessionPool } from "../transport/session-pool.ts";
 import { Tunnel, type Connected } from "./tunnel.ts";
 import { watchTunnel } from "./watch-tunnel.ts";
 
@@ -16,33 +17,23 @@ export interface TunnelsOptions {
   readonly onEvent: (event: MeshEvent) => void;
 }
 
-const MAX_STREAMS = 256;
-/** Enough for 10,000 flows, the usual limit of a connector. */
-const MAX_SESSIONS = 40;
-const IDLE_MS = 60_000;
 const REFUSAL = { firstMs: 100, maxMs: 400 };
 /** A session that ends sooner counts as a failed attempt. */
 const SHORT_MS = 1000;
-/** Time for resets to reach the peer before the session closes, in milliseconds. */
-const RESET_GRACE_MS = 1000;
-
-interface Opening {
-  readonly ready: Promise<Tunnel>;
-  reserved: number;
-}
 
 interface Entry {
   readonly peer: MeshPeer;
   readonly abort: AbortController;
+  readonly pool: SessionPool<Tunnel>;
+  /** All open sessions, including retired ones. */
   readonly tunnels: Set<Tunnel>;
-  readonly openings: Set<Opening>;
   failures: number;
   /** Time until which attempts are refused, and the reason. */
   refusal: { readonly reason: OverlayReason; readonly until: number } | undefined;
   lostAt: number | undefined;
 }
 
-/** Sessions to each peer, shared by all flows: opened with the first flow, closed 60 s after the last. */
+/** Sessions to each peer, shared by all flows to it. */
 export class Tunnels {
   readonly #options: TunnelsOptions;
   readonly #entries = new Map<string, Entry>();
@@ -91,15 +82,16 @@ export class Tunnels {
     // The peer may have been removed in the meantime.
     if (entry.abort.signal.aborted) throw new SessionError("removed", `${uid} was removed from this node's peers`);
     try {
-      return await this.#reserveSpliced(entry);
+      return await entry.pool.take();
     } catch (error) {
       throw direct ?? error;
     }
   }
 
-  /** Returns all sessions to peers behind gateways. */
+  /** Returns the sessions to peers behind gateways that accept or carry flows. */
   list(): readonly Tunnel[] {
-    return [...this.#entries.values()].flatMap(({ tunnels }) => Array.from(tunnels));
+    const all = [...this.#entries.values()].flatMap(({ tunnels }) => Array.from(tunnels));
+    return all.filter(({ isOpen, load }) => isOpen || load > 0);
   }
 
   /** Clears the backoff of unreachable peers, so that the next flow is tried immediately. */
@@ -116,31 +108,24 @@ export class Tunnels {
   }
 
   #entryOf(peer: MeshPeer): Entry {
-    let entry = this.#entries.get(peer.uid);
-    if (entry === undefined) {
-      entry = {
-        peer,
-        abort: new AbortController(),
-        tunnels: new Set(),
-        openings: new Set(),
-        failures: 0,
-        refusal: undefined,
-        lostAt: undefined,
-      };
-      this.#entries.set(peer.uid, entry);
-    }
-    return entry;
-  }
-
-  #reserveSpliced(entry: Entry): Tunnel | Promise<Tunnel> {
-    for (const tunnel of entry.tunnels) {
-      if (!tunnel.isFree) continue;
-      tunnel.reserve();
-      return tunnel;
-    }
-    const opening = [...entry.openings].find(({ reserved }) => reserved < MAX_STREAMS) ?? this.#begin(entry);
-    opening.reserved += 1;
-    return opening.ready;
+    const known = this.#entries.get(peer.uid);
+    if (known !== undefined) return known;
+    const added: Entry = {
+      peer,
+      abort: new AbortController(),
+      pool: new SessionPool({
+        clock: this.#options.clock,
+        open: (signal) => this.#open(added, signal),
+        maxDials: MAX_SESSIONS,
+        to: peer.uid,
+      }),
+      tunnels: new Set(),
+      failures: 0,
+      refusal: undefined,
+      lostAt: undefined,
+    };
+    this.#entries.set(peer.uid, added);
+    return added;
   }
 
   /** Returns undefined if the peer is not reached directly; an error if it should be, but is not. */
@@ -157,7 +142,7 @@ export class Tunnels {
       return toError(error);
     }
     const tunnel = this.#direct.get(connected.session) ?? this.#adopt(peer.uid, connected);
-    if (tunnel.active >= tunnel.maxStreams)
+    if (tunnel.load >= tunnel.maxStreams)
       return new SessionError("too-many-flows", `${peer.uid} accepts no more flows`);
     tunnel.reserve();
     return tunnel;
@@ -165,51 +150,40 @@ export class Tunnels {
 
   #adopt(uid: string, connected: Connected): Tunnel {
     const all = this.#directOf.get(uid) ?? new Set();
-    const tunnel = this.#tunnel(uid, connected, () => undefined);
+    const tunnel = new Tunnel(uid, connected, this.#options.clock);
     this.#direct.set(connected.session, tunnel);
     this.#directOf.set(uid, all.add(tunnel));
     connected.session.once("close", () => all.delete(tunnel));
     return tunnel;
   }
 
-  #tunnel(uid: string, connected: Connected, onFree: (tunnel: Tunnel) => void): Tunnel {
-    const offered = connected.session.remoteSettings.maxConcurrentStreams ?? MAX_STREAMS;
-    const maxStreams = Math.min(MAX_STREAMS, offered);
-    return new Tunnel(uid, connected, { since: this.#options.clock.now(), maxStreams, onFree });
-  }
-
-  #begin(entry: Entry): Opening {
-    const { refusal, peer, tunnels, openings } = entry;
+  async #open(entry: Entry, signal: AbortSignal): Promise<Tunnel> {
+    const { refusal, peer } = entry;
     if (refusal !== undefined && this.#options.clock.elapsed() < refusal.until) {
       throw new SessionError(refusal.reason, `${peer.uid} is unreachable; the next attempt follows within 400 ms`);
     }
-    if (tunnels.size + openings.size >= MAX_SESSIONS) {
-      throw new SessionError("too-many-flows", `too many sessions with ${peer.uid}`);
+    let connected: Connected;
+    try {
+      connected = await this.#options.connect(peer, signal);
+    } catch (error) {
+      const reason = reasonOf(error);
+      this.#refuseFor(entry, reason);
+      throw new SessionError(reason, toError(error).message, { cause: error });
     }
-    const opening: Opening = {
-      reserved: 0,
-      ready: this.#options.connect(peer, entry.abort.signal).then(
-        (connected) => this.#connected(entry, opening, connected),
-        (error: unknown) => this.#failed(entry, opening, error),
-      ),
-    };
-    openings.add(opening);
-    return opening;
+    if (signal.aborted) {
+      connected.session.destroy();
+      throw toError(signal.reason);
+    }
+    return this.#connected(entry, connected);
   }
 
-  #connected(entry: Entry, opening: Opening, connected: Connected): Tunnel {
+  #connected(entry: Entry, connected: Connected): Tunnel {
     const { clock } = this.#options;
     const { session } = connected;
-    entry.openings.delete(opening);
-    if (entry.abort.signal.aborted) {
-      session.destroy();
-      throw new SessionError("removed", `${entry.peer.uid} was removed from this node's peers`);
-    }
-    const tunnel = this.#tunnel(entry.peer.uid, connected, (free) => this.#onFree(entry, free));
+    const tunnel = new Tunnel(entry.peer.uid, connected, clock);
     entry.tunnels.add(tunnel);
     entry.refusal = undefined;
-    for (let i = 0; i < opening.reserved; i += 1) tunnel.reserve();
-    watchTunnel(clock, connected, () => tunnel.active > 0);
+    watchTunnel(clock, connected, () => tunnel.load > 0);
     const madeAt = clock.elapsed();
     let cause = "the session ended";
     session.on("error", (error) => (cause = error.message));
@@ -223,47 +197,18 @@ export class Tunnels {
     return tunnel;
   }
 
-  #failed(entry: Entry, opening: Opening, error: unknown): never {
-    entry.openings.delete(opening);
-    const reason = reasonOf(error);
-    this.#refuseFor(entry, reason);
-    throw new SessionError(reason, toError(error).message, { cause: error });
-  }
-
   /** Makes new flows fail immediately for a short time, so that they do not overload an unreachable peer. */
   #refuseFor(entry: Entry, reason: OverlayReason): void {
     entry.failures += 1;
     entry.refusal = { reason, until: this.#options.clock.elapsed() + backoff(entry.failures, REFUSAL) };
   }
 
-  #onFree(entry: Entry, tunnel: Tunnel): void {
-    if (!tunnel.isAlive) {
-      tunnel.session.close();
-      return;
-    }
-    tunnel.idleSince = this.#options.clock.elapsed();
-    this.#closeLaterIfIdle(entry, tunnel, IDLE_MS);
-  }
-
-  #closeLaterIfIdle(entry: Entry, tunnel: Tunnel, ms: number): void {
-    tunnel.cancelIdleCheck ??= this.#options.clock.after(ms, () => {
-      tunnel.cancelIdleCheck = undefined;
-      if (tunnel.active > 0 || tunnel.lost !== undefined) return;
-      const left = tunnel.idleSince + IDLE_MS - this.#options.clock.elapsed();
-      if (left > 0) return this.#closeLaterIfIdle(entry, tunnel, left);
-      tunnel.retire();
-      entry.tunnels.delete(tunnel);
-    });
-  }
-
   #remove(uid: string, entry: Entry): void {
     this.#entries.delete(uid);
-    entry.abort.abort(new SessionError("removed", `${uid} was removed from this node's peers`));
-    for (const tunnel of entry.tunnels) {
-      tunnel.end("removed");
-      tunnel.session.close();
-      this.#options.clock.after(RESET_GRACE_MS, () => tunnel.session.destroy());
-    }
+    const removed = new SessionError("removed", `${uid} was removed from this node's peers`);
+    entry.abort.abort(removed);
+    entry.pool.drop(removed);
+    for (const tunnel of entry.tunnels) tunnel.destroy();
   }
 
   #reportLost(entry: Entry, { pathId, peer }: Tunnel, cause: string): void {

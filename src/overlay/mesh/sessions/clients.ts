@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../host/clock.ts";
 import type { ClientState, MeshEvent } from "../../../protocol/overlay/mesh.ts";
-import { clientSession, HOP_STREAMS, serverSession } from "../transport/http2.ts";
+import { clientSession, MAX_STREAMS, serverSession } from "../transport/http2.ts";
 import { countRequests, Hop, type HopUser, type OutboundHop } from "../paths/hop.ts";
 import { pauseReading } from "../transport/pause-reading.ts";
 import type { MeshProtocol } from "../transport/tls.ts";
@@ -70,7 +70,7 @@ export class Clients {
   inbound(peer: string): readonly OutboundHop[] {
     const hops = [...(this.#clients.get(peer)?.hops.values() ?? [])].filter((hop) => hop !== undefined);
     return hops
-      .filter((hop) => hop.isOpen && hop.streams < HOP_STREAMS)
+      .filter((hop) => hop.isOpen && hop.streams < MAX_STREAMS)
       .toReversed()
       .toSorted(byQuality);
   }

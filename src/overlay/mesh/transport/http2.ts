@@ -12,8 +12,8 @@ import { TokenBucket } from "../../../lib/async/token-bucket.ts";
 import { ENHANCE_YOUR_CALM } from "../../flow/stream-reset.ts";
 import { STREAM_WINDOW_BYTES } from "./receive-buffer.ts";
 
-/** Maximum number of streams per hop session. */
-export const HOP_STREAMS = 256;
+/** Maximum number of streams per session. */
+export const MAX_STREAMS = 256;
 
 export interface SessionLimits {
   readonly clock: Pick<Clock, "elapsed">;
@@ -55,7 +55,7 @@ export function clientSession(socket: TLSSocket, authority: string, limits: Sess
   return guard(connect(`https://${authority}`, { ...options, settings, createConnection: () => socket }), limits);
 }
 
-function optionsOf({ maxStreams = HOP_STREAMS }: SessionLimits): ServerSessionOptions {
+function optionsOf({ maxStreams = MAX_STREAMS }: SessionLimits): ServerSessionOptions {
   return {
     settings: {
       initialWindowSize: STREAM_WINDOW_BYTES,
