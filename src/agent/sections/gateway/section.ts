@@ -4,8 +4,7 @@ import type { NodeType } from "../../../protocol/values/values.ts";
 import type { Section } from "../../reconcile/section.ts";
 import { meshCompiler, type MeshSurroundings } from "./mesh.ts";
 import { describeGatewayStep } from "./describe.ts";
-import { planGateway, type GatewayActual, type GatewayStep } from "./plan.ts";
-import { waitingGateway } from "./waits.ts";
+import { planGateway, type GatewayActual, type GatewayStep, waitingGateway } from "./plan.ts";
 
 export interface GatewayOptions {
   readonly overlay: Pick<Overlay, "observe" | "change">;

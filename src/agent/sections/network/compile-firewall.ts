@@ -9,7 +9,7 @@ import { clampChain, forwardChains, heldChains, localChains } from "./firewall-f
 import { compileNats } from "./firewall-nats.ts";
 import { compilePolicy } from "./firewall-rules.ts";
 import { tableText } from "./firewall-text.ts";
-import type { Context } from "./context.ts";
+import type { Context } from "./contexts.ts";
 
 /** The nftables part of the section, and the sysctls that it needs. */
 export interface CompiledFirewall {

@@ -12,13 +12,11 @@ import { networkIssue, type NetworkActual, type NetworkDesired } from "./actual.
 import { compileFirewall } from "./compile-firewall.ts";
 import { compileLinks, switchedOff } from "./compile-links.ts";
 import { compileRoutes, membersApart } from "./compile-routes.ts";
-import { compileRules } from "./compile-rules.ts";
-import { compilePathSources } from "./path-sources.ts";
-import { contextsOf, MAIN_TABLE, tablesOf } from "./contexts.ts";
+import { compileRules, compilePathSources } from "./compile-rules.ts";
+import { contextsOf, MAIN_TABLE, tablesOf, type Context } from "./contexts.ts";
 import { IP_FORWARD } from "./forwarding.ts";
 import { FLOW_SYSCTLS, INITIAL_FLOW_SYSCTLS } from "./flow-times.ts";
 import { wanConflicts, wanLinkOf, wanOf } from "./wan.ts";
-import type { Context } from "./context.ts";
 import { defined } from "../../../lib/defined.ts";
 
 /** Settings of a link. */

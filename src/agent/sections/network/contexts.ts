@@ -1,7 +1,33 @@
+import type { NetworkRecord } from "../../../host/network/state/record.ts";
 import type { NetworkState } from "../../../host/network/state/state.ts";
 import { isInBlock } from "../../../lib/net/cidr.ts";
-import type { NetworkActual, NetworkDesired } from "./actual.ts";
-import type { Member, Context } from "./context.ts";
+import type {
+  NetworkConfig,
+  NetworkInterface,
+  Routing,
+  SubInterface,
+} from "../../../protocol/sections/network/config.ts";
+
+/** An interface or VLAN that is in use. */
+export interface Member {
+  readonly link: string;
+  /** With prefix lengths; addresses of a lease are read from the machine. */
+  readonly addresses: readonly string[];
+  /** Next hop of routes that name none. */
+  readonly gateway?: string;
+  readonly nic: NetworkInterface;
+  readonly vlan?: SubInterface;
+}
+
+/** A routing context: the default one, or a VRF. */
+export interface Context {
+  /** Absent for the default context. */
+  readonly vrf?: string;
+  readonly table: number;
+  readonly routing: Routing;
+  readonly forwarding: boolean;
+  readonly members: readonly Member[];
+}
 
 /** Number of the table main. */
 export const MAIN_TABLE = 254;
@@ -9,8 +35,8 @@ const FIRST_VRF_TABLE = 1000;
 
 /** Returns the default context, then the VRFs, with their members. */
 export function contextsOf(
-  desired: NetworkDesired,
-  actual: NetworkActual,
+  desired: { readonly config: NetworkConfig },
+  actual: { readonly record: NetworkRecord },
   members: readonly Member[],
 ): readonly Context[] {
   const { config } = desired;
@@ -34,7 +60,10 @@ export function vrfOf({ nic, vlan }: Member): string | undefined {
 }
 
 /** Assigns a table to each VRF; an existing VRF keeps its table. */
-export function tablesOf({ config }: NetworkDesired, { record }: NetworkActual): ReadonlyMap<string, number> {
+export function tablesOf(
+  { config }: { readonly config: NetworkConfig },
+  { record }: { readonly record: NetworkRecord },
+): ReadonlyMap<string, number> {
   const names = config.vrfs.map(({ name }) => name);
   const tables = new Map(
     names.flatMap((name) => {

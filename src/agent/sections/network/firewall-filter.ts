@@ -1,8 +1,7 @@
 import type { Acl } from "../../../protocol/sections/network/config.ts";
 import type { NetworkActual } from "./actual.ts";
-import { addressesOf } from "./contexts.ts";
+import { addressesOf, type Context } from "./contexts.ts";
 import { byContext, linkSet, matchText, nameIn, rejectLines, type Chain, MARK_MASK } from "./firewall-text.ts";
-import type { Context } from "./context.ts";
 
 const ESTABLISHED = "ct state established,related accept";
 const FORWARD_HOOK = "filter hook forward priority filter";

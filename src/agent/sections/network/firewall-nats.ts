@@ -1,7 +1,7 @@
 import { natTracker } from "../../../protocol/sections/network/nat-tracker.ts";
 import type { Nat } from "../../../protocol/sections/network/config.ts";
 import { byContext, nameIn, type Chain, type NamedSet } from "./firewall-text.ts";
-import type { Context } from "./context.ts";
+import type { Context } from "./contexts.ts";
 
 /** From this number on, translations of one block get their own map: kernels are slow at concatenated keys that share a part. */
 const MANY = 8;

@@ -5,7 +5,7 @@ import { networkIssue, pathOf, type NetworkActual, type NetworkDesired } from ".
 import { endOf, routeOnLink, routeVia } from "./compile-routes.ts";
 import type { MarkedTable } from "./compile-rules.ts";
 import { byContext, matchText, nameIn, rejectLines, type Chain, MARK_MASK } from "./firewall-text.ts";
-import type { Context } from "./context.ts";
+import type { Context } from "./contexts.ts";
 
 const MASK = Number(MARK_MASK);
 const SHIFT = 20;

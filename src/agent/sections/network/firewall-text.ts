@@ -1,5 +1,5 @@
 import type { Acl, L4Protocol, PolicyRule } from "../../../protocol/sections/network/config.ts";
-import type { Context } from "./context.ts";
+import type { Context } from "./contexts.ts";
 
 /** A chain of the table; `hook` makes it a base chain. */
 export interface Chain {

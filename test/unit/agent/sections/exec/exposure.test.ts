@@ -5,9 +5,9 @@ import {
   placeObstacle,
   type ExposureSeen,
   type Placed,
+  exposureTable,
 } from "../../../../../src/agent/sections/exec/exposure.ts";
 import { NOTHING_EXPOSED, planExposure } from "../../../../../src/agent/sections/exec/exposure-plan.ts";
-import { exposureTable } from "../../../../../src/agent/sections/exec/exposure-table.ts";
 import type { ExposureState } from "../../../../../src/host/exposure/driver.ts";
 import { firewallDigest } from "../../../../../src/host/network/firewall/firewall.ts";
 import type { ContainerSpec, PortMapping } from "../../../../../src/protocol/sections/exec/config.ts";

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { describeGatewayStep } from "../../../../../src/agent/sections/gateway/describe.ts";
-import { planGateway, type GatewayActual } from "../../../../../src/agent/sections/gateway/plan.ts";
-import { waitingGateway } from "../../../../../src/agent/sections/gateway/waits.ts";
+import { planGateway, type GatewayActual, waitingGateway } from "../../../../../src/agent/sections/gateway/plan.ts";
 import { MAX_DETAIL } from "../../../../../src/protocol/documents/reconcile.ts";
 import type { DomainPeer } from "../../../../../src/protocol/sections/gateway/domain-items.ts";
 import type { OverlayMesh } from "../../../../../src/protocol/overlay/mesh.ts";
