@@ -1,6 +1,6 @@
 import { exportJWK, generateKeyPair, type CryptoKey } from "jose";
 import { generateKeyPairSync, randomUUID } from "node:crypto";
-import { NEW_IDENTITY } from "../../src/controller/model/identity.ts";
+import { NEW_IDENTITY } from "../../src/controller/nodes/identity.ts";
 import { openStore } from "../../src/controller/store/store.ts";
 import { NodeKeys, thumbprintsOf } from "../../src/protocol/values/keys.ts";
 

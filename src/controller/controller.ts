@@ -19,7 +19,7 @@ import { ReplyJoins } from "./http/reply-joins.ts";
 import { TERMINAL_PATH } from "./api/terminals.ts";
 import { jwtIssuer } from "./http/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
-import { Activations } from "./channel/activations.ts";
+import { Activations } from "./nodes/activations/service.ts";
 import { AgentTokens } from "./channel/agent-tokens.ts";
 import { Announcer } from "./channel/announcer.ts";
 import { Awaiting } from "./channel/awaiting.ts";

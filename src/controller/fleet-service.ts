@@ -18,7 +18,7 @@ import type { Announcer } from "./channel/announcer.ts";
 import type { Awaiting } from "./channel/awaiting.ts";
 import type { Documents } from "./channel/documents.ts";
 import { deletedNotice } from "./channel/greeter.ts";
-import { refuseAccessTo, refuseTriggerFrom, refuseWhileHeld } from "./channel/held-identity.ts";
+import { refuseAccessTo, refuseTriggerFrom, refuseWhileHeld } from "./nodes/held-identity.ts";
 import type { Sessions } from "./channel/sessions.ts";
 import type { TriggerOptions, Triggers } from "./channel/triggers.ts";
 import type {
@@ -37,12 +37,12 @@ import type {
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { changeTag, checkField, checkSection } from "./model/checks.ts";
 import { reportLock } from "./event-log.ts";
-import { settleIdentity } from "./model/identity.ts";
-import { isPermitted, placeOf } from "./model/ip-lock.ts";
+import { settleIdentity } from "./nodes/identity.ts";
+import { isPermitted, placeOf } from "./nodes/ip-lock.ts";
 import { callLabel, isRead } from "./model/trigger-label.ts";
 import { openTerminal, type TerminalDeps } from "./open-terminal.ts";
 import type { AwaitReason } from "./store/awaited.ts";
-import type { NodeChange, NodeLabel, StoredNode } from "./store/nodes.ts";
+import type { NodeChange, NodeLabel, StoredNode } from "./nodes/store.ts";
 import type { Store } from "./store/store.ts";
 import { defined } from "../lib/defined.ts";
 

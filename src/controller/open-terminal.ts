@@ -4,7 +4,7 @@ import type { StreamEnd } from "../protocol/channel/streams.ts";
 import type { Streams } from "./channel/streams.ts";
 import type { EventLog } from "./event-log.ts";
 import type { NodeTerminal, TerminalRequest } from "./fleet.ts";
-import type { NodeLabel } from "./store/nodes.ts";
+import type { NodeLabel } from "./nodes/store.ts";
 
 export interface TerminalDeps {
   readonly events: EventLog;

@@ -4,7 +4,7 @@ import { Uid } from "../../protocol/values/values.ts";
 import type { EventFilter, EventRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import { Page, readableNodes } from "./events.ts";
-import { nodeOf } from "./nodes.ts";
+import { nodeOf } from "../nodes/routes.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { Empty, LegacyAlert, notFound, PublicAlert, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";

@@ -7,7 +7,7 @@ import { Fqdn, JsonObject } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
 import { NodeParams, refuseForAgents, withStoredSecrets } from "./node-config.ts";
-import { nodeOf } from "./nodes.ts";
+import { nodeOf } from "../nodes/routes.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
 

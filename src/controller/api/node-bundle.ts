@@ -4,7 +4,7 @@ import { PushedLogs } from "../../protocol/documents/bundle.ts";
 import { NodePushLogs } from "../../protocol/triggers/bodies.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
-import { nodeOf } from "./nodes.ts";
+import { nodeOf } from "../nodes/routes.ts";
 import { numberIn } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { notFound, ofNode, refusals, violations } from "../http/shapes.ts";

@@ -15,7 +15,7 @@ import { missingTunnelSecrets } from "../../protocol/sections/network/tunnels.ts
 import type { NodeRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/documents/secrets.ts";
-import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
+import { changeAnswer, changeResponse, nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { numberIn } from "../http/query.ts";
 import { requireDestinations } from "./connector-rights.ts";

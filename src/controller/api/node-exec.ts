@@ -26,7 +26,7 @@ import {
 } from "../model/exec-section.ts";
 import { tgrn } from "../model/permissions.ts";
 import { NodeParams, refuseForAgents } from "./node-config.ts";
-import { nodeOf } from "./nodes.ts";
+import { nodeOf } from "../nodes/routes.ts";
 import { ownRepositoriesOf } from "../model/used-repositories.ts";
 import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";

@@ -21,7 +21,7 @@ import { accessTo, NodeParams } from "./node-config.ts";
 import type { Caller } from "../http/caller.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
-import { nodeOf } from "./nodes.ts";
+import { nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";

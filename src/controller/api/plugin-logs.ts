@@ -5,7 +5,7 @@ import { Uid } from "../../protocol/values/values.ts";
 import { OUTPUT_SECONDS } from "../model/container-output.ts";
 import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "../model/gateway-details.ts";
 import { tgrn } from "../model/permissions.ts";
-import { nodeOf } from "./nodes.ts";
+import { nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { Moment, numberIn } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";

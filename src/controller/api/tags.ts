@@ -5,7 +5,7 @@ import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { Fqdn, TagText, Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../model/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
-import { changeAnswer, changeResponse, nodeOf } from "./nodes.ts";
+import { changeAnswer, changeResponse, nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { badBody, notFound, refusals, violations } from "../http/shapes.ts";

@@ -13,7 +13,7 @@ import { containerNamed, stopSecondsOf } from "../model/exec-section.ts";
 import { tgrn } from "../model/permissions.ts";
 import { BODY_LIMITS } from "../http/body.ts";
 import { execOfNode } from "./node-exec.ts";
-import { nodeOf } from "./nodes.ts";
+import { nodeOf } from "../nodes/routes.ts";
 import { refusalOf } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";

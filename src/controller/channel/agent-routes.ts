@@ -19,10 +19,10 @@ import {
 import { ActivationBody, TokenBody } from "../../protocol/channel/activation.ts";
 import { REGISTRATION_LIMITS, RegistrationBody } from "../../protocol/channel/registration.ts";
 import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
-import type { Activations } from "./activations.ts";
+import type { Activations } from "../nodes/activations/service.ts";
 import type { AgentTokens } from "./agent-tokens.ts";
 import type { Documents } from "./documents.ts";
-import { refuseWhileHeld } from "./held-identity.ts";
+import { refuseWhileHeld } from "../nodes/held-identity.ts";
 import { answerError, answerJson, pathOf, readBody } from "./http-io.ts";
 import { Intake } from "./intake.ts";
 import type { Refusals } from "./refusals.ts";

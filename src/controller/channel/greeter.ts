@@ -14,9 +14,9 @@ import { closeCodes, nodeMethods, type NodeMethods } from "../../protocol/channe
 import type { Handlers } from "../../protocol/channel/rpc.ts";
 import { reportLock, type EventLog } from "../event-log.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
-import { judgeHello } from "../model/identity.ts";
-import { isPermitted } from "../model/ip-lock.ts";
-import type { NodeCredentials } from "../store/nodes.ts";
+import { judgeHello } from "../nodes/identity.ts";
+import { isPermitted } from "../nodes/ip-lock.ts";
+import type { NodeCredentials } from "../nodes/store.ts";
 import type { Store } from "../store/store.ts";
 import type { Announcer } from "./announcer.ts";
 import type { Awaiting } from "./awaiting.ts";

@@ -7,8 +7,8 @@ import { thumbprintsOf, type NodeThumbprints } from "../../protocol/values/keys.
 import type { RegistrationAnswer } from "../../protocol/channel/registration.ts";
 import type { EventLog } from "../event-log.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
-import { NEW_IDENTITY } from "../model/identity.ts";
-import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../model/registration.ts";
+import { NEW_IDENTITY } from "../nodes/identity.ts";
+import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../nodes/registration.ts";
 import type { Store } from "../store/store.ts";
 import type { Announcer } from "./announcer.ts";
 import type { Awaiting } from "./awaiting.ts";

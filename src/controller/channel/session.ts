@@ -13,7 +13,7 @@ import {
   type NodeMethods,
 } from "../../protocol/channel/methods.ts";
 import { RpcPeer, type Handlers, type RpcOptions } from "../../protocol/channel/rpc.ts";
-import type { StoredHeartbeat } from "../store/nodes.ts";
+import type { StoredHeartbeat } from "../nodes/store.ts";
 import type { RefusalKind } from "./refusals.ts";
 
 /**

@@ -1,7 +1,7 @@
 import type { Clock } from "../../host/clock.ts";
 import type { EventLog } from "../event-log.ts";
 import { countCycle, settle, STABLE, type Flapping } from "../model/flapping.ts";
-import type { StoredHeartbeat } from "../store/nodes.ts";
+import type { StoredHeartbeat } from "../nodes/store.ts";
 import type { Store } from "../store/store.ts";
 import type { NodeSession } from "./session.ts";
 

@@ -18,7 +18,7 @@ import { keptDetails } from "../model/gateway-details.ts";
 import { keptFlows } from "../model/flows.ts";
 import { keptSamples, newRecords, sortRecords } from "../model/telemetry.ts";
 import { isReservedEvent } from "../model/control-plane-events.ts";
-import type { NodeLabel } from "../store/nodes.ts";
+import type { NodeLabel } from "../nodes/store.ts";
 import type { Store } from "../store/store.ts";
 import type { Refusals } from "./refusals.ts";
 

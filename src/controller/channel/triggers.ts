@@ -8,7 +8,7 @@ import type { TriggerFailure } from "../../protocol/channel/methods.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import type { Store } from "../store/store.ts";
-import { heldIdentity, isHeld, refuseTriggerFrom } from "./held-identity.ts";
+import { heldIdentity, isHeld, refuseTriggerFrom } from "../nodes/held-identity.ts";
 import { offline, type NodeSession } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
 

@@ -15,7 +15,7 @@ import type {
   NodeTerminal,
 } from "../fleet.ts";
 import { anyOf } from "../model/permissions.ts";
-import type { Activations } from "../channel/activations.ts";
+import type { Activations } from "../nodes/activations/service.ts";
 import type { AgentTokens } from "../channel/agent-tokens.ts";
 import type { Source } from "../channel/sources.ts";
 import type { Registry } from "../registry/registry.ts";

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { NodeState, NodeType } from "../../protocol/values/values.ts";
-import { stateOf } from "../model/ip-lock.ts";
+import { stateOf } from "../nodes/ip-lock.ts";
 import type { MeshRecord } from "../model/mesh-node.ts";
 import { maybeText, text, word, type Row } from "./rows.ts";
 

@@ -11,13 +11,13 @@ import { flowStore, type FlowStore } from "./flows.ts";
 import { containerOutputStore, type ContainerOutputStore } from "./container-output.ts";
 import { gatewayDetailsStore, type GatewayDetailsStore } from "./gateway-details.ts";
 import { imageStore, type ImageStore } from "./images.ts";
-import { licenseStore, type LicenseStore } from "./licenses.ts";
+import { licenseStore, type LicenseStore } from "../nodes/license-store.ts";
 import { meshStore, type MeshStore } from "./mesh.ts";
 import { metaStore, type MetaStore } from "./meta.ts";
 import { migrations } from "./migrations.ts";
-import { nodeStore, type NodeStore } from "./nodes.ts";
+import { nodeStore, type NodeStore } from "../nodes/store.ts";
 import { telemetryStore, type TelemetryStore } from "./telemetry.ts";
-import { tombstoneStore, type TombstoneStore } from "./tombstones.ts";
+import { tombstoneStore, type TombstoneStore } from "../nodes/tombstone-store.ts";
 import { triggerStore, type TriggerStore } from "./triggers.ts";
 
 /** Persistent state of the controller, one part per entity, in a database file locked by this process. */

@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { pino } from "pino";
 import { z } from "zod";
 import { apiRoutes, createApi } from "../../../src/controller/api/api.ts";
-import { Activations } from "../../../src/controller/channel/activations.ts";
+import { Activations } from "../../../src/controller/nodes/activations/service.ts";
 import { AgentTokens } from "../../../src/controller/channel/agent-tokens.ts";
 import type { Fleet } from "../../../src/controller/fleet.ts";
 import { agentTokensMigration, agentTokenStore } from "../../../src/controller/store/agent-tokens.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ALTERNATION_MS, judgeHello, NEW_IDENTITY, settleIdentity } from "../../../../src/controller/model/identity.ts";
+import { ALTERNATION_MS, judgeHello, NEW_IDENTITY, settleIdentity } from "../../../../src/controller/nodes/identity.ts";
 
 interface Hello {
   readonly n: number;

@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
 import { UNAUTHORIZED_IP } from "../../protocol/values/restriction.ts";
-import { isPermitted, isRepair } from "../model/ip-lock.ts";
+import { isPermitted, isRepair } from "./ip-lock.ts";
 import type { Store } from "../store/store.ts";
 
 /** Rejects a request of an identity that two machines alternate in using. @throws {InputError} `busy` */

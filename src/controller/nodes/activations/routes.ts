@@ -1,14 +1,14 @@
 import { z } from "zod";
-import { InputError } from "../../errors.ts";
-import { ActivationCode } from "../../protocol/channel/activation.ts";
-import { Device } from "../../protocol/documents/claims.ts";
-import { peekClaims } from "../../protocol/channel/jws.ts";
-import { NodeName, NodeType, Uid } from "../../protocol/values/values.ts";
-import type { ShownMachine } from "../channel/activations.ts";
-import { anyOf, tgrn } from "../model/permissions.ts";
-import { problemResponse, withViolations } from "../http/problem.ts";
-import { route, type ApiDeps, type Call, type Route } from "../http/route.ts";
-import { badBody, notFound, Problem, refusals } from "../http/shapes.ts";
+import { InputError } from "../../../errors.ts";
+import { ActivationCode } from "../../../protocol/channel/activation.ts";
+import { Device } from "../../../protocol/documents/claims.ts";
+import { peekClaims } from "../../../protocol/channel/jws.ts";
+import { NodeName, NodeType, Uid } from "../../../protocol/values/values.ts";
+import type { ShownMachine } from "./service.ts";
+import { anyOf, tgrn } from "../../model/permissions.ts";
+import { problemResponse, withViolations } from "../../http/problem.ts";
+import { route, type ApiDeps, type Call, type Route } from "../../http/route.ts";
+import { badBody, notFound, Problem, refusals } from "../../http/shapes.ts";
 
 const tag = "Activation";
 // The node's name does not exist yet, so the permission applies to all nodes.

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { applyReport } from "../../../../src/controller/model/shadow.ts";
+import { applyReport } from "../../../../src/controller/nodes/shadow.ts";
 
 const STORED = { version: 3, reported: { a: "1", "nic.eth0.mtu": 1500 } };
 

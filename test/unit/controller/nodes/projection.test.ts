@@ -1,8 +1,8 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { InputError } from "../../../../src/errors.ts";
-import { parseProjection, projectNode } from "../../../../src/controller/model/projection.ts";
-import { publicNode } from "../../../../src/controller/model/public-node.ts";
+import { parseProjection, projectNode } from "../../../../src/controller/nodes/projection.ts";
+import { publicNode } from "../../../../src/controller/nodes/public-node.ts";
 import { nodeRecord } from "../../../support/control-plane/fake-fleet.ts";
 
 const BASE = ["uid", "state", "type", "tags", "tgTags", "tgrn", "keys"];

@@ -6,13 +6,13 @@ import {
   MAX_SHOWN_PER_PREFIX,
   MAX_WRONG,
   type Guesser,
-} from "../../../../src/controller/channel/activations.ts";
-import { sharedPrefix } from "../../../../src/lib/net/plain-address.ts";
-import { CODE_ALPHABET } from "../../../../src/protocol/channel/activation.ts";
-import { signJws } from "../../../../src/protocol/channel/jws.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
-import { deferred } from "../../../support/deferred.ts";
-import { makeIdentity, type TestIdentity } from "../../../support/control-plane/node-client.ts";
+} from "../../../../../src/controller/nodes/activations/service.ts";
+import { sharedPrefix } from "../../../../../src/lib/net/plain-address.ts";
+import { CODE_ALPHABET } from "../../../../../src/protocol/channel/activation.ts";
+import { signJws } from "../../../../../src/protocol/channel/jws.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
+import { deferred } from "../../../../support/deferred.ts";
+import { makeIdentity, type TestIdentity } from "../../../../support/control-plane/node-client.ts";
 
 const ORIGIN = "https://cp.example.net";
 const DEVICE = { vendor: "Test", model: "Box", mac: "02:00:00:00:00:01" };
@@ -192,7 +192,7 @@ const template = makeIdentity();
 /** Another auth key with the other keys of one identity: made far quicker. */
 async function makeAuth(): Promise<TestIdentity> {
   const { generateKeyPair, exportJWK } = await import("jose");
-  const { Ed25519PublicKey, thumbprint } = await import("../../../../src/protocol/values/keys.ts");
+  const { Ed25519PublicKey, thumbprint } = await import("../../../../../src/protocol/values/keys.ts");
   const base = await template;
   const { publicKey, privateKey } = await generateKeyPair("Ed25519", { extractable: true });
   const auth = Ed25519PublicKey.parse(await exportJWK(publicKey));

@@ -8,9 +8,9 @@ import { Heartbeat } from "../../protocol/channel/methods.ts";
 import { ShadowMap } from "../../protocol/values/shadow.ts";
 import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values/values.ts";
 import type { NodeRecord } from "../fleet.ts";
-import type { IdentityTrail } from "../model/identity.ts";
-import type { ReportedShadow } from "../model/shadow.ts";
-import { json, maybeJson, maybeNumber, maybeText, number, text, word, type Row } from "./rows.ts";
+import type { IdentityTrail } from "./identity.ts";
+import type { ReportedShadow } from "./shadow.ts";
+import { json, maybeJson, maybeNumber, maybeText, number, text, word, type Row } from "../store/rows.ts";
 
 /** A stored node; `isOnline` and `applied` come from elsewhere. */
 export type StoredNode = Omit<NodeRecord, "isOnline" | "applied">;

@@ -1,14 +1,14 @@
 import { randomInt } from "node:crypto";
-import { InputError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import { parseCidr } from "../../lib/net/cidr.ts";
-import { CODE_ALPHABET, CODE_LENGTH, type ActivationAnswer } from "../../protocol/channel/activation.ts";
-import type { ActivationClaims, Device } from "../../protocol/documents/claims.ts";
-import { peekClaims, verifyJws } from "../../protocol/channel/jws.ts";
-import { thumbprint } from "../../protocol/values/keys.ts";
-import type { NodeType } from "../../protocol/values/values.ts";
-import { FailureLimiter } from "./failure-limiter.ts";
-import type { Source } from "./sources.ts";
+import { InputError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import { parseCidr } from "../../../lib/net/cidr.ts";
+import { CODE_ALPHABET, CODE_LENGTH, type ActivationAnswer } from "../../../protocol/channel/activation.ts";
+import type { ActivationClaims, Device } from "../../../protocol/documents/claims.ts";
+import { peekClaims, verifyJws } from "../../../protocol/channel/jws.ts";
+import { thumbprint } from "../../../protocol/values/keys.ts";
+import type { NodeType } from "../../../protocol/values/values.ts";
+import { FailureLimiter } from "../../channel/failure-limiter.ts";
+import type { Source } from "../../channel/sources.ts";
 
 export interface ActivationsDeps {
   readonly clock: Clock;

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { Ed25519PublicKey } from "../../protocol/values/keys.ts";
-import { json, text } from "./rows.ts";
+import { json, text } from "../store/rows.ts";
 
 /** Deleted nodes, kept so that they can be notified and their licenses stay invalid. */
 export interface TombstoneStore {
