@@ -40,7 +40,7 @@ import { StreamUpgrades } from "./channel/stream-upgrades.ts";
 import { Streams } from "./channel/streams.ts";
 import { Tickets } from "./channel/tickets.ts";
 import { Triggers } from "./channel/triggers.ts";
-import { eventLog } from "./event-log.ts";
+import { eventLog } from "./events/service.ts";
 import { FleetService } from "./fleet-service.ts";
 import { ensureAdminKey } from "./keys/admin-key.ts";
 import { loadControlKeys, type ControlKeys } from "./keys/control-keys.ts";

@@ -36,7 +36,7 @@ import type {
 } from "./fleet.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { changeTag, checkField, checkSection } from "./model/checks.ts";
-import { reportLock } from "./event-log.ts";
+import { reportLock } from "./events/service.ts";
 import { settleIdentity } from "./nodes/identity.ts";
 import { isPermitted, placeOf } from "./nodes/ip-lock.ts";
 import { callLabel, isRead } from "./model/trigger-label.ts";

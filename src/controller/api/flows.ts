@@ -5,7 +5,7 @@ import { Text64, Text253, Uid } from "../../protocol/values/values.ts";
 import type { FlowFilter } from "../fleet.ts";
 import { MAX_FLOWS_FOUND } from "../model/flows.ts";
 import { tgrn } from "../model/permissions.ts";
-import { readableNodes } from "./events.ts";
+import { readableNodes } from "../events/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { listOf, Moment, numberIn } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { tgrn } from "../model/permissions.ts";
 import { RELATIVE_TIME, usageRange } from "../model/usage.ts";
-import { readableNodes } from "./events.ts";
+import { readableNodes } from "../events/routes.ts";
 import { hasTags, numberIn, TagFilter } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { refusals, UsageBucketShape, violations } from "../http/shapes.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { EventLog } from "../event-log.ts";
+import type { EventLog } from "../events/service.ts";
 import type { Awaited, AwaitReason } from "../store/awaited.ts";
 import type { Store } from "../store/store.ts";
 import { defined } from "../../lib/defined.ts";

@@ -2,7 +2,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { DocumentName, DocumentVersions } from "../../protocol/documents/claims.ts";
 import { signJws } from "../../protocol/channel/jws.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
-import type { EventLog } from "../event-log.ts";
+import type { EventLog } from "../events/service.ts";
 import { sha256 } from "../keys/admin-key.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import type { SpeedTestTokens } from "../keys/speed-test-tokens.ts";

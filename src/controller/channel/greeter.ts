@@ -12,7 +12,7 @@ import { errorCodes } from "../../protocol/values/error-codes.ts";
 import { signJws } from "../../protocol/channel/jws.ts";
 import { closeCodes, nodeMethods, type NodeMethods } from "../../protocol/channel/methods.ts";
 import type { Handlers } from "../../protocol/channel/rpc.ts";
-import { reportLock, type EventLog } from "../event-log.ts";
+import { reportLock, type EventLog } from "../events/service.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import { judgeHello } from "../nodes/identity.ts";
 import { isPermitted } from "../nodes/ip-lock.ts";

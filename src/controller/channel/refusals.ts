@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { EventLog } from "../event-log.ts";
-import type { ControlPlaneEvent } from "../model/control-plane-events.ts";
+import type { EventLog } from "../events/service.ts";
+import type { ControlPlaneEvent } from "../events/control-plane-events.ts";
 import type { Store } from "../store/store.ts";
 
 /** Kinds of refused input; refusing changes nothing. */

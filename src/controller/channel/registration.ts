@@ -5,7 +5,7 @@ import { SESSION_PATH } from "../../protocol/channel/envelope.ts";
 import { peekClaims, signJws, verifyJws } from "../../protocol/channel/jws.ts";
 import { thumbprintsOf, type NodeThumbprints } from "../../protocol/values/keys.ts";
 import type { RegistrationAnswer } from "../../protocol/channel/registration.ts";
-import type { EventLog } from "../event-log.ts";
+import type { EventLog } from "../events/service.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import { NEW_IDENTITY } from "../nodes/identity.ts";
 import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../nodes/registration.ts";

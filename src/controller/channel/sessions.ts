@@ -1,5 +1,5 @@
 import type { Clock } from "../../host/clock.ts";
-import type { EventLog } from "../event-log.ts";
+import type { EventLog } from "../events/service.ts";
 import { countCycle, settle, STABLE, type Flapping } from "../model/flapping.ts";
 import type { StoredHeartbeat } from "../nodes/store.ts";
 import type { Store } from "../store/store.ts";

@@ -12,12 +12,12 @@ import {
   type TelemetryPush,
 } from "../../protocol/documents/telemetry.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
-import type { EventLog } from "../event-log.ts";
+import type { EventLog } from "../events/service.ts";
 import { keptOutput } from "../model/container-output.ts";
 import { keptDetails } from "../model/gateway-details.ts";
 import { keptFlows } from "../model/flows.ts";
 import { keptSamples, newRecords, sortRecords } from "../model/telemetry.ts";
-import { isReservedEvent } from "../model/control-plane-events.ts";
+import { isReservedEvent } from "../events/control-plane-events.ts";
 import type { NodeLabel } from "../nodes/store.ts";
 import type { Store } from "../store/store.ts";
 import type { Refusals } from "./refusals.ts";

@@ -2,7 +2,7 @@ import { accessMigration } from "./access.ts";
 import { agentTokensMigration } from "./agent-tokens.ts";
 import { awaitedMigration } from "./awaited.ts";
 import { containerOutputMigration } from "./container-output.ts";
-import { originMigration } from "./events.ts";
+import { originMigration } from "../events/store.ts";
 import { flowSourcesMigration, flowsMigration } from "./flows.ts";
 import { gatewayDetailsMigration } from "./gateway-details.ts";
 import { imagesMigration } from "./images.ts";

@@ -1,12 +1,12 @@
 import { atomic, openDatabase } from "../../host/files/database.ts";
 import type { DatabaseSync } from "node:sqlite";
-import { alertStore, type AlertStore } from "./alerts.ts";
-import { auditStore, type AuditStore } from "./audits.ts";
+import { alertStore, type AlertStore } from "../events/alert-store.ts";
+import { auditStore, type AuditStore } from "../events/audit-store.ts";
 import { agentTokenStore, type AgentTokenStore } from "./agent-tokens.ts";
 import { awaitedStore, type AwaitedStore } from "./awaited.ts";
 import { clusterStore, type ClusterStore } from "./clusters.ts";
 import { documentStore, type DocumentStore } from "./documents.ts";
-import { eventStore, type EventStore } from "./events.ts";
+import { eventStore, type EventStore } from "../events/store.ts";
 import { flowStore, type FlowStore } from "./flows.ts";
 import { containerOutputStore, type ContainerOutputStore } from "./container-output.ts";
 import { gatewayDetailsStore, type GatewayDetailsStore } from "./gateway-details.ts";

@@ -6,7 +6,7 @@ import { HANDSHAKE_LIMITS, parseMessage } from "../../../../src/protocol/channel
 import { peekClaims, verifyJws } from "../../../../src/protocol/channel/jws.ts";
 import { KeysEnvelopes, keySetOf } from "../../../../src/protocol/channel/keys-chain.ts";
 import { controlMethods } from "../../../../src/protocol/channel/methods.ts";
-import { CONTROL_PLANE_EVENTS } from "../../../../src/controller/model/control-plane-events.ts";
+import { CONTROL_PLANE_EVENTS } from "../../../../src/controller/events/control-plane-events.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { FLAPPING_WINDOW_MS } from "../../../../src/controller/model/flapping.ts";
 import { nonce, RawSocket, until, type TestNode } from "../../../support/control-plane/node-client.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { alertChange } from "../../../../src/controller/model/alerts.ts";
+import { alertChange } from "../../../../src/controller/events/alert-rules.ts";
 
 test.each([
   ["INFO", "UNKNOWN", "Node Restart", undefined, []],

@@ -1,12 +1,12 @@
 import { randomUUIDv7 } from "node:crypto";
-import type { Clock } from "../host/clock.ts";
-import { UPGRADE_EVENT, type NodeAudit, type NodeEvent } from "../protocol/documents/telemetry.ts";
-import type { EventRecord, RecordOrigin } from "./fleet.ts";
-import { alertChange } from "./model/alerts.ts";
-import { CONTROL_PLANE_AUDIT, nodeAuditCategory, type ControlPlaneEvent } from "./model/control-plane-events.ts";
-import { lockEvent, type IpLock } from "./nodes/ip-lock.ts";
-import type { Store } from "./store/store.ts";
-import type { NodeLabel } from "./nodes/store.ts";
+import type { Clock } from "../../host/clock.ts";
+import { UPGRADE_EVENT, type NodeAudit, type NodeEvent } from "../../protocol/documents/telemetry.ts";
+import type { EventRecord, RecordOrigin } from "../fleet.ts";
+import { alertChange } from "./alert-rules.ts";
+import { CONTROL_PLANE_AUDIT, nodeAuditCategory, type ControlPlaneEvent } from "./control-plane-events.ts";
+import { lockEvent, type IpLock } from "../nodes/ip-lock.ts";
+import type { Store } from "../store/store.ts";
+import type { NodeLabel } from "../nodes/store.ts";
 
 /** An event raised by the control plane. Defaults: current time, state UNKNOWN. */
 export type OwnEvent = Pick<NodeEvent, "level" | "message"> &

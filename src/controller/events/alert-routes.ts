@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import type { EventFilter, EventRecord } from "../fleet.ts";
 import { tgrn } from "../model/permissions.ts";
-import { Page, readableNodes } from "./events.ts";
+import { Page, readableNodes } from "./routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { Empty, LegacyAlert, notFound, PublicAlert, refusals, violations } from "../http/shapes.ts";
