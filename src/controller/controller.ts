@@ -20,7 +20,7 @@ import { TERMINAL_PATH } from "./api/terminals.ts";
 import { jwtIssuer } from "./http/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
 import { Activations } from "./nodes/activations/service.ts";
-import { AgentTokens } from "./channel/agent-tokens.ts";
+import { AgentTokens } from "./access/agent-tokens/service.ts";
 import { Announcer } from "./channel/announcer.ts";
 import { Awaiting } from "./channel/awaiting.ts";
 import { ConnectionLimits } from "./channel/connection-limits.ts";
@@ -42,7 +42,7 @@ import { Tickets } from "./channel/tickets.ts";
 import { Triggers } from "./channel/triggers.ts";
 import { eventLog } from "./events/service.ts";
 import { FleetService } from "./fleet-service.ts";
-import { ensureAdminKey } from "./keys/admin-key.ts";
+import { ensureAdminKey } from "./access/admin-key.ts";
 import { loadControlKeys, type ControlKeys } from "./keys/control-keys.ts";
 import { keyStore } from "./keys/key-store.ts";
 import { speedTestTokens as speedTestTokensOf, type SpeedTestTokens } from "./keys/speed-test-tokens.ts";
@@ -61,8 +61,8 @@ import {
   registryTokens as registryTokensOf,
   type RegistryTokens,
 } from "./registry/registry-tokens.ts";
-import { ADMIN_POLICY } from "./model/policy.ts";
-import { AccessStore } from "./store/access.ts";
+import { ADMIN_POLICY } from "./access/policies/policy.ts";
+import { AccessStore } from "./access/store.ts";
 import { openStore, type Store } from "./store/store.ts";
 
 export interface ControllerOptions extends ControllerSettingsInput {

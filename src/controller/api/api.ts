@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { Hono, type Context } from "hono";
 import { InputError, toError } from "../../errors.ts";
-import { policyRoutes, serviceUserRoutes } from "../access/access.ts";
+import { policyRoutes, serviceUserRoutes } from "../access/routes.ts";
 import { activationRoutes } from "../nodes/activations/routes.ts";
-import { agentTokenRoutes } from "../access/agent-tokens.ts";
+import { agentTokenRoutes } from "../access/agent-tokens/routes.ts";
 import { alertRoutes } from "../events/alert-routes.ts";
 import { auditRoutes } from "../events/audit-routes.ts";
 import type { Source } from "../channel/sources.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { Fqdn, NodeName } from "../../protocol/values/values.ts";
 import type { ClusterRecord, Fleet } from "../fleet.ts";
-import { anyOf, tgrn } from "../model/permissions.ts";
+import { anyOf, tgrn } from "../access/policies/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import type { Caller } from "../http/caller.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";

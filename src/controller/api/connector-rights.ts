@@ -3,7 +3,7 @@ import { isOwnName } from "../../protocol/documents/own-name.ts";
 import type { SectionName } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { forbidden, type Caller } from "../http/caller.ts";
 
 const PERMISSION = "nodes::configure:connectors";

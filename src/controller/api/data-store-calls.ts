@@ -3,7 +3,7 @@ import { InputError, SessionError } from "../../errors.ts";
 import type { DataStoreRequest } from "../../protocol/triggers/data-store.ts";
 import type { TriggerRequest } from "../fleet.ts";
 import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "../model/data-store.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import type { ApiDeps } from "../http/route.ts";
 import { runForCaller, runInParts } from "./triggers.ts";

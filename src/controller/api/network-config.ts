@@ -4,7 +4,7 @@ import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/sections.ts";
 import { ClusterNetworkSection } from "../../protocol/sections/network/network.ts";
 import { Fqdn, JsonObject } from "../../protocol/values/values.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
 import { NodeParams, refuseForAgents, withStoredSecrets } from "./node-config.ts";
 import { nodeOf } from "../nodes/routes.ts";

@@ -3,7 +3,7 @@ import { SessionError } from "../../errors.ts";
 import { PushedLogs } from "../../protocol/documents/bundle.ts";
 import { NodePushLogs } from "../../protocol/triggers/bodies.ts";
 import { Uid } from "../../protocol/values/values.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { numberIn } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";

@@ -13,7 +13,7 @@ import { isItemSection, isV2, type ItemSection } from "../../protocol/sections/c
 import { JsonObject, Uid, type NodeType } from "../../protocol/values/values.ts";
 import { missingTunnelSecrets } from "../../protocol/sections/network/tunnels.ts";
 import type { NodeRecord } from "../fleet.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/documents/secrets.ts";
 import { changeAnswer, changeResponse, nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";

@@ -24,7 +24,7 @@ import {
   withoutContainer,
   type ExecBody,
 } from "../model/exec-section.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { NodeParams, refuseForAgents } from "./node-config.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { ownRepositoriesOf } from "../model/used-repositories.ts";

@@ -4,7 +4,7 @@ import { ContainerOutput, GatewayDetails } from "../../protocol/documents/teleme
 import { Uid } from "../../protocol/values/values.ts";
 import { OUTPUT_SECONDS } from "../model/container-output.ts";
 import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "../model/gateway-details.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { Moment, numberIn } from "../http/query.ts";

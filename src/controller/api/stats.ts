@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { RELATIVE_TIME, usageRange } from "../model/usage.ts";
 import { readableNodes } from "../events/routes.ts";
 import { hasTags, numberIn, TagFilter } from "../http/query.ts";

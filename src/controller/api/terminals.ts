@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { SessionError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { notFound, Problem, refusals, violations } from "../http/shapes.ts";

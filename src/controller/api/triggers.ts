@@ -10,7 +10,7 @@ import { EventName, JsonObject, Text256, Uid } from "../../protocol/values/value
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "../model/data-store.ts";
 import { containerNamed, stopSecondsOf } from "../model/exec-section.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { BODY_LIMITS } from "../http/body.ts";
 import { execOfNode } from "./node-exec.ts";
 import { nodeOf } from "../nodes/routes.ts";

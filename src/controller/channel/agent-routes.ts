@@ -20,7 +20,7 @@ import { ActivationBody, TokenBody } from "../../protocol/channel/activation.ts"
 import { REGISTRATION_LIMITS, RegistrationBody } from "../../protocol/channel/registration.ts";
 import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
 import type { Activations } from "../nodes/activations/service.ts";
-import type { AgentTokens } from "./agent-tokens.ts";
+import type { AgentTokens } from "../access/agent-tokens/service.ts";
 import type { Documents } from "./documents.ts";
 import { refuseWhileHeld } from "../nodes/held-identity.ts";
 import { answerError, answerJson, pathOf, readBody } from "./http-io.ts";

@@ -3,7 +3,7 @@ import type { DocumentName, DocumentVersions } from "../../protocol/documents/cl
 import { signJws } from "../../protocol/channel/jws.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
 import type { EventLog } from "../events/service.ts";
-import { sha256 } from "../keys/admin-key.ts";
+import { sha256 } from "../access/admin-key.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import type { SpeedTestTokens } from "../keys/speed-test-tokens.ts";
 import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "../model/documents.ts";

@@ -1,5 +1,5 @@
 import type { DomainDocument } from "../../protocol/documents/documents.ts";
-import { sha256 } from "../keys/admin-key.ts";
+import { sha256 } from "../access/admin-key.ts";
 import { affectedBy, domainDocument, domainOf } from "../model/domain.ts";
 import { meshNode, type MeshNode } from "../model/mesh-node.ts";
 import type { MeshRow } from "../store/mesh.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import type { EventFilter, EventRecord } from "../fleet.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { Page, readableNodes } from "./routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import type { AuditRecord } from "../fleet.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { HISTORY_SECONDS } from "./store.ts";
 import { RangeQuery, rangeOf, readableNodes } from "./routes.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";

@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import { EventLevel } from "../../protocol/documents/telemetry.ts";
 import { Text64, Text256, Uid } from "../../protocol/values/values.ts";
 import type { EventFilter, EventRecord, Fleet } from "../fleet.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { listOf, Moment, numberIn } from "../http/query.ts";

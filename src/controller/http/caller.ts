@@ -1,6 +1,6 @@
 import { InputError } from "../../errors.ts";
-import { isAllowed, reachOf } from "../model/permissions.ts";
-import type { AccessStore, Grant } from "../store/access.ts";
+import { isAllowed, reachOf } from "../access/policies/permissions.ts";
+import type { AccessStore, Grant } from "../access/store.ts";
 import type { TokenIssuer } from "./tokens.ts";
 
 /** Sender of a request, with its policies at the start of the request. */

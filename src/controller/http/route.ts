@@ -14,13 +14,13 @@ import type {
   ImageRecords,
   NodeTerminal,
 } from "../fleet.ts";
-import { anyOf } from "../model/permissions.ts";
+import { anyOf } from "../access/policies/permissions.ts";
 import type { Activations } from "../nodes/activations/service.ts";
-import type { AgentTokens } from "../channel/agent-tokens.ts";
+import type { AgentTokens } from "../access/agent-tokens/service.ts";
 import type { Source } from "../channel/sources.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
-import type { AccessStore } from "../store/access.ts";
+import type { AccessStore } from "../access/store.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
 import { ANYBODY, forbidden, type Caller } from "./caller.ts";
 import { Violations, withViolations } from "./problem.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { EventLevel, EventState, FlowRecord } from "../../protocol/documents/telemetry.ts";
 import { Fqdn, JsonObject, LifecycleState, NodeState, NodeType, Tags, Uid } from "../../protocol/values/values.ts";
-import { Policy, PolicyName, ServiceUserName } from "../model/policy.ts";
+import { Policy, PolicyName, ServiceUserName } from "../access/policies/policy.ts";
 
 const Text = z.string();
 export const Seconds = z.int();

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { HostError } from "../../errors.ts";
 import type { Files } from "../../host/files/files.ts";
 import { selfSigned } from "../../lib/formats/self-signed.ts";
-import { sha256 } from "./admin-key.ts";
+import { sha256 } from "../access/admin-key.ts";
 
 /** Certificate of the server, and the hash by which nodes pin it. */
 export interface ServerCertificate {

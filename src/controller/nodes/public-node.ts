@@ -1,6 +1,6 @@
 import type { NodeRecord } from "../fleet.ts";
 import type { NodeKeys } from "../../protocol/values/keys.ts";
-import { tgrn } from "../model/permissions.ts";
+import { tgrn } from "../access/policies/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import { defined } from "../../lib/defined.ts";
 

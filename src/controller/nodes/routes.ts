@@ -4,7 +4,7 @@ import { parseCidr } from "../../lib/net/cidr.ts";
 import { Base64Url32, Fqdn, LifecycleState, NodeName, NodeState, NodeType, Uid } from "../../protocol/values/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
 import { MAX_LOCK_BLOCKS } from "./ip-lock.ts";
-import { anyOf, tgrn } from "../model/permissions.ts";
+import { anyOf, tgrn } from "../access/policies/permissions.ts";
 import { parseProjection, projectNode } from "./projection.ts";
 import { publicNode, type View } from "./public-node.ts";
 import type { Caller } from "../http/caller.ts";

@@ -1,5 +1,5 @@
-import { accessMigration } from "./access.ts";
-import { agentTokensMigration } from "./agent-tokens.ts";
+import { accessMigration } from "../access/store.ts";
+import { agentTokensMigration } from "../access/agent-tokens/store.ts";
 import { awaitedMigration } from "./awaited.ts";
 import { containerOutputMigration } from "./container-output.ts";
 import { originMigration } from "../events/store.ts";

@@ -2,7 +2,7 @@ import { atomic, openDatabase } from "../../host/files/database.ts";
 import type { DatabaseSync } from "node:sqlite";
 import { alertStore, type AlertStore } from "../events/alert-store.ts";
 import { auditStore, type AuditStore } from "../events/audit-store.ts";
-import { agentTokenStore, type AgentTokenStore } from "./agent-tokens.ts";
+import { agentTokenStore, type AgentTokenStore } from "../access/agent-tokens/store.ts";
 import { awaitedStore, type AwaitedStore } from "./awaited.ts";
 import { clusterStore, type ClusterStore } from "./clusters.ts";
 import { documentStore, type DocumentStore } from "./documents.ts";

@@ -5,14 +5,14 @@ import { pino } from "pino";
 import { z } from "zod";
 import { apiRoutes, createApi } from "../../../src/controller/api/api.ts";
 import { Activations } from "../../../src/controller/nodes/activations/service.ts";
-import { AgentTokens } from "../../../src/controller/channel/agent-tokens.ts";
+import { AgentTokens } from "../../../src/controller/access/agent-tokens/service.ts";
 import type { Fleet } from "../../../src/controller/fleet.ts";
-import { agentTokensMigration, agentTokenStore } from "../../../src/controller/store/agent-tokens.ts";
+import { agentTokensMigration, agentTokenStore } from "../../../src/controller/access/agent-tokens/store.ts";
 import { ReplyJoins } from "../../../src/controller/http/reply-joins.ts";
 import type { ApiDeps, Route } from "../../../src/controller/http/route.ts";
 import { jwtIssuer } from "../../../src/controller/http/tokens.ts";
-import { ADMIN_POLICY, type Policy } from "../../../src/controller/model/policy.ts";
-import { AccessStore, accessMigration, sha256Hex } from "../../../src/controller/store/access.ts";
+import { ADMIN_POLICY, type Policy } from "../../../src/controller/access/policies/policy.ts";
+import { AccessStore, accessMigration, sha256Hex } from "../../../src/controller/access/store.ts";
 import {
   flowSourcesMigration,
   flowsMigration,

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import type { Controller } from "../../../src/controller/controller.ts";
-import { sha256 } from "../../../src/controller/keys/admin-key.ts";
+import { sha256 } from "../../../src/controller/access/admin-key.ts";
 import { rootLogger } from "../../../src/host/log.ts";
 import { peekClaims } from "../../../src/protocol/channel/jws.ts";
 import { until } from "../../support/control-plane/node-client.ts";

@@ -5,7 +5,7 @@ import { Device } from "../../../protocol/documents/claims.ts";
 import { peekClaims } from "../../../protocol/channel/jws.ts";
 import { NodeName, NodeType, Uid } from "../../../protocol/values/values.ts";
 import type { ShownMachine } from "./service.ts";
-import { anyOf, tgrn } from "../../model/permissions.ts";
+import { anyOf, tgrn } from "../../access/policies/permissions.ts";
 import { problemResponse, withViolations } from "../../http/problem.ts";
 import { route, type ApiDeps, type Call, type Route } from "../../http/route.ts";
 import { badBody, notFound, Problem, refusals } from "../../http/shapes.ts";

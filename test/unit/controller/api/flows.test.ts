@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { NodeRecord } from "../../../../src/controller/fleet.ts";
-import { tgrn } from "../../../../src/controller/model/permissions.ts";
+import { tgrn } from "../../../../src/controller/access/policies/permissions.ts";
 import { ApiBench, items } from "../../../support/control-plane/api-bench.ts";
 import { flowAt } from "../../../support/overlay/flow-record.ts";
 

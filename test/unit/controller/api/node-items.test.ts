@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { normaliseAction } from "../../../../src/controller/model/permissions.ts";
+import { normaliseAction } from "../../../../src/controller/access/policies/permissions.ts";
 import type { ItemSection } from "../../../../src/protocol/sections/common/forms.ts";
 import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
 

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it, test } from "vitest";
-import { tgrn } from "../../../../src/controller/model/permissions.ts";
+import { tgrn } from "../../../../src/controller/access/policies/permissions.ts";
 import { ApiBench } from "../../../support/control-plane/api-bench.ts";
 import { nodeRecord } from "../../../support/control-plane/fake-fleet.ts";
 

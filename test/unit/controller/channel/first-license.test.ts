@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import type { Controller } from "../../../../src/controller/controller.ts";
-import { AccessStore, sha256Hex } from "../../../../src/controller/store/access.ts";
+import { AccessStore, sha256Hex } from "../../../../src/controller/access/store.ts";
 import { readAgentToken } from "../../../../src/protocol/channel/activation.ts";
 import { ACTIVATION_PATH, TOKEN_PATH } from "../../../../src/protocol/channel/envelope.ts";
 import { peekClaims, signJws } from "../../../../src/protocol/channel/jws.ts";

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { isKnownAction, knownPermissions } from "../../../../src/controller/model/permissions.ts";
+import { isKnownAction, knownPermissions } from "../../../../src/controller/access/policies/permissions.ts";
 import type { Route } from "../../../../src/controller/http/route.ts";
 import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
 

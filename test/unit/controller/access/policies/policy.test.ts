@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ADMIN_POLICY, Policy } from "../../../../src/controller/model/policy.ts";
+import { ADMIN_POLICY, Policy } from "../../../../../src/controller/access/policies/policy.ts";
 
 const base = { name: "p", statements: [{ effect: "allow", actions: ["nodes::read"] }], resources: ["*"] };
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Text1024 } from "../../protocol/values/values.ts";
+import { Text1024 } from "../../../protocol/values/values.ts";
 import { isKnownAction, normaliseAction } from "./permissions.ts";
 
 const NAME_RULE = "letters, digits, '.', '_' and '-', at most 128, a letter or digit first";

@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { NodeName, Uid } from "../../protocol/values/values.ts";
-import { TOKEN_PERMISSION } from "../channel/agent-tokens.ts";
-import type { StoredAgentToken } from "../store/agent-tokens.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
-import { badBody, Empty, notFound, Problem, refusals, Seconds } from "../http/shapes.ts";
-import { defined } from "../../lib/defined.ts";
+import { NodeName, Uid } from "../../../protocol/values/values.ts";
+import { TOKEN_PERMISSION } from "./service.ts";
+import type { StoredAgentToken } from "./store.ts";
+import { route, type ApiDeps, type Route } from "../../http/route.ts";
+import { badBody, Empty, notFound, Problem, refusals, Seconds } from "../../http/shapes.ts";
+import { defined } from "../../../lib/defined.ts";
 
 const tag = "Agent tokens";
 const access = {

@@ -1,9 +1,9 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { anyOf, tgrn } from "../model/permissions.ts";
-import { isRestricted, Policy, PolicyName, ServiceUserName } from "../model/policy.ts";
-import { sha256Hex, type AccessStore, type ServiceUser } from "../store/access.ts";
+import { anyOf, tgrn } from "./policies/permissions.ts";
+import { isRestricted, Policy, PolicyName, ServiceUserName } from "./policies/policy.ts";
+import { sha256Hex, type AccessStore, type ServiceUser } from "./store.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import {

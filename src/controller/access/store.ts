@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { InputError } from "../../errors.ts";
 import { atomic } from "../../host/files/database.ts";
-import type { Policy } from "../model/policy.ts";
+import type { Policy } from "./policies/policy.ts";
 
 /** Tables of `AccessStore`. */
 export const accessMigration: string = `

@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { beforeEach, describe, expect, it } from "vitest";
-import { ADMIN_POLICY, type Policy } from "../../../../src/controller/model/policy.ts";
-import { AccessStore, accessMigration, sha256Hex } from "../../../../src/controller/store/access.ts";
+import { ADMIN_POLICY, type Policy } from "../../../../src/controller/access/policies/policy.ts";
+import { AccessStore, accessMigration, sha256Hex } from "../../../../src/controller/access/store.ts";
 
 const reader: Policy = {
   name: "reader",

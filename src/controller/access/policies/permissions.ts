@@ -1,5 +1,5 @@
-import { CAPTURE_PERMISSION } from "../../protocol/triggers/capture.ts";
-import { EventName } from "../../protocol/values/values.ts";
+import { CAPTURE_PERMISSION } from "../../../protocol/triggers/capture.ts";
+import { EventName } from "../../../protocol/values/values.ts";
 import type { Policy } from "./policy.ts";
 
 /** All permissions of the API, spelled `area::verb` or `area::verb:object`; `nodes::service:` also takes any event name. */

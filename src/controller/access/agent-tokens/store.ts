@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-import { maybeText, number, text, type Row } from "./rows.ts";
+import { maybeText, number, text, type Row } from "../../store/rows.ts";
 
 /** A stored token, with only the SHA-256 of its secret; times in Unix seconds. */
 export interface StoredAgentToken {

@@ -1,15 +1,15 @@
 import { randomBytes, randomUUID, timingSafeEqual } from "node:crypto";
-import { InputError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import { agentTokenText } from "../../protocol/channel/activation.ts";
-import type { TokenUseClaims } from "../../protocol/documents/claims.ts";
-import { peekClaims, verifyJws } from "../../protocol/channel/jws.ts";
-import { thumbprint } from "../../protocol/values/keys.ts";
-import type { NodeType } from "../../protocol/values/values.ts";
-import { anyOf, isAllowed, tgrn } from "../model/permissions.ts";
-import { sha256Hex, type AccessStore } from "../store/access.ts";
-import type { StoredAgentToken } from "../store/agent-tokens.ts";
-import type { Store } from "../store/store.ts";
+import { InputError } from "../../../errors.ts";
+import type { Clock } from "../../../host/clock.ts";
+import { agentTokenText } from "../../../protocol/channel/activation.ts";
+import type { TokenUseClaims } from "../../../protocol/documents/claims.ts";
+import { peekClaims, verifyJws } from "../../../protocol/channel/jws.ts";
+import { thumbprint } from "../../../protocol/values/keys.ts";
+import type { NodeType } from "../../../protocol/values/values.ts";
+import { anyOf, isAllowed, tgrn } from "../policies/permissions.ts";
+import { sha256Hex, type AccessStore } from "../store.ts";
+import type { StoredAgentToken } from "./store.ts";
+import type { Store } from "../../store/store.ts";
 
 export interface AgentTokensDeps {
   readonly store: Pick<Store, "agentTokens">;

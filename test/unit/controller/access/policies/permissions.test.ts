@@ -9,8 +9,8 @@ import {
   reachOf,
   resourceCovers,
   tgrn,
-} from "../../../../src/controller/model/permissions.ts";
-import type { Policy } from "../../../../src/controller/model/policy.ts";
+} from "../../../../../src/controller/access/policies/permissions.ts";
+import type { Policy } from "../../../../../src/controller/access/policies/policy.ts";
 
 const policy = (effect: "allow" | "deny", actions: string[], resources = ["*"]): Policy => ({
   name: "p",
