@@ -28,7 +28,7 @@ import { Intake } from "./intake.ts";
 import type { Refusals } from "./refusals.ts";
 import { registerNode, type RegistrationDeps } from "./registration.ts";
 import type { Sessions } from "./sessions.ts";
-import type { Source, Sources } from "./sources.ts";
+import type { Source, Sources } from "../http/sources.ts";
 import { SPEED_TEST_PATH, type SpeedTest } from "./speed-test.ts";
 import type { Tickets } from "./tickets.ts";
 

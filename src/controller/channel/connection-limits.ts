@@ -1,7 +1,7 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { isLoopback, plainAddress } from "../../lib/net/plain-address.ts";
-import type { Sources } from "./sources.ts";
+import type { Sources } from "../http/sources.ts";
 
 /** Limit of connections without a session per source prefix. */
 const MAX_PER_PREFIX = 256;

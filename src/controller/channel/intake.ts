@@ -1,6 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
-import { FailureLimiter } from "./failure-limiter.ts";
-import type { Source } from "./sources.ts";
+import { FailureLimiter } from "../http/failure-limiter.ts";
+import type { Source } from "../http/sources.ts";
 
 /** Limits of concurrent requests of one kind: in total, and per source prefix. */
 const MAX_OPEN = 64;

@@ -6,7 +6,7 @@ import { SESSION_LIMITS, SESSION_PATH, SUBPROTOCOL } from "../../protocol/channe
 import type { ConnectionLimits } from "./connection-limits.ts";
 import type { Greeter } from "./greeter.ts";
 import { pathOf } from "./http-io.ts";
-import type { Sources } from "./sources.ts";
+import type { Sources } from "../http/sources.ts";
 import { UpgradeRefusals } from "./upgrade-refusals.ts";
 
 /** Limits of sockets before a successful hello: per source prefix, and in total. */

@@ -8,7 +8,7 @@ import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol
 import type { NodeTerminal } from "../fleet.ts";
 import type { Streams } from "./streams.ts";
 import type { ConnectionLimits } from "./connection-limits.ts";
-import type { Source, Sources } from "./sources.ts";
+import type { Source, Sources } from "../http/sources.ts";
 import { UpgradeRefusals } from "./upgrade-refusals.ts";
 
 export interface StreamUpgradesDeps {

@@ -17,7 +17,7 @@ import type {
 import { anyOf } from "../access/policies/permissions.ts";
 import type { Activations } from "../nodes/activations/service.ts";
 import type { AgentTokens } from "../access/agent-tokens/service.ts";
-import type { Source } from "../channel/sources.ts";
+import type { Source } from "./sources.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
 import type { AccessStore } from "../access/store.ts";

@@ -3,7 +3,7 @@ import { generateKeyPairSync, randomUUID, webcrypto } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { pino } from "pino";
 import { z } from "zod";
-import { apiRoutes, createApi } from "../../../src/controller/api/api.ts";
+import { apiRoutes, createApi } from "../../../src/controller/http/api.ts";
 import { Activations } from "../../../src/controller/nodes/activations/service.ts";
 import { AgentTokens } from "../../../src/controller/access/agent-tokens/service.ts";
 import type { Fleet } from "../../../src/controller/fleet.ts";

@@ -7,8 +7,8 @@ import type { ActivationClaims, Device } from "../../../protocol/documents/claim
 import { peekClaims, verifyJws } from "../../../protocol/channel/jws.ts";
 import { thumbprint } from "../../../protocol/values/keys.ts";
 import type { NodeType } from "../../../protocol/values/values.ts";
-import { FailureLimiter } from "../../channel/failure-limiter.ts";
-import type { Source } from "../../channel/sources.ts";
+import { FailureLimiter } from "../../http/failure-limiter.ts";
+import type { Source } from "../../http/sources.ts";
 
 export interface ActivationsDeps {
   readonly clock: Clock;

@@ -4,7 +4,7 @@ import { connect, type AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { ConnectionLimits } from "../../../../src/controller/channel/connection-limits.ts";
 import { SERVER_OPTIONS } from "../../../../src/controller/channel/server.ts";
-import { sourcesOf, type SourceOptions } from "../../../../src/controller/channel/sources.ts";
+import { sourcesOf, type SourceOptions } from "../../../../src/controller/http/sources.ts";
 
 /** What the limits see of a socket. */
 class Connection extends EventEmitter {

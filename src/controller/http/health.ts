@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { openApiDocument } from "../http/openapi.ts";
-import { route, type Route } from "../http/route.ts";
+import { openApiDocument } from "./openapi.ts";
+import { route, type Route } from "./route.ts";
 
 /** Routes of the API itself: health and OpenAPI document. `table` is evaluated when the document is requested. */
 export function serviceRoutes(version: string, table: () => readonly Route[]): readonly Route[] {

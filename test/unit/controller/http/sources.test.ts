@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { sourcesOf } from "../../../../src/controller/channel/sources.ts";
+import { sourcesOf } from "../../../../src/controller/http/sources.ts";
 
 const from = (remoteAddress: string, forwarded?: string) => ({
   socket: { remoteAddress },
