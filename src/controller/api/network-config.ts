@@ -5,7 +5,7 @@ import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/se
 import { ClusterNetworkSection } from "../../protocol/sections/network/network.ts";
 import { Fqdn, JsonObject } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
-import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
+import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "../clusters/routes.ts";
 import { NodeParams, refuseForAgents, withStoredSecrets } from "./node-config.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";

@@ -8,7 +8,7 @@ import { alertRoutes } from "../events/alert-routes.ts";
 import { auditRoutes } from "../events/audit-routes.ts";
 import type { Source } from "./sources.ts";
 import { authenticate, challengeFor } from "./caller.ts";
-import { clusterRoutes } from "../api/clusters.ts";
+import { clusterRoutes } from "../clusters/routes.ts";
 import { eventRoutes } from "../events/routes.ts";
 import { flowRoutes } from "../api/flows.ts";
 import { networkConfigRoutes } from "../api/network-config.ts";
@@ -29,7 +29,7 @@ import { repositoryRoutes } from "../api/repositories.ts";
 import type { ApiDeps, RawCall, Route, Upgrade } from "./route.ts";
 import { serviceRoutes } from "./health.ts";
 import { statsRoutes } from "../api/stats.ts";
-import { tagRoutes } from "../api/tags.ts";
+import { tagRoutes } from "../clusters/tag-routes.ts";
 import { terminalRoutes } from "../api/terminals.ts";
 import { triggerRoutes } from "../api/triggers.ts";
 

@@ -4,7 +4,7 @@ import { alertStore, type AlertStore } from "../events/alert-store.ts";
 import { auditStore, type AuditStore } from "../events/audit-store.ts";
 import { agentTokenStore, type AgentTokenStore } from "../access/agent-tokens/store.ts";
 import { awaitedStore, type AwaitedStore } from "./awaited.ts";
-import { clusterStore, type ClusterStore } from "./clusters.ts";
+import { clusterStore, type ClusterStore } from "../clusters/store.ts";
 import { documentStore, type DocumentStore } from "./documents.ts";
 import { eventStore, type EventStore } from "../events/store.ts";
 import { flowStore, type FlowStore } from "./flows.ts";

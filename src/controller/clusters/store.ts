@@ -2,7 +2,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { Config } from "../../protocol/documents/documents.ts";
 import { Tags } from "../../protocol/values/values.ts";
 import type { ClusterRecord } from "../fleet.ts";
-import { json, number, text, type Row } from "./rows.ts";
+import { json, number, text, type Row } from "../store/rows.ts";
 
 /** Clusters; membership is stored with the nodes. */
 export interface ClusterStore {

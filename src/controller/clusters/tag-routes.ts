@@ -4,7 +4,7 @@ import { FORBIDDEN_KEYS } from "../../lib/formats/strict-json.ts";
 import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { Fqdn, TagText, Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
-import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./clusters.ts";
+import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./routes.ts";
 import { changeAnswer, changeResponse, nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
