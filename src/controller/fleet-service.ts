@@ -35,7 +35,7 @@ import type {
   TriggerRequest,
 } from "./fleet.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
-import { changeTag, checkField, checkSection } from "./model/checks.ts";
+import { changeTag, checkField, checkSection } from "./config/checks.ts";
 import { reportLock } from "./events/service.ts";
 import { settleIdentity } from "./nodes/identity.ts";
 import { isPermitted, placeOf } from "./nodes/ip-lock.ts";

@@ -17,7 +17,7 @@ import {
 import { withoutBlanks } from "../http/body.ts";
 import { InputError } from "../../errors.ts";
 import { askStore, mayUseStore, type StoreCall } from "./data-store-calls.ts";
-import { NodeParams } from "./node-config.ts";
+import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type ApiDeps, type Call, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, ofNode, refusals, violations } from "../http/shapes.ts";

@@ -5,7 +5,7 @@ import { isObject } from "../../protocol/sections/common/forms.ts";
 import { JsonObject, Text128 } from "../../protocol/values/values.ts";
 import { containersOf, hasRoom, judgeLimits, judgeVolume, mountedVolumes, volumesOf } from "../model/exec-section.ts";
 import { withoutBlanks } from "../http/body.ts";
-import { NodeParams } from "./node-config.ts";
+import { NodeParams } from "../config/routes.ts";
 import { bodyLimits, clashes, execOfNode, mayModify, mayRead, openExec } from "./node-exec.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";

@@ -25,7 +25,7 @@ import {
   type ExecBody,
 } from "../model/exec-section.ts";
 import { tgrn } from "../access/policies/permissions.ts";
-import { NodeParams, refuseForAgents } from "./node-config.ts";
+import { NodeParams, refuseForAgents } from "../config/routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { ownRepositoriesOf } from "../model/used-repositories.ts";
 import type { Caller } from "../http/caller.ts";

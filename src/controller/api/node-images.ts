@@ -6,7 +6,7 @@ import { Text4096 } from "../../protocol/values/values.ts";
 import type { ImageRecord } from "../fleet.ts";
 import { withoutBlanks } from "../http/body.ts";
 import { askStore, checkHasStore, mayUseStore, type StoreCall } from "./data-store-calls.ts";
-import { NodeParams } from "./node-config.ts";
+import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
 import { route, type ApiDeps, type Call, type Route } from "../http/route.ts";

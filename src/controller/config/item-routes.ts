@@ -17,7 +17,7 @@ import { MAX_INDEX } from "../../protocol/sections/common/fields.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../protocol/sections/sections.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
 import type { Fleet, NodeRecord } from "../fleet.ts";
-import { accessTo, NodeParams } from "./node-config.ts";
+import { accessTo, NodeParams } from "./routes.ts";
 import type { Caller } from "../http/caller.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";

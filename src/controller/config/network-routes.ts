@@ -6,7 +6,7 @@ import { ClusterNetworkSection } from "../../protocol/sections/network/network.t
 import { Fqdn, JsonObject } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "../clusters/routes.ts";
-import { NodeParams, refuseForAgents, withStoredSecrets } from "./node-config.ts";
+import { NodeParams, refuseForAgents, withStoredSecrets } from "./routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
