@@ -16,7 +16,7 @@ import type { Ed25519PublicKey } from "../protocol/values/keys.ts";
 import type { KeysEnvelope } from "../protocol/channel/keys-chain.ts";
 import { createApi } from "./http/api.ts";
 import { ReplyJoins } from "./http/reply-joins.ts";
-import { TERMINAL_PATH } from "./api/terminals.ts";
+import { TERMINAL_PATH } from "./containers/terminal-routes.ts";
 import { jwtIssuer } from "./http/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
 import { Activations } from "./nodes/activations/service.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { ContainerOutput, GatewayDetails } from "../../protocol/documents/telemetry.ts";
 import { Uid } from "../../protocol/values/values.ts";
-import { OUTPUT_SECONDS } from "../model/container-output.ts";
+import { OUTPUT_SECONDS } from "../containers/kept-output.ts";
 import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "../model/gateway-details.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";

@@ -3,7 +3,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { NodeMethods } from "../../protocol/channel/methods.ts";
 import type { Handlers } from "../../protocol/channel/rpc.ts";
 import type { VolumeKeys } from "../keys/volume-keys.ts";
-import { hasEncryptedVolume, repositoryName, usesRepository } from "../model/used-repositories.ts";
+import { hasEncryptedVolume, repositoryName, usesRepository } from "../containers/used-repositories.ts";
 import { applyReport } from "../nodes/shadow.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
 import type { Store } from "../store/store.ts";

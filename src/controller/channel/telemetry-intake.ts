@@ -13,7 +13,7 @@ import {
 } from "../../protocol/documents/telemetry.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 import type { EventLog } from "../events/service.ts";
-import { keptOutput } from "../model/container-output.ts";
+import { keptOutput } from "../containers/kept-output.ts";
 import { keptDetails } from "../model/gateway-details.ts";
 import { keptFlows } from "../model/flows.ts";
 import { keptSamples, newRecords, sortRecords } from "../model/telemetry.ts";

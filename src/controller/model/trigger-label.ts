@@ -1,5 +1,5 @@
 import { dataStoreLabel, DATA_STORE_EVENT } from "./data-store.ts";
-import { containerNamed, type ExecBody } from "./exec-section.ts";
+import { containerNamed, type ExecBody } from "../containers/exec-section.ts";
 
 const LABELS: Readonly<Record<string, string>> = {
   "node-restart-service": "Node Restart",

@@ -1,7 +1,7 @@
 import { accessMigration } from "../access/store.ts";
 import { agentTokensMigration } from "../access/agent-tokens/store.ts";
 import { awaitedMigration } from "./awaited.ts";
-import { containerOutputMigration } from "./container-output.ts";
+import { containerOutputMigration } from "../containers/output-store.ts";
 import { originMigration } from "../events/store.ts";
 import { flowSourcesMigration, flowsMigration } from "./flows.ts";
 import { gatewayDetailsMigration } from "./gateway-details.ts";

@@ -8,7 +8,7 @@ import { clusterStore, type ClusterStore } from "../clusters/store.ts";
 import { documentStore, type DocumentStore } from "./documents.ts";
 import { eventStore, type EventStore } from "../events/store.ts";
 import { flowStore, type FlowStore } from "./flows.ts";
-import { containerOutputStore, type ContainerOutputStore } from "./container-output.ts";
+import { containerOutputStore, type ContainerOutputStore } from "../containers/output-store.ts";
 import { gatewayDetailsStore, type GatewayDetailsStore } from "./gateway-details.ts";
 import { imageStore, type ImageStore } from "./images.ts";
 import { licenseStore, type LicenseStore } from "../nodes/license-store.ts";

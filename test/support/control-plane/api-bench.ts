@@ -1,4 +1,4 @@
-import { containerOutputMigration, containerOutputStore } from "../../../src/controller/store/container-output.ts";
+import { containerOutputMigration, containerOutputStore } from "../../../src/controller/containers/output-store.ts";
 import { generateKeyPairSync, randomUUID, webcrypto } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { pino } from "pino";

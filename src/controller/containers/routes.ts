@@ -23,11 +23,11 @@ import {
   withContainer,
   withoutContainer,
   type ExecBody,
-} from "../model/exec-section.ts";
+} from "./exec-section.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { NodeParams, refuseForAgents } from "../config/routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
-import { ownRepositoriesOf } from "../model/used-repositories.ts";
+import { ownRepositoriesOf } from "./used-repositories.ts";
 import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";

@@ -1,6 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
-import { containerOutputMigration, containerOutputStore } from "../../../../src/controller/store/container-output.ts";
+import { containerOutputMigration, containerOutputStore } from "../../../../src/controller/containers/output-store.ts";
 
 function stage() {
   const sql = new DatabaseSync(":memory:");

@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
-import { toError } from "../errors.ts";
-import type { StreamEnd } from "../protocol/channel/streams.ts";
-import type { Streams } from "./channel/streams.ts";
-import type { EventLog } from "./events/service.ts";
-import type { NodeTerminal, TerminalRequest } from "./fleet.ts";
-import type { NodeLabel } from "./nodes/store.ts";
+import { toError } from "../../errors.ts";
+import type { StreamEnd } from "../../protocol/channel/streams.ts";
+import type { Streams } from "../channel/streams.ts";
+import type { EventLog } from "../events/service.ts";
+import type { NodeTerminal, TerminalRequest } from "../fleet.ts";
+import type { NodeLabel } from "../nodes/store.ts";
 
 export interface TerminalDeps {
   readonly events: EventLog;
