@@ -5,7 +5,7 @@ import { ImageInfo, StorePath } from "../../protocol/triggers/data-store.ts";
 import { Text4096 } from "../../protocol/values/values.ts";
 import type { ImageRecord } from "../fleet.ts";
 import { withoutBlanks } from "../http/body.ts";
-import { askStore, checkHasStore, mayUseStore, type StoreCall } from "./data-store-calls.ts";
+import { askStore, checkHasStore, mayUseStore, type StoreCall } from "../data-store/calls.ts";
 import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";

@@ -14,7 +14,7 @@ import { flowRoutes } from "../api/flows.ts";
 import { networkConfigRoutes } from "../config/network-routes.ts";
 import { nodeBundleRoutes } from "../api/node-bundle.ts";
 import { nodeConfigRoutes } from "../config/routes.ts";
-import { nodeDataStoreRoutes } from "../api/node-data-store.ts";
+import { nodeDataStoreRoutes } from "../data-store/routes.ts";
 import { nodeExecRoutes } from "../containers/routes.ts";
 import { nodeExecVolumeRoutes } from "../containers/volume-routes.ts";
 import { nodeImageRoutes } from "../api/node-images.ts";

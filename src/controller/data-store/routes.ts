@@ -16,7 +16,7 @@ import {
 } from "../../protocol/triggers/data-store.ts";
 import { withoutBlanks } from "../http/body.ts";
 import { InputError } from "../../errors.ts";
-import { askStore, mayUseStore, type StoreCall } from "./data-store-calls.ts";
+import { askStore, mayUseStore, type StoreCall } from "./calls.ts";
 import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type ApiDeps, type Call, type Route } from "../http/route.ts";

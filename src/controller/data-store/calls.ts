@@ -6,7 +6,7 @@ import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "../model/data-store.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import type { ApiDeps } from "../http/route.ts";
-import { runForCaller, runInParts } from "./triggers.ts";
+import { runForCaller, runInParts } from "../api/triggers.ts";
 import { defined } from "../../lib/defined.ts";
 
 /** Access to the data store of a node. */
