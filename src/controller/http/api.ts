@@ -17,7 +17,7 @@ import { nodeConfigRoutes } from "../config/routes.ts";
 import { nodeDataStoreRoutes } from "../data-store/routes.ts";
 import { nodeExecRoutes } from "../containers/routes.ts";
 import { nodeExecVolumeRoutes } from "../containers/volume-routes.ts";
-import { nodeImageRoutes } from "../api/node-images.ts";
+import { nodeImageRoutes } from "../images/routes.ts";
 import { nodeItemRoutes } from "../config/item-routes.ts";
 import { nodeRoutes } from "../nodes/routes.ts";
 import { oauthRoutes } from "../access/oauth.ts";

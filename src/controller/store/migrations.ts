@@ -5,7 +5,7 @@ import { containerOutputMigration } from "../containers/output-store.ts";
 import { originMigration } from "../events/store.ts";
 import { flowSourcesMigration, flowsMigration } from "./flows.ts";
 import { gatewayDetailsMigration } from "./gateway-details.ts";
-import { imagesMigration } from "./images.ts";
+import { imagesMigration } from "../images/store.ts";
 
 const FIRST = `
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;

@@ -10,7 +10,7 @@ import { eventStore, type EventStore } from "../events/store.ts";
 import { flowStore, type FlowStore } from "./flows.ts";
 import { containerOutputStore, type ContainerOutputStore } from "../containers/output-store.ts";
 import { gatewayDetailsStore, type GatewayDetailsStore } from "./gateway-details.ts";
-import { imageStore, type ImageStore } from "./images.ts";
+import { imageStore, type ImageStore } from "../images/store.ts";
 import { licenseStore, type LicenseStore } from "../nodes/license-store.ts";
 import { meshStore, type MeshStore } from "./mesh.ts";
 import { metaStore, type MetaStore } from "./meta.ts";

@@ -24,7 +24,7 @@ import {
   gatewayDetailsStore,
   type GatewayDetailsStore,
 } from "../../../src/controller/store/gateway-details.ts";
-import { imagesMigration, imageStore } from "../../../src/controller/store/images.ts";
+import { imagesMigration, imageStore } from "../../../src/controller/images/store.ts";
 import { systemClock, type Clock } from "../../../src/host/clock.ts";
 import { FakeFleet } from "./fake-fleet.ts";
 

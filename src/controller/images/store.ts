@@ -1,6 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { ImageRecord, ImageRecords } from "../fleet.ts";
-import { maybeText, text, type Row } from "./rows.ts";
+import { maybeText, text, type Row } from "../store/rows.ts";
 import { defined } from "../../lib/defined.ts";
 
 /** Records of virtual machines' images; deleted with their node. */
