@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import { RepositoryName } from "../../protocol/documents/registry.ts";
 import { Text256 } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
-import { REGISTRY_SERVICE, type RegistryAccess } from "../registry/registry-tokens.ts";
+import { REGISTRY_SERVICE, type RegistryAccess } from "./registry-tokens.ts";
 import { identify, type Caller } from "../http/caller.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { Problem, refusals, violations } from "../http/shapes.ts";

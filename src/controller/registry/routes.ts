@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { ImageTag, RepositoryName } from "../../protocol/documents/registry.ts";
 import { tgrn } from "../access/policies/permissions.ts";
-import type { Registry } from "../registry/registry.ts";
+import type { Registry } from "./registry.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
 
