@@ -24,7 +24,7 @@ import { oauthRoutes } from "../access/oauth.ts";
 import { pluginLogRoutes } from "../api/plugin-logs.ts";
 import { refusalOf, problemResponse } from "./problem.ts";
 import { registryTokenRoutes } from "../registry/token-routes.ts";
-import { releaseRoutes } from "../api/releases.ts";
+import { releaseRoutes } from "../releases/routes.ts";
 import { repositoryRoutes } from "../registry/routes.ts";
 import type { ApiDeps, RawCall, Route, Upgrade } from "./route.ts";
 import { serviceRoutes } from "./health.ts";

@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, readlinkSync, symlinkSync, writeFileSync } from
 import { request as httpRequest } from "node:http";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { rangeOf } from "../../../../src/controller/api/releases.ts";
+import { rangeOf } from "../../../../src/controller/releases/routes.ts";
 import { releaseFiles } from "../../../../src/host/releases/release-files.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { runController, temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
