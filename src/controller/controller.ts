@@ -15,7 +15,7 @@ import { STREAM_PATH } from "../protocol/channel/envelope.ts";
 import type { Ed25519PublicKey } from "../protocol/values/keys.ts";
 import type { KeysEnvelope } from "../protocol/channel/keys-chain.ts";
 import { createApi } from "./http/api.ts";
-import { ReplyJoins } from "./http/reply-joins.ts";
+import { ReplyJoins } from "./triggers/reply-joins.ts";
 import { TERMINAL_PATH } from "./containers/terminal-routes.ts";
 import { jwtIssuer } from "./http/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";

@@ -39,7 +39,7 @@ import { changeTag, checkField, checkSection } from "./config/checks.ts";
 import { reportLock } from "./events/service.ts";
 import { settleIdentity } from "./nodes/identity.ts";
 import { isPermitted, placeOf } from "./nodes/ip-lock.ts";
-import { callLabel, isRead } from "./model/trigger-label.ts";
+import { callLabel, isRead } from "./triggers/trigger-label.ts";
 import { openTerminal, type TerminalDeps } from "./containers/terminals.ts";
 import type { AwaitReason } from "./store/awaited.ts";
 import type { NodeChange, NodeLabel, StoredNode } from "./nodes/store.ts";

@@ -12,7 +12,7 @@ import { clusterRoutes } from "../clusters/routes.ts";
 import { eventRoutes } from "../events/routes.ts";
 import { flowRoutes } from "../api/flows.ts";
 import { networkConfigRoutes } from "../config/network-routes.ts";
-import { nodeBundleRoutes } from "../api/node-bundle.ts";
+import { nodeBundleRoutes } from "../triggers/bundle-routes.ts";
 import { nodeConfigRoutes } from "../config/routes.ts";
 import { nodeDataStoreRoutes } from "../data-store/routes.ts";
 import { nodeExecRoutes } from "../containers/routes.ts";
@@ -31,7 +31,7 @@ import { serviceRoutes } from "./health.ts";
 import { statsRoutes } from "../api/stats.ts";
 import { tagRoutes } from "../clusters/tag-routes.ts";
 import { terminalRoutes } from "../containers/terminal-routes.ts";
-import { triggerRoutes } from "../api/triggers.ts";
+import { triggerRoutes } from "../triggers/routes.ts";
 
 const MAX_QUERY_LENGTH = 16 * 1024;
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;

@@ -24,7 +24,7 @@ import type { AccessStore } from "../access/store.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
 import { ANYBODY, forbidden, type Caller } from "./caller.ts";
 import { Violations, withViolations } from "./problem.ts";
-import type { ReplyJoins } from "./reply-joins.ts";
+import type { ReplyJoins } from "../triggers/reply-joins.ts";
 import type { TokenIssuer } from "./tokens.ts";
 
 /** Dependencies of the API. `org` is the organization's UUID, `domain` its FQDN. */

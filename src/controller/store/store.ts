@@ -18,7 +18,7 @@ import { migrations } from "./migrations.ts";
 import { nodeStore, type NodeStore } from "../nodes/store.ts";
 import { telemetryStore, type TelemetryStore } from "./telemetry.ts";
 import { tombstoneStore, type TombstoneStore } from "../nodes/tombstone-store.ts";
-import { triggerStore, type TriggerStore } from "./triggers.ts";
+import { triggerStore, type TriggerStore } from "../triggers/store.ts";
 
 /** Persistent state of the controller, one part per entity, in a database file locked by this process. */
 export interface Store {

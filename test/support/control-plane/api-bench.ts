@@ -8,7 +8,7 @@ import { Activations } from "../../../src/controller/nodes/activations/service.t
 import { AgentTokens } from "../../../src/controller/access/agent-tokens/service.ts";
 import type { Fleet } from "../../../src/controller/fleet.ts";
 import { agentTokensMigration, agentTokenStore } from "../../../src/controller/access/agent-tokens/store.ts";
-import { ReplyJoins } from "../../../src/controller/http/reply-joins.ts";
+import { ReplyJoins } from "../../../src/controller/triggers/reply-joins.ts";
 import type { ApiDeps, Route } from "../../../src/controller/http/route.ts";
 import { jwtIssuer } from "../../../src/controller/http/tokens.ts";
 import { ADMIN_POLICY, type Policy } from "../../../src/controller/access/policies/policy.ts";

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { HISTORY_SECONDS } from "../events/store.ts";
-import { text } from "./rows.ts";
+import { text } from "../store/rows.ts";
 
 /** Node of each sent trigger, so that only this node can deliver its result. Stores no bodies or output. */
 export interface TriggerStore {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isRead, triggerLabel } from "../../../../src/controller/model/trigger-label.ts";
+import { isRead, triggerLabel } from "../../../../src/controller/triggers/trigger-label.ts";
 
 test.each([
   ["node-restart-service", "Node Restart"],

@@ -8,7 +8,7 @@ import { triggerSchemas } from "../../protocol/triggers/schemas.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/values/trigger-events.ts";
 import { EventName, JsonObject, Text256, Uid } from "../../protocol/values/values.ts";
 import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
-import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "../model/data-store.ts";
+import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "./data-store-event.ts";
 import { containerNamed, stopSecondsOf } from "../containers/exec-section.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { BODY_LIMITS } from "../http/body.ts";

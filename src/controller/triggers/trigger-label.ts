@@ -1,4 +1,4 @@
-import { dataStoreLabel, DATA_STORE_EVENT } from "./data-store.ts";
+import { dataStoreLabel, DATA_STORE_EVENT } from "./data-store-event.ts";
 import { containerNamed, type ExecBody } from "../containers/exec-section.ts";
 
 const LABELS: Readonly<Record<string, string>> = {

@@ -8,7 +8,7 @@ import { nodeOf } from "../nodes/routes.ts";
 import { numberIn } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { notFound, ofNode, refusals, violations } from "../http/shapes.ts";
-import { PUSH_LOGS_EVENT, PUSH_LOGS_MS, runInParts } from "./triggers.ts";
+import { PUSH_LOGS_EVENT, PUSH_LOGS_MS, runInParts } from "./routes.ts";
 
 const { maxBytes } = NodePushLogs.shape;
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { callLabel } from "../../../../src/controller/model/trigger-label.ts";
+import { callLabel } from "../../../../src/controller/triggers/trigger-label.ts";
 
 const ID = "0d1c2b3a-4f5e-4d6c-8b7a-091827364554";
 
