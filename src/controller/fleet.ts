@@ -15,7 +15,7 @@ import type {
   MetricSample,
 } from "../protocol/documents/telemetry.ts";
 import type { JsonObject, LifecycleState, NodeState, NodeType } from "../protocol/values/values.ts";
-import type { UsageBucket, UsageRange } from "./model/usage.ts";
+import type { UsageBucket, UsageRange } from "./stats/usage.ts";
 
 /** A node in the control plane. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */
 export interface NodeRecord {

@@ -14,9 +14,9 @@ import {
 import type { JsonObject } from "../../protocol/values/values.ts";
 import type { EventLog } from "../events/service.ts";
 import { keptOutput } from "../containers/kept-output.ts";
-import { keptDetails } from "../model/gateway-details.ts";
-import { keptFlows } from "../model/flows.ts";
-import { keptSamples, newRecords, sortRecords } from "../model/telemetry.ts";
+import { keptDetails } from "../stats/gateway-details.ts";
+import { keptFlows } from "../stats/flows.ts";
+import { keptSamples, newRecords, sortRecords } from "../stats/telemetry.ts";
 import { isReservedEvent } from "../events/control-plane-events.ts";
 import type { NodeLabel } from "../nodes/store.ts";
 import type { Store } from "../store/store.ts";

@@ -3,8 +3,8 @@ import { agentTokensMigration } from "../access/agent-tokens/store.ts";
 import { awaitedMigration } from "./awaited.ts";
 import { containerOutputMigration } from "../containers/output-store.ts";
 import { originMigration } from "../events/store.ts";
-import { flowSourcesMigration, flowsMigration } from "./flows.ts";
-import { gatewayDetailsMigration } from "./gateway-details.ts";
+import { flowSourcesMigration, flowsMigration } from "../stats/flow-store.ts";
+import { gatewayDetailsMigration } from "../stats/gateway-details-store.ts";
 import { imagesMigration } from "../images/store.ts";
 
 const FIRST = `

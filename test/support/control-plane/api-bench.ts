@@ -18,12 +18,12 @@ import {
   flowsMigration,
   flowStore,
   type FlowStore,
-} from "../../../src/controller/store/flows.ts";
+} from "../../../src/controller/stats/flow-store.ts";
 import {
   gatewayDetailsMigration,
   gatewayDetailsStore,
   type GatewayDetailsStore,
-} from "../../../src/controller/store/gateway-details.ts";
+} from "../../../src/controller/stats/gateway-details-store.ts";
 import { imagesMigration, imageStore } from "../../../src/controller/images/store.ts";
 import { systemClock, type Clock } from "../../../src/host/clock.ts";
 import { FakeFleet } from "./fake-fleet.ts";

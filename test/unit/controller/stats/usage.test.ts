@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { emptyBuckets, usageRange } from "../../../../src/controller/model/usage.ts";
+import { emptyBuckets, usageRange } from "../../../../src/controller/stats/usage.ts";
 
 const NOW = 1_760_000_000;
 

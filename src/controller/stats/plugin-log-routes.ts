@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import { ContainerOutput, GatewayDetails } from "../../protocol/documents/telemetry.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import { OUTPUT_SECONDS } from "../containers/kept-output.ts";
-import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "../model/gateway-details.ts";
+import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "./gateway-details.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";

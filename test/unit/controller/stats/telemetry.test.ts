@@ -1,6 +1,6 @@
 import { array, assert, integer, nat, property, record } from "fast-check";
 import { expect, test } from "vitest";
-import { newRecords, sortRecords } from "../../../../src/controller/model/telemetry.ts";
+import { newRecords, sortRecords } from "../../../../src/controller/stats/telemetry.ts";
 import { MetricSample, NodeEvent } from "../../../../src/protocol/documents/telemetry.ts";
 
 const numbered = (first: number, count: number) => Array.from({ length: count }, (_, i) => ({ seq: first + i }));

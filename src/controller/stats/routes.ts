@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { tgrn } from "../access/policies/permissions.ts";
-import { RELATIVE_TIME, usageRange } from "../model/usage.ts";
+import { RELATIVE_TIME, usageRange } from "./usage.ts";
 import { readableNodes } from "../events/routes.ts";
 import { hasTags, numberIn, TagFilter } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";

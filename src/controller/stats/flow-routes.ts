@@ -3,7 +3,7 @@ import { AddressBlock } from "../../protocol/values/values.ts";
 import { FlowRecord } from "../../protocol/documents/telemetry.ts";
 import { Text64, Text253, Uid } from "../../protocol/values/values.ts";
 import type { FlowFilter } from "../fleet.ts";
-import { MAX_FLOWS_FOUND } from "../model/flows.ts";
+import { MAX_FLOWS_FOUND } from "./flows.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { readableNodes } from "../events/routes.ts";
 import { Violations } from "../http/problem.ts";

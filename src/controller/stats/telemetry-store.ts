@@ -1,8 +1,8 @@
 import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import type { MetricSample, StreamName } from "../../protocol/documents/telemetry.ts";
-import { METRICS_SECONDS } from "../model/telemetry.ts";
-import { json, number } from "./rows.ts";
+import { METRICS_SECONDS } from "./telemetry.ts";
+import { json, number } from "../store/rows.ts";
 
 /** Stored positions of each node's telemetry streams, and its metrics (90 days). */
 export interface TelemetryStore {
