@@ -21,10 +21,10 @@ import { jwtIssuer } from "./http/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
 import { Activations } from "./nodes/activations/service.ts";
 import { AgentTokens } from "./access/agent-tokens/service.ts";
-import { Announcer } from "./channel/announcer.ts";
+import { Announcer } from "./channel/documents/announcer.ts";
 import { Awaiting } from "./channel/awaiting.ts";
 import { ConnectionLimits } from "./channel/connection-limits.ts";
-import { documents as documentsOf } from "./channel/documents.ts";
+import { documents as documentsOf } from "./channel/documents/documents.ts";
 import { SessionUpgrades } from "./channel/session-upgrades.ts";
 import { Greeter } from "./channel/greeter.ts";
 import { FailureLimiter } from "./http/failure-limiter.ts";
@@ -43,11 +43,11 @@ import { Triggers } from "./channel/triggers.ts";
 import { eventLog } from "./events/service.ts";
 import { FleetService } from "./fleet-service.ts";
 import { ensureAdminKey } from "./access/admin-key.ts";
-import { loadControlKeys, type ControlKeys } from "./keys/control-keys.ts";
-import { keyStore } from "./keys/key-store.ts";
-import { speedTestTokens as speedTestTokensOf, type SpeedTestTokens } from "./keys/speed-test-tokens.ts";
-import { volumeKeys as volumeKeysOf, type VolumeKeys } from "./keys/volume-keys.ts";
-import { fileCertificate, selfSignedCertificate, type ServerCertificate } from "./keys/tls-certificate.ts";
+import { loadControlKeys, type ControlKeys } from "./channel/keys/control-keys.ts";
+import { keyStore } from "./channel/keys/key-store.ts";
+import { speedTestTokens as speedTestTokensOf, type SpeedTestTokens } from "./channel/keys/speed-test-tokens.ts";
+import { volumeKeys as volumeKeysOf, type VolumeKeys } from "./channel/keys/volume-keys.ts";
+import { fileCertificate, selfSignedCertificate, type ServerCertificate } from "./channel/keys/tls-certificate.ts";
 import {
   controllerSettings,
   registryHostOf,

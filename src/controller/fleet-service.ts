@@ -14,9 +14,9 @@ import {
   type LifecycleState,
   type NodeState,
 } from "../protocol/values/values.ts";
-import type { Announcer } from "./channel/announcer.ts";
+import type { Announcer } from "./channel/documents/announcer.ts";
 import type { Awaiting } from "./channel/awaiting.ts";
-import type { Documents } from "./channel/documents.ts";
+import type { Documents } from "./channel/documents/documents.ts";
 import { deletedNotice } from "./channel/greeter.ts";
 import { refuseAccessTo, refuseTriggerFrom, refuseWhileHeld } from "./nodes/held-identity.ts";
 import type { Sessions } from "./channel/sessions.ts";
@@ -34,14 +34,14 @@ import type {
   TerminalRequest,
   TriggerRequest,
 } from "./fleet.ts";
-import type { ControlKeys } from "./keys/control-keys.ts";
+import type { ControlKeys } from "./channel/keys/control-keys.ts";
 import { changeTag, checkField, checkSection } from "./config/checks.ts";
 import { reportLock } from "./events/service.ts";
 import { settleIdentity } from "./nodes/identity.ts";
 import { isPermitted, placeOf } from "./nodes/ip-lock.ts";
 import { callLabel, isRead } from "./triggers/trigger-label.ts";
 import { openTerminal, type TerminalDeps } from "./containers/terminals.ts";
-import type { AwaitReason } from "./store/awaited.ts";
+import type { AwaitReason } from "./channel/awaited-store.ts";
 import type { NodeChange, NodeLabel, StoredNode } from "./nodes/store.ts";
 import type { Store } from "./store/store.ts";
 import { defined } from "../lib/defined.ts";

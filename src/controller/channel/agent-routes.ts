@@ -18,10 +18,10 @@ import {
 } from "../../protocol/channel/envelope.ts";
 import { ActivationBody, TokenBody } from "../../protocol/channel/activation.ts";
 import { REGISTRATION_LIMITS, RegistrationBody } from "../../protocol/channel/registration.ts";
-import { keysFrom, type ControlKeys } from "../keys/control-keys.ts";
+import { keysFrom, type ControlKeys } from "./keys/control-keys.ts";
 import type { Activations } from "../nodes/activations/service.ts";
 import type { AgentTokens } from "../access/agent-tokens/service.ts";
-import type { Documents } from "./documents.ts";
+import type { Documents } from "./documents/documents.ts";
 import { refuseWhileHeld } from "../nodes/held-identity.ts";
 import { answerError, answerJson, pathOf, readBody } from "./http-io.ts";
 import { Intake } from "./intake.ts";

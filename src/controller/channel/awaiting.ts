@@ -1,6 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
 import type { EventLog } from "../events/service.ts";
-import type { Awaited, AwaitReason } from "../store/awaited.ts";
+import type { Awaited, AwaitReason } from "./awaited-store.ts";
 import type { Store } from "../store/store.ts";
 import { defined } from "../../lib/defined.ts";
 

@@ -6,13 +6,13 @@ import { peekClaims, signJws, verifyJws } from "../../protocol/channel/jws.ts";
 import { thumbprintsOf, type NodeThumbprints } from "../../protocol/values/keys.ts";
 import type { RegistrationAnswer } from "../../protocol/channel/registration.ts";
 import type { EventLog } from "../events/service.ts";
-import type { ControlKeys } from "../keys/control-keys.ts";
+import type { ControlKeys } from "./keys/control-keys.ts";
 import { NEW_IDENTITY } from "../nodes/identity.ts";
 import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../nodes/registration.ts";
 import type { Store } from "../store/store.ts";
-import type { Announcer } from "./announcer.ts";
+import type { Announcer } from "./documents/announcer.ts";
 import type { Awaiting } from "./awaiting.ts";
-import type { Documents } from "./documents.ts";
+import type { Documents } from "./documents/documents.ts";
 
 export interface RegistrationDeps {
   readonly store: Store;

@@ -1,6 +1,6 @@
 import type { Clock } from "../../host/clock.ts";
 import type { EventLog } from "../events/service.ts";
-import { countCycle, settle, STABLE, type Flapping } from "../model/flapping.ts";
+import { countCycle, settle, STABLE, type Flapping } from "./flapping.ts";
 import type { StoredHeartbeat } from "../nodes/store.ts";
 import type { Store } from "../store/store.ts";
 import type { NodeSession } from "./session.ts";

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import type { SpeedTestTokens } from "../keys/speed-test-tokens.ts";
+import type { SpeedTestTokens } from "./keys/speed-test-tokens.ts";
 import type { Store } from "../store/store.ts";
 import { answerError, answerJson, pathOf } from "./http-io.ts";
 

@@ -5,7 +5,7 @@ import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import { signJws } from "../../protocol/channel/jws.ts";
 import { STREAM_OPEN_MS, streamError, type StreamEnd, type StreamKindName } from "../../protocol/channel/streams.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
-import type { ControlKeys } from "../keys/control-keys.ts";
+import type { ControlKeys } from "./keys/control-keys.ts";
 import { joinStreams, type JoinedStream } from "./join-streams.ts";
 import { offline, type NodeSession } from "./session.ts";
 import type { Sessions } from "./sessions.ts";

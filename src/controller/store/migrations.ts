@@ -1,6 +1,6 @@
 import { accessMigration } from "../access/store.ts";
 import { agentTokensMigration } from "../access/agent-tokens/store.ts";
-import { awaitedMigration } from "./awaited.ts";
+import { awaitedMigration } from "../channel/awaited-store.ts";
 import { containerOutputMigration } from "../containers/output-store.ts";
 import { originMigration } from "../events/store.ts";
 import { flowSourcesMigration, flowsMigration } from "../stats/flow-store.ts";

@@ -1,7 +1,7 @@
 import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { keyStore } from "../../../src/controller/keys/key-store.ts";
+import { keyStore } from "../../../src/controller/channel/keys/key-store.ts";
 import { hostFiles } from "../../../src/host/files/files.ts";
 import { startController, type ControllerProgram } from "../../support/machine/programs.ts";
 import { eventsOf, readStatus, startStage, statusWhere, untilOnline, untilReason, wake } from "../../support/stage.ts";

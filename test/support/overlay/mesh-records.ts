@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { MeshRecord } from "../../../src/controller/model/mesh-node.ts";
+import type { MeshRecord } from "../../../src/controller/channel/documents/mesh-node.ts";
 
 /** The UID of a fictitious node: the same for the same name, in the order of its number. */
 export const uidOf = (number: number): string => `${number.toString(16).padStart(8, "0")}-0000-4000-8000-000000000000`;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { registerOffline, standingAsker } from "../../../../src/agent/offline/offline.ts";
 import { identityFiles } from "../../../../src/agent/identity/identity.ts";
-import { keyStore } from "../../../../src/controller/keys/key-store.ts";
+import { keyStore } from "../../../../src/controller/channel/keys/key-store.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
 import { systemClock } from "../../../../src/host/clock.ts";
 import { hostDialler } from "../../../../src/host/net/dial.ts";

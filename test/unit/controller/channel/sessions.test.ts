@@ -8,7 +8,7 @@ import { KeysEnvelopes, keySetOf } from "../../../../src/protocol/channel/keys-c
 import { controlMethods } from "../../../../src/protocol/channel/methods.ts";
 import { CONTROL_PLANE_EVENTS } from "../../../../src/controller/events/control-plane-events.ts";
 import type { Controller } from "../../../../src/controller/controller.ts";
-import { FLAPPING_WINDOW_MS } from "../../../../src/controller/model/flapping.ts";
+import { FLAPPING_WINDOW_MS } from "../../../../src/controller/channel/flapping.ts";
 import { nonce, RawSocket, until, type TestNode } from "../../../support/control-plane/node-client.ts";
 import { addNode, clockWith, MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
 import { tempDir } from "../../../support/temp-dir.ts";

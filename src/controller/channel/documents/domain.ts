@@ -1,7 +1,7 @@
-import type { DomainDocument } from "../../protocol/documents/documents.ts";
-import type { DomainGateway, DomainGrant, DomainPeer } from "../../protocol/sections/gateway/domain-items.ts";
+import type { DomainDocument } from "../../../protocol/documents/documents.ts";
+import type { DomainGateway, DomainGrant, DomainPeer } from "../../../protocol/sections/gateway/domain-items.ts";
 import type { MeshNode, Want } from "./mesh-node.ts";
-import { defined } from "../../lib/defined.ts";
+import { defined } from "../../../lib/defined.ts";
 
 /** Limits of one document. */
 export const MAX_PEERS = 10_000;

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { peekClaims, verifyJws } from "../../../../src/protocol/channel/jws.ts";
-import { KeysEnvelopes, keySetOf } from "../../../../src/protocol/channel/keys-chain.ts";
-import type { Controller } from "../../../../src/controller/controller.ts";
-import { fetchTicket, NOTHING, until } from "../../../support/control-plane/node-client.ts";
-import { addNode, MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
+import { peekClaims, verifyJws } from "../../../../../src/protocol/channel/jws.ts";
+import { KeysEnvelopes, keySetOf } from "../../../../../src/protocol/channel/keys-chain.ts";
+import type { Controller } from "../../../../../src/controller/controller.ts";
+import { fetchTicket, NOTHING, until } from "../../../../support/control-plane/node-client.ts";
+import { addNode, MovableClock, runController } from "../../../../support/control-plane/running-controller.ts";
 
 function restoredEvents(controller: Controller) {
   const filter = { eventTypes: ["Control Plane Restored"], sort: { by: "timestamp", order: "asc" } } as const;

@@ -1,7 +1,7 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
-import { HostError } from "../../errors.ts";
-import type { Files } from "../../host/files/files.ts";
-import { Base64Url32 } from "../../protocol/values/values.ts";
+import { HostError } from "../../../errors.ts";
+import type { Files } from "../../../host/files/files.ts";
+import { Base64Url32 } from "../../../protocol/values/values.ts";
 
 /** Tokens for bandwidth tests of nodes, derived from a key, so that none is stored. */
 export interface SpeedTestTokens {

@@ -1,7 +1,7 @@
 import { hkdfSync, randomBytes } from "node:crypto";
-import { HostError } from "../../errors.ts";
-import type { Files } from "../../host/files/files.ts";
-import { Base64Url32 } from "../../protocol/values/values.ts";
+import { HostError } from "../../../errors.ts";
+import type { Files } from "../../../host/files/files.ts";
+import { Base64Url32 } from "../../../protocol/values/values.ts";
 
 /** Keys of encrypted volumes, derived from one key (HKDF, RFC 5869), so that none is stored and they never change. */
 export interface VolumeKeys {

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
-import { number, text, word } from "./rows.ts";
+import { number, text, word } from "../store/rows.ts";
 
 /** Events after which a node must connect. */
 export const AwaitReason = z.enum(["registration", "configuration", "restart", "reboot"]);

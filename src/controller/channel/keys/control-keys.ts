@@ -1,8 +1,8 @@
-import { HostError } from "../../errors.ts";
-import type { KeysClaims } from "../../protocol/documents/claims.ts";
-import { peekClaims, signJws, type KeySet } from "../../protocol/channel/jws.ts";
-import { keySetOf, walkKeysChain, type KeysEnvelope } from "../../protocol/channel/keys-chain.ts";
-import { thumbprint } from "../../protocol/values/keys.ts";
+import { HostError } from "../../../errors.ts";
+import type { KeysClaims } from "../../../protocol/documents/claims.ts";
+import { peekClaims, signJws, type KeySet } from "../../../protocol/channel/jws.ts";
+import { keySetOf, walkKeysChain, type KeysEnvelope } from "../../../protocol/channel/keys-chain.ts";
+import { thumbprint } from "../../../protocol/values/keys.ts";
 import type { KeyPair, KeyStore } from "./key-store.ts";
 
 /** Online keys of a running controller, and all versions of its keys document. */

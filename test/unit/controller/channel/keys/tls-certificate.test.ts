@@ -2,9 +2,9 @@ import { X509Certificate } from "node:crypto";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { hostFiles } from "../../../../src/host/files/files.ts";
-import { fileCertificate, selfSignedCertificate } from "../../../../src/controller/keys/tls-certificate.ts";
-import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
+import { fileCertificate, selfSignedCertificate } from "../../../../../src/controller/channel/keys/tls-certificate.ts";
+import { temporaryDirectory } from "../../../../support/control-plane/running-controller.ts";
 
 const NOW = Date.UTC(2026, 0, 1);
 

@@ -1,11 +1,11 @@
 import { mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { hostFiles } from "../../../../src/host/files/files.ts";
-import { walkKeysChain, type KeysEnvelope } from "../../../../src/protocol/channel/keys-chain.ts";
-import { loadControlKeys, type KeysLedger } from "../../../../src/controller/keys/control-keys.ts";
-import { keyStore } from "../../../../src/controller/keys/key-store.ts";
-import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
+import { walkKeysChain, type KeysEnvelope } from "../../../../../src/protocol/channel/keys-chain.ts";
+import { loadControlKeys, type KeysLedger } from "../../../../../src/controller/channel/keys/control-keys.ts";
+import { keyStore } from "../../../../../src/controller/channel/keys/key-store.ts";
+import { temporaryDirectory } from "../../../../support/control-plane/running-controller.ts";
 
 async function bench() {
   const directory = await temporaryDirectory();

@@ -1,9 +1,9 @@
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { volumeKeys } from "../../../../src/controller/keys/volume-keys.ts";
-import { hostFiles } from "../../../../src/host/files/files.ts";
-import { tempDir } from "../../../support/temp-dir.ts";
+import { volumeKeys } from "../../../../../src/controller/channel/keys/volume-keys.ts";
+import { hostFiles } from "../../../../../src/host/files/files.ts";
+import { tempDir } from "../../../../support/temp-dir.ts";
 
 test("each volume of each node has a key of its own, the same after every start", async () => {
   const path = join(tempDir(), "volumes.key");

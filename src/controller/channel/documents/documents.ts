@@ -1,16 +1,16 @@
-import type { Clock } from "../../host/clock.ts";
-import type { DocumentName, DocumentVersions } from "../../protocol/documents/claims.ts";
-import { signJws } from "../../protocol/channel/jws.ts";
-import { JsonObject } from "../../protocol/values/values.ts";
-import type { EventLog } from "../events/service.ts";
-import { sha256 } from "../access/admin-key.ts";
+import type { Clock } from "../../../host/clock.ts";
+import type { DocumentName, DocumentVersions } from "../../../protocol/documents/claims.ts";
+import { signJws } from "../../../protocol/channel/jws.ts";
+import { JsonObject } from "../../../protocol/values/values.ts";
+import type { EventLog } from "../../events/service.ts";
+import { sha256 } from "../../access/admin-key.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
 import type { SpeedTestTokens } from "../keys/speed-test-tokens.ts";
-import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "../model/documents.ts";
-import type { DocumentId } from "../store/documents.ts";
-import type { Store } from "../store/store.ts";
+import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "./versions.ts";
+import type { DocumentId } from "./store.ts";
+import type { Store } from "../../store/store.ts";
 import { neighbours as neighboursOf } from "./neighbours.ts";
-import { SPEED_TEST_PATH } from "./speed-test.ts";
+import { SPEED_TEST_PATH } from "../speed-test.ts";
 
 /** Desired documents of all nodes: their versions and signed form. */
 export interface Documents {

@@ -1,7 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { DocumentName } from "../../protocol/documents/claims.ts";
-import { DocumentApplied } from "../../protocol/channel/methods.ts";
-import { json, maybeText, number, text } from "./rows.ts";
+import type { DocumentName } from "../../../protocol/documents/claims.ts";
+import { DocumentApplied } from "../../../protocol/channel/methods.ts";
+import { json, maybeText, number, text } from "../../store/rows.ts";
 
 /** Identifies a document of a node; `sub` is its subject. */
 export interface DocumentId {

@@ -1,11 +1,11 @@
 import { exportJWK, generateKeyPair, importJWK } from "jose";
 import { join } from "node:path";
-import { HostError } from "../../errors.ts";
-import type { Files } from "../../host/files/files.ts";
-import { parseStrictJson } from "../../lib/formats/strict-json.ts";
-import type { Signer } from "../../protocol/channel/jws.ts";
-import { Ed25519PublicKey, thumbprint } from "../../protocol/values/keys.ts";
-import { Base64Url32 } from "../../protocol/values/values.ts";
+import { HostError } from "../../../errors.ts";
+import type { Files } from "../../../host/files/files.ts";
+import { parseStrictJson } from "../../../lib/formats/strict-json.ts";
+import type { Signer } from "../../../protocol/channel/jws.ts";
+import { Ed25519PublicKey, thumbprint } from "../../../protocol/values/keys.ts";
+import { Base64Url32 } from "../../../protocol/values/values.ts";
 
 const PrivateJwk = Ed25519PublicKey.extend({ d: Base64Url32 });
 

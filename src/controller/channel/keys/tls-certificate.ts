@@ -1,10 +1,10 @@
 import { createPrivateKey, generateKeyPairSync, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
 import { join } from "node:path";
-import { HostError } from "../../errors.ts";
-import type { Files } from "../../host/files/files.ts";
-import { selfSigned } from "../../lib/formats/self-signed.ts";
-import { sha256 } from "../access/admin-key.ts";
+import { HostError } from "../../../errors.ts";
+import type { Files } from "../../../host/files/files.ts";
+import { selfSigned } from "../../../lib/formats/self-signed.ts";
+import { sha256 } from "../../access/admin-key.ts";
 
 /** Certificate of the server, and the hash by which nodes pin it. */
 export interface ServerCertificate {

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
-import type { Controller } from "../../../../src/controller/controller.ts";
-import { neighbours } from "../../../../src/controller/channel/neighbours.ts";
-import type { MeshRecord } from "../../../../src/controller/model/mesh-node.ts";
-import type { MeshRow } from "../../../../src/controller/store/mesh.ts";
-import { DomainDocument } from "../../../../src/protocol/documents/documents.ts";
-import { DomainPeer } from "../../../../src/protocol/sections/gateway/domain-items.ts";
-import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
-import type { NodeType } from "../../../../src/protocol/values/values.ts";
-import { connectors, meshRecord, server, uidOf } from "../../../support/overlay/mesh-records.ts";
-import { TestNode, until, type TestSession } from "../../../support/control-plane/node-client.ts";
-import { addNode, runController, temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
+import type { Controller } from "../../../../../src/controller/controller.ts";
+import { neighbours } from "../../../../../src/controller/channel/documents/neighbours.ts";
+import type { MeshRecord } from "../../../../../src/controller/channel/documents/mesh-node.ts";
+import type { MeshRow } from "../../../../../src/controller/channel/documents/mesh-store.ts";
+import { DomainDocument } from "../../../../../src/protocol/documents/documents.ts";
+import { DomainPeer } from "../../../../../src/protocol/sections/gateway/domain-items.ts";
+import { peekClaims } from "../../../../../src/protocol/channel/jws.ts";
+import type { NodeType } from "../../../../../src/protocol/values/values.ts";
+import { connectors, meshRecord, server, uidOf } from "../../../../support/overlay/mesh-records.ts";
+import { TestNode, until, type TestSession } from "../../../../support/control-plane/node-client.ts";
+import { addNode, runController, temporaryDirectory } from "../../../../support/control-plane/running-controller.ts";
 
 /** Connected nodes by name, and what each of them hears. */
 class Listeners {

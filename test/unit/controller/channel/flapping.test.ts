@@ -5,7 +5,7 @@ import {
   settle,
   STABLE,
   type Flapping,
-} from "../../../../src/controller/model/flapping.ts";
+} from "../../../../src/controller/channel/flapping.ts";
 
 /** Counts cycles at these times and answers after which ones (from 1) the event was raised. */
 function raisedAt(

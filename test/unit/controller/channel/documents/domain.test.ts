@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { affectedBy, domainDocument, domainOf, MAX_PEERS } from "../../../../src/controller/model/domain.ts";
-import { meshNode, type MeshRecord } from "../../../../src/controller/model/mesh-node.ts";
-import { DomainDocument } from "../../../../src/protocol/documents/documents.ts";
-import { DomainGrant, DomainPeer } from "../../../../src/protocol/sections/gateway/domain-items.ts";
-import { connectors, meshRecord, server, uidOf } from "../../../support/overlay/mesh-records.ts";
+import { affectedBy, domainDocument, domainOf, MAX_PEERS } from "../../../../../src/controller/channel/documents/domain.ts";
+import { meshNode, type MeshRecord } from "../../../../../src/controller/channel/documents/mesh-node.ts";
+import { DomainDocument } from "../../../../../src/protocol/documents/documents.ts";
+import { DomainGrant, DomainPeer } from "../../../../../src/protocol/sections/gateway/domain-items.ts";
+import { connectors, meshRecord, server, uidOf } from "../../../../support/overlay/mesh-records.ts";
 
 /** The document of every node, by name. */
 function compile(...records: readonly MeshRecord[]) {

@@ -1,9 +1,9 @@
-import type { DomainDocument } from "../../protocol/documents/documents.ts";
-import { sha256 } from "../access/admin-key.ts";
-import { affectedBy, domainDocument, domainOf } from "../model/domain.ts";
-import { meshNode, type MeshNode } from "../model/mesh-node.ts";
-import type { MeshRow } from "../store/mesh.ts";
-import type { Store } from "../store/store.ts";
+import type { DomainDocument } from "../../../protocol/documents/documents.ts";
+import { sha256 } from "../../access/admin-key.ts";
+import { affectedBy, domainDocument, domainOf } from "./domain.ts";
+import { meshNode, type MeshNode } from "./mesh-node.ts";
+import type { MeshRow } from "./mesh-store.ts";
+import type { Store } from "../../store/store.ts";
 
 /** Dependencies between nodes, kept in memory, so that a change only re-evaluates the nodes it concerns. */
 export interface Neighbours {

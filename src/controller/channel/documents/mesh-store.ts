@@ -1,8 +1,8 @@
 import type { DatabaseSync } from "node:sqlite";
-import { NodeState, NodeType } from "../../protocol/values/values.ts";
-import { stateOf } from "../nodes/ip-lock.ts";
-import type { MeshRecord } from "../model/mesh-node.ts";
-import { maybeText, text, word, type Row } from "./rows.ts";
+import { NodeState, NodeType } from "../../../protocol/values/values.ts";
+import { stateOf } from "../../nodes/ip-lock.ts";
+import type { MeshRecord } from "./mesh-node.ts";
+import { maybeText, text, word, type Row } from "../../store/rows.ts";
 
 /** Fields of a node that decide which nodes share data; the sections as JSON text. */
 export type MeshRow = Omit<MeshRecord, "gateway" | "connectors"> & {

@@ -1,6 +1,6 @@
-import { normaliseConnectors } from "../../protocol/sections/connectors/connectors.ts";
-import { normaliseGateway, type GatewayServer } from "../../protocol/sections/gateway/gateway.ts";
-import type { NodeState, NodeType } from "../../protocol/values/values.ts";
+import { normaliseConnectors } from "../../../protocol/sections/connectors/connectors.ts";
+import { normaliseGateway, type GatewayServer } from "../../../protocol/sections/gateway/gateway.ts";
+import type { NodeState, NodeType } from "../../../protocol/values/values.ts";
 
 /** Fields of a stored node that decide which nodes share data; `gateway` and `connectors` are sections as stored. */
 export interface MeshRecord {
