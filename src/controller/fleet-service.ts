@@ -21,30 +21,25 @@ import { deletedNotice } from "./channel/greeter.ts";
 import { refuseAccessTo, refuseTriggerFrom, refuseWhileHeld } from "./nodes/held-identity.ts";
 import type { Sessions } from "./channel/sessions.ts";
 import type { TriggerOptions, Triggers } from "./channel/triggers.ts";
-import type {
-  AlertRecord,
-  AuditFilter,
-  AuditRecord,
-  ClusterRecord,
-  EventFilter,
-  EventRecord,
-  Fleet,
-  NodeRecord,
-  NodeTerminal,
-  TerminalRequest,
-  TriggerRequest,
-} from "./fleet.ts";
+import type { Fleet } from "./fleet.ts";
 import type { ControlKeys } from "./channel/keys/control-keys.ts";
-import { changeTag, checkField, checkSection } from "./config/checks.ts";
-import { reportLock } from "./events/service.ts";
+import { checkSection } from "./config/checks.ts";
 import { settleIdentity } from "./nodes/identity.ts";
 import { isPermitted, placeOf } from "./nodes/ip-lock.ts";
 import { callLabel, isRead } from "./triggers/trigger-label.ts";
 import { openTerminal, type TerminalDeps } from "./containers/terminals.ts";
 import type { AwaitReason } from "./channel/awaited-store.ts";
-import type { NodeChange, NodeLabel, StoredNode } from "./nodes/store.ts";
+import type { NodeChange, StoredNode } from "./nodes/store.ts";
 import type { Store } from "./store/store.ts";
 import { defined } from "../lib/defined.ts";
+import type { NodeRecord } from "./nodes/records.ts";
+import type { ClusterRecord } from "./clusters/records.ts";
+import type { AlertRecord, AuditFilter, AuditRecord, EventFilter, EventRecord, NodeLabel } from "./events/records.ts";
+import type { TerminalRequest } from "./containers/records.ts";
+import type { NodeTerminal } from "./http/upgrade.ts";
+import type { TriggerRequest } from "./triggers/records.ts";
+import { reportLock } from "./nodes/lock-report.ts";
+import { changeTag, checkField } from "./config/checks-tmp.ts";
 
 export interface FleetServiceDeps extends TerminalDeps {
   readonly store: Store;

@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { InputError } from "../../errors.ts";
 import { atomic } from "../../host/files/database.ts";
-import type { Policy } from "./policies/policy.ts";
+import type { Policy, Grant } from "./policies/policy.ts";
 
 /** Tables of `AccessStore`. */
 export const accessMigration: string = `
@@ -35,12 +35,6 @@ export interface ServiceUser {
   readonly policies: readonly string[];
   readonly createdAt: number;
   readonly clientId: string | undefined;
-}
-
-/** Holder of a key or credential, with its policies. */
-export interface Grant {
-  readonly name: string;
-  readonly policies: readonly Policy[];
 }
 
 const MAX_POLICIES = 10_000;

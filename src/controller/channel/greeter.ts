@@ -12,7 +12,7 @@ import { errorCodes } from "../../protocol/values/error-codes.ts";
 import { signJws } from "../../protocol/channel/jws.ts";
 import { closeCodes, nodeMethods, type NodeMethods } from "../../protocol/channel/methods.ts";
 import type { Handlers } from "../../protocol/channel/rpc.ts";
-import { reportLock, type EventLog } from "../events/service.ts";
+import { type EventLog } from "../events/service.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { judgeHello } from "../nodes/identity.ts";
 import { isPermitted } from "../nodes/ip-lock.ts";
@@ -27,6 +27,7 @@ import { bytesOf, closeSocket, NodeSession, type SessionHooks } from "./session.
 import type { Sessions } from "./sessions.ts";
 import type { Streams } from "./streams.ts";
 import type { Triggers } from "./triggers.ts";
+import { reportLock } from "../nodes/lock-report.ts";
 
 export interface GreeterDeps {
   readonly store: Store;

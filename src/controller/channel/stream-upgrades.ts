@@ -5,11 +5,11 @@ import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { webSocketFrames, type FrameSocket } from "../../host/net/frame-socket.ts";
 import { STREAM_LIMITS, STREAM_SUBPROTOCOL, TICKET_HEADER } from "../../protocol/channel/streams.ts";
-import type { NodeTerminal } from "../fleet.ts";
 import type { Streams } from "./streams.ts";
 import type { ConnectionLimits } from "./connection-limits.ts";
 import type { Source, Sources } from "../http/sources.ts";
 import { UpgradeRefusals } from "./upgrade-refusals.ts";
+import type { NodeTerminal } from "../http/upgrade.ts";
 
 export interface StreamUpgradesDeps {
   readonly streams: Pick<Streams, "admit">;

@@ -5,12 +5,12 @@ import type { Clock } from "../../host/clock.ts";
 import { signJws } from "../../protocol/channel/jws.ts";
 import { RemoteError } from "../../protocol/channel/rpc.ts";
 import type { TriggerFailure } from "../../protocol/channel/methods.ts";
-import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
 import type { Store } from "../store/store.ts";
 import { heldIdentity, isHeld, refuseTriggerFrom } from "../nodes/held-identity.ts";
 import { offline, type NodeSession } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
+import type { TriggerProgress, TriggerRequest } from "../triggers/records.ts";
 
 export interface TriggersDeps {
   readonly store: Store;

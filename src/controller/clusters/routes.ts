@@ -1,12 +1,13 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { Fqdn, NodeName } from "../../protocol/values/values.ts";
-import type { ClusterRecord, Fleet } from "../fleet.ts";
+import type { Fleet } from "../fleet.ts";
 import { anyOf, tgrn } from "../access/policies/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import type { Caller } from "../http/caller.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { badBody, ClusterPart, Empty, notFound, Problem, PublicCluster, refusals } from "../http/shapes.ts";
+import type { ClusterRecord } from "./records.ts";
 
 const tag = "Clusters";
 const ClusterParams = z.object({ clusterFQDN: Fqdn });

@@ -1,8 +1,8 @@
 import type { DatabaseSync } from "node:sqlite";
 import { Config } from "../../protocol/documents/documents.ts";
 import { Tags } from "../../protocol/values/values.ts";
-import type { ClusterRecord } from "../fleet.ts";
 import { json, number, text, type Row } from "../store/rows.ts";
+import type { ClusterRecord } from "./records.ts";
 
 /** Clusters; membership is stored with the nodes. */
 export interface ClusterStore {

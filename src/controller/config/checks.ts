@@ -1,34 +1,9 @@
-import type { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { FORBIDDEN_KEYS, parseStrictJson } from "../../lib/formats/strict-json.ts";
-import { firstIssueText } from "../../protocol/values/issue-text.ts";
+import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, type SectionName } from "../../protocol/sections/sections.ts";
-import { TagText, type JsonObject } from "../../protocol/values/values.ts";
+import { type JsonObject } from "../../protocol/values/values.ts";
 
 const MAX_TAGS = 256;
-
-/**
- * Returns the tags with one set, or removed if `value` is undefined.
- * @throws {InputError} `invalid-body` for an invalid tag or more than 256
- */
-export function changeTag(
-  tags: Readonly<Record<string, string>>,
-  name: string,
-  value: string | undefined,
-): Readonly<Record<string, string>> {
-  checkField("name", TagText, name);
-  if (value === undefined) return Object.fromEntries(Object.entries(tags).filter(([tag]) => tag !== name));
-  checkField("value", TagText, value);
-  if (FORBIDDEN_KEYS.has(name)) {
-    throw new InputError("invalid-body", `name: the key ${name} is not allowed`, { details: { field: "name" } });
-  }
-  if (!Object.hasOwn(tags, name) && Object.keys(tags).length >= MAX_TAGS) {
-    throw new InputError("invalid-body", `name: cannot add a tag: the limit of ${MAX_TAGS} tags is reached`, {
-      details: { field: "name" },
-    });
-  }
-  return { ...tags, [name]: value };
-}
 
 /** Checks the size and depth of a section. @throws {InputError} `invalid-body` */
 export function checkSection(section: SectionName, body: JsonObject): void {
@@ -40,10 +15,3 @@ export function checkSection(section: SectionName, body: JsonObject): void {
   }
 }
 
-/** Checks a field against its schema. @throws {InputError} `invalid-body`, naming the field */
-export function checkField(field: string, schema: z.ZodType, value: unknown): void {
-  const parsed = schema.safeParse(value);
-  if (parsed.success) return;
-  const message = firstIssueText(parsed.error);
-  throw new InputError("invalid-body", `${field}: ${message}`, { details: { field } });
-}

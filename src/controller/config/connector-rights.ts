@@ -2,9 +2,10 @@ import { normaliseConnectors } from "../../protocol/sections/connectors/connecto
 import { isOwnName } from "../../protocol/documents/own-name.ts";
 import type { SectionName } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
-import type { Fleet, NodeRecord } from "../fleet.ts";
+import type { Fleet } from "../fleet.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { forbidden, type Caller } from "../http/caller.ts";
+import type { NodeRecord } from "../nodes/records.ts";
 
 const PERMISSION = "nodes::configure:connectors";
 

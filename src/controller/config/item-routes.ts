@@ -16,7 +16,7 @@ import { normaliseServices, ServiceItem, StoredService } from "../../protocol/se
 import { MAX_INDEX } from "../../protocol/sections/common/fields.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../protocol/sections/sections.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
-import type { Fleet, NodeRecord } from "../fleet.ts";
+import type { Fleet } from "../fleet.ts";
 import { accessTo, NodeParams } from "./routes.ts";
 import type { Caller } from "../http/caller.ts";
 import { requireDestinations } from "./connector-rights.ts";
@@ -26,6 +26,7 @@ import { Violations } from "../http/problem.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
+import type { NodeRecord } from "../nodes/records.ts";
 
 /** A section whose items have operations of their own. */
 interface Itemised {

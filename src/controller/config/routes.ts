@@ -12,7 +12,6 @@ import {
 import { isItemSection, isV2, type ItemSection } from "../../protocol/sections/common/forms.ts";
 import { JsonObject, Uid, type NodeType } from "../../protocol/values/values.ts";
 import { missingTunnelSecrets } from "../../protocol/sections/network/tunnels.ts";
-import type { NodeRecord } from "../fleet.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/documents/secrets.ts";
 import { changeAnswer, changeResponse, nodeOf } from "../nodes/routes.ts";
@@ -23,6 +22,7 @@ import { checkTargets } from "./section-targets.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
+import type { NodeRecord } from "../nodes/records.ts";
 
 /** Path and operation of a whole section. */
 interface SectionPath {

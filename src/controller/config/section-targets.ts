@@ -4,8 +4,8 @@ import { normaliseConnectors } from "../../protocol/sections/connectors/connecto
 import type { ConfigIssue } from "../../protocol/sections/common/issue.ts";
 import type { SectionName } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
-import type { NodeRecord } from "../fleet.ts";
 import { Violations } from "../http/problem.ts";
+import type { NodeRecord } from "../nodes/records.ts";
 
 /** Rejects connectors to targets that no other node would serve; `pathOf` returns the field of an issue. @throws {Violations} */
 export function checkTargets(

@@ -1,8 +1,8 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { ContainerOutput } from "../../protocol/documents/telemetry.ts";
-import type { ContainerOutputSearch } from "../fleet.ts";
 import { OUTPUT_SECONDS } from "./kept-output.ts";
 import { number, text, type Row } from "../store/rows.ts";
+import type { ContainerOutputSearch } from "./records.ts";
 
 /** Output of containers with `saveOutput`: 30 days, and at most 64 MB of text per node and 2 GB in total. */
 export interface ContainerOutputStore extends ContainerOutputSearch {

@@ -3,8 +3,9 @@ import { toError } from "../../errors.ts";
 import type { StreamEnd } from "../../protocol/channel/streams.ts";
 import type { Streams } from "../channel/streams.ts";
 import type { EventLog } from "../events/service.ts";
-import type { NodeTerminal, TerminalRequest } from "../fleet.ts";
-import type { NodeLabel } from "../nodes/store.ts";
+import type { TerminalRequest } from "./records.ts";
+import type { NodeTerminal } from "../http/upgrade.ts";
+import type { NodeLabel } from "../events/records.ts";
 
 export interface TerminalDeps {
   readonly events: EventLog;

@@ -1,13 +1,13 @@
 import type { z } from "zod";
 import { InputError, SessionError } from "../../errors.ts";
 import type { DataStoreRequest } from "../../protocol/triggers/data-store.ts";
-import type { TriggerRequest } from "../fleet.ts";
 import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "../triggers/data-store-event.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import type { ApiDeps } from "../http/route.ts";
 import { runForCaller, runInParts } from "../triggers/routes.ts";
 import { defined } from "../../lib/defined.ts";
+import type { TriggerRequest } from "../triggers/records.ts";
 
 /** Access to the data store of a node. */
 export const mayUseStore = {

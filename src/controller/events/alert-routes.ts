@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
-import type { EventFilter, EventRecord } from "../fleet.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { Page, readableNodes } from "./routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { Empty, LegacyAlert, notFound, PublicAlert, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
+import type { EventFilter, EventRecord } from "./records.ts";
 
 const tag = "Alerts";
 const NodeParams = z.object({ nodeID: Uid });

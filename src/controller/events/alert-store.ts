@@ -1,7 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { AlertRecord } from "../fleet.ts";
 import { ALERT_LIFETIME_SECONDS } from "./alert-rules.ts";
 import { number, text, type Row } from "../store/rows.ts";
+import type { AlertRecord } from "./records.ts";
 
 /** Open alerts, at most one per event type and node. */
 export interface AlertStore {

@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
-import type { AuditRecord } from "../fleet.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { HISTORY_SECONDS } from "./store.ts";
 import { RangeQuery, rangeOf, readableNodes } from "./routes.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { notFound, PublicAudit, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
+import type { AuditRecord } from "./records.ts";
 
 const tag = "Events";
 

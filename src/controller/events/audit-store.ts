@@ -1,8 +1,8 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { AuditFilter, AuditRecord } from "../fleet.ts";
 import { HISTORY_ROWS, HISTORY_ROWS_PER_NODE, HISTORY_SECONDS, Origin } from "./store.ts";
 import { number, text, word } from "../store/rows.ts";
 import { pruner, trimmer } from "../store/trimmer.ts";
+import type { AuditFilter, AuditRecord } from "./records.ts";
 
 /** Audit trail of nodes: 30 days, and at most 200,000 records of the control plane and 200,000 of nodes. */
 export interface AuditStore {

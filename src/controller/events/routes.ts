@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { EventLevel } from "../../protocol/documents/telemetry.ts";
 import { Text64, Text256, Uid } from "../../protocol/values/values.ts";
-import type { EventFilter, EventRecord, Fleet } from "../fleet.ts";
+import type { Fleet } from "../fleet.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
@@ -10,6 +10,7 @@ import { listOf, Moment, numberIn } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { notFound, PublicEvent, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
+import type { EventFilter, EventRecord } from "./records.ts";
 
 const tag = "Events";
 const Subject = PublicEvent.shape.subject;

@@ -1,12 +1,10 @@
 import { randomUUIDv7 } from "node:crypto";
 import type { Clock } from "../../host/clock.ts";
 import { UPGRADE_EVENT, type NodeAudit, type NodeEvent } from "../../protocol/documents/telemetry.ts";
-import type { EventRecord, RecordOrigin } from "../fleet.ts";
 import { alertChange } from "./alert-rules.ts";
 import { CONTROL_PLANE_AUDIT, nodeAuditCategory, type ControlPlaneEvent } from "./control-plane-events.ts";
-import { lockEvent, type IpLock } from "../nodes/ip-lock.ts";
 import type { Store } from "../store/store.ts";
-import type { NodeLabel } from "../nodes/store.ts";
+import type { EventRecord, RecordOrigin, NodeLabel } from "./records.ts";
 
 /** An event raised by the control plane. Defaults: current time, state UNKNOWN. */
 export type OwnEvent = Pick<NodeEvent, "level" | "message"> &
@@ -25,20 +23,6 @@ export interface EventLog {
   audit(node: NodeLabel, value: string): void;
   /** Stores an audit record of a node. */
   relayAudit(node: NodeLabel, audit: NodeAudit): void;
-}
-
-/** Records that a node connects from outside its lock, or that this ended. */
-export function reportLock(events: Pick<EventLog, "record">, node: NodeLabel, before: IpLock, after: IpLock): void {
-  const report = lockEvent(before, after);
-  if (report === undefined) return;
-  const { isRaised, message, details } = report;
-  events.record(node, {
-    eventType: "Unauthorized IP",
-    level: isRaised ? "WARNING" : "INFO",
-    state: isRaised ? "EXCEEDED" : "CLEARED",
-    message,
-    details,
-  });
 }
 
 export function eventLog(

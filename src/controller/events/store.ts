@@ -2,9 +2,9 @@ import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import { EventLevel, EventState } from "../../protocol/documents/telemetry.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
-import type { EventFilter, EventRecord } from "../fleet.ts";
 import { json, number, text, word, type Row } from "../store/rows.ts";
 import { pruner, trimmer } from "../store/trimmer.ts";
+import type { EventFilter, EventRecord } from "./records.ts";
 
 /** Origin of a record. Records of the control plane are limited separately, so that a node cannot displace them. */
 export const Origin = z.enum(["control-plane", "node"]);

@@ -26,12 +26,13 @@ import { refusalOf, problemResponse } from "./problem.ts";
 import { registryTokenRoutes } from "../registry/token-routes.ts";
 import { releaseRoutes } from "../releases/routes.ts";
 import { repositoryRoutes } from "../registry/routes.ts";
-import type { ApiDeps, RawCall, Route, Upgrade } from "./route.ts";
+import type { ApiDeps, RawCall, Route } from "./route.ts";
 import { serviceRoutes } from "./health.ts";
 import { statsRoutes } from "../stats/routes.ts";
 import { tagRoutes } from "../clusters/tag-routes.ts";
 import { terminalRoutes } from "../containers/terminal-routes.ts";
 import { triggerRoutes } from "../triggers/routes.ts";
+import type { Upgrade } from "./upgrade.ts";
 
 const MAX_QUERY_LENGTH = 16 * 1024;
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;

@@ -6,14 +6,7 @@ import type { ReleaseFiles } from "../../host/releases/release-files.ts";
 import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { issueText } from "../../protocol/values/issue-text.ts";
-import type {
-  ContainerOutputSearch,
-  Fleet,
-  FlowSearch,
-  GatewayDetailsSearch,
-  ImageRecords,
-  NodeTerminal,
-} from "../fleet.ts";
+import type { Fleet } from "../fleet.ts";
 import { anyOf } from "../access/policies/permissions.ts";
 import type { Activations } from "../nodes/activations/service.ts";
 import type { AgentTokens } from "../access/agent-tokens/service.ts";
@@ -26,6 +19,10 @@ import { ANYBODY, forbidden, type Caller } from "./caller.ts";
 import { Violations, withViolations } from "./problem.ts";
 import type { ReplyJoins } from "../triggers/reply-joins.ts";
 import type { TokenIssuer } from "./tokens.ts";
+import type { FlowSearch, GatewayDetailsSearch } from "../stats/records.ts";
+import type { ImageRecords } from "../images/records.ts";
+import type { ContainerOutputSearch } from "../containers/records.ts";
+import type { Upgrade } from "./upgrade.ts";
 
 /** Dependencies of the API. `org` is the organization's UUID, `domain` its FQDN. */
 export interface ApiDeps {
@@ -121,9 +118,6 @@ export interface Call<P, Q, B> {
   readonly upgrade: Upgrade | undefined;
   readonly source: Source;
 }
-
-/** Joins the socket of an upgrade request to a terminal; the HTTP response is then not sent. */
-export type Upgrade = (terminal: NodeTerminal) => void;
 
 /** A request before parsing. */
 export interface RawCall {

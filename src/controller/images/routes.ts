@@ -3,7 +3,6 @@ import { z } from "zod";
 import { AgentError, InputError, SessionError } from "../../errors.ts";
 import { ImageInfo, StorePath } from "../../protocol/triggers/data-store.ts";
 import { Text4096 } from "../../protocol/values/values.ts";
-import type { ImageRecord } from "../fleet.ts";
 import { withoutBlanks } from "../http/body.ts";
 import { askStore, checkHasStore, mayUseStore, type StoreCall } from "../data-store/calls.ts";
 import { NodeParams } from "../config/routes.ts";
@@ -11,6 +10,7 @@ import { Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
 import { route, type ApiDeps, type Call, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, ofNode, Problem, refusals, violations } from "../http/shapes.ts";
+import type { ImageRecord } from "./records.ts";
 
 const tag = "Virtual machine images";
 const base = "/v2/node/{nodeID}/kvm/image";

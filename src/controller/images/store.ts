@@ -1,7 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { ImageRecord, ImageRecords } from "../fleet.ts";
 import { maybeText, text, type Row } from "../store/rows.ts";
 import { defined } from "../../lib/defined.ts";
+import type { ImageRecord, ImageRecords } from "./records.ts";
 
 /** Records of virtual machines' images; deleted with their node. */
 export type ImageStore = ImageRecords;

@@ -1,8 +1,8 @@
-import type { NodeRecord } from "../fleet.ts";
 import type { NodeKeys } from "../../protocol/values/keys.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import { defined } from "../../lib/defined.ts";
+import type { NodeRecord } from "./records.ts";
 
 /** A node in the form of `GET /node`: `last_connect` in milliseconds, the other times in seconds. */
 export type PublicNode = Readonly<Record<string, unknown>> & { readonly uid: string };

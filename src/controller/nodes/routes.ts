@@ -2,7 +2,7 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { parseCidr } from "../../lib/net/cidr.ts";
 import { Base64Url32, Fqdn, LifecycleState, NodeName, NodeState, NodeType, Uid } from "../../protocol/values/values.ts";
-import type { Fleet, NodeRecord } from "../fleet.ts";
+import type { Fleet } from "../fleet.ts";
 import { MAX_LOCK_BLOCKS } from "./ip-lock.ts";
 import { anyOf, tgrn } from "../access/policies/permissions.ts";
 import { parseProjection, projectNode } from "./projection.ts";
@@ -13,6 +13,7 @@ import { hasTags, TagFilter } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { badBody, NodePart, notFound, Problem, PublicNode, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
+import type { NodeRecord } from "./records.ts";
 
 const tag = "Nodes";
 // Names are case-insensitive and may end with the root's dot (RFC 4343, RFC 1034 §3.1).

@@ -7,10 +7,11 @@ import { NodeKeys, type NodeThumbprints } from "../../protocol/values/keys.ts";
 import { Heartbeat } from "../../protocol/channel/methods.ts";
 import { ShadowMap } from "../../protocol/values/shadow.ts";
 import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values/values.ts";
-import type { NodeRecord } from "../fleet.ts";
 import type { IdentityTrail } from "./identity.ts";
 import type { ReportedShadow } from "./shadow.ts";
 import { json, maybeJson, maybeNumber, maybeText, number, text, word, type Row } from "../store/rows.ts";
+import type { NodeRecord } from "./records.ts";
+import type { NodeLabel } from "../events/records.ts";
 
 /** A stored node; `isOnline` and `applied` come from elsewhere. */
 export type StoredNode = Omit<NodeRecord, "isOnline" | "applied">;
@@ -86,12 +87,6 @@ export interface NodeStore {
   reported(uid: string): ReportedShadow | undefined;
   setReported(uid: string, shadow: ReportedShadow): void;
   remove(uid: string): void;
-}
-
-export interface NodeLabel {
-  readonly uid: string;
-  readonly name: string;
-  readonly fqdn: string;
 }
 
 export const StoredHeartbeat = Heartbeat.extend({ receivedAt: z.int().min(0) });

@@ -2,7 +2,6 @@ import { z } from "zod";
 import { AddressBlock } from "../../protocol/values/values.ts";
 import { FlowRecord } from "../../protocol/documents/telemetry.ts";
 import { Text64, Text253, Uid } from "../../protocol/values/values.ts";
-import type { FlowFilter } from "../fleet.ts";
 import { MAX_FLOWS_FOUND } from "./flows.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { readableNodes } from "../events/routes.ts";
@@ -11,6 +10,7 @@ import { listOf, Moment, numberIn } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { PublicFlow, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
+import type { FlowFilter } from "./records.ts";
 
 const WINDOW_SECONDS = 2 * 3600;
 const Block = AddressBlock.meta({ description: "An address or a CIDR block" });

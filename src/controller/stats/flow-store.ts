@@ -2,10 +2,10 @@ import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { addressRange } from "../../lib/net/cidr.ts";
 import { DEFUNCT_FLAGS, FlowRecord } from "../../protocol/documents/telemetry.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
-import type { FlowFilter, FlowSearch, NodeFlow } from "../fleet.ts";
 import { FLOWS_SECONDS, MAX_FLOWS_FOUND, USAGE_SECONDS, usageBuckets, usageOf } from "./flows.ts";
 import { maybeJson, maybeText, number, text, word, type Row } from "../store/rows.ts";
 import { defined } from "../../lib/defined.ts";
+import type { FlowFilter, FlowSearch, NodeFlow } from "./records.ts";
 
 /** Flow records of all nodes, including deleted ones: 30 days and at most 500,000; and their sums per minute for 90 days. */
 export interface FlowStore extends FlowSearch {

@@ -1,10 +1,10 @@
 import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import { HopDetails, type GatewayDetails } from "../../protocol/documents/telemetry.ts";
-import type { GatewayDetailsSearch } from "../fleet.ts";
 import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "./gateway-details.ts";
 import { maybeJson, number, text, type Row } from "../store/rows.ts";
 import { defined } from "../../lib/defined.ts";
+import type { GatewayDetailsSearch } from "./records.ts";
 
 /** Round trips to gateways, as reported by the nodes that dialed them, including deleted ones: 90 days, and at most 4,000,000 records. */
 export interface GatewayDetailsStore extends GatewayDetailsSearch {

@@ -7,7 +7,6 @@ import { ContainerCommand } from "../../protocol/triggers/bodies.ts";
 import { triggerSchemas } from "../../protocol/triggers/schemas.ts";
 import { STREAM_DEADLINE_MS } from "../../protocol/values/trigger-events.ts";
 import { EventName, JsonObject, Text256, Uid } from "../../protocol/values/values.ts";
-import type { TriggerProgress, TriggerRequest } from "../fleet.ts";
 import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "./data-store-event.ts";
 import { containerNamed, stopSecondsOf } from "../containers/exec-section.ts";
 import { tgrn } from "../access/policies/permissions.ts";
@@ -18,6 +17,7 @@ import { refusalOf } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
 import { route, type ApiDeps, type Route } from "../http/route.ts";
 import { badBody, notFound, ofNode, refusals } from "../http/shapes.ts";
+import type { TriggerProgress, TriggerRequest } from "./records.ts";
 
 const SECOND = 1000;
 const DEFAULT_DEADLINE_MS = 15 * SECOND;

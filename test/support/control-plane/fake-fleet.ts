@@ -1,22 +1,15 @@
 import type { ConfirmRequest } from "../../../src/protocol/values/commit.ts";
 import { randomUUID } from "node:crypto";
 import { InputError, SessionError } from "../../../src/errors.ts";
-import type {
-  AlertRecord,
-  AuditFilter,
-  AuditRecord,
-  ClusterRecord,
-  EventFilter,
-  EventRecord,
-  Fleet,
-  NodeRecord,
-  NodeTerminal,
-  TerminalRequest,
-  TriggerProgress,
-  TriggerRequest,
-} from "../../../src/controller/fleet.ts";
+import type { Fleet } from "../../../src/controller/fleet.ts";
 import type { SectionName } from "../../../src/protocol/sections/sections.ts";
 import type { JsonObject, LifecycleState, NodeState, NodeType } from "../../../src/protocol/values/values.ts";
+import type { NodeRecord } from "../../../src/controller/nodes/records.ts";
+import type { ClusterRecord } from "../../../src/controller/clusters/records.ts";
+import type { AlertRecord, AuditFilter, AuditRecord, EventFilter, EventRecord } from "../../../src/controller/events/records.ts";
+import type { TerminalRequest } from "../../../src/controller/containers/records.ts";
+import type { NodeTerminal } from "../../../src/controller/http/upgrade.ts";
+import type { TriggerProgress, TriggerRequest } from "../../../src/controller/triggers/records.ts";
 
 /** The end of a trigger in the fake; called with the request of the API. */
 export type TriggerScript = (

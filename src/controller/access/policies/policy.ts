@@ -49,3 +49,9 @@ export const ADMIN_POLICY: Policy = {
   statements: [{ effect: "allow", actions: ["*"] }],
   resources: ["*"],
 };
+
+/** Holder of a key or credential, with its policies. */
+export interface Grant {
+  readonly name: string;
+  readonly policies: readonly Policy[];
+}

@@ -1,8 +1,9 @@
 import type { ClusterDocument, NodeDocument } from "../../../protocol/documents/documents.ts";
 import { UNAUTHORIZED_IP } from "../../../protocol/values/restriction.ts";
-import type { ClusterRecord, NodeRecord } from "../../fleet.ts";
 import { permittedConfig, stateOf, type IpLock } from "../../nodes/ip-lock.ts";
 import { defined } from "../../../lib/defined.ts";
+import type { NodeRecord } from "../../nodes/records.ts";
+import type { ClusterRecord } from "../../clusters/records.ts";
 
 /** Largest accepted lead of a node's version over the control plane's. A corrupted number must not exhaust the counter. */
 const MAX_VERSION_JUMP = 2 ** 32;

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { InputError, SessionError } from "../../../../src/errors.ts";
-import type { TriggerProgress } from "../../../../src/controller/fleet.ts";
 import { peekClaims } from "../../../../src/protocol/channel/jws.ts";
 import type { TriggerClaims } from "../../../../src/protocol/documents/claims.ts";
 import { until } from "../../../support/control-plane/node-client.ts";
 import { addNode, clockWith, MovableClock, runController } from "../../../support/control-plane/running-controller.ts";
+import type { TriggerProgress } from "../../../../src/controller/triggers/records.ts";
 
 const PING = { event: "tg-ping", body: { host: "127.0.0.1" }, wait: true, user: "ann", deadlineMs: 8000 };
 const GUARD_MS = 5000;

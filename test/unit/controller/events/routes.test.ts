@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import type { NodeRecord } from "../../../../src/controller/fleet.ts";
 import { ApiBench, items } from "../../../support/control-plane/api-bench.ts";
 import { eventRecord } from "../../../support/control-plane/fake-fleet.ts";
+import type { NodeRecord } from "../../../../src/controller/nodes/records.ts";
 
 let bench: ApiBench;
 let one: NodeRecord;

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { InputError } from "../../../../src/errors.ts";
-import type { NodeRecord } from "../../../../src/controller/fleet.ts";
 import { ApiBench, items, members } from "../../../support/control-plane/api-bench.ts";
+import type { NodeRecord } from "../../../../src/controller/nodes/records.ts";
 
 let bench: ApiBench;
 let one: NodeRecord;

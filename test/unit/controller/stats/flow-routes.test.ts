@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import type { NodeRecord } from "../../../../src/controller/fleet.ts";
 import { tgrn } from "../../../../src/controller/access/policies/permissions.ts";
 import { ApiBench, items } from "../../../support/control-plane/api-bench.ts";
 import { flowAt } from "../../../support/overlay/flow-record.ts";
+import type { NodeRecord } from "../../../../src/controller/nodes/records.ts";
 
 const HOUR = 3_600_000;
 let bench: ApiBench;

@@ -1,9 +1,9 @@
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import type { FlowFilter } from "../../../../src/controller/fleet.ts";
 import { openStore, type Store } from "../../../../src/controller/store/store.ts";
 import { flowAt } from "../../../support/overlay/flow-record.ts";
 import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
+import type { FlowFilter } from "../../../../src/controller/stats/records.ts";
 
 async function freshStore(): Promise<Store> {
   const store = openStore(join(await temporaryDirectory(), "controller.db"));

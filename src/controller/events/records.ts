@@ -1,0 +1,72 @@
+import type { EventLevel, EventState } from "../../protocol/documents/telemetry.ts";
+import type { JsonObject } from "../../protocol/values/values.ts";
+
+/** Writer of a record: the control plane, or the node itself. */
+export type RecordOrigin = "control-plane" | "node";
+
+/** An event with the fields that the control plane adds; times in Unix seconds, `uid` sortable by time. */
+export interface EventRecord {
+  readonly uid: string;
+  readonly eventType: string;
+  readonly level: EventLevel;
+  readonly message: string;
+  readonly timestamp: number;
+  readonly receivedTime: number;
+  readonly details: JsonObject;
+  readonly state: EventState;
+  readonly subject: "Node" | "Certificate" | "Order" | "Upgrade" | "AlertSuppression";
+  readonly orgId: string;
+  readonly nodeId: string;
+  readonly nodeName: string;
+  readonly domain: string;
+  readonly fqdn: string;
+  readonly origin: RecordOrigin;
+}
+
+/** Open alert of one node and event type; closed by its clearing event, by dismissal, or after 24 h. */
+export interface AlertRecord {
+  readonly uid: string;
+  readonly eventType: string;
+  readonly message: string;
+  readonly nodeId: string;
+  readonly nodeName: string;
+  readonly timestamp: number;
+}
+
+export interface AuditRecord {
+  readonly nodeId: string;
+  readonly fqdn: string;
+  readonly category: string;
+  readonly value: string;
+  readonly timestamp: number;
+  readonly origin: RecordOrigin;
+}
+
+export interface AuditFilter {
+  readonly nodeIds?: readonly string[];
+  /** Unix seconds, both inclusive. */
+  readonly from?: number;
+  readonly to?: number;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+export interface EventFilter {
+  readonly nodeIds?: readonly string[];
+  readonly eventTypes?: readonly string[];
+  readonly levels?: readonly EventLevel[];
+  readonly subjects?: readonly EventRecord["subject"][];
+  /** Unix seconds, both inclusive. */
+  readonly from?: number;
+  readonly to?: number;
+  readonly text?: string;
+  readonly sort: { readonly by: "timestamp" | "level"; readonly order: "asc" | "desc" };
+  readonly limit: number;
+  readonly offset: number;
+}
+
+export interface NodeLabel {
+  readonly uid: string;
+  readonly name: string;
+  readonly fqdn: string;
+}

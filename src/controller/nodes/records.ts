@@ -1,0 +1,39 @@
+import type { ConfirmRequest } from "../../protocol/values/commit.ts";
+import type { Device } from "../../protocol/documents/claims.ts";
+import type { Config } from "../../protocol/documents/documents.ts";
+import type { NodeKeys } from "../../protocol/values/keys.ts";
+import type { DocumentApplied, Heartbeat } from "../../protocol/channel/methods.ts";
+import type { ShadowMap } from "../../protocol/values/shadow.ts";
+import type { LifecycleState, NodeState, NodeType } from "../../protocol/values/values.ts";
+
+/** A node in the control plane. Units as on the wire: `lastConnect` in milliseconds, the other times in seconds. */
+export interface NodeRecord {
+  readonly uid: string;
+  readonly name: string;
+  readonly fqdn: string;
+  readonly domain: string;
+  readonly org: string;
+  readonly type: NodeType;
+  readonly state: NodeState;
+  readonly lifecycleState: LifecycleState | undefined;
+  readonly cluster: string | undefined;
+  readonly tags: Readonly<Record<string, string>>;
+  readonly keys: NodeKeys;
+  readonly isOnline: boolean;
+  readonly lastIp: string | undefined;
+  /** Address blocks from which it may connect; undefined without a lock. */
+  readonly lockedTo?: readonly string[] | undefined;
+  /** Source address outside them, while it connects from one. */
+  readonly unauthorizedIp?: string | undefined;
+  readonly lastConnect: number | undefined;
+  readonly disconnectTime: number | undefined;
+  readonly createdAt: number;
+  readonly device: Device | undefined;
+  readonly heartbeat: (Heartbeat & { readonly receivedAt: number }) | undefined;
+  readonly config: Config;
+  /** Requested confirmation of its latest change. */
+  readonly confirm?: ConfirmRequest | undefined;
+  readonly reported: ShadowMap;
+  /** Latest `document.applied` of each document. */
+  readonly applied: Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>;
+}
