@@ -1,7 +1,7 @@
 import { exportJWK, generateKeyPair, type CryptoKey } from "jose";
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { NEW_IDENTITY } from "../../src/controller/nodes/identity.ts";
-import { openStore } from "../../src/controller/store/store.ts";
+import { openStore } from "../../src/controller/stores.ts";
 import { NodeKeys, thumbprintsOf } from "../../src/protocol/values/keys.ts";
 
 /** A node that a controller knows: enough to say hello. */

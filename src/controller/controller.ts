@@ -21,7 +21,7 @@ import { jwtIssuer } from "./http/tokens.ts";
 import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
 import { Activations } from "./nodes/activations/service.ts";
 import { AgentTokens } from "./access/agent-tokens/service.ts";
-import { Announcer } from "./channel/documents/announcer.ts";
+import { Announcer } from "./channel/announcer.ts";
 import { Awaiting } from "./channel/awaiting.ts";
 import { ConnectionLimits } from "./channel/connection-limits.ts";
 import { documents as documentsOf } from "./channel/documents/documents.ts";
@@ -63,7 +63,7 @@ import {
 } from "./registry/registry-tokens.ts";
 import { ADMIN_POLICY } from "./access/policies/policy.ts";
 import { AccessStore } from "./access/store.ts";
-import { openStore, type Store } from "./store/store.ts";
+import { openStore, type Store } from "./stores.ts";
 
 export interface ControllerOptions extends ControllerSettingsInput {
   readonly log: Logger;

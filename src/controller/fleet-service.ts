@@ -14,7 +14,7 @@ import {
   type LifecycleState,
   type NodeState,
 } from "../protocol/values/values.ts";
-import type { Announcer } from "./channel/documents/announcer.ts";
+import type { Announcer } from "./channel/announcer.ts";
 import type { Awaiting } from "./channel/awaiting.ts";
 import type { Documents } from "./channel/documents/documents.ts";
 import { deletedNotice } from "./channel/greeter.ts";
@@ -30,7 +30,7 @@ import { callLabel, isRead } from "./triggers/trigger-label.ts";
 import { openTerminal, type TerminalDeps } from "./containers/terminals.ts";
 import type { AwaitReason } from "./channel/awaited-store.ts";
 import type { NodeChange, StoredNode } from "./nodes/store.ts";
-import type { Store } from "./store/store.ts";
+import type { Store } from "./stores.ts";
 import { defined } from "../lib/defined.ts";
 import type { NodeRecord } from "./nodes/records.ts";
 import type { ClusterRecord } from "./clusters/records.ts";

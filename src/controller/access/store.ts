@@ -4,31 +4,6 @@ import { InputError } from "../../errors.ts";
 import { atomic } from "../../host/files/database.ts";
 import type { Policy, Grant } from "./policies/policy.ts";
 
-/** Tables of `AccessStore`. */
-export const accessMigration: string = `
-  CREATE TABLE api_key (
-    name TEXT PRIMARY KEY,
-    sha256 TEXT NOT NULL UNIQUE,
-    policies TEXT NOT NULL
-  ) STRICT;
-  CREATE TABLE policy (
-    name TEXT PRIMARY KEY,
-    body TEXT NOT NULL
-  ) STRICT;
-  CREATE TABLE service_user (
-    name TEXT PRIMARY KEY,
-    created_at INTEGER NOT NULL,
-    client_id TEXT UNIQUE,
-    secret_sha256 TEXT
-  ) STRICT;
-  CREATE TABLE service_user_policy (
-    service_user TEXT NOT NULL REFERENCES service_user (name) ON DELETE CASCADE,
-    policy TEXT NOT NULL REFERENCES policy (name) ON DELETE RESTRICT,
-    PRIMARY KEY (service_user, policy)
-  ) STRICT, WITHOUT ROWID;
-  CREATE INDEX service_user_policy_by_policy ON service_user_policy (policy);
-`;
-
 /** A machine account; `createdAt` in Unix seconds. */
 export interface ServiceUser {
   readonly name: string;

@@ -25,14 +25,6 @@ export interface AwaitedStore {
   remove(uid: string): boolean;
 }
 
-export const awaitedMigration = `
-CREATE TABLE awaited (
-  node TEXT PRIMARY KEY REFERENCES nodes (uid) ON DELETE CASCADE, reason TEXT NOT NULL, since INTEGER NOT NULL,
-  deadline INTEGER NOT NULL, is_reported INTEGER NOT NULL DEFAULT 0
-) STRICT;
-CREATE INDEX awaited_by_deadline ON awaited (is_reported, deadline);
-`;
-
 export function awaitedStore(sql: DatabaseSync): AwaitedStore {
   const put = sql.prepare("INSERT OR REPLACE INTO awaited (node, reason, since, deadline) VALUES (?, ?, ?, ?)");
   const due = sql.prepare("SELECT * FROM awaited WHERE is_reported = 0 AND deadline <= ? ORDER BY deadline");

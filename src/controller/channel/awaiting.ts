@@ -1,7 +1,7 @@
 import type { Clock } from "../../host/clock.ts";
 import type { EventLog } from "../events/service.ts";
 import type { Awaited, AwaitReason } from "./awaited-store.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../stores.ts";
 import { defined } from "../../lib/defined.ts";
 
 export interface AwaitingDeps {

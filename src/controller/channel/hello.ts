@@ -2,7 +2,7 @@ import { InputError } from "../../errors.ts";
 import type { NodeProofClaims } from "../../protocol/documents/claims.ts";
 import { PROTOCOL_VERSION } from "../../protocol/channel/envelope.ts";
 import { peekClaims, verifyJws } from "../../protocol/channel/jws.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../stores.ts";
 import type { RefusalKind } from "./refusals.ts";
 
 /** Expected values of a hello. */

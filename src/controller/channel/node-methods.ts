@@ -6,7 +6,7 @@ import type { VolumeKeys } from "./keys/volume-keys.ts";
 import { hasEncryptedVolume, repositoryName, usesRepository } from "../containers/used-repositories.ts";
 import { applyReport } from "../nodes/shadow.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../stores.ts";
 import type { Documents } from "./documents/documents.ts";
 import { refuseFrom, refuseWhileHeld } from "../nodes/held-identity.ts";
 import type { NodeSession } from "./session.ts";

@@ -3,7 +3,7 @@ import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { EventLog } from "../events/service.ts";
 import type { ControlPlaneEvent } from "../events/control-plane-events.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../stores.ts";
 
 /** Kinds of refused input; refusing changes nothing. */
 export type RefusalKind =

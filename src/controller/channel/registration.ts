@@ -9,8 +9,8 @@ import type { EventLog } from "../events/service.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { NEW_IDENTITY } from "../nodes/identity.ts";
 import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../nodes/registration.ts";
-import type { Store } from "../store/store.ts";
-import type { Announcer } from "./documents/announcer.ts";
+import type { Store } from "../stores.ts";
+import type { Announcer } from "./announcer.ts";
 import type { Awaiting } from "./awaiting.ts";
 import type { Documents } from "./documents/documents.ts";
 

@@ -2,7 +2,7 @@ import type { Clock } from "../../host/clock.ts";
 import type { EventLog } from "../events/service.ts";
 import { countCycle, settle, STABLE, type Flapping } from "./flapping.ts";
 import type { StoredHeartbeat } from "../nodes/store.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../stores.ts";
 import type { NodeSession } from "./session.ts";
 
 export interface SessionsDeps {

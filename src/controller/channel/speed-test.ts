@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { SpeedTestTokens } from "./keys/speed-test-tokens.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../stores.ts";
 import { answerError, answerJson, pathOf } from "./http-io.ts";
 
 /** Path of nodes' bandwidth tests; ends in a token that only the node's document contains. */

@@ -18,7 +18,7 @@ import { keptDetails } from "../stats/gateway-details.ts";
 import { keptFlows } from "../stats/flows.ts";
 import { keptSamples, newRecords, sortRecords } from "../stats/telemetry.ts";
 import { isReservedEvent } from "../events/control-plane-events.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../stores.ts";
 import type { Refusals } from "./refusals.ts";
 import type { NodeLabel } from "../events/records.ts";
 

@@ -6,7 +6,7 @@ import { signJws } from "../../protocol/channel/jws.ts";
 import { RemoteError } from "../../protocol/channel/rpc.ts";
 import type { TriggerFailure } from "../../protocol/channel/methods.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../stores.ts";
 import { heldIdentity, isHeld, refuseTriggerFrom } from "../nodes/held-identity.ts";
 import { offline, type NodeSession } from "./session.ts";
 import type { Sessions } from "./sessions.ts";

@@ -16,15 +16,6 @@ const CHARS = 2_000_000_000;
 /** Characters by which a node may exceed its limit before its oldest are dropped in bulk. */
 const SLACK = 1_000_000;
 
-export const containerOutputMigration = `
-CREATE TABLE container_output (
-  seq INTEGER PRIMARY KEY, node TEXT NOT NULL, container TEXT NOT NULL, name TEXT NOT NULL, run TEXT NOT NULL, stream TEXT NOT NULL,
-  at INTEGER NOT NULL, text TEXT NOT NULL, chars INTEGER NOT NULL
-) STRICT;
-CREATE INDEX container_output_by_node ON container_output (node, at);
-CREATE INDEX container_output_by_time ON container_output (at);
-`;
-
 export function containerOutputStore(sql: DatabaseSync): ContainerOutputStore {
   const add = sql.prepare(
     "INSERT INTO container_output (node, container, name, run, stream, at, text, chars) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

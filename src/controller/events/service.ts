@@ -3,7 +3,7 @@ import type { Clock } from "../../host/clock.ts";
 import { UPGRADE_EVENT, type NodeAudit, type NodeEvent } from "../../protocol/documents/telemetry.ts";
 import { alertChange } from "./alert-rules.ts";
 import { CONTROL_PLANE_AUDIT, nodeAuditCategory, type ControlPlaneEvent } from "./control-plane-events.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../stores.ts";
 import type { EventRecord, RecordOrigin, NodeLabel } from "./records.ts";
 
 /** An event raised by the control plane. Defaults: current time, state UNKNOWN. */

@@ -8,8 +8,8 @@ import type { EventFilter, EventRecord } from "./records.ts";
 
 /** Origin of a record. Records of the control plane are limited separately, so that a node cannot displace them. */
 export const Origin = z.enum(["control-plane", "node"]);
-export const originMigration = `
-${["events", "audits"].map((table) => `ALTER TABLE ${table} ADD COLUMN origin TEXT NOT NULL DEFAULT 'node';`).join("\n")}
+
+`).join("\n")}
 UPDATE events SET origin = 'control-plane' WHERE event_type IN (
   'Configuration Change', 'Connection Flapping', 'Control Plane Restored', 'Identity Shared', 'License Reused', 'Message Too Large',
   'Node Connect', 'Node Delete', 'Node Disconnect', 'Node Signature Refused');

@@ -1,8 +1,8 @@
 import { InputError } from "../../errors.ts";
-import { isAllowed, reachOf } from "../access/policies/permissions.ts";
 import type { AccessStore } from "../access/store.ts";
 import type { TokenIssuer } from "./tokens.ts";
 import type { Grant } from "../access/policies/policy.ts";
+import { isAllowed, reachOf } from "../access/policies/verdict.ts";
 
 /** Sender of a request, with its policies at the start of the request. */
 export class Caller {

@@ -6,14 +6,6 @@ import type { ImageRecord, ImageRecords } from "./records.ts";
 /** Records of virtual machines' images; deleted with their node. */
 export type ImageStore = ImageRecords;
 
-export const imagesMigration = `
-CREATE TABLE images (
-  node TEXT NOT NULL REFERENCES nodes (uid) ON DELETE CASCADE, id TEXT NOT NULL, display_name TEXT NOT NULL, description TEXT,
-  location TEXT NOT NULL, os TEXT NOT NULL,
-  PRIMARY KEY (node, id)
-) STRICT, WITHOUT ROWID;
-`;
-
 export function imageStore(sql: DatabaseSync): ImageStore {
   const ofNode = sql.prepare("SELECT * FROM images WHERE node = ? ORDER BY display_name, id");
   const one = sql.prepare("SELECT * FROM images WHERE node = ? AND id = ?");

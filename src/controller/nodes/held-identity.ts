@@ -1,7 +1,7 @@
 import { InputError } from "../../errors.ts";
 import { UNAUTHORIZED_IP } from "../../protocol/values/restriction.ts";
 import { isPermitted, isRepair } from "./ip-lock.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../stores.ts";
 
 /** Rejects a request of an identity that two machines alternate in using. @throws {InputError} `busy` */
 export function refuseWhileHeld(store: Store, uid: string): void {

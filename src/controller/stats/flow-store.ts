@@ -20,35 +20,6 @@ const ROWS_PER_NODE = 100_000;
 /** Rows by which a node may exceed its limit before they are dropped in bulk; counting and dropping are slow. */
 const SLACK = 5000;
 
-export const flowsMigration = `
-CREATE TABLE flows (
-  seq INTEGER PRIMARY KEY, node TEXT NOT NULL, source_node TEXT NOT NULL, dest_node TEXT NOT NULL,
-  source_ip TEXT NOT NULL, dest_ip TEXT NOT NULL, source_key BLOB, dest_key BLOB,
-  source_port INTEGER NOT NULL, dest_port INTEGER NOT NULL, source_bytes INTEGER NOT NULL, dest_bytes INTEGER NOT NULL,
-  started_at INTEGER NOT NULL, ended_at INTEGER NOT NULL, protocol TEXT NOT NULL, tcp_flags TEXT, flags INTEGER NOT NULL,
-  activity TEXT, meta TEXT
-) STRICT;
-CREATE INDEX flows_by_node ON flows (node, ended_at);
-CREATE INDEX flows_by_time ON flows (ended_at);
-CREATE TABLE flow_usage (
-  node TEXT NOT NULL, t INTEGER NOT NULL, bytes INTEGER NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (node, t)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX flow_usage_by_time ON flow_usage (t);
-`;
-
-/** Adds the source, so that a flow reported by both ends counts once. Earlier counts stay unchanged. */
-export const flowSourcesMigration = `
-ALTER TABLE flow_usage RENAME TO old_flow_usage;
-DROP INDEX flow_usage_by_time;
-CREATE TABLE flow_usage (
-  node TEXT NOT NULL, t INTEGER NOT NULL, source TEXT NOT NULL, bytes INTEGER NOT NULL, count INTEGER NOT NULL,
-  PRIMARY KEY (node, t, source)
-) STRICT, WITHOUT ROWID;
-INSERT INTO flow_usage SELECT node, t, '', bytes, count FROM old_flow_usage;
-DROP TABLE old_flow_usage;
-CREATE INDEX flow_usage_by_time ON flow_usage (t);
-`;
-
 const ADD = `
   INSERT INTO flows (node, source_node, dest_node, source_ip, dest_ip, source_key, dest_key, source_port, dest_port, source_bytes,
     dest_bytes, started_at, ended_at, protocol, tcp_flags, flags, activity, meta)

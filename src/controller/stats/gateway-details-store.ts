@@ -19,17 +19,6 @@ const ROWS = 4_000_000;
 /** Rows by which a node may exceed its limit before they are dropped in bulk; counting and dropping are slow. */
 const SLACK = 5000;
 
-export const gatewayDetailsMigration = `
-DROP TABLE gateway_details;
-CREATE TABLE gateway_details (
-  node TEXT NOT NULL, name TEXT NOT NULL, peer TEXT NOT NULL, peer_uid TEXT NOT NULL, path TEXT NOT NULL, t INTEGER NOT NULL,
-  num_rtt INTEGER NOT NULL, min_rtt REAL NOT NULL, max_rtt REAL NOT NULL, mean_rtt REAL NOT NULL, std_rtt REAL NOT NULL, hops TEXT,
-  PRIMARY KEY (node, t, peer, path)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX gateway_details_by_peer ON gateway_details (peer_uid, t);
-CREATE INDEX gateway_details_by_time ON gateway_details (t);
-`;
-
 const Hops = z.array(HopDetails);
 
 export function gatewayDetailsStore(

@@ -1,11 +1,4 @@
-import { accessMigration } from "../access/store.ts";
-import { agentTokensMigration } from "../access/agent-tokens/store.ts";
-import { awaitedMigration } from "../channel/awaited-store.ts";
-import { containerOutputMigration } from "../containers/output-store.ts";
-import { originMigration } from "../events/store.ts";
-import { flowSourcesMigration, flowsMigration } from "../stats/flow-store.ts";
-import { gatewayDetailsMigration } from "../stats/gateway-details-store.ts";
-import { imagesMigration } from "../images/store.ts";
+import { text } from "./rows.ts";
 
 const FIRST = `
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -104,6 +97,110 @@ const CONFIRM = "ALTER TABLE nodes ADD COLUMN confirm TEXT;";
 
 /** Permitted address blocks of a node as JSON, and the source address outside them. */
 const IP_LOCK = "ALTER TABLE nodes ADD COLUMN locked_to TEXT; ALTER TABLE nodes ADD COLUMN unauthorized_ip TEXT;";
+
+/** Tables of `AccessStore`. */
+const accessMigration: string = `
+  CREATE TABLE api_key (
+    name TEXT PRIMARY KEY,
+    sha256 TEXT NOT NULL UNIQUE,
+    policies TEXT NOT NULL
+  ) STRICT;
+  CREATE TABLE policy (
+    name TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+  ) STRICT;
+  CREATE TABLE service_user (
+    name TEXT PRIMARY KEY,
+    created_at INTEGER NOT NULL,
+    client_id TEXT UNIQUE,
+    secret_sha256 TEXT
+  ) STRICT;
+  CREATE TABLE service_user_policy (
+    service_user TEXT NOT NULL REFERENCES service_user (name) ON DELETE CASCADE,
+    policy TEXT NOT NULL REFERENCES policy (name) ON DELETE RESTRICT,
+    PRIMARY KEY (service_user, policy)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX service_user_policy_by_policy ON service_user_policy (policy);
+`;
+
+const agentTokensMigration = `
+CREATE TABLE agent_tokens (
+  id TEXT PRIMARY KEY, secret_sha256 TEXT NOT NULL, name TEXT, name_prefix TEXT, max_uses INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, created_by TEXT NOT NULL
+) STRICT;
+CREATE TABLE agent_token_uses (
+  token TEXT NOT NULL REFERENCES agent_tokens (id) ON DELETE CASCADE, key TEXT NOT NULL, name TEXT NOT NULL, license TEXT,
+  PRIMARY KEY (token, key)
+) STRICT, WITHOUT ROWID;
+`;
+
+const awaitedMigration = `
+CREATE TABLE awaited (
+  node TEXT PRIMARY KEY REFERENCES nodes (uid) ON DELETE CASCADE, reason TEXT NOT NULL, since INTEGER NOT NULL,
+  deadline INTEGER NOT NULL, is_reported INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX awaited_by_deadline ON awaited (is_reported, deadline);
+`;
+
+const containerOutputMigration = `
+CREATE TABLE container_output (
+  seq INTEGER PRIMARY KEY, node TEXT NOT NULL, container TEXT NOT NULL, name TEXT NOT NULL, run TEXT NOT NULL, stream TEXT NOT NULL,
+  at INTEGER NOT NULL, text TEXT NOT NULL, chars INTEGER NOT NULL
+) STRICT;
+CREATE INDEX container_output_by_node ON container_output (node, at);
+CREATE INDEX container_output_by_time ON container_output (at);
+`;
+
+const originMigration = `
+${["events", "audits"].map((table) => `ALTER TABLE ${table} ADD COLUMN origin TEXT NOT NULL DEFAULT 'node';
+
+const flowsMigration = `
+CREATE TABLE flows (
+  seq INTEGER PRIMARY KEY, node TEXT NOT NULL, source_node TEXT NOT NULL, dest_node TEXT NOT NULL,
+  source_ip TEXT NOT NULL, dest_ip TEXT NOT NULL, source_key BLOB, dest_key BLOB,
+  source_port INTEGER NOT NULL, dest_port INTEGER NOT NULL, source_bytes INTEGER NOT NULL, dest_bytes INTEGER NOT NULL,
+  started_at INTEGER NOT NULL, ended_at INTEGER NOT NULL, protocol TEXT NOT NULL, tcp_flags TEXT, flags INTEGER NOT NULL,
+  activity TEXT, meta TEXT
+) STRICT;
+CREATE INDEX flows_by_node ON flows (node, ended_at);
+CREATE INDEX flows_by_time ON flows (ended_at);
+CREATE TABLE flow_usage (
+  node TEXT NOT NULL, t INTEGER NOT NULL, bytes INTEGER NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (node, t)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX flow_usage_by_time ON flow_usage (t);
+`;
+
+/** Adds the source, so that a flow reported by both ends counts once. Earlier counts stay unchanged. */
+const flowSourcesMigration = `
+ALTER TABLE flow_usage RENAME TO old_flow_usage;
+DROP INDEX flow_usage_by_time;
+CREATE TABLE flow_usage (
+  node TEXT NOT NULL, t INTEGER NOT NULL, source TEXT NOT NULL, bytes INTEGER NOT NULL, count INTEGER NOT NULL,
+  PRIMARY KEY (node, t, source)
+) STRICT, WITHOUT ROWID;
+INSERT INTO flow_usage SELECT node, t, '', bytes, count FROM old_flow_usage;
+DROP TABLE old_flow_usage;
+CREATE INDEX flow_usage_by_time ON flow_usage (t);
+`;
+
+const gatewayDetailsMigration = `
+DROP TABLE gateway_details;
+CREATE TABLE gateway_details (
+  node TEXT NOT NULL, name TEXT NOT NULL, peer TEXT NOT NULL, peer_uid TEXT NOT NULL, path TEXT NOT NULL, t INTEGER NOT NULL,
+  num_rtt INTEGER NOT NULL, min_rtt REAL NOT NULL, max_rtt REAL NOT NULL, mean_rtt REAL NOT NULL, std_rtt REAL NOT NULL, hops TEXT,
+  PRIMARY KEY (node, t, peer, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX gateway_details_by_peer ON gateway_details (peer_uid, t);
+CREATE INDEX gateway_details_by_time ON gateway_details (t);
+`;
+
+const imagesMigration = `
+CREATE TABLE images (
+  node TEXT NOT NULL REFERENCES nodes (uid) ON DELETE CASCADE, id TEXT NOT NULL, display_name TEXT NOT NULL, description TEXT,
+  location TEXT NOT NULL, os TEXT NOT NULL,
+  PRIMARY KEY (node, id)
+) STRICT, WITHOUT ROWID;
+`;
 
 /** Schema, one script per version. A released script is never edited. */
 export const migrations: readonly string[] = [

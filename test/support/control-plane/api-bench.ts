@@ -1,4 +1,4 @@
-import { containerOutputMigration, containerOutputStore } from "../../../src/controller/containers/output-store.ts";
+import { containerOutputStore } from "../../../src/controller/containers/output-store.ts";
 import { generateKeyPairSync, randomUUID, webcrypto } from "node:crypto";
 import { DatabaseSync } from "node:sqlite";
 import { pino } from "pino";
@@ -7,26 +7,18 @@ import { apiRoutes, createApi } from "../../../src/controller/http/api.ts";
 import { Activations } from "../../../src/controller/nodes/activations/service.ts";
 import { AgentTokens } from "../../../src/controller/access/agent-tokens/service.ts";
 import type { Fleet } from "../../../src/controller/fleet.ts";
-import { agentTokensMigration, agentTokenStore } from "../../../src/controller/access/agent-tokens/store.ts";
+import { agentTokenStore } from "../../../src/controller/access/agent-tokens/store.ts";
 import { ReplyJoins } from "../../../src/controller/triggers/reply-joins.ts";
 import type { ApiDeps, Route } from "../../../src/controller/http/route.ts";
 import { jwtIssuer } from "../../../src/controller/http/tokens.ts";
 import { ADMIN_POLICY, type Policy } from "../../../src/controller/access/policies/policy.ts";
-import { AccessStore, accessMigration, sha256Hex } from "../../../src/controller/access/store.ts";
-import {
-  flowSourcesMigration,
-  flowsMigration,
-  flowStore,
-  type FlowStore,
-} from "../../../src/controller/stats/flow-store.ts";
-import {
-  gatewayDetailsMigration,
-  gatewayDetailsStore,
-  type GatewayDetailsStore,
-} from "../../../src/controller/stats/gateway-details-store.ts";
-import { imagesMigration, imageStore } from "../../../src/controller/images/store.ts";
+import { AccessStore, sha256Hex } from "../../../src/controller/access/store.ts";
+import { flowStore, type FlowStore } from "../../../src/controller/stats/flow-store.ts";
+import { gatewayDetailsStore, type GatewayDetailsStore } from "../../../src/controller/stats/gateway-details-store.ts";
+import { imageStore } from "../../../src/controller/images/store.ts";
 import { systemClock, type Clock } from "../../../src/host/clock.ts";
 import { FakeFleet } from "./fake-fleet.ts";
+import { accessMigration, agentTokensMigration, containerOutputMigration, flowSourcesMigration, flowsMigration, gatewayDetailsMigration, imagesMigration } from "../../../src/controller/store/migrations.ts";
 
 export const ADMIN_KEY = "admin-key-of-the-tests";
 export const ORIGIN = "https://cp.example.net:8480";

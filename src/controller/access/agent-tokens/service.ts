@@ -6,10 +6,11 @@ import type { TokenUseClaims } from "../../../protocol/documents/claims.ts";
 import { peekClaims, verifyJws } from "../../../protocol/channel/jws.ts";
 import { thumbprint } from "../../../protocol/values/keys.ts";
 import type { NodeType } from "../../../protocol/values/values.ts";
-import { anyOf, isAllowed, tgrn } from "../policies/permissions.ts";
+import { anyOf, tgrn } from "../policies/permissions.ts";
 import { sha256Hex, type AccessStore } from "../store.ts";
 import type { StoredAgentToken } from "./store.ts";
-import type { Store } from "../../store/store.ts";
+import type { Store } from "../../stores.ts";
+import { isAllowed } from "../policies/verdict.ts";
 
 export interface AgentTokensDeps {
   readonly store: Pick<Store, "agentTokens">;

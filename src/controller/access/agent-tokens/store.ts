@@ -44,17 +44,6 @@ export interface AgentTokenStore {
 
 const KEPT_SECONDS = 30 * 24 * 3600;
 
-export const agentTokensMigration = `
-CREATE TABLE agent_tokens (
-  id TEXT PRIMARY KEY, secret_sha256 TEXT NOT NULL, name TEXT, name_prefix TEXT, max_uses INTEGER NOT NULL,
-  created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, created_by TEXT NOT NULL
-) STRICT;
-CREATE TABLE agent_token_uses (
-  token TEXT NOT NULL REFERENCES agent_tokens (id) ON DELETE CASCADE, key TEXT NOT NULL, name TEXT NOT NULL, license TEXT,
-  PRIMARY KEY (token, key)
-) STRICT, WITHOUT ROWID;
-`;
-
 export function agentTokenStore(sql: DatabaseSync): AgentTokenStore {
   const columns = "*, (SELECT count(*) FROM agent_token_uses WHERE token = id) AS uses";
   const all = sql.prepare(`SELECT ${columns} FROM agent_tokens ORDER BY created_at, id`);

@@ -8,7 +8,7 @@ import type { ControlKeys } from "../keys/control-keys.ts";
 import type { SpeedTestTokens } from "../keys/speed-test-tokens.ts";
 import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "./versions.ts";
 import type { DocumentId } from "./store.ts";
-import type { Store } from "../../store/store.ts";
+import type { Store } from "../../stores.ts";
 import { neighbours as neighboursOf } from "./neighbours.ts";
 import { SPEED_TEST_PATH } from "../speed-test.ts";
 

@@ -3,7 +3,7 @@ import { sha256 } from "../../access/admin-key.ts";
 import { affectedBy, domainDocument, domainOf } from "./domain.ts";
 import { meshNode, type MeshNode } from "./mesh-node.ts";
 import type { MeshRow } from "./mesh-store.ts";
-import type { Store } from "../../store/store.ts";
+import type { Store } from "../../stores.ts";
 
 /** Dependencies between nodes, kept in memory, so that a change only re-evaluates the nodes it concerns. */
 export interface Neighbours {

@@ -1,7 +1,8 @@
 import { DatabaseSync } from "node:sqlite";
 import { beforeEach, describe, expect, it } from "vitest";
 import { ADMIN_POLICY, type Policy } from "../../../../src/controller/access/policies/policy.ts";
-import { AccessStore, accessMigration, sha256Hex } from "../../../../src/controller/access/store.ts";
+import { AccessStore, sha256Hex } from "../../../../src/controller/access/store.ts";
+import { accessMigration } from "../../../../src/controller/store/migrations.ts";
 
 const reader: Policy = {
   name: "reader",

@@ -1,6 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
-import { containerOutputMigration, containerOutputStore } from "../../../../src/controller/containers/output-store.ts";
+import { containerOutputStore } from "../../../../src/controller/containers/output-store.ts";
+import { containerOutputMigration } from "../../../../src/controller/store/migrations.ts";
 
 function stage() {
   const sql = new DatabaseSync(":memory:");

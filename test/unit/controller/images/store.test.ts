@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { openStore } from "../../../../src/controller/store/store.ts";
+import { openStore } from "../../../../src/controller/stores.ts";
 import { addNode, runController, temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 
 const image = { id: "0d1c2b3a-4f5e-4d6c-8b7a-091827364554", displayName: "b", location: "images/b", os: "linux" };

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { openStore, type Store } from "../../../../src/controller/store/store.ts";
+import { openStore, type Store } from "../../../../src/controller/stores.ts";
 import { flowAt } from "../../../support/overlay/flow-record.ts";
 import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 import type { FlowFilter } from "../../../../src/controller/stats/records.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { openStore, type Store } from "../../../../src/controller/store/store.ts";
+import { openStore, type Store } from "../../../../src/controller/stores.ts";
 import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 
 async function freshStore(): Promise<Store> {

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { openDatabase } from "../../../../src/host/files/database.ts";
 import { migrations } from "../../../../src/controller/store/migrations.ts";
-import { openStore } from "../../../../src/controller/store/store.ts";
+import { openStore } from "../../../../src/controller/stores.ts";
 import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 
 test("a database from before keeps the usage it has, and gives its gateway details a form", async () => {

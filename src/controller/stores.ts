@@ -1,24 +1,24 @@
-import { atomic, openDatabase } from "../../host/files/database.ts";
+import { atomic, openDatabase } from "../host/files/database.ts";
 import type { DatabaseSync } from "node:sqlite";
-import { alertStore, type AlertStore } from "../events/alert-store.ts";
-import { auditStore, type AuditStore } from "../events/audit-store.ts";
-import { agentTokenStore, type AgentTokenStore } from "../access/agent-tokens/store.ts";
-import { awaitedStore, type AwaitedStore } from "../channel/awaited-store.ts";
-import { clusterStore, type ClusterStore } from "../clusters/store.ts";
-import { documentStore, type DocumentStore } from "../channel/documents/store.ts";
-import { eventStore, type EventStore } from "../events/store.ts";
-import { flowStore, type FlowStore } from "../stats/flow-store.ts";
-import { containerOutputStore, type ContainerOutputStore } from "../containers/output-store.ts";
-import { gatewayDetailsStore, type GatewayDetailsStore } from "../stats/gateway-details-store.ts";
-import { imageStore, type ImageStore } from "../images/store.ts";
-import { licenseStore, type LicenseStore } from "../nodes/license-store.ts";
-import { meshStore, type MeshStore } from "../channel/documents/mesh-store.ts";
-import { metaStore, type MetaStore } from "./meta.ts";
-import { migrations } from "./migrations.ts";
-import { nodeStore, type NodeStore } from "../nodes/store.ts";
-import { telemetryStore, type TelemetryStore } from "../stats/telemetry-store.ts";
-import { tombstoneStore, type TombstoneStore } from "../nodes/tombstone-store.ts";
-import { triggerStore, type TriggerStore } from "../triggers/store.ts";
+import { alertStore, type AlertStore } from "./events/alert-store.ts";
+import { auditStore, type AuditStore } from "./events/audit-store.ts";
+import { agentTokenStore, type AgentTokenStore } from "./access/agent-tokens/store.ts";
+import { awaitedStore, type AwaitedStore } from "./channel/awaited-store.ts";
+import { clusterStore, type ClusterStore } from "./clusters/store.ts";
+import { documentStore, type DocumentStore } from "./channel/documents/store.ts";
+import { eventStore, type EventStore } from "./events/store.ts";
+import { flowStore, type FlowStore } from "./stats/flow-store.ts";
+import { containerOutputStore, type ContainerOutputStore } from "./containers/output-store.ts";
+import { gatewayDetailsStore, type GatewayDetailsStore } from "./stats/gateway-details-store.ts";
+import { imageStore, type ImageStore } from "./images/store.ts";
+import { licenseStore, type LicenseStore } from "./nodes/license-store.ts";
+import { meshStore, type MeshStore } from "./channel/documents/mesh-store.ts";
+import { metaStore, type MetaStore } from "./store/meta.ts";
+import { migrations } from "./store/migrations.ts";
+import { nodeStore, type NodeStore } from "./nodes/store.ts";
+import { telemetryStore, type TelemetryStore } from "./stats/telemetry-store.ts";
+import { tombstoneStore, type TombstoneStore } from "./nodes/tombstone-store.ts";
+import { triggerStore, type TriggerStore } from "./triggers/store.ts";
 
 /** Persistent state of the controller, one part per entity, in a database file locked by this process. */
 export interface Store {

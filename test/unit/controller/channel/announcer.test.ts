@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { Announcer } from "../../../../../src/controller/channel/documents/announcer.ts";
-import { FakeClock } from "../../../../support/fake-clock.ts";
+import { Announcer } from "../../../../src/controller/channel/announcer.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 
 const VERSIONS = { keys: 1, node: 7, cluster: 3, domain: 1 };
 

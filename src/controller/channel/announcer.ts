@@ -1,7 +1,7 @@
-import type { Clock } from "../../../host/clock.ts";
-import type { DocumentName } from "../../../protocol/documents/claims.ts";
-import type { Documents } from "./documents.ts";
-import type { NodeSession } from "../session.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { DocumentName } from "../../protocol/documents/claims.ts";
+import type { Documents } from "./documents/documents.ts";
+import type { NodeSession } from "./session.ts";
 
 /** Time to batch changes before nodes are notified, and delay before a congested socket is retried, in milliseconds. */
 const GATHER_MS = 20;

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { openStore, type Store } from "../../../../src/controller/store/store.ts";
-import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
-import type { EventRecord } from "../../../../src/controller/events/records.ts";
+import { openStore, type Store } from "../../../src/controller/stores.ts";
+import { temporaryDirectory } from "../../support/control-plane/running-controller.ts";
+import type { EventRecord } from "../../../src/controller/events/records.ts";
 
 async function freshStore(): Promise<Store> {
   const store = openStore(join(await temporaryDirectory(), "controller.db"));
