@@ -1,7 +1,7 @@
 import { exportJWK, generateKeyPair, type CryptoKey } from "jose";
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { NEW_IDENTITY } from "../../src/controller/nodes/identity.ts";
-import { openStore } from "../../src/controller/stores.ts";
+import { openStores } from "../../src/controller/stores.ts";
 import { NodeKeys, thumbprintsOf } from "../../src/protocol/values/keys.ts";
 
 /** A node that a controller knows: enough to say hello. */
@@ -13,7 +13,7 @@ export interface FleetNode {
 
 /** Registers nodes directly in the database of a controller that is not running, as its own registration would store them. */
 export async function addNodes(database: string, count: number): Promise<readonly FleetNode[]> {
-  const store = openStore(database);
+  const store = openStores(database);
   const domain = store.meta.get("domain") ?? "";
   const org = store.meta.get("org") ?? "";
   const fleet: FleetNode[] = [];

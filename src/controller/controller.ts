@@ -1,80 +1,84 @@
 import { getRequestListener } from "@hono/node-server";
-import { randomUUID } from "node:crypto";
 import { createServer as createHttpServer, type Server } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
-import { importJWK, type CryptoKey } from "jose";
-import { join, resolve } from "node:path";
 import type { Logger } from "pino";
-import { HostError, InputError, InternalError, toError } from "../errors.ts";
+import { HostError, toError } from "../errors.ts";
 import { systemClock, type Clock } from "../host/clock.ts";
 import { storageError } from "../host/files/database.ts";
-import { hostFiles, type Files } from "../host/files/files.ts";
-import { releaseFiles, type ReleaseFiles } from "../host/releases/release-files.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { STREAM_PATH } from "../protocol/channel/envelope.ts";
-import type { Ed25519PublicKey } from "../protocol/values/keys.ts";
-import type { KeysEnvelope } from "../protocol/channel/keys-chain.ts";
-import { createApi } from "./http/api.ts";
-import { ReplyJoins } from "./triggers/reply-joins.ts";
-import { TERMINAL_PATH } from "./containers/terminal-routes.ts";
-import { jwtIssuer } from "./http/tokens.ts";
-import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
-import { Activations } from "./nodes/activations/service.ts";
 import { AgentTokens } from "./access/agent-tokens/service.ts";
+import { AGENT_PREFIX, AgentRoutes } from "./channel/agent-routes.ts";
 import { Announcer } from "./channel/announcer.ts";
 import { Awaiting } from "./channel/awaiting.ts";
+import { DocumentChanges } from "./channel/changes.ts";
 import { ConnectionLimits } from "./channel/connection-limits.ts";
+import { dismissal } from "./channel/deletion.ts";
 import { documents as documentsOf } from "./channel/documents/documents.ts";
-import { SessionUpgrades } from "./channel/session-upgrades.ts";
 import { Greeter } from "./channel/greeter.ts";
-import { FailureLimiter } from "./http/failure-limiter.ts";
 import { pathOf } from "./channel/http-io.ts";
+import type { ServerCertificate } from "./channel/keys/tls-certificate.ts";
 import { nodeHandlers } from "./channel/node-methods.ts";
 import { Refusals } from "./channel/refusals.ts";
 import { checkPort, closeServer, listen, SERVER_OPTIONS, TLS_OPTIONS } from "./channel/server.ts";
+import { SessionUpgrades } from "./channel/session-upgrades.ts";
 import { Sessions } from "./channel/sessions.ts";
-import { sourcesOf, type Source } from "./http/sources.ts";
 import { SpeedTest } from "./channel/speed-test.ts";
-import { telemetryIntake } from "./channel/telemetry-intake.ts";
 import { StreamUpgrades } from "./channel/stream-upgrades.ts";
 import { Streams } from "./channel/streams.ts";
+import { telemetryIntake } from "./channel/telemetry-intake.ts";
 import { Tickets } from "./channel/tickets.ts";
 import { Triggers } from "./channel/triggers.ts";
-import { eventLog } from "./events/service.ts";
-import { FleetService } from "./fleet-service.ts";
-import { ensureAdminKey } from "./access/admin-key.ts";
-import { loadControlKeys, type ControlKeys } from "./channel/keys/control-keys.ts";
-import { keyStore } from "./channel/keys/key-store.ts";
-import { speedTestTokens as speedTestTokensOf, type SpeedTestTokens } from "./channel/keys/speed-test-tokens.ts";
-import { volumeKeys as volumeKeysOf, type VolumeKeys } from "./channel/keys/volume-keys.ts";
-import { fileCertificate, selfSignedCertificate, type ServerCertificate } from "./channel/keys/tls-certificate.ts";
+import { ClusterService } from "./clusters/service.ts";
+import { ConfigService } from "./config/service.ts";
+import { TERMINAL_PATH } from "./containers/terminal-routes.ts";
+import { Terminals } from "./containers/terminals.ts";
+import { Alerts } from "./events/alerts.ts";
+import { eventLog, type EventLog } from "./events/service.ts";
+import { createApi } from "./http/api.ts";
+import { FailureLimiter } from "./http/failure-limiter.ts";
+import { sourcesOf, type Source } from "./http/sources.ts";
+import { jwtIssuer } from "./http/tokens.ts";
+import { Activations } from "./nodes/activations/service.ts";
+import { releaseIdentity } from "./nodes/held-identity.ts";
+import { Licenses, type LicenseRequest } from "./nodes/licenses.ts";
+import { NodeService } from "./nodes/service.ts";
+import { httpRegistry, type Registry } from "./registry/registry.ts";
+import type { RegistryTokens } from "./registry/registry-tokens.ts";
+import { apiRoutes } from "./routes.ts";
 import {
   controllerSettings,
   registryHostOf,
-  tlsModeOf,
   type ControllerSettings,
   type ControllerSettingsInput,
 } from "./settings.ts";
-import { httpRegistry, type Registry } from "./registry/registry.ts";
-import {
-  REGISTRY_SERVICE,
-  registryTokens as registryTokensOf,
-  type RegistryTokens,
-} from "./registry/registry-tokens.ts";
-import { ADMIN_POLICY } from "./access/policies/policy.ts";
-import { AccessStore } from "./access/store.ts";
-import { openStore, type Store } from "./stores.ts";
+import { databasePathOf, openState } from "./state.ts";
+import type { TelemetryStore } from "./stats/telemetry-store.ts";
+import { ReplyJoins } from "./triggers/reply-joins.ts";
+import { TriggerService } from "./triggers/service.ts";
 
 export interface ControllerOptions extends ControllerSettingsInput {
   readonly log: Logger;
   readonly clock?: Clock;
 }
 
+/** What the areas do. */
+export interface Services {
+  readonly nodes: NodeService;
+  readonly licenses: Licenses;
+  readonly clusters: ClusterService;
+  readonly config: ConfigService;
+  readonly triggers: TriggerService;
+  readonly terminals: Terminals;
+  readonly events: EventLog;
+  readonly alerts: Alerts;
+  readonly telemetry: Pick<TelemetryStore, "metrics">;
+}
+
 /** A running controller. */
-export interface Controller {
+export interface Controller extends Services {
   /** Origin named in licenses: the public URL if set, otherwise the listening address. */
   readonly url: string;
-  readonly fleet: FleetService;
   /** Path of the operator's API key file. */
   readonly adminKeyPath: string;
   /** Checks that the store responds. @throws the store's error */
@@ -92,220 +96,135 @@ const PRUNE_MS = 3_600_000;
 export async function startController(options: ControllerOptions): Promise<Controller> {
   const { log, clock = systemClock(), ...input } = options;
   const settings = controllerSettings(input);
-  const files = hostFiles();
-  const dataDir = resolve(settings.dataDir);
-  // Checks that change nothing come first: an address in use, missing TLS files.
+  // Checked first, before anything is created.
   await checkPort(settings.listen.host, settings.listen.port);
-  const given = await givenCertificate(files, settings);
-  const releases = settings.releasesDir === undefined ? undefined : await releaseFiles(settings.releasesDir, clock);
-  const directories = [dataDir, join(dataDir, "keys"), join(dataDir, "tls")];
-  for (const directory of directories) await files.makeDirectory(directory, 0o700);
-  const databasePath = join(dataDir, "controller.db");
-  const store = openStore(databasePath, (await files.list(join(dataDir, "keys"))).length > 0);
   try {
-    if (!store.isPersistent) throw new HostError("storage-unavailable", `${databasePath} cannot be written`);
-    for (const directory of directories) await files.sweep(directory);
-    const certificate = given ?? (await ownCertificate(files, dataDir, settings, clock));
-    const keys = await loadControlKeys(keyStore(files, join(dataDir, "keys")), ledgerOf(store), {
-      spki: pinsOf(settings, certificate),
-      nowSeconds: Math.floor(clock.now() / 1000),
-    });
-    const admin = await ensureAdminKey(files, dataDir, {
-      get: () => store.meta.get("admin-key-hash"),
-      set: (hash) => store.meta.set("admin-key-hash", hash),
-    });
-    if (admin.isNew) log.info({ path: admin.path }, "created the operator's API key");
-    const access = new AccessStore(store.sql);
-    access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [ADMIN_POLICY]);
-    const tokens = await speedTestTokensOf(files, join(dataDir, "keys", "speed-test.key"));
-    const volumeKeys = await volumeKeysOf(files, join(dataDir, "keys", "volumes.key"));
-    const registryTokens = await registryTokensFor(files, dataDir, settings, clock);
-    const apiTokenKey = await verificationKey(keys.apiToken.publicKey);
-    const identity = identityOf(store, settings);
-    const server =
-      certificate === undefined
-        ? createHttpServer(SERVER_OPTIONS)
-        : createHttpsServer({ ...TLS_OPTIONS, ...certificate });
-    const port = await listen(server, settings.listen.host, settings.listen.port);
-    const origin = originOf(settings, port, certificate !== undefined);
-    try {
-      return assemble({
-        settings,
-        log,
-        clock,
-        store,
-        certificate,
-        keys,
-        server,
-        origin,
-        identity,
-        admin,
-        access,
-        apiTokenKey,
-        speedTestTokens: tokens,
-        registryTokens,
-        volumeKeys,
-        releases,
-      });
-    } catch (error) {
-      server.close();
-      throw error;
-    }
+    return await open(settings, log, clock);
   } catch (error) {
-    store.close();
     const refused = storageError(error);
-    throw refused === undefined
-      ? error
-      : new HostError(refused.code, `${databasePath}: ${refused.message}`, { cause: error });
+    if (refused === undefined) throw error;
+    throw new HostError(refused.code, `${databasePathOf(settings)}: ${refused.message}`, { cause: error });
   }
 }
 
-interface Parts {
-  readonly settings: ControllerSettings;
-  readonly log: Logger;
-  readonly clock: Clock;
-  readonly store: Store;
-  readonly certificate: ServerCertificate | undefined;
-  readonly keys: ControlKeys;
-  readonly server: Server;
-  readonly origin: string;
-  readonly identity: { readonly org: string; readonly domain: string };
-  readonly admin: { readonly hash: string; readonly path: string };
-  readonly access: AccessStore;
-  readonly apiTokenKey: CryptoKey;
-  readonly speedTestTokens: SpeedTestTokens;
-  readonly registryTokens: RegistryTokens | undefined;
-  readonly volumeKeys: VolumeKeys;
-  readonly releases: ReleaseFiles | undefined;
-}
-
-/** Wires all parts. Runs synchronously after the port is open, so that no request arrives before its listener. */
-function assemble({
-  settings,
-  log,
-  clock,
-  store,
-  certificate,
-  keys,
-  server,
-  origin,
-  identity,
-  admin,
-  access,
-  apiTokenKey,
-  speedTestTokens,
-  registryTokens,
-  volumeKeys,
-  releases,
-}: Parts): Controller {
+/** Opens all parts, each above those that it uses; they close in the reverse order. */
+async function open(settings: ControllerSettings, log: Logger, clock: Clock): Promise<Controller> {
+  await using stack = new AsyncDisposableStack();
+  const state = await openState(settings, { log, clock }, stack);
+  const { store, keys, identity, speedTestTokens, registryTokens, volumeKeys, tlsPins } = state;
   const { heartbeatSeconds, maxSessions } = settings;
-  const tlsPins = pinsOf(settings, certificate);
   const registryHost = registryHostOf(settings);
-  const channelLog = log.child({ component: "channel" });
+  const server = stack.adopt(serverFor(state.certificate), (opened) => closeServer(opened, clock));
+  const port = await listen(server, settings.listen.host, settings.listen.port);
+  // Nothing below waits, so that no request arrives before its listener.
+  const origin = originOf(settings, port, state.certificate !== undefined);
   const base = { store, clock, keys, origin };
-
   const events = eventLog(store, clock, identity);
+
+  // Admission: what lets machines in.
+  const licenses = new Licenses({ ...base, ...identity, events });
+  const issue = async (request: LicenseRequest): Promise<string> => licenses.issue(request);
+  const activations = new Activations({ clock, origin, issue });
+  const agentTokens = new AgentTokens({ ...base, access: store.access, issue });
+
+  // The channel: nodes' sessions, and what goes through them.
+  const channelLog = log.child({ component: "channel" });
+  const sources = sourcesOf({ trustedProxies: settings.trustedProxies, hasFrontEnd: settings.frontPins.length > 0 });
+  const connections = new ConnectionLimits(server, { maxSessions, sources });
   const refusals = new Refusals({ store, events, clock, log: channelLog });
   const documents = documentsOf({ ...base, events, speedTestTokens, registryHost });
-  const sessions = new Sessions({ store, events, clock, heartbeatSeconds });
+  const sessions = stack.adopt(new Sessions({ store, events, clock, heartbeatSeconds }), (opened) => opened.close());
+  const streams = stack.adopt(new Streams({ ...base, sessions }), (opened) => opened.close());
+  const runs = stack.adopt(new Triggers({ ...base, sessions, log: channelLog }), (opened) => opened.close());
+  const announcer = stack.adopt(new Announcer({ sessions, documents, clock }), (opened) => opened.close());
   const awaiting = new Awaiting({ store, events, clock, sessions });
-  const announcer = new Announcer({ sessions, documents, clock });
-  const triggers = new Triggers({ ...base, sessions, log: channelLog });
-  const streams = new Streams({ ...base, sessions });
+  const changes = new DocumentChanges({ store, documents, announcer, sessions, awaiting });
   const tickets = new Tickets(clock);
   const telemetry = telemetryIntake({ store, events, refusals, clock, log: channelLog });
-  const methods = { store, documents, tickets, triggers, telemetry, clock, registryTokens, registryHost, volumeKeys };
+  const methods = {
+    ...{ store, documents, tickets, triggers: runs, telemetry, clock },
+    ...{ registryTokens, registryHost, volumeKeys },
+  };
   const greeter = new Greeter({
     ...base,
-    sessions,
-    documents,
-    triggers,
-    streams,
-    announcer,
-    awaiting,
-    events,
-    refusals,
-    tlsPins,
-    heartbeatSeconds,
-    maxSessions,
+    ...{ sessions, documents, triggers: runs, streams, announcer, awaiting, events, refusals },
+    ...{ tlsPins, heartbeatSeconds, maxSessions },
     log: channelLog,
     handlers: (session) => nodeHandlers(methods, session),
   });
-  const sources = sourcesOf({ trustedProxies: settings.trustedProxies, hasFrontEnd: settings.frontPins.length > 0 });
-  const connections = new ConnectionLimits(server, { maxSessions, sources });
-  // Both issue licenses through the fleet, which is built below.
-  const activations = new Activations({ clock, origin, issue: (request) => fleet.issueLicense(request) });
-  const agentTokens = new AgentTokens({ ...base, access, issue: (request) => fleet.issueLicense(request) });
-  const sessionUpgrades = new SessionUpgrades(greeter, clock, connections, sources);
-  const routes = new AgentRoutes({
-    ...base,
-    sessions,
-    documents,
-    announcer,
-    awaiting,
-    tickets,
-    events,
-    speedTest: new SpeedTest(store, speedTestTokens),
-    refusals,
-    sources,
-    activations,
-    agentTokens,
-    log: channelLog,
-  });
-  const fleet = new FleetService({
-    ...base,
-    ...identity,
-    areAddressesHidden: sources.areHidden,
-    isFrontEnd: (address) => sources.isFrontEnd(address),
-    events,
-    documents,
-    sessions,
-    triggers,
-    streams,
-    announcer,
-    awaiting,
-    log: channelLog,
-  });
 
-  // The HTTP API serves every path outside the nodes' own.
+  // The areas' services.
+  const dismiss = dismissal({ ...base, sessions, triggers: runs });
+  const nodes = new NodeService({ ...base, events, changes, sessions, dismiss, sources });
+  const clusters = new ClusterService({ ...base, ...identity, events, changes });
+  const services: Services = {
+    nodes,
+    licenses,
+    clusters,
+    config: new ConfigService({ nodes, clusters, clock }),
+    triggers: new TriggerService({
+      ...{ store, nodes, events, sessions },
+      expect: (uid, reason) => awaiting.expect(uid, reason),
+      send: (uid, request, options) => runs.run(uid, request, options),
+    }),
+    terminals: new Terminals({ store, nodes, events, streams, log: channelLog }),
+    events,
+    alerts: new Alerts({
+      ...{ store, events, clock },
+      identities: { release: (uid) => releaseIdentity(store, uid), resume: (uid) => changes.announceAll(uid) },
+    }),
+    telemetry: store.telemetry,
+  };
+
+  // The HTTP API, which serves every path outside the nodes' own.
+  const apiLog = log.child({ component: "api" });
+  const { privateKey } = keys.apiToken;
+  const tokens = jwtIssuer({ origin, privateKey, publicKey: state.apiTokenKey, clock });
+  const routes = apiRoutes({
+    ...store,
+    ...services,
+    ...identity,
+    ...{ activations, agentTokens, tokens, registryTokens, registryHost, clock, log: apiLog },
+    registry: registryOf(settings, registryTokens),
+    releases: state.releases,
+    joins: new ReplyJoins(),
+    onWrongCode: (user, { address }) =>
+      refusals.note("activation", { address, message: `${user} entered an unknown activation code` }),
+    version: buildInfo.version,
+  });
   const failures = new FailureLimiter(clock);
   const onAuthFailure = ({ address, prefix }: Source): number | undefined => {
     failures.failed(prefix);
     refusals.note("authentication", { address, message: "invalid credentials" });
     return failures.waitSeconds(prefix);
   };
-  const api = createApi({
-    onAuthFailure,
-    ...store,
-    fleet,
-    joins: new ReplyJoins(),
-    activations,
-    agentTokens,
-    onWrongCode: (user, { address }) =>
-      refusals.note("activation", { address, message: `${user} entered an unknown activation code` }),
-    access,
-    tokens: jwtIssuer({ origin, privateKey: keys.apiToken.privateKey, publicKey: apiTokenKey, clock }),
-    registry: registryOf(settings, registryTokens),
-    registryTokens,
-    registryHost,
-    releases,
-    ...identity,
-    version: buildInfo.version,
-    clock,
-    log: log.child({ component: "api" }),
+  const api = createApi({ routes, access: store.access, tokens, onAuthFailure, clock, log: apiLog });
+
+  // What arrives at the port.
+  documents.refresh(store.nodes.uids());
+  const stopSweeping = every(clock, log, SWEEP_MS, () => {
+    refusals.sweep();
+    sessions.sweep();
+    awaiting.sweep();
+  });
+  stack.defer(stopSweeping);
+  stack.defer(every(clock, log, PRUNE_MS, () => store.prune(clock.now() / 1000)));
+  const agentRoutes = new AgentRoutes({
+    ...base,
+    ...{ sessions, documents, announcer, awaiting, tickets, events, refusals, sources, activations, agentTokens },
+    speedTest: new SpeedTest(store, speedTestTokens),
+    log: channelLog,
   });
   const serveApi = getRequestListener((request, { incoming }) => api.fetch(request, { source: sources.of(incoming) }), {
     overrideGlobalObjects: false,
   });
-
-  documents.refresh(store.nodes.uids());
   const streamUpgrades = new StreamUpgrades({
-    streams,
-    clock,
-    connections,
-    sources,
+    ...{ streams, clock, connections, sources },
     api: async (request, upgrade, source) => api.fetch(request, { upgrade, source }),
   });
+  const sessionUpgrades = stack.adopt(new SessionUpgrades(greeter, clock, connections, sources), (opened) =>
+    opened.close(),
+  );
   server.on("upgrade", (request, stream, head) => {
     const path = pathOf(request);
     if (path === STREAM_PATH) streamUpgrades.fromNode(request, stream, head);
@@ -313,66 +232,24 @@ function assemble({
     else sessionUpgrades.upgrade(request, stream, head);
   });
   server.on("request", (request, response) => {
-    if (pathOf(request).startsWith(AGENT_PREFIX)) void routes.handle(request, response);
+    if (pathOf(request).startsWith(AGENT_PREFIX)) void agentRoutes.handle(request, response);
     else void serveApi(request, response);
   });
-  const sweep = (): void => {
-    refusals.sweep();
-    sessions.sweep();
-    awaiting.sweep();
-  };
-  const stopSweeping = every(clock, SWEEP_MS, sweep, log);
-  const stopPruning = every(clock, PRUNE_MS, () => store.prune(clock.now() / 1000), log);
-  log.info({ url: origin, org: identity.org, domain: identity.domain }, "controller serves");
+  log.info({ url: origin, ...identity }, "controller serves");
 
+  const running = stack.move();
   return {
+    ...services,
     url: origin,
-    fleet,
-    adminKeyPath: admin.path,
+    adminKeyPath: state.adminKeyPath,
     check: () => void store.meta.get("admin-key-hash"),
-    async close() {
-      sessionUpgrades.close();
-      stopSweeping();
-      stopPruning();
-      announcer.close();
-      triggers.close();
-      streams.close();
-      sessions.close();
-      await closeServer(server, clock);
-      store.close();
-    },
+    close: () => running.disposeAsync(),
   };
 }
 
-async function givenCertificate(files: Files, settings: ControllerSettings): Promise<ServerCertificate | undefined> {
-  if (tlsModeOf(settings) !== "files") return undefined;
-  return fileCertificate(files, resolve(settings.tlsCert ?? ""), resolve(settings.tlsKey ?? ""));
-}
-
-async function ownCertificate(
-  files: Files,
-  dataDir: string,
-  settings: ControllerSettings,
-  clock: Clock,
-): Promise<ServerCertificate | undefined> {
-  if (tlsModeOf(settings) !== "self") return undefined;
-  const publicHost = settings.publicUrl === undefined ? [] : [new URL(settings.publicUrl).hostname];
-  const hosts = [...new Set([...publicHost, settings.listen.host])].map((host) => host.replace(/^\[|\]$/g, ""));
-  return selfSignedCertificate(files, join(dataDir, "tls"), hosts, clock.now());
-}
-
-/** Loads or creates the token key of the registry; the registry uses `<data>/registry/cert.pem` as its `rootcertbundle`. */
-async function registryTokensFor(
-  files: Files,
-  dataDir: string,
-  { registryUrl }: ControllerSettings,
-  clock: Clock,
-): Promise<RegistryTokens | undefined> {
-  if (registryUrl === undefined) return undefined;
-  const directory = join(dataDir, "registry");
-  await files.makeDirectory(directory, 0o700);
-  const pair = await selfSignedCertificate(files, directory, [REGISTRY_SERVICE], clock.now());
-  return registryTokensOf({ ...pair, clock });
+function serverFor(certificate: ServerCertificate | undefined): Server {
+  if (certificate === undefined) return createHttpServer(SERVER_OPTIONS);
+  return createHttpsServer({ ...TLS_OPTIONS, ...certificate });
 }
 
 function registryOf(settings: ControllerSettings, tokens: RegistryTokens | undefined): Registry | undefined {
@@ -386,44 +263,12 @@ function registryOf(settings: ControllerSettings, tokens: RegistryTokens | undef
   });
 }
 
-/** Returns the hashes of all TLS keys that nodes may see. */
-function pinsOf({ frontPins }: ControllerSettings, certificate: ServerCertificate | undefined): readonly string[] {
-  return [...new Set([...frontPins, ...(certificate === undefined ? [] : [certificate.pin])])];
-}
-
-async function verificationKey(key: Ed25519PublicKey): Promise<CryptoKey> {
-  const imported = await importJWK(key, "EdDSA");
-  if (imported instanceof Uint8Array) throw new InternalError("internal", "an Ed25519 key cannot be symmetric");
-  return imported;
-}
-
-function ledgerOf(store: Store) {
-  return {
-    all: () => store.meta.keyDocuments(),
-    append: (version: number, envelope: KeysEnvelope) => store.meta.appendKeyDocument(version, envelope),
-  };
-}
-
-/** Returns the organization and domain, fixed at the first start: every node's name and license contains them. */
-function identityOf(store: Store, settings: ControllerSettings): { readonly org: string; readonly domain: string } {
-  const org = store.meta.get("org") ?? randomUUID();
-  const stored = store.meta.get("domain");
-  if (stored !== undefined && settings.domain !== undefined && stored !== settings.domain) {
-    throw new InputError("invalid-settings", `--domain: this controller's domain is ${stored} and cannot change`);
-  }
-  const domain = stored ?? settings.domain ?? "holdfast.example";
-  store.atomic(() => {
-    store.meta.set("org", org);
-    store.meta.set("domain", domain);
-  });
-  return { org, domain };
-}
-
 function originOf({ publicUrl, listen: { host } }: ControllerSettings, port: number, isTls: boolean): string {
   return publicUrl ?? `http${isTls ? "s" : ""}://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-function every(clock: Clock, ms: number, run: () => void, log: Logger): () => void {
+/** Runs housekeeping at an interval, whose failures are logged. Returns what stops it. */
+function every(clock: Clock, log: Logger, ms: number, run: () => void): () => void {
   let cancel = (): void => undefined;
   const arm = (): void => {
     cancel = clock.after(ms, () => {

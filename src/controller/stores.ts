@@ -1,3 +1,5 @@
+import type { Atomic } from "./store/atomic.ts";
+import { AccessStore } from "./access/store.ts";
 import { atomic, openDatabase } from "../host/files/database.ts";
 import type { DatabaseSync } from "node:sqlite";
 import { alertStore, type AlertStore } from "./events/alert-store.ts";
@@ -21,7 +23,7 @@ import { tombstoneStore, type TombstoneStore } from "./nodes/tombstone-store.ts"
 import { triggerStore, type TriggerStore } from "./triggers/store.ts";
 
 /** Persistent state of the controller, one part per entity, in a database file locked by this process. */
-export interface Store {
+export interface Stores extends Atomic {
   readonly sql: DatabaseSync;
   readonly isPersistent: boolean;
   readonly meta: MetaStore;
@@ -42,10 +44,7 @@ export interface Store {
   readonly gatewayDetails: GatewayDetailsStore;
   readonly containerOutput: ContainerOutputStore;
   readonly images: ImageStore;
-  /** Runs `work` in one transaction, or in the open one. */
-  atomic<T>(work: () => T): T;
-  /** Number of failed transactions; state kept in memory about them may have been rolled back. */
-  failures(): number;
+  readonly access: AccessStore;
   /** Drops records beyond their retention period. */
   prune(nowSeconds: number): void;
   close(): void;
@@ -55,9 +54,14 @@ export interface Store {
  * @param isExpected whether this controller has run before, so that an empty file counts as damaged
  * @throws {HostError} `state-locked` if another controller uses the file, `state-damaged` if it is damaged
  */
-export function openStore(path: string, isExpected = false): Store {
+export function openStores(path: string, isExpected = false): Stores {
   // A damaged file is not replaced: an empty database would reject all nodes. Whether to restore a backup is the operator's decision.
   const { sql, isPersistent } = openDatabase(path, { migrations, exclusive: true, onDamage: "refuse", isExpected });
+  return storesOver(sql, isPersistent);
+}
+
+/** Returns the stores over an open database with all migrations. */
+export function storesOver(sql: DatabaseSync, isPersistent: boolean): Stores {
   const nodes = nodeStore(sql);
   const uidOf = (name: string): string | undefined => nodes.uidOf(name);
   const parts = {
@@ -79,6 +83,7 @@ export function openStore(path: string, isExpected = false): Store {
     gatewayDetails: gatewayDetailsStore(sql, uidOf),
     containerOutput: containerOutputStore(sql),
     images: imageStore(sql),
+    access: new AccessStore(sql),
   };
   let failures = 0;
   const run = <T>(work: () => T): T => {

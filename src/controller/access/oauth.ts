@@ -2,8 +2,10 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { mediaType, readBytes } from "../http/body.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { refusals } from "../http/shapes.ts";
+import type { AccessStore } from "./store.ts";
+import type { TokenIssuer } from "../http/tokens.ts";
 
 const MAX_BYTES = 16 * 1024;
 const OAuthProblem = z
@@ -22,8 +24,13 @@ class OAuthError extends Error {
   }
 }
 
+export interface OauthRouteDeps {
+  readonly access: AccessStore;
+  readonly tokens: TokenIssuer;
+}
+
 /** Route of the token endpoint (RFC 6749 §4.4): exchanges a client identifier and secret for an access token. */
-export function oauthRoutes({ access, tokens }: ApiDeps): readonly Route[] {
+export function oauthRoutes({ access, tokens }: OauthRouteDeps): readonly Route[] {
   return [
     route({
       method: "POST",

@@ -5,7 +5,7 @@ import { anyOf, tgrn } from "./policies/permissions.ts";
 import { isRestricted, Policy, PolicyName, ServiceUserName } from "./policies/policy.ts";
 import { sha256Hex, type AccessStore, type ServiceUser } from "./store.ts";
 import { Violations } from "../http/problem.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import {
   badBody,
   Empty,
@@ -16,12 +16,20 @@ import {
   refusals,
   violations,
 } from "../http/shapes.ts";
+import type { EventLog } from "../events/service.ts";
+import type { Clock } from "../../host/clock.ts";
 
 const NameParams = z.object({ name: PolicyName });
 const UserParams = z.object({ name: ServiceUserName });
 const conflict = (description: string) => ({ 409: { description, schema: Problem } });
 
-export function policyRoutes({ access, fleet }: ApiDeps): readonly Route[] {
+export interface AccessRouteDeps {
+  readonly access: AccessStore;
+  readonly events: EventLog;
+  readonly clock: Clock;
+}
+
+export function policyRoutes({ access, events }: AccessRouteDeps): readonly Route[] {
   const tag = "Policies";
   const onPolicy = (verb: "read" | "modify") =>
     ({
@@ -57,7 +65,7 @@ export function policyRoutes({ access, fleet }: ApiDeps): readonly Route[] {
         ...badBody,
       },
       handle: ({ body, caller }) => {
-        fleet.recordChange(caller.name, `Policy ${body.name} created`, () => access.createPolicy(body));
+        events.changeOutsideDocuments(caller.name, `Policy ${body.name} created`, () => access.createPolicy(body));
         return Response.json(body, { status: 201 });
       },
     }),
@@ -92,7 +100,7 @@ export function policyRoutes({ access, fleet }: ApiDeps): readonly Route[] {
         if (body.name !== undefined && body.name !== name)
           throw new Violations([`name: must be ${name}; a policy cannot be renamed`]);
         const changed: Policy = { ...body, name };
-        fleet.recordChange(caller.name, `Policy ${name} replaced`, () => access.replacePolicy(changed));
+        events.changeOutsideDocuments(caller.name, `Policy ${name} replaced`, () => access.replacePolicy(changed));
         return Response.json(changed);
       },
     }),
@@ -111,7 +119,7 @@ export function policyRoutes({ access, fleet }: ApiDeps): readonly Route[] {
         ...conflict("It is attached to a service user"),
       },
       handle: ({ params: { name }, caller }) => {
-        fleet.recordChange(caller.name, `Policy ${name} deleted`, () => access.deletePolicy(name));
+        events.changeOutsideDocuments(caller.name, `Policy ${name} deleted`, () => access.deletePolicy(name));
         return Response.json({});
       },
     }),
@@ -119,7 +127,7 @@ export function policyRoutes({ access, fleet }: ApiDeps): readonly Route[] {
 }
 
 /** Routes of service users, the accounts of programs. */
-export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly Route[] {
+export function serviceUserRoutes({ access, clock, events }: AccessRouteDeps): readonly Route[] {
   const tag = "Service users";
   const onUser = (verb: "read" | "modify") =>
     ({
@@ -167,7 +175,7 @@ export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly R
         const lines = policies.flatMap((policy, index) => violationsOf(access, policy, `policies.${index}`));
         if (lines.length > 0) throw new Violations(lines);
         const at = Math.floor(clock.now() / 1000);
-        const created = fleet.recordChange(caller.name, `Service user ${name} created`, () =>
+        const created = events.changeOutsideDocuments(caller.name, `Service user ${name} created`, () =>
           access.createServiceUser(name, policies, at),
         );
         return Response.json(publicServiceUser(created), { status: 201 });
@@ -212,7 +220,7 @@ export function serviceUserRoutes({ access, clock, fleet }: ApiDeps): readonly R
         for (const policy of policies) caller.require(["permissions::modify"], tgrn.policy(policy));
         const clientId = randomUUID();
         const clientSecret = randomBytes(32).toString("base64url");
-        fleet.recordChange(caller.name, `Credential of service user ${name} generated`, () =>
+        events.changeOutsideDocuments(caller.name, `Credential of service user ${name} generated`, () =>
           access.putCredential(name, clientId, sha256Hex(clientSecret)),
         );
         return Response.json({ clientId, clientSecret });

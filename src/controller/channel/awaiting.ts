@@ -1,11 +1,13 @@
 import type { Clock } from "../../host/clock.ts";
 import type { EventLog } from "../events/service.ts";
 import type { Awaited, AwaitReason } from "./awaited-store.ts";
-import type { Store } from "../stores.ts";
+import type { Atomic } from "../store/atomic.ts";
+import type { AwaitedStore } from "./awaited-store.ts";
+import type { NodeStore } from "../nodes/store.ts";
 import { defined } from "../../lib/defined.ts";
 
 export interface AwaitingDeps {
-  readonly store: Store;
+  readonly store: Atomic & { readonly awaited: AwaitedStore; readonly nodes: NodeStore };
   readonly events: EventLog;
   readonly clock: Clock;
   readonly sessions: { get(uid: string): unknown };

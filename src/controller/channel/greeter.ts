@@ -5,7 +5,7 @@ import type { RawData, WebSocket } from "ws";
 import { InputError, toError } from "../../errors.ts";
 import { AggregatedLog } from "../../host/aggregated-log.ts";
 import type { Clock } from "../../host/clock.ts";
-import type { DeletedClaims, DocumentName, NodeProofClaims } from "../../protocol/documents/claims.ts";
+import type { DocumentName, NodeProofClaims } from "../../protocol/documents/claims.ts";
 import { UNAUTHORIZED_IP } from "../../protocol/values/restriction.ts";
 import { describeIssues, HANDSHAKE_LIMITS, parseMessage, PROTOCOL_VERSION } from "../../protocol/channel/envelope.ts";
 import { errorCodes } from "../../protocol/values/error-codes.ts";
@@ -17,9 +17,12 @@ import type { ControlKeys } from "./keys/control-keys.ts";
 import { judgeHello } from "../nodes/identity.ts";
 import { isPermitted } from "../nodes/ip-lock.ts";
 import type { NodeCredentials } from "../nodes/store.ts";
-import type { Store } from "../stores.ts";
+import type { Atomic } from "../store/atomic.ts";
+import type { NodeStore } from "../nodes/store.ts";
+import type { TombstoneStore } from "../nodes/tombstone-store.ts";
 import type { Announcer } from "./announcer.ts";
 import type { Awaiting } from "./awaiting.ts";
+import { deletedNotice } from "./deletion.ts";
 import type { Documents } from "./documents/documents.ts";
 import { verifyHello } from "./hello.ts";
 import type { Refusals } from "./refusals.ts";
@@ -30,7 +33,7 @@ import type { Triggers } from "./triggers.ts";
 import { reportLock } from "../nodes/lock-report.ts";
 
 export interface GreeterDeps {
-  readonly store: Store;
+  readonly store: Atomic & { readonly nodes: NodeStore; readonly tombstones: TombstoneStore };
   readonly sessions: Sessions;
   readonly documents: Documents;
   readonly triggers: Triggers;
@@ -320,14 +323,6 @@ export class Greeter {
     }
     return documents.refresh([uid]);
   }
-}
-
-/** Returns a signed notice that the node `aud` was deleted, with the nonce it chose. */
-export function deletedNotice(
-  deps: { readonly keys: ControlKeys; readonly origin: string },
-  claims: Omit<DeletedClaims, "iss">,
-): Promise<string> {
-  return signJws("holdfast-deleted+jwt", { iss: deps.origin, ...claims }, deps.keys.signing);
 }
 
 /** Returns the method as a log key; unknown names share one. */

@@ -2,12 +2,13 @@ import { InputError } from "../../errors.ts";
 import type { NodeProofClaims } from "../../protocol/documents/claims.ts";
 import { PROTOCOL_VERSION } from "../../protocol/channel/envelope.ts";
 import { peekClaims, verifyJws } from "../../protocol/channel/jws.ts";
-import type { Store } from "../stores.ts";
+import type { NodeStore } from "../nodes/store.ts";
+import type { TombstoneStore } from "../nodes/tombstone-store.ts";
 import type { RefusalKind } from "./refusals.ts";
 
 /** Expected values of a hello. */
 export interface HelloContext {
-  readonly store: Store;
+  readonly store: { readonly nodes: NodeStore; readonly tombstones: TombstoneStore };
   /** Challenge sent on this socket. */
   readonly nonce: string;
   readonly origin: string;

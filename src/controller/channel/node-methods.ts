@@ -6,7 +6,10 @@ import type { VolumeKeys } from "./keys/volume-keys.ts";
 import { hasEncryptedVolume, repositoryName, usesRepository } from "../containers/used-repositories.ts";
 import { applyReport } from "../nodes/shadow.ts";
 import type { RegistryTokens } from "../registry/registry-tokens.ts";
-import type { Store } from "../stores.ts";
+import type { Atomic } from "../store/atomic.ts";
+import type { ClusterStore } from "../clusters/store.ts";
+import type { DocumentStore } from "./documents/store.ts";
+import type { NodeStore } from "../nodes/store.ts";
 import type { Documents } from "./documents/documents.ts";
 import { refuseFrom, refuseWhileHeld } from "../nodes/held-identity.ts";
 import type { NodeSession } from "./session.ts";
@@ -14,8 +17,14 @@ import type { TelemetryIntake } from "./telemetry-intake.ts";
 import type { Tickets } from "./tickets.ts";
 import type { Triggers } from "./triggers.ts";
 
+type Tables = Atomic & {
+  readonly clusters: ClusterStore;
+  readonly documents: DocumentStore;
+  readonly nodes: NodeStore;
+};
+
 export interface NodeMethodsDeps {
-  readonly store: Store;
+  readonly store: Tables;
   readonly documents: Documents;
   readonly tickets: Tickets;
   readonly triggers: Triggers;
@@ -98,7 +107,7 @@ export function nodeHandlers(deps: NodeMethodsDeps, session: NodeSession): Handl
 const RECORDS_PER_MESSAGE = 25;
 
 /** Returns the `exec` section that a node applies: its cluster's, if there is one. */
-function containersOf(store: Store, uid: string): unknown {
+function containersOf(store: Tables, uid: string): unknown {
   const node = store.nodes.get(uid);
   const cluster = node?.cluster === undefined ? undefined : store.clusters.get(node.cluster);
   return cluster?.config["exec"] ?? node?.config["exec"];

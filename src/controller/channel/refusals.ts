@@ -3,7 +3,7 @@ import { toError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import type { EventLog } from "../events/service.ts";
 import type { ControlPlaneEvent } from "../events/control-plane-events.ts";
-import type { Store } from "../stores.ts";
+import type { NodeStore } from "../nodes/store.ts";
 
 /** Kinds of refused input; refusing changes nothing. */
 export type RefusalKind =
@@ -28,7 +28,7 @@ export interface Refused {
 }
 
 export interface RefusalsDeps {
-  readonly store: Store;
+  readonly store: { readonly nodes: NodeStore };
   readonly events: EventLog;
   readonly clock: Clock;
   readonly log: Logger;

@@ -9,13 +9,24 @@ import type { EventLog } from "../events/service.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
 import { NEW_IDENTITY } from "../nodes/identity.ts";
 import { checkClaims, checkKeys, judgeRegistration, type RegistrationVerdict } from "../nodes/registration.ts";
-import type { Store } from "../stores.ts";
+import type { Atomic } from "../store/atomic.ts";
+import type { ClusterStore } from "../clusters/store.ts";
+import type { LicenseStore } from "../nodes/license-store.ts";
+import type { NodeStore } from "../nodes/store.ts";
+import type { TombstoneStore } from "../nodes/tombstone-store.ts";
 import type { Announcer } from "./announcer.ts";
 import type { Awaiting } from "./awaiting.ts";
 import type { Documents } from "./documents/documents.ts";
 
+type Tables = Atomic & {
+  readonly clusters: ClusterStore;
+  readonly licenses: LicenseStore;
+  readonly nodes: NodeStore;
+  readonly tombstones: TombstoneStore;
+};
+
 export interface RegistrationDeps {
-  readonly store: Store;
+  readonly store: Tables;
   readonly events: EventLog;
   readonly documents: Documents;
   readonly announcer: Pick<Announcer, "changed">;
@@ -70,7 +81,7 @@ async function verifyRegister(
   return { claims, thumbprints };
 }
 
-function factsOf(store: Store, license: License, thumbprints: NodeThumbprints) {
+function factsOf(store: Tables, license: License, thumbprints: NodeThumbprints) {
   const fqdn = `${license.name}.${license.domain}`;
   const namesake = store.nodes.byFqdn(fqdn);
   return {

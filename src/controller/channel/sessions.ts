@@ -2,11 +2,13 @@ import type { Clock } from "../../host/clock.ts";
 import type { EventLog } from "../events/service.ts";
 import { countCycle, settle, STABLE, type Flapping } from "./flapping.ts";
 import type { StoredHeartbeat } from "../nodes/store.ts";
-import type { Store } from "../stores.ts";
+import type { Atomic } from "../store/atomic.ts";
+import type { AlertStore } from "../events/alert-store.ts";
+import type { NodeStore } from "../nodes/store.ts";
 import type { NodeSession } from "./session.ts";
 
 export interface SessionsDeps {
-  readonly store: Store;
+  readonly store: Atomic & { readonly alerts: AlertStore; readonly nodes: NodeStore };
   readonly events: EventLog;
   readonly clock: Clock;
   readonly heartbeatSeconds: number;

@@ -3,8 +3,10 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { SpeedTestTokens } from "./keys/speed-test-tokens.ts";
-import type { Store } from "../stores.ts";
+import type { NodeStore } from "../nodes/store.ts";
 import { answerError, answerJson, pathOf } from "./http-io.ts";
+
+type Tables = { readonly nodes: NodeStore };
 
 /** Path of nodes' bandwidth tests; ends in a token that only the node's document contains. */
 export const SPEED_TEST_PATH = "/agent/v1/speedtest";
@@ -17,11 +19,11 @@ const CHUNK = randomBytes(64 * 1024);
 
 /** Sends and receives bytes for bandwidth tests, over at most 4 connections per node. */
 export class SpeedTest {
-  readonly #store: Store;
+  readonly #store: Tables;
   readonly #tokens: SpeedTestTokens;
   readonly #running = new Map<string, number>();
 
-  constructor(store: Store, tokens: SpeedTestTokens) {
+  constructor(store: Tables, tokens: SpeedTestTokens) {
     this.#store = store;
     this.#tokens = tokens;
   }

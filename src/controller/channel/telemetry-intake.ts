@@ -18,12 +18,27 @@ import { keptDetails } from "../stats/gateway-details.ts";
 import { keptFlows } from "../stats/flows.ts";
 import { keptSamples, newRecords, sortRecords } from "../stats/telemetry.ts";
 import { isReservedEvent } from "../events/control-plane-events.ts";
-import type { Store } from "../stores.ts";
+import type { Atomic } from "../store/atomic.ts";
+import type { AuditStore } from "../events/audit-store.ts";
+import type { ContainerOutputStore } from "../containers/output-store.ts";
+import type { EventStore } from "../events/store.ts";
+import type { FlowStore } from "../stats/flow-store.ts";
+import type { GatewayDetailsStore } from "../stats/gateway-details-store.ts";
+import type { NodeStore } from "../nodes/store.ts";
+import type { TelemetryStore } from "../stats/telemetry-store.ts";
 import type { Refusals } from "./refusals.ts";
 import type { NodeLabel } from "../events/records.ts";
 
 export interface TelemetryIntakeDeps {
-  readonly store: Store;
+  readonly store: Atomic & {
+    readonly audits: AuditStore;
+    readonly containerOutput: ContainerOutputStore;
+    readonly events: EventStore;
+    readonly flows: FlowStore;
+    readonly gatewayDetails: GatewayDetailsStore;
+    readonly nodes: NodeStore;
+    readonly telemetry: TelemetryStore;
+  };
   readonly events: EventLog;
   readonly refusals: Refusals;
   readonly clock: Clock;

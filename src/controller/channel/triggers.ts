@@ -6,24 +6,21 @@ import { signJws } from "../../protocol/channel/jws.ts";
 import { RemoteError } from "../../protocol/channel/rpc.ts";
 import type { TriggerFailure } from "../../protocol/channel/methods.ts";
 import type { ControlKeys } from "./keys/control-keys.ts";
-import type { Store } from "../stores.ts";
+import type { TriggerStore } from "../triggers/store.ts";
+import type { NodeStore } from "../nodes/store.ts";
 import { heldIdentity, isHeld, refuseTriggerFrom } from "../nodes/held-identity.ts";
 import { offline, type NodeSession } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
 import type { TriggerProgress, TriggerRequest } from "../triggers/records.ts";
+import type { TriggerOptions } from "../triggers/service.ts";
 
 export interface TriggersDeps {
-  readonly store: Store;
+  readonly store: { readonly triggers: TriggerStore; readonly nodes: NodeStore };
   readonly sessions: Sessions;
   readonly keys: ControlKeys;
   readonly clock: Clock;
   readonly origin: string;
   readonly log: Logger;
-}
-
-export interface TriggerOptions {
-  readonly signal: AbortSignal;
-  readonly onProgress?: ((progress: TriggerProgress) => void) | undefined;
 }
 
 /** Time added to a trigger's deadline before the control plane stops waiting, in milliseconds, and before its signature expires. */
@@ -53,7 +50,7 @@ export class Triggers {
     this.#deps = deps;
   }
 
-  /** Sends a trigger; see `Fleet.runTrigger`. */
+  /** Sends a trigger; see `TriggerService.run`. */
   async run(uid: string, request: TriggerRequest, { signal, onProgress }: TriggerOptions): Promise<unknown> {
     signal.throwIfAborted();
     const session = this.#deps.sessions.get(uid);

@@ -1,21 +1,21 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { Fqdn, NodeName } from "../../protocol/values/values.ts";
-import type { Fleet } from "../fleet.ts";
 import { anyOf, tgrn } from "../access/policies/permissions.ts";
 import { hideSecrets } from "../../protocol/documents/secrets.ts";
 import type { Caller } from "../http/caller.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { badBody, ClusterPart, Empty, notFound, Problem, PublicCluster, refusals } from "../http/shapes.ts";
 import type { ClusterRecord } from "./records.ts";
+import type { ClusterService } from "./service.ts";
 
 const tag = "Clusters";
 const ClusterParams = z.object({ clusterFQDN: Fqdn });
 const onCluster = ({ clusterFQDN }: z.infer<typeof ClusterParams>): string => tgrn.cluster(clusterFQDN);
 
 /** Returns a cluster. @throws {InputError} `not-found` */
-export function clusterOf(fleet: Fleet, fqdn: string): ClusterRecord {
-  const record = fleet.cluster(fqdn);
+export function clusterOf(clusters: Pick<ClusterService, "get">, fqdn: string): ClusterRecord {
+  const record = clusters.get(fqdn);
   if (record === undefined) throw new InputError("not-found", `there is no cluster ${fqdn}`);
   return record;
 }
@@ -44,8 +44,12 @@ export const clusterChangeAnswer = {
   },
 } as const;
 
+export interface ClusterRouteDeps {
+  readonly clusters: ClusterService;
+}
+
 /** Routes of clusters; a node joins and leaves one through `PUT /node/{nodeID}`. */
-export function clusterRoutes({ fleet }: ApiDeps): readonly Route[] {
+export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] {
   const cluster = { 200: { description: "The cluster", schema: PublicCluster }, ...refusals };
   return [
     route({
@@ -60,7 +64,7 @@ export function clusterRoutes({ fleet }: ApiDeps): readonly Route[] {
         ...refusals,
       },
       handle: ({ caller }) => {
-        const listed = fleet.clusters().filter(({ fqdn }) => caller.may(["nodes::read"], tgrn.cluster(fqdn)));
+        const listed = clusters.all().filter(({ fqdn }) => caller.may(["nodes::read"], tgrn.cluster(fqdn)));
         return Response.json(listed.map(publicCluster));
       },
     }),
@@ -78,8 +82,7 @@ export function clusterRoutes({ fleet }: ApiDeps): readonly Route[] {
         ...refusals,
         ...badBody,
       },
-      handle: ({ body, caller }) =>
-        Response.json(publicCluster(fleet.createCluster(body, caller.name)), { status: 201 }),
+      handle: ({ body, caller }) => Response.json(publicCluster(clusters.create(body, caller.name)), { status: 201 }),
     }),
     route({
       method: "GET",
@@ -90,7 +93,7 @@ export function clusterRoutes({ fleet }: ApiDeps): readonly Route[] {
       access: { to: "resource", permissions: ["nodes::read"], resource: onCluster },
       params: ClusterParams,
       answers: { ...cluster, ...notFound },
-      handle: ({ params: { clusterFQDN } }) => Response.json(publicCluster(clusterOf(fleet, clusterFQDN))),
+      handle: ({ params: { clusterFQDN } }) => Response.json(publicCluster(clusterOf(clusters, clusterFQDN))),
     }),
     route({
       method: "DELETE",
@@ -106,8 +109,8 @@ export function clusterRoutes({ fleet }: ApiDeps): readonly Route[] {
         ...notFound,
       },
       handle: ({ params: { clusterFQDN }, caller }) => {
-        clusterOf(fleet, clusterFQDN);
-        fleet.deleteCluster(clusterFQDN, caller.name);
+        clusterOf(clusters, clusterFQDN);
+        clusters.delete(clusterFQDN, caller.name);
         return Response.json({});
       },
     }),

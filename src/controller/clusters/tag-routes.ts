@@ -7,8 +7,10 @@ import { tgrn } from "../access/policies/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./routes.ts";
 import { changeAnswer, changeResponse, nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { ClusterService } from "./service.ts";
 
 type Tagged = { readonly tags: Readonly<Record<string, string>> };
 
@@ -28,7 +30,12 @@ const onCluster = {
   resource: ({ clusterFQDN }: z.infer<typeof ClusterTag>) => tgrn.cluster(clusterFQDN),
 } as const;
 
-export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
+export interface TagRouteDeps {
+  readonly nodes: NodeService;
+  readonly clusters: ClusterService;
+}
+
+export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
   const node = { ...changeAnswer, ...refusals, ...notFound };
   const cluster = { ...clusterChangeAnswer, ...refusals, ...notFound };
   return [
@@ -43,8 +50,8 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
       body: { schema: TagBody },
       answers: { ...node, ...badBody },
       handle: ({ params: { nodeID, tagName }, body: { value }, caller }) => {
-        checkSet(nodeOf(fleet, nodeID), tagName);
-        return changeResponse(fleet.setTag(nodeID, tagName, value, caller.name), caller, {
+        checkSet(nodeOf(nodes, nodeID), tagName);
+        return changeResponse(nodes.setTag(nodeID, tagName, value, caller.name), caller, {
           tags: { [tagName]: value },
         });
       },
@@ -59,8 +66,8 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
       params: NodeTag,
       answers: { ...node, ...violations },
       handle: ({ params: { nodeID, tagName }, caller }) => {
-        checkRemove(nodeOf(fleet, nodeID), tagName);
-        return changeResponse(fleet.setTag(nodeID, tagName, undefined, caller.name), caller, { tags: {} });
+        checkRemove(nodeOf(nodes, nodeID), tagName);
+        return changeResponse(nodes.setTag(nodeID, tagName, undefined, caller.name), caller, { tags: {} });
       },
     }),
     route({
@@ -74,8 +81,8 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
       body: { schema: TagBody },
       answers: { ...cluster, ...badBody },
       handle: ({ params: { clusterFQDN, tagName }, body: { value }, caller }) => {
-        checkSet(clusterOf(fleet, clusterFQDN), tagName);
-        const changed = fleet.setClusterTag(clusterFQDN, tagName, value, caller.name);
+        checkSet(clusterOf(clusters, clusterFQDN), tagName);
+        const changed = clusters.setTag(clusterFQDN, tagName, value, caller.name);
         return clusterChangeResponse(changed, caller, { tags: { [tagName]: value } });
       },
     }),
@@ -89,8 +96,8 @@ export function tagRoutes({ fleet }: ApiDeps): readonly Route[] {
       params: ClusterTag,
       answers: { ...cluster, ...violations },
       handle: ({ params: { clusterFQDN, tagName }, caller }) => {
-        checkRemove(clusterOf(fleet, clusterFQDN), tagName);
-        const changed = fleet.setClusterTag(clusterFQDN, tagName, undefined, caller.name);
+        checkRemove(clusterOf(clusters, clusterFQDN), tagName);
+        const changed = clusters.setTag(clusterFQDN, tagName, undefined, caller.name);
         return clusterChangeResponse(changed, caller, { tags: {} });
       },
     }),

@@ -1,9 +1,7 @@
 import { InputError } from "../../errors.ts";
 import { parseStrictJson } from "../../lib/formats/strict-json.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, type SectionName } from "../../protocol/sections/sections.ts";
-import { type JsonObject } from "../../protocol/values/values.ts";
-
-const MAX_TAGS = 256;
+import type { JsonObject } from "../../protocol/values/values.ts";
 
 /** Checks the size and depth of a section. @throws {InputError} `invalid-body` */
 export function checkSection(section: SectionName, body: JsonObject): void {
@@ -14,4 +12,3 @@ export function checkSection(section: SectionName, body: JsonObject): void {
     throw new InputError("invalid-body", `${section}: ${error.message}`, { cause: error, details: { field: section } });
   }
 }
-

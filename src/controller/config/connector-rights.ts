@@ -2,10 +2,10 @@ import { normaliseConnectors } from "../../protocol/sections/connectors/connecto
 import { isOwnName } from "../../protocol/documents/own-name.ts";
 import type { SectionName } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
-import type { Fleet } from "../fleet.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { forbidden, type Caller } from "../http/caller.ts";
 import type { NodeRecord } from "../nodes/records.ts";
+import type { NodeService } from "../nodes/service.ts";
 
 const PERMISSION = "nodes::configure:connectors";
 
@@ -15,7 +15,7 @@ const PERMISSION = "nodes::configure:connectors";
  * @throws {InputError} `forbidden`
  */
 export function requireDestinations(
-  fleet: Fleet,
+  nodes: Pick<NodeService, "all">,
   caller: Caller,
   section: SectionName,
   node: NodeRecord,
@@ -25,7 +25,7 @@ export function requireDestinations(
   const stored = new Set(destinations(node, node.config.connectors ?? {}).map(({ key }) => key));
   const added = destinations(node, body).filter(({ key }) => !stored.has(key));
   if (added.length === 0) return;
-  const uids = uidsByName(fleet);
+  const uids = uidsByName(nodes);
   for (const name of new Set(added.map(({ name }) => name))) {
     // An unknown name stands for any node that may get it later.
     const resources = (uids.get(name) ?? ["*"]).map(tgrn.node);
@@ -44,9 +44,9 @@ function destinations(
     .map(({ node: name, target, transport }) => ({ name, key: JSON.stringify([name, target, transport]) }));
 }
 
-function uidsByName(fleet: Fleet): ReadonlyMap<string, readonly string[]> {
+function uidsByName(nodes: Pick<NodeService, "all">): ReadonlyMap<string, readonly string[]> {
   const found = new Map<string, string[]>();
-  for (const { uid, name, fqdn } of fleet.nodes()) {
+  for (const { uid, name, fqdn } of nodes.all()) {
     for (const alias of [uid, name, fqdn]) found.set(alias, [...(found.get(alias) ?? []), uid]);
   }
   return found;

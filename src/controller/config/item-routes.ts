@@ -16,17 +16,18 @@ import { normaliseServices, ServiceItem, StoredService } from "../../protocol/se
 import { MAX_INDEX } from "../../protocol/sections/common/fields.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH, sectionSchemas } from "../../protocol/sections/sections.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
-import type { Fleet } from "../fleet.ts";
 import { accessTo, NodeParams } from "./routes.ts";
 import type { Caller } from "../http/caller.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { NodeRecord } from "../nodes/records.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { ConfigService } from "./service.ts";
 
 /** A section whose items have operations of their own. */
 interface Itemised {
@@ -64,17 +65,17 @@ const collisions = {
   409: { description: "The section is in legacy form, or another item uses the name or port", schema: Problem },
 } as const;
 
-/** Routes of single items in a node's `connectors` and `services`, and the upgrade from the legacy form. */
-export function nodeItemRoutes({ fleet }: ApiDeps): readonly Route[] {
-  return ITEMISED.flatMap((kind) => [
-    upgrade(fleet, kind),
-    create(fleet, kind),
-    update(fleet, kind),
-    remove(fleet, kind),
-  ]);
+export interface ItemRouteDeps {
+  readonly nodes: NodeService;
+  readonly config: ConfigService;
 }
 
-function create(fleet: Fleet, kind: Itemised): Route {
+/** Routes of single items in a node's `connectors` and `services`, and the upgrade from the legacy form. */
+export function nodeItemRoutes(deps: ItemRouteDeps): readonly Route[] {
+  return ITEMISED.flatMap((kind) => [upgrade(deps, kind), create(deps, kind), update(deps, kind), remove(deps, kind)]);
+}
+
+function create(deps: ItemRouteDeps, kind: Itemised): Route {
   const { section, noun } = kind;
   return route({
     method: "POST",
@@ -93,19 +94,19 @@ function create(fleet: Fleet, kind: Itemised): Route {
       ...collisions,
     },
     handle: ({ params: { nodeID }, body, caller }) => {
-      const stored = openSection(fleet, nodeID, section);
+      const stored = openSection(deps, nodeID, section);
       const all = v2Items(stored);
       if (Object.keys(all).length >= MAX_ITEMS)
         throw new Violations([`${section}.items: must be at most ${MAX_ITEMS}`]);
       const id = randomUUID();
       const item = { index: nextIndex(all), ...body, id };
-      putItem(fleet, nodeID, kind, stored, item, caller);
+      putItem(deps, nodeID, kind, stored, item, caller);
       return Response.json(item, { status: 201 });
     },
   });
 }
 
-function update(fleet: Fleet, kind: Itemised): Route {
+function update(deps: ItemRouteDeps, kind: Itemised): Route {
   const { section, noun, parameter } = kind;
   return route({
     method: "PUT",
@@ -125,17 +126,17 @@ function update(fleet: Fleet, kind: Itemised): Route {
     },
     handle: ({ params, body, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
-      const stored = openSection(fleet, nodeID, section);
+      const stored = openSection(deps, nodeID, section);
       const { index } = itemOf(stored, id, noun);
       if (body["id"] !== undefined && body["id"] !== id) throw new Violations([`id: must be ${id}, or absent`]);
       const item = { ...defined({ index }), ...body, id };
-      putItem(fleet, nodeID, kind, stored, item, caller);
+      putItem(deps, nodeID, kind, stored, item, caller);
       return Response.json(item);
     },
   });
 }
 
-function remove(fleet: Fleet, kind: Itemised): Route {
+function remove(deps: ItemRouteDeps, kind: Itemised): Route {
   const { section, noun, parameter } = kind;
   return route({
     method: "DELETE",
@@ -148,16 +149,16 @@ function remove(fleet: Fleet, kind: Itemised): Route {
     answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound, ...violations, ...collisions },
     handle: ({ params, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
-      const stored = openSection(fleet, nodeID, section);
+      const stored = openSection(deps, nodeID, section);
       itemOf(stored, id, noun);
       const { [id]: _removed, ...items } = v2Items(stored);
-      fleet.setSection(nodeID, section, { ...stored, version: 2, items }, caller.name);
+      deps.config.setSection(nodeID, section, { ...stored, version: 2, items }, caller.name);
       return Response.json({});
     },
   });
 }
 
-function upgrade(fleet: Fleet, { section, noun }: Itemised): Route {
+function upgrade(deps: ItemRouteDeps, { section, noun }: Itemised): Route {
   return route({
     method: "POST",
     path: `/v2/node/{nodeID}/config/${section}/upgrade`,
@@ -173,12 +174,12 @@ function upgrade(fleet: Fleet, { section, noun }: Itemised): Route {
       ...violations,
     },
     handle: ({ params: { nodeID }, caller }) => {
-      const node = nodeOf(fleet, nodeID);
+      const node = nodeOf(deps.nodes, nodeID);
       const stored = node.config[section] ?? {};
       if (isV2(stored)) throw new Violations([`${section}.version: the section is already in V2 form`]);
       const upgraded = upgradeToV2(section, stored, randomUUID);
-      requireDestinations(fleet, caller, section, node, upgraded);
-      fleet.setSection(nodeID, section, upgraded, caller.name);
+      requireDestinations(deps.nodes, caller, section, node, upgraded);
+      deps.config.setSection(nodeID, section, upgraded, caller.name);
       return Response.json(upgraded);
     },
   });
@@ -189,8 +190,8 @@ const itemPath = ({ section, parameter }: Itemised): string => `/v2/node/{nodeID
 const itemParams = ({ parameter }: Itemised) => NodeParams.extend({ [parameter]: z.string().max(MAX_ID_LENGTH) });
 
 /** Returns the stored section, or a new one in V2 form. @throws {InputError} `not-found`, or `legacy-form` */
-function openSection(fleet: Fleet, nodeID: string, section: ItemSection): JsonObject {
-  const stored = nodeOf(fleet, nodeID).config[section];
+function openSection(deps: ItemRouteDeps, nodeID: string, section: ItemSection): JsonObject {
+  const stored = nodeOf(deps.nodes, nodeID).config[section];
   if (stored === undefined) return { enabled: true, version: 2, items: {} };
   if (isV2(stored)) return stored;
   const call = `POST /v2/node/${nodeID}/config/${section}/upgrade`;
@@ -206,7 +207,7 @@ function itemOf(stored: JsonObject, id: string, noun: string): JsonObject {
 
 /** Stores an item. @throws {InputError} `item-collision`, with the id of the other item */
 function putItem(
-  fleet: Fleet,
+  deps: ItemRouteDeps,
   nodeID: string,
   { section, judge }: Itemised,
   stored: JsonObject,
@@ -214,7 +215,7 @@ function putItem(
   caller: Caller,
 ): void {
   const { id } = item;
-  const node = nodeOf(fleet, nodeID);
+  const node = nodeOf(deps.nodes, nodeID);
   const others = v2Items(stored);
   checkTargets(section, { version: 2, items: { [id]: item } }, node, ({ path }) =>
     path.slice(`${section}.items.${id}.`.length),
@@ -226,8 +227,8 @@ function putItem(
     throw new InputError("item-collision", issue.message, { details: { id: issue.other, code: issue.code } });
   }
   const body = { ...stored, version: 2, items: { ...others, [id]: item } };
-  requireDestinations(fleet, caller, section, node, body);
-  fleet.setSection(nodeID, section, body, caller.name);
+  requireDestinations(deps.nodes, caller, section, node, body);
+  deps.config.setSection(nodeID, section, body, caller.name);
 }
 
 /** Returns an index after all others. */

@@ -8,8 +8,11 @@ import { tgrn } from "../access/policies/permissions.ts";
 import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "../clusters/routes.ts";
 import { NodeParams, refuseForAgents, withStoredSecrets } from "./routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { ClusterService } from "../clusters/service.ts";
+import type { ConfigService } from "./service.ts";
 
 const ClusterParams = z.object({ clusterFQDN: Fqdn });
 const onCluster = ({ clusterFQDN = "" }: { readonly clusterFQDN?: string }): string => tgrn.cluster(clusterFQDN);
@@ -18,8 +21,14 @@ const shown = {
   200: { description: "The section; every secret is an empty string", schema: JsonObject },
 } as const;
 
+export interface NetworkRouteDeps {
+  readonly nodes: NodeService;
+  readonly clusters: ClusterService;
+  readonly config: ConfigService;
+}
+
 /** Routes of the `network` section: read for a node; read, replace and remove for a cluster. */
-export function networkConfigRoutes({ fleet }: ApiDeps): readonly Route[] {
+export function networkConfigRoutes({ nodes, clusters, config: sections }: NetworkRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -31,7 +40,7 @@ export function networkConfigRoutes({ fleet }: ApiDeps): readonly Route[] {
       params: NodeParams,
       answers: { ...shown, ...refusals, ...notFound, ...violations },
       handle: ({ params: { nodeID } }) => {
-        const { type, config, fqdn } = nodeOf(fleet, nodeID);
+        const { type, config, fqdn } = nodeOf(nodes, nodeID);
         refuseForAgents("network", type);
         return sectionResponse(config.network, fqdn);
       },
@@ -46,7 +55,7 @@ export function networkConfigRoutes({ fleet }: ApiDeps): readonly Route[] {
       params: ClusterParams,
       answers: { ...shown, ...refusals, ...notFound },
       handle: ({ params: { clusterFQDN } }) => {
-        const { config, fqdn } = clusterOf(fleet, clusterFQDN);
+        const { config, fqdn } = clusterOf(clusters, clusterFQDN);
         return sectionResponse(config.network, fqdn);
       },
     }),
@@ -65,8 +74,8 @@ export function networkConfigRoutes({ fleet }: ApiDeps): readonly Route[] {
       },
       answers: { ...clusterChangeAnswer, ...refusals, ...notFound, ...badBody },
       handle: ({ params: { clusterFQDN }, body, caller }) => {
-        const whole = withStoredSecrets("network", body, clusterOf(fleet, clusterFQDN).config.network);
-        const changed = fleet.setClusterSection(clusterFQDN, "network", whole, caller.name);
+        const whole = withStoredSecrets("network", body, clusterOf(clusters, clusterFQDN).config.network);
+        const changed = sections.setClusterSection(clusterFQDN, "network", whole, caller.name);
         return clusterChangeResponse(changed, caller, { config: hideSecrets({ network: body }) });
       },
     }),
@@ -80,8 +89,8 @@ export function networkConfigRoutes({ fleet }: ApiDeps): readonly Route[] {
       params: ClusterParams,
       answers: { ...clusterChangeAnswer, ...refusals, ...notFound },
       handle: ({ params: { clusterFQDN }, caller }) => {
-        clusterOf(fleet, clusterFQDN);
-        const changed = fleet.setClusterSection(clusterFQDN, "network", undefined, caller.name);
+        clusterOf(clusters, clusterFQDN);
+        const changed = sections.setClusterSection(clusterFQDN, "network", undefined, caller.name);
         return clusterChangeResponse(changed, caller, { config: {} });
       },
     }),

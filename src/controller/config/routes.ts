@@ -19,10 +19,12 @@ import { Violations } from "../http/problem.ts";
 import { numberIn } from "../http/query.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { NodeRecord } from "../nodes/records.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { ConfigService } from "./service.ts";
 
 /** Path and operation of a whole section. */
 interface SectionPath {
@@ -66,12 +68,17 @@ const ConfirmQuery = z.object({
     .meta({ description: "Trial period in minutes; rolled back unless confirmed in time" }),
 });
 
+export interface SectionRouteDeps {
+  readonly nodes: NodeService;
+  readonly config: ConfigService;
+}
+
 /** Routes that replace and remove whole sections of a node's desired configuration. */
-export function nodeConfigRoutes(deps: ApiDeps): readonly Route[] {
+export function nodeConfigRoutes(deps: SectionRouteDeps): readonly Route[] {
   return SECTION_PATHS.flatMap((at) => (at.isRemovable ? [replace(deps, at), remove(deps, at)] : [replace(deps, at)]));
 }
 
-function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath): Route {
+function replace({ nodes, config }: SectionRouteDeps, { section, path, operation }: SectionPath): Route {
   const schema: z.ZodType<JsonObject> = sectionSchemas[section] ?? JsonObject;
   return route({
     method: "PUT",
@@ -85,13 +92,13 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
     body: { schema, root: section, limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH } },
     answers: { 200: { ...changeAnswer[200], headers: warned }, ...refusals, ...notFound, ...badBody },
     handle: ({ params: { nodeID }, query, body, caller }) => {
-      const record = nodeOf(fleet, nodeID);
+      const record = nodeOf(nodes, nodeID);
       refuseForAgents(section, record.type);
       if (isItemSection(section)) checkForm(section, record.config[section] ?? {}, body);
       checkTargets(section, body, record, ({ path }) => path);
-      requireDestinations(fleet, caller, section, record, body);
+      requireDestinations(nodes, caller, section, record, body);
       const whole = withStoredSecrets(section, body, record.config[section]);
-      const changed = fleet.setSection(nodeID, section, whole, caller.name, confirmOf(query));
+      const changed = config.setSection(nodeID, section, whole, caller.name, confirmOf(query));
       const response = changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
       const warning = notApplied(section, record);
       if (warning !== undefined) response.headers.set(WARNING_HEADER, warning);
@@ -100,7 +107,7 @@ function replace({ fleet }: ApiDeps, { section, path, operation }: SectionPath):
   });
 }
 
-function remove({ fleet }: ApiDeps, { section, path, operation }: SectionPath): Route {
+function remove({ nodes, config }: SectionRouteDeps, { section, path, operation }: SectionPath): Route {
   return route({
     method: "DELETE",
     path: `/node/{nodeID}${path}`,
@@ -112,9 +119,9 @@ function remove({ fleet }: ApiDeps, { section, path, operation }: SectionPath): 
     ...(section === "network" ? { query: ConfirmQuery } : {}),
     answers: { ...changeAnswer, ...refusals, ...notFound, ...violations },
     handle: ({ params: { nodeID }, query, caller }) => {
-      const record = nodeOf(fleet, nodeID);
+      const record = nodeOf(nodes, nodeID);
       refuseForAgents(section, record.type);
-      const changed = fleet.setSection(nodeID, section, undefined, caller.name, confirmOf(query));
+      const changed = config.setSection(nodeID, section, undefined, caller.name, confirmOf(query));
       return changeResponse(changed, caller, { config: {} });
     },
   });

@@ -6,7 +6,6 @@ import { MAX_ID_LENGTH } from "../../protocol/sections/common/forms.ts";
 import { ItemId } from "../../protocol/sections/common/section.ts";
 import { SECTION_MAX_BYTES, SECTION_MAX_DEPTH } from "../../protocol/sections/sections.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
-import type { Fleet } from "../fleet.ts";
 import {
   containerOf,
   containersOf,
@@ -30,8 +29,11 @@ import { nodeOf } from "../nodes/routes.ts";
 import { ownRepositoriesOf } from "./used-repositories.ts";
 import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { ClusterService } from "../clusters/service.ts";
+import type { ConfigService } from "../config/service.ts";
 
 const onNode = ({ nodeID = "" }: { readonly nodeID?: string }): string => tgrn.node(nodeID);
 const tag = "Edge compute";
@@ -62,16 +64,25 @@ const PublicContainer = z
   .meta({ id: "Container" });
 const ContainerConfig = z.object(partFields, object).meta({ id: "ContainerConfig" });
 
+export interface ExecRouteDeps {
+  readonly nodes: NodeService;
+  readonly clusters: ClusterService;
+  readonly config: ConfigService;
+  /** Host of the registry in image references. */
+  readonly registryHost: string | undefined;
+  readonly domain: string;
+}
+
 /** Returns the effective section: the cluster's if the node is a member of a cluster that has one. @throws {InputError} */
-export function execOfNode(fleet: Fleet, nodeID: string): ExecBody {
-  const { type, config, cluster } = nodeOf(fleet, nodeID);
+export function execOfNode(deps: Pick<ExecRouteDeps, "nodes" | "clusters">, nodeID: string): ExecBody {
+  const { type, config, cluster } = nodeOf(deps.nodes, nodeID);
   refuseForAgents("exec", type);
-  return (cluster === undefined ? undefined : fleet.cluster(cluster)?.config.exec) ?? config.exec ?? {};
+  return (cluster === undefined ? undefined : deps.clusters.get(cluster)?.config.exec) ?? config.exec ?? {};
 }
 
 /** Returns the section of a node for a change. @throws {InputError} `cluster-member` if the cluster's section applies */
-export function openExec(fleet: Fleet, nodeID: string): ExecBody {
-  const { type, config, cluster } = nodeOf(fleet, nodeID);
+export function openExec(deps: Pick<ExecRouteDeps, "nodes" | "clusters">, nodeID: string): ExecBody {
+  const { type, config, cluster } = nodeOf(deps.nodes, nodeID);
   refuseForAgents("exec", type);
   if (cluster === undefined) return config.exec ?? {};
   const message = `the node is a member of ${cluster}: containers and volumes are configured on the cluster`;
@@ -79,8 +90,7 @@ export function openExec(fleet: Fleet, nodeID: string): ExecBody {
 }
 
 /** Routes of a node's containers: records and configuration parts. */
-export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
-  const { fleet } = deps;
+export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
   const answers = { ...refusals, ...notFound } as const;
   return [
     route({
@@ -93,7 +103,7 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
       params: NodeParams,
       answers: { 200: { description: "Their records", schema: z.array(PublicContainer) }, ...answers, ...violations },
       handle: ({ params: { nodeID } }) =>
-        Response.json(containersOf(execOfNode(fleet, nodeID)).map((one) => shown(nodeID, one))),
+        Response.json(containersOf(execOfNode(deps, nodeID)).map((one) => shown(nodeID, one))),
     }),
     route({
       method: "POST",
@@ -111,7 +121,7 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
         ...clashes,
       },
       handle: ({ params: { nodeID }, body, caller }) => {
-        const stored = openExec(fleet, nodeID);
+        const stored = openExec(deps, nodeID);
         if (!hasRoom(stored, "commands"))
           throw new Violations(["body: cannot add a container: the limit per node is reached"]);
         const container = { ...body, id: body.id ?? randomUUID() };
@@ -132,7 +142,7 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
       params: ContainerParams,
       answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...violations },
       handle: ({ params: { nodeID, containerID } }) =>
-        Response.json(shown(nodeID, found(execOfNode(fleet, nodeID), containerID))),
+        Response.json(shown(nodeID, found(execOfNode(deps, nodeID), containerID))),
     }),
     route({
       method: "PUT",
@@ -145,7 +155,7 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
       body: { schema: z.preprocess(tidyRecord, ContainerBody), described: ContainerBody, limits: bodyLimits },
       answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...badBody, ...clashes },
       handle: ({ params: { nodeID, containerID }, body, caller }) => {
-        const stored = openExec(fleet, nodeID);
+        const stored = openExec(deps, nodeID);
         const before = found(stored, containerID);
         if (body.id !== undefined && body.id.toLowerCase() !== containerID.toLowerCase()) {
           throw new Violations([`id: must be ${containerID}, or absent`]);
@@ -164,10 +174,10 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
       params: ContainerParams,
       answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations, ...clashes },
       handle: ({ params: { nodeID, containerID }, caller }) => {
-        const stored = openExec(fleet, nodeID);
+        const stored = openExec(deps, nodeID);
         const { name } = found(stored, containerID);
         const summary = `container ${String(name)} removed`;
-        fleet.setSection(nodeID, "exec", withoutContainer(stored, containerID), caller.name, undefined, summary);
+        deps.config.setSection(nodeID, "exec", withoutContainer(stored, containerID), caller.name, undefined, summary);
         return Response.json({});
       },
     }),
@@ -187,7 +197,7 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
         ...clashes,
       },
       handle: ({ params: { nodeID, containerID }, body, caller }) => {
-        const stored = openExec(fleet, nodeID);
+        const stored = openExec(deps, nodeID);
         // A part, even an empty one, signals to the node that the record and the configuration were both written.
         const parts = { variables: [], ...body };
         const container = { ...recordOf(found(stored, containerID)), ...parts };
@@ -195,7 +205,7 @@ export function nodeExecRoutes(deps: ApiDeps): readonly Route[] {
         return Response.json(parts);
       },
     }),
-    ...PARTS.map((part) => partRoute(fleet, part)),
+    ...PARTS.map((part) => partRoute(deps, part)),
   ];
 }
 
@@ -235,7 +245,7 @@ const PARTS: readonly Part[] = [
   single("vrf", "Vrf", "the VRF", "vrf"),
 ];
 
-function partRoute(fleet: Fleet, { word, operation, label, schema, of }: Part): Route {
+function partRoute(deps: ExecRouteDeps, { word, operation, label, schema, of }: Part): Route {
   return route({
     method: "GET",
     path: `${base}/{containerID}/${word}`,
@@ -251,7 +261,7 @@ function partRoute(fleet: Fleet, { word, operation, label, schema, of }: Part): 
       ...violations,
     },
     handle: ({ params: { nodeID, containerID } }) => {
-      const section = execOfNode(fleet, nodeID);
+      const section = execOfNode(deps, nodeID);
       return Response.json(of(section, found(section, containerID)));
     },
   });
@@ -270,14 +280,13 @@ function shown(nodeUid: string, container: JsonObject): JsonObject {
 
 /** Stores a container. @throws {InputError} `item-collision`, with the id of the other container; {Violations} for contradictions */
 function put(
-  deps: ApiDeps,
+  deps: ExecRouteDeps,
   nodeID: string,
   stored: ExecBody,
   container: JsonObject,
   caller: Caller,
   done: string,
 ): JsonObject {
-  const { fleet } = deps;
   const { clash, lines } = judgeContainer(stored, container);
   if (lines.length > 0) throw new Violations(lines);
   if (clash !== undefined) {
@@ -286,7 +295,7 @@ function put(
   const section = withContainer(stored, container);
   requireImages(deps, caller, stored, section);
   const summary = `container ${String(container["name"])} ${done}${auditNote(container)}`;
-  fleet.setSection(nodeID, "exec", section, caller.name, undefined, summary);
+  deps.config.setSection(nodeID, "exec", section, caller.name, undefined, summary);
   return shown(nodeID, found(section, String(container["id"])));
 }
 
@@ -294,7 +303,12 @@ function put(
  * Requires read access to the repositories of new images, since a container gives its configurer access to its image.
  * @throws {InputError} `forbidden`
  */
-function requireImages({ registryHost, domain }: ApiDeps, caller: Caller, before: ExecBody, after: ExecBody): void {
+function requireImages(
+  { registryHost, domain }: ExecRouteDeps,
+  caller: Caller,
+  before: ExecBody,
+  after: ExecBody,
+): void {
   if (registryHost === undefined) return;
   const known = new Set(ownRepositoriesOf(before, registryHost, domain));
   for (const repository of ownRepositoriesOf(after, registryHost, domain)) {

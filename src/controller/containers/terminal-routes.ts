@@ -3,8 +3,10 @@ import { SessionError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { notFound, Problem, refusals, violations } from "../http/shapes.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { Terminals } from "./terminals.ts";
 
 /** Path that callers may upgrade to a WebSocket. */
 export const TERMINAL_PATH = /^\/node\/[^/]+\/trigger\/container-exec$/;
@@ -15,7 +17,12 @@ const Cells = z
   .transform(Number)
   .pipe(z.int().min(1).max(1000));
 
-export function terminalRoutes({ fleet }: ApiDeps): readonly Route[] {
+export interface TerminalRouteDeps {
+  readonly nodes: NodeService;
+  readonly terminals: Terminals;
+}
+
+export function terminalRoutes({ nodes, terminals }: TerminalRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -52,14 +59,14 @@ export function terminalRoutes({ fleet }: ApiDeps): readonly Route[] {
         ...violations,
       },
       async handle({ params: { nodeID }, query, request, caller, upgrade }) {
-        if (!nodeOf(fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
+        if (!nodeOf(nodes, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
         if (upgrade === undefined) {
           const problem = { error: "a terminal requires a WebSocket upgrade", code: "upgrade-required" };
           return Response.json(problem, { status: 426, headers: { upgrade: "websocket" } });
         }
         const { container, cols = 80, rows = 24 } = query;
         const wanted = { container, cols, rows, user: caller.name };
-        upgrade(await fleet.openTerminal(nodeID, wanted, request.signal));
+        upgrade(await terminals.open(nodeID, wanted, request.signal));
         return new Response(null, { status: 204 });
       },
     }),

@@ -6,9 +6,9 @@ import { JsonObject, Text128 } from "../../protocol/values/values.ts";
 import { containersOf, hasRoom, judgeLimits, judgeVolume, mountedVolumes, volumesOf } from "./exec-section.ts";
 import { withoutBlanks } from "../http/body.ts";
 import { NodeParams } from "../config/routes.ts";
-import { bodyLimits, clashes, execOfNode, mayModify, mayRead, openExec } from "./routes.ts";
+import { bodyLimits, clashes, execOfNode, mayModify, mayRead, openExec, type ExecRouteDeps } from "./routes.ts";
 import { Violations } from "../http/problem.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, refusals, violations } from "../http/shapes.ts";
 
 const tag = "Edge compute";
@@ -18,7 +18,7 @@ const PublicVolume = VolumeItem.meta({ id: "Volume" });
 const limitsPath = "/v2/node/{nodeID}/exec/limit";
 
 /** Routes of a node's volumes, and of the limits for all its containers together. */
-export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
+export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
   const answers = { ...refusals, ...notFound } as const;
   return [
     route({
@@ -30,7 +30,7 @@ export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
       access: mayRead,
       params: NodeParams,
       answers: { 200: { description: "The volumes", schema: z.array(JsonObject) }, ...answers, ...violations },
-      handle: ({ params: { nodeID } }) => Response.json(volumesOf(execOfNode(fleet, nodeID))),
+      handle: ({ params: { nodeID } }) => Response.json(volumesOf(execOfNode(deps, nodeID))),
     }),
     route({
       method: "POST",
@@ -43,7 +43,7 @@ export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
       body: { schema: z.preprocess(withoutBlanks, VolumeItem), described: VolumeItem, limits: bodyLimits },
       answers: { 201: { description: "The volume", schema: PublicVolume }, ...answers, ...badBody, ...clashes },
       handle: ({ params: { nodeID }, body, caller }) => {
-        const stored = openExec(fleet, nodeID);
+        const stored = openExec(deps, nodeID);
         if (!hasRoom(stored, "volumes"))
           throw new Violations(["body: cannot add a volume: the limit per node is reached"]);
         const clash = judgeVolume(stored, body);
@@ -52,7 +52,7 @@ export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
           throw new InputError("item-collision", message, { details: { id: clash.other, code: clash.code } });
         }
         const section = { ...stored, volumes: [...volumesOf(stored), body] };
-        fleet.setSection(nodeID, "exec", section, caller.name, undefined, `volume ${body.name} added`);
+        deps.config.setSection(nodeID, "exec", section, caller.name, undefined, `volume ${body.name} added`);
         return Response.json(body, { status: 201 });
       },
     }),
@@ -66,7 +66,7 @@ export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
       params: VolumeParams,
       answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations, ...clashes },
       handle: ({ params: { nodeID, volumeName }, caller }) => {
-        const stored = openExec(fleet, nodeID);
+        const stored = openExec(deps, nodeID);
         const isThis = ({ name }: JsonObject): boolean => name === volumeName;
         if (!volumesOf(stored).some(isThis)) throw new InputError("not-found", `there is no volume ${volumeName}`);
         const user = containersOf(stored).find((one) => mountedVolumes(stored, one).some(isThis));
@@ -75,7 +75,7 @@ export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
           throw new InputError("item-collision", message, { details: { id: user["id"], code: "E_DEPENDENCY" } });
         }
         const section = { ...stored, volumes: volumesOf(stored).filter((one) => !isThis(one)) };
-        fleet.setSection(nodeID, "exec", section, caller.name, undefined, `volume ${volumeName} removed`);
+        deps.config.setSection(nodeID, "exec", section, caller.name, undefined, `volume ${volumeName} removed`);
         return Response.json({});
       },
     }),
@@ -93,7 +93,7 @@ export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
         ...violations,
       },
       handle: ({ params: { nodeID } }) => {
-        const { limits } = execOfNode(fleet, nodeID);
+        const { limits } = execOfNode(deps, nodeID);
         return Response.json(isObject(limits) ? limits : {});
       },
     }),
@@ -108,11 +108,11 @@ export function nodeExecVolumeRoutes({ fleet }: ApiDeps): readonly Route[] {
       body: { schema: z.preprocess(withoutBlanks, NodeLimits), described: NodeLimits, limits: bodyLimits },
       answers: { 200: { description: "The limits", schema: JsonObject }, ...answers, ...badBody, ...clashes },
       handle: ({ params: { nodeID }, body, caller }) => {
-        const { limits: _replaced, ...stored } = openExec(fleet, nodeID);
+        const { limits: _replaced, ...stored } = openExec(deps, nodeID);
         const lines = judgeLimits(body);
         if (lines.length > 0) throw new Violations(lines);
         const section = Object.keys(body).length === 0 ? stored : { ...stored, limits: body };
-        fleet.setSection(nodeID, "exec", section, caller.name, undefined, "limits of all containers");
+        deps.config.setSection(nodeID, "exec", section, caller.name, undefined, "limits of all containers");
         return Response.json(body);
       },
     }),

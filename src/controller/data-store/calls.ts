@@ -4,10 +4,13 @@ import type { DataStoreRequest } from "../../protocol/triggers/data-store.ts";
 import { DATA_STORE_EVENT, dataStoreDeadlineMs } from "../triggers/data-store-event.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
-import type { ApiDeps } from "../http/route.ts";
 import { runForCaller, runInParts } from "../triggers/routes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { TriggerRequest } from "../triggers/records.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { TriggerService } from "../triggers/service.ts";
+import type { ReplyJoins } from "../triggers/reply-joins.ts";
+import type { Clock } from "../../host/clock.ts";
 
 /** Access to the data store of a node. */
 export const mayUseStore = {
@@ -25,11 +28,16 @@ export interface StoreCall {
   readonly isAudited?: false;
 }
 
-type Deps = Pick<ApiDeps, "fleet" | "clock" | "joins">;
+export interface StoreCallDeps {
+  readonly nodes: NodeService;
+  readonly triggers: TriggerService;
+  readonly joins: ReplyJoins;
+  readonly clock: Clock;
+}
 
 /** Rejects nodes without a data store. @throws {InputError} `not-found`; `not-supported` for an agent */
-export function checkHasStore({ fleet }: Pick<ApiDeps, "fleet">, nodeID: string): { readonly isOnline: boolean } {
-  const { type, isOnline } = nodeOf(fleet, nodeID);
+export function checkHasStore({ nodes }: Pick<StoreCallDeps, "nodes">, nodeID: string): { readonly isOnline: boolean } {
+  const { type, isOnline } = nodeOf(nodes, nodeID);
   if (type === "Agent") throw new InputError("not-supported", "agents have no data store");
   return { isOnline };
 }
@@ -39,7 +47,7 @@ export function checkHasStore({ fleet }: Pick<ApiDeps, "fleet">, nodeID: string)
  * @throws {SessionError} `offline`, `invalid-reply`, or the node's error; {InputError} `overloaded`, or as `checkHasStore`
  */
 export async function askStore<T>(
-  deps: Deps,
+  deps: StoreCallDeps,
   { nodeID, user, signal, isAudited }: StoreCall,
   body: DataStoreRequest,
   schema: z.ZodType<T>,

@@ -16,10 +16,10 @@ import {
 } from "../../protocol/triggers/data-store.ts";
 import { withoutBlanks } from "../http/body.ts";
 import { InputError } from "../../errors.ts";
-import { askStore, mayUseStore, type StoreCall } from "./calls.ts";
+import { type StoreCallDeps, askStore, mayUseStore, type StoreCall } from "./calls.ts";
 import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
-import { route, type ApiDeps, type Call, type Route } from "../http/route.ts";
+import { route, type Call, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, ofNode, refusals, violations } from "../http/shapes.ts";
 
 const tag = "Data store";
@@ -32,7 +32,7 @@ const answers = { ...ofNode, ...refusals, ...notFound, ...violations } as const;
 type Params = z.infer<typeof NodeParams>;
 
 /** Routes of the data store of an appliance: listing, files and transfers. */
-export function nodeDataStoreRoutes(deps: ApiDeps): readonly Route[] {
+export function nodeDataStoreRoutes(deps: StoreCallDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -157,7 +157,7 @@ interface Post<S extends z.ZodType, T> {
 
 /** Builds an operation that forwards its body to the node. */
 function post<S extends z.ZodType, T>(
-  deps: ApiDeps,
+  deps: StoreCallDeps,
   { word, operationId, summary, done, schema, answer, request }: Post<S, T>,
 ): Route {
   return route({

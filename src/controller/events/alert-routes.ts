@@ -2,12 +2,13 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
-import { Page, readableNodes } from "./routes.ts";
-import { nodeOf } from "../nodes/routes.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { Page, readableNodes, requireNode, type NodeLookup } from "./routes.ts";
+import { route, type Route } from "../http/route.ts";
 import { Empty, LegacyAlert, notFound, PublicAlert, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { EventFilter, EventRecord } from "./records.ts";
+import type { Alerts } from "./alerts.ts";
+import type { EventLog } from "./service.ts";
 
 const tag = "Alerts";
 const NodeParams = z.object({ nodeID: Uid });
@@ -24,10 +25,16 @@ const onNodes = { to: "kind", permission: "alerts::read", kind: tgrn.node("") } 
 // RFC 9745: deprecated since the start of 2026; RFC 8288 links the replacement.
 const DEPRECATION = { deprecation: "@1767225600", link: '</v2/event>; rel="successor-version"' };
 
+export interface AlertRouteDeps {
+  readonly alerts: Alerts;
+  readonly events: EventLog;
+  readonly nodes: NodeLookup;
+}
+
 /** Routes of open alerts, and the deprecated form of events. */
-export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
+export function alertRoutes({ alerts, events, nodes }: AlertRouteDeps): readonly Route[] {
   const legacy = { 200: { description: "Events, newest first", schema: z.array(LegacyAlert) }, ...refusals };
-  const alerts = { 200: { description: "Open alerts", schema: z.array(PublicAlert) }, ...refusals };
+  const open = { 200: { description: "Open alerts", schema: z.array(PublicAlert) }, ...refusals };
   return [
     route({
       method: "GET",
@@ -40,8 +47,8 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       query: PageQuery,
       answers: { ...legacy, ...notFound, ...violations },
       handle: ({ params: { nodeID }, query }) => {
-        nodeOf(fleet, nodeID);
-        return Response.json(fleet.events({ ...newestFirst(query), nodeIds: [nodeID] }).items.map(legacyAlert));
+        requireNode(nodes, nodeID);
+        return Response.json(events.find({ ...newestFirst(query), nodeIds: [nodeID] }).items.map(legacyAlert));
       },
     }),
     route({
@@ -55,9 +62,9 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       query: PageQuery,
       answers: { ...legacy, ...violations },
       handle: ({ query, caller }) => {
-        const nodeIds = readableNodes(fleet, caller, "alerts::read", undefined);
+        const nodeIds = readableNodes(nodes, caller, "alerts::read", undefined);
         const filter = { ...newestFirst(query), ...defined({ nodeIds }) };
-        return Response.json(fleet.events(filter).items.map(legacyAlert), { headers: DEPRECATION });
+        return Response.json(events.find(filter).items.map(legacyAlert), { headers: DEPRECATION });
       },
     }),
     route({
@@ -68,9 +75,9 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       tag,
       access: onNodes,
       query: NoQuery,
-      answers: { ...alerts, ...violations },
+      answers: { ...open, ...violations },
       handle: ({ caller }) =>
-        Response.json(fleet.alerts().filter(({ nodeId }) => caller.may(["alerts::read"], tgrn.node(nodeId)))),
+        Response.json(alerts.find().filter(({ nodeId }) => caller.may(["alerts::read"], tgrn.node(nodeId)))),
     }),
     route({
       method: "GET",
@@ -81,10 +88,10 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       access: onNode,
       params: NodeParams,
       query: NoQuery,
-      answers: { ...alerts, ...notFound, ...violations },
+      answers: { ...open, ...notFound, ...violations },
       handle: ({ params: { nodeID } }) => {
-        nodeOf(fleet, nodeID);
-        return Response.json(fleet.alerts(nodeID));
+        requireNode(nodes, nodeID);
+        return Response.json(alerts.find(nodeID));
       },
     }),
     route({
@@ -102,7 +109,7 @@ export function alertRoutes({ fleet }: ApiDeps): readonly Route[] {
       handle: ({ params: { nodeID, alertType }, caller }) => {
         // Dismissing it releases a held identity.
         if (alertType === "Identity Shared") caller.require(["nodes::manage"], tgrn.node(nodeID));
-        if (!fleet.dismissAlert(nodeID, alertType, caller.name)) {
+        if (!alerts.dismiss(nodeID, alertType, caller.name)) {
           throw new InputError("not-found", `node ${nodeID} has no open alert '${alertType}'`);
         }
         return Response.json({});

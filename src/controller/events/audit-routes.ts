@@ -1,18 +1,25 @@
 import { z } from "zod";
-import { InputError } from "../../errors.ts";
 import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { HISTORY_SECONDS } from "./store.ts";
-import { RangeQuery, rangeOf, readableNodes } from "./routes.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { RangeQuery, rangeOf, readableNodes, requireNode, type NodeLookup } from "./routes.ts";
+import { route, type Route } from "../http/route.ts";
 import { notFound, PublicAudit, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { AuditRecord } from "./records.ts";
+import type { EventLog } from "./service.ts";
 
 const tag = "Events";
 
+export interface AuditRouteDeps {
+  readonly events: EventLog;
+  readonly nodes: NodeLookup;
+  /** UUID of the organization. */
+  readonly org: string;
+}
+
 /** Routes of the audit trail, in pages; the header `x-total-count` has the number of all matches. */
-export function auditRoutes({ fleet, org }: ApiDeps): readonly Route[] {
+export function auditRoutes({ events, nodes, org }: AuditRouteDeps): readonly Route[] {
   const audits = {
     200: {
       description: "One page of audits, newest first",
@@ -40,8 +47,8 @@ export function auditRoutes({ fleet, org }: ApiDeps): readonly Route[] {
       query: RangeQuery,
       answers: audits,
       handle: ({ query, caller }) => {
-        const nodeIds = readableNodes(fleet, caller, "events::read", undefined);
-        return answer(fleet.audits({ ...rangeOf(query), ...defined({ nodeIds }) }));
+        const nodeIds = readableNodes(nodes, caller, "events::read", undefined);
+        return answer(events.audits({ ...rangeOf(query), ...defined({ nodeIds }) }));
       },
     }),
     route({
@@ -55,11 +62,9 @@ export function auditRoutes({ fleet, org }: ApiDeps): readonly Route[] {
       query: RangeQuery,
       answers: { ...audits, ...notFound },
       handle: ({ params: { nodeId }, query }) => {
-        const page = fleet.audits({ ...rangeOf(query), nodeIds: [nodeId] });
+        const page = events.audits({ ...rangeOf(query), nodeIds: [nodeId] });
         // Audits of a deleted node remain readable.
-        if (page.total === 0 && fleet.node(nodeId) === undefined) {
-          throw new InputError("not-found", `there is no node ${nodeId}`);
-        }
+        if (page.total === 0) requireNode(nodes, nodeId);
         return answer(page);
       },
     }),

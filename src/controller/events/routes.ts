@@ -2,15 +2,15 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { EventLevel } from "../../protocol/documents/telemetry.ts";
 import { Text64, Text256, Uid } from "../../protocol/values/values.ts";
-import type { Fleet } from "../fleet.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import type { Caller } from "../http/caller.ts";
 import { Violations } from "../http/problem.ts";
 import { listOf, Moment, numberIn } from "../http/query.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { notFound, PublicEvent, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { EventFilter, EventRecord } from "./records.ts";
+import type { EventLog } from "./service.ts";
 
 const tag = "Events";
 const Subject = PublicEvent.shape.subject;
@@ -43,9 +43,20 @@ const OrganizationQuery = z.strictObject({ ...Window, nodeIDs: listOf(Uid, 1000)
 /** Page and time range. */
 export const RangeQuery = z.strictObject({ ...Period, ...Page });
 
+/** Nodes, as far as the routes of their records name them. */
+export interface NodeLookup {
+  all(): readonly { readonly uid: string }[];
+  get(uid: string): unknown;
+}
+
+export interface EventRouteDeps {
+  readonly events: EventLog;
+  readonly nodes: NodeLookup;
+}
+
 /** Routes of events, in pages; the header `x-total-count` has the number of all matches. */
-export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
-  const events = {
+export function eventRoutes({ events, nodes }: EventRouteDeps): readonly Route[] {
+  const page = {
     200: {
       description: "One page of events",
       schema: z.array(PublicEvent),
@@ -62,10 +73,10 @@ export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
       tag,
       access: { to: "kind", permission: "events::read", kind: tgrn.node("") },
       query: OrganizationQuery,
-      answers: { ...events, ...violations },
+      answers: { ...page, ...violations },
       handle: ({ query, caller }) => {
-        const nodeIds = readableNodes(fleet, caller, "events::read", query.nodeIDs);
-        return eventPage(fleet.events({ ...filterOf(query), ...defined({ nodeIds }) }));
+        const nodeIds = readableNodes(nodes, caller, "events::read", query.nodeIDs);
+        return eventPage(events.find({ ...filterOf(query), ...defined({ nodeIds }) }));
       },
     }),
     route({
@@ -77,13 +88,11 @@ export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
       access: { to: "resource", permissions: ["events::read"], resource: ({ nodeId }) => tgrn.node(nodeId) },
       params: z.object({ nodeId: Uid }),
       query: NodeQuery,
-      answers: { ...events, ...notFound, ...violations },
+      answers: { ...page, ...notFound, ...violations },
       handle: ({ params: { nodeId }, query }) => {
-        const page = fleet.events({ ...filterOf(query), nodeIds: [nodeId] });
+        const page = events.find({ ...filterOf(query), nodeIds: [nodeId] });
         // Events of a deleted node remain readable.
-        if (page.total === 0 && fleet.node(nodeId) === undefined) {
-          throw new InputError("not-found", `there is no node ${nodeId}`);
-        }
+        if (page.total === 0) requireNode(nodes, nodeId);
         return eventPage(page);
       },
     }),
@@ -92,14 +101,14 @@ export function eventRoutes({ fleet }: ApiDeps): readonly Route[] {
 
 /** Returns the nodes whose records a caller may read, out of `asked`; undefined means all. */
 export function readableNodes(
-  fleet: Fleet,
+  nodes: NodeLookup,
   caller: Caller,
   permission: string,
   asked: readonly string[] | undefined,
 ): readonly string[] | undefined {
   const reach = caller.reach(permission, tgrn.node(""));
   if (reach === "all") return asked;
-  const candidates = asked ?? fleet.nodes().map(({ uid }) => uid);
+  const candidates = asked ?? nodes.all().map(({ uid }) => uid);
   return candidates.filter((uid) => caller.may([permission], tgrn.node(uid)));
 }
 
@@ -132,4 +141,9 @@ export function rangeOf({ sTime, eTime, limit, page }: z.infer<typeof RangeQuery
 
 function eventPage({ total, items }: { readonly total: number; readonly items: readonly EventRecord[] }): Response {
   return Response.json(items, { headers: { "x-total-count": String(total) } });
+}
+
+/** @throws {InputError} `not-found` */
+export function requireNode(nodes: Pick<NodeLookup, "get">, uid: string): void {
+  if (nodes.get(uid) === undefined) throw new InputError("not-found", `there is no node ${uid}`);
 }

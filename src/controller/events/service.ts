@@ -3,8 +3,11 @@ import type { Clock } from "../../host/clock.ts";
 import { UPGRADE_EVENT, type NodeAudit, type NodeEvent } from "../../protocol/documents/telemetry.ts";
 import { alertChange } from "./alert-rules.ts";
 import { CONTROL_PLANE_AUDIT, nodeAuditCategory, type ControlPlaneEvent } from "./control-plane-events.ts";
-import type { Store } from "../stores.ts";
-import type { EventRecord, RecordOrigin, NodeLabel } from "./records.ts";
+import type { Atomic } from "../store/atomic.ts";
+import type { AlertStore } from "./alert-store.ts";
+import type { AuditStore } from "./audit-store.ts";
+import type { EventStore } from "./store.ts";
+import type { AuditFilter, AuditRecord, EventFilter, EventRecord, RecordOrigin, NodeLabel } from "./records.ts";
 
 /** An event raised by the control plane. Defaults: current time, state UNKNOWN. */
 export type OwnEvent = Pick<NodeEvent, "level" | "message"> &
@@ -23,10 +26,14 @@ export interface EventLog {
   audit(node: NodeLabel, value: string): void;
   /** Stores an audit record of a node. */
   relayAudit(node: NodeLabel, audit: NodeAudit): void;
+  find(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] };
+  get(nodeId: string, uid: string): EventRecord | undefined;
+  /** Returns the audit trail of nodes, newest first. */
+  audits(filter: AuditFilter): { readonly total: number; readonly items: readonly AuditRecord[] };
 }
 
 export function eventLog(
-  store: Store,
+  store: Atomic & { readonly alerts: AlertStore; readonly audits: AuditStore; readonly events: EventStore },
   clock: Clock,
   identity: { readonly org: string; readonly domain: string },
 ): EventLog {
@@ -66,6 +73,9 @@ export function eventLog(
   const change = (node: NodeLabel, user: string, message: string): void =>
     void record(node, { eventType: "Configuration Change", level: "INFO", message, details: { user } });
   return {
+    find: (filter) => store.events.find(filter),
+    get: (nodeId, uid) => store.events.get(nodeId, uid),
+    audits: (filter) => store.audits.find(filter),
     record,
     relay: (node, event) => keep(node, event, "node"),
     change,

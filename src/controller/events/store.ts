@@ -9,15 +9,6 @@ import type { EventFilter, EventRecord } from "./records.ts";
 /** Origin of a record. Records of the control plane are limited separately, so that a node cannot displace them. */
 export const Origin = z.enum(["control-plane", "node"]);
 
-`).join("\n")}
-UPDATE events SET origin = 'control-plane' WHERE event_type IN (
-  'Configuration Change', 'Connection Flapping', 'Control Plane Restored', 'Identity Shared', 'License Reused', 'Message Too Large',
-  'Node Connect', 'Node Delete', 'Node Disconnect', 'Node Signature Refused');
-UPDATE audits SET origin = 'control-plane' WHERE category = 'Node Action';
-CREATE INDEX events_by_origin ON events (origin, node_id);
-CREATE INDEX audits_by_origin ON audits (origin, node_id);
-`;
-
 /** Events of all nodes, including deleted ones: 30 days, and at most 200,000 of the control plane and 200,000 of nodes. */
 export interface EventStore {
   add(event: EventRecord): void;

@@ -1,75 +1,27 @@
 import { randomUUID } from "node:crypto";
 import { Hono, type Context } from "hono";
 import { InputError, toError } from "../../errors.ts";
-import { policyRoutes, serviceUserRoutes } from "../access/routes.ts";
-import { activationRoutes } from "../nodes/activations/routes.ts";
-import { agentTokenRoutes } from "../access/agent-tokens/routes.ts";
-import { alertRoutes } from "../events/alert-routes.ts";
-import { auditRoutes } from "../events/audit-routes.ts";
 import type { Source } from "./sources.ts";
-import { authenticate, challengeFor } from "./caller.ts";
-import { clusterRoutes } from "../clusters/routes.ts";
-import { eventRoutes } from "../events/routes.ts";
-import { flowRoutes } from "../stats/flow-routes.ts";
-import { networkConfigRoutes } from "../config/network-routes.ts";
-import { nodeBundleRoutes } from "../triggers/bundle-routes.ts";
-import { nodeConfigRoutes } from "../config/routes.ts";
-import { nodeDataStoreRoutes } from "../data-store/routes.ts";
-import { nodeExecRoutes } from "../containers/routes.ts";
-import { nodeExecVolumeRoutes } from "../containers/volume-routes.ts";
-import { nodeImageRoutes } from "../images/routes.ts";
-import { nodeItemRoutes } from "../config/item-routes.ts";
-import { nodeRoutes } from "../nodes/routes.ts";
-import { oauthRoutes } from "../access/oauth.ts";
-import { pluginLogRoutes } from "../stats/plugin-log-routes.ts";
+import { authenticate, challengeFor, type Credentials } from "./caller.ts";
 import { refusalOf, problemResponse } from "./problem.ts";
-import { registryTokenRoutes } from "../registry/token-routes.ts";
-import { releaseRoutes } from "../releases/routes.ts";
-import { repositoryRoutes } from "../registry/routes.ts";
-import type { ApiDeps, RawCall, Route } from "./route.ts";
-import { serviceRoutes } from "./health.ts";
-import { statsRoutes } from "../stats/routes.ts";
-import { tagRoutes } from "../clusters/tag-routes.ts";
-import { terminalRoutes } from "../containers/terminal-routes.ts";
-import { triggerRoutes } from "../triggers/routes.ts";
+import type { RawCall, Route } from "./route.ts";
 import type { Upgrade } from "./upgrade.ts";
+import type { Clock } from "../../host/clock.ts";
+import type { Logger } from "pino";
+import type { TokenIssuer } from "./tokens.ts";
 
 const MAX_QUERY_LENGTH = 16 * 1024;
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 
-/** Returns all operations of the API. If two paths match a request, the earlier one wins. */
-export function apiRoutes(deps: ApiDeps): readonly Route[] {
-  const routes: Route[] = [
-    ...serviceRoutes(deps.version, () => routes),
-    ...oauthRoutes(deps),
-    ...nodeRoutes(deps),
-    ...activationRoutes(deps),
-    ...agentTokenRoutes(deps),
-    ...nodeConfigRoutes(deps),
-    ...networkConfigRoutes(deps),
-    ...nodeItemRoutes(deps),
-    ...nodeExecRoutes(deps),
-    ...nodeExecVolumeRoutes(deps),
-    ...nodeDataStoreRoutes(deps),
-    ...nodeImageRoutes(deps),
-    ...tagRoutes(deps),
-    ...terminalRoutes(deps),
-    ...triggerRoutes(deps),
-    ...nodeBundleRoutes(deps),
-    ...clusterRoutes(deps),
-    ...eventRoutes(deps),
-    ...auditRoutes(deps),
-    ...flowRoutes(deps),
-    ...alertRoutes(deps),
-    ...statsRoutes(deps),
-    ...pluginLogRoutes(deps),
-    ...policyRoutes(deps),
-    ...serviceUserRoutes(deps),
-    ...repositoryRoutes(deps),
-    ...registryTokenRoutes(deps),
-    ...releaseRoutes(deps),
-  ];
-  return routes;
+export interface ApiDeps {
+  /** If two paths match a request, the earlier one wins. */
+  readonly routes: readonly Route[];
+  readonly access: Credentials;
+  readonly tokens: TokenIssuer;
+  /** Counts a failed authentication; returns the seconds to wait if an address has too many. */
+  readonly onAuthFailure?: (source: Source) => number | undefined;
+  readonly clock: Clock;
+  readonly log: Logger;
 }
 
 /** Environment of a request that may be upgraded to a WebSocket. */
@@ -80,7 +32,7 @@ export interface ApiEnv {
 /** Builds the management API as a Hono application. */
 export function createApi(deps: ApiDeps): Hono<ApiEnv> {
   const app = new Hono<ApiEnv>();
-  const routes = apiRoutes(deps);
+  const { routes } = deps;
   for (const route of routes) {
     app.on(route.method, route.path.replaceAll(/\{(\w+)\}/g, ":$1"), (context) =>
       respond(deps, route.operationId, context, (identify) => run(route, context, identify)),

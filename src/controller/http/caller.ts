@@ -1,8 +1,13 @@
 import { InputError } from "../../errors.ts";
-import type { AccessStore } from "../access/store.ts";
 import type { TokenIssuer } from "./tokens.ts";
 import type { Grant } from "../access/policies/policy.ts";
 import { isAllowed, reachOf } from "../access/policies/verdict.ts";
+
+/** Holders of keys and credentials. */
+export interface Credentials {
+  findApiKey(key: string): Grant | undefined;
+  findServiceUser(name: string, clientId: string): Grant | undefined;
+}
 
 /** Sender of a request, with its policies at the start of the request. */
 export class Caller {
@@ -43,12 +48,12 @@ export function forbidden(permissions: readonly string[], resource: string): Inp
 const BEARER = /^bearer +(\S+)$/i;
 
 /** Identifies the sender of a request by its `Authorization` header: an API key, or `Bearer` and a JWT. */
-export async function authenticate(request: Request, access: AccessStore, tokens: TokenIssuer): Promise<Caller> {
+export async function authenticate(request: Request, access: Credentials, tokens: TokenIssuer): Promise<Caller> {
   return identify((request.headers.get("authorization") ?? "").trim(), access, tokens);
 }
 
 /** Identifies the user of an `Authorization` header. @throws {InputError} `unauthorized` */
-export async function identify(header: string, access: AccessStore, tokens: TokenIssuer): Promise<Caller> {
+export async function identify(header: string, access: Credentials, tokens: TokenIssuer): Promise<Caller> {
   if (header === "") throw unauthorized("no Authorization header");
   const token = BEARER.exec(header)?.[1];
   const grant = token === undefined ? access.findApiKey(header) : await grantOf(token, access, tokens);
@@ -56,7 +61,7 @@ export async function identify(header: string, access: AccessStore, tokens: Toke
   return new Caller(grant);
 }
 
-async function grantOf(token: string, access: AccessStore, tokens: TokenIssuer): Promise<Grant | undefined> {
+async function grantOf(token: string, access: Credentials, tokens: TokenIssuer): Promise<Grant | undefined> {
   const subject = await tokens.verify(token);
   return subject === undefined ? undefined : access.findServiceUser(subject.user, subject.clientId);
 }

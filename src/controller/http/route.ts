@@ -1,58 +1,14 @@
-import type { Logger } from "pino";
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import type { Clock } from "../../host/clock.ts";
-import type { ReleaseFiles } from "../../host/releases/release-files.ts";
 import type { JsonLimits } from "../../lib/formats/strict-json.ts";
 import { describeIssues } from "../../protocol/channel/envelope.ts";
 import { issueText } from "../../protocol/values/issue-text.ts";
-import type { Fleet } from "../fleet.ts";
 import { anyOf } from "../access/policies/permissions.ts";
-import type { Activations } from "../nodes/activations/service.ts";
-import type { AgentTokens } from "../access/agent-tokens/service.ts";
 import type { Source } from "./sources.ts";
-import type { Registry } from "../registry/registry.ts";
-import type { RegistryTokens } from "../registry/registry-tokens.ts";
-import type { AccessStore } from "../access/store.ts";
 import { BODY_LIMITS, readJson } from "./body.ts";
 import { ANYBODY, forbidden, type Caller } from "./caller.ts";
 import { Violations, withViolations } from "./problem.ts";
-import type { ReplyJoins } from "../triggers/reply-joins.ts";
-import type { TokenIssuer } from "./tokens.ts";
-import type { FlowSearch, GatewayDetailsSearch } from "../stats/records.ts";
-import type { ImageRecords } from "../images/records.ts";
-import type { ContainerOutputSearch } from "../containers/records.ts";
 import type { Upgrade } from "./upgrade.ts";
-
-/** Dependencies of the API. `org` is the organization's UUID, `domain` its FQDN. */
-export interface ApiDeps {
-  readonly fleet: Fleet;
-  readonly flows: FlowSearch;
-  readonly gatewayDetails: GatewayDetailsSearch;
-  readonly containerOutput: ContainerOutputSearch;
-  readonly images: ImageRecords;
-  readonly joins: ReplyJoins;
-  readonly activations: Activations;
-  readonly agentTokens: AgentTokens;
-  /** Called for each wrong activation code. */
-  readonly onWrongCode?: (user: string, source: Source) => void;
-  readonly access: AccessStore;
-  readonly tokens: TokenIssuer;
-  /** Undefined without a registry, like `registryTokens`. */
-  readonly registry?: Registry | undefined;
-  readonly registryTokens?: RegistryTokens | undefined;
-  /** Host of the registry in image references. */
-  readonly registryHost?: string | undefined;
-  /** Undefined if no releases are served. */
-  readonly releases?: ReleaseFiles | undefined;
-  readonly org: string;
-  readonly domain: string;
-  /** Counts a failed authentication; returns the seconds to wait if an address has too many. */
-  readonly onAuthFailure?: (source: Source) => number | undefined;
-  readonly version: string;
-  readonly clock: Clock;
-  readonly log: Logger;
-}
 
 export type HttpMethod = "GET" | "POST" | "PUT" | "DELETE";
 

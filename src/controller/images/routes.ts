@@ -8,9 +8,13 @@ import { askStore, checkHasStore, mayUseStore, type StoreCall } from "../data-st
 import { NodeParams } from "../config/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
-import { route, type ApiDeps, type Call, type Route } from "../http/route.ts";
+import { route, type Call, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, ofNode, Problem, refusals, violations } from "../http/shapes.ts";
-import type { ImageRecord } from "./records.ts";
+import type { ImageRecord, ImageRecords } from "./records.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { TriggerService } from "../triggers/service.ts";
+import type { ReplyJoins } from "../triggers/reply-joins.ts";
+import type { Clock } from "../../host/clock.ts";
 
 const tag = "Virtual machine images";
 const base = "/v2/node/{nodeID}/kvm/image";
@@ -45,9 +49,17 @@ const answers = { ...ofNode, ...refusals, ...notFound, ...violations } as const;
 /** Details of an image file, as reported by the node. */
 type Found = { readonly present?: boolean } & Partial<ImageInfo>;
 
+export interface ImageRouteDeps {
+  readonly nodes: NodeService;
+  readonly images: ImageRecords;
+  readonly triggers: TriggerService;
+  readonly joins: ReplyJoins;
+  readonly clock: Clock;
+}
+
 /** Routes of a node's virtual machine images. The control plane stores the records; the files are in the node's data store. */
-export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
-  const { fleet, images, clock } = deps;
+export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
+  const { nodes, images, clock } = deps;
   const body = { schema: z.preprocess(withoutBlanks, ImageBody), described: ImageBody } as const;
   const found = (nodeID: string, id: string): ImageRecord => {
     const record = images.get(nodeID, id);
@@ -170,7 +182,7 @@ export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
           }
           await removeFile(deps, storeCall(call), record.location);
         }
-        fleet.recordNodeChange(nodeID, call.caller.name, `Image ${record.displayName} removed`, () =>
+        nodes.recordChange(nodeID, call.caller.name, `Image ${record.displayName} removed`, () =>
           images.remove(nodeID, id),
         );
         return Response.json({});
@@ -179,11 +191,15 @@ export function nodeImageRoutes(deps: ApiDeps): readonly Route[] {
   ];
 
   function put(nodeID: string, record: ImageRecord, user: string, done: string): void {
-    fleet.recordNodeChange(nodeID, user, `Image ${record.displayName} ${done}`, () => images.put(nodeID, record));
+    nodes.recordChange(nodeID, user, `Image ${record.displayName} ${done}`, () => images.put(nodeID, record));
   }
 
   /** Returns the records, with file details that the node returns in time. */
-  async function shown(deps: ApiDeps, call: StoreCall, records: readonly ImageRecord[]): Promise<readonly object[]> {
+  async function shown(
+    deps: ImageRouteDeps,
+    call: StoreCall,
+    records: readonly ImageRecord[],
+  ): Promise<readonly object[]> {
     if (records.length === 0 || !checkHasStore(deps, call.nodeID).isOnline) return records;
     const late = new AbortController();
     const stopClock = clock.after(DETAILS_MS, () =>
@@ -211,7 +227,7 @@ function storeCall({ params, caller, request }: Call<z.infer<typeof NodeParams>,
   return { nodeID: params.nodeID, user: caller.name, signal: request.signal, isAudited: false };
 }
 
-async function fileDetails(deps: ApiDeps, call: StoreCall, filename: string): Promise<Found> {
+async function fileDetails(deps: ImageRouteDeps, call: StoreCall, filename: string): Promise<Found> {
   try {
     return { present: true, ...(await askStore(deps, call, { action: "IMAGE_INFO", filename }, ImageInfo)) };
   } catch (error) {
@@ -221,7 +237,7 @@ async function fileDetails(deps: ApiDeps, call: StoreCall, filename: string): Pr
 }
 
 /** @throws {Violations} naming `location` if it is not a file */
-async function requireFile(deps: ApiDeps, call: StoreCall, filename: string): Promise<ImageInfo> {
+async function requireFile(deps: ImageRouteDeps, call: StoreCall, filename: string): Promise<ImageInfo> {
   try {
     return await askStore(deps, call, { action: "IMAGE_INFO", filename }, ImageInfo);
   } catch (error) {
@@ -231,7 +247,7 @@ async function requireFile(deps: ApiDeps, call: StoreCall, filename: string): Pr
 }
 
 /** Removes a file; a missing file counts as removed. */
-async function removeFile(deps: ApiDeps, call: StoreCall, filename: string): Promise<void> {
+async function removeFile(deps: ImageRouteDeps, call: StoreCall, filename: string): Promise<void> {
   try {
     const { isAudited: _quiet, ...audited } = call;
     await askStore(deps, audited, { action: "DELETE", filename }, z.unknown());

@@ -2,7 +2,6 @@ import { z } from "zod";
 import { InputError } from "../../errors.ts";
 import { parseCidr } from "../../lib/net/cidr.ts";
 import { Base64Url32, Fqdn, LifecycleState, NodeName, NodeState, NodeType, Uid } from "../../protocol/values/values.ts";
-import type { Fleet } from "../fleet.ts";
 import { MAX_LOCK_BLOCKS } from "./ip-lock.ts";
 import { anyOf, tgrn } from "../access/policies/permissions.ts";
 import { parseProjection, projectNode } from "./projection.ts";
@@ -10,10 +9,12 @@ import { publicNode, type View } from "./public-node.ts";
 import type { Caller } from "../http/caller.ts";
 import { Violations, withViolations } from "../http/problem.ts";
 import { hasTags, TagFilter } from "../http/query.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { badBody, NodePart, notFound, Problem, PublicNode, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { NodeRecord } from "./records.ts";
+import type { NodeService } from "./service.ts";
+import type { Licenses } from "./licenses.ts";
 
 const tag = "Nodes";
 // Names are case-insensitive and may end with the root's dot (RFC 4343, RFC 1034 §3.1).
@@ -45,8 +46,8 @@ const onNode = ({ nodeID }: { readonly nodeID: string }): string => tgrn.node(no
 const manageAccess = { to: "resource", permissions: ["nodes::manage"], resource: onNode } as const;
 
 /** Returns a node. @throws {InputError} `not-found` */
-export function nodeOf(fleet: Fleet, uid: string): NodeRecord {
-  const record = fleet.node(uid);
+export function nodeOf(nodes: Pick<NodeService, "get">, uid: string): NodeRecord {
+  const record = nodes.get(uid);
   if (record === undefined) throw new InputError("not-found", `there is no node ${uid}`);
   return record;
 }
@@ -59,8 +60,14 @@ export function changeResponse(record: NodeRecord, caller: Caller, part: Readonl
   return Response.json({ uid: record.uid, ...part });
 }
 
+export interface NodeRouteDeps {
+  readonly nodes: NodeService;
+  readonly licenses: Licenses;
+  readonly clusters: { get(fqdn: string): unknown };
+}
+
 /** Routes of nodes, without configuration, tags and triggers. */
-export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
+export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -85,8 +92,8 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       },
       handle: ({ query, search, caller }) => {
         const projection = parseProjection(search);
-        const listed = fleet
-          .nodes()
+        const listed = nodes
+          .all()
           .filter((record) => query.cluster === undefined || record.cluster === query.cluster)
           .filter((record) => hasTags(record.tags, query.tags))
           .filter((record) => caller.may(["nodes::read"], tgrn.node(record.uid)));
@@ -114,7 +121,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       },
       handle: async ({ query: { name, type, jkt }, caller }) => {
         const request = { name, type, user: caller.name, ...defined({ jkt }) };
-        const license = await withViolations("name", ["name-taken"], () => fleet.issueLicense(request));
+        const license = await withViolations("name", ["name-taken"], () => licenses.issue(request));
         return new Response(license, { headers: { "content-type": "text/plain; charset=utf-8" } });
       },
     }),
@@ -128,12 +135,12 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       access: {
         to: "resource",
         permissions: ["nodes::read"],
-        resource: ({ fqdn }) => tgrn.node(fleet.nodeByFqdn(fqdn)?.uid ?? "unknown"),
+        resource: ({ fqdn }) => tgrn.node(nodes.byFqdn(fqdn)?.uid ?? "unknown"),
       },
       params: z.object({ fqdn: AnyFqdn }),
       answers: { ...nodeAnswer, ...refusals, ...notFound },
       handle: ({ params: { fqdn } }) => {
-        const record = fleet.nodeByFqdn(fqdn);
+        const record = nodes.byFqdn(fqdn);
         if (record === undefined) throw new InputError("not-found", `there is no node ${fqdn}`);
         return nodeResponse(record, "full");
       },
@@ -147,7 +154,7 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       access: { to: "resource", permissions: ["nodes::read"], resource: onNode },
       params: NodeParams,
       answers: { ...nodeAnswer, ...refusals, ...notFound },
-      handle: ({ params: { nodeID } }) => nodeResponse(nodeOf(fleet, nodeID), "detail"),
+      handle: ({ params: { nodeID } }) => nodeResponse(nodeOf(nodes, nodeID), "detail"),
     }),
     route({
       method: "PUT",
@@ -167,14 +174,14 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
       handle: ({ params: { nodeID }, body: { state, cluster }, caller }) => {
-        const before = nodeOf(fleet, nodeID).cluster;
+        const before = nodeOf(nodes, nodeID).cluster;
         // Checked before the lookup, so that names cannot be guessed.
         if (typeof cluster === "string" && cluster !== before) {
           caller.require(["nodes::cluster"], tgrn.cluster(cluster));
-          if (fleet.cluster(cluster) === undefined) throw new Violations([`cluster: there is no cluster ${cluster}`]);
+          if (clusters.get(cluster) === undefined) throw new Violations([`cluster: there is no cluster ${cluster}`]);
         }
         const change = { ...defined({ state, cluster }) };
-        return changeResponse(fleet.updateNode(nodeID, change, caller.name), caller, change);
+        return changeResponse(nodes.update(nodeID, change, caller.name), caller, change);
       },
     }),
     route({
@@ -187,8 +194,8 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       params: NodeParams,
       answers: { 200: { description: "Removed", schema: z.strictObject({}) }, ...refusals, ...notFound },
       handle: async ({ params: { nodeID }, caller }) => {
-        nodeOf(fleet, nodeID);
-        await fleet.deleteNode(nodeID, caller.name);
+        nodeOf(nodes, nodeID);
+        await nodes.delete(nodeID, caller.name);
         return Response.json({});
       },
     }),
@@ -207,8 +214,8 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
       handle: ({ params: { nodeID }, body: { addresses }, caller }) => {
-        nodeOf(fleet, nodeID);
-        const record = fleet.setLock(
+        nodeOf(nodes, nodeID);
+        const record = nodes.setLock(
           nodeID,
           addresses === undefined ? "current" : [...new Set(addresses)],
           caller.name,
@@ -226,8 +233,8 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       params: NodeParams,
       answers: { ...changeAnswer, ...refusals, ...notFound },
       handle: ({ params: { nodeID }, caller }) => {
-        nodeOf(fleet, nodeID);
-        return changeResponse(fleet.setLock(nodeID, undefined, caller.name), caller, {});
+        nodeOf(nodes, nodeID);
+        return changeResponse(nodes.setLock(nodeID, undefined, caller.name), caller, {});
       },
     }),
     route({
@@ -241,8 +248,8 @@ export function nodeRoutes({ fleet }: ApiDeps): readonly Route[] {
       body: { schema: z.strictObject({ lifecycleState: LifecycleState }) },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
       handle: ({ params: { nodeID }, body: { lifecycleState }, caller }) => {
-        nodeOf(fleet, nodeID);
-        return changeResponse(fleet.setLifecycleState(nodeID, lifecycleState, caller.name), caller, { lifecycleState });
+        nodeOf(nodes, nodeID);
+        return changeResponse(nodes.setLifecycleState(nodeID, lifecycleState, caller.name), caller, { lifecycleState });
       },
     }),
   ];

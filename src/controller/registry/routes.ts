@@ -3,7 +3,7 @@ import { InputError } from "../../errors.ts";
 import { ImageTag, RepositoryName } from "../../protocol/documents/registry.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import type { Registry } from "./registry.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
 
 const tag = "Repositories";
@@ -31,8 +31,13 @@ const answers = {
   ...violations,
 } as const;
 
+export interface RepositoryRouteDeps {
+  /** Undefined without a registry. */
+  readonly registry?: Registry | undefined;
+}
+
 /** Routes of the organization's image repositories. */
-export function repositoryRoutes({ registry }: ApiDeps): readonly Route[] {
+export function repositoryRoutes({ registry }: RepositoryRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",

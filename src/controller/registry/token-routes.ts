@@ -5,8 +5,13 @@ import { Text256 } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { REGISTRY_SERVICE, type RegistryAccess } from "./registry-tokens.ts";
 import { identify, type Caller } from "../http/caller.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { Problem, refusals, violations } from "../http/shapes.ts";
+import type { AccessStore } from "../access/store.ts";
+import type { TokenIssuer } from "../http/tokens.ts";
+import type { RegistryTokens } from "./registry-tokens.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { Clock } from "../../host/clock.ts";
 
 const SCOPE = /^repository(?:\([a-z0-9]+\))?:([^:]{1,255}):([a-z*,]{1,64})$/;
 const MAX_SCOPES = 16;
@@ -26,11 +31,20 @@ interface Bearer {
   readonly may: (repository: string, action: string) => boolean;
 }
 
+export interface RegistryTokenRouteDeps {
+  readonly access: AccessStore;
+  readonly tokens: TokenIssuer;
+  /** Undefined without a registry. */
+  readonly registryTokens?: RegistryTokens | undefined;
+  readonly nodes: NodeService;
+  readonly clock: Clock;
+}
+
 /**
  * Routes of the registry's token server (Docker Registry v2 authentication). Nodes use the credential of `registry.token`; people use any
  * name, with an API key or access token as the password.
  */
-export function registryTokenRoutes(deps: ApiDeps): readonly Route[] {
+export function registryTokenRoutes(deps: RegistryTokenRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -85,12 +99,15 @@ function wanted(scopes: readonly string[]): readonly { readonly name: string; re
 }
 
 /** @throws {InputError} `unauthorized` */
-async function bearerOf({ access, tokens, registryTokens, fleet }: ApiDeps, request: Request): Promise<Bearer> {
+async function bearerOf(
+  { access, tokens, registryTokens, nodes }: RegistryTokenRouteDeps,
+  request: Request,
+): Promise<Bearer> {
   const [username, password] = basicOf(request);
   const node = await registryTokens?.bearerOf(username, password);
   if (node !== undefined) {
     // A deleted node must not pull.
-    if (fleet.node(node.uid) === undefined) throw unauthorized();
+    if (nodes.get(node.uid) === undefined) throw unauthorized();
     return { name: node.uid, may: (repository, action) => action === "pull" && repository === node.repository };
   }
   const caller = await callerOf(password, { access, tokens });
@@ -104,7 +121,10 @@ async function bearerOf({ access, tokens, registryTokens, fleet }: ApiDeps, requ
 }
 
 /** Identifies the user of a password: an API key or an access token. */
-async function callerOf(password: string, { access, tokens }: Pick<ApiDeps, "access" | "tokens">): Promise<Caller> {
+async function callerOf(
+  password: string,
+  { access, tokens }: Pick<RegistryTokenRouteDeps, "access" | "tokens">,
+): Promise<Caller> {
   try {
     return await identify(password, access, tokens);
   } catch (error) {

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import type { OpenReleaseFile } from "../../host/releases/release-files.ts";
+import type { OpenReleaseFile, ReleaseFiles } from "../../host/releases/release-files.ts";
 import { MANIFEST_NAME } from "../../protocol/documents/release.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { notFound } from "../http/shapes.ts";
 
 /** Range of bytes, both ends inclusive. */
@@ -20,8 +20,13 @@ const HEADERS = {
 };
 const BYTES = ["application/octet-stream"] as const;
 
+export interface ReleaseRouteDeps {
+  /** Undefined if no releases are served. */
+  readonly releases?: ReleaseFiles | undefined;
+}
+
 /** Routes of release files. Open to all: nodes verify signatures, and a node without a session may need one. */
-export function releaseRoutes({ releases }: ApiDeps): readonly Route[] {
+export function releaseRoutes({ releases }: ReleaseRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",

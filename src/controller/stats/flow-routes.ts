@@ -7,10 +7,12 @@ import { tgrn } from "../access/policies/permissions.ts";
 import { readableNodes } from "../events/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { listOf, Moment, numberIn } from "../http/query.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { PublicFlow, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
-import type { FlowFilter } from "./records.ts";
+import type { FlowFilter, FlowSearch } from "./records.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { Clock } from "../../host/clock.ts";
 
 const WINDOW_SECONDS = 2 * 3600;
 const Block = AddressBlock.meta({ description: "An address or a CIDR block" });
@@ -37,8 +39,14 @@ const Query = z.strictObject({
   page: numberIn(1, MAX_FLOWS_FOUND).default(1),
 });
 
+export interface FlowRouteDeps {
+  readonly nodes: NodeService;
+  readonly flows: FlowSearch;
+  readonly clock: Clock;
+}
+
 /** Routes of flow records, in pages; the header `x-total-count` has the number of matches, at most `MAX_FLOWS_FOUND`. */
-export function flowRoutes({ fleet, flows, clock }: ApiDeps): readonly Route[] {
+export function flowRoutes({ nodes, flows, clock }: FlowRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -64,7 +72,7 @@ export function flowRoutes({ fleet, flows, clock }: ApiDeps): readonly Route[] {
         ...violations,
       },
       handle: ({ query, caller }) => {
-        const nodeIds = readableNodes(fleet, caller, "events::read", query.nodeIDs);
+        const nodeIds = readableNodes(nodes, caller, "events::read", query.nodeIDs);
         const filter = filterOf(query, clock.now() / 1000);
         const { total, items } = flows.find({ ...filter, ...defined({ nodeIds }) });
         return Response.json(items, { headers: { "x-total-count": String(total) } });

@@ -8,8 +8,12 @@ import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { Moment, numberIn } from "../http/query.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { notFound, refusals, violations } from "../http/shapes.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { GatewayDetailsSearch } from "./records.ts";
+import type { ContainerOutputSearch } from "../containers/records.ts";
+import type { Clock } from "../../host/clock.ts";
 
 const DAY_SECONDS = 86_400;
 const OUTPUT_DAYS = OUTPUT_SECONDS / DAY_SECONDS;
@@ -24,8 +28,20 @@ const GatewayStats = GatewayDetails.extend({
   time: GatewayDetails.shape.time.meta({ description: "Start of the interval, Unix milliseconds" }),
 }).meta({ id: "GatewayStats", description: "Round trips in one interval, in milliseconds" });
 
+export interface PluginLogRouteDeps {
+  readonly nodes: NodeService;
+  readonly gatewayDetails: GatewayDetailsSearch;
+  readonly containerOutput: ContainerOutputSearch;
+  readonly clock: Clock;
+}
+
 /** Routes of statistics and output that nodes report. */
-export function pluginLogRoutes({ fleet, gatewayDetails, containerOutput, clock }: ApiDeps): readonly Route[] {
+export function pluginLogRoutes({
+  nodes,
+  gatewayDetails,
+  containerOutput,
+  clock,
+}: PluginLogRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -49,7 +65,7 @@ export function pluginLogRoutes({ fleet, gatewayDetails, containerOutput, clock 
         ...violations,
       },
       handle: ({ params: { nodeID }, query: { startDate, endDate } }) => {
-        const { type } = nodeOf(fleet, nodeID);
+        const { type } = nodeOf(nodes, nodeID);
         if (type === "Agent") throw new InputError("not-supported", "agents have no plugin logs");
         if (startDate > endDate) throw new Violations(["startDate: is after endDate"]);
         const stats = gatewayDetails.find(nodeID, startDate, endDate);
@@ -83,7 +99,7 @@ export function pluginLogRoutes({ fleet, gatewayDetails, containerOutput, clock 
         ...violations,
       },
       handle: ({ params: { nodeID }, query }) => {
-        const { type } = nodeOf(fleet, nodeID);
+        const { type } = nodeOf(nodes, nodeID);
         if (type === "Agent") throw new InputError("not-supported", "agents have no containers");
         const { container, limit, eTime: to = Math.floor(clock.now() / 1000) } = query;
         const from = query.sTime ?? to - DAY_SECONDS;

@@ -3,16 +3,25 @@ import { tgrn } from "../access/policies/permissions.ts";
 import { RELATIVE_TIME, usageRange } from "./usage.ts";
 import { readableNodes } from "../events/routes.ts";
 import { hasTags, numberIn, TagFilter } from "../http/query.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { refusals, UsageBucketShape, violations } from "../http/shapes.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { FlowSearch } from "./records.ts";
+import type { Clock } from "../../host/clock.ts";
 
 const MAX_UNIX_SECONDS = 253_402_300_799;
 const MINUTES_OF_A_YEAR = 527_040;
 const Relative = z.string().max(32).regex(RELATIVE_TIME, "must be like 'now' or '-7 days'").optional();
 const Absolute = numberIn(0, MAX_UNIX_SECONDS).optional().meta({ description: "Unix seconds" });
 
+export interface StatsRouteDeps {
+  readonly nodes: NodeService;
+  readonly flows: FlowSearch;
+  readonly clock: Clock;
+}
+
 /** Route of the usage of nodes with given tags that the caller may read, from their flow records. */
-export function statsRoutes({ fleet, flows, clock }: ApiDeps): readonly Route[] {
+export function statsRoutes({ nodes, flows, clock }: StatsRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -36,9 +45,9 @@ export function statsRoutes({ fleet, flows, clock }: ApiDeps): readonly Route[] 
       },
       handle: ({ query, caller }) => {
         const range = usageRange(query, Math.floor(clock.now() / 1000));
-        const tagged = fleet.nodes().filter(({ tags }) => hasTags(tags, query.filters));
+        const tagged = nodes.all().filter(({ tags }) => hasTags(tags, query.filters));
         const asked = query.filters === undefined ? undefined : tagged.map(({ uid }) => uid);
-        return Response.json(flows.usage(range, readableNodes(fleet, caller, "nodes::read", asked)));
+        return Response.json(flows.usage(range, readableNodes(nodes, caller, "nodes::read", asked)));
       },
     }),
   ];

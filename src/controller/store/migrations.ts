@@ -1,5 +1,3 @@
-import { text } from "./rows.ts";
-
 const FIRST = `
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE key_documents (version INTEGER PRIMARY KEY, jws TEXT NOT NULL, cross_jws TEXT) STRICT;
@@ -152,7 +150,14 @@ CREATE INDEX container_output_by_time ON container_output (at);
 `;
 
 const originMigration = `
-${["events", "audits"].map((table) => `ALTER TABLE ${table} ADD COLUMN origin TEXT NOT NULL DEFAULT 'node';
+${["events", "audits"].map((table) => `ALTER TABLE ${table} ADD COLUMN origin TEXT NOT NULL DEFAULT 'node';`).join("\n")}
+UPDATE events SET origin = 'control-plane' WHERE event_type IN (
+  'Configuration Change', 'Connection Flapping', 'Control Plane Restored', 'Identity Shared', 'License Reused', 'Message Too Large',
+  'Node Connect', 'Node Delete', 'Node Disconnect', 'Node Signature Refused');
+UPDATE audits SET origin = 'control-plane' WHERE category = 'Node Action';
+CREATE INDEX events_by_origin ON events (origin, node_id);
+CREATE INDEX audits_by_origin ON audits (origin, node_id);
+`;
 
 const flowsMigration = `
 CREATE TABLE flows (

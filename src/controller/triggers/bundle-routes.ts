@@ -6,14 +6,14 @@ import { Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { numberIn } from "../http/query.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { notFound, ofNode, refusals, violations } from "../http/shapes.ts";
-import { PUSH_LOGS_EVENT, PUSH_LOGS_MS, runInParts } from "./routes.ts";
+import { PUSH_LOGS_EVENT, PUSH_LOGS_MS, runInParts, type RunDeps, type TriggerRouteDeps } from "./routes.ts";
 
 const { maxBytes } = NodePushLogs.shape;
 
 /** Route that downloads the diagnostic bundle of a node. Neither the control plane nor the node stores it. */
-export function nodeBundleRoutes(deps: ApiDeps): readonly Route[] {
+export function nodeBundleRoutes(deps: RunDeps & Pick<TriggerRouteDeps, "nodes">): readonly Route[] {
   return [
     route({
       method: "POST",
@@ -44,7 +44,7 @@ export function nodeBundleRoutes(deps: ApiDeps): readonly Route[] {
         ...violations,
       },
       async handle({ params: { nodeID }, query, request, caller }) {
-        if (!nodeOf(deps.fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
+        if (!nodeOf(deps.nodes, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
         const size = query.maxBytes === undefined ? {} : { maxBytes: query.maxBytes };
         const order = {
           event: PUSH_LOGS_EVENT,

@@ -15,9 +15,14 @@ import { execOfNode } from "../containers/routes.ts";
 import { nodeOf } from "../nodes/routes.ts";
 import { refusalOf } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
-import { route, type ApiDeps, type Route } from "../http/route.ts";
+import { route, type Route } from "../http/route.ts";
 import { badBody, notFound, ofNode, refusals } from "../http/shapes.ts";
 import type { TriggerProgress, TriggerRequest } from "./records.ts";
+import type { TriggerService } from "./service.ts";
+import type { ReplyJoins } from "./reply-joins.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { ClusterService } from "../clusters/service.ts";
+import type { Logger } from "pino";
 
 const SECOND = 1000;
 const DEFAULT_DEADLINE_MS = 15 * SECOND;
@@ -68,7 +73,20 @@ const DescribedBody = z
   .optional()
   .meta({ description: "Body of the event; events without a defined form accept any object, or none" });
 
-export function triggerRoutes(deps: ApiDeps): readonly Route[] {
+/** What runs triggers for callers. */
+export interface RunDeps {
+  readonly triggers: TriggerService;
+  readonly joins: ReplyJoins;
+  readonly clock: Clock;
+}
+
+export interface TriggerRouteDeps extends RunDeps {
+  readonly nodes: NodeService;
+  readonly clusters: ClusterService;
+  readonly log: Logger;
+}
+
+export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
   return [
     route({
       method: "POST",
@@ -108,7 +126,7 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
           throw new InputError("unknown-event", "invalid event name: use letters, digits, '.', '_' and '-'");
         if (FILE_EVENTS.has(event) && body?.["file"] !== undefined)
           caller.require(STORE_PERMISSIONS, tgrn.node(nodeID));
-        if (!nodeOf(deps.fleet, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
+        if (!nodeOf(deps.nodes, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
         const stream = query.stream === true;
         const order: TriggerRequest = {
           event,
@@ -129,11 +147,19 @@ export function triggerRoutes(deps: ApiDeps): readonly Route[] {
  * Returns the deadline of a trigger, in milliseconds. A container's event may need a pull and the stop timeout; a streamed run takes at
  * most an hour.
  */
-function deadlineOf({ fleet }: ApiDeps, nodeID: string, event: string, body: unknown, stream: boolean): number {
+function deadlineOf(
+  { nodes, clusters }: TriggerRouteDeps,
+  nodeID: string,
+  event: string,
+  body: unknown,
+  stream: boolean,
+): number {
   const known = event === DATA_STORE_EVENT ? dataStoreDeadlineMs(body) : DEADLINES_MS.get(event);
-  const { type } = nodeOf(fleet, nodeID);
+  const { type } = nodeOf(nodes, nodeID);
   const container =
-    known !== undefined || type === "Agent" ? undefined : containerNamed(execOfNode(fleet, nodeID), event);
+    known !== undefined || type === "Agent"
+      ? undefined
+      : containerNamed(execOfNode({ nodes, clusters }, nodeID), event);
   if (stream && LONG_STREAMS.has(event)) return LONGEST_MS;
   if (container === undefined) return stream ? STREAM_DEADLINE_MS : (known ?? DEFAULT_DEADLINE_MS);
   return stream ? LONGEST_MS : Math.min(PULL_MS + stopSecondsOf(container) * SECOND, LONGEST_MS);
@@ -145,7 +171,7 @@ const runOf = ({ event, wait }: TriggerRequest): typeof runInParts =>
 
 /** Runs a trigger for a waiting caller, until its deadline passes or the caller disconnects. */
 export async function runForCaller(
-  { fleet, clock }: Pick<ApiDeps, "fleet" | "clock">,
+  { triggers, clock }: Omit<RunDeps, "joins">,
   uid: string,
   order: TriggerRequest,
   disconnected: AbortSignal,
@@ -153,12 +179,12 @@ export async function runForCaller(
 ): Promise<unknown> {
   using limit = limitOf(clock, order, disconnected);
   const { signal } = limit;
-  return await fleet.runTrigger(uid, order, onProgress === undefined ? { signal } : { signal, onProgress });
+  return await triggers.run(uid, order, onProgress === undefined ? { signal } : { signal, onProgress });
 }
 
 /** Runs a trigger whose reply may come in parts. @throws {SessionError} `too-large`, `interrupted`; {InputError} `overloaded` */
 export async function runInParts(
-  deps: Pick<ApiDeps, "fleet" | "clock" | "joins">,
+  deps: RunDeps,
   uid: string,
   order: TriggerRequest,
   disconnected: AbortSignal,
@@ -183,7 +209,7 @@ export async function runInParts(
 
 /** Responds with the first output, so that a request refused at once has its own status. */
 async function streamTrigger(
-  { fleet, clock, log }: ApiDeps,
+  { triggers, clock, log }: TriggerRouteDeps,
   uid: string,
   order: TriggerRequest,
   disconnected: AbortSignal,
@@ -193,7 +219,7 @@ async function streamTrigger(
   const running = (async () => {
     try {
       const onProgress = ({ seq, kind, data }: TriggerProgress): void => lines.write({ seq, kind, data });
-      const result = await fleet.runTrigger(uid, order, { signal: limit.signal, onProgress });
+      const result = await triggers.run(uid, order, { signal: limit.signal, onProgress });
       lines.write({ result: result ?? null });
     } catch (error) {
       if (!lines.hasStarted) throw error;

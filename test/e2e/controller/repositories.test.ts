@@ -96,7 +96,7 @@ async function push(repository: string, tags: readonly string[], content: string
 }
 
 async function registered(name: string): Promise<TestNode> {
-  const license = await controller.fleet.issueLicense({ name, type: "Node", user: "test" });
+  const license = await controller.licenses.issue({ name, type: "Node", user: "test" });
   const identity = await makeIdentity();
   expect((await register(controller.url, license, identity)).status).toBe(200);
   return new TestNode(controller.url, peekClaims("holdfast-license+jwt", license).jti, identity);
@@ -154,7 +154,7 @@ describe("the credential of a node", () => {
     const node = await registered("puller");
     const container = { id: "3f2b8f0e-6a7c-4c0c-9a1e-2f3d5b7a9c11", name: "mine", execType: "service", enabled: true };
     const exec = { commands: [{ ...container, image: { repository: `${NAMESPACE}/mine`, tag: "1" } }] };
-    controller.fleet.setSection(node.uid, "exec", exec, "test");
+    controller.config.setSection(node.uid, "exec", exec, "test");
     const session = await node.connect();
     const { username, password, expiresAt } = await session.peer.request("registry.token", {
       repository: `${NAMESPACE}/mine`,
@@ -170,7 +170,7 @@ describe("the credential of a node", () => {
     const other = await tokenFor(`repository:${NAMESPACE}/other:pull`, username, password);
     expect((await toRegistry("GET", `/v2/${NAMESPACE}/other/manifests/1`, other.token)).status).toBe(401);
     expect((await tokenFor(`repository:${NAMESPACE}/mine:pull`, "somebody", password)).status).toBe(401);
-    await controller.fleet.deleteNode(node.uid, "test");
+    await controller.nodes.delete(node.uid, "test");
     expect((await tokenFor(`repository:${NAMESPACE}/mine:pull`, username, password)).status).toBe(401);
   });
 
@@ -181,7 +181,7 @@ describe("the credential of a node", () => {
     for (const repository of [`registry.example:5000/${NAMESPACE}/spelt`, `${NAMESPACE.toUpperCase()}/spelt`]) {
       const id = "3f2b8f0e-6a7c-4c0c-9a1e-2f3d5b7a9c12";
       const container = { id, name: "spelt", execType: "service", image: { repository, tag: "1" } };
-      controller.fleet.setSection(node.uid, "exec", { commands: [container] }, "test");
+      controller.config.setSection(node.uid, "exec", { commands: [container] }, "test");
       const { username, password } = await session.peer.request("registry.token", { repository });
       const { token } = await tokenFor(`repository:${NAMESPACE}/spelt:pull`, username, password);
       expect((await toRegistry("GET", `/v2/${NAMESPACE}/spelt/manifests/1`, token)).status).toBe(200);

@@ -20,7 +20,7 @@ test("a terminal passes keys, size and exit code; both ends are audited", async 
   expect(await client.end()).toEqual({ code: 1000, reason: "" });
   expect(client.told).toEqual([{ type: "exit", code: 7 }]);
   const audits = (): string[] =>
-    stage.controller.fleet
+    stage.controller.events
       .audits({ limit: 10, offset: 0 })
       .items.map(({ value }) => value)
       .reverse();
@@ -86,7 +86,7 @@ test("refuses before the upgrade, with a status for each reason", async () => {
   expect(stage.compute.terminals).toEqual([]);
 
   await stage.agent.close();
-  await waitFor("the node to be offline", () => controller.fleet.node(stage.uid)?.isOnline === false);
+  await waitFor("the node to be offline", () => controller.nodes.get(stage.uid)?.isOnline === false);
   expect(await refusal("container=shell")).toMatchObject([503, { code: "offline" }]);
 });
 
@@ -114,7 +114,7 @@ test("the end of a session ends its terminals, and their callers get the reason"
   const client = await stage.open().opened();
   client.type("echo $((1 + 1))up\n");
   await client.seen("2up");
-  await stage.controller.fleet.deleteNode(stage.uid, "test");
+  await stage.controller.nodes.delete(stage.uid, "test");
   expect(await client.end()).toMatchObject({ code: 1011, reason: "offline" });
   expect(client.told).toMatchObject([{ type: "error", code: "offline" }]);
   await waitFor("the program to be gone", () => stage.compute.terminals[0]?.pid === undefined);

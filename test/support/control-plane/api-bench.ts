@@ -1,24 +1,20 @@
-import { containerOutputStore } from "../../../src/controller/containers/output-store.ts";
 import { generateKeyPairSync, randomUUID, webcrypto } from "node:crypto";
-import { DatabaseSync } from "node:sqlite";
 import { pino } from "pino";
 import { z } from "zod";
-import { apiRoutes, createApi } from "../../../src/controller/http/api.ts";
-import { Activations } from "../../../src/controller/nodes/activations/service.ts";
 import { AgentTokens } from "../../../src/controller/access/agent-tokens/service.ts";
-import type { Fleet } from "../../../src/controller/fleet.ts";
-import { agentTokenStore } from "../../../src/controller/access/agent-tokens/store.ts";
-import { ReplyJoins } from "../../../src/controller/triggers/reply-joins.ts";
-import type { ApiDeps, Route } from "../../../src/controller/http/route.ts";
-import { jwtIssuer } from "../../../src/controller/http/tokens.ts";
 import { ADMIN_POLICY, type Policy } from "../../../src/controller/access/policies/policy.ts";
-import { AccessStore, sha256Hex } from "../../../src/controller/access/store.ts";
-import { flowStore, type FlowStore } from "../../../src/controller/stats/flow-store.ts";
-import { gatewayDetailsStore, type GatewayDetailsStore } from "../../../src/controller/stats/gateway-details-store.ts";
-import { imageStore } from "../../../src/controller/images/store.ts";
+import { sha256Hex, type AccessStore } from "../../../src/controller/access/store.ts";
+import { createApi, type ApiDeps } from "../../../src/controller/http/api.ts";
+import type { Route } from "../../../src/controller/http/route.ts";
+import { jwtIssuer } from "../../../src/controller/http/tokens.ts";
+import { Activations } from "../../../src/controller/nodes/activations/service.ts";
+import type { LicenseRequest } from "../../../src/controller/nodes/licenses.ts";
+import { apiRoutes, type RouteDeps } from "../../../src/controller/routes.ts";
+import type { FlowStore } from "../../../src/controller/stats/flow-store.ts";
+import type { GatewayDetailsStore } from "../../../src/controller/stats/gateway-details-store.ts";
+import { ReplyJoins } from "../../../src/controller/triggers/reply-joins.ts";
 import { systemClock, type Clock } from "../../../src/host/clock.ts";
-import { FakeFleet } from "./fake-fleet.ts";
-import { accessMigration, agentTokensMigration, containerOutputMigration, flowSourcesMigration, flowsMigration, gatewayDetailsMigration, imagesMigration } from "../../../src/controller/store/migrations.ts";
+import { DOMAIN, FleetStage, ORG } from "./fleet-stage.ts";
 
 export const ADMIN_KEY = "admin-key-of-the-tests";
 export const ORIGIN = "https://cp.example.net:8480";
@@ -42,9 +38,9 @@ export interface Answer {
 /** Texts of the schema library, which answers must not contain. */
 const LIBRARY_WORDS = /: (Too (small|big)|Invalid (input|string|key|option|type|number)|Unrecognized)/;
 
-/** The API over a fake fleet and a real database in memory; every answer is held against what its route declares. */
+/** The API over the services and a database in memory; every answer is held against what its route declares. */
 export class ApiBench {
-  readonly fleet = new FakeFleet();
+  readonly fleet: FleetStage;
   readonly flows: FlowStore;
   readonly gatewayDetails: GatewayDetailsStore;
   readonly access: AccessStore;
@@ -52,54 +48,43 @@ export class ApiBench {
   readonly agentTokens: AgentTokens;
   readonly app: ReturnType<typeof createApi>;
   readonly routes: readonly Route[];
-  readonly deps: ApiDeps;
+  readonly deps: RouteDeps & ApiDeps;
   readonly logged: string[] = [];
 
   private constructor(privateKey: webcrypto.CryptoKey, publicKey: webcrypto.CryptoKey, clock: Clock) {
-    const sql = new DatabaseSync(":memory:");
-    sql.exec(`PRAGMA foreign_keys=ON; ${accessMigration} ${flowsMigration} ${flowSourcesMigration}`);
-    // It takes the place of a table of the first schema, which the bench does without.
-    sql.exec(gatewayDetailsMigration.replace("DROP TABLE gateway_details;", ""));
-    sql.exec(containerOutputMigration);
-    // The nodes of the bench are in no database, and neither is what points to them held to them.
-    const images = new DatabaseSync(":memory:", { enableForeignKeyConstraints: false });
-    images.exec(imagesMigration);
-    const uidOf = (name: string) => this.fleet.nodes().find((node) => node.name === name)?.uid;
-    this.flows = flowStore(sql, uidOf);
-    this.gatewayDetails = gatewayDetailsStore(sql, uidOf);
-    this.access = new AccessStore(sql);
+    const log = pino({ level: "debug" }, { write: (line: string) => void this.logged.push(line) });
+    this.fleet = new FleetStage(clock, ORIGIN, { kid: "test", privateKey });
+    const { store, services } = this.fleet;
+    this.flows = store.flows;
+    this.gatewayDetails = store.gatewayDetails;
+    this.access = store.access;
     this.access.putApiKey("admin", sha256Hex(ADMIN_KEY), [ADMIN_POLICY]);
-    const issue: Fleet["issueLicense"] = (request) => this.fleet.issueLicense(request);
+    const issue = async (request: LicenseRequest): Promise<string> => services.licenses.issue(request);
     this.activations = new Activations({ clock, origin: ORIGIN, issue });
-    const tokens = new DatabaseSync(":memory:");
-    tokens.exec(agentTokensMigration);
     this.agentTokens = new AgentTokens({
-      store: { agentTokens: agentTokenStore(tokens) },
+      store,
       access: this.access,
       keys: { rootThumbprint: "A".repeat(43), newest: { spki: [] } },
       clock,
       origin: ORIGIN,
       issue,
     });
-    this.deps = {
-      fleet: this.fleet,
-      flows: this.flows,
-      gatewayDetails: this.gatewayDetails,
-      containerOutput: containerOutputStore(sql),
-      images: imageStore(images),
+    const deps = {
+      ...store,
+      ...services,
       joins: new ReplyJoins(),
       activations: this.activations,
       agentTokens: this.agentTokens,
       registryHost: "registry.example.net:5000",
-      access: this.access,
       tokens: jwtIssuer({ origin: ORIGIN, privateKey, publicKey, clock }),
-      org: "0f0e0d0c-0b0a-4908-8706-050403020100",
-      domain: "example.net",
+      org: ORG,
+      domain: DOMAIN,
       version: "0.0.0-test",
       clock,
-      log: pino({ level: "debug" }, { write: (line: string) => void this.logged.push(line) }),
+      log,
     };
-    this.routes = apiRoutes(this.deps);
+    this.routes = apiRoutes(deps);
+    this.deps = { ...deps, routes: this.routes };
     this.app = createApi(this.deps);
   }
 

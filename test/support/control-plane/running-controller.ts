@@ -78,7 +78,7 @@ export async function addNode(
   name: string,
   options: { readonly type?: NodeType; readonly identity?: TestIdentity } = {},
 ): Promise<TestNode> {
-  const license = await controller.fleet.issueLicense({ name, type: options.type ?? "Node", user: "test" });
+  const license = await controller.licenses.issue({ name, type: options.type ?? "Node", user: "test" });
   const identity = options.identity ?? (await makeIdentity());
   const answer = await register(controller.url, license, identity);
   if (answer.status !== 200) throw new Error(`registration answered ${answer.status}: ${JSON.stringify(answer.body)}`);

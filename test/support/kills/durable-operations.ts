@@ -47,7 +47,7 @@ export function registering(controller: Controller): Operation<Registering> {
   };
   const isTheNode = async ({ license, stateDir }: Registering): Promise<void> => {
     const { jti, name } = peekClaims("holdfast-license+jwt", license);
-    const nodes = controller.fleet.nodes().filter((node) => node.name === name);
+    const nodes = controller.nodes.all().filter((node) => node.name === name);
     expect(nodes.map(({ uid }) => uid)).toEqual([jti]);
     expect(nodes[0]?.keys).toEqual(await keysOf(stateDir));
     expect((await identityFiles(hostFiles(), stateDir).registration.load()).is).toBe("good");
@@ -56,7 +56,7 @@ export function registering(controller: Controller): Operation<Registering> {
   return {
     async prepare() {
       made += 1;
-      const license = await controller.fleet.issueLicense({ name: `n${made}`, type: "Node", user: "test" });
+      const license = await controller.licenses.issue({ name: `n${made}`, type: "Node", user: "test" });
       const dir = tempDir();
       const file = join(dir, "license");
       writeFileSync(file, license);

@@ -67,7 +67,7 @@ export async function startTerminalStage(): Promise<TerminalStage> {
   let closing: Promise<void> | undefined;
   const agent = { ...started, close: () => (closing ??= started.close()) };
   onTestFinished(() => agent.close());
-  const license = await controller.fleet.issueLicense({ name: "edge", type: "Node", user: "test" });
+  const license = await controller.licenses.issue({ name: "edge", type: "Node", user: "test" });
   const { jti: uid } = peekClaims("holdfast-license+jwt", license);
   const call = {
     settings: { runDir, stateDir, isJson: false, timeoutMs: 30_000, given: {} },
@@ -75,7 +75,7 @@ export async function startTerminalStage(): Promise<TerminalStage> {
     signal: new AbortController().signal,
   };
   await ask(call, adminRequest("/v1/register", { license }), NodeIdentity);
-  await waitFor("the node to be online", () => controller.fleet.node(uid)?.isOnline);
+  await waitFor("the node to be online", () => controller.nodes.get(uid)?.isOnline);
   const key = readFileSync(controller.adminKeyPath, "utf8").trim();
   const path = (query = "container=shell"): string => `/node/${uid}/trigger/container-exec?${query}`;
   const open = (query?: string, by = key): TerminalClient => {

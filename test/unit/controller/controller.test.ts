@@ -16,7 +16,7 @@ import {
 
 function eventTypes(controller: Controller, uid: string): readonly string[] {
   const filter = { nodeIds: [uid], sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
-  return controller.fleet.events(filter).items.map(({ eventType }) => eventType);
+  return controller.events.find(filter).items.map(({ eventType }) => eventType);
 }
 
 test("the first start makes secrets that only their owner can read, and no secret is in the database", async () => {
@@ -39,19 +39,19 @@ test("a restart keeps nodes, organization and keys, and everybody is offline at 
   const dataDir = await temporaryDirectory();
   const first = await runController({ dataDir, domain: "net.example" });
   const node = await addNode(first, "edge");
-  first.fleet.setTag(node.uid, "site", "north", "test");
+  first.nodes.setTag(node.uid, "site", "north", "test");
   await node.connect();
-  const before = first.fleet.node(node.uid);
+  const before = first.nodes.get(node.uid);
   const port = new URL(first.url).port;
   await first.close();
 
   const second = await runController({ dataDir, listen: `127.0.0.1:${port}` });
-  const after = second.fleet.node(node.uid);
+  const after = second.nodes.get(node.uid);
   expect(after).toMatchObject({ isOnline: false, org: before?.org, tags: { site: "north" }, domain: "net.example" });
   expect(after?.disconnectTime).toBeGreaterThan(0);
   const session = await node.connect();
   expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).versions).toMatchObject({ keys: 1, node: 2 });
-  expect(second.fleet.node(node.uid)?.isOnline).toBe(true);
+  expect(second.nodes.get(node.uid)?.isOnline).toBe(true);
 });
 
 test("the health check answers while one node floods, and the flood writes few log lines", async () => {
@@ -163,7 +163,7 @@ test("a damaged database is named and left as it is, and a controller with a goo
   await writeFile(path, "");
   await expect(runController({ dataDir })).rejects.toMatchObject({ code: "state-damaged" });
   await writeFile(path, good);
-  expect((await runController({ dataDir })).fleet.node(node.uid)?.name).toBe("edge");
+  expect((await runController({ dataDir })).nodes.get(node.uid)?.name).toBe("edge");
 });
 
 test("who does not come back after a crash or a restart is missed, who does is not", async () => {
@@ -193,8 +193,8 @@ test("who does not come back after a crash or a restart is missed, who does is n
     clock.advance(1500);
     await until(() => types(away.uid).length === 2, "disconnect");
     expect(types(away.uid)).toEqual(["Node Connect", "Node Disconnect"]);
-    expect(again.fleet.alerts().map(({ nodeId }) => nodeId)).toEqual([away.uid]);
-    const { disconnectTime = 0, lastConnect = 0 } = again.fleet.node(away.uid) ?? {};
+    expect(again.alerts.find().map(({ nodeId }) => nodeId)).toEqual([away.uid]);
+    const { disconnectTime = 0, lastConnect = 0 } = again.nodes.get(away.uid) ?? {};
     expect(disconnectTime).toBeGreaterThanOrEqual(Math.floor(lastConnect / 1000));
     expect(types(back.uid)).not.toContain("Node Disconnect");
     expect(types(never.uid)).toEqual([]);
@@ -206,38 +206,37 @@ test("who does not come back after a crash or a restart is missed, who does is n
   }
 });
 
-test("the fleet takes no tag and no section that a node would refuse for its keys", async () => {
+test("the controller takes no tag and no section that a node would refuse for its keys", async () => {
   const controller = await runController();
   const { uid } = await addNode(controller, "edge");
-  const { fqdn } = controller.fleet.createCluster({ name: "pair" }, "test");
+  const { fqdn } = controller.clusters.create({ name: "pair" }, "test");
   for (const name of ["__proto__", "constructor", "prototype"]) {
     const refusal = { code: "invalid-body", message: expect.stringContaining(name) as unknown };
     const body: unknown = JSON.parse(`{"a":[{"${name}":1}]}`);
     const section = z.looseObject({}).parse(body);
-    expect(() => controller.fleet.setTag(uid, name, "x", "test")).toThrow(expect.objectContaining(refusal));
-    expect(() => controller.fleet.setClusterTag(fqdn, name, "x", "test")).toThrow(expect.objectContaining(refusal));
-    expect(() => controller.fleet.setSection(uid, "exec", section, "test")).toThrow(expect.objectContaining(refusal));
+    expect(() => controller.nodes.setTag(uid, name, "x", "test")).toThrow(expect.objectContaining(refusal));
+    expect(() => controller.clusters.setTag(fqdn, name, "x", "test")).toThrow(expect.objectContaining(refusal));
+    expect(() => controller.config.setSection(uid, "exec", section, "test")).toThrow(expect.objectContaining(refusal));
   }
-  expect(controller.fleet.node(uid)).toMatchObject({ tags: {}, config: {} });
+  expect(controller.nodes.get(uid)).toMatchObject({ tags: {}, config: {} });
 });
 
 test("a change beside the nodes and a dismissed alert are events that name who did it", async () => {
   const controller = await runController({ domain: "net.example" });
   const { uid } = await addNode(controller, "edge");
-  const { fleet } = controller;
-  expect(fleet.recordChange("ann", "Policy reader created", () => 7)).toBe(7);
+  expect(controller.events.changeOutsideDocuments("ann", "Policy reader created", () => 7)).toBe(7);
   const failing = (): never => {
     throw new Error("refused");
   };
-  expect(() => fleet.recordChange("ann", "Policy other created", failing)).toThrow("refused");
-  expect(fleet.dismissAlert(uid, "Node Disconnect", "bob")).toBe(false);
+  expect(() => controller.events.changeOutsideDocuments("ann", "Policy other created", failing)).toThrow("refused");
+  expect(controller.alerts.dismiss(uid, "Node Disconnect", "bob")).toBe(false);
   const session = await (await addNode(controller, "away")).connect();
   session.raw.socket.terminate();
-  const away = fleet.nodes().find(({ name }) => name === "away")?.uid ?? "";
-  await until(() => (fleet.alerts(away).length > 0 ? true : undefined));
-  expect(fleet.dismissAlert(away, "Node Disconnect", "bob")).toBe(true);
+  const away = controller.nodes.all().find(({ name }) => name === "away")?.uid ?? "";
+  await until(() => (controller.alerts.find(away).length > 0 ? true : undefined));
+  expect(controller.alerts.dismiss(away, "Node Disconnect", "bob")).toBe(true);
   const filter = { eventTypes: ["Configuration Change"], sort: { by: "timestamp", order: "asc" } } as const;
-  const changes = fleet.events({ ...filter, limit: 100, offset: 0 }).items;
+  const changes = controller.events.find({ ...filter, limit: 100, offset: 0 }).items;
   expect(changes.filter(({ message }) => /Policy|Alert/.test(message))).toMatchObject([
     { message: "Policy reader created", details: { user: "ann" }, nodeId: "", fqdn: "net.example" },
     { message: "Alert Node Disconnect dismissed", details: { user: "bob" }, nodeId: away },
@@ -246,24 +245,25 @@ test("a change beside the nodes and a dismissed alert are events that name who d
 
 test("the network of a cluster reaches its members with who changed it, and nobody else", async () => {
   const controller = await runController();
-  const { fleet } = controller;
   const [member, other] = [await addNode(controller, "edge"), await addNode(controller, "alone")];
-  const { fqdn } = fleet.createCluster({ name: "pair" }, "test");
-  fleet.updateNode(member.uid, { cluster: fqdn }, "test");
+  const { fqdn } = controller.clusters.create({ name: "pair" }, "test");
+  controller.nodes.update(member.uid, { cluster: fqdn }, "test");
   const session = await member.connect();
   const network = { darkMode: true };
-  expect(fleet.setClusterSection(fqdn, "network", network, "ann").config).toEqual({ network });
+  expect(controller.config.setClusterSection(fqdn, "network", network, "ann").config).toEqual({ network });
   const document = (await session.fetchDocument(controller.url, "cluster")) ?? "";
   expect(peekClaims("holdfast-document+jwt", document).body).toMatchObject({ config: { network } });
   const stranger = await other.connect();
   await expect(stranger.peer.request("document.get", { name: "cluster", have: 0 })).rejects.toMatchObject({
     code: "not-found",
   });
-  expect(fleet.setClusterSection(fqdn, "network", undefined, "ann").config).toEqual({});
+  expect(controller.config.setClusterSection(fqdn, "network", undefined, "ann").config).toEqual({});
   const refusal = { code: "not-supported" };
-  expect(() => fleet.setClusterSection(fqdn, "gateway", {}, "ann")).toThrow(expect.objectContaining(refusal));
+  expect(() => controller.config.setClusterSection(fqdn, "gateway", {}, "ann")).toThrow(
+    expect.objectContaining(refusal),
+  );
   const filter = { eventTypes: ["Configuration Change"], sort: { by: "timestamp", order: "asc" } } as const;
-  const changes = fleet.events({ ...filter, limit: 100, offset: 0 }).items;
+  const changes = controller.events.find({ ...filter, limit: 100, offset: 0 }).items;
   expect(changes.filter(({ message }) => message.includes("network"))).toMatchObject([
     { message: `Configuration of network of cluster ${fqdn} changed`, details: { user: "ann" }, fqdn },
     { message: `Configuration of network of cluster ${fqdn} removed`, details: { user: "ann" }, fqdn },
@@ -273,38 +273,43 @@ test("the network of a cluster reaches its members with who changed it, and nobo
 test("a change of a container is told by its name, and by nothing that is in it", async () => {
   const controller = await runController();
   const { uid } = await addNode(controller, "edge");
-  const { fleet } = controller;
   const container = { id: "a", name: "api", variables: [{ name: "TOKEN", value: "hush" }] };
-  fleet.setSection(uid, "exec", { commands: [container] }, "ann", undefined, "container api added (privileged)");
+  controller.config.setSection(
+    uid,
+    "exec",
+    { commands: [container] },
+    "ann",
+    undefined,
+    "container api added (privileged)",
+  );
   const filter = { eventTypes: ["Configuration Change"], sort: { by: "timestamp", order: "asc" } } as const;
-  const { items } = fleet.events({ ...filter, limit: 100, offset: 0 });
+  const { items } = controller.events.find({ ...filter, limit: 100, offset: 0 });
   expect(items.at(-1)).toMatchObject({
     message: "Configuration of exec changed: container api added (privileged)",
     details: { user: "ann" },
   });
-  expect(JSON.stringify([items, fleet.audits({ limit: 100, offset: 0 })])).not.toContain("hush");
+  expect(JSON.stringify([items, controller.events.audits({ limit: 100, offset: 0 })])).not.toContain("hush");
 });
 
 test("what changes nothing leaves no event and no audit, and a change names only what changed", async () => {
   const controller = await runController();
   const { uid } = await addNode(controller, "edge");
-  const { fleet } = controller;
-  const { fqdn } = fleet.createCluster({ name: "pair" }, "test");
+  const { fqdn } = controller.clusters.create({ name: "pair" }, "test");
   const trail = (): unknown => {
     const filter = { sort: { by: "timestamp", order: "asc" }, limit: 1000, offset: 0 } as const;
     return [
-      fleet.events(filter).items.map(({ message }) => message),
-      fleet.audits({ nodeIds: [uid], limit: 100, offset: 0 }),
+      controller.events.find(filter).items.map(({ message }) => message),
+      controller.events.audits({ nodeIds: [uid], limit: 100, offset: 0 }),
     ];
   };
   const changes = [
-    () => fleet.setSection(uid, "gateway", { enabled: true, paths: [{ id: 1 }] }, "test"),
-    () => fleet.setTag(uid, "site", "north", "test"),
-    () => fleet.setLifecycleState(uid, "maintenance", "test"),
-    () => fleet.updateNode(uid, { state: "INACTIVE", cluster: fqdn }, "test"),
-    () => fleet.setClusterTag(fqdn, "site", "north", "test"),
-    () => fleet.setClusterSection(fqdn, "network", { darkMode: true }, "test"),
-    () => fleet.updateNode(uid, { cluster: null }, "test"),
+    () => controller.config.setSection(uid, "gateway", { enabled: true, paths: [{ id: 1 }] }, "test"),
+    () => controller.nodes.setTag(uid, "site", "north", "test"),
+    () => controller.nodes.setLifecycleState(uid, "maintenance", "test"),
+    () => controller.nodes.update(uid, { state: "INACTIVE", cluster: fqdn }, "test"),
+    () => controller.clusters.setTag(fqdn, "site", "north", "test"),
+    () => controller.config.setClusterSection(fqdn, "network", { darkMode: true }, "test"),
+    () => controller.nodes.update(uid, { cluster: null }, "test"),
   ];
   for (const change of changes) {
     const before = trail();
@@ -315,11 +320,11 @@ test("what changes nothing leaves no event and no audit, and a change names only
     expect(trail()).toEqual(after);
   }
   const settled = trail();
-  fleet.setSection(uid, "snmp", undefined, "test");
-  fleet.setTag(uid, "none", undefined, "test");
-  fleet.setClusterTag(fqdn, "none", undefined, "test");
+  controller.config.setSection(uid, "snmp", undefined, "test");
+  controller.nodes.setTag(uid, "none", undefined, "test");
+  controller.clusters.setTag(fqdn, "none", undefined, "test");
   expect(trail()).toEqual(settled);
 
-  fleet.updateNode(uid, { state: "INACTIVE", cluster: fqdn }, "test");
+  controller.nodes.update(uid, { state: "INACTIVE", cluster: fqdn }, "test");
   expect(JSON.stringify(trail())).toContain(`Node updated: cluster ${fqdn}`);
 });

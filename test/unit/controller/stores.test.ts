@@ -1,11 +1,11 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { openStore, type Store } from "../../../src/controller/stores.ts";
+import { openStores, type Stores } from "../../../src/controller/stores.ts";
 import { temporaryDirectory } from "../../support/control-plane/running-controller.ts";
 import type { EventRecord } from "../../../src/controller/events/records.ts";
 
-async function freshStore(): Promise<Store> {
-  const store = openStore(join(await temporaryDirectory(), "controller.db"));
+async function freshStore(): Promise<Stores> {
+  const store = openStores(join(await temporaryDirectory(), "controller.db"));
   onTestFinished(() => store.close());
   return store;
 }

@@ -2,9 +2,11 @@ import { z } from "zod";
 import { NodeName, Uid } from "../../../protocol/values/values.ts";
 import { TOKEN_PERMISSION } from "./service.ts";
 import type { StoredAgentToken } from "./store.ts";
-import { route, type ApiDeps, type Route } from "../../http/route.ts";
+import { route, type Route } from "../../http/route.ts";
 import { badBody, Empty, notFound, Problem, refusals, Seconds } from "../../http/shapes.ts";
 import { defined } from "../../../lib/defined.ts";
+import type { AgentTokens } from "./service.ts";
+import type { EventLog } from "../../events/service.ts";
 
 const tag = "Agent tokens";
 const access = {
@@ -50,8 +52,13 @@ const Token = z
   })
   .meta({ id: "AgentToken" });
 
+export interface AgentTokenRouteDeps {
+  readonly agentTokens: AgentTokens;
+  readonly events: EventLog;
+}
+
 /** Routes of the tokens that register agents. */
-export function agentTokenRoutes({ agentTokens, fleet }: ApiDeps): readonly Route[] {
+export function agentTokenRoutes({ agentTokens, events }: AgentTokenRouteDeps): readonly Route[] {
   return [
     route({
       method: "GET",
@@ -82,7 +89,7 @@ export function agentTokenRoutes({ agentTokens, fleet }: ApiDeps): readonly Rout
       },
       handle: ({ body, caller }) => {
         const subject = "name" in body ? `agent ${body.name}` : `${body.maxUses} agents ${body.namePrefix}-*`;
-        const { token, stored } = fleet.recordChange(caller.name, `Agent token created for ${subject}`, () =>
+        const { token, stored } = events.changeOutsideDocuments(caller.name, `Agent token created for ${subject}`, () =>
           agentTokens.create(body, caller.name),
         );
         return Response.json({ ...publicToken(stored), token }, { status: 201 });
@@ -98,7 +105,7 @@ export function agentTokenRoutes({ agentTokens, fleet }: ApiDeps): readonly Rout
       params: z.object({ id: z.string().max(64) }),
       answers: { 200: { description: "Revoked", schema: Empty }, ...refusals, ...notFound },
       handle: ({ params: { id }, caller }) => {
-        fleet.recordChange(caller.name, `Agent token ${id} revoked`, () => agentTokens.remove(id));
+        events.changeOutsideDocuments(caller.name, `Agent token ${id} revoked`, () => agentTokens.remove(id));
         return Response.json({});
       },
     }),

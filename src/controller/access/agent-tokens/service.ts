@@ -9,11 +9,11 @@ import type { NodeType } from "../../../protocol/values/values.ts";
 import { anyOf, tgrn } from "../policies/permissions.ts";
 import { sha256Hex, type AccessStore } from "../store.ts";
 import type { StoredAgentToken } from "./store.ts";
-import type { Store } from "../../stores.ts";
+import type { AgentTokenStore } from "./store.ts";
 import { isAllowed } from "../policies/verdict.ts";
 
 export interface AgentTokensDeps {
-  readonly store: Pick<Store, "agentTokens">;
+  readonly store: { readonly agentTokens: AgentTokenStore };
   readonly access: Pick<AccessStore, "grantOf">;
   readonly keys: { readonly rootThumbprint: string; readonly newest: { readonly spki: readonly string[] } };
   readonly clock: Clock;

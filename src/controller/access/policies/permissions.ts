@@ -40,9 +40,6 @@ export const knownPermissions: ReadonlySet<string> = new Set([
   "repositories::modify",
 ]);
 
-/** Permissions that no wildcard grants, not even an administrator's. A policy must name them. */
-const GRANTED_BY_NAME: ReadonlySet<string> = new Set([CAPTURE_PERMISSION]);
-
 const OPEN_PREFIX = "nodes::service:";
 const ACTION = /^([a-z][a-z-]*)::([a-z][a-z-]*)(?:::?([A-Za-z0-9][A-Za-z0-9_.-]*\*?|\*))?$/;
 const AREA_WILDCARD = /^([a-z][a-z-]*)::\*$/;

@@ -1,8 +1,9 @@
 import type { Policy } from "./policy.ts";
 import { anyOf } from "./permissions.ts";
+import { CAPTURE_PERMISSION } from "../../../protocol/triggers/capture.ts";
 
 /** Reports whether a normalized action, possibly a wildcard, covers a permission. */
-export function actionCovers(action: string, permission: string): boolean {
+function actionCovers(action: string, permission: string): boolean {
   return action.endsWith("*") ? permission.startsWith(action.slice(0, -1)) : action === permission;
 }
 
@@ -22,7 +23,7 @@ export function resourceCovers(pattern: string, resource: string): boolean {
 }
 
 /** Evaluates policies for one permission on one resource: a matching deny overrides every allow; `silent` means no match. */
-export function judge(policies: readonly Policy[], permission: string, resource: string): "allow" | "deny" | "silent" {
+function judge(policies: readonly Policy[], permission: string, resource: string): "allow" | "deny" | "silent" {
   let verdict: "allow" | "silent" = "silent";
   for (const policy of policies) {
     if (!policy.resources.some((pattern) => resourceCovers(pattern, resource))) continue;
@@ -36,7 +37,7 @@ export function judge(policies: readonly Policy[], permission: string, resource:
 }
 
 /** Reports whether a statement matches a permission; a deny wildcard also matches permissions granted by name only. */
-export function concerns({ effect, actions }: Policy["statements"][number], permission: string): boolean {
+function concerns({ effect, actions }: Policy["statements"][number], permission: string): boolean {
   const isByName = effect === "allow" && GRANTED_BY_NAME.has(permission);
   return actions.some((action) => (isByName ? action === permission : actionCovers(action, permission)));
 }
@@ -63,7 +64,7 @@ export function reachOf(policies: readonly Policy[], permission: string, kind: s
 }
 
 /** Reports whether a pattern covers any resource of a kind. */
-export function touches(pattern: string, kind: string): boolean {
+function touches(pattern: string, kind: string): boolean {
   const wanted = pattern.split(":");
   const given = kind.split(":");
   const last = wanted.length - 1;
@@ -74,6 +75,9 @@ export function touches(pattern: string, kind: string): boolean {
   return segment.startsWith(rest) || (segment.endsWith("*") && rest.startsWith(segment.slice(0, -1)));
 }
 
-export function hasEffect(policy: Policy, effect: "allow" | "deny", permission: string): boolean {
+function hasEffect(policy: Policy, effect: "allow" | "deny", permission: string): boolean {
   return policy.statements.some((statement) => statement.effect === effect && concerns(statement, permission));
 }
+
+/** Permissions that no wildcard grants, not even an administrator's. A policy must name them. */
+const GRANTED_BY_NAME: ReadonlySet<string> = new Set([CAPTURE_PERMISSION]);

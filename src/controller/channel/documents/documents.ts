@@ -8,7 +8,11 @@ import type { ControlKeys } from "../keys/control-keys.ts";
 import type { SpeedTestTokens } from "../keys/speed-test-tokens.ts";
 import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "./versions.ts";
 import type { DocumentId } from "./store.ts";
-import type { Store } from "../../stores.ts";
+import type { Atomic } from "../../store/atomic.ts";
+import type { ClusterStore } from "../../clusters/store.ts";
+import type { DocumentStore } from "./store.ts";
+import type { MeshStore } from "./mesh-store.ts";
+import type { NodeStore } from "../../nodes/store.ts";
 import { neighbours as neighboursOf } from "./neighbours.ts";
 import { SPEED_TEST_PATH } from "../speed-test.ts";
 
@@ -29,7 +33,12 @@ export interface Documents {
 
 export interface DocumentsDeps {
   readonly speedTestTokens: SpeedTestTokens;
-  readonly store: Store;
+  readonly store: Atomic & {
+    readonly clusters: ClusterStore;
+    readonly documents: DocumentStore;
+    readonly mesh: MeshStore;
+    readonly nodes: NodeStore;
+  };
   readonly events: EventLog;
   readonly keys: ControlKeys;
   readonly clock: Clock;

@@ -3,7 +3,8 @@ import { sha256 } from "../../access/admin-key.ts";
 import { affectedBy, domainDocument, domainOf } from "./domain.ts";
 import { meshNode, type MeshNode } from "./mesh-node.ts";
 import type { MeshRow } from "./mesh-store.ts";
-import type { Store } from "../../stores.ts";
+import type { Atomic } from "../../store/atomic.ts";
+import type { MeshStore } from "./mesh-store.ts";
 
 /** Dependencies between nodes, kept in memory, so that a change only re-evaluates the nodes it concerns. */
 export interface Neighbours {
@@ -19,7 +20,7 @@ interface Known {
   readonly node: MeshNode;
 }
 
-export function neighbours(store: Pick<Store, "mesh" | "failures">): Neighbours {
+export function neighbours(store: Pick<Atomic, "failures"> & { readonly mesh: MeshStore }): Neighbours {
   const known = new Map<string, Known>();
   let loadedAt: number | undefined;
 

@@ -4,11 +4,13 @@ import { ActivationCode } from "../../../protocol/channel/activation.ts";
 import { Device } from "../../../protocol/documents/claims.ts";
 import { peekClaims } from "../../../protocol/channel/jws.ts";
 import { NodeName, NodeType, Uid } from "../../../protocol/values/values.ts";
-import type { ShownMachine } from "./service.ts";
+import type { ShownMachine, Activations } from "./service.ts";
 import { anyOf, tgrn } from "../../access/policies/permissions.ts";
 import { problemResponse, withViolations } from "../../http/problem.ts";
-import { route, type ApiDeps, type Call, type Route } from "../../http/route.ts";
+import { route, type Call, type Route } from "../../http/route.ts";
 import { badBody, notFound, Problem, refusals } from "../../http/shapes.ts";
+import type { EventLog } from "../../events/service.ts";
+import type { Source } from "../../http/sources.ts";
 
 const tag = "Activation";
 // The node's name does not exist yet, so the permission applies to all nodes.
@@ -34,8 +36,15 @@ const answers = {
   429: { description: "Too many wrong codes; `retry-after` is the number of seconds to wait", schema: Problem },
 } as const;
 
+export interface ActivationRouteDeps {
+  readonly activations: Activations;
+  readonly events: Pick<EventLog, "changeOutsideDocuments">;
+  /** Called for each wrong activation code. */
+  readonly onWrongCode?: (user: string, source: Source) => void;
+}
+
 /** Routes of activation codes, which machines without a license show. */
-export function activationRoutes({ activations, fleet, onWrongCode }: ApiDeps): readonly Route[] {
+export function activationRoutes({ activations, events, onWrongCode }: ActivationRouteDeps): readonly Route[] {
   type Entry = Pick<Call<unknown, unknown, unknown>, "caller" | "source">;
   /** Counts an unknown code, and sets `retry-after` when a user has entered too many. */
   const withRateLimit = async (
@@ -101,7 +110,7 @@ export function activationRoutes({ activations, fleet, onWrongCode }: ApiDeps): 
             activations.approve(code, guesser, { name, type }),
           );
           const { jti: uid } = peekClaims("holdfast-license+jwt", license);
-          fleet.recordChange(
+          events.changeOutsideDocuments(
             guesser.user,
             `Activation code accepted: ${describe(machine)} becomes ${name}`,
             () => undefined,

@@ -25,7 +25,7 @@ interface Rig {
 /** A registered node without an agent. */
 async function aNode(controller: Controller): Promise<Rig> {
   const stateDir = tempDir();
-  const license = await controller.fleet.issueLicense({ name: "edge", type: "Node", user: "test" });
+  const license = await controller.licenses.issue({ name: "edge", type: "Node", user: "test" });
   const { uid, session } = await registerOffline(stateDir, license, signal);
   const registration = await identityFiles(hostFiles(), stateDir).registration.load();
   if (registration.is !== "good") throw new Error("it is not registered");
@@ -46,13 +46,13 @@ test.each(["http", "https"] as const)("an acceptable node learns it over %s, and
   const { start } = await aController(scheme === "https" ? { tls: "self" } : {});
   const controller = await start();
   const { uid, stateDir, ask } = await aNode(controller);
-  const before = controller.fleet.node(uid);
+  const before = controller.nodes.get(uid);
   const events = (): number =>
-    controller.fleet.events({ sort: { by: "timestamp", order: "asc" }, limit: 100, offset: 0 }).items.length;
+    controller.events.find({ sort: { by: "timestamp", order: "asc" }, limit: 100, offset: 0 }).items.length;
   const toldBefore = events();
   expect(await ask()).toBe("admitting");
   expect(await ask()).toBe("admitting");
-  expect(controller.fleet.node(uid)).toEqual(before);
+  expect(controller.nodes.get(uid)).toEqual(before);
   expect(events()).toBe(toldBefore);
   expect((await identityFiles(hostFiles(), stateDir).counter.load()).is).toBe("absent");
 });
@@ -83,7 +83,7 @@ test("a control plane from before the registration refuses the node, until resto
 test("refuses a deleted node", async () => {
   const controller = await runController();
   const { uid, ask } = await aNode(controller);
-  await controller.fleet.deleteNode(uid, "test");
+  await controller.nodes.delete(uid, "test");
   expect(await ask()).toBe("refusing");
 });
 

@@ -44,7 +44,7 @@ async function operator(url: string, key: string, path: string, json: unknown) {
 }
 
 test("a machine shows a code, also with a clock that was set back, and registers once an operator has entered it", async () => {
-  const { url, adminKeyPath, fleet } = await runController();
+  const { url, adminKeyPath, nodes } = await runController();
   const { ask, deps, clock } = machine();
   const first = await ask({ url, pins: [] });
   if (first.state !== "pending") throw new Error("approved without anybody");
@@ -57,7 +57,7 @@ test("a machine shows a code, also with a clock that was set back, and registers
   const step = await ask({ url, pins: [] });
   if (step.state !== "approved") throw new Error("not approved");
   expect((await register(step.license, deps, signal)).node.name).toBe("edge");
-  expect(fleet.nodeByFqdn("edge.holdfast.example")?.type).toBe("Node");
+  expect(nodes.byFqdn("edge.holdfast.example")?.type).toBe("Node");
   await expect(ask({ url, pins: [] })).rejects.toMatchObject({ code: "already-registered" });
 });
 

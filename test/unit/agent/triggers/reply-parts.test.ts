@@ -75,5 +75,5 @@ test("a node with 10,000 entries sends them all through its session", async () =
     signal: new AbortController().signal,
     onProgress: ({ data }: { readonly data: unknown }) => void collector.take(data),
   };
-  expect(collector.whole(await controller.fleet.runTrigger(node.uid, order, options))).toEqual(large);
+  expect(collector.whole(await controller.triggers.run(node.uid, order, options))).toEqual(large);
 });

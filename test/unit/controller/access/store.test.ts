@@ -1,8 +1,8 @@
-import { DatabaseSync } from "node:sqlite";
 import { beforeEach, describe, expect, it } from "vitest";
 import { ADMIN_POLICY, type Policy } from "../../../../src/controller/access/policies/policy.ts";
-import { AccessStore, sha256Hex } from "../../../../src/controller/access/store.ts";
-import { accessMigration } from "../../../../src/controller/store/migrations.ts";
+import { type AccessStore, sha256Hex } from "../../../../src/controller/access/store.ts";
+import type { Stores } from "../../../../src/controller/stores.ts";
+import { memoryStores } from "../../../support/control-plane/memory-stores.ts";
 
 const reader: Policy = {
   name: "reader",
@@ -10,13 +10,11 @@ const reader: Policy = {
   resources: ["*"],
 };
 
-let sql: DatabaseSync;
+let sql: Stores["sql"];
 let store: AccessStore;
 
 beforeEach(() => {
-  sql = new DatabaseSync(":memory:");
-  sql.exec(`PRAGMA foreign_keys=ON; ${accessMigration}`);
-  store = new AccessStore(sql);
+  ({ sql, access: store } = memoryStores());
 });
 
 const failsWith = (code: string, work: () => unknown) => expect(work).toThrow(expect.objectContaining({ code }));

@@ -3,13 +3,13 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { HostError, InternalError } from "../../../../src/errors.ts";
 import { ApiBench } from "../../../support/control-plane/api-bench.ts";
-import { eventRecord } from "../../../support/control-plane/fake-fleet.ts";
+import { eventRecord } from "../../../support/control-plane/fleet-stage.ts";
 import { runs } from "../../../support/sample.ts";
 
 const bench = await ApiBench.create();
 const node = bench.fleet.add({ name: "one" });
-bench.fleet.createCluster({ name: "pair" }, "test");
-bench.fleet.eventRecords.push(eventRecord(node));
+bench.fleet.services.clusters.create({ name: "pair" }, "test");
+bench.fleet.store.events.add(eventRecord(node));
 // What a node answers is judged as well.
 bench.fleet.script = () => Promise.resolve({ files: [], tasks: [] });
 
@@ -117,7 +117,7 @@ describe("hostile requests", () => {
     new InternalError("internal", "secret detail"),
   ])("that reach a fault of the program say nothing of it: %s", async (fault) => {
     const broken = await ApiBench.create();
-    broken.fleet.nodes = () => {
+    broken.fleet.services.nodes.all = () => {
       throw fault;
     };
     const answer = await broken.app.request("/node", { headers: { authorization: broken.keyFor(["*"]) } });

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it, test } from "vitest";
 import { tgrn } from "../../../../src/controller/access/policies/permissions.ts";
 import { ApiBench } from "../../../support/control-plane/api-bench.ts";
-import { nodeRecord } from "../../../support/control-plane/fake-fleet.ts";
+import { nodeRecord } from "../../../support/control-plane/fleet-stage.ts";
 
 const HERE = nodeRecord({ name: "here", config: {} });
 const THERE = nodeRecord({ name: "there", config: {} });
@@ -23,7 +23,7 @@ beforeEach(async () => {
   bench = await ApiBench.create();
   bench.fleet.add(HERE);
   bench.fleet.add(THERE);
-  bench.fleet.createCluster({ name: "pair" }, "test");
+  bench.fleet.services.clusters.create({ name: "pair" }, "test");
   await bench.call("POST", "/v2/policy", { json: POLICY });
   await bench.call("POST", "/v2/service-user", { json: { name: "root", policies: ["everything"] } });
   await bench.call("POST", "/v2/service-user", { json: { name: "plain" } });

@@ -23,7 +23,7 @@ const sweeps = (clock: MovableClock): Promise<void> =>
 
 function timeouts(controller: Controller, uid: string) {
   const filter = { nodeIds: [uid], eventTypes: ["Connection Timeout"], limit: 100, offset: 0 };
-  const { items } = controller.fleet.events({ ...filter, sort: { by: "timestamp", order: "asc" } });
+  const { items } = controller.events.find({ ...filter, sort: { by: "timestamp", order: "asc" } });
   return items.map(({ level, state, details }) => [level, state, details["reason"]]);
 }
 
@@ -34,10 +34,10 @@ test("a node that registered and does not connect is reported once, and cleared 
   clock.advance(WAIT_MS + 1000);
   await until(() => timeouts(controller, node.uid).length > 0);
   expect(timeouts(controller, node.uid)).toEqual([["ERROR", "EXCEEDED", "registration"]]);
-  expect(controller.fleet.alerts(node.uid).map(({ eventType }) => eventType)).toContain("Connection Timeout");
+  expect(controller.alerts.find(node.uid).map(({ eventType }) => eventType)).toContain("Connection Timeout");
   await node.connect();
   expect(timeouts(controller, node.uid).at(-1)).toEqual(["INFO", "CLEARED", undefined]);
-  expect(controller.fleet.alerts(node.uid)).toEqual([]);
+  expect(controller.alerts.find(node.uid)).toEqual([]);
 });
 
 test("a node that is connected at the end of its time is not reported, and one that went away after a change is", async () => {
@@ -48,11 +48,11 @@ test("a node that is connected at the end of its time is not reported, and one t
   const leaves = await addNode(controller, "leaves");
   const open = await stays.connect();
   const session = await leaves.connect();
-  for (const { uid } of [stays, leaves]) controller.fleet.setTag(uid, "site", "berlin", "test");
+  for (const { uid } of [stays, leaves]) controller.nodes.setTag(uid, "site", "berlin", "test");
   clock.advance(WAIT_MS / 2);
   const beat = setInterval(() => open.raw.socket.ping(), 5);
   await session.cut();
-  await until(() => controller.fleet.node(leaves.uid)?.isOnline === false);
+  await until(() => controller.nodes.get(leaves.uid)?.isOnline === false);
   clock.advance(WAIT_MS / 2 + 1000);
   // It went five minutes ago: what is judged now is put off until it has been away for ten.
   await sweeps(clock);
@@ -85,7 +85,7 @@ test("a deleted node is expected no more", async () => {
   const controller = await runController({ clock });
   const gone = await addNode(controller, "gone");
   const other = await addNode(controller, "other");
-  await controller.fleet.deleteNode(gone.uid, "test");
+  await controller.nodes.delete(gone.uid, "test");
   clock.advance(WAIT_MS + 1000);
   await until(() => timeouts(controller, other.uid).length > 0);
   expect(timeouts(controller, gone.uid)).toEqual([]);

@@ -44,7 +44,7 @@ function client(controller: Controller, key = readFileSync(controller.adminKeyPa
 
 function changes(controller: Controller): string {
   const filter = { eventTypes: ["Configuration Change"], sort: { by: "timestamp", order: "asc" } } as const;
-  const { items } = controller.fleet.events({ ...filter, limit: 1000, offset: 0 });
+  const { items } = controller.events.find({ ...filter, limit: 1000, offset: 0 });
   return items.map(({ message }) => message).join("\n");
 }
 
@@ -68,7 +68,7 @@ test("an operator enters the code of a machine, and it registers under the name 
   const thief = await register(controller.url, String(license), await makeIdentity());
   expect([thief.status, thief.body["code"]]).toEqual([401, "bad-signature"]);
   expect((await register(controller.url, String(license), machine)).status).toBe(200);
-  expect(controller.fleet.nodeByFqdn("edge.holdfast.example")?.uid).toBe(activated.body["uid"]);
+  expect(controller.nodes.byFqdn("edge.holdfast.example")?.uid).toBe(activated.body["uid"]);
   expect(changes(controller)).toContain(
     `Activation code accepted: Test Box (02:00:00:00:00:01) at 127.0.0.1, key ${machine.thumbprints.auth}`,
   );
@@ -131,7 +131,7 @@ test("an agent token registers as many agents as it says, each key once, and its
     expect((await register(controller.url, license, three)).status).toBe(401);
     expect((await register(controller.url, license, identity)).status).toBe(200);
   }
-  expect(controller.fleet.nodes().map(({ type }) => type)).toEqual(["Agent", "Agent"]);
+  expect(controller.nodes.all().map(({ type }) => type)).toEqual(["Agent", "Agent"]);
   const [listed] = (await api("GET", "/v2/agent-token")).body["list"] as Record<string, unknown>[];
   expect(listed).toMatchObject({ namePrefix: "lab", maxUses: 2, uses: 2, created_by: "admin" });
   const secret = readAgentToken(token)?.secret ?? "";

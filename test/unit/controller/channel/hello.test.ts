@@ -18,7 +18,7 @@ test("a registered node is taken in, and the control plane proves itself", async
   const node = await addNode(controller, "edge");
   const cnonce = nonce();
   const session = await node.connect({ claims: { cnonce } });
-  const license = await controller.fleet.issueLicense({ name: "other", type: "Node", user: "test" });
+  const license = await controller.licenses.issue({ name: "other", type: "Node", user: "test" });
   const { iss, root } = peekClaims("holdfast-license+jwt", license);
   expect(iss).toBe(controller.url);
 
@@ -30,7 +30,7 @@ test("a registered node is taken in, and the control plane proves itself", async
   expect(proof.tls).toBeUndefined();
   expect(session.hello).toMatchObject({ heartbeatSeconds: 30, reportedVersion: 0 });
 
-  const record = controller.fleet.node(node.uid);
+  const record = controller.nodes.get(node.uid);
   expect(record).toMatchObject({ isOnline: true, lastIp: "127.0.0.1" });
   expect(Math.abs((record?.lastConnect ?? 0) - Date.now())).toBeLessThan(60_000);
 });
@@ -49,7 +49,7 @@ test.each([
   );
   expect(await raw.closeCode()).toBe(code);
   expect(JSON.parse(raw.frames[1] ?? "{}")).toMatchObject({ id: 1, error: { data: { code: "bad-signature" } } });
-  expect(controller.fleet.node(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
+  expect(controller.nodes.get(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
 });
 
 test("a node of another protocol version is sent away by a control plane that proved itself", async () => {
@@ -59,7 +59,7 @@ test("a node of another protocol version is sent away by a control plane that pr
   const session = await node.connect({ claims: { protocol: 2, cnonce } });
   expect(peekClaims("holdfast-server-proof+jwt", session.serverProof)).toMatchObject({ aud: node.uid, nonce: cnonce });
   expect(await session.raw.closeCode()).toBe(4004);
-  expect(controller.fleet.node(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
+  expect(controller.nodes.get(node.uid)).toMatchObject({ isOnline: false, lastConnect: undefined });
 });
 
 test("an unknown node and a node with another's key are refused alike", async () => {
@@ -106,7 +106,7 @@ test("a second message before the answer closes the socket", async () => {
   raw.socket.send(hello);
   raw.socket.send(hello);
   expect(await raw.closeCode()).toBe(4001);
-  expect(controller.fleet.node(node.uid)?.isOnline).toBe(false);
+  expect(controller.nodes.get(node.uid)?.isOnline).toBe(false);
 });
 
 test("without the subprotocol there is no socket", async () => {
@@ -131,7 +131,7 @@ test("over TLS the key that the node saw must be ours, and licenses pin it", asy
   const controller = await runController({ tls: "self" });
   expect(controller.url).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/);
   const node = await addNode(controller, "edge");
-  const license = await controller.fleet.issueLicense({ name: "other", type: "Node", user: "test" });
+  const license = await controller.licenses.issue({ name: "other", type: "Node", user: "test" });
   const [pin] = peekClaims("holdfast-license+jwt", license).spki;
   const socket = { rejectUnauthorized: false };
   await expect(node.connect({ socket, claims: { tls: nonce() } })).rejects.toMatchObject({ code: "bad-signature" });
@@ -145,7 +145,7 @@ test("behind a front end that ends TLS, its keys are what licenses pin and proof
   const port = await freePort();
   const url = "https://cp.example.net";
   const controller = await runController({ listen: `127.0.0.1:${port}`, publicUrl: url, frontPins: [front] });
-  const license = await controller.fleet.issueLicense({ name: "edge", type: "Node", user: "test" });
+  const license = await controller.licenses.issue({ name: "edge", type: "Node", user: "test" });
   const { iss, jti, spki } = peekClaims("holdfast-license+jwt", license);
   expect([iss, spki]).toEqual([url, [front]]);
   const identity = await makeIdentity();

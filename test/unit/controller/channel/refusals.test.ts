@@ -13,7 +13,7 @@ function linesInto(lines: z.infer<typeof Line>[]) {
 
 function eventsOf(controller: Controller, eventType: string) {
   const page = { sort: { by: "timestamp", order: "asc" }, limit: 100, offset: 0 } as const;
-  return controller.fleet.events({ ...page, eventTypes: [eventType] }).items;
+  return controller.events.find({ ...page, eventTypes: [eventType] }).items;
 }
 
 test("hellos that are refused are logged, counted and told of the node they name, once in ten minutes", async () => {

@@ -23,11 +23,11 @@ import { waitFor } from "../../../support/wait-for.ts";
 const DAY_MS = 24 * 3_600_000;
 
 function licenseFor(controller: Controller, name = "edge", jkt?: string): Promise<string> {
-  return controller.fleet.issueLicense({ name, type: "Node", user: "test", ...(jkt === undefined ? {} : { jkt }) });
+  return controller.licenses.issue({ name, type: "Node", user: "test", ...(jkt === undefined ? {} : { jkt }) });
 }
 
 function eventsOf(controller: Controller, eventType: string) {
-  return controller.fleet.events({
+  return controller.events.find({
     eventTypes: [eventType],
     sort: { by: "timestamp", order: "asc" },
     limit: 100,
@@ -49,10 +49,10 @@ test("a license registers one node, and the same keys are answered again", async
   expect(registered.node.session).toBe(`${controller.url.replace("http", "ws")}/agent/v1/session`);
   const keys = await walkKeysChain(root, KeysEnvelopes.parse(first.body["keys"]));
   expect(keys.version).toBe(1);
-  expect(controller.fleet.node(jti)).toMatchObject({ fqdn: "edge.net.example", isOnline: false, state: "ACTIVE" });
+  expect(controller.nodes.get(jti)).toMatchObject({ fqdn: "edge.net.example", isOnline: false, state: "ACTIVE" });
 
   expect((await register(controller.url, license, identity)).status).toBe(200);
-  expect(controller.fleet.nodes()).toHaveLength(1);
+  expect(controller.nodes.all()).toHaveLength(1);
 });
 
 test("of many attempts with one license at once, exactly one identity gets it", async () => {
@@ -62,7 +62,7 @@ test("of many attempts with one license at once, exactly one identity gets it", 
   const answers = await Promise.all(identities.map((identity) => register(controller.url, license, identity)));
   expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
   expect(answers.filter(({ status }) => status === 409)).toHaveLength(7);
-  expect(controller.fleet.nodes()).toHaveLength(1);
+  expect(controller.nodes.all()).toHaveLength(1);
 });
 
 test("other keys, and keys of another node, are refused with an event", async () => {
@@ -78,7 +78,7 @@ test("other keys, and keys of another node, are refused with an event", async ()
   const other = await makeIdentity();
   const mixed = { ...other, keys: { ...other.keys, overlay: identity.keys.overlay } };
   expect(await register(controller.url, second, mixed)).toMatchObject({ status: 409, body: { code: "key-in-use" } });
-  expect(controller.fleet.node(jti)).toBeUndefined();
+  expect(controller.nodes.get(jti)).toBeUndefined();
   expect(eventsOf(controller, "License Reused").map(({ details }) => details["code"])).toEqual([
     "license-reused",
     "key-in-use",
@@ -104,7 +104,7 @@ test("a license of a deleted node never counts again", async () => {
   const license = await licenseFor(controller);
   const identity = await makeIdentity();
   await register(controller.url, license, identity);
-  await controller.fleet.deleteNode(peekClaims("holdfast-license+jwt", license).jti, "test");
+  await controller.nodes.delete(peekClaims("holdfast-license+jwt", license).jti, "test");
   expect((await register(controller.url, license, identity)).status).toBe(410);
 });
 
@@ -146,7 +146,7 @@ test("a license of another control plane, a tampered one and a wrongly signed re
     expect(answer.status).toBe(401);
     expect(answer.body["error"]).toEqual(expect.any(String));
   }
-  expect(controller.fleet.nodes()).toHaveLength(0);
+  expect(controller.nodes.all()).toHaveLength(0);
 });
 
 test("a license names one origin, and no other honours it", async () => {

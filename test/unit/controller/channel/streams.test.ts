@@ -35,7 +35,7 @@ async function setUp(clock = new MovableClock()) {
     });
   const session = await connect();
   const wanted = { container: "web", cols: 80, rows: 24, user: "ann" };
-  const open = () => controller.fleet.openTerminal(node.uid, wanted, new AbortController().signal);
+  const open = () => controller.terminals.open(node.uid, wanted, new AbortController().signal);
   const ordered = () => until(() => orders.at(-1), "the order");
   const refuse = (error: Error): void => void (refusal = error);
   return { controller, clock, node, session, connect, open, ordered, refuse };

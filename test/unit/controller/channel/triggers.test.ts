@@ -24,7 +24,7 @@ test("a trigger is signed for one node and session, and its answer comes back", 
       },
     },
   });
-  expect(await controller.fleet.runTrigger(node.uid, PING, { signal: never() })).toEqual({ exitCode: 0 });
+  expect(await controller.triggers.run(node.uid, PING, { signal: never() })).toEqual({ exitCode: 0 });
   expect(seen[0]).toMatchObject({
     iss: controller.url,
     aud: node.uid,
@@ -33,7 +33,7 @@ test("a trigger is signed for one node and session, and its answer comes back", 
     user: "ann",
   });
   expect((seen[0]?.exp ?? 0) - (seen[0]?.iat ?? 0)).toBe(68);
-  expect(controller.fleet.audits({ nodeIds: [node.uid], limit: 100, offset: 0 }).items).toMatchObject([
+  expect(controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 }).items).toMatchObject([
     { category: "Node Action", value: "ann invoked Ping" },
   ]);
 });
@@ -43,11 +43,11 @@ test("a trigger that only reads leaves nothing in the audit trail", async () => 
   const node = await addNode(controller, "edge");
   await node.connect({ handlers: { "trigger.run": () => ({}) } });
   const run = (event: string, body: object) =>
-    controller.fleet.runTrigger(node.uid, { ...PING, event, body }, { signal: never() });
+    controller.triggers.run(node.uid, { ...PING, event, body }, { signal: never() });
   await run("container-status", {});
   await run("flows", { action: "read" });
   await run("flows", { action: "delete", confirm: true });
-  const { items } = controller.fleet.audits({ nodeIds: [node.uid], limit: 100, offset: 0 });
+  const { items } = controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 });
   expect(items.map(({ value }) => value)).toEqual(["ann invoked Flows"]);
 });
 
@@ -63,7 +63,7 @@ test("without wait it is done once it is handed over", async () => {
       },
     },
   });
-  expect(await controller.fleet.runTrigger(node.uid, { ...PING, wait: false }, { signal: never() })).toBe(true);
+  expect(await controller.triggers.run(node.uid, { ...PING, wait: false }, { signal: never() })).toBe(true);
   await until(() => seen.length === 1);
   expect(seen[0]?.wait).toBe(false);
 });
@@ -72,13 +72,13 @@ test("an offline and an unknown node are refused at once, with and without wait"
   const controller = await runController();
   const node = await addNode(controller, "edge");
   for (const wait of [true, false]) {
-    const run = controller.fleet.runTrigger(node.uid, { ...PING, wait }, { signal: never() });
+    const run = controller.triggers.run(node.uid, { ...PING, wait }, { signal: never() });
     await expect(run).rejects.toMatchObject({ code: "offline" });
   }
-  await expect(controller.fleet.runTrigger("none", PING, { signal: never() })).rejects.toMatchObject({
+  await expect(controller.triggers.run("none", PING, { signal: never() })).rejects.toMatchObject({
     code: "not-found",
   });
-  expect(controller.fleet.audits({ nodeIds: [node.uid], limit: 100, offset: 0 }).items).toEqual([]);
+  expect(controller.events.audits({ nodeIds: [node.uid], limit: 100, offset: 0 }).items).toEqual([]);
 });
 
 test("the node's own error comes back with its code and details", async () => {
@@ -91,7 +91,7 @@ test("the node's own error comes back with its code and details", async () => {
       },
     },
   });
-  const run = controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  const run = controller.triggers.run(node.uid, PING, { signal: never() });
   await expect(run).rejects.toMatchObject({
     code: "invalid-body",
     message: "host: missing",
@@ -114,7 +114,7 @@ test("progress reaches the caller in order and only from the node that was asked
     },
   });
   const seen: TriggerProgress[] = [];
-  const run = controller.fleet.runTrigger(node.uid, PING, { signal: never(), onProgress: (chunk) => seen.push(chunk) });
+  const run = controller.triggers.run(node.uid, PING, { signal: never(), onProgress: (chunk) => seen.push(chunk) });
   await until(() => id !== "");
   stranger.peer.notify("trigger.progress", { id, seq: 0, kind: "stdout", data: "forged" });
   await expect(stranger.peer.request("trigger.result", { id, body: "forged" })).rejects.toMatchObject({
@@ -143,7 +143,7 @@ test("taking it back cancels it on the node", async () => {
     },
   });
   const abort = new AbortController();
-  const run = controller.fleet.runTrigger(node.uid, PING, { signal: abort.signal });
+  const run = controller.triggers.run(node.uid, PING, { signal: abort.signal });
   await until(() => id !== "");
   abort.abort();
   await expect(run).rejects.toMatchObject({ code: "cancelled" });
@@ -164,7 +164,7 @@ test("a caller's deadline ends it as what the caller says it is", async () => {
     },
   });
   const abort = new AbortController();
-  const run = controller.fleet.runTrigger(node.uid, PING, { signal: abort.signal });
+  const run = controller.triggers.run(node.uid, PING, { signal: abort.signal });
   await until(() => isRunning);
   abort.abort(new SessionError("timeout", "no answer within 8000 ms"));
   await expect(run).rejects.toMatchObject({ code: "timeout", message: "no answer within 8000 ms" });
@@ -175,7 +175,7 @@ test("a node that does not answer in time is a timeout", async () => {
   const controller = await runController({ clock: clockWith(PING.deadlineMs + GUARD_MS, 20) });
   const node = await addNode(controller, "edge");
   const session = await node.connect({ handlers: { "trigger.run": hang } });
-  await expect(controller.fleet.runTrigger(node.uid, PING, { signal: never() })).rejects.toMatchObject({
+  await expect(controller.triggers.run(node.uid, PING, { signal: never() })).rejects.toMatchObject({
     code: "timeout",
   });
   await until(() => session.cancelled.length === 1);
@@ -193,10 +193,10 @@ test("a session that breaks gets the trigger again under its id, signed for the 
       },
     },
   });
-  const run = controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  const run = controller.triggers.run(node.uid, PING, { signal: never() });
   await until(() => first.length === 1);
   await broken.cut();
-  await until(() => controller.fleet.node(node.uid)?.isOnline === false);
+  await until(() => controller.nodes.get(node.uid)?.isOnline === false);
   const second: TriggerClaims[] = [];
   const session = await node.connect({
     handlers: {
@@ -228,13 +228,13 @@ test("while two machines alternate under one identity, neither gets what waits f
   };
   await node.connect({ handlers });
   const abort = new AbortController();
-  const run = controller.fleet.runTrigger(node.uid, PING, { signal: abort.signal });
+  const run = controller.triggers.run(node.uid, PING, { signal: abort.signal });
   const outcome = expect(run).rejects.toMatchObject({ code: "busy" });
   await until(() => seen.length === 1);
   await node.connect({ claims: { n: 1 }, handlers });
   await until(() => seen.length === 2);
   const held = await node.connect({ claims: { n: 1 }, handlers });
-  await until(() => controller.fleet.alerts(node.uid).length > 0);
+  await until(() => controller.alerts.find(node.uid).length > 0);
   // An answer to a request comes after everything that was sent before it.
   await held.peer.request("telemetry.push", { stream: "flows", first: 1, records: [{}] });
   abort.abort();
@@ -255,7 +255,7 @@ test("a result that comes by itself settles the trigger, also when nobody waits 
       },
     },
   });
-  const run = controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  const run = controller.triggers.run(node.uid, PING, { signal: never() });
   await until(() => id !== "");
   const failure = { code: "interrupted", message: "a crash cut it off" };
   const [, outcome] = await Promise.allSettled([session.peer.request("trigger.result", { id, error: failure }), run]);
@@ -267,9 +267,9 @@ test("deleting a node ends what waits for it", async () => {
   const controller = await runController();
   const node = await addNode(controller, "edge");
   await node.connect({ handlers: { "trigger.run": hang } });
-  const run = controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  const run = controller.triggers.run(node.uid, PING, { signal: never() });
   const outcome = expect(run).rejects.toMatchObject({ code: "offline" });
-  await controller.fleet.deleteNode(node.uid, "test");
+  await controller.nodes.delete(node.uid, "test");
   await outcome;
 });
 
@@ -279,10 +279,10 @@ test("a body too large for a message is refused and the session goes on", async 
   await node.connect({ handlers: { "trigger.run": () => ({}) } });
   const large = { ...PING, body: "x".repeat(1_000_000) };
   for (const wait of [true, false]) {
-    const run = controller.fleet.runTrigger(node.uid, { ...large, wait }, { signal: never() });
+    const run = controller.triggers.run(node.uid, { ...large, wait }, { signal: never() });
     await expect(run).rejects.toMatchObject({ code: "invalid-body" });
   }
-  expect(await controller.fleet.runTrigger(node.uid, PING, { signal: never() })).toEqual({});
+  expect(await controller.triggers.run(node.uid, PING, { signal: never() })).toEqual({});
 });
 
 test("triggers are dated by session time, whatever the wall clock says", async () => {
@@ -301,10 +301,10 @@ test("triggers are dated by session time, whatever the wall clock says", async (
   const { iat } = peekClaims("holdfast-server-proof+jwt", session.serverProof);
   for (const step of [3_600_000, -7_200_000]) {
     clock.stepWall(step);
-    await controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+    await controller.triggers.run(node.uid, PING, { signal: never() });
   }
   clock.advance(20_000);
-  await controller.fleet.runTrigger(node.uid, PING, { signal: never() });
+  await controller.triggers.run(node.uid, PING, { signal: never() });
   const ages = seen.map((claims) => Math.floor((claims.iat - iat) / 10));
   expect(ages).toEqual([0, 0, 2]);
 });
@@ -316,7 +316,7 @@ test("a notice of deletion is dated by session time", async () => {
   const session = await node.connect();
   const { iat } = peekClaims("holdfast-server-proof+jwt", session.serverProof);
   clock.stepWall(3_600_000);
-  await controller.fleet.deleteNode(node.uid, "test");
+  await controller.nodes.delete(node.uid, "test");
   await session.raw.closeCode();
   expect(peekClaims("holdfast-deleted+jwt", session.deletedNotices[0] ?? "").iat - iat).toBeLessThan(60);
 });
@@ -326,9 +326,9 @@ test("no more than 64 triggers wait for one node", async () => {
   const node = await addNode(controller, "edge");
   await node.connect({ handlers: { "trigger.run": hang } });
   const abort = new AbortController();
-  const runs = Array.from({ length: 64 }, () => controller.fleet.runTrigger(node.uid, PING, { signal: abort.signal }));
+  const runs = Array.from({ length: 64 }, () => controller.triggers.run(node.uid, PING, { signal: abort.signal }));
   const settled = Promise.allSettled(runs);
-  await expect(controller.fleet.runTrigger(node.uid, PING, { signal: never() })).rejects.toMatchObject({
+  await expect(controller.triggers.run(node.uid, PING, { signal: never() })).rejects.toMatchObject({
     code: "busy",
   });
   abort.abort();

@@ -194,7 +194,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
       `${NOBODY.slice(0, -5)}${String(at).padStart(5, "0")}`,
       sample,
     ]);
-    bench.fleet.setSection(uid, section, { version: 2, items: Object.fromEntries(many) }, "test");
+    bench.fleet.services.config.setSection(uid, section, { version: 2, items: Object.fromEntries(many) }, "test");
     const answer = await create(other);
     expect([answer.status, answer.json]).toEqual([422, [`${section}.items: must be at most 10000`]]);
   });
@@ -207,7 +207,7 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
   const legacy = { enabled: true, [section]: [{ ...sample, id: A }] };
   const whole = { enabled: true, version: 2, items: { [A]: sample } };
 
-  const asV2 = () => bench.fleet.setSection(uid, section, { version: 2, items: {} }, "test");
+  const asV2 = () => bench.fleet.services.config.setSection(uid, section, { version: 2, items: {} }, "test");
 
   it("are stored as they are in the form the section has", async () => {
     for (const body of [{}, legacy, { enabled: false }]) {
@@ -225,7 +225,7 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
 
   it("in the V2 form do not upgrade what is not V2", async () => {
     for (const before of [undefined, {}, legacy]) {
-      bench.fleet.setSection(uid, section, before, "test");
+      bench.fleet.services.config.setSection(uid, section, before, "test");
       for (const body of [whole, { version: 2, items: {} }]) {
         const answer = await put(body);
         expect([answer.status, answer.json]).toEqual([

@@ -73,9 +73,9 @@ describe.each(SECTIONS)("section %s at /%s", (section, path, isForAgents) => {
   });
 });
 
-describe("a section the fleet refuses", () => {
+describe("a section that the service refuses", () => {
   it("is answered with its lines as they are", async () => {
-    bench.fleet.setSection = () => {
+    bench.fleet.services.config.setSection = () => {
       throw new InputError("invalid-body", "gateway: nested deeper than 24 levels");
     };
     const answer = await bench.call("PUT", `/node/${uid}/config/gateway`, { json: { enabled: false } });
@@ -99,7 +99,7 @@ describe("removing a section", () => {
 
 describe("what a change answers", () => {
   it("is only the part written to a caller who may not read the node", async () => {
-    bench.fleet.setSection(uid, "snmp", { port: 161 }, "test");
+    bench.fleet.services.config.setSection(uid, "snmp", { port: 161 }, "test");
     const key = bench.keyFor(["nodes::configure:gateway", "nodes::manage"]);
     const call = (method: string, path: string, json?: unknown) =>
       bench.call(method, `/node/${uid}${path}`, json === undefined ? { key } : { key, json });
@@ -143,7 +143,6 @@ it("a section that the node cannot apply is answered with a warning, and one tha
     outcome: "partial",
     sections: { network: { state: "unsupported", issues: [], steps: 0 } },
   };
-  const record = bench.fleet.node(uid);
-  if (record !== undefined) bench.fleet.records.set(uid, { ...record, applied: { node: report } });
+  bench.fleet.store.documents.setApplied(uid, report);
   expect(await put()).toMatch("the node reports it as unsupported");
 });

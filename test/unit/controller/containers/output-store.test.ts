@@ -1,12 +1,9 @@
-import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
-import { containerOutputStore } from "../../../../src/controller/containers/output-store.ts";
-import { containerOutputMigration } from "../../../../src/controller/store/migrations.ts";
+import { memoryStores } from "../../../support/control-plane/memory-stores.ts";
 
 function stage() {
-  const sql = new DatabaseSync(":memory:");
-  sql.exec(containerOutputMigration);
-  return { sql, store: containerOutputStore(sql) };
+  const { sql, containerOutput: store } = memoryStores();
+  return { sql, store };
 }
 const piece = (at: number, text: string) => ({
   container: "c",

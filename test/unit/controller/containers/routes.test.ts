@@ -370,8 +370,8 @@ describe("a node that has no containers of its own", () => {
 
   it("is told where they are: on its cluster", async () => {
     await create(RECORD);
-    bench.fleet.createCluster({ name: "pair" }, "test");
-    bench.fleet.updateNode(uid, { cluster: "pair.example.net" }, "test");
+    bench.fleet.services.clusters.create({ name: "pair" }, "test");
+    bench.fleet.services.nodes.update(uid, { cluster: "pair.example.net" }, "test");
     const before = stored();
     for (const [method, path, json] of calls(base)) {
       const answer = await bench.call(method, path, json === undefined ? {} : { json });
@@ -387,7 +387,12 @@ describe("a node that has no containers of its own", () => {
     expect(stored()).toEqual(before);
     // Until the cluster has the section the member's own is in force.
     expect(await get("container")).toMatchObject([{ id: A }]);
-    bench.fleet.setClusterSection("pair.example.net", "exec", { commands: [OTHER], volumes: [{ name: "v" }] }, "test");
+    bench.fleet.services.config.setClusterSection(
+      "pair.example.net",
+      "exec",
+      { commands: [OTHER], volumes: [{ name: "v" }] },
+      "test",
+    );
     expect(await get("container")).toMatchObject([{ id: B, version: 0 }]);
     expect(await get("volume")).toEqual([{ name: "v" }]);
     expect((await bench.call("GET", `${base}/container/${A}`)).status).toBe(404);

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { SessionError } from "../../../../src/errors.ts";
 import { RemoteError } from "../../../../src/protocol/channel/rpc.ts";
 import { replyParts } from "../../../../src/protocol/channel/reply-parts.ts";
-import type { TriggerScript } from "../../../support/control-plane/fake-fleet.ts";
+import type { TriggerScript } from "../../../support/control-plane/fleet-stage.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 import { ApiBench, type CallOptions } from "../../../support/control-plane/api-bench.ts";
 

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { ApiBench, items } from "../../../support/control-plane/api-bench.ts";
-import { eventRecord } from "../../../support/control-plane/fake-fleet.ts";
+import { eventRecord } from "../../../support/control-plane/fleet-stage.ts";
 import type { NodeRecord } from "../../../../src/controller/nodes/records.ts";
 
 let bench: ApiBench;
@@ -12,7 +12,7 @@ beforeEach(async () => {
   one = bench.fleet.add({ name: "one" });
   two = bench.fleet.add({ name: "two" });
   const at = Date.parse("2026-01-01T00:00:00Z") / 1000;
-  bench.fleet.eventRecords.push(
+  const events = [
     eventRecord(one, { uid: "e1", timestamp: at, level: "INFO" }),
     eventRecord(two, {
       uid: "e2",
@@ -23,7 +23,8 @@ beforeEach(async () => {
     }),
     eventRecord(one, { uid: "e3", timestamp: at + 120, level: "WARNING", eventType: "Node Disconnect" }),
     eventRecord(one, { uid: "e4", timestamp: at + 180, level: "CRITICAL", subject: "Upgrade" }),
-  );
+  ];
+  for (const event of events) bench.fleet.store.events.add(event);
 });
 
 const found = async (query: string, key?: string): Promise<unknown[]> => {
@@ -94,7 +95,7 @@ describe("events of one node", () => {
   it("are listed alone, and stay readable after the node is gone", async () => {
     const list = async () => items((await bench.call("GET", `/v2/event/${one.uid}?sort=timestamp:asc`)).json);
     expect((await list()).map(({ uid }) => uid)).toEqual(["e1", "e3", "e4"]);
-    bench.fleet.records.delete(one.uid);
+    bench.fleet.store.nodes.remove(one.uid);
     expect(await list()).toHaveLength(3);
     expect((await bench.call("GET", "/v2/event/00000000-0000-4000-8000-000000000000")).status).toBe(404);
   });
@@ -138,7 +139,8 @@ describe("audits", () => {
       timestamp,
       origin: "control-plane" as const,
     });
-    bench.fleet.auditRecords.push(audit(one, 200, "ann invoked Ping"), audit(two, 100, "bob invoked Node Restart"));
+    bench.fleet.store.audits.add(audit(two, 100, "bob invoked Node Restart"));
+    bench.fleet.store.audits.add(audit(one, 200, "ann invoked Ping"));
   });
 
   const values = async (path: string, key?: string): Promise<unknown[]> => {
@@ -192,13 +194,13 @@ describe("alerts", () => {
 
   beforeEach(() => {
     for (const node of [one, two]) {
-      bench.fleet.alertRecords.push({
+      bench.fleet.store.alerts.open({
         uid: `a-${node.name}`,
         eventType: "Node Disconnect",
         message: "Node disconnected",
         nodeId: node.uid,
         nodeName: node.name,
-        timestamp: 1_760_000_000,
+        timestamp: Date.now() / 1000,
       });
     }
   });
@@ -215,7 +217,7 @@ describe("alerts", () => {
     const path = `/v2/alert/${one.uid}/Node%20Disconnect`;
     expect((await bench.call("DELETE", path)).json).toEqual({});
     expect((await bench.call("DELETE", path)).status).toBe(404);
-    expect(bench.fleet.alertRecords).toHaveLength(1);
+    expect(bench.fleet.services.alerts.find().map(({ uid }) => uid)).toEqual(["a-two"]);
   });
 
   it("take nodes::manage too where dismissing lifts a hold", async () => {
@@ -264,8 +266,8 @@ describe("the query of an event list", () => {
     "levels[]=ERROR,INFO",
   ])("takes the list %s", async (query) => {
     for (const path of ["/v2/event", `/v2/event/${one.uid}`]) {
-      await bench.call("GET", `${path}?${query}`);
-      expect(bench.fleet.filters.at(-1)?.levels).toEqual(["ERROR", "INFO"]);
+      const answer = await bench.call("GET", `${path}?${query}`);
+      expect(items(answer.json).map(({ uid }) => uid)).toEqual(path === "/v2/event" ? ["e2", "e1"] : ["e1"]);
     }
   });
 

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { ApiBench, members } from "../../../support/control-plane/api-bench.ts";
-import { eventRecord } from "../../../support/control-plane/fake-fleet.ts";
+import { eventRecord } from "../../../support/control-plane/fleet-stage.ts";
 
 const Operation = z.object({
   operationId: z.string(),
@@ -120,8 +120,8 @@ describe("the OpenAPI document", () => {
 
   it("describes the answers that are really given", async () => {
     const node = bench.fleet.add({ name: "one" });
-    bench.fleet.eventRecords.push(eventRecord(node));
-    bench.fleet.createCluster({ name: "pair" }, "test");
+    bench.fleet.store.events.add(eventRecord(node));
+    bench.fleet.services.clusters.create({ name: "pair" }, "test");
     const [logs, gateway] = ["/v2/node/{nodeID}/plugin-logs/gateway-details", "/node/{nodeID}/config/gateway"];
     const rtt = { minRtt: 1, maxRtt: 1, meanRtt: 1, stdRtt: 0, numRtt: 1 };
     bench.gatewayDetails.add(node, [{ time: 500, node: "gw", ...rtt }]);

@@ -36,10 +36,7 @@ beforeEach(async () => {
 
 const call = (method: string, path = "", json?: unknown, options: CallOptions = {}) =>
   bench.call(method, `/v2/node/${uid}/kvm/image${path}`, { ...(json === undefined ? {} : { json }), ...options });
-const setOnline = (isOnline: boolean) => {
-  const record = bench.fleet.node(uid);
-  if (record !== undefined) bench.fleet.records.set(uid, { ...record, isOnline });
-};
+const setOnline = (isOnline: boolean) => bench.fleet.setOnline(uid, isOnline);
 const refuseAll = (refusal: Error) => {
   bench.fleet.script = () => Promise.reject(refusal);
 };

@@ -1,12 +1,12 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { openStore } from "../../../../src/controller/stores.ts";
+import { openStores } from "../../../../src/controller/stores.ts";
 import { addNode, runController, temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 
 const image = { id: "0d1c2b3a-4f5e-4d6c-8b7a-091827364554", displayName: "b", location: "images/b", os: "linux" };
 
 test("images are kept by node, and go with it", async () => {
-  const store = openStore(join(await temporaryDirectory(), "controller.db"));
+  const store = openStores(join(await temporaryDirectory(), "controller.db"));
   onTestFinished(() => store.close());
   const { images, nodes, sql } = store;
   for (const uid of ["n1", "n2"]) {
@@ -32,14 +32,18 @@ test("images are kept by node, and go with it", async () => {
 test("what is done for a node is recorded with it, or neither", async () => {
   const controller = await runController();
   const { uid } = await addNode(controller, "one");
-  const { fleet } = controller;
-  expect(fleet.recordNodeChange(uid, "ann", "Image b added", () => 7)).toBe(7);
+  expect(controller.nodes.recordChange(uid, "ann", "Image b added", () => 7)).toBe(7);
   const fail = (): never => {
     throw new Error("no");
   };
-  expect(() => fleet.recordNodeChange(uid, "ann", "Image c added", fail)).toThrow("no");
-  expect(() => fleet.recordNodeChange("nobody", "ann", "Image d added", fail)).toThrow("no node nobody");
-  const { items } = fleet.events({ nodeIds: [uid], sort: { by: "timestamp", order: "desc" }, limit: 100, offset: 0 });
+  expect(() => controller.nodes.recordChange(uid, "ann", "Image c added", fail)).toThrow("no");
+  expect(() => controller.nodes.recordChange("nobody", "ann", "Image d added", fail)).toThrow("no node nobody");
+  const { items } = controller.events.find({
+    nodeIds: [uid],
+    sort: { by: "timestamp", order: "desc" },
+    limit: 100,
+    offset: 0,
+  });
   expect(items.filter(({ message }) => message.startsWith("Image"))).toMatchObject([
     { eventType: "Configuration Change", message: "Image b added", details: { user: "ann" } },
   ]);

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { InputError } from "../../../../src/errors.ts";
 import { parseProjection, projectNode } from "../../../../src/controller/nodes/projection.ts";
 import { publicNode } from "../../../../src/controller/nodes/public-node.ts";
-import { nodeRecord } from "../../../support/control-plane/fake-fleet.ts";
+import { nodeRecord } from "../../../support/control-plane/fleet-stage.ts";
 
 const BASE = ["uid", "state", "type", "tags", "tgTags", "tgrn", "keys"];
 const node = publicNode(nodeRecord({ cluster: "pair.example.net" }), "full");

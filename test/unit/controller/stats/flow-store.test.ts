@@ -1,12 +1,12 @@
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { openStore, type Store } from "../../../../src/controller/stores.ts";
+import { openStores, type Stores } from "../../../../src/controller/stores.ts";
 import { flowAt } from "../../../support/overlay/flow-record.ts";
 import { temporaryDirectory } from "../../../support/control-plane/running-controller.ts";
 import type { FlowFilter } from "../../../../src/controller/stats/records.ts";
 
-async function freshStore(): Promise<Store> {
-  const store = openStore(join(await temporaryDirectory(), "controller.db"));
+async function freshStore(): Promise<Stores> {
+  const store = openStores(join(await temporaryDirectory(), "controller.db"));
   onTestFinished(() => store.close());
   return store;
 }
@@ -14,7 +14,7 @@ async function freshStore(): Promise<Store> {
 const ALL: FlowFilter = { from: 0, to: 1e9, order: "asc", limit: 100, offset: 0 };
 
 /** As many rows of a node as a recursion makes, ended at `i` ms and after. */
-function fill(store: Store, node: string, count: number): void {
+function fill(store: Stores, node: string, count: number): void {
   store.sql.exec(
     `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})
      INSERT INTO flows (node, source_node, dest_node, source_ip, dest_ip, source_port, dest_port, source_bytes, dest_bytes, started_at,
@@ -22,7 +22,7 @@ function fill(store: Store, node: string, count: number): void {
   );
 }
 
-const rowsOf = (store: Store, node: string) =>
+const rowsOf = (store: Stores, node: string) =>
   store.sql.prepare("SELECT count(*) AS n, min(ended_at) AS first FROM flows WHERE node = ?").get(node);
 
 describe("a search", () => {

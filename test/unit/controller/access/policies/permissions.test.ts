@@ -1,6 +1,12 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { anyOf, isKnownAction, knownPermissions, normaliseAction, tgrn } from "../../../../../src/controller/access/policies/permissions.ts";
+import {
+  anyOf,
+  isKnownAction,
+  knownPermissions,
+  normaliseAction,
+  tgrn,
+} from "../../../../../src/controller/access/policies/permissions.ts";
 import type { Policy } from "../../../../../src/controller/access/policies/policy.ts";
 import { isAllowed, reachOf, resourceCovers } from "../../../../../src/controller/access/policies/verdict.ts";
 

@@ -7,15 +7,15 @@ import { addNode, MovableClock, runController } from "../../../../support/contro
 
 function restoredEvents(controller: Controller) {
   const filter = { eventTypes: ["Control Plane Restored"], sort: { by: "timestamp", order: "asc" } } as const;
-  return controller.fleet.events({ ...filter, limit: 10, offset: 0 }).items;
+  return controller.events.find({ ...filter, limit: 10, offset: 0 }).items;
 }
 
 test("each document is signed for exactly its node", async () => {
   const controller = await runController({ domain: "net.example" });
   const node = await addNode(controller, "edge");
-  controller.fleet.createCluster({ name: "pair" }, "test");
-  controller.fleet.updateNode(node.uid, { cluster: "pair.net.example" }, "test");
-  controller.fleet.setTag(node.uid, "site", "north", "test");
+  controller.clusters.create({ name: "pair" }, "test");
+  controller.nodes.update(node.uid, { cluster: "pair.net.example" }, "test");
+  controller.nodes.setTag(node.uid, "site", "north", "test");
   const session = await node.connect();
   const envelopes = KeysEnvelopes.parse(JSON.parse((await session.fetchDocument(controller.url, "keys")) ?? "[]"));
   const { signing } = peekClaims("holdfast-keys+jwt", envelopes[0]?.jws ?? "");
@@ -47,7 +47,7 @@ test("a ticket works once, only while its session is open, and for a minute", as
   expect((await fetchTicket(controller.url, late)).status).toBe(401);
   const orphan = await ticket();
   await session.cut();
-  await until(() => controller.fleet.node(node.uid)?.isOnline === false);
+  await until(() => controller.nodes.get(node.uid)?.isOnline === false);
   expect((await fetchTicket(controller.url, orphan)).status).toBe(401);
 });
 
@@ -55,12 +55,12 @@ test("a change raises the version and is announced once; the same content is not
   const controller = await runController();
   const node = await addNode(controller, "edge");
   const session = await node.connect();
-  controller.fleet.setTag(node.uid, "a", "1", "test");
-  controller.fleet.setTag(node.uid, "b", "2", "test");
+  controller.nodes.setTag(node.uid, "a", "1", "test");
+  controller.nodes.setTag(node.uid, "b", "2", "test");
   await until(() => session.changed.length > 0);
   expect(session.changed).toEqual([{ name: "node", version: 3 }]);
-  controller.fleet.setTag(node.uid, "b", "2", "test");
-  controller.fleet.setSection(node.uid, "connectors", { items: {} }, "test");
+  controller.nodes.setTag(node.uid, "b", "2", "test");
+  controller.config.setSection(node.uid, "connectors", { items: {} }, "test");
   await until(() => session.changed.length > 1);
   expect(session.changed[1]).toEqual({ name: "node", version: 4 });
   expect(await session.peer.request("document.get", { name: "node", have: 4 })).toEqual({
@@ -75,20 +75,20 @@ test("a change raises the version and is announced once; the same content is not
 test("the cluster's other members hear of a new one; versions go on rising from cluster to cluster", async () => {
   const controller = await runController();
   const [first, second] = [await addNode(controller, "first"), await addNode(controller, "second")];
-  const [a, b] = ["a", "b"].map((name) => controller.fleet.createCluster({ name }, "test").fqdn);
-  controller.fleet.updateNode(first.uid, { cluster: a ?? "" }, "test");
+  const [a, b] = ["a", "b"].map((name) => controller.clusters.create({ name }, "test").fqdn);
+  controller.nodes.update(first.uid, { cluster: a ?? "" }, "test");
   const session = await first.connect();
-  controller.fleet.updateNode(second.uid, { cluster: a ?? "" }, "test");
+  controller.nodes.update(second.uid, { cluster: a ?? "" }, "test");
   await until(() => session.changed.length > 0);
   expect(session.changed).toEqual([{ name: "cluster", version: 2 }]);
-  controller.fleet.updateNode(first.uid, { cluster: b ?? "" }, "test");
+  controller.nodes.update(first.uid, { cluster: b ?? "" }, "test");
   await until(() => session.changed.length > 2);
   expect(session.changed.slice(1)).toEqual([
     { name: "node", version: 3 },
     { name: "cluster", version: 3 },
   ]);
-  controller.fleet.deleteCluster(b ?? "", "test");
-  expect(controller.fleet.node(first.uid)?.cluster).toBeUndefined();
+  controller.clusters.delete(b ?? "", "test");
+  expect(controller.nodes.get(first.uid)?.cluster).toBeUndefined();
 });
 
 test("a control plane restored from a backup goes past what the node holds", async () => {
@@ -117,7 +117,7 @@ test("what a node applied is kept by document", async () => {
   const report = { name: "node", version: 1, at: 1, durationMs: 2, outcome: "partial" } as const;
   const sections = { vpn: { state: "unsupported" as const, issues: [], steps: 0 } };
   await session.peer.request("document.applied", { ...report, sections });
-  expect(controller.fleet.node(node.uid)?.applied).toEqual({ node: { ...report, sections } });
+  expect(controller.nodes.get(node.uid)?.applied).toEqual({ node: { ...report, sections } });
 });
 
 test("a keys document above ours is told and not followed", async () => {

@@ -1,6 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { affectedBy, domainDocument, domainOf, MAX_PEERS } from "../../../../../src/controller/channel/documents/domain.ts";
+import {
+  affectedBy,
+  domainDocument,
+  domainOf,
+  MAX_PEERS,
+} from "../../../../../src/controller/channel/documents/domain.ts";
 import { meshNode, type MeshRecord } from "../../../../../src/controller/channel/documents/mesh-node.ts";
 import { DomainDocument } from "../../../../../src/protocol/documents/documents.ts";
 import { DomainGrant, DomainPeer } from "../../../../../src/protocol/sections/gateway/domain-items.ts";

@@ -28,7 +28,7 @@ class Listeners {
   }
 
   uid(name: string): string {
-    return this.controller.fleet.nodeByFqdn(`${name}.net.example`)?.uid ?? "";
+    return this.controller.nodes.byFqdn(`${name}.net.example`)?.uid ?? "";
   }
 
   /** The names of those who heard of a new `domain` document: a later change of every node shows that nothing more comes. */
@@ -38,7 +38,7 @@ class Listeners {
     this.#barrier += 1;
     const sessions = [...this.#sessions].filter(([name]) => this.uid(name) !== "");
     for (const [name] of sessions)
-      this.controller.fleet.setTag(this.uid(name), "barrier", String(this.#barrier), "test");
+      this.controller.nodes.setTag(this.uid(name), "barrier", String(this.#barrier), "test");
     await until(() => sessions.every(([, { changed }]) => changed.some(({ name }) => name === "node")));
     return sessions
       .filter(([, { changed }]) => changed.some(({ name }) => name === "domain"))
@@ -57,11 +57,10 @@ class Listeners {
 
 test("every change reaches the nodes whom it concerns, and no other", async () => {
   const controller = await runController({ domain: "net.example" });
-  const { fleet } = controller;
   const all = new Listeners(controller);
   for (const name of ["a", "b", "gw", "other"]) await all.add(name);
   const put = (name: string, section: "gateway" | "connectors", body: object | undefined) => () =>
-    fleet.setSection(all.uid(name), section, body === undefined ? undefined : { ...body }, "test");
+    controller.config.setSection(all.uid(name), section, body === undefined ? undefined : { ...body }, "test");
 
   // A gateway comes: everybody dials it.
   expect(await all.told(put("gw", "gateway", server("public")))).toEqual(["a", "b", "gw", "other"]);
@@ -71,7 +70,7 @@ test("every change reaches the nodes whom it concerns, and no other", async () =
   // What nobody else must know is told to nobody, and equal content is no news.
   expect(await all.told(put("gw", "gateway", server("public", { monitorHopsMode: "never" })))).toEqual([]);
   expect(await all.told(put("a", "connectors", connectors(["local", "web"])))).toEqual([]);
-  expect(await all.told(() => fleet.setLifecycleState(all.uid("gw"), "production", "test"))).toEqual([]);
+  expect(await all.told(() => controller.nodes.setLifecycleState(all.uid("gw"), "production", "test"))).toEqual([]);
 
   // A connector concerns both its ends.
   expect(await all.told(put("a", "connectors", connectors(["b", "web"])))).toEqual(["a", "b"]);
@@ -85,18 +84,18 @@ test("every change reaches the nodes whom it concerns, and no other", async () =
 
   // Who is not active is nobody's peer, and comes back.
   const state = (name: string, to: "ACTIVE" | "INACTIVE") => () =>
-    fleet.updateNode(all.uid(name), { state: to }, "test");
+    controller.nodes.update(all.uid(name), { state: to }, "test");
   expect(await all.told(state("a", "INACTIVE"))).toEqual(["a", "b", "gw"]);
   expect([await all.knows("a"), (await all.knows("b")).grants]).toEqual([{ peers: [], grants: [] }, []]);
   expect(await all.told(state("a", "ACTIVE"))).toEqual(["a", "b", "gw"]);
 
   // A private gateway lists a cluster, whose members come and go.
-  const { fqdn } = fleet.createCluster({ name: "pair" }, "test");
+  const { fqdn } = controller.clusters.create({ name: "pair" }, "test");
   const listing = server("private", { clients: [{ name: "pair", enabled: true }] });
   expect(await all.told(put("gw", "gateway", listing))).toEqual(["a", "b", "gw", "other"]);
-  expect(await all.told(() => fleet.updateNode(all.uid("b"), { cluster: fqdn }, "test"))).toEqual(["b", "gw"]);
+  expect(await all.told(() => controller.nodes.update(all.uid("b"), { cluster: fqdn }, "test"))).toEqual(["b", "gw"]);
   expect((await all.knows("gw")).peers).toEqual(["b"]);
-  expect(await all.told(() => fleet.deleteCluster(fqdn, "test"))).toEqual(["b", "gw"]);
+  expect(await all.told(() => controller.clusters.delete(fqdn, "test"))).toEqual(["b", "gw"]);
   expect((await all.knows("gw")).peers).toEqual([]);
 
   // A new node, and one that is deleted.
@@ -104,7 +103,7 @@ test("every change reaches the nodes whom it concerns, and no other", async () =
   await all.told(put("other", "connectors", connectors(["new", "x"])));
   expect(await all.told(() => all.add("new"))).toEqual(["gw", "other"]);
   expect(await all.knows("new")).toEqual({ peers: ["gw", "other"], grants: ["x"] });
-  expect(await all.told(() => fleet.deleteNode(all.uid("gw"), "test"))).toEqual(["a", "b", "new", "other"]);
+  expect(await all.told(() => controller.nodes.delete(all.uid("gw"), "test"))).toEqual(["a", "b", "new", "other"]);
   expect((await all.knows("a")).peers).toEqual(["b"]);
   expect(await all.told(put("other", "connectors", undefined))).toEqual(["new", "other"]);
 });
@@ -113,14 +112,14 @@ test("a restart is no change, and what it finds is compared with what comes", as
   const dataDir = await temporaryDirectory();
   const first = await runController({ domain: "net.example", dataDir });
   const [edge, gateway] = [await addNode(first, "edge"), await addNode(first, "gw")];
-  first.fleet.setSection(gateway.uid, "gateway", server("public"), "test");
+  first.config.setSection(gateway.uid, "gateway", server("public"), "test");
   await first.close();
   const second = await runController({ dataDir });
   const again = new TestNode(second.url, edge.uid, edge.identity);
   const session = await again.connect();
   expect(peekClaims("holdfast-server-proof+jwt", session.serverProof).versions.domain).toBe(2);
-  second.fleet.setSection(gateway.uid, "gateway", server("public", { monitorHops: true }), "test");
-  second.fleet.setSection(gateway.uid, "gateway", server("public", { port: 9443 }), "test");
+  second.config.setSection(gateway.uid, "gateway", server("public", { monitorHops: true }), "test");
+  second.config.setSection(gateway.uid, "gateway", server("public", { port: 9443 }), "test");
   await until(() => session.changed.length > 0);
   expect(session.changed).toEqual([{ name: "domain", version: 3 }]);
 });

@@ -1,6 +1,11 @@
 import { expect, test } from "vitest";
 import { ClusterDocument, NodeDocument } from "../../../../../src/protocol/documents/documents.ts";
-import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "../../../../../src/controller/channel/documents/versions.ts";
+import {
+  clusterDocument,
+  judgeHave,
+  nextVersion,
+  nodeDocument,
+} from "../../../../../src/controller/channel/documents/versions.ts";
 
 const NODE = {
   uid: "0b6a1dd2-0b5e-4a65-8c23-7b8a52f4d3a1",

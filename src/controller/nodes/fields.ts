@@ -4,6 +4,8 @@ import { FORBIDDEN_KEYS } from "../../lib/formats/strict-json.ts";
 import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { TagText } from "../../protocol/values/values.ts";
 
+const MAX_TAGS = 256;
+
 /**
  * Returns the tags with one set, or removed if `value` is undefined.
  * @throws {InputError} `invalid-body` for an invalid tag or more than 256

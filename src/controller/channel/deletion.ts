@@ -1,0 +1,32 @@
+import type { DeletedClaims } from "../../protocol/documents/claims.ts";
+import { signJws } from "../../protocol/channel/jws.ts";
+import type { ControlKeys } from "./keys/control-keys.ts";
+import type { Sessions } from "./sessions.ts";
+import type { Triggers } from "./triggers.ts";
+
+interface Signer {
+  readonly keys: Pick<ControlKeys, "signing">;
+  readonly origin: string;
+}
+
+export interface DismissalDeps extends Signer {
+  readonly sessions: Pick<Sessions, "remove">;
+  readonly triggers: Pick<Triggers, "nodeRemoved">;
+}
+
+/** Returns a function that fails the triggers of a deleted node, tells it that it was deleted, and ends its session. */
+export function dismissal({ sessions, triggers, ...signer }: DismissalDeps): (uid: string) => Promise<void> {
+  return async (uid) => {
+    triggers.nodeRemoved(uid);
+    const session = sessions.remove(uid);
+    if (session === undefined) return;
+    const claims = { aud: uid, nonce: session.cnonce, iat: session.now() };
+    session.peer.notify("session.deleted", { jws: await deletedNotice(signer, claims) });
+    session.end("deleted");
+  };
+}
+
+/** Returns a signed notice that the node `aud` was deleted, with the nonce it chose. */
+export function deletedNotice({ keys, origin }: Signer, claims: Omit<DeletedClaims, "iss">): Promise<string> {
+  return signJws("holdfast-deleted+jwt", { iss: origin, ...claims }, keys.signing);
+}

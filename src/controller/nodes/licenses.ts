@@ -1,0 +1,74 @@
+import { randomUUID } from "node:crypto";
+import type { Clock } from "../../host/clock.ts";
+import { signJws, type Signer } from "../../protocol/channel/jws.ts";
+import { Base64Url32, NodeName, type NodeType } from "../../protocol/values/values.ts";
+import type { ControlKeys } from "../channel/keys/control-keys.ts";
+import type { EventLog } from "../events/service.ts";
+import type { Atomic } from "../store/atomic.ts";
+import { checkField } from "./fields.ts";
+import type { LicenseStore } from "./license-store.ts";
+import { checkNameFree, type NameHolders } from "./names.ts";
+
+export interface LicensesDeps {
+  readonly store: Atomic & NameHolders & { readonly licenses: Pick<LicenseStore, "add"> };
+  readonly events: Pick<EventLog, "change">;
+  readonly keys: Pick<ControlKeys, "rootThumbprint"> & {
+    readonly signing: Signer;
+    readonly newest: Pick<ControlKeys["newest"], "spki">;
+  };
+  readonly clock: Clock;
+  readonly origin: string;
+  readonly org: string;
+  readonly domain: string;
+}
+
+/** Order of a license. */
+export interface LicenseRequest {
+  readonly name: string;
+  readonly type: NodeType;
+  /** Thumbprint of the only key that may use it. */
+  readonly jkt?: string;
+  readonly user: string;
+  /** Default: one day. */
+  readonly lifetimeSeconds?: number;
+}
+
+const LICENSE_SECONDS = 24 * 3600;
+
+/** Licenses, with which machines register as nodes. */
+export class Licenses {
+  readonly #deps: LicensesDeps;
+
+  constructor(deps: LicensesDeps) {
+    this.#deps = deps;
+  }
+
+  /** Issues a signed license. @throws {InputError} `invalid-body`, `name-taken` */
+  async issue({ name, type, jkt, user, lifetimeSeconds = LICENSE_SECONDS }: LicenseRequest): Promise<string> {
+    const { store, events, keys, clock, origin, org, domain } = this.#deps;
+    checkField("name", NodeName, name);
+    if (jkt !== undefined) checkField("jkt", Base64Url32, jkt);
+    checkNameFree(store, `${name}.${domain}`);
+    const iat = Math.floor(clock.now() / 1000);
+    const license = {
+      iss: origin,
+      jti: randomUUID(),
+      name,
+      domain,
+      org,
+      type,
+      iat,
+      exp: iat + lifetimeSeconds,
+      root: keys.rootThumbprint,
+      spki: keys.newest.spki,
+      ...(jkt === undefined ? {} : { cnf: { jkt } }),
+    };
+    const jws = await signJws("holdfast-license+jwt", license, keys.signing);
+    store.atomic(() => {
+      store.licenses.add(license, user);
+      const node = { uid: license.jti, name, fqdn: `${name}.${domain}` };
+      events.change(node, user, `License issued for ${node.fqdn} (${type})`);
+    });
+    return jws;
+  }
+}

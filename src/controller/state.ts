@@ -1,0 +1,160 @@
+import { randomUUID } from "node:crypto";
+import { importJWK, type CryptoKey } from "jose";
+import { join, resolve } from "node:path";
+import type { Logger } from "pino";
+import { HostError, InputError, InternalError } from "../errors.ts";
+import type { Clock } from "../host/clock.ts";
+import { hostFiles, type Files } from "../host/files/files.ts";
+import { releaseFiles, type ReleaseFiles } from "../host/releases/release-files.ts";
+import type { Ed25519PublicKey } from "../protocol/values/keys.ts";
+import type { KeysEnvelope } from "../protocol/channel/keys-chain.ts";
+import { ensureAdminKey } from "./access/admin-key.ts";
+import { ADMIN_POLICY } from "./access/policies/policy.ts";
+import { loadControlKeys, type ControlKeys } from "./channel/keys/control-keys.ts";
+import { keyStore } from "./channel/keys/key-store.ts";
+import { speedTestTokens as speedTestTokensOf, type SpeedTestTokens } from "./channel/keys/speed-test-tokens.ts";
+import { fileCertificate, selfSignedCertificate, type ServerCertificate } from "./channel/keys/tls-certificate.ts";
+import { volumeKeys as volumeKeysOf, type VolumeKeys } from "./channel/keys/volume-keys.ts";
+import {
+  REGISTRY_SERVICE,
+  registryTokens as registryTokensOf,
+  type RegistryTokens,
+} from "./registry/registry-tokens.ts";
+import { tlsModeOf, type ControllerSettings } from "./settings.ts";
+import { openStores, type Stores } from "./stores.ts";
+
+/** What a controller keeps in its data directory: the database, keys and certificates. */
+export interface State {
+  readonly store: Stores;
+  readonly keys: ControlKeys;
+  /** Key that verifies access tokens of the API. */
+  readonly apiTokenKey: CryptoKey;
+  readonly speedTestTokens: SpeedTestTokens;
+  readonly volumeKeys: VolumeKeys;
+  /** Undefined without a registry. */
+  readonly registryTokens: RegistryTokens | undefined;
+  /** Undefined without TLS. */
+  readonly certificate: ServerCertificate | undefined;
+  /** Hashes of all TLS keys that nodes may see. */
+  readonly tlsPins: readonly string[];
+  /** Undefined if no releases are served. */
+  readonly releases: ReleaseFiles | undefined;
+  /** UUID of the organization and FQDN of its domain. */
+  readonly identity: { readonly org: string; readonly domain: string };
+  readonly adminKeyPath: string;
+}
+
+/** Path of the database. */
+export const databasePathOf = ({ dataDir }: ControllerSettings): string => join(resolve(dataDir), "controller.db");
+
+/**
+ * Opens the state, or creates it at the first start; `stack` closes it.
+ * @throws {InputError} `invalid-settings`; {HostError} if the database, a key or a certificate is unavailable
+ */
+export async function openState(
+  settings: ControllerSettings,
+  { log, clock }: { readonly log: Logger; readonly clock: Clock },
+  stack: AsyncDisposableStack,
+): Promise<State> {
+  const files = hostFiles();
+  const dataDir = resolve(settings.dataDir);
+  const keysDir = join(dataDir, "keys");
+  // Files that the operator gives come first: nothing is created if they are missing.
+  const given = await givenCertificate(files, settings);
+  const releases = settings.releasesDir === undefined ? undefined : await releaseFiles(settings.releasesDir, clock);
+  const directories = [dataDir, keysDir, join(dataDir, "tls")];
+  for (const directory of directories) await files.makeDirectory(directory, 0o700);
+  const path = databasePathOf(settings);
+  const store = stack.adopt(openStores(path, (await files.list(keysDir)).length > 0), (opened) => opened.close());
+  if (!store.isPersistent) throw new HostError("storage-unavailable", `${path} cannot be written`);
+  for (const directory of directories) await files.sweep(directory);
+  const certificate = given ?? (await ownCertificate(files, dataDir, settings, clock));
+  const tlsPins = pinsOf(settings, certificate);
+  const keys = await loadControlKeys(keyStore(files, keysDir), ledgerOf(store), {
+    spki: tlsPins,
+    nowSeconds: Math.floor(clock.now() / 1000),
+  });
+  const admin = await ensureAdminKey(files, dataDir, {
+    get: () => store.meta.get("admin-key-hash"),
+    set: (hash) => store.meta.set("admin-key-hash", hash),
+  });
+  if (admin.isNew) log.info({ path: admin.path }, "created the operator's API key");
+  store.access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [ADMIN_POLICY]);
+  return {
+    store,
+    keys,
+    apiTokenKey: await verificationKey(keys.apiToken.publicKey),
+    speedTestTokens: await speedTestTokensOf(files, join(keysDir, "speed-test.key")),
+    volumeKeys: await volumeKeysOf(files, join(keysDir, "volumes.key")),
+    registryTokens: await registryTokensFor(files, dataDir, settings, clock),
+    certificate,
+    tlsPins,
+    releases,
+    identity: identityOf(store, settings),
+    adminKeyPath: admin.path,
+  };
+}
+
+async function givenCertificate(files: Files, settings: ControllerSettings): Promise<ServerCertificate | undefined> {
+  if (tlsModeOf(settings) !== "files") return undefined;
+  return fileCertificate(files, resolve(settings.tlsCert ?? ""), resolve(settings.tlsKey ?? ""));
+}
+
+async function ownCertificate(
+  files: Files,
+  dataDir: string,
+  settings: ControllerSettings,
+  clock: Clock,
+): Promise<ServerCertificate | undefined> {
+  if (tlsModeOf(settings) !== "self") return undefined;
+  const publicHost = settings.publicUrl === undefined ? [] : [new URL(settings.publicUrl).hostname];
+  const hosts = [...new Set([...publicHost, settings.listen.host])].map((host) => host.replace(/^\[|\]$/g, ""));
+  return selfSignedCertificate(files, join(dataDir, "tls"), hosts, clock.now());
+}
+
+/** Loads or creates the token key of the registry; the registry uses `<data>/registry/cert.pem` as its `rootcertbundle`. */
+async function registryTokensFor(
+  files: Files,
+  dataDir: string,
+  { registryUrl }: ControllerSettings,
+  clock: Clock,
+): Promise<RegistryTokens | undefined> {
+  if (registryUrl === undefined) return undefined;
+  const directory = join(dataDir, "registry");
+  await files.makeDirectory(directory, 0o700);
+  const pair = await selfSignedCertificate(files, directory, [REGISTRY_SERVICE], clock.now());
+  return registryTokensOf({ ...pair, clock });
+}
+
+/** Returns the hashes of all TLS keys that nodes may see. */
+function pinsOf({ frontPins }: ControllerSettings, certificate: ServerCertificate | undefined): readonly string[] {
+  return [...new Set([...frontPins, ...(certificate === undefined ? [] : [certificate.pin])])];
+}
+
+async function verificationKey(key: Ed25519PublicKey): Promise<CryptoKey> {
+  const imported = await importJWK(key, "EdDSA");
+  if (imported instanceof Uint8Array) throw new InternalError("internal", "an Ed25519 key cannot be symmetric");
+  return imported;
+}
+
+function ledgerOf(store: Stores) {
+  return {
+    all: () => store.meta.keyDocuments(),
+    append: (version: number, envelope: KeysEnvelope) => store.meta.appendKeyDocument(version, envelope),
+  };
+}
+
+/** Returns the organization and domain, fixed at the first start: every node's name and license contains them. */
+function identityOf(store: Stores, settings: ControllerSettings): { readonly org: string; readonly domain: string } {
+  const org = store.meta.get("org") ?? randomUUID();
+  const stored = store.meta.get("domain");
+  if (stored !== undefined && settings.domain !== undefined && stored !== settings.domain) {
+    throw new InputError("invalid-settings", `--domain: this controller's domain is ${stored} and cannot change`);
+  }
+  const domain = stored ?? settings.domain ?? "holdfast.example";
+  store.atomic(() => {
+    store.meta.set("org", org);
+    store.meta.set("domain", domain);
+  });
+  return { org, domain };
+}

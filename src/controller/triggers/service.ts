@@ -1,0 +1,61 @@
+import type { EventLog } from "../events/service.ts";
+import type { ClusterStore } from "../clusters/store.ts";
+import { refuseTriggerFrom, refuseWhileHeld } from "../nodes/held-identity.ts";
+import type { NodeService } from "../nodes/service.ts";
+import type { NodeStore } from "../nodes/store.ts";
+import type { TriggerProgress, TriggerRequest } from "./records.ts";
+import { callLabel, isRead } from "./trigger-label.ts";
+
+export interface TriggerOptions {
+  readonly signal: AbortSignal;
+  readonly onProgress?: ((progress: TriggerProgress) => void) | undefined;
+}
+
+/** Sends a trigger to a node. */
+export type RunTrigger = (uid: string, request: TriggerRequest, options: TriggerOptions) => Promise<unknown>;
+
+export interface TriggerServiceDeps {
+  readonly store: { readonly nodes: NodeStore; readonly clusters: Pick<ClusterStore, "get"> };
+  readonly nodes: Pick<NodeService, "stored">;
+  readonly events: Pick<EventLog, "audit">;
+  readonly sessions: { get(uid: string): { readonly address: string } | undefined };
+  /** Expects a node to reconnect. */
+  readonly expect: (uid: string, reason: "restart" | "reboot") => void;
+  readonly send: RunTrigger;
+}
+
+/** Triggers after which a node must reconnect. */
+const RESTART_TRIGGERS: Readonly<Record<string, "restart" | "reboot">> = {
+  "node-restart-service": "restart",
+  "node-reboot": "reboot",
+};
+
+/** Triggers of nodes. */
+export class TriggerService {
+  readonly #deps: TriggerServiceDeps;
+
+  constructor(deps: TriggerServiceDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Sends a signed trigger. Resolves to the node's response with `wait`, otherwise to `true` once sent. `onProgress` receives output as it
+   * arrives.
+   * @throws {InputError} `not-found`, `busy`, `unauthorized-ip`, `cancelled`, `timeout`; {SessionError} `offline` or the node's error
+   */
+  async run(uid: string, request: TriggerRequest, options: TriggerOptions): Promise<unknown> {
+    const { store, nodes, events, sessions, expect, send } = this.#deps;
+    const node = nodes.stored(uid);
+    refuseWhileHeld(store, uid);
+    const session = sessions.get(uid);
+    if (session !== undefined) refuseTriggerFrom(store, uid, session.address, request.event);
+    if (session !== undefined && request.isAudited !== false && !isRead(request)) {
+      const shared = node.cluster === undefined ? undefined : store.clusters.get(node.cluster)?.config.exec;
+      const label = callLabel(request, shared ?? node.config.exec ?? {});
+      events.audit(node, `${request.user} invoked ${label}`);
+    }
+    const restart = Object.hasOwn(RESTART_TRIGGERS, request.event) ? RESTART_TRIGGERS[request.event] : undefined;
+    if (restart !== undefined && session !== undefined) expect(uid, restart);
+    return send(uid, request, options);
+  }
+}
