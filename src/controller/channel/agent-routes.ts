@@ -29,8 +29,9 @@ import type { Refusals } from "./refusals.ts";
 import { registerNode, type RegistrationDeps } from "./registration.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Source, Sources } from "../http/sources.ts";
-import { SPEED_TEST_PATH, type SpeedTest } from "./speed-test.ts";
+import { type SpeedTest } from "./speed-test.ts";
 import type { Tickets } from "./tickets.ts";
+import { SPEED_TEST_PATH } from "./keys/speed-test-tokens.ts";
 
 export interface AgentRoutesDeps extends RegistrationDeps {
   readonly sessions: Sessions;

@@ -2,14 +2,12 @@ import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import type { SpeedTestTokens } from "./keys/speed-test-tokens.ts";
+import { type SpeedTestTokens, SPEED_TEST_PATH } from "./keys/speed-test-tokens.ts";
 import type { NodeStore } from "../nodes/store.ts";
 import { answerError, answerJson, pathOf } from "./http-io.ts";
 
 type Tables = { readonly nodes: NodeStore };
 
-/** Path of nodes' bandwidth tests; ends in a token that only the node's document contains. */
-export const SPEED_TEST_PATH = "/agent/v1/speedtest";
 const SPEED_TEST_MAX_BYTES = 100_000_000;
 const SPEED_TEST_CONNECTIONS = 4;
 const DEADLINE_MS = 120_000;

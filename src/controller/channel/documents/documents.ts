@@ -5,7 +5,7 @@ import { JsonObject } from "../../../protocol/values/values.ts";
 import type { EventLog } from "../../events/service.ts";
 import { sha256 } from "../../access/admin-key.ts";
 import type { ControlKeys } from "../keys/control-keys.ts";
-import type { SpeedTestTokens } from "../keys/speed-test-tokens.ts";
+import { type SpeedTestTokens, SPEED_TEST_PATH } from "../keys/speed-test-tokens.ts";
 import { clusterDocument, judgeHave, nextVersion, nodeDocument } from "./versions.ts";
 import type { DocumentId } from "./store.ts";
 import type { Atomic } from "../../store/atomic.ts";
@@ -14,7 +14,6 @@ import type { DocumentStore } from "./store.ts";
 import type { MeshStore } from "./mesh-store.ts";
 import type { NodeStore } from "../../nodes/store.ts";
 import { neighbours as neighboursOf } from "./neighbours.ts";
-import { SPEED_TEST_PATH } from "../speed-test.ts";
 
 /** Desired documents of all nodes: their versions and signed form. */
 export interface Documents {

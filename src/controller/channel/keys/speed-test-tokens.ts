@@ -31,3 +31,6 @@ export async function speedTestTokens(files: Files, path: string): Promise<Speed
     },
   };
 }
+
+/** Path of nodes' bandwidth tests; ends in a token that only the node's document contains. */
+export const SPEED_TEST_PATH = "/agent/v1/speedtest";

@@ -74,7 +74,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     const elsewhere = `/v2/node/${NOBODY}/config/${section}`;
     expect((await bench.call("POST", elsewhere, { json: sample })).status).toBe(404);
     expect((await bench.call("POST", `${elsewhere}/upgrade`)).status).toBe(404);
-    expect(stored(section)).toBe(before);
+    expect(stored(section)).toStrictEqual(before);
   });
 
   it("on a node without any are not found", async () => {
@@ -101,7 +101,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     }
     const renamed = await bench.call("PUT", `${base()}/${id}`, { json: { ...sample, id: B } });
     expect([renamed.status, renamed.json]).toEqual([422, [`id: must be ${id}, or absent`]]);
-    expect(stored(section)).toBe(before);
+    expect(stored(section)).toStrictEqual(before);
   });
 
   it("that collide with another are refused with its id, and not with themselves", async () => {
@@ -119,7 +119,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
       expect(told).toMatch(new RegExp(`^${section}\\.items\\.[-0-9a-f]{36}\\.${isTaken} ${first}$`));
     }
     expect(answer.json).toMatchObject({ error: `${section}.items.${second}.${isTaken} ${first}` });
-    expect(stored(section)).toBe(before);
+    expect(stored(section)).toStrictEqual(before);
     expect((await bench.call("PUT", `${base()}/${first}`, { json: { ...sample, description: "x" } })).status).toBe(200);
     await bench.call("DELETE", `${base()}/${first}`);
     expect((await bench.call("PUT", `${base()}/${second}`, { json: sample })).status).toBe(200);
@@ -145,7 +145,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
         { code: "legacy-form", error: expect.stringContaining("/upgrade") as unknown },
       ]);
     }
-    expect(stored(section)).toBe(before);
+    expect(stored(section)).toStrictEqual(before);
     await putWhole({});
     expect((await create(other)).status).toBe(409);
   });
@@ -326,7 +326,7 @@ describe("a connector to an address that no node lets others reach", () => {
     const items = { [id]: { ...bad, id } };
     const whole = await bench.call("PUT", `/node/${uid}/config/connectors`, { json: { version: 2, items } });
     expect([whole.status, whole.json]).toEqual([422, [`connectors.items.${id}.service: ${told}`]]);
-    expect(stored("connectors")).toBe(before);
+    expect(stored("connectors")).toStrictEqual(before);
   });
 
   it("is refused in a legacy list too, and by every way to write such an address", async () => {

@@ -74,9 +74,9 @@ describe("containers", () => {
     expect([removed.status, removed.json]).toEqual([200, {}]);
     expect(await get("container")).toEqual([]);
     expect(bench.fleet.changes).toEqual([
-      "container edge-api added",
-      "container edge-api changed",
-      "container edge-api removed",
+      "admin: Configuration of exec changed: container edge-api added",
+      "admin: Configuration of exec changed: container edge-api changed",
+      "admin: Configuration of exec changed: container edge-api removed",
     ]);
   });
 
@@ -205,8 +205,8 @@ describe("containers", () => {
     await create({ ...RECORD, privileged: true, saveOutput: true, capabilities: { addCaps: ["SYS_ADMIN"] } });
     await put(`container/${A}/config`, PARTS.variable);
     expect(bench.fleet.changes).toEqual([
-      "container edge-api added (privileged; with SYS_ADMIN; output saved)",
-      "container edge-api configured (privileged; output saved)",
+      "admin: Configuration of exec changed: container edge-api added (privileged; with SYS_ADMIN; output saved)",
+      "admin: Configuration of exec changed: container edge-api configured (privileged; output saved)",
     ]);
     expect(JSON.stringify([bench.fleet.changes, bench.logged])).not.toContain("hush");
   });

@@ -126,7 +126,7 @@ describe("what is refused without asking the node", () => {
       status: 503,
       json: { code: "offline" },
     });
-    const agent = await bench.call("GET", under({ type: "Agent" }));
+    const agent = await bench.call("GET", under({ name: "laptop", type: "Agent" }));
     expect(agent).toMatchObject({ status: 422, json: { code: "not-supported", error: "agents have no data store" } });
     expect((await bench.call("GET", `/v2/node/${ID}/data-store/tasks`)).status).toBe(404);
     expect(requests()).toEqual([]);
