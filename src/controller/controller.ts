@@ -142,13 +142,29 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
   const tickets = new Tickets(clock);
   const telemetry = telemetryIntake({ store, events, refusals, clock, log: channelLog });
   const methods = {
-    ...{ store, documents, tickets, triggers: runs, telemetry, clock },
-    ...{ registryTokens, registryHost, volumeKeys },
+    store,
+    documents,
+    tickets,
+    triggers: runs,
+    telemetry,
+    clock,
+    registryTokens,
+    registryHost,
+    volumeKeys,
   };
   const greeter = new Greeter({
     ...base,
-    ...{ sessions, documents, triggers: runs, streams, announcer, awaiting, events, refusals },
-    ...{ tlsPins, heartbeatSeconds, maxSessions },
+    sessions,
+    documents,
+    triggers: runs,
+    streams,
+    announcer,
+    awaiting,
+    events,
+    refusals,
+    tlsPins,
+    heartbeatSeconds,
+    maxSessions,
     log: channelLog,
     handlers: (session) => nodeHandlers(methods, session),
   });
@@ -163,14 +179,19 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
     clusters,
     config: new ConfigService({ nodes, clusters, clock }),
     triggers: new TriggerService({
-      ...{ store, nodes, events, sessions },
+      store,
+      nodes,
+      events,
+      sessions,
       expect: (uid, reason) => awaiting.expect(uid, reason),
       send: (uid, request, options) => runs.run(uid, request, options),
     }),
     terminals: new Terminals({ store, nodes, events, streams, log: channelLog }),
     events,
     alerts: new Alerts({
-      ...{ store, events, clock },
+      store,
+      events,
+      clock,
       identities: { release: (uid) => releaseIdentity(store, uid), resume: (uid) => changes.announceAll(uid) },
     }),
     telemetry: store.telemetry,
@@ -184,7 +205,13 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
     ...store,
     ...services,
     ...identity,
-    ...{ activations, agentTokens, tokens, registryTokens, registryHost, clock, log: apiLog },
+    activations,
+    agentTokens,
+    tokens,
+    registryTokens,
+    registryHost,
+    clock,
+    log: apiLog,
     registry: registryOf(settings, registryTokens),
     releases: state.releases,
     joins: new ReplyJoins(),
@@ -211,7 +238,16 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
   stack.defer(every(clock, log, PRUNE_MS, () => store.prune(clock.now() / 1000)));
   const agentRoutes = new AgentRoutes({
     ...base,
-    ...{ sessions, documents, announcer, awaiting, tickets, events, refusals, sources, activations, agentTokens },
+    sessions,
+    documents,
+    announcer,
+    awaiting,
+    tickets,
+    events,
+    refusals,
+    sources,
+    activations,
+    agentTokens,
     speedTest: new SpeedTest(store, speedTestTokens),
     log: channelLog,
   });
@@ -219,7 +255,10 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
     overrideGlobalObjects: false,
   });
   const streamUpgrades = new StreamUpgrades({
-    ...{ streams, clock, connections, sources },
+    streams,
+    clock,
+    connections,
+    sources,
     api: async (request, upgrade, source) => api.fetch(request, { upgrade, source }),
   });
   const sessionUpgrades = stack.adopt(new SessionUpgrades(greeter, clock, connections, sources), (opened) =>

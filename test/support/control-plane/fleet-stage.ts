@@ -143,7 +143,10 @@ export class FleetStage {
       licenses: new Licenses({ store, events, keys, clock, origin, ...identity }),
       config: new ConfigService({ nodes, clusters, clock }),
       triggers: new TriggerService({
-        ...{ store, nodes, events, sessions },
+        store,
+        nodes,
+        events,
+        sessions,
         expect: () => undefined,
         send: (uid, request, options) => {
           if (!this.#online.has(uid)) return Promise.reject(new SessionError("offline", "the node has no session"));
@@ -152,7 +155,10 @@ export class FleetStage {
         },
       }),
       terminals: new Terminals({
-        ...{ store, nodes, events, log },
+        store,
+        nodes,
+        events,
+        log,
         streams: {
           open: (uid, { params }) => {
             this.terminals.push({ uid, request: params });
@@ -161,7 +167,9 @@ export class FleetStage {
         },
       }),
       alerts: new Alerts({
-        ...{ store, events, clock },
+        store,
+        events,
+        clock,
         identities: { release: (uid) => releaseIdentity(store, uid), resume: () => undefined },
       }),
       telemetry: store.telemetry,
@@ -177,7 +185,16 @@ export class FleetStage {
     const made = { vendor: "", model: "", mac: "", wan: "" };
     const trail = NEW_IDENTITY;
     store.nodes.add({
-      ...{ uid, name, fqdn, domain, org, type, keys, thumbprints, createdAt, trail },
+      uid,
+      name,
+      fqdn,
+      domain,
+      org,
+      type,
+      keys,
+      thumbprints,
+      createdAt,
+      trail,
       device: device ?? made,
     });
     const { state, lifecycleState, cluster, tags, config, confirm, lockedTo, unauthorizedIp } = record;
