@@ -6,7 +6,7 @@ import type { NodeType } from "../../protocol/values/values.ts";
 import type { Standing } from "../reconcile/section-status.ts";
 import { ANNOUNCED_OVER } from "../telemetry/conditions/arp-announcer.ts";
 import { STALE_OVER } from "../telemetry/conditions/arp-watch.ts";
-import { watchConditions, type Condition } from "../telemetry/conditions/condition-watch.ts";
+import { watchConditions, type Condition, type ConditionWatch } from "../telemetry/conditions/condition-watch.ts";
 import type { EventLog } from "../telemetry/events.ts";
 
 const SECTION = "network";
@@ -92,7 +92,7 @@ export function watchNetworkSection({
   readonly clusterIssues: () => readonly Issue[];
   /** Conditions from other sources: another machine answers for an address. */
   readonly others: () => readonly Condition[];
-}): { refresh(): void; close(): void } {
+}): ConditionWatch {
   return watchConditions({
     clock,
     events,
@@ -101,15 +101,20 @@ export function watchNetworkSection({
       ...clusterConditions(clusterIssues()),
       ...others(),
     ],
-    adopt: ({ eventType, object }) => {
-      if (eventType === ROUTE_ERROR) return ROUTES_OVER;
-      if (eventType !== NETWORK_ERROR) return undefined;
-      if (object.startsWith(LEASE)) return LEASE_OVER;
-      if (object.startsWith(CLUSTER)) return CLUSTER_OVER;
-      if (object.startsWith("announce:")) return ANNOUNCED_OVER;
-      return object.startsWith("arp:") ? STALE_OVER : undefined;
+    adopt: (open) => {
+      const over = overOf(open);
+      return over === undefined ? undefined : { ...open, over };
     },
   });
+}
+
+function overOf({ eventType, object }: Pick<Condition, "eventType" | "object">): string | undefined {
+  if (eventType === ROUTE_ERROR) return ROUTES_OVER;
+  if (eventType !== NETWORK_ERROR) return undefined;
+  if (object.startsWith(LEASE)) return LEASE_OVER;
+  if (object.startsWith(CLUSTER)) return CLUSTER_OVER;
+  if (object.startsWith("announce:")) return ANNOUNCED_OVER;
+  return object.startsWith("arp:") ? STALE_OVER : undefined;
 }
 
 /**

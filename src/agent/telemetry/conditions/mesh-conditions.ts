@@ -1,5 +1,6 @@
 import type { ClientState, PathState } from "../../../protocol/overlay/mesh.ts";
 import type { EventInput } from "../events.ts";
+import type { Condition } from "./condition-watch.ts";
 import { defined } from "../../../lib/defined.ts";
 
 /** Inputs of the mesh's conditions at one moment. */
@@ -18,11 +19,6 @@ export interface PathPicture extends Pick<PathState, "gateway" | "id" | "state" 
   readonly isLost: boolean;
 }
 
-/** A fault, and the message at its end. */
-export interface MeshCondition extends EventInput {
-  readonly end: Pick<EventInput, "level" | "message">;
-}
-
 export const DISRUPTION = "Data Plane Disruption";
 /** Event types raised here, so that conditions of an earlier run are recognized. */
 export const MESH_EVENTS = {
@@ -36,7 +32,7 @@ const PEERS = "peers";
 const PLANES = "planes";
 
 /** Lists all faults of the paths that this node initiates, and of its clients. Pure. */
-export function meshConditions({ paths, clients, isOnline }: MeshPicture): readonly MeshCondition[] {
+export function meshConditions({ paths, clients, isOnline }: MeshPicture): readonly Condition[] {
   const isAlone = paths.length > 0 && paths.every(({ isLost }) => isLost);
   const isForsaken = clients.length > 0 && clients.every(({ state }) => state === "down");
   return [
@@ -44,24 +40,22 @@ export function meshConditions({ paths, clients, isOnline }: MeshPicture): reado
     ...(isAlone
       ? [
           condition(MESH_EVENTS.gateways, GATEWAYS, "WARNING", "Number of connected gateways has dropped to zero", {
-            level: "INFO",
-            message: "Number of connected gateways is no longer zero",
+            over: "Number of connected gateways is no longer zero",
           }),
         ]
       : []),
     ...(isForsaken
       ? [
           condition(MESH_EVENTS.peers, PEERS, "WARNING", "Number of connected peers has dropped to zero", {
-            level: "WARNING",
-            message: "Number of connected peers is no longer zero",
+            over: "Number of connected peers is no longer zero",
+            overLevel: "WARNING",
           }),
         ]
       : []),
     ...(isAlone && !isOnline
       ? [
           condition(MESH_EVENTS.both, PLANES, "ERROR", "Data and Control plane connection is down", {
-            level: "INFO",
-            message: "Data and Control plane connection is up",
+            over: "Data and Control plane connection is up",
           }),
         ]
       : []),
@@ -78,7 +72,7 @@ export function viaText(id: string): string {
   return id === "" ? "Internet path" : `path ${id}`;
 }
 
-function disruption(path: PathPicture): MeshCondition {
+function disruption(path: PathPicture): Condition {
   const { name, id, reason, remote, hasBeenUp } = path;
   const who = `Node ${name} via ${viaText(id)}`;
   const because = reason === undefined ? "" : `: ${reason}`;
@@ -88,7 +82,7 @@ function disruption(path: PathPicture): MeshCondition {
       pathObject(path),
       "WARNING",
       `${who} ${hasBeenUp ? "abnormally disconnected" : `cannot be connected${because}`}`,
-      { level: "INFO", message: `${who} is connected again` },
+      { over: `${who} is connected again` },
     ),
     details: {
       peer: name,
@@ -104,7 +98,7 @@ function condition(
   object: string,
   level: EventInput["level"],
   message: string,
-  end: MeshCondition["end"],
-): MeshCondition {
-  return { eventType, object, level, message, end };
+  end: Pick<Condition, "over" | "overLevel">,
+): Condition {
+  return { eventType, object, level, message, ...end };
 }

@@ -8,10 +8,10 @@ import {
   meshConditions,
   pathObject,
   viaText,
-  type MeshCondition,
   type MeshPicture,
   type PathPicture,
 } from "./mesh-conditions.ts";
+import { watchConditions, type Condition } from "./condition-watch.ts";
 import { defined } from "../../../lib/defined.ts";
 
 /** Raises events of the mesh: faults, and recoveries of traffic. */
@@ -28,7 +28,7 @@ export interface MeshEvents {
 
 export interface MeshEventsOptions {
   readonly clock: Clock;
-  readonly events: Pick<EventLog, "raise" | "clear" | "notice" | "openEvents">;
+  readonly events: Pick<EventLog, "raise" | "clear" | "notice" | "isOpen" | "openEvents">;
   /** Returns the display name of a node; undefined if unknown. */
   readonly nameOf: (uid: string) => string | undefined;
   /** Reports whether a node is still a gateway. */
@@ -39,22 +39,12 @@ export interface MeshEventsOptions {
   readonly isOnline: () => boolean;
 }
 
-/** Time after the start without events: links, names and tunnels come up one after the other. */
-const QUIET_MS = 60_000;
 /** Time for a path to come up first, or for an overlay to return. */
 const FIRST_UP_MS = 60_000;
 const OVERLAY_BACK_MS = 10_000;
 /** Time without fault after which a condition is cleared. */
 const STABLE_MS = 10_000;
 const MAX_NAMES = 10_000;
-
-/** A condition with the times at which it began and ended, and whether it is reported. Times are monotonic. */
-interface Seen {
-  readonly condition: MeshCondition;
-  readonly since: number;
-  readonly endedAt?: number;
-  readonly isRaised: boolean;
-}
 
 interface KnownPath {
   readonly firstSeen: number;
@@ -68,21 +58,47 @@ type Recoveries = Map<string, { readonly cause: string; readonly durationMs: num
 
 export function meshEvents(options: MeshEventsOptions): MeshEvents {
   const { clock, events, nameOf, isGateway, isWanted, isOnline } = options;
-  const quietUntil = clock.elapsed() + QUIET_MS;
   const known = new Map<string, KnownPath>();
-  const seen = new Map<string, Seen>();
   const recoveries: Recoveries = new Map();
   const names = new Map<string, string>();
+  /** Paths of the last evaluation. */
+  let objects: ReadonlySet<string> = new Set();
   let standing: MeshStanding | undefined;
   let goneAt: number | undefined;
   let hasClosed = false;
   let cancelTimer = (): void => undefined;
 
-  for (const { eventType, object, level, message } of events.openEvents()) {
-    if (!OURS.has(eventType)) continue;
-    const end = { level: "INFO", message: "Cleared: it was open when the agent started" } as const;
-    const condition = { eventType, object, level, message, end };
-    seen.set(keyOf(condition), { condition, since: clock.elapsed(), isRaised: true });
+  const watch = watchConditions({
+    clock,
+    events,
+    holdMs: 0,
+    clearMs: STABLE_MS,
+    read(now) {
+      const seen = picture(now);
+      objects = new Set(seen.paths.map(pathObject));
+      wait(now);
+      return meshConditions(seen);
+    },
+    adopt: ({ eventType, object, level, message }) =>
+      OURS.has(eventType)
+        ? { eventType, object, level, message, over: "Cleared: it was open when the agent started" }
+        : undefined,
+    isGone,
+    // Paths of an earlier run need time to appear.
+    isPremature: (condition) => standing === undefined || isGone(condition),
+    clearing({ condition: { object, over, overLevel, details = {} }, since, endedAt, isGone }) {
+      const recovery = recoveries.get(object);
+      recoveries.delete(object);
+      const { reason: _reason, ...shown } = details;
+      if (isGone) return { message: `The path to ${object} is no longer in use`, details: shown };
+      const took = { durationMs: Math.round(endedAt - since), ...recovery };
+      return { message: over, ...defined({ level: overLevel }), details: { ...shown, ...took } };
+    },
+  });
+  const { quietUntil } = watch;
+
+  function isGone({ eventType, object }: Condition): boolean {
+    return eventType === DISRUPTION && !objects.has(object);
   }
 
   function name(uid: string): string {
@@ -103,8 +119,8 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
     const { gateway, id } = path;
     const key = `${gateway} ${id}`;
     // A path that an earlier run reported lost was up then.
-    const disruption = { eventType: DISRUPTION, object: pathObject({ name: name(gateway), id }) };
-    const unknown = { firstSeen: now, hasBeenUp: seen.has(keyOf(disruption)), remote: undefined };
+    const wasLost = events.isOpen(DISRUPTION, pathObject({ name: name(gateway), id }));
+    const unknown = { firstSeen: now, hasBeenUp: wasLost, remote: undefined };
     const { firstSeen, hasBeenUp: wasUp, remote: led } = known.get(key) ?? unknown;
     const remote = path.remote ?? led;
     const state = isGone ? "down" : path.state;
@@ -123,60 +139,15 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
     };
   }
 
-  function refresh(): void {
-    if (hasClosed) return;
-    const now = clock.elapsed();
-    const isQuiet = now < quietUntil;
-    const seenNow = picture(now);
-    const current = new Map(meshConditions(seenNow).map((one) => [keyOf(one), one]));
-    const objects = new Set(seenNow.paths.map(pathObject));
-    for (const [key, condition] of current) {
-      const before = seen.get(key);
-      const isNew = before?.isRaised !== true && !isQuiet;
-      if (isNew) events.raise(condition);
-      // A condition that returns before its end is reported continues.
-      seen.set(key, {
-        condition,
-        since: before?.since ?? now,
-        isRaised: before?.isRaised === true || isNew,
-      });
-    }
-    for (const [key, one] of seen) {
-      if (current.has(key)) continue;
-      const { condition, isRaised, endedAt = now } = one;
-      const isGone = condition.eventType === DISRUPTION && !objects.has(condition.object);
-      // A condition of an earlier run ends only after paths had time to appear.
-      if (isRaised && isQuiet && (standing === undefined || isGone)) continue;
-      if (!isRaised || isGone || now >= endedAt + STABLE_MS) end(key, one, endedAt, isGone);
-      else seen.set(key, { ...one, endedAt });
-    }
-    wait(now);
-  }
-
-  function end(key: string, { condition, since, isRaised }: Seen, endedAt: number, isGone: boolean): void {
-    seen.delete(key);
-    const { eventType, object, details = {} } = condition;
-    const recovery = recoveries.get(object);
-    recoveries.delete(object);
-    if (!isRaised) return;
-    const clearing = isGone
-      ? { level: "INFO" as const, message: `The path to ${object} is no longer in use` }
-      : condition.end;
-    const { reason: _reason, ...shown } = details;
-    const took = isGone ? {} : { durationMs: Math.round(endedAt - since), ...recovery };
-    events.clear({ eventType, object, ...clearing, details: { ...shown, ...took } });
-  }
-
-  /** One timer for the next deadline. */
+  /** Re-evaluates when a path has had its time to come up, or the overlay its time to return. */
   function wait(now: number): void {
     cancelTimer();
     const times = [
       quietUntil,
       ...(goneAt === undefined ? [] : [goneAt + OVERLAY_BACK_MS]),
       ...[...known.values()].flatMap(({ firstSeen, hasBeenUp }) => (hasBeenUp ? [] : [firstSeen + FIRST_UP_MS])),
-      ...[...seen.values()].flatMap(({ endedAt }) => (endedAt === undefined ? [] : [endedAt + STABLE_MS])),
     ].filter((time) => time > now);
-    if (times.length > 0) cancelTimer = clock.after(Math.min(...times) - now, refresh);
+    if (times.length > 0) cancelTimer = clock.after(Math.min(...times) - now, watch.refresh);
   }
 
   function happen(event: MeshEvent): void {
@@ -185,8 +156,8 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
     switch (kind) {
       case "path-back": {
         if (gateway === undefined || durationMs === undefined) return;
-        if (recoveries.size < MAX_NAMES)
-          recoveries.set(pathObject({ name: name(gateway), id: path }), { cause, durationMs: Math.round(durationMs) });
+        const object = pathObject({ name: name(gateway), id: path });
+        if (events.isOpen(DISRUPTION, object)) recoveries.set(object, { cause, durationMs: Math.round(durationMs) });
         return;
       }
       case "moved": {
@@ -241,7 +212,7 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
         goneAt = undefined;
       } else if (isWanted()) goneAt ??= clock.elapsed();
       else [standing, goneAt] = [undefined, undefined];
-      refresh();
+      watch.refresh();
     },
     happened(list) {
       if (hasClosed) return;
@@ -251,9 +222,10 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
         !isQuiet || durationMs !== undefined || kind === "gateway-removed";
       for (const event of list.filter(isTold)) happen(event);
     },
-    refresh,
+    refresh: watch.refresh,
     close() {
       hasClosed = true;
+      watch.close();
       cancelTimer();
     },
   };
@@ -261,7 +233,3 @@ export function meshEvents(options: MeshEventsOptions): MeshEvents {
 
 const FAILOVER = "Data Plane Failover";
 const OURS: ReadonlySet<string> = new Set(Object.values(MESH_EVENTS));
-
-function keyOf({ eventType, object }: Pick<MeshCondition, "eventType" | "object">): string {
-  return `${eventType} ${object}`;
-}

@@ -21,7 +21,8 @@ function stage(open: readonly OpenEvent[] = []) {
     clock,
     events,
     read: () => current,
-    adopt: ({ eventType, object }) => (eventType === "Network Route Error" ? `${object} is back` : undefined),
+    adopt: (open) =>
+      open.eventType === "Network Route Error" ? { ...open, over: `${open.object} is back` } : undefined,
   });
   return {
     clock,

@@ -144,6 +144,18 @@ test("after a restart does not raise again a link that is still down, and clears
   expect(after.messages()).toEqual(["INFO CLEARED All interfaces are up"]);
 });
 
+test("after a restart clears the event of a link that appears later, and not before", async () => {
+  const before = await settled({ links: [link("eth0")], addresses: [] });
+  before.see([link("eth0", DOWN)]);
+  await before.clock.advance(5000);
+  const after = monitor({ links: [], addresses: [] }, before.eventLog.openEvents());
+  await after.clock.advance(120_000);
+  expect(after.messages()).toEqual([]);
+  after.see([link("eth0")]);
+  await after.clock.advance(5000);
+  expect(after.messages()).toEqual(["INFO CLEARED All interfaces are up"]);
+});
+
 test("leaves no timer after closing", async () => {
   const { clock, see, watch } = await settled({ links: [link("eth0")], addresses: [] });
   see([link("eth0", DOWN)]);
