@@ -8,7 +8,7 @@ import type {
   OverlayTable,
   ServiceHealth,
 } from "../protocol/overlay/overlay.ts";
-import { bufferPool } from "./flow/buffer-pool.ts";
+import { bufferPool } from "./flow/read-buffer.ts";
 import { Dialer } from "./dial/dial.ts";
 import { askRemote, remoteRefusals, type RemoteRefusals } from "./listeners/remote-refusals.ts";
 import type { FlowLog } from "./flow/flow-log.ts";

@@ -23,6 +23,7 @@ import { DataPlane } from "./data-plane.ts";
 import { flowLog, type FlowLog } from "./flow/flow-log.ts";
 import { MeshPart } from "./mesh-part.ts";
 import type { AskName } from "./dial/name-cache.ts";
+import { serialQueue } from "../lib/async/serial-queue.ts";
 import { defined } from "../lib/defined.ts";
 
 export interface OverlayOptions {
@@ -88,7 +89,8 @@ class RunningOverlay implements Overlay {
   #predecessor: ControlClient | undefined;
   #table: OverlayTable | undefined;
   #hash = "";
-  #work: Promise<unknown> = Promise.resolve();
+  /** Runs calls about the table one after another and after its loading, so that none sees a partly applied table. */
+  readonly #serially = serialQueue();
   #isDraining = false;
   #wasReplaced = false;
   #isClosed = false;
@@ -132,7 +134,7 @@ class RunningOverlay implements Overlay {
     if (this.#isDraining) return;
     this.#isDraining = true;
     this.#wasReplaced = this.#control?.hasSuccessor ?? false;
-    await this.#work;
+    await this.#serially(() => Promise.resolve());
     await this.#plane.stopListening();
     await this.#mesh.drain();
     await this.#sockets?.close();
@@ -226,7 +228,7 @@ class RunningOverlay implements Overlay {
     return {
       ...this.#mesh.handlers(),
       "table.set": ({ table }) => this.#serially(() => this.#set(table)),
-      "table.get": ({ known }) => this.#serially(() => this.#get(known)),
+      "table.get": ({ known }) => this.#serially(() => Promise.resolve(this.#get(known))),
       "counters.get": () => ({
         pid: process.pid,
         startedAt: this.#startedAt,
@@ -256,11 +258,13 @@ class RunningOverlay implements Overlay {
         return {};
       },
       handover: () =>
-        this.#serially(() => ({
-          pid: process.pid,
-          ...defined({ table: this.#table }),
-          bound: [...this.#plane.bound()],
-        })),
+        this.#serially(() =>
+          Promise.resolve({
+            pid: process.pid,
+            ...defined({ table: this.#table }),
+            bound: [...this.#plane.bound()],
+          }),
+        ),
     };
   }
 
@@ -329,13 +333,6 @@ class RunningOverlay implements Overlay {
     this.#hash = tableHash(table);
     const { version, listeners } = table;
     this.#options.log.info({ version, listeners: listeners.length }, "table applied");
-  }
-
-  /** Runs calls about the table one after another and after its loading, so that none sees a partly applied table. */
-  #serially<T>(work: () => T | Promise<T>): Promise<T> {
-    const result = this.#work.then(work);
-    this.#work = result.catch(() => undefined);
-    return result;
   }
 
   /** Reports a fault of the table file once, until the table is saved again. */

@@ -9,7 +9,7 @@ export interface DatagramPipeOptions {
   readonly stream: Http2Stream;
   readonly clock: Clock;
   /** Rate limits over all tunnels; datagrams beyond them are dropped. */
-  readonly tunnels?: TwoWayLimiters | undefined;
+  readonly tunnels: TwoWayLimiters;
   readonly onDatagram: (datagram: Buffer) => void;
   readonly onDrop: () => void;
   /** Called once when the stream has ended, with its code (RFC 9113 §7). */
@@ -37,7 +37,7 @@ export class DatagramPipe {
     this.#options = options;
     const reader = new CapsuleReader((datagram) => {
       if (this.#isOver) return;
-      if (tunnels?.in.admits(datagram.length) === false) onDrop();
+      if (!tunnels.in.admits(datagram.length)) onDrop();
       else onDatagram(datagram);
     });
     const read = (work: () => void): void => {
@@ -61,7 +61,7 @@ export class DatagramPipe {
   /** Sends, queues or drops a datagram; false when it was dropped. */
   send(datagram: Buffer): boolean {
     if (this.#isOver) return false;
-    if (this.#options.tunnels?.out.admits(datagram.length) === false) {
+    if (!this.#options.tunnels.out.admits(datagram.length)) {
       this.#options.onDrop();
       return false;
     }

@@ -1,11 +1,30 @@
 import { Socket, type BoundSocket, type OnReadOpts } from "node:net";
-import { SMALL_BYTES, type BufferPool } from "./buffer-pool.ts";
 import type { OneWayCopy } from "./one-way-copy.ts";
 
+/** Size of the buffer that a flow starts with and keeps while it moves little; most of an idle flow's memory is this buffer. */
+const SMALL_BYTES = 2 * 1024;
 const LARGE_BYTES = 128 * 1024;
 const GROWTH = 4;
 /** Consecutive small reads after which the large buffer is replaced by a small one. */
 const SMALL_READS = 64;
+const MAX_KEPT = 512;
+
+/** Reuses the small buffers of ended flows: allocating them is a large part of the cost of a short flow. */
+export interface BufferPool {
+  take(): Buffer;
+  /** Returns a buffer that nothing reads into or writes from any more. */
+  give(buffer: Buffer): void;
+}
+
+export function bufferPool(): BufferPool {
+  const kept: Buffer[] = [];
+  return {
+    take: () => kept.pop() ?? Buffer.allocUnsafeSlow(SMALL_BYTES),
+    give(buffer) {
+      if (buffer.length === SMALL_BYTES && kept.length < MAX_KEPT) kept.push(buffer);
+    },
+  };
+}
 
 /**
  * Reads a TCP socket for a copy into one reused buffer, which costs a third less than a new one per read. Only a socket

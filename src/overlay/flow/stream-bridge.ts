@@ -2,7 +2,7 @@ import type { Http2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
 import { flowReason } from "../dial/reasons.ts";
-import type { RateLimiter, TwoWayLimiters } from "../limits/rate-limiter.ts";
+import type { TwoWayLimiters } from "../limits/rate-limiter.ts";
 import { IdleCheck } from "./idle-check.ts";
 import type { Editing } from "./interpreter.ts";
 import { OneWayCopy } from "./one-way-copy.ts";
@@ -17,7 +17,7 @@ export interface StreamBridgeOptions extends Partial<Editing> {
   /** From the socket, and to it. */
   readonly limiters?: TwoWayLimiters;
   /** Rate limits over all tunnels. */
-  readonly tunnels?: TwoWayLimiters | undefined;
+  readonly tunnels: TwoWayLimiters;
   /** Returns why the session below the stream ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
   /** Called once; without a reason when both sides closed in order. */
@@ -38,9 +38,12 @@ export class StreamBridge {
   constructor(options: StreamBridgeOptions) {
     const { socket, stream, limiters, tunnels, edits, lost } = options;
     this.#options = options;
-    this.#up = new OneWayCopy({ limiters: present(limiters?.in, tunnels?.out), edit: edits?.up });
+    this.#up = new OneWayCopy({
+      limiters: [...(limiters === undefined ? [] : [limiters.in]), tunnels.out],
+      edit: edits?.up,
+    });
     this.#down = new OneWayCopy({
-      limiters: present(limiters?.out, tunnels?.in),
+      limiters: [...(limiters === undefined ? [] : [limiters.out]), tunnels.in],
       edit: edits?.down,
       passesEnd: () => stream.rstCode === NO_ERROR && lost() === undefined,
     });
@@ -111,8 +114,4 @@ export class StreamBridge {
     this.#down.close();
     this.#options.onEnd(reason);
   }
-}
-
-function present(...limiters: readonly (RateLimiter | undefined)[]): readonly RateLimiter[] {
-  return limiters.filter((limiter) => limiter !== undefined);
 }

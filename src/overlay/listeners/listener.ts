@@ -5,7 +5,7 @@ import type {
   OverlayListener,
   OverlayReason,
 } from "../../protocol/overlay/overlay.ts";
-import type { BufferPool } from "../flow/buffer-pool.ts";
+import type { BufferPool } from "../flow/read-buffer.ts";
 import type { Dialer } from "../dial/dial.ts";
 import type { RemoteRefusals } from "./remote-refusals.ts";
 import type { LiveFlows } from "../flow/live-flows.ts";

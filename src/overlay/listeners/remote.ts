@@ -46,7 +46,7 @@ export interface Remote {
   /** Opens a flow to another node; `user` is called later. */
   dial(request: RemoteRequest, user: RemoteUser): Dial;
   /** Rate limits over all tunnels. */
-  readonly tunnels: TwoWayLimiters | undefined;
+  readonly tunnels: TwoWayLimiters;
   /** Number of flows that other nodes opened to services here. */
   readonly activeFlows: number;
   /** Ends the flows from other nodes to a service. */

@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { SessionError } from "../../errors.ts";
+import { serialQueue } from "../../lib/async/serial-queue.ts";
 import type { Files } from "../../host/files/files.ts";
 import type { MeshEvent, MeshState, OverlayIdentity, OverlayMesh, RttBucket } from "../../protocol/overlay/mesh.ts";
 import type { ListenerOptions } from "../listeners/listener.ts";
@@ -8,7 +9,7 @@ import type { Remote } from "../listeners/remote.ts";
 import { identityStore, type IdentityStore } from "./transport/identity.ts";
 import { MeshLimiters } from "./transport/rate-limits.ts";
 import { dialHop } from "./paths/dial-hop.ts";
-import { mostSpecificFailure, sessionErrorOf } from "./paths/most-specific-failure.ts";
+import { mostSpecificFailure, sessionErrorOf } from "./paths/failures.ts";
 import { Paths } from "./paths/paths.ts";
 import { peerFlows, type PeerFlows } from "./peers/peer-flows.ts";
 import { MeshServer } from "./sessions/server.ts";
@@ -49,7 +50,7 @@ export class Mesh {
   readonly #flows: PeerFlows;
   #identity: MeshIdentity | undefined;
   #mesh: OverlayMesh | undefined;
-  #work: Promise<unknown> = Promise.resolve();
+  readonly #serially = serialQueue();
 
   constructor(options: MeshOptions) {
     const { local, onChanged, onEvent, onBuckets } = options;
@@ -214,12 +215,6 @@ export class Mesh {
       "not a client of this gateway, and not reachable through another one",
     );
     throw mostSpecificFailure([...failures, absent]) ?? absent;
-  }
-
-  #serially(work: () => Promise<void>): Promise<void> {
-    const result = this.#work.then(work);
-    this.#work = result.catch(() => undefined);
-    return result;
   }
 }
 

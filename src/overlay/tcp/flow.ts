@@ -1,12 +1,11 @@
 import { randomUUID } from "node:crypto";
 import type { OnReadOpts, Socket } from "node:net";
 import type { OverlayReason } from "../../protocol/overlay/overlay.ts";
-import type { BufferPool } from "../flow/buffer-pool.ts";
 import type { Dial, DialTarget, DialUser, Dialer } from "../dial/dial.ts";
 import type { TwoWayLimiters } from "../limits/rate-limiter.ts";
 import { IdleCheck } from "../flow/idle-check.ts";
 import { OneWayCopy } from "../flow/one-way-copy.ts";
-import { ReadBuffer, withOnRead } from "../flow/read-buffer.ts";
+import { ReadBuffer, withOnRead, type BufferPool } from "../flow/read-buffer.ts";
 import type { Interpreter } from "../flow/interpreter.ts";
 import type { Dialled, RunningFlow } from "../flow/running-flow.ts";
 import { flowReason } from "../dial/reasons.ts";

@@ -6,7 +6,7 @@ import { DatagramPipe } from "../flow/datagram-pipe.ts";
 import { codeOf, reasonOfCode } from "../flow/stream-reset.ts";
 import type { Dialled } from "../flow/running-flow.ts";
 import type { Remote, RemoteTarget } from "../listeners/remote.ts";
-import { hasRoom } from "../flow/datagram-queue.ts";
+import { DatagramQueue } from "../flow/datagram-queue.ts";
 import type { UdpFlow } from "./session.ts";
 
 export interface RemoteUdpSessionOptions {
@@ -39,8 +39,7 @@ export class RemoteUdpSession implements UdpFlow {
   bytesIn = 0;
   bytesOut = 0;
   readonly #options: RemoteUdpSessionOptions;
-  #waiting: Buffer[] = [];
-  #waitingBytes = 0;
+  readonly #waiting = new DatagramQueue();
   #dial: Dial | undefined;
   #pipe: DatagramPipe | undefined;
   #isOver = false;
@@ -72,8 +71,7 @@ export class RemoteUdpSession implements UdpFlow {
           const onEnd = (code: number): void => this.#finish(lost() ?? (code === 0 ? undefined : reasonOfCode(code)));
           const onDatagram = (datagram: Buffer): void => this.#answer(datagram);
           this.#pipe = new DatagramPipe({ stream, clock, tunnels: remote.tunnels, onDatagram, onDrop, onEnd });
-          for (const datagram of this.#waiting) this.#pipe.send(datagram);
-          this.#waiting = [];
+          for (const datagram of this.#waiting.takeAll()) this.#pipe.send(datagram);
         },
         failed: (reason) => this.end(reason),
       },
@@ -84,10 +82,7 @@ export class RemoteUdpSession implements UdpFlow {
     this.#activeAt = now;
     this.bytesIn += datagram.length;
     if (this.#pipe !== undefined) this.#pipe.send(datagram);
-    else if (hasRoom(this.#waiting.length, this.#waitingBytes, datagram.length)) {
-      this.#waiting.push(datagram);
-      this.#waitingBytes += datagram.length;
-    } else this.#options.onDrop();
+    else if (!this.#waiting.add(datagram)) this.#options.onDrop();
   }
 
   sweep(now: number, idleTimeoutMs: number): void {

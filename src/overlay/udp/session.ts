@@ -10,7 +10,7 @@ import type { OwnSockets } from "../dial/own-sockets.ts";
 import { connectReason } from "../dial/reasons.ts";
 import type { Dialled, Recorded } from "../flow/running-flow.ts";
 import { sendBounded } from "../bindings/udp.ts";
-import { hasRoom } from "../flow/datagram-queue.ts";
+import { DatagramQueue } from "../flow/datagram-queue.ts";
 
 export interface UdpSessionOptions {
   readonly sourceIp: string;
@@ -57,8 +57,7 @@ export class UdpSession implements UdpFlow {
   bytesIn = 0;
   bytesOut = 0;
   readonly #options: UdpSessionOptions;
-  #waiting: Buffer[] | undefined = [];
-  #waitingBytes = 0;
+  readonly #waiting = new DatagramQueue();
   #socket: Socket | undefined;
   #destination: string | undefined;
   /** Port that the service answered a transfer from. */
@@ -99,12 +98,9 @@ export class UdpSession implements UdpFlow {
   take(datagram: Buffer, now: number): void {
     this.#activeAt = now;
     this.bytesIn += datagram.length;
-    if (this.#socket !== undefined && this.#waiting === undefined) {
-      if (!this.#send(this.#socket, datagram)) this.#options.onDrop();
-    } else if (this.#waiting !== undefined && hasRoom(this.#waiting.length, this.#waitingBytes, datagram.length)) {
-      this.#waiting.push(datagram);
-      this.#waitingBytes += datagram.length;
-    } else this.#options.onDrop();
+    const socket = this.isConnected ? this.#socket : undefined;
+    const isTaken = socket === undefined ? this.#waiting.add(datagram) : this.#send(socket, datagram);
+    if (!isTaken) this.#options.onDrop();
   }
 
   sweep(now: number, idleTimeoutMs: number): void {
@@ -160,10 +156,8 @@ export class UdpSession implements UdpFlow {
     const { address: ip, port } = this.#socket.address();
     // An unconnected socket does not know its source address.
     if (ip !== "0.0.0.0" && ip !== "::") this.#origin = { ip, port };
-    const waiting = this.#waiting ?? [];
-    this.#waiting = undefined;
     this.#options.onConnected?.();
-    for (const datagram of waiting) if (!this.#send(this.#socket, datagram)) this.#options.onDrop();
+    for (const datagram of this.#waiting.takeAll()) if (!this.#send(this.#socket, datagram)) this.#options.onDrop();
   }
 
   #send(socket: Socket, datagram: Buffer): boolean {

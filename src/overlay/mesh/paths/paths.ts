@@ -3,10 +3,10 @@ import { SessionError } from "../../../errors.ts";
 import { untilAborted } from "../../../lib/async/until-aborted.ts";
 import type { MeshEvent, MeshPath, OverlayMesh, PathState, RttBucket } from "../../../protocol/overlay/mesh.ts";
 import { viasOf } from "./static-routes.ts";
-import type { SpliceOptions, PathId, PeerDialOptions, PeerDialer } from "./peer-dialer.ts";
+import type { PathId, PeerDialOptions, PeerDialer, RelayedSpliceOptions, SpliceOptions } from "./peer-dialer.ts";
 import { choose, isSame, NO_CHOICE, ranked, type Choice } from "./choice.ts";
 import { Link, type LinkOptions } from "./link.ts";
-import { mostSpecificFailure, sessionErrorOf } from "./most-specific-failure.ts";
+import { mostSpecificFailure, sessionErrorOf } from "./failures.ts";
 import { openStream } from "./open-stream.ts";
 
 export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "dial"> {
@@ -18,16 +18,6 @@ export interface PathsOptions extends Pick<LinkOptions, "clock" | "random" | "di
   readonly onUp?: () => void;
   readonly onEvent: (event: MeshEvent) => void;
   readonly onBuckets: (buckets: readonly RttBucket[]) => void;
-}
-
-/** Options of a relayed stream. */
-export interface RelayedSpliceOptions extends SpliceOptions {
-  /** Number of relays so far. */
-  readonly hops?: number;
-  /** Node that opened the stream. */
-  readonly source?: string;
-  /** Neighbour that sent the stream; it is not sent back there. */
-  readonly except?: string;
 }
 
 const MINUTE_MS = 60_000;
@@ -90,7 +80,7 @@ export class Paths implements PeerDialer {
     );
   }
 
-  splice(peer: string, options: RelayedSpliceOptions): ReturnType<PeerDialer["splice"]> {
+  splice(peer: string, options: SpliceOptions & Partial<RelayedSpliceOptions>): ReturnType<PeerDialer["splice"]> {
     const { signal, path, except, via, tried } = options;
     const links = [...this.#links.values()].filter(
       ({ pathId: { gateway } }) =>
@@ -275,7 +265,7 @@ export class Paths implements PeerDialer {
 /** Failures of a path rather than of the destination. */
 const PATH_FAULTS: ReadonlySet<string> = new Set(["no-path", "tunnel-lost", "connect-timeout", "unreachable"]);
 
-function headersOf(peer: string, { hops, source }: RelayedSpliceOptions): OutgoingHttpHeaders {
+function headersOf(peer: string, { hops, source }: Partial<RelayedSpliceOptions>): OutgoingHttpHeaders {
   return {
     ":authority": `${peer}:443`,
     ...(hops === undefined ? {} : { "holdfast-hops": String(hops) }),

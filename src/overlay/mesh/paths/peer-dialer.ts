@@ -21,6 +21,16 @@ export interface SpliceOptions extends PeerDialOptions {
   readonly tried?: ReadonlySet<string>;
 }
 
+/** Options of a relayed stream. */
+export interface RelayedSpliceOptions extends SpliceOptions {
+  /** Number of relays so far. */
+  readonly hops: number;
+  /** Node that opened the stream. */
+  readonly source: string;
+  /** Neighbour that sent the stream; it is not sent back there. */
+  readonly except: string;
+}
+
 /**
  * Opens sessions and streams to other nodes over the current hop sessions.
  * @throws {SessionError} with an `OverlayReason` as its code: `no-path`, `peer-absent`, `relay-refused`, `tunnel-lost`,

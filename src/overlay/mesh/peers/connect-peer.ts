@@ -3,9 +3,8 @@ import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { MeshPeer } from "../../../protocol/overlay/mesh.ts";
 import { clientSession } from "../transport/http2.ts";
-import { dialTls, whenProved, type MeshIdentity } from "../transport/tls.ts";
+import { dialTls, endTogether, whenProved, type MeshIdentity } from "../transport/tls.ts";
 import type { PeerDialer } from "../paths/peer-dialer.ts";
-import { endTogether } from "./carrier.ts";
 import type { Connected } from "./tunnel.ts";
 
 export interface ConnectPeerOptions {

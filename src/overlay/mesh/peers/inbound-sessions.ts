@@ -6,9 +6,8 @@ import type { Clock } from "../../../host/clock.ts";
 import type { MeshPeer, PeerSessionState } from "../../../protocol/overlay/mesh.ts";
 import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import { serverSession } from "../transport/http2.ts";
-import { acceptTls, whenProved, type MeshIdentity } from "../transport/tls.ts";
+import { acceptTls, endTogether, whenProved, type MeshIdentity } from "../transport/tls.ts";
 import type { PathId } from "../paths/peer-dialer.ts";
-import { endTogether } from "./carrier.ts";
 
 export interface InboundSessionsOptions {
   readonly clock: Clock;

@@ -8,7 +8,8 @@ import { codeOf, reasonOfCode, resetStream } from "../../flow/stream-reset.ts";
 import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
 import { requestTaken } from "./byte-agreement.ts";
 import type { Tunnel } from "./tunnel.ts";
-import { reasonOf, type Tunnels } from "./tunnels.ts";
+import { reasonOf } from "../paths/failures.ts";
+import type { Tunnels } from "./tunnels.ts";
 import { flowHeaders, refusalOf } from "../transport/wire.ts";
 
 /** Number of attempts when the tunnel closes before the answer; no bytes of the flow were sent by then. */

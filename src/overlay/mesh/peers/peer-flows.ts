@@ -19,8 +19,8 @@ export interface PeerFlowsOptions {
   readonly identity: () => MeshIdentity | undefined;
   /** Limits the bytes that arrived and were not read. */
   readonly receiveBuffers: Pick<ReceiveBuffers, "watch">;
-  /** Rate limits over all tunnels; absent for none. */
-  readonly tunnelLimiters?: TwoWayLimiters;
+  /** Rate limits over all tunnels. */
+  readonly tunnelLimiters: TwoWayLimiters;
   readonly onEvent: (event: MeshEvent) => void;
 }
 

@@ -28,7 +28,7 @@ export interface ServedFlowOptions {
   /** Returns why the session below the stream ended, once it has. */
   readonly lost: () => OverlayReason | undefined;
   /** Rate limits over all tunnels. */
-  readonly tunnels: TwoWayLimiters | undefined;
+  readonly tunnels: TwoWayLimiters;
   readonly startedAt: number;
   /**
    * Called once at the end. `sent` is present if the flow was aborted and the peer can be asked how many of these bytes

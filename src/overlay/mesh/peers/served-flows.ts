@@ -38,7 +38,7 @@ export class ServedFlows {
   readonly taken: ByteAgreement;
   readonly #local: Local;
   readonly #receiveBuffers: Pick<ReceiveBuffers, "watch">;
-  readonly #tunnels: TwoWayLimiters | undefined;
+  readonly #tunnels: TwoWayLimiters;
   readonly #flows = new Map<ServedFlow, LiveFlow>();
   readonly #controls = new Map<string, ServedFtp>();
   #grants: Grants = grantsOf([]);
@@ -47,7 +47,7 @@ export class ServedFlows {
   #second = -Infinity;
   #recordedInSecond = 0;
 
-  constructor(local: Local, receiveBuffers: Pick<ReceiveBuffers, "watch">, tunnels?: TwoWayLimiters) {
+  constructor(local: Local, receiveBuffers: Pick<ReceiveBuffers, "watch">, tunnels: TwoWayLimiters) {
     this.#local = local;
     this.taken = new ByteAgreement(local.clock);
     this.#receiveBuffers = receiveBuffers;

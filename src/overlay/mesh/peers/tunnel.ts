@@ -15,6 +15,9 @@ export interface Connected {
   readonly socket?: { readonly bytesRead: number; readonly bytesWritten: number };
 }
 
+const CHECK_MS = 5000;
+/** Consecutive checks without received bytes, despite pings, after which the session ends. */
+const MAX_SILENT = 3;
 /** Time for resets to reach the peer before the session closes, in milliseconds. */
 const RESET_GRACE_MS = 1000;
 
@@ -51,6 +54,7 @@ export class Tunnel implements PooledSession {
     });
     session.on("goaway", () => this.retire()).once("close", () => this.end("tunnel-lost"));
     if (session.destroyed) this.end("tunnel-lost");
+    else if (socket !== undefined) this.#watch(socket);
   }
 
   get load(): number {
@@ -146,6 +150,27 @@ export class Tunnel implements PooledSession {
     this.end("removed");
     this.session.close();
     this.#clock.after(RESET_GRACE_MS, () => this.session.destroy());
+  }
+
+  /**
+   * Pings the other end of a session that is in use and silent, and ends the session when nothing arrives: the hops
+   * below may work without passing anything on. A shared session is probed by its hop.
+   */
+  #watch(socket: { readonly bytesRead: number }): void {
+    let seen = -1;
+    let silent = 0;
+    const check = (): void => {
+      // Node cancels the pings of a closing session, and its flows may be silent.
+      if (this.session.closed) return;
+      const { bytesRead } = socket;
+      silent = bytesRead === seen && this.load > 0 ? silent + 1 : 0;
+      seen = bytesRead;
+      if (silent > MAX_SILENT) return void this.session.destroy(new Error("the other node stopped answering"));
+      if (silent > 0) this.session.ping(() => undefined);
+      cancel = this.#clock.after(CHECK_MS, check);
+    };
+    let cancel = this.#clock.after(CHECK_MS, check);
+    this.session.once("close", () => cancel());
   }
 
   #freed(): void {

@@ -1,13 +1,13 @@
 import { backoff } from "../../../lib/async/backoff.ts";
 import type { ClientHttp2Session } from "node:http2";
-import { errnoOf, SessionError, toError } from "../../../errors.ts";
+import { SessionError, toError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { MeshEvent, MeshPeer, OverlayMesh } from "../../../protocol/overlay/mesh.ts";
-import { OverlayReason } from "../../../protocol/overlay/overlay.ts";
+import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
+import { reasonOf } from "../paths/failures.ts";
 import type { PeerDialer } from "../paths/peer-dialer.ts";
 import { MAX_SESSIONS, SessionPool } from "../transport/session-pool.ts";
 import { Tunnel, type Connected } from "./tunnel.ts";
-import { watchTunnel } from "./watch-tunnel.ts";
 
 export interface TunnelsOptions {
   readonly clock: Clock;
@@ -183,7 +183,6 @@ export class Tunnels {
     const tunnel = new Tunnel(entry.peer.uid, connected, clock);
     entry.tunnels.add(tunnel);
     entry.refusal = undefined;
-    watchTunnel(clock, connected, () => tunnel.load > 0);
     const madeAt = clock.elapsed();
     let cause = "the session ended";
     session.on("error", (error) => (cause = error.message));
@@ -224,10 +223,4 @@ export class Tunnels {
     entry.lostAt = undefined;
     onEvent({ kind: "session-back", at: clock.now(), peer, ...pathId, cause: "a new session is up", durationMs });
   }
-}
-
-/** Returns the reason in the code of an error. */
-export function reasonOf(error: unknown): OverlayReason {
-  const said = OverlayReason.safeParse(errnoOf(error));
-  return said.success ? said.data : "other";
 }

@@ -2,9 +2,8 @@ import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../../host/clock.ts";
 import type { ClientState, MeshEvent } from "../../../protocol/overlay/mesh.ts";
-import { clientSession, MAX_STREAMS, serverSession } from "../transport/http2.ts";
+import { clientSession, MAX_STREAMS, pauseReading, serverSession } from "../transport/http2.ts";
 import { countRequests, Hop, type HopUser, type OutboundHop } from "../paths/hop.ts";
-import { pauseReading } from "../transport/pause-reading.ts";
 import type { MeshProtocol } from "../transport/tls.ts";
 import { defined } from "../../../lib/defined.ts";
 

@@ -3,32 +3,18 @@ import type { Duplex } from "node:stream";
 import { SessionError } from "../../../errors.ts";
 import type { Clock } from "../../../host/clock.ts";
 import type { OverlayMesh, ServerState } from "../../../protocol/overlay/mesh.ts";
-import { OverlayReason } from "../../../protocol/overlay/overlay.ts";
+import type { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 import type { MeshLimiters } from "../transport/rate-limits.ts";
 import { openStream } from "../paths/open-stream.ts";
 import type { OutboundHop } from "../paths/hop.ts";
-import { mostSpecificFailure, sessionErrorOf } from "../paths/most-specific-failure.ts";
+import { mostSpecificFailure, reasonOf, sessionErrorOf } from "../paths/failures.ts";
 import { Splice } from "../../flow/splice.ts";
+import type { RelayedSpliceOptions } from "../paths/peer-dialer.ts";
 import { viasOf } from "../paths/static-routes.ts";
 import type { ReceiveBuffers } from "../transport/receive-buffer.ts";
 
-/** Options of a relayed stream that continues over this node's own paths. */
-export interface OnwardOptions {
-  readonly signal: AbortSignal;
-  /** Number of relays so far, including this one. */
-  readonly hops: number;
-  /** Node that opened the stream. */
-  readonly source: string;
-  /** Neighbour that sent it. */
-  readonly except: string;
-  /** Use only this gateway, because a static route names it. */
-  readonly via?: string;
-  /** Gateways that were already tried. */
-  readonly tried?: ReadonlySet<string>;
-}
-
 /** Opens a stream to a node that is not a client of this one. @throws {SessionError} with an `OverlayReason`. */
-export type DialOnward = (peer: string, options: OnwardOptions) => Promise<{ readonly stream: Duplex }>;
+export type DialOnward = (peer: string, options: RelayedSpliceOptions) => Promise<{ readonly stream: Duplex }>;
 
 export interface RelayOptions {
   readonly clock: Clock;
@@ -109,7 +95,7 @@ export class Relay {
       stream.off("close", leave);
       this.#join(stream, far, relayRequest);
     } catch (error) {
-      refuse(stream, reasonOf(error), relayRequest.hops);
+      refuse(stream, shownReasonOf(error), relayRequest.hops);
     } finally {
       this.#opening -= 1;
     }
@@ -134,7 +120,7 @@ export class Relay {
   async #open({ from, source, dest, hops }: RelayRequest, signal: AbortSignal): Promise<Duplex> {
     const { clock, inbound, onward } = this.#options;
     const headers = { ":authority": `${dest}:443`, "holdfast-hops": String(hops + 1), "holdfast-source": source };
-    const options: OnwardOptions = { signal, hops: hops + 1, source, except: from };
+    const options: RelayedSpliceOptions = { signal, hops: hops + 1, source, except: from };
     const vias = viasOf(this.#mesh, dest).filter((one) => one !== from);
     const failures: SessionError[] = [];
     for (const via of [dest, ...vias]) {
@@ -220,8 +206,7 @@ function isLost(error: unknown): boolean {
 }
 
 /** The requester learns only whether the destination was reached, not which paths this node has. */
-function reasonOf(error: unknown): OverlayReason {
-  const code = OverlayReason.safeParse(error instanceof SessionError ? error.code : undefined);
-  if (!code.success) return "other";
-  return code.data === "no-path" ? "peer-absent" : code.data;
+function shownReasonOf(error: unknown): OverlayReason {
+  const reason = reasonOf(error);
+  return reason === "no-path" ? "peer-absent" : reason;
 }

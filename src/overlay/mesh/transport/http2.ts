@@ -15,10 +15,8 @@ import { STREAM_WINDOW_BYTES } from "./receive-buffer.ts";
 /** Maximum number of streams per session. */
 export const MAX_STREAMS = 256;
 
-export interface SessionLimits {
+interface SessionOptions {
   readonly clock: Pick<Clock, "elapsed">;
-  /** Maximum number of streams that the other side may open, or is expected to allow. */
-  readonly maxStreams?: number;
 }
 
 const MAX_HEADER_BYTES = 8192;
@@ -37,32 +35,32 @@ const UNTYPED = { maxOutstandingSettings: 4 };
 const CONTROL_RATE = { perSecond: 16, burst: 64 };
 
 /** Creates an HTTP/2 session in the server role on an authenticated socket. */
-export function serverSession(socket: TLSSocket, limits: SessionLimits): ServerHttp2Session {
-  const options = optionsOf(limits);
-  const settings = { ...options.settings, enableConnectProtocol: true };
-  const session = performServerHandshake(socket, { ...options, settings });
+export function serverSession(socket: TLSSocket, options: SessionOptions): ServerHttp2Session {
+  const given = optionsOf();
+  const settings = { ...given.settings, enableConnectProtocol: true };
+  const session = performServerHandshake(socket, { ...given, settings });
   // A stream may fail before anything listens for its error.
   session.on("stream", (stream) => stream.on("error", ignore));
   // The TLS handshake is complete, so the session is ready.
-  return guard(session, limits);
+  return guard(session, options);
 }
 
 /** Creates an HTTP/2 session in the client role on an authenticated socket; `authority` is the other node's uid. */
-export function clientSession(socket: TLSSocket, authority: string, limits: SessionLimits): ClientHttp2Session {
-  const options = optionsOf(limits);
+export function clientSession(socket: TLSSocket, authority: string, options: SessionOptions): ClientHttp2Session {
+  const given = optionsOf();
   // The other side may not open streams.
-  const settings = { ...options.settings, enablePush: false, maxConcurrentStreams: 0 };
-  return guard(connect(`https://${authority}`, { ...options, settings, createConnection: () => socket }), limits);
+  const settings = { ...given.settings, enablePush: false, maxConcurrentStreams: 0 };
+  return guard(connect(`https://${authority}`, { ...given, settings, createConnection: () => socket }), options);
 }
 
-function optionsOf({ maxStreams = MAX_STREAMS }: SessionLimits): ServerSessionOptions {
+function optionsOf(): ServerSessionOptions {
   return {
     settings: {
       initialWindowSize: STREAM_WINDOW_BYTES,
-      maxConcurrentStreams: maxStreams,
+      maxConcurrentStreams: MAX_STREAMS,
       maxHeaderListSize: MAX_HEADER_BYTES,
     },
-    peerMaxConcurrentStreams: maxStreams,
+    peerMaxConcurrentStreams: MAX_STREAMS,
     maxHeaderListPairs: MAX_HEADER_PAIRS,
     maxSendHeaderBlockLength: MAX_HEADER_BYTES,
     maxSettings: 16,
@@ -76,7 +74,7 @@ function optionsOf({ maxStreams = MAX_STREAMS }: SessionLimits): ServerSessionOp
 }
 
 /** Ends a session that sends too many control frames: each one must be answered. */
-function guard<S extends Http2Session>(session: S, { clock }: SessionLimits): S {
+function guard<S extends Http2Session>(session: S, { clock }: SessionOptions): S {
   const control = new TokenBucket(CONTROL_RATE, clock.elapsed());
   const spend = (): void => {
     if (!control.takeIfAvailable(1, clock.elapsed()) && !session.destroyed)
@@ -87,6 +85,24 @@ function guard<S extends Http2Session>(session: S, { clock }: SessionLimits): S 
   if (session.connecting) session.once("connect", widen);
   else widen();
   return session;
+}
+
+/**
+ * Stops reading from a socket for `ms` milliseconds, so that TCP slows down the sender. HTTP/2 owns the socket's handle
+ * and has no such function. Does nothing if the handle is not as expected.
+ */
+export function pauseReading(socket: TLSSocket, clock: Pick<Clock, "after">, ms: number): void {
+  if (!call(socket, "readStop")) return;
+  clock.after(ms, () => call(socket, "readStart"));
+}
+
+function call(socket: TLSSocket, name: "readStop" | "readStart"): boolean {
+  const handle: unknown = Reflect.get(socket, "_handle");
+  if (socket.destroyed || typeof handle !== "object" || handle === null) return false;
+  const method: unknown = Reflect.get(handle, name);
+  if (typeof method !== "function") return false;
+  Reflect.apply(method, handle, []);
+  return true;
 }
 
 function ignore(): void {

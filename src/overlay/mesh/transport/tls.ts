@@ -97,6 +97,19 @@ export function whenProved(socket: TLSSocket, signal?: AbortSignal): Promise<Pro
   });
 }
 
+/**
+ * Closes a TLS socket and the stream below it together. TLS and HTTP/2 would wait for the other direction after one has
+ * ended, but nothing more can arrive.
+ */
+export function endTogether(carrier: Duplex, socket: TLSSocket): void {
+  carrier
+    .on("error", () => undefined)
+    .once("end", () => carrier.destroy())
+    .once("close", () => socket.destroy());
+  socket.on("error", () => undefined).once("close", () => carrier.destroy());
+  if (carrier.destroyed) socket.destroy();
+}
+
 /** Returns the RFC 7638 thumbprint of the P-256 key that the other side has proved; undefined if its certificate has none. */
 export function peerKey(socket: TLSSocket): string | undefined {
   // X509 objects would leave kilobytes per session in the C library's memory.

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { connect as connectHttp2, performServerHandshake, type ServerHttp2Stream } from "node:http2";
 import { describe, expect, it } from "vitest";
 import { DatagramPipe, type DatagramPipeOptions } from "../../../../../src/overlay/flow/datagram-pipe.ts";
+import { MeshLimiters } from "../../../../../src/overlay/mesh/transport/rate-limits.ts";
 import { FakeClock } from "../../../../support/fake-clock.ts";
 import { aListener, aService } from "../../../../support/overlay/overlay-rig.ts";
 import { grant, peerRig, socketPair } from "../../../../support/overlay/peer-rig.ts";
@@ -157,6 +158,7 @@ describe("datagrams over a stream", () => {
     const pipe = new DatagramPipe({
       stream,
       clock,
+      tunnels: new MeshLimiters(clock),
       onDatagram: () => undefined,
       onDrop: () => (dropped += 1),
       onEnd: (code) => ended.push(code),
@@ -177,6 +179,7 @@ describe("datagrams over a stream", () => {
     const reader = new DatagramPipe({
       stream: served,
       clock,
+      tunnels: new MeshLimiters(clock),
       onDatagram: (datagram) => received.push(datagram.toString()),
       onDrop: () => undefined,
       onEnd: () => undefined,
@@ -198,6 +201,7 @@ describe("datagrams over a stream", () => {
     pipeOf({
       stream: served,
       clock: new FakeClock(),
+      tunnels: new MeshLimiters(new FakeClock()),
       onDatagram: (datagram) => received.push(datagram),
       onDrop: () => undefined,
       onEnd: (code) => ended.push(code),
@@ -217,6 +221,7 @@ describe("datagrams over a stream", () => {
     pipeOf({
       stream: served,
       clock: new FakeClock(),
+      tunnels: new MeshLimiters(new FakeClock()),
       onDatagram: () => undefined,
       onDrop: () => undefined,
       onEnd: (code) => ended.push(code),

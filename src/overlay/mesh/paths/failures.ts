@@ -1,4 +1,5 @@
-import { SessionError, toError } from "../../../errors.ts";
+import { errnoOf, SessionError, toError } from "../../../errors.ts";
+import { OverlayReason } from "../../../protocol/overlay/overlay.ts";
 
 /** Codes by precedence: the first that any gateway returned is reported. */
 const PRECEDENCE: readonly string[] = [
@@ -18,4 +19,9 @@ export function mostSpecificFailure(failures: readonly SessionError[]): SessionE
 /** Returns the error itself, or wraps it as `tunnel-lost`. */
 export function sessionErrorOf(error: unknown): SessionError {
   return error instanceof SessionError ? error : new SessionError("tunnel-lost", toError(error).message);
+}
+
+/** Returns the reason in the code of an error. */
+export function reasonOf(error: unknown): OverlayReason {
+  return OverlayReason.catch("other").parse(errnoOf(error));
 }
