@@ -1,0 +1,146 @@
+import { isIP } from "node:net";
+import type { ClientConfig } from "pg";
+import { HostError, InputError, toError } from "../../errors.ts";
+import { readRegularFileSync } from "../../host/files/regular-file.ts";
+
+/** How a controller reaches its PostgreSQL. */
+export interface PostgresSettings {
+  /** Address as parsed by `parseStoreUrl`. */
+  readonly address: PostgresAddress;
+  /** File with the password, read for every connection, so that it can be changed without a restart. */
+  readonly passwordFile?: string | undefined;
+  /** File with the certificates of the authorities that the server's certificate is checked against, in PEM; the system's without. */
+  readonly caFile?: string | undefined;
+  /** Time limits in milliseconds, of which tests give shorter ones. */
+  readonly limits?: Partial<PostgresLimits> | undefined;
+}
+
+/** Address of a database. */
+export interface PostgresAddress {
+  /** Name, IP address, or directory of a Unix socket. */
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly database: string;
+  /** Whether the connection is encrypted and the server proves its name. */
+  readonly isVerified: boolean;
+}
+
+/** Time limits of a connection, in milliseconds. */
+export interface PostgresLimits {
+  /** Limit of making a connection, and of waiting for a free one. */
+  readonly connectMs: number;
+  /** Limit of a statement, held by the server; none if 0. */
+  readonly statementMs: number;
+  /** Interval at which the connection of the lock is checked. */
+  readonly lockCheckMs: number;
+}
+
+export const POSTGRES_LIMITS: PostgresLimits = { connectMs: 10_000, statementMs: 15_000, lockCheckMs: 5000 };
+
+const FORM = "postgres://USER@HOST:PORT/DATABASE";
+
+/**
+ * Parses `postgres://USER@HOST:PORT/DATABASE`, with a directory of a Unix socket as HOST if its slashes are escaped (`%2F`). The
+ * connection is encrypted and the server's certificate is checked, except on a Unix socket, on a loopback address, or with
+ * `?sslmode=disable`; `?sslmode=verify-full` asks for it on a loopback address.
+ * @throws {InputError} `invalid-settings`
+ */
+export function parseStoreUrl(text: string): PostgresAddress {
+  const url = URL.parse(text);
+  if (url === null || !["postgres:", "postgresql:"].includes(url.protocol)) {
+    throw refused("it is no address of a PostgreSQL database");
+  }
+  if (url.password !== "") {
+    throw refused("a password in the address would show in the list of processes; give --store-password-file");
+  }
+  const [host, user, database] = [url.hostname, url.username, url.pathname.slice(1)].map(unescaped);
+  if (!host || !user || !database || database.includes("/"))
+    throw refused("it lacks the user, the host or the database");
+  const modes = url.searchParams.getAll("sslmode");
+  const unknown = [...url.searchParams.keys()].find((name) => name !== "sslmode");
+  if (unknown !== undefined) throw refused(`the option '${unknown}' is not known; sslmode is the only one`);
+  const [mode] = modes;
+  if (modes.length > 1 || (mode !== undefined && mode !== "verify-full" && mode !== "disable")) {
+    throw refused("sslmode is verify-full or disable; what lies between encrypts without knowing who answers");
+  }
+  const isSocket = host.startsWith("/");
+  if (isSocket && mode === "verify-full") throw refused("a Unix socket has no certificate; leave sslmode out");
+  const isVerified = mode === undefined ? !isSocket && !isLoopback(host) : mode === "verify-full";
+  // Node gives an IPv6 address in brackets.
+  return { host: bare(host), port: url.port === "" ? 5432 : Number(url.port), user, database, isVerified };
+}
+
+const bare = (host: string): string => host.replace(/^\[(.*)\]$/, "$1");
+
+function unescaped(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw refused("it has a broken escape");
+  }
+}
+
+function isLoopback(host: string): boolean {
+  const address = bare(host);
+  return address === "localhost" || address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
+}
+
+const refused = (why: string): InputError =>
+  new InputError("invalid-settings", `--store: ${why} (${FORM})`, { details: { field: "store" } });
+
+/** Returns the address in the form that messages name it by. */
+export function addressText({ host, port, database }: PostgresAddress): string {
+  return host.startsWith("/") ? `${database} at ${host} (port ${port})` : `${database} at ${host}:${port}`;
+}
+
+const MAX_FILE_BYTES = 1024 * 1024;
+
+/** @throws {InputError} `invalid-settings` if the file of certificates cannot be read or is not used */
+export function connectionOf({ address, passwordFile, caFile }: PostgresSettings): ClientConfig {
+  const { host, port, user, database, isVerified } = address;
+  if (!isVerified && caFile !== undefined) {
+    throw refused(
+      `--store-ca-file says that the server is checked, and the address does not; add ?sslmode=verify-full`,
+    );
+  }
+  return {
+    host,
+    port,
+    user,
+    database,
+    // Called only if the server asks for one. A function also keeps the driver from looking in the home directory.
+    password: () => readPassword(passwordFile),
+    ssl: isVerified
+      ? { rejectUnauthorized: true, ...(caFile === undefined ? {} : { ca: readAuthorities(caFile) }) }
+      : false,
+    application_name: "holdfast controller",
+    client_encoding: "UTF8",
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+  };
+}
+
+function readAuthorities(path: string): string {
+  try {
+    return readRegularFileSync(path, MAX_FILE_BYTES).toString("utf8");
+  } catch (error) {
+    throw new InputError("invalid-settings", `--store-ca-file: ${toError(error).message}`, {
+      cause: error,
+      details: { field: "storeCaFile" },
+    });
+  }
+}
+
+function readPassword(path: string | undefined): string {
+  if (path === undefined) {
+    throw new HostError("store-unavailable", "the server asks for a password; give --store-password-file");
+  }
+  try {
+    return readRegularFileSync(path, MAX_FILE_BYTES)
+      .toString("utf8")
+      .replace(/\r?\n$/, "");
+  } catch (error) {
+    throw new HostError("store-unavailable", `--store-password-file: ${toError(error).message}`, { cause: error });
+  }
+}

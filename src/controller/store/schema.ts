@@ -1,0 +1,116 @@
+import {
+  DummyDriver,
+  Kysely,
+  sql,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+  type Compilable,
+  type Dialect,
+} from "kysely";
+import { HostError, InternalError } from "../../errors.ts";
+import { oldestReader, type Migration } from "../../host/files/schema.ts";
+import { baseline } from "./baseline.ts";
+import { sqliteEngine, type Engine, type Executor, type StoreDatabase } from "./database.ts";
+import { migrations as sqliteOnly } from "./migrations.ts";
+
+/**
+ * A step of the schema for both engines: statements of the query builder without parameters (`sql.lit` for values). A step only
+ * adds, or is breaking, so that older programs refuse the database. A released step is never edited.
+ */
+export interface SchemaStep {
+  statements(db: Executor, engine: Engine): readonly Compilable[];
+  readonly isBreaking?: true;
+}
+
+/** Steps after the baseline, one per schema version. */
+export const schemaSteps: readonly SchemaStep[] = [];
+
+/** Schema version of the baseline: the one that SQLite files reach by scripts of their own. */
+export const BASELINE_VERSION: number = sqliteOnly.length;
+
+/** Returns the migrations of SQLite files, one per schema version. */
+export function sqliteMigrations(steps: readonly SchemaStep[] = schemaSteps): readonly Migration[] {
+  return [...sqliteOnly, ...scripts(steps)];
+}
+
+/** Returns the baseline as a script for an empty SQLite database. */
+export function sqliteBaseline(): string {
+  return script(baseline(compiler(), sqliteEngine));
+}
+
+function scripts(steps: readonly SchemaStep[]): Migration[] {
+  const db = compiler();
+  return steps.map((step) => {
+    const text = script(step.statements(db, sqliteEngine));
+    return step.isBreaking === true ? { sql: text, isBreaking: true } : text;
+  });
+}
+
+/** Makes statements of SQLite, and runs none. */
+const compiling: Dialect = {
+  createDriver: () => new DummyDriver(),
+  createAdapter: () => new SqliteAdapter(),
+  createQueryCompiler: () => new SqliteQueryCompiler(),
+  createIntrospector: (db) => new SqliteIntrospector(db),
+};
+
+const compiler = (): Executor => new Kysely<object>({ dialect: compiling });
+
+const script = (statements: readonly Compilable[]): string =>
+  statements.map((statement) => `${plain(statement)};\n`).join("");
+
+function plain(statement: Compilable): string {
+  const { sql: text, parameters } = statement.compile();
+  if (parameters.length > 0) throw new InternalError("bad-step", `a step of the schema has parameters: ${text}`);
+  return text;
+}
+
+type SchemaTables = {
+  readonly holdfast_schema: { readonly id: number; readonly version: number; readonly compatible_from: number };
+};
+
+/**
+ * Brings a PostgreSQL database up to date, each version in one transaction: after a crash it goes on where it was. The caller holds
+ * the lock of the controller.
+ * @throws {HostError} `state-too-new` if a newer version left it, and this version cannot use it
+ */
+export async function migrateShared(
+  { db, engine, transactions }: StoreDatabase,
+  steps: readonly SchemaStep[] = schemaSteps,
+): Promise<void> {
+  const known = BASELINE_VERSION + steps.length;
+  const versions = db.$extendTables<SchemaTables>();
+  await db.schema
+    .createTable("holdfast_schema")
+    .ifNotExists()
+    .addColumn("id", engine.types.integer, (column) => column.primaryKey().check(sql`id = 1`))
+    .addColumn("version", engine.types.integer, (column) => column.notNull())
+    .addColumn("compatible_from", engine.types.integer, (column) => column.notNull())
+    .execute();
+  const found = await versions.selectFrom("holdfast_schema").selectAll().executeTakeFirst();
+  if (found !== undefined && found.version > known) {
+    if (found.compatible_from <= known) return;
+    throw new HostError(
+      "state-too-new",
+      `the store was written by a newer version (schema ${found.version} that programs from schema ${found.compatible_from} on ` +
+        `can use; this program knows ${known})`,
+      { details: { schema: found.version, known } },
+    );
+  }
+  for (let version = (found?.version ?? BASELINE_VERSION - 1) + 1; version <= known; version += 1) {
+    const compatibleFrom = oldestReader(sqliteMigrations(steps).slice(0, version));
+    await transactions.run(async (tx) => {
+      const step = steps[version - BASELINE_VERSION - 1];
+      const statements = step === undefined ? baseline(tx, engine) : step.statements(tx, engine);
+      for (const statement of statements) await sql.raw(plain(statement)).execute(tx);
+      const row = { version, compatible_from: compatibleFrom };
+      await tx
+        .$extendTables<SchemaTables>()
+        .insertInto("holdfast_schema")
+        .values({ id: 1, ...row })
+        .onConflict((conflict) => conflict.column("id").doUpdateSet(row))
+        .execute();
+    });
+  }
+}

@@ -1,0 +1,29 @@
+import { expect, onTestFinished, test } from "vitest";
+import { statement } from "../../../../src/controller/store/statement.ts";
+import { openMemoryStore } from "../../../../src/controller/store/sqlite.ts";
+
+type Tables = {
+  readonly meta: { readonly key: string; readonly value: string };
+};
+
+test("a statement is built once, and runs with the values of each call, in transactions too", async () => {
+  const store = openMemoryStore();
+  onTestFinished(() => store.close());
+  let built = 0;
+  const put = statement<{ key: string; value: string }>()((db, value) => {
+    built += 1;
+    return db
+      .$extendTables<Tables>()
+      .insertInto("meta")
+      .values({ key: value("key"), value: value("value") })
+      .onConflict((conflict) => conflict.column("key").doUpdateSet({ value: value("value") }));
+  });
+  const get = statement<{ key: string }>()((db, value) =>
+    db.$extendTables<Tables>().selectFrom("meta").select("value").where("key", "=", value("key")),
+  );
+  for (const value of ["1", "2"]) await put(store.db, { key: "a", value });
+  const { numAffectedRows } = await store.transactions.run((tx) => put(tx, { key: "b", value: "3" }));
+  expect([built, numAffectedRows]).toEqual([1, 1n]);
+  expect((await get(store.db, { key: "a" })).rows).toEqual([{ value: "2" }]);
+  expect((await get(store.db, { key: "b" })).rows).toEqual([{ value: "3" }]);
+});
