@@ -11,6 +11,7 @@ import { connectPostgres, openPostgresStore } from "../../../../src/controller/s
 import { parseStoreUrl, type PostgresSettings } from "../../../../src/controller/store/postgres-settings.ts";
 import { BASELINE_VERSION, sqliteBaseline, type SchemaStep } from "../../../../src/controller/store/schema.ts";
 import { testCertificate } from "../../../support/certificates.ts";
+import { engineAnswers, EXPECTED } from "../../../support/control-plane/engine-answers.ts";
 import { startPostgres, type TestPostgres } from "../../../support/control-plane/postgres.ts";
 import { postgresShape, sqliteShape } from "../../../support/control-plane/shapes.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
@@ -152,6 +153,10 @@ test("numbers, texts, bytes and nothing come back as they were written", async (
     code: "invalid-body",
   });
   await expect(sql`select 9007199254740993 as n`.execute(store.db)).rejects.toThrow("9007199254740993");
+});
+
+test("order, members of JSON, parts of texts and lists are found alike on both engines", async () => {
+  expect(await engineAnswers(await open(await database()))).toEqual(EXPECTED);
 });
 
 describe("transactions", () => {

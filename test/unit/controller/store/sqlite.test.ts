@@ -12,6 +12,7 @@ import {
   type SchemaStep,
 } from "../../../../src/controller/store/schema.ts";
 import { openMemoryStore, openSqliteStore, storeOver } from "../../../../src/controller/store/sqlite.ts";
+import { engineAnswers, EXPECTED } from "../../../support/control-plane/engine-answers.ts";
 import { sqliteShape } from "../../../support/control-plane/shapes.ts";
 import { deferred } from "../../../support/deferred.ts";
 import { tempDir } from "../../../support/temp-dir.ts";
@@ -159,6 +160,10 @@ test("numbers, texts, bytes and nothing come back as they were written", async (
   const { numInsertedOrUpdatedRows: count } = await db.insertInto("kinds").values(rows).executeTakeFirstOrThrow();
   expect(count).toBe(3n);
   expect(await db.selectFrom("kinds").selectAll().execute()).toEqual(rows);
+});
+
+test("order, members of JSON, parts of texts and lists are found alike on both engines", async () => {
+  expect(await engineAnswers(memory())).toEqual(EXPECTED);
 });
 
 test("more statements than are kept prepared give the same answers", async () => {
