@@ -7,6 +7,7 @@ import { parseCidr } from "../lib/net/cidr.ts";
 import { describeIssues } from "../protocol/channel/envelope.ts";
 import { RegistryPlace } from "../protocol/documents/registry.ts";
 import { Base64Url32, Fqdn } from "../protocol/values/values.ts";
+import { parseStoreUrl, type PostgresAddress } from "./store/postgres-settings.ts";
 
 /** A license names at most eight keys, and one may be our own. */
 const MAX_FRONT_PINS = 7;
@@ -34,6 +35,12 @@ export const ControllerSettings = z.object({
   registryHost: RegistryPlace.shape.host.optional(),
   /** Directory of release files to serve. */
   releasesDir: z.string().min(1).max(4096).optional(),
+  /** Database of the controller: `sqlite`, a file in the state directory, by default, or the address of a PostgreSQL. */
+  store: z.string().min(1).max(4096).default("sqlite").transform(readStore),
+  /** File with the password of the PostgreSQL user. */
+  storePasswordFile: z.string().min(1).max(4096).optional(),
+  /** File with the certificates that the PostgreSQL server's is checked against, in PEM. */
+  storeCaFile: z.string().min(1).max(4096).optional(),
   heartbeatSeconds: z.int().min(10).max(300).default(30),
   /** Limit of open sessions; further nodes must retry later. */
   maxSessions: z.int().min(1).max(100_000).default(20_000),
@@ -55,6 +62,9 @@ const NAMES: ReadonlyMap<PropertyKey, string> = new Map([
   ["registryUrl", "--registry"],
   ["registryHost", "--registry-host"],
   ["releasesDir", "--releases"],
+  ["store", "--store"],
+  ["storePasswordFile", "--store-password-file"],
+  ["storeCaFile", "--store-ca-file"],
 ]);
 
 /** Reports whether the log goes to the journal. */
@@ -86,6 +96,12 @@ export function controllerSettings(input: ControllerSettingsInput): ControllerSe
   }
   if (settings.registryHost !== undefined && settings.registryUrl === undefined) {
     throw new InputError("invalid-settings", "--registry-host: requires --registry");
+  }
+  if (settings.store === undefined && settings.storePasswordFile !== undefined) {
+    throw new InputError("invalid-settings", "--store-password-file: requires a PostgreSQL --store");
+  }
+  if (settings.store === undefined && settings.storeCaFile !== undefined) {
+    throw new InputError("invalid-settings", "--store-ca-file: requires a PostgreSQL --store");
   }
   checkFrontPins(settings);
   return Object.freeze(settings);
@@ -130,6 +146,18 @@ export function tlsModeOf(settings: ControllerSettings): TlsMode {
 export function isLoopback(host: string): boolean {
   if (isIP(host) === 4) return host.startsWith("127.");
   return host === "::1" || host === "localhost";
+}
+
+/** Returns undefined for the file of the embedded engine. */
+function readStore(text: string, context: z.RefinementCtx): PostgresAddress | undefined {
+  if (text === "sqlite") return undefined;
+  try {
+    return parseStoreUrl(text);
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    context.addIssue({ code: "custom", message: error.message.replace(/^--store: /, "") });
+    return z.NEVER;
+  }
 }
 
 function readBlock(text: string, context: z.RefinementCtx): string {

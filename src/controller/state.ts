@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { importJWK, type CryptoKey } from "jose";
+import { hostname } from "node:os";
 import { join, resolve } from "node:path";
 import type { Logger } from "pino";
-import { HostError, InputError, InternalError } from "../errors.ts";
+import { InputError, InternalError, type HostError } from "../errors.ts";
 import type { Clock } from "../host/clock.ts";
 import { hostFiles, type Files } from "../host/files/files.ts";
 import { releaseFiles, type ReleaseFiles } from "../host/releases/release-files.ts";
@@ -21,11 +22,13 @@ import {
   type RegistryTokens,
 } from "./registry/registry-tokens.ts";
 import { tlsModeOf, type ControllerSettings } from "./settings.ts";
-import { openStores, type Stores } from "./stores.ts";
+import type { StoreDatabase } from "./store/database.ts";
+import { openSqliteStore } from "./store/sqlite.ts";
+import { storeIn, type Store } from "./stores.ts";
 
 /** What a controller keeps in its data directory: the database, keys and certificates. */
 export interface State {
-  readonly store: Stores;
+  readonly store: Store;
   readonly keys: ControlKeys;
   /** Key that verifies access tokens of the API. */
   readonly apiTokenKey: CryptoKey;
@@ -47,13 +50,20 @@ export interface State {
 /** Path of the database. */
 export const databasePathOf = ({ dataDir }: ControllerSettings): string => join(resolve(dataDir), "controller.db");
 
+export interface StateDeps {
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** Called once if another controller has used the PostgreSQL store while this one had lost its lock, so that it must end. */
+  readonly onTakenOver: (error: HostError) => void;
+}
+
 /**
  * Opens the state, or creates it at the first start; `stack` closes it.
  * @throws {InputError} `invalid-settings`; {HostError} if the database, a key or a certificate is unavailable
  */
 export async function openState(
   settings: ControllerSettings,
-  { log, clock }: { readonly log: Logger; readonly clock: Clock },
+  { log, clock, onTakenOver }: StateDeps,
   stack: AsyncDisposableStack,
 ): Promise<State> {
   const files = hostFiles();
@@ -64,9 +74,9 @@ export async function openState(
   const releases = settings.releasesDir === undefined ? undefined : await releaseFiles(settings.releasesDir, clock);
   const directories = [dataDir, keysDir, join(dataDir, "tls")];
   for (const directory of directories) await files.makeDirectory(directory, 0o700);
-  const path = databasePathOf(settings);
-  const store = stack.adopt(openStores(path, (await files.list(keysDir)).length > 0), (opened) => opened.close());
-  if (!store.isPersistent) throw new HostError("storage-unavailable", `${path} cannot be written`);
+  const isExpected = (await files.list(keysDir)).length > 0;
+  const database = await openStore(settings, { isExpected, clock, onTakenOver });
+  const store = stack.adopt(storeIn(database), (opened) => opened.close());
   for (const directory of directories) await files.sweep(directory);
   const certificate = given ?? (await ownCertificate(files, dataDir, settings, clock));
   const tlsPins = pinsOf(settings, certificate);
@@ -79,7 +89,7 @@ export async function openState(
     set: (hash) => store.meta.set("admin-key-hash", hash),
   });
   if (admin.isNew) log.info({ path: admin.path }, "created the operator's API key");
-  store.access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [ADMIN_POLICY]);
+  await store.access.putApiKey("admin", Buffer.from(admin.hash, "base64url").toString("hex"), [ADMIN_POLICY]);
   return {
     store,
     keys,
@@ -90,7 +100,7 @@ export async function openState(
     certificate,
     tlsPins,
     releases,
-    identity: identityOf(store, settings),
+    identity: await identityOf(store, settings),
     adminKeyPath: admin.path,
   };
 }
@@ -137,7 +147,7 @@ async function verificationKey(key: Ed25519PublicKey): Promise<CryptoKey> {
   return imported;
 }
 
-function ledgerOf(store: Stores) {
+function ledgerOf(store: Store) {
   return {
     all: () => store.meta.keyDocuments(),
     append: (version: number, envelope: KeysEnvelope) => store.meta.appendKeyDocument(version, envelope),
@@ -145,16 +155,33 @@ function ledgerOf(store: Stores) {
 }
 
 /** Returns the organization and domain, fixed at the first start: every node's name and license contains them. */
-function identityOf(store: Stores, settings: ControllerSettings): { readonly org: string; readonly domain: string } {
-  const org = store.meta.get("org") ?? randomUUID();
-  const stored = store.meta.get("domain");
-  if (stored !== undefined && settings.domain !== undefined && stored !== settings.domain) {
-    throw new InputError("invalid-settings", `--domain: this controller's domain is ${stored} and cannot change`);
-  }
-  const domain = stored ?? settings.domain ?? "holdfast.example";
-  store.atomic(() => {
-    store.meta.set("org", org);
-    store.meta.set("domain", domain);
+function identityOf(
+  store: Store,
+  settings: ControllerSettings,
+): Promise<{ readonly org: string; readonly domain: string }> {
+  return store.transact(async ({ meta }) => {
+    const org = (await meta.get("org")) ?? randomUUID();
+    const stored = await meta.get("domain");
+    if (stored !== undefined && settings.domain !== undefined && stored !== settings.domain) {
+      throw new InputError("invalid-settings", `--domain: this controller's domain is ${stored} and cannot change`);
+    }
+    const domain = stored ?? settings.domain ?? "holdfast.example";
+    await meta.set("org", org);
+    await meta.set("domain", domain);
+    return { org, domain };
   });
-  return { org, domain };
+}
+
+/** Opens the database that the settings name: a file in the data directory, or one on a PostgreSQL server. */
+async function openStore(
+  settings: ControllerSettings,
+  { isExpected, clock, onTakenOver }: Pick<StateDeps, "clock" | "onTakenOver"> & { readonly isExpected: boolean },
+): Promise<StoreDatabase> {
+  const { store: address, storePasswordFile: passwordFile, storeCaFile: caFile, publicUrl, listen } = settings;
+  if (address === undefined) return openSqliteStore(databasePathOf(settings), isExpected);
+  // Loaded only where it is used.
+  const { openPostgresStore } = await import("./store/postgres.ts");
+  const startedAt = new Date(clock.now()).toISOString();
+  const holder = { name: hostname(), address: publicUrl ?? `${listen.host}:${listen.port}`, startedAt };
+  return openPostgresStore({ settings: { address, passwordFile, caFile }, holder, clock, onTakenOver });
 }

@@ -1,31 +1,28 @@
-import type { Atomic } from "./store/atomic.ts";
-import { AccessStore } from "./access/store.ts";
-import { atomic, openDatabase } from "../host/files/database.ts";
-import type { DatabaseSync } from "node:sqlite";
-import { alertStore, type AlertStore } from "./events/alert-store.ts";
-import { auditStore, type AuditStore } from "./events/audit-store.ts";
+import { accessStore, type AccessStore } from "./access/store.ts";
 import { agentTokenStore, type AgentTokenStore } from "./access/agent-tokens/store.ts";
 import { awaitedStore, type AwaitedStore } from "./channel/awaited-store.ts";
-import { clusterStore, type ClusterStore } from "./clusters/store.ts";
+import { meshStore, type MeshStore } from "./channel/documents/mesh-store.ts";
 import { documentStore, type DocumentStore } from "./channel/documents/store.ts";
-import { eventStore, type EventStore } from "./events/store.ts";
-import { flowStore, type FlowStore } from "./stats/flow-store.ts";
+import { clusterStore, type ClusterStore } from "./clusters/store.ts";
 import { containerOutputStore, type ContainerOutputStore } from "./containers/output-store.ts";
-import { gatewayDetailsStore, type GatewayDetailsStore } from "./stats/gateway-details-store.ts";
+import { alertStore, type AlertStore } from "./events/alert-store.ts";
+import { auditStore, type AuditStore } from "./events/audit-store.ts";
+import { eventStore, type EventStore } from "./events/store.ts";
 import { imageStore, type ImageStore } from "./images/store.ts";
 import { licenseStore, type LicenseStore } from "./nodes/license-store.ts";
-import { meshStore, type MeshStore } from "./channel/documents/mesh-store.ts";
-import { metaStore, type MetaStore } from "./store/meta.ts";
-import { migrations } from "./store/migrations.ts";
 import { nodeStore, type NodeStore } from "./nodes/store.ts";
-import { telemetryStore, type TelemetryStore } from "./stats/telemetry-store.ts";
 import { tombstoneStore, type TombstoneStore } from "./nodes/tombstone-store.ts";
+import { flowStore, type FlowStore } from "./stats/flow-store.ts";
+import { gatewayDetailsStore, type GatewayDetailsStore } from "./stats/gateway-details-store.ts";
+import { telemetryStore, type TelemetryStore } from "./stats/telemetry-store.ts";
+import type { Executor, StoreDatabase } from "./store/database.ts";
+import { metaStore, type MetaStore } from "./store/meta.ts";
+import type { Transact } from "./store/transact.ts";
+import { Uncounted } from "./store/trimmer.ts";
 import { triggerStore, type TriggerStore } from "./triggers/store.ts";
 
-/** Persistent state of the controller, one part per entity, in a database file locked by this process. */
-export interface Stores extends Atomic {
-  readonly sql: DatabaseSync;
-  readonly isPersistent: boolean;
+/** What the controller keeps, one part per entity: in the database, or in an open transaction. */
+export interface Stores {
   readonly meta: MetaStore;
   readonly licenses: LicenseStore;
   readonly nodes: NodeStore;
@@ -45,67 +42,61 @@ export interface Stores extends Atomic {
   readonly containerOutput: ContainerOutputStore;
   readonly images: ImageStore;
   readonly access: AccessStore;
+}
+
+/** The controller's store. Single statements are transactions of their own. */
+export interface Store extends Stores, Transact<Stores> {
+  /** Number of failed transactions; state kept in memory about them may have been rolled back. */
+  failures(): number;
   /** Drops records beyond their retention period. */
-  prune(nowSeconds: number): void;
-  close(): void;
+  prune(nowSeconds: number): Promise<void>;
+  /** @throws {HostError} `store-unavailable` while the database cannot be used */
+  check(): Promise<void>;
+  close(): Promise<void>;
 }
 
-/**
- * @param isExpected whether this controller has run before, so that an empty file counts as damaged
- * @throws {HostError} `state-locked` if another controller uses the file, `state-damaged` if it is damaged
- */
-export function openStores(path: string, isExpected = false): Stores {
-  // A damaged file is not replaced: an empty database would reject all nodes. Whether to restore a backup is the operator's decision.
-  const { sql, isPersistent } = openDatabase(path, { migrations, exclusive: true, onDamage: "refuse", isExpected });
-  return storesOver(sql, isPersistent);
-}
-
-/** Returns the stores over an open database with all migrations. */
-export function storesOver(sql: DatabaseSync, isPersistent: boolean): Stores {
-  const nodes = nodeStore(sql);
-  const uidOf = (name: string): string | undefined => nodes.uidOf(name);
-  const parts = {
-    meta: metaStore(sql),
-    licenses: licenseStore(sql),
-    nodes,
-    mesh: meshStore(sql),
-    tombstones: tombstoneStore(sql),
-    clusters: clusterStore(sql),
-    documents: documentStore(sql),
-    events: eventStore(sql),
-    alerts: alertStore(sql),
-    audits: auditStore(sql),
-    awaited: awaitedStore(sql),
-    agentTokens: agentTokenStore(sql),
-    triggers: triggerStore(sql),
-    telemetry: telemetryStore(sql),
-    flows: flowStore(sql, uidOf),
-    gatewayDetails: gatewayDetailsStore(sql, uidOf),
-    containerOutput: containerOutputStore(sql),
-    images: imageStore(sql),
-    access: new AccessStore(sql),
-  };
-  let failures = 0;
-  const run = <T>(work: () => T): T => {
-    try {
-      return atomic(sql, work);
-    } catch (error) {
-      failures += 1;
-      throw error;
-    }
-  };
+/** Returns the store over an open database with all migrations; closing it closes the database. */
+export function storeIn(database: StoreDatabase): Store {
+  const { db, transactions } = database;
+  const uncounted = new Uncounted();
+  const parts = storesOver(db, uncounted);
   return {
-    sql,
-    isPersistent,
     ...parts,
-    atomic: run,
-    failures: () => failures,
-    prune: (nowSeconds) =>
-      run(() => {
-        const { licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput } = parts;
-        const kept = [licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput];
-        for (const part of [...kept, parts.agentTokens]) part.prune(nowSeconds);
-      }),
-    close: () => sql.close(),
+    transact: (work) => transactions.run((tx) => work(storesOver(tx, uncounted))),
+    failures: () => transactions.failures(),
+    async prune(nowSeconds) {
+      const { licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput } = parts;
+      const kept = [licenses, events, alerts, audits, triggers, telemetry, flows, gatewayDetails, containerOutput];
+      for (const part of [...kept, parts.agentTokens]) await part.prune(nowSeconds);
+    },
+    async check() {
+      await parts.meta.get("org");
+    },
+    close: () => database.close(),
+  };
+}
+
+function storesOver(db: Executor, uncounted: Uncounted): Stores {
+  const nodes = nodeStore(db);
+  return {
+    nodes,
+    meta: metaStore(db),
+    licenses: licenseStore(db),
+    mesh: meshStore(db),
+    tombstones: tombstoneStore(db),
+    clusters: clusterStore(db),
+    documents: documentStore(db),
+    events: eventStore(db, uncounted),
+    alerts: alertStore(db),
+    audits: auditStore(db, uncounted),
+    awaited: awaitedStore(db),
+    agentTokens: agentTokenStore(db),
+    triggers: triggerStore(db),
+    telemetry: telemetryStore(db),
+    flows: flowStore(db, uncounted, (names) => nodes.uidsOf(names)),
+    gatewayDetails: gatewayDetailsStore(db, uncounted, (names) => nodes.uidsOf(names)),
+    containerOutput: containerOutputStore(db, uncounted),
+    images: imageStore(db),
+    access: accessStore(db),
   };
 }

@@ -6,8 +6,8 @@ import { Base64Url32 } from "../../protocol/values/values.ts";
 
 /** Storage of the operator's API key hash. */
 export interface AdminKeyHash {
-  get(): string | undefined;
-  set(hash: string): void;
+  get(): Promise<string | undefined>;
+  set(hash: string): Promise<void>;
 }
 
 /** Returns SHA-256 as base64url: the only stored form of API keys, tokens and tickets. */
@@ -25,7 +25,7 @@ export async function ensureAdminKey(
   stored: AdminKeyHash,
 ): Promise<{ readonly hash: string; readonly path: string; readonly isNew: boolean }> {
   const path = join(dataDir, "admin.key");
-  const known = stored.get();
+  const known = await stored.get();
   if (known !== undefined) return { hash: known, path, isNew: false };
   // A file without a stored hash is from an interrupted start or a lost database.
   const existing = (await files.read(path))?.trim();
@@ -37,6 +37,6 @@ export async function ensureAdminKey(
   const key = existing ?? randomBytes(32).toString("base64url");
   if (existing === undefined) await files.writeAtomic(path, `${key}\n`, 0o600);
   const hash = sha256(key);
-  stored.set(hash);
+  await stored.set(hash);
   return { hash, path, isNew: existing === undefined };
 }

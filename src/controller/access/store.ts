@@ -1,8 +1,11 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { DatabaseSync, StatementSync } from "node:sqlite";
+import type { Selectable } from "kysely";
+import { z } from "zod";
 import { InputError } from "../../errors.ts";
-import { atomic } from "../../host/files/database.ts";
-import type { Policy, Grant } from "./policies/policy.ts";
+import { json } from "../store/columns.ts";
+import type { Executor } from "../store/database.ts";
+import { statement } from "../store/statement.ts";
+import { Policy, type Grant } from "./policies/policy.ts";
 
 /** A machine account; `createdAt` in Unix seconds. */
 export interface ServiceUser {
@@ -16,154 +19,185 @@ const MAX_POLICIES = 10_000;
 const MAX_SERVICE_USERS = 10_000;
 const UNKNOWN_SECRET = "0".repeat(64);
 
-/** API keys, policies, service users and their credentials. Of every secret only the SHA-256 is stored. */
-export class AccessStore {
-  readonly #sql: DatabaseSync;
-  readonly #statements = new Map<string, StatementSync>();
+const Policies = z.array(Policy);
 
-  /** `sql` must have `accessMigration` applied. */
-  constructor(sql: DatabaseSync) {
-    this.#sql = sql;
-  }
-
+/**
+ * API keys, policies, service users and their credentials. Of every secret only the SHA-256 is stored. What checks before it writes
+ * needs a transaction.
+ */
+export interface AccessStore {
   /** Stores or replaces an API key by name; `sha256` in hexadecimal. Its policies belong to it alone and are not listed. */
-  putApiKey(name: string, sha256: string, policies: readonly Policy[]): void {
-    const text = JSON.stringify(policies);
-    this.#run("INSERT OR REPLACE INTO api_key (name, sha256, policies) VALUES (?, ?, ?)", name, sha256, text);
-  }
-
+  putApiKey(name: string, sha256: string, policies: readonly Policy[]): Promise<void>;
   /** Returns the holder of an API key. */
-  findApiKey(key: string): Grant | undefined {
-    const digest = sha256Hex(key);
-    const row = this.#get("SELECT name, sha256, policies FROM api_key WHERE sha256 = ?", digest);
-    if (row === undefined || !equalHex(text(row["sha256"]), digest)) return undefined;
-    return { name: text(row["name"]), policies: JSON.parse(text(row["policies"])) as Policy[] };
-  }
-
+  findApiKey(key: string): Promise<Grant | undefined>;
   /** Returns the current policies of a user, or of the API key with this name; undefined if neither exists. */
-  grantOf(name: string): Grant | undefined {
-    const key = this.#get("SELECT policies FROM api_key WHERE name = ?", name);
-    if (key !== undefined) return { name, policies: JSON.parse(text(key["policies"])) as Policy[] };
-    const user = this.serviceUser(name);
-    if (user === undefined) return undefined;
-    return { name, policies: user.policies.flatMap((policy) => this.policy(policy) ?? []) };
-  }
-
-  policies(): Policy[] {
-    return this.#all("SELECT body FROM policy ORDER BY name").map(policyOf);
-  }
-
-  policy(name: string): Policy | undefined {
-    const row = this.#get("SELECT body FROM policy WHERE name = ?", name);
-    return row === undefined ? undefined : policyOf(row);
-  }
-
+  grantOf(name: string): Promise<Grant | undefined>;
+  policies(): Promise<readonly Policy[]>;
+  policy(name: string): Promise<Policy | undefined>;
   /** @throws {InputError} `name-taken`; `busy` at the limit of 10,000 */
-  createPolicy(policy: Policy): void {
-    if (this.policy(policy.name) !== undefined) throw taken(`policy ${policy.name}`);
-    this.#checkLimit("policy", MAX_POLICIES);
-    this.#run("INSERT INTO policy (name, body) VALUES (?, ?)", policy.name, JSON.stringify(policy));
-  }
-
+  createPolicy(policy: Policy): Promise<void>;
   /** @throws {InputError} `not-found` */
-  replacePolicy(policy: Policy): void {
-    const changed = this.#run("UPDATE policy SET body = ? WHERE name = ?", JSON.stringify(policy), policy.name);
-    if (changed === 0) throw notFound(`policy ${policy.name}`);
-  }
-
+  replacePolicy(policy: Policy): Promise<void>;
   /** @throws {InputError} `not-found`; `policy-in-use` while attached to a service user */
-  deletePolicy(name: string): void {
-    const holder = this.#get("SELECT service_user FROM service_user_policy WHERE policy = ? LIMIT 1", name);
-    if (holder !== undefined) {
-      const user = text(holder["service_user"]);
-      throw new InputError("policy-in-use", `policy ${name} is attached to ${user}`, { details: { user } });
-    }
-    if (this.#run("DELETE FROM policy WHERE name = ?", name) === 0) throw notFound(`policy ${name}`);
-  }
-
-  serviceUsers(): ServiceUser[] {
-    const attached = new Map<string, string[]>();
-    for (const row of this.#all("SELECT service_user, policy FROM service_user_policy ORDER BY policy")) {
-      const user = text(row["service_user"]);
-      attached.set(user, [...(attached.get(user) ?? []), text(row["policy"])]);
-    }
-    const rows = this.#all("SELECT name, created_at, client_id FROM service_user ORDER BY name");
-    return rows.map((row) => serviceUserOf(row, attached.get(text(row["name"])) ?? []));
-  }
-
-  serviceUser(name: string): ServiceUser | undefined {
-    const row = this.#get("SELECT name, created_at, client_id FROM service_user WHERE name = ?", name);
-    if (row === undefined) return undefined;
-    const attached = this.#all("SELECT policy FROM service_user_policy WHERE service_user = ? ORDER BY policy", name);
-    return serviceUserOf(
-      row,
-      attached.map((line) => text(line["policy"])),
-    );
-  }
-
+  deletePolicy(name: string): Promise<void>;
+  serviceUsers(): Promise<readonly ServiceUser[]>;
+  serviceUser(name: string): Promise<ServiceUser | undefined>;
   /** @throws {InputError} `name-taken`; `not-found` for an unknown policy; `busy` at the limit of 10,000 */
-  createServiceUser(name: string, policies: readonly string[], createdAt: number): ServiceUser {
-    atomic(this.#sql, () => {
-      if (this.serviceUser(name) !== undefined) throw taken(`service user ${name}`);
-      // The audit trail does not distinguish the two.
-      if (this.#get("SELECT name FROM api_key WHERE name = ?", name) !== undefined) throw taken(`API key ${name}`);
-      this.#checkLimit("service_user", MAX_SERVICE_USERS);
-      this.#run("INSERT INTO service_user (name, created_at) VALUES (?, ?)", name, createdAt);
-      for (const policy of new Set(policies)) {
-        if (this.policy(policy) === undefined) throw notFound(`policy ${policy}`);
-        this.#run("INSERT INTO service_user_policy (service_user, policy) VALUES (?, ?)", name, policy);
-      }
-    });
-    return { name, policies: [...new Set(policies)].sort(), createdAt, clientId: undefined };
-  }
-
+  createServiceUser(name: string, policies: readonly string[], createdAt: number): Promise<ServiceUser>;
   /** Sets the credential of a service user, replacing an earlier one. @throws {InputError} `not-found` */
-  putCredential(name: string, clientId: string, secretSha256: string): void {
-    const sql = "UPDATE service_user SET client_id = ?, secret_sha256 = ? WHERE name = ?";
-    if (this.#run(sql, clientId, secretSha256, name) === 0) throw notFound(`service user ${name}`);
-  }
-
+  putCredential(name: string, clientId: string, secretSha256: string): Promise<void>;
   /** Returns the name of the service user with this client identifier and secret. */
-  checkCredential(clientId: string, secret: string): string | undefined {
-    const row = this.#get("SELECT name, secret_sha256 FROM service_user WHERE client_id = ?", clientId);
-    // An unknown client takes as much time as a wrong secret.
-    const isRight = equalHex(row === undefined ? UNKNOWN_SECRET : text(row["secret_sha256"]), sha256Hex(secret));
-    return isRight && row !== undefined ? text(row["name"]) : undefined;
-  }
-
+  checkCredential(clientId: string, secret: string): Promise<string | undefined>;
   /** Returns the policies of a service user while this client identifier is its credential. */
-  findServiceUser(name: string, clientId: string): Grant | undefined {
-    const row = this.#get("SELECT name FROM service_user WHERE name = ? AND client_id = ?", name, clientId);
+  findServiceUser(name: string, clientId: string): Promise<Grant | undefined>;
+}
+
+type AccessTables = {
+  readonly api_key: { readonly name: string; readonly sha256: string; readonly policies: string };
+  readonly policy: { readonly name: string; readonly body: string };
+  readonly service_user: {
+    readonly name: string;
+    readonly created_at: number;
+    readonly client_id: string | null;
+    readonly secret_sha256: string | null;
+  };
+  readonly service_user_policy: { readonly service_user: string; readonly policy: string };
+};
+
+const API_KEY = statement<{ readonly sha256: string }>()((db, value) =>
+  db
+    .$extendTables<AccessTables>()
+    .selectFrom("api_key")
+    .select(["name", "sha256", "policies"])
+    .where("sha256", "=", value("sha256")),
+);
+
+export function accessStore(executor: Executor): AccessStore {
+  const db = executor.$extendTables<AccessTables>();
+  const policies = db.selectFrom("policy").select("body");
+  const users = db.selectFrom("service_user").select(["name", "created_at", "client_id"]);
+  const attachments = db.selectFrom("service_user_policy").select(["service_user", "policy"]).orderBy("policy");
+
+  const apiKeyOf = (name: string) =>
+    db.selectFrom("api_key").select(["name", "policies"]).where("name", "=", name).executeTakeFirst();
+  const policy = async (name: string): Promise<Policy | undefined> => {
+    const row = await policies.where("name", "=", name).executeTakeFirst();
+    return row === undefined ? undefined : json(row.body, Policy);
+  };
+  const serviceUser = async (name: string): Promise<ServiceUser | undefined> => {
+    const row = await users.where("name", "=", name).executeTakeFirst();
     if (row === undefined) return undefined;
-    const sql = "SELECT body FROM policy JOIN service_user_policy ON policy = name WHERE service_user = ?";
-    return { name, policies: this.#all(sql, name).map(policyOf) };
-  }
+    return serviceUserOf(row, await attachments.where("service_user", "=", name).execute());
+  };
+  const policiesOf = async (user: string): Promise<readonly Policy[]> => {
+    const rows = await db
+      .selectFrom("policy")
+      .innerJoin("service_user_policy", "service_user_policy.policy", "policy.name")
+      .select("policy.body")
+      .where("service_user_policy.service_user", "=", user)
+      .orderBy("policy.name")
+      .execute();
+    return rows.map(({ body }) => json(body, Policy));
+  };
+  const checkLimit = async (table: "policy" | "service_user", most: number): Promise<void> => {
+    const row = await db
+      .selectFrom(table)
+      .select((eb) => eb.fn.countAll<number>().as("total"))
+      .executeTakeFirst();
+    if ((row?.total ?? 0) < most) return;
+    throw new InputError("busy", `the limit of ${most} rows of ${table} is reached; delete some first`);
+  };
 
-  #checkLimit(table: "policy" | "service_user", most: number): void {
-    const count = Number(this.#get(`SELECT count(*) AS n FROM ${table}`)?.["n"] ?? 0);
-    if (count >= most)
-      throw new InputError("busy", `the limit of ${most} rows of ${table} is reached; delete some first`);
-  }
-
-  #get(sql: string, ...values: (string | number)[]): Record<string, unknown> | undefined {
-    return this.#prepared(sql).get(...values);
-  }
-
-  #all(sql: string, ...values: (string | number)[]): Record<string, unknown>[] {
-    return this.#prepared(sql).all(...values);
-  }
-
-  #run(sql: string, ...values: (string | number)[]): number {
-    return Number(this.#prepared(sql).run(...values).changes);
-  }
-
-  #prepared(sql: string): StatementSync {
-    const known = this.#statements.get(sql);
-    if (known !== undefined) return known;
-    const statement = this.#sql.prepare(sql);
-    this.#statements.set(sql, statement);
-    return statement;
-  }
+  return {
+    policy,
+    serviceUser,
+    async putApiKey(name, sha256, list) {
+      const row = { sha256, policies: JSON.stringify(list) };
+      await db
+        .insertInto("api_key")
+        .values({ name, ...row })
+        .onConflict((conflict) => conflict.column("name").doUpdateSet(row))
+        .execute();
+    },
+    async findApiKey(key) {
+      const digest = sha256Hex(key);
+      const [row] = (await API_KEY(executor, { sha256: digest })).rows;
+      if (row === undefined || !equalHex(row.sha256, digest)) return undefined;
+      return { name: row.name, policies: json(row.policies, Policies) };
+    },
+    async grantOf(name) {
+      const key = await apiKeyOf(name);
+      if (key !== undefined) return { name, policies: json(key.policies, Policies) };
+      const user = await users.where("name", "=", name).executeTakeFirst();
+      return user === undefined ? undefined : { name, policies: await policiesOf(name) };
+    },
+    policies: async () => (await policies.orderBy("name").execute()).map(({ body }) => json(body, Policy)),
+    async createPolicy(created) {
+      if ((await policy(created.name)) !== undefined) throw taken(`policy ${created.name}`);
+      await checkLimit("policy", MAX_POLICIES);
+      await db
+        .insertInto("policy")
+        .values({ name: created.name, body: JSON.stringify(created) })
+        .execute();
+    },
+    async replacePolicy(replacement) {
+      const { numUpdatedRows } = await db
+        .updateTable("policy")
+        .set({ body: JSON.stringify(replacement) })
+        .where("name", "=", replacement.name)
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) throw notFound(`policy ${replacement.name}`);
+    },
+    async deletePolicy(name) {
+      const [holder] = await attachments.where("policy", "=", name).limit(1).execute();
+      if (holder !== undefined) {
+        const user = holder.service_user;
+        throw new InputError("policy-in-use", `policy ${name} is attached to ${user}`, { details: { user } });
+      }
+      const { numDeletedRows } = await db.deleteFrom("policy").where("name", "=", name).executeTakeFirst();
+      if (numDeletedRows === 0n) throw notFound(`policy ${name}`);
+    },
+    async serviceUsers() {
+      const rows = await users.orderBy("name").execute();
+      const attached = Map.groupBy(await attachments.execute(), ({ service_user: user }) => user);
+      return rows.map((row) => serviceUserOf(row, attached.get(row.name) ?? []));
+    },
+    async createServiceUser(name, attached, createdAt) {
+      if ((await serviceUser(name)) !== undefined) throw taken(`service user ${name}`);
+      // The audit trail does not distinguish the two.
+      if ((await apiKeyOf(name)) !== undefined) throw taken(`API key ${name}`);
+      await checkLimit("service_user", MAX_SERVICE_USERS);
+      await db.insertInto("service_user").values({ name, created_at: createdAt }).execute();
+      const names = [...new Set(attached)].sort();
+      for (const one of names) {
+        if ((await policy(one)) === undefined) throw notFound(`policy ${one}`);
+        await db.insertInto("service_user_policy").values({ service_user: name, policy: one }).execute();
+      }
+      return { name, policies: names, createdAt, clientId: undefined };
+    },
+    async putCredential(name, clientId, secretSha256) {
+      const { numUpdatedRows } = await db
+        .updateTable("service_user")
+        .set({ client_id: clientId, secret_sha256: secretSha256 })
+        .where("name", "=", name)
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) throw notFound(`service user ${name}`);
+    },
+    async checkCredential(clientId, secret) {
+      const row = await db
+        .selectFrom("service_user")
+        .select(["name", "secret_sha256"])
+        .where("client_id", "=", clientId)
+        .executeTakeFirst();
+      // An unknown client takes as much time as a wrong secret.
+      const isRight = equalHex(row?.secret_sha256 ?? UNKNOWN_SECRET, sha256Hex(secret));
+      return isRight ? row?.name : undefined;
+    },
+    async findServiceUser(name, clientId) {
+      const row = await users.where("name", "=", name).where("client_id", "=", clientId).executeTakeFirst();
+      return row === undefined ? undefined : { name, policies: await policiesOf(name) };
+    },
+  };
 }
 
 /** Returns the SHA-256 of a text, in hexadecimal. */
@@ -176,21 +210,17 @@ function equalHex(a: string, b: string): boolean {
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
-function policyOf(row: Record<string, unknown>): Policy {
-  // Only policies that passed the schema were stored.
-  return JSON.parse(text(row["body"])) as Policy;
-}
-
-function serviceUserOf(row: Record<string, unknown>, policies: readonly string[]): ServiceUser {
-  const clientId = row["client_id"];
+function serviceUserOf(
+  row: Pick<Selectable<AccessTables["service_user"]>, "name" | "created_at" | "client_id">,
+  attached: readonly { readonly policy: string }[],
+): ServiceUser {
   return {
-    name: text(row["name"]),
-    policies,
-    createdAt: Number(row["created_at"]),
-    clientId: typeof clientId === "string" ? clientId : undefined,
+    name: row.name,
+    policies: attached.map(({ policy }) => policy),
+    createdAt: row.created_at,
+    clientId: row.client_id ?? undefined,
   };
 }
 
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const taken = (object: string): InputError => new InputError("name-taken", `${object} already exists`);
 const notFound = (object: string): InputError => new InputError("not-found", `there is no ${object}`);

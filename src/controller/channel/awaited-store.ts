@@ -1,6 +1,7 @@
-import type { DatabaseSync } from "node:sqlite";
+import type { Generated } from "kysely";
 import { z } from "zod";
-import { number, text, word } from "../store/rows.ts";
+import { word } from "../store/columns.ts";
+import type { Executor } from "../store/database.ts";
 
 /** Events after which a node must connect. */
 export const AwaitReason = z.enum(["registration", "configuration", "restart", "reboot"]);
@@ -16,35 +17,64 @@ export interface Awaited {
 
 /** Nodes that must connect; survives restarts of the controller. A row is deleted with its node. */
 export interface AwaitedStore {
-  put(awaited: Awaited): void;
+  put(awaited: Awaited): Promise<void>;
   /** Returns the nodes whose deadline has passed and that were not reported. */
-  due(nowSeconds: number): readonly Awaited[];
-  postpone(uid: string, deadline: number): void;
-  reported(uid: string): void;
+  due(nowSeconds: number): Promise<readonly Awaited[]>;
+  postpone(uid: string, deadline: number): Promise<void>;
+  reported(uid: string): Promise<void>;
   /** Removes a node; returns whether it had been reported. */
-  remove(uid: string): boolean;
+  remove(uid: string): Promise<boolean>;
 }
 
-export function awaitedStore(sql: DatabaseSync): AwaitedStore {
-  const put = sql.prepare("INSERT OR REPLACE INTO awaited (node, reason, since, deadline) VALUES (?, ?, ?, ?)");
-  const due = sql.prepare("SELECT * FROM awaited WHERE is_reported = 0 AND deadline <= ? ORDER BY deadline");
-  const postpone = sql.prepare("UPDATE awaited SET deadline = ? WHERE node = ?");
-  const reported = sql.prepare("UPDATE awaited SET is_reported = 1 WHERE node = ?");
-  const remove = sql.prepare("DELETE FROM awaited WHERE node = ? RETURNING is_reported");
+type AwaitedTables = {
+  readonly awaited: {
+    readonly node: string;
+    readonly reason: string;
+    readonly since: number;
+    readonly deadline: number;
+    readonly is_reported: Generated<number>;
+  };
+};
+
+export function awaitedStore(executor: Executor): AwaitedStore {
+  const db = executor.$extendTables<AwaitedTables>();
   return {
-    put: ({ uid, reason, since, deadline }) => void put.run(uid, reason, Math.floor(since), Math.ceil(deadline)),
-    due: (nowSeconds) =>
-      due.all(nowSeconds).map((row) => ({
-        uid: text(row, "node"),
-        reason: word(row, "reason", AwaitReason),
-        since: number(row, "since"),
-        deadline: number(row, "deadline"),
-      })),
-    postpone: (uid, deadline) => void postpone.run(Math.ceil(deadline), uid),
-    reported: (uid) => void reported.run(uid),
-    remove(uid) {
-      const row = remove.get(uid);
-      return row !== undefined && number(row, "is_reported") === 1;
+    async put({ uid, reason, since, deadline }) {
+      const row = { reason, since: Math.floor(since), deadline: Math.ceil(deadline), is_reported: 0 };
+      await db
+        .insertInto("awaited")
+        .values({ node: uid, ...row })
+        .onConflict((conflict) => conflict.column("node").doUpdateSet(row))
+        .execute();
+    },
+    async due(nowSeconds) {
+      const rows = await db
+        .selectFrom("awaited")
+        .select(["node", "reason", "since", "deadline"])
+        .where("is_reported", "=", 0)
+        .where("deadline", "<=", Math.floor(nowSeconds))
+        .orderBy("deadline")
+        .execute();
+      return rows.map(({ node: uid, reason, since, deadline }) => ({
+        uid,
+        reason: word(reason, AwaitReason),
+        since,
+        deadline,
+      }));
+    },
+    async postpone(uid, deadline) {
+      await db
+        .updateTable("awaited")
+        .set({ deadline: Math.ceil(deadline) })
+        .where("node", "=", uid)
+        .execute();
+    },
+    async reported(uid) {
+      await db.updateTable("awaited").set({ is_reported: 1 }).where("node", "=", uid).execute();
+    },
+    async remove(uid) {
+      const row = await db.deleteFrom("awaited").where("node", "=", uid).returning("is_reported").executeTakeFirst();
+      return row?.is_reported === 1;
     },
   };
 }

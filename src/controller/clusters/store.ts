@@ -1,48 +1,81 @@
-import type { DatabaseSync } from "node:sqlite";
+import type { Generated, Selectable } from "kysely";
 import { Config } from "../../protocol/documents/documents.ts";
 import { Tags } from "../../protocol/values/values.ts";
-import { json, number, text, type Row } from "../store/rows.ts";
+import { json } from "../store/columns.ts";
+import type { Executor } from "../store/database.ts";
 import type { ClusterRecord } from "./records.ts";
 
 /** Clusters; membership is stored with the nodes. */
 export interface ClusterStore {
-  all(): readonly ClusterRecord[];
-  get(fqdn: string): ClusterRecord | undefined;
-  add(cluster: Pick<ClusterRecord, "fqdn" | "name" | "domain" | "createdAt">): void;
-  setConfig(fqdn: string, config: Config): void;
-  setTags(fqdn: string, tags: Readonly<Record<string, string>>): void;
-  remove(fqdn: string): void;
+  all(): Promise<readonly ClusterRecord[]>;
+  get(fqdn: string): Promise<ClusterRecord | undefined>;
+  add(cluster: Pick<ClusterRecord, "fqdn" | "name" | "domain" | "createdAt">): Promise<void>;
+  setConfig(fqdn: string, config: Config): Promise<void>;
+  setTags(fqdn: string, tags: Readonly<Record<string, string>>): Promise<void>;
+  remove(fqdn: string): Promise<void>;
 }
 
-export function clusterStore(sql: DatabaseSync): ClusterStore {
-  const all = sql.prepare("SELECT * FROM clusters ORDER BY fqdn");
-  const one = sql.prepare("SELECT * FROM clusters WHERE fqdn = ?");
-  const members = sql.prepare("SELECT uid FROM nodes WHERE cluster = ? ORDER BY uid");
-  const add = sql.prepare("INSERT INTO clusters (fqdn, name, domain, created_at) VALUES (?, ?, ?, ?)");
-  const setConfig = sql.prepare("UPDATE clusters SET config = ? WHERE fqdn = ?");
-  const setTags = sql.prepare("UPDATE clusters SET tags = ? WHERE fqdn = ?");
-  const remove = sql.prepare("DELETE FROM clusters WHERE fqdn = ?");
-  const read = (row: Row): ClusterRecord => {
-    const fqdn = text(row, "fqdn");
-    return {
-      fqdn,
-      name: text(row, "name"),
-      domain: text(row, "domain"),
-      createdAt: number(row, "created_at"),
-      tags: json(row, "tags", Tags),
-      config: json(row, "config", Config),
-      members: members.all(fqdn).map((member) => text(member, "uid")),
-    };
+type ClusterTables = {
+  readonly clusters: {
+    readonly fqdn: string;
+    readonly name: string;
+    readonly domain: string;
+    readonly created_at: number;
+    readonly tags: Generated<string>;
+    readonly config: Generated<string>;
   };
+  readonly nodes: { readonly uid: string; readonly cluster: string | null };
+};
+
+export function clusterStore(executor: Executor): ClusterStore {
+  const db = executor.$extendTables<ClusterTables>();
+  const memberships = db.selectFrom("nodes").select(["uid", "cluster"]).orderBy("uid");
   return {
-    all: () => all.all().map(read),
-    get(fqdn) {
-      const row = one.get(fqdn);
-      return row === undefined ? undefined : read(row);
+    async all() {
+      const rows = await db.selectFrom("clusters").selectAll().orderBy("fqdn").execute();
+      const members = await memberships.where("cluster", "is not", null).execute();
+      const byCluster = Map.groupBy(members, ({ cluster }) => cluster ?? "");
+      return rows.map((row) => read(row, byCluster.get(row.fqdn) ?? []));
     },
-    add: ({ fqdn, name, domain, createdAt }) => void add.run(fqdn, name, domain, createdAt),
-    setConfig: (fqdn, config) => void setConfig.run(JSON.stringify(config), fqdn),
-    setTags: (fqdn, tags) => void setTags.run(JSON.stringify(tags), fqdn),
-    remove: (fqdn) => void remove.run(fqdn),
+    async get(fqdn) {
+      const row = await db.selectFrom("clusters").selectAll().where("fqdn", "=", fqdn).executeTakeFirst();
+      if (row === undefined) return undefined;
+      return read(row, await memberships.where("cluster", "=", fqdn).execute());
+    },
+    async add({ fqdn, name, domain, createdAt }) {
+      await db.insertInto("clusters").values({ fqdn, name, domain, created_at: createdAt }).execute();
+    },
+    async setConfig(fqdn, config) {
+      await db
+        .updateTable("clusters")
+        .set({ config: JSON.stringify(config) })
+        .where("fqdn", "=", fqdn)
+        .execute();
+    },
+    async setTags(fqdn, tags) {
+      await db
+        .updateTable("clusters")
+        .set({ tags: JSON.stringify(tags) })
+        .where("fqdn", "=", fqdn)
+        .execute();
+    },
+    async remove(fqdn) {
+      await db.deleteFrom("clusters").where("fqdn", "=", fqdn).execute();
+    },
+  };
+}
+
+function read(
+  { fqdn, name, domain, created_at: createdAt, tags, config }: Selectable<ClusterTables["clusters"]>,
+  members: readonly { readonly uid: string }[],
+): ClusterRecord {
+  return {
+    fqdn,
+    name,
+    domain,
+    createdAt,
+    tags: json(tags, Tags),
+    config: json(config, Config),
+    members: members.map(({ uid }) => uid),
   };
 }

@@ -11,7 +11,7 @@ export interface ContainerOutputSearch {
       readonly to: number;
       readonly limit: number;
     },
-  ): readonly ContainerOutput[];
+  ): Promise<readonly ContainerOutput[]>;
 }
 
 /** A requested terminal in a container, named as in the configuration. */

@@ -1,51 +1,81 @@
-import type { DatabaseSync } from "node:sqlite";
+import type { Selectable } from "kysely";
 import { ALERT_LIFETIME_SECONDS } from "./alert-rules.ts";
-import { number, text, type Row } from "../store/rows.ts";
 import type { AlertRecord } from "./records.ts";
+import { storable } from "../store/columns.ts";
+import type { Executor } from "../store/database.ts";
 
 /** Open alerts, at most one per event type and node. */
 export interface AlertStore {
   /** Opens an alert; an open one stays unchanged. */
-  open(alert: AlertRecord): void;
-  close(nodeId: string, eventType: string): boolean;
-  closeAll(nodeId: string): void;
-  all(nowSeconds: number): readonly AlertRecord[];
-  ofNode(nodeId: string, nowSeconds: number): readonly AlertRecord[];
-  prune(nowSeconds: number): void;
+  open(alert: AlertRecord): Promise<void>;
+  close(nodeId: string, eventType: string): Promise<boolean>;
+  closeAll(nodeId: string): Promise<void>;
+  all(nowSeconds: number): Promise<readonly AlertRecord[]>;
+  ofNode(nodeId: string, nowSeconds: number): Promise<readonly AlertRecord[]>;
+  prune(nowSeconds: number): Promise<void>;
 }
 
-export function alertStore(sql: DatabaseSync): AlertStore {
-  const open = sql.prepare(
-    `INSERT INTO alerts (node_id, event_type, uid, node_name, message, timestamp) VALUES (?, ?, ?, ?, ?, ?)
-     ON CONFLICT DO UPDATE SET uid = excluded.uid, node_name = excluded.node_name, message = excluded.message,
-       timestamp = excluded.timestamp WHERE alerts.timestamp < ?`,
-  );
-  const close = sql.prepare("DELETE FROM alerts WHERE node_id = ? AND event_type = ? RETURNING timestamp");
-  const closeAll = sql.prepare("DELETE FROM alerts WHERE node_id = ?");
-  const all = sql.prepare("SELECT * FROM alerts WHERE timestamp >= ? ORDER BY timestamp DESC, uid DESC");
-  const ofNode = sql.prepare(
-    "SELECT * FROM alerts WHERE node_id = ? AND timestamp >= ? ORDER BY timestamp DESC, uid DESC",
-  );
-  const prune = sql.prepare("DELETE FROM alerts WHERE timestamp < ?");
+type AlertTables = {
+  readonly alerts: {
+    readonly node_id: string;
+    readonly event_type: string;
+    readonly uid: string;
+    readonly node_name: string;
+    readonly message: string;
+    readonly timestamp: number;
+  };
+};
+
+export function alertStore(executor: Executor): AlertStore {
+  const db = executor.$extendTables<AlertTables>();
   const oldest = (nowSeconds: number): number => nowSeconds - ALERT_LIFETIME_SECONDS;
+  const since = (nowSeconds: number) =>
+    db
+      .selectFrom("alerts")
+      .selectAll()
+      .where("timestamp", ">=", oldest(nowSeconds))
+      .orderBy("timestamp", "desc")
+      .orderBy("uid", "desc");
   return {
-    open: ({ nodeId, eventType, uid, nodeName, message, timestamp }) =>
-      void open.run(nodeId, eventType, uid, nodeName, message, timestamp, oldest(timestamp)),
-    close: (nodeId, eventType) => close.get(nodeId, eventType) !== undefined,
-    closeAll: (nodeId) => void closeAll.run(nodeId),
-    all: (nowSeconds) => all.all(oldest(nowSeconds)).map(read),
-    ofNode: (nodeId, nowSeconds) => ofNode.all(nodeId, oldest(nowSeconds)).map(read),
-    prune: (nowSeconds) => void prune.run(oldest(nowSeconds)),
+    async open({ nodeId, eventType, uid, nodeName, message, timestamp }) {
+      const row = { uid, node_name: nodeName, message: storable(message), timestamp };
+      await db
+        .insertInto("alerts")
+        .values({ node_id: nodeId, event_type: eventType, ...row })
+        .onConflict((conflict) =>
+          conflict
+            .columns(["node_id", "event_type"])
+            .doUpdateSet(row)
+            .where("alerts.timestamp", "<", oldest(timestamp)),
+        )
+        .execute();
+    },
+    async close(nodeId, eventType) {
+      const { numDeletedRows } = await db
+        .deleteFrom("alerts")
+        .where("node_id", "=", nodeId)
+        .where("event_type", "=", eventType)
+        .executeTakeFirst();
+      return numDeletedRows > 0n;
+    },
+    async closeAll(nodeId) {
+      await db.deleteFrom("alerts").where("node_id", "=", nodeId).execute();
+    },
+    all: async (nowSeconds) => (await since(nowSeconds).execute()).map(read),
+    ofNode: async (nodeId, nowSeconds) => (await since(nowSeconds).where("node_id", "=", nodeId).execute()).map(read),
+    async prune(nowSeconds) {
+      await db.deleteFrom("alerts").where("timestamp", "<", oldest(nowSeconds)).execute();
+    },
   };
 }
 
-function read(row: Row): AlertRecord {
+function read(row: Selectable<AlertTables["alerts"]>): AlertRecord {
   return {
-    uid: text(row, "uid"),
-    eventType: text(row, "event_type"),
-    message: text(row, "message"),
-    nodeId: text(row, "node_id"),
-    nodeName: text(row, "node_name"),
-    timestamp: number(row, "timestamp"),
+    uid: row.uid,
+    eventType: row.event_type,
+    message: row.message,
+    nodeId: row.node_id,
+    nodeName: row.node_name,
+    timestamp: row.timestamp,
   };
 }

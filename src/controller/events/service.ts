@@ -3,7 +3,6 @@ import type { Clock } from "../../host/clock.ts";
 import { UPGRADE_EVENT, type NodeAudit, type NodeEvent } from "../../protocol/documents/telemetry.ts";
 import { alertChange } from "./alert-rules.ts";
 import { CONTROL_PLANE_AUDIT, nodeAuditCategory, type ControlPlaneEvent } from "./control-plane-events.ts";
-import type { Atomic } from "../store/atomic.ts";
 import type { AlertStore } from "./alert-store.ts";
 import type { AuditStore } from "./audit-store.ts";
 import type { EventStore } from "./store.ts";
@@ -13,80 +12,82 @@ import type { AuditFilter, AuditRecord, EventFilter, EventRecord, RecordOrigin, 
 export type OwnEvent = Pick<NodeEvent, "level" | "message"> &
   Partial<Pick<NodeEvent, "state" | "details" | "timestamp">> & { readonly eventType: ControlPlaneEvent };
 
-/** Stores all events and opens and closes alerts accordingly. */
+/** Stores that events are written to: those of an open transaction, or of the database. */
+export interface EventParts {
+  readonly events: Pick<EventStore, "add">;
+  readonly alerts: Pick<AlertStore, "open" | "close">;
+}
+
+export interface AuditParts {
+  readonly audits: Pick<AuditStore, "add">;
+}
+
+/** Stores all events and opens and closes alerts accordingly. Recording needs a transaction, `tx`. */
 export interface EventLog {
-  record(node: NodeLabel, event: OwnEvent): EventRecord;
+  record(tx: EventParts, node: NodeLabel, event: OwnEvent): Promise<EventRecord>;
   /** Stores an event of a node; the caller has checked that the node may send it. */
-  relay(node: NodeLabel, event: NodeEvent): EventRecord;
-  /** Records a change through the API: INFO, without an alert. */
-  change(node: NodeLabel, user: string, message: string): void;
-  /** Runs a change outside the documents and records it in the same transaction; without a node it belongs to the domain. */
-  changeOutsideDocuments<T>(user: string, message: string, work: () => T, node?: NodeLabel): T;
+  relay(tx: EventParts, node: NodeLabel, event: NodeEvent): Promise<EventRecord>;
+  /** Records a change through the API: INFO, without an alert. Without a node it belongs to the domain. */
+  change(tx: EventParts, node: NodeLabel | undefined, user: string, message: string): Promise<void>;
   /** Records an action of a user on a node in the audit trail. */
-  audit(node: NodeLabel, value: string): void;
+  audit(tx: AuditParts, node: NodeLabel, value: string): Promise<void>;
   /** Stores an audit record of a node. */
-  relayAudit(node: NodeLabel, audit: NodeAudit): void;
-  find(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] };
-  get(nodeId: string, uid: string): EventRecord | undefined;
+  relayAudit(tx: AuditParts, node: NodeLabel, audit: NodeAudit): Promise<void>;
+  find(filter: EventFilter): Promise<{ readonly total: number; readonly items: readonly EventRecord[] }>;
+  get(nodeId: string, uid: string): Promise<EventRecord | undefined>;
   /** Returns the audit trail of nodes, newest first. */
-  audits(filter: AuditFilter): { readonly total: number; readonly items: readonly AuditRecord[] };
+  audits(filter: AuditFilter): Promise<{ readonly total: number; readonly items: readonly AuditRecord[] }>;
 }
 
 export function eventLog(
-  store: Atomic & { readonly alerts: AlertStore; readonly audits: AuditStore; readonly events: EventStore },
+  store: { readonly events: Pick<EventStore, "find" | "get">; readonly audits: Pick<AuditStore, "find"> },
   clock: Clock,
   identity: { readonly org: string; readonly domain: string },
 ): EventLog {
-  const keep = (
+  const keep = async (
+    { events, alerts }: EventParts,
     node: NodeLabel,
     event: Omit<NodeEvent, "timestamp"> & { readonly timestamp?: number },
     origin: RecordOrigin,
-  ): EventRecord =>
-    store.atomic(() => {
-      const nowMs = clock.now();
-      const entry: EventRecord = {
-        uid: randomUUIDv7(),
-        eventType: event.eventType,
-        level: event.level,
-        message: event.message,
-        timestamp: event.timestamp ?? Math.floor(nowMs / 1000),
-        receivedTime: nowMs / 1000,
-        details: event.details,
-        state: event.state,
-        subject: event.eventType === UPGRADE_EVENT ? "Upgrade" : "Node",
-        orgId: identity.org,
-        nodeId: node.uid,
-        nodeName: node.name,
-        domain: identity.domain,
-        fqdn: node.fqdn,
-        origin,
-      };
-      store.events.add(entry);
-      const { opens, clears } = alertChange(entry);
-      for (const type of clears) store.alerts.close(node.uid, type);
-      // A node whose clock is ahead must not keep an alert open beyond its lifetime.
-      if (opens !== undefined) store.alerts.open({ ...entry, timestamp: Math.min(entry.timestamp, nowMs / 1000) });
-      return entry;
-    });
-  const record = (node: NodeLabel, event: OwnEvent): EventRecord =>
-    keep(node, { state: "UNKNOWN", details: {}, ...event }, "control-plane");
-  const change = (node: NodeLabel, user: string, message: string): void =>
-    void record(node, { eventType: "Configuration Change", level: "INFO", message, details: { user } });
+  ): Promise<EventRecord> => {
+    const nowMs = clock.now();
+    const entry: EventRecord = {
+      uid: randomUUIDv7(),
+      eventType: event.eventType,
+      level: event.level,
+      message: event.message,
+      timestamp: event.timestamp ?? Math.floor(nowMs / 1000),
+      receivedTime: nowMs / 1000,
+      details: event.details,
+      state: event.state,
+      subject: event.eventType === UPGRADE_EVENT ? "Upgrade" : "Node",
+      orgId: identity.org,
+      nodeId: node.uid,
+      nodeName: node.name,
+      domain: identity.domain,
+      fqdn: node.fqdn,
+      origin,
+    };
+    await events.add(entry);
+    const { opens, clears } = alertChange(entry);
+    for (const type of clears) await alerts.close(node.uid, type);
+    // A node whose clock is ahead must not keep an alert open beyond its lifetime.
+    if (opens !== undefined) await alerts.open({ ...entry, timestamp: Math.min(entry.timestamp, nowMs / 1000) });
+    return entry;
+  };
+  const record: EventLog["record"] = (tx, node, event) =>
+    keep(tx, node, { state: "UNKNOWN", details: {}, ...event }, "control-plane");
   return {
     find: (filter) => store.events.find(filter),
     get: (nodeId, uid) => store.events.get(nodeId, uid),
     audits: (filter) => store.audits.find(filter),
     record,
-    relay: (node, event) => keep(node, event, "node"),
-    change,
-    changeOutsideDocuments: (user, message, work, node = { uid: "", name: "", fqdn: identity.domain }) =>
-      store.atomic(() => {
-        const result = work();
-        change(node, user, message);
-        return result;
-      }),
-    audit: ({ uid: nodeId, fqdn }, value) =>
-      store.audits.add({
+    relay: (tx, node, event) => keep(tx, node, event, "node"),
+    async change(tx, node = { uid: "", name: "", fqdn: identity.domain }, user, message) {
+      await record(tx, node, { eventType: "Configuration Change", level: "INFO", message, details: { user } });
+    },
+    audit: ({ audits }, { uid: nodeId, fqdn }, value) =>
+      audits.add({
         nodeId,
         fqdn,
         category: CONTROL_PLANE_AUDIT,
@@ -94,8 +95,8 @@ export function eventLog(
         timestamp: Math.floor(clock.now() / 1000),
         origin: "control-plane",
       }),
-    relayAudit: ({ uid: nodeId, fqdn }, { category, value, timestamp }) =>
-      store.audits.add({
+    relayAudit: ({ audits }, { uid: nodeId, fqdn }, { category, value, timestamp }) =>
+      audits.add({
         nodeId,
         fqdn,
         category: nodeAuditCategory(category),

@@ -1,22 +1,24 @@
-import type { DatabaseSync } from "node:sqlite";
+import { sql, type Generated, type Selectable } from "kysely";
 import { z } from "zod";
 import { EventLevel, EventState } from "../../protocol/documents/telemetry.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
-import { json, number, text, word, type Row } from "../store/rows.ts";
-import { pruner, trimmer } from "../store/trimmer.ts";
 import type { EventFilter, EventRecord } from "./records.ts";
+import { json, storable, word } from "../store/columns.ts";
+import { engineOf, type Executor } from "../store/database.ts";
+import { statement } from "../store/statement.ts";
+import { pruner, trimmer, type Uncounted } from "../store/trimmer.ts";
 
 /** Origin of a record. Records of the control plane are limited separately, so that a node cannot displace them. */
 export const Origin = z.enum(["control-plane", "node"]);
 
 /** Events of all nodes, including deleted ones: 30 days, and at most 200,000 of the control plane and 200,000 of nodes. */
 export interface EventStore {
-  add(event: EventRecord): void;
-  find(filter: EventFilter): { readonly total: number; readonly items: readonly EventRecord[] };
-  get(nodeId: string, uid: string): EventRecord | undefined;
+  add(event: EventRecord): Promise<void>;
+  find(filter: EventFilter): Promise<{ readonly total: number; readonly items: readonly EventRecord[] }>;
+  get(nodeId: string, uid: string): Promise<EventRecord | undefined>;
   /** Drops the oldest events of one node beyond its limit. */
-  trim(nodeId: string, added: number): void;
-  prune(nowSeconds: number): void;
+  trim(nodeId: string, added: number): Promise<void>;
+  prune(nowSeconds: number): Promise<void>;
 }
 
 export const HISTORY_SECONDS = 30 * 24 * 3600;
@@ -26,83 +28,135 @@ export const HISTORY_ROWS_PER_NODE = 20_000;
 
 const Subject = z.enum(["Node", "Certificate", "Order", "Upgrade", "AlertSuppression"]);
 
-const WHERE = `
-  (:nodes IS NULL OR node_id IN (SELECT value FROM json_each(:nodes)))
-  AND (:types IS NULL OR event_type IN (SELECT value FROM json_each(:types)))
-  AND (:levels IS NULL OR level IN (SELECT value FROM json_each(:levels)))
-  AND (:subjects IS NULL OR subject IN (SELECT value FROM json_each(:subjects)))
-  AND timestamp >= :from AND timestamp <= :to
-  AND (:text IS NULL OR instr(lower(message || ' ' || event_type || ' ' || fqdn), lower(:text)) > 0)`;
-const LEVEL_RANK = "CASE level WHEN 'INFO' THEN 0 WHEN 'WARNING' THEN 1 WHEN 'ERROR' THEN 2 ELSE 3 END";
-
-export function eventStore(sql: DatabaseSync): EventStore {
-  const add = sql.prepare(
-    `INSERT INTO events (uid, node_id, node_name, fqdn, domain, org, event_type, level, message, state, subject, timestamp,
-       received_time, details, origin)
-     VALUES (:uid, :nodeId, :nodeName, :fqdn, :domain, :orgId, :eventType, :level, :message, :state, :subject, :timestamp,
-       :receivedTime, :details, :origin)`,
-  );
-  const count = sql.prepare(`SELECT count(*) AS total FROM events WHERE ${WHERE}`);
-  const select = (order: string) =>
-    sql.prepare(`SELECT * FROM events WHERE ${WHERE} ORDER BY ${order} LIMIT :limit OFFSET :offset`);
-  const pages = {
-    "timestamp asc": select("timestamp ASC, seq ASC"),
-    "timestamp desc": select("timestamp DESC, seq DESC"),
-    "level asc": select(`${LEVEL_RANK} ASC, timestamp DESC, seq DESC`),
-    "level desc": select(`${LEVEL_RANK} DESC, timestamp DESC, seq DESC`),
+type EventTables = {
+  readonly events: {
+    readonly seq: Generated<number>;
+    readonly uid: string;
+    readonly node_id: string;
+    readonly node_name: string;
+    readonly fqdn: string;
+    readonly domain: string;
+    readonly org: string;
+    readonly event_type: string;
+    readonly level: string;
+    readonly message: string;
+    readonly state: string;
+    readonly subject: string;
+    readonly timestamp: number;
+    readonly received_time: number;
+    readonly details: string;
+    readonly origin: string;
   };
-  const one = sql.prepare("SELECT * FROM events WHERE node_id = ? AND uid = ?");
-  const trim = trimmer(sql, "events", HISTORY_ROWS_PER_NODE);
-  const pruneOld = sql.prepare("DELETE FROM events WHERE received_time < ?");
-  const pruneMany = pruner(sql, "events", HISTORY_ROWS);
+};
+
+const ADD = statement<Omit<Selectable<EventTables["events"]>, "seq">>()((db, value) =>
+  db
+    .$extendTables<EventTables>()
+    .insertInto("events")
+    .values({
+      uid: value("uid"),
+      node_id: value("node_id"),
+      node_name: value("node_name"),
+      fqdn: value("fqdn"),
+      domain: value("domain"),
+      org: value("org"),
+      event_type: value("event_type"),
+      level: value("level"),
+      message: value("message"),
+      state: value("state"),
+      subject: value("subject"),
+      timestamp: value("timestamp"),
+      received_time: value("received_time"),
+      details: value("details"),
+      origin: value("origin"),
+    }),
+);
+
+const LEVEL_RANK = sql<number>`case level when 'INFO' then 0 when 'WARNING' then 1 when 'ERROR' then 2 else 3 end`;
+const SEARCHED = sql`(message || ' ' || event_type || ' ' || fqdn)`;
+
+export function eventStore(executor: Executor, uncounted: Uncounted): EventStore {
+  const db = executor.$extendTables<EventTables>();
+  const engine = engineOf(executor);
+  const pruneMany = pruner(executor, "events", HISTORY_ROWS);
+  const matching = ({ nodeIds, eventTypes, levels, subjects, from, to, text }: EventFilter) => {
+    const lists = { node_id: nodeIds, event_type: eventTypes, level: levels, subject: subjects };
+    let found = db.selectFrom("events");
+    for (const [column, list] of Object.entries(lists)) {
+      if (list !== undefined) found = found.where(engine.isAnyOf(sql.ref(column), list));
+    }
+    if (from !== undefined) found = found.where("timestamp", ">=", from);
+    if (to !== undefined) found = found.where("timestamp", "<=", to);
+    if (text !== undefined) found = found.where(engine.contains(SEARCHED, text));
+    return found;
+  };
   return {
-    add: (event) => void add.run({ ...event, details: JSON.stringify(event.details) }),
-    find(filter) {
-      const named = {
-        nodes: list(filter.nodeIds),
-        types: list(filter.eventTypes),
-        levels: list(filter.levels),
-        subjects: list(filter.subjects),
-        from: filter.from ?? 0,
-        to: filter.to ?? Number.MAX_SAFE_INTEGER,
-        text: filter.text ?? null,
-      };
-      const total = Number(count.get(named)?.["total"] ?? 0);
-      const page = pages[`${filter.sort.by} ${filter.sort.order}`];
-      return { total, items: page.all({ ...named, limit: filter.limit, offset: filter.offset }).map(read) };
+    async add(event) {
+      await ADD(executor, {
+        uid: event.uid,
+        node_id: event.nodeId,
+        node_name: event.nodeName,
+        fqdn: event.fqdn,
+        domain: event.domain,
+        org: event.orgId,
+        event_type: event.eventType,
+        level: event.level,
+        message: storable(event.message),
+        state: event.state,
+        subject: event.subject,
+        timestamp: event.timestamp,
+        received_time: event.receivedTime,
+        details: JSON.stringify(event.details),
+        origin: event.origin,
+      });
     },
-    get(nodeId, uid) {
-      const row = one.get(nodeId, uid);
+    async find(filter) {
+      const found = matching(filter);
+      const { by, order } = filter.sort;
+      const page = found.selectAll().limit(filter.limit).offset(filter.offset);
+      const sorted =
+        by === "timestamp"
+          ? page.orderBy("timestamp", order).orderBy("seq", order)
+          : page.orderBy(LEVEL_RANK, order).orderBy("timestamp", "desc").orderBy("seq", "desc");
+      const count = await found.select((eb) => eb.fn.countAll<number>().as("total")).executeTakeFirst();
+      return { total: count?.total ?? 0, items: (await sorted.execute()).map(read) };
+    },
+    async get(nodeId, uid) {
+      const row = await db
+        .selectFrom("events")
+        .selectAll()
+        .where("node_id", "=", nodeId)
+        .where("uid", "=", uid)
+        .executeTakeFirst();
       return row === undefined ? undefined : read(row);
     },
-    trim,
-    prune(nowSeconds) {
-      pruneOld.run(nowSeconds - HISTORY_SECONDS);
-      pruneMany();
+    trim: trimmer(executor, uncounted, "events", HISTORY_ROWS_PER_NODE),
+    async prune(nowSeconds) {
+      await db
+        .deleteFrom("events")
+        .where("received_time", "<", nowSeconds - HISTORY_SECONDS)
+        .execute();
+      await pruneMany();
     },
   };
 }
 
-function list(values: readonly string[] | undefined): string | null {
-  return values === undefined ? null : JSON.stringify(values);
-}
-
-function read(row: Row): EventRecord {
+function read(row: Selectable<EventTables["events"]>): EventRecord {
   return {
-    uid: text(row, "uid"),
-    eventType: text(row, "event_type"),
-    level: word(row, "level", EventLevel),
-    message: text(row, "message"),
-    timestamp: number(row, "timestamp"),
-    receivedTime: number(row, "received_time"),
-    details: json(row, "details", JsonObject),
-    state: word(row, "state", EventState),
-    subject: word(row, "subject", Subject),
-    orgId: text(row, "org"),
-    nodeId: text(row, "node_id"),
-    nodeName: text(row, "node_name"),
-    domain: text(row, "domain"),
-    fqdn: text(row, "fqdn"),
-    origin: word(row, "origin", Origin),
+    uid: row.uid,
+    eventType: row.event_type,
+    level: word(row.level, EventLevel),
+    message: row.message,
+    timestamp: row.timestamp,
+    receivedTime: row.received_time,
+    details: json(row.details, JsonObject),
+    state: word(row.state, EventState),
+    subject: word(row.subject, Subject),
+    orgId: row.org,
+    nodeId: row.node_id,
+    nodeName: row.node_name,
+    domain: row.domain,
+    fqdn: row.fqdn,
+    origin: word(row.origin, Origin),
   };
 }

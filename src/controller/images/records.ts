@@ -10,9 +10,9 @@ export interface ImageRecord {
 /** Records of virtual machines' images; deleted with their node. */
 export interface ImageRecords {
   /** Sorted by name, then by id. */
-  ofNode(node: string): readonly ImageRecord[];
-  get(node: string, id: string): ImageRecord | undefined;
+  ofNode(node: string): Promise<readonly ImageRecord[]>;
+  get(node: string, id: string): Promise<ImageRecord | undefined>;
   /** Adds a record, or replaces the one with this id. */
-  put(node: string, record: ImageRecord): void;
-  remove(node: string, id: string): void;
+  put(node: string, record: ImageRecord): Promise<void>;
+  remove(node: string, id: string): Promise<void>;
 }

@@ -1,35 +1,64 @@
-import type { DatabaseSync } from "node:sqlite";
-import { maybeText, text, type Row } from "../store/rows.ts";
+import type { Selectable } from "kysely";
 import { defined } from "../../lib/defined.ts";
+import type { Executor } from "../store/database.ts";
 import type { ImageRecord, ImageRecords } from "./records.ts";
 
 /** Records of virtual machines' images; deleted with their node. */
 export type ImageStore = ImageRecords;
 
-export function imageStore(sql: DatabaseSync): ImageStore {
-  const ofNode = sql.prepare("SELECT * FROM images WHERE node = ? ORDER BY display_name, id");
-  const one = sql.prepare("SELECT * FROM images WHERE node = ? AND id = ?");
-  const put = sql.prepare("INSERT OR REPLACE INTO images VALUES (?, ?, ?, ?, ?, ?)");
-  const remove = sql.prepare("DELETE FROM images WHERE node = ? AND id = ?");
+type ImageTables = {
+  readonly images: {
+    readonly node: string;
+    readonly id: string;
+    readonly display_name: string;
+    readonly description: string | null;
+    readonly location: string;
+    readonly os: string;
+  };
+};
+
+export function imageStore(executor: Executor): ImageStore {
+  const db = executor.$extendTables<ImageTables>();
   return {
-    ofNode: (node) => ofNode.all(node).map(read),
-    get(node, id) {
-      const row = one.get(node, id);
+    async ofNode(node) {
+      const rows = await db
+        .selectFrom("images")
+        .selectAll()
+        .where("node", "=", node)
+        .orderBy("display_name")
+        .orderBy("id")
+        .execute();
+      return rows.map(read);
+    },
+    async get(node, id) {
+      const row = await db
+        .selectFrom("images")
+        .selectAll()
+        .where("node", "=", node)
+        .where("id", "=", id)
+        .executeTakeFirst();
       return row === undefined ? undefined : read(row);
     },
-    put: (node, { id, displayName, description, location, os }) =>
-      void put.run(node, id, displayName, description ?? null, location, os),
-    remove: (node, id) => void remove.run(node, id),
+    async put(node, { id, displayName, description, location, os }) {
+      const row = { display_name: displayName, description: description ?? null, location, os };
+      await db
+        .insertInto("images")
+        .values({ node, id, ...row })
+        .onConflict((conflict) => conflict.columns(["node", "id"]).doUpdateSet(row))
+        .execute();
+    },
+    async remove(node, id) {
+      await db.deleteFrom("images").where("node", "=", node).where("id", "=", id).execute();
+    },
   };
 }
 
-function read(row: Row): ImageRecord {
-  const description = maybeText(row, "description");
+function read(row: Selectable<ImageTables["images"]>): ImageRecord {
   return {
-    id: text(row, "id"),
-    displayName: text(row, "display_name"),
-    ...defined({ description }),
-    location: text(row, "location"),
-    os: text(row, "os"),
+    id: row.id,
+    displayName: row.display_name,
+    ...defined({ description: row.description ?? undefined }),
+    location: row.location,
+    os: row.os,
   };
 }

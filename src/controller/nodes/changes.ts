@@ -1,5 +1,5 @@
 /** Writes of what nodes' documents are built from. */
-export interface Changes {
+export interface Changes<Parts> {
   /** Stores a change and the documents of the returned nodes in one transaction, then notifies those that are online. */
-  apply(change: () => Iterable<string>): void;
+  apply(change: (tx: Parts) => Promise<Iterable<string>>): Promise<void>;
 }

@@ -1,4 +1,4 @@
-import type { DatabaseSync } from "node:sqlite";
+import { sql, type Generated, type Selectable } from "kysely";
 import { z } from "zod";
 import { Device } from "../../protocol/documents/claims.ts";
 import { ConfirmRequest } from "../../protocol/values/commit.ts";
@@ -9,7 +9,9 @@ import { ShadowMap } from "../../protocol/values/shadow.ts";
 import { LifecycleState, NodeState, NodeType, Tags } from "../../protocol/values/values.ts";
 import type { IdentityTrail } from "./identity.ts";
 import type { ReportedShadow } from "./shadow.ts";
-import { json, maybeJson, maybeNumber, maybeText, number, text, word, type Row } from "../store/rows.ts";
+import { json, maybeJson, word } from "../store/columns.ts";
+import { engineOf, type Executor } from "../store/database.ts";
+import { statement } from "../store/statement.ts";
 import type { NodeRecord } from "./records.ts";
 import type { NodeLabel } from "../events/records.ts";
 
@@ -54,39 +56,41 @@ export interface NodeChange {
 }
 
 export interface NodeStore {
-  all(): readonly StoredNode[];
-  uids(): readonly string[];
-  get(uid: string): StoredNode | undefined;
-  byFqdn(fqdn: string): StoredNode | undefined;
+  all(): Promise<readonly StoredNode[]>;
+  uids(): Promise<readonly string[]>;
+  get(uid: string): Promise<StoredNode | undefined>;
+  byFqdn(fqdn: string): Promise<StoredNode | undefined>;
   /** Returns UID, name and FQDN, as used in events. */
-  label(uid: string): NodeLabel | undefined;
+  label(uid: string): Promise<NodeLabel | undefined>;
   /** Returns the node with this name or FQDN. */
-  uidOf(name: string): string | undefined;
+  uidOf(name: string): Promise<string | undefined>;
+  /** Returns the UIDs of the nodes with these names or FQDNs, by each. */
+  uidsOf(names: readonly string[]): Promise<ReadonlyMap<string, string>>;
   /** Returns the cluster and domain of a node, the subjects of its documents. */
-  placement(uid: string): { readonly cluster: string | undefined; readonly domain: string } | undefined;
-  members(cluster: string): readonly string[];
-  credentials(uid: string): NodeCredentials | undefined;
-  keyOwner(keys: NodeThumbprints, except: string): string | undefined;
-  add(node: NewNode): void;
-  change(uid: string, change: NodeChange): void;
+  placement(uid: string): Promise<{ readonly cluster: string | undefined; readonly domain: string } | undefined>;
+  members(cluster: string): Promise<readonly string[]>;
+  credentials(uid: string): Promise<NodeCredentials | undefined>;
+  keyOwner(keys: NodeThumbprints, except: string): Promise<string | undefined>;
+  add(node: NewNode): Promise<void>;
+  change(uid: string, change: NodeChange): Promise<void>;
   connected(
     uid: string,
     at: { readonly lastConnect: number; readonly lastIp: string; readonly trail: IdentityTrail },
-  ): void;
+  ): Promise<void>;
   /** Stores the address outside its lock from which a node connects; undefined clears it. */
-  setUnauthorizedIp(uid: string, address: string | undefined): void;
-  setTrail(uid: string, trail: IdentityTrail): void;
-  disconnected(uid: string, atSeconds: number): void;
+  setUnauthorizedIp(uid: string, address: string | undefined): Promise<void>;
+  setTrail(uid: string, trail: IdentityTrail): Promise<void>;
+  disconnected(uid: string, atSeconds: number): Promise<void>;
   /** Stores the end of a session of a node that is expected to reconnect. */
-  setDisconnectTime(uid: string, atSeconds: number): void;
+  setDisconnectTime(uid: string, atSeconds: number): Promise<void>;
   /** Returns nodes that connected and never disconnected, including those of an earlier run. */
-  online(): readonly string[];
+  online(): Promise<readonly string[]>;
   /** Reports whether `online` includes a node. */
-  isOnline(uid: string): boolean;
-  setHeartbeat(uid: string, heartbeat: StoredHeartbeat): void;
-  reported(uid: string): ReportedShadow | undefined;
-  setReported(uid: string, shadow: ReportedShadow): void;
-  remove(uid: string): void;
+  isOnline(uid: string): Promise<boolean>;
+  setHeartbeat(uid: string, heartbeat: StoredHeartbeat): Promise<void>;
+  reported(uid: string): Promise<ReportedShadow | undefined>;
+  setReported(uid: string, shadow: ReportedShadow): Promise<void>;
+  remove(uid: string): Promise<void>;
 }
 
 export const StoredHeartbeat = Heartbeat.extend({ receivedAt: z.int().min(0) });
@@ -102,158 +106,311 @@ const Trail = z.object({
 
 const Blocks = z.array(z.string());
 
-export function nodeStore(sql: DatabaseSync): NodeStore {
-  const all = sql.prepare("SELECT * FROM nodes ORDER BY fqdn");
-  const uids = sql.prepare("SELECT uid FROM nodes ORDER BY uid");
-  const one = sql.prepare("SELECT * FROM nodes WHERE uid = ?");
-  const byFqdn = sql.prepare("SELECT * FROM nodes WHERE fqdn = ?");
-  const label = sql.prepare("SELECT uid, name, fqdn FROM nodes WHERE uid = ?");
-  const uidOf = sql.prepare("SELECT uid FROM nodes WHERE name = ?1 OR fqdn = ?1");
-  const placement = sql.prepare("SELECT cluster, domain FROM nodes WHERE uid = ?");
-  const members = sql.prepare("SELECT uid FROM nodes WHERE cluster = ? ORDER BY uid");
-  const credentials = sql.prepare(
-    "SELECT keys, auth, overlay, wireguard, trail, last_ip, locked_to, unauthorized_ip, reported_version FROM nodes WHERE uid = ?",
-  );
-  const keyOwner = sql.prepare(
-    "SELECT uid FROM nodes WHERE (auth = ? OR overlay = ? OR wireguard = ?) AND uid <> ? LIMIT 1",
-  );
-  // The unused column speed_token is unique and part of the first schema, so SQLite cannot drop it.
-  const add = sql.prepare(
-    `INSERT INTO nodes (uid, name, fqdn, domain, org, type, keys, auth, overlay, wireguard, device, created_at, speed_token, trail)
-     VALUES (:uid, :name, :fqdn, :domain, :org, :type, :keys, :auth, :overlay, :wireguard, :device, :createdAt, :uid, :trail)`,
-  );
-  const change = sql.prepare(
-    `UPDATE nodes SET state = ?, lifecycle_state = ?, cluster = ?, tags = ?, config = ?, confirm = ?, locked_to = ?, unauthorized_ip = ?
-     WHERE uid = ?`,
-  );
-  const connected = sql.prepare(
-    "UPDATE nodes SET last_connect = ?, last_ip = ?, trail = ?, is_online = 1 WHERE uid = ?",
-  );
-  const setUnauthorizedIp = sql.prepare("UPDATE nodes SET unauthorized_ip = ? WHERE uid = ?");
-  const setTrail = sql.prepare("UPDATE nodes SET trail = ? WHERE uid = ?");
-  const disconnected = sql.prepare("UPDATE nodes SET disconnect_time = ?, is_online = 0 WHERE uid = ?");
-  const setDisconnectTime = sql.prepare("UPDATE nodes SET disconnect_time = ? WHERE uid = ?");
-  const online = sql.prepare("SELECT uid FROM nodes WHERE is_online = 1 ORDER BY uid");
-  const isOnline = sql.prepare("SELECT 1 FROM nodes WHERE uid = ? AND is_online = 1");
-  const setHeartbeat = sql.prepare("UPDATE nodes SET heartbeat = ? WHERE uid = ?");
-  const reported = sql.prepare("SELECT reported, reported_version FROM nodes WHERE uid = ?");
-  const setReported = sql.prepare("UPDATE nodes SET reported = ?, reported_version = ? WHERE uid = ?");
-  const remove = sql.prepare("DELETE FROM nodes WHERE uid = ?");
-  const read = (row: Row | undefined): StoredNode | undefined => (row === undefined ? undefined : readNode(row));
+type NodeTables = {
+  readonly nodes: {
+    readonly uid: string;
+    readonly name: string;
+    readonly fqdn: string;
+    readonly domain: string;
+    readonly org: string;
+    readonly type: string;
+    readonly state: Generated<string>;
+    readonly lifecycle_state: string | null;
+    readonly cluster: string | null;
+    readonly tags: Generated<string>;
+    readonly config: Generated<string>;
+    readonly keys: string;
+    readonly auth: string;
+    readonly overlay: string;
+    readonly wireguard: string;
+    readonly device: string | null;
+    readonly created_at: number;
+    readonly speed_token: string;
+    readonly last_ip: string | null;
+    readonly last_connect: number | null;
+    readonly disconnect_time: number | null;
+    readonly heartbeat: string | null;
+    readonly reported: Generated<string>;
+    readonly reported_version: Generated<number>;
+    readonly trail: string;
+    readonly is_online: Generated<number>;
+    readonly confirm: string | null;
+    readonly locked_to: string | null;
+    readonly unauthorized_ip: string | null;
+  };
+};
+type NodeRow = Selectable<NodeTables["nodes"]>;
+type Uid = { readonly uid: string };
 
+const GET = statement<Uid>()((db, value) =>
+  db.$extendTables<NodeTables>().selectFrom("nodes").selectAll().where("uid", "=", value("uid")),
+);
+const LABEL = statement<Uid>()((db, value) =>
+  db.$extendTables<NodeTables>().selectFrom("nodes").select(["uid", "name", "fqdn"]).where("uid", "=", value("uid")),
+);
+const PLACEMENT = statement<Uid>()((db, value) =>
+  db.$extendTables<NodeTables>().selectFrom("nodes").select(["cluster", "domain"]).where("uid", "=", value("uid")),
+);
+const CREDENTIALS = statement<Uid>()((db, value) =>
+  db
+    .$extendTables<NodeTables>()
+    .selectFrom("nodes")
+    .select([
+      "keys",
+      "auth",
+      "overlay",
+      "wireguard",
+      "trail",
+      "last_ip",
+      "locked_to",
+      "unauthorized_ip",
+      "reported_version",
+    ])
+    .where("uid", "=", value("uid")),
+);
+const CONNECTED = statement<Uid & { readonly at: number; readonly ip: string; readonly trail: string }>()((db, value) =>
+  db
+    .$extendTables<NodeTables>()
+    .updateTable("nodes")
+    .set({ last_connect: value("at"), last_ip: value("ip"), trail: value("trail"), is_online: 1 })
+    .where("uid", "=", value("uid")),
+);
+const DISCONNECTED = statement<Uid & { readonly at: number }>()((db, value) =>
+  db
+    .$extendTables<NodeTables>()
+    .updateTable("nodes")
+    .set({ disconnect_time: value("at"), is_online: 0 })
+    .where("uid", "=", value("uid")),
+);
+const SET_DISCONNECT_TIME = statement<Uid & { readonly at: number }>()((db, value) =>
+  db
+    .$extendTables<NodeTables>()
+    .updateTable("nodes")
+    .set({ disconnect_time: value("at") })
+    .where("uid", "=", value("uid")),
+);
+const IS_ONLINE = statement<Uid>()((db, value) =>
+  db
+    .$extendTables<NodeTables>()
+    .selectFrom("nodes")
+    .select("uid")
+    .where("uid", "=", value("uid"))
+    .where("is_online", "=", 1),
+);
+const SET_HEARTBEAT = statement<Uid & { readonly heartbeat: string }>()((db, value) =>
+  db
+    .$extendTables<NodeTables>()
+    .updateTable("nodes")
+    .set({ heartbeat: value("heartbeat") })
+    .where("uid", "=", value("uid")),
+);
+const REPORTED = statement<Uid>()((db, value) =>
+  db
+    .$extendTables<NodeTables>()
+    .selectFrom("nodes")
+    .select(["reported", "reported_version"])
+    .where("uid", "=", value("uid")),
+);
+const SET_REPORTED = statement<Uid & { readonly reported: string; readonly version: number }>()((db, value) =>
+  db
+    .$extendTables<NodeTables>()
+    .updateTable("nodes")
+    .set({ reported: value("reported"), reported_version: value("version") })
+    .where("uid", "=", value("uid")),
+);
+
+export function nodeStore(executor: Executor): NodeStore {
+  const db = executor.$extendTables<NodeTables>();
+  const engine = engineOf(executor);
+  const uids = db.selectFrom("nodes").select("uid").orderBy("uid");
   return {
-    all: () => all.all().map(readNode),
-    uids: () => uids.all().map((row) => text(row, "uid")),
-    get: (uid) => read(one.get(uid)),
-    byFqdn: (fqdn) => read(byFqdn.get(fqdn)),
-    label(uid) {
-      const row = label.get(uid);
-      return row === undefined
-        ? undefined
-        : { uid: text(row, "uid"), name: text(row, "name"), fqdn: text(row, "fqdn") };
+    async all() {
+      return (await db.selectFrom("nodes").selectAll().orderBy("fqdn").execute()).map(readNode);
     },
-    uidOf: (name) => column(uidOf.get(name), "uid"),
-    placement(uid) {
-      const row = placement.get(uid);
-      return row === undefined ? undefined : { cluster: maybeText(row, "cluster"), domain: text(row, "domain") };
+    uids: async () => uidsIn(await uids.execute()),
+    async get(uid) {
+      const [row] = (await GET(executor, { uid })).rows;
+      return row === undefined ? undefined : readNode(row);
     },
-    members: (cluster) => members.all(cluster).map((row) => text(row, "uid")),
-    credentials(uid) {
-      const row = credentials.get(uid);
+    async byFqdn(fqdn) {
+      const row = await db.selectFrom("nodes").selectAll().where("fqdn", "=", fqdn).executeTakeFirst();
+      return row === undefined ? undefined : readNode(row);
+    },
+    label: async (uid) => (await LABEL(executor, { uid })).rows[0],
+    async uidOf(name) {
+      const row = await db
+        .selectFrom("nodes")
+        .select("uid")
+        .where((eb) => eb.or([eb("name", "=", name), eb("fqdn", "=", name)]))
+        .executeTakeFirst();
+      return row?.uid;
+    },
+    async uidsOf(names) {
+      const found = await db
+        .selectFrom("nodes")
+        .select(["uid", "name", "fqdn"])
+        .where((eb) => eb.or([engine.isAnyOf(sql.ref("name"), names), engine.isAnyOf(sql.ref("fqdn"), names)]))
+        .execute();
+      return new Map(found.flatMap(({ uid, name, fqdn }) => [[name, uid] as const, [fqdn, uid] as const]));
+    },
+    async placement(uid) {
+      const [row] = (await PLACEMENT(executor, { uid })).rows;
+      return row === undefined ? undefined : { cluster: row.cluster ?? undefined, domain: row.domain };
+    },
+    members: async (cluster) => uidsIn(await uids.where("cluster", "=", cluster).execute()),
+    async credentials(uid) {
+      const [row] = (await CREDENTIALS(executor, { uid })).rows;
       return row === undefined ? undefined : readCredentials(row);
     },
-    keyOwner: ({ auth, overlay, wireguard }, except) => column(keyOwner.get(auth, overlay, wireguard, except), "uid"),
-    add: ({ thumbprints, keys, device, trail, ...plain }) =>
-      void add.run({
-        ...plain,
-        ...thumbprints,
-        keys: JSON.stringify(keys),
-        device: JSON.stringify(device),
-        trail: JSON.stringify(trail),
-      }),
-    change(uid, wanted) {
-      const row = one.get(uid);
-      if (row === undefined) return;
+    async keyOwner({ auth, overlay, wireguard }, except) {
+      const row = await db
+        .selectFrom("nodes")
+        .select("uid")
+        .where((eb) => eb.or([eb("auth", "=", auth), eb("overlay", "=", overlay), eb("wireguard", "=", wireguard)]))
+        .where("uid", "<>", except)
+        .executeTakeFirst();
+      return row?.uid;
+    },
+    async add({ uid, name, fqdn, domain, org, type, thumbprints, keys, device, createdAt, trail }) {
+      await db
+        .insertInto("nodes")
+        .values({
+          uid,
+          name,
+          fqdn,
+          domain,
+          org,
+          type,
+          auth: thumbprints.auth,
+          overlay: thumbprints.overlay,
+          wireguard: thumbprints.wireguard,
+          keys: JSON.stringify(keys),
+          device: JSON.stringify(device),
+          created_at: createdAt,
+          // Unused, unique, and part of the first schema.
+          speed_token: uid,
+          trail: JSON.stringify(trail),
+        })
+        .execute();
+    },
+    async change(uid, wanted) {
+      const { state, tags, config, confirm } = wanted;
       const has = (key: keyof NodeChange): boolean => Object.hasOwn(wanted, key);
-      change.run(
-        wanted.state ?? text(row, "state"),
-        has("lifecycleState") ? (wanted.lifecycleState ?? null) : (maybeText(row, "lifecycle_state") ?? null),
-        has("cluster") ? (wanted.cluster ?? null) : (maybeText(row, "cluster") ?? null),
-        wanted.tags === undefined ? text(row, "tags") : JSON.stringify(wanted.tags),
-        wanted.config === undefined ? text(row, "config") : JSON.stringify(wanted.config),
-        // Applies to the latest change only.
-        wanted.confirm === undefined ? null : JSON.stringify(wanted.confirm),
-        has("lockedTo") ? listOrNull(wanted.lockedTo) : (maybeText(row, "locked_to") ?? null),
-        has("unauthorizedIp") ? (wanted.unauthorizedIp ?? null) : (maybeText(row, "unauthorized_ip") ?? null),
-        uid,
-      );
+      await db
+        .updateTable("nodes")
+        .set({
+          ...(state === undefined ? {} : { state }),
+          ...(has("lifecycleState") ? { lifecycle_state: wanted.lifecycleState ?? null } : {}),
+          ...(has("cluster") ? { cluster: wanted.cluster ?? null } : {}),
+          ...(tags === undefined ? {} : { tags: JSON.stringify(tags) }),
+          ...(config === undefined ? {} : { config: JSON.stringify(config) }),
+          // Applies to the latest change only.
+          confirm: confirm === undefined ? null : JSON.stringify(confirm),
+          ...(has("lockedTo") ? { locked_to: listOrNull(wanted.lockedTo) } : {}),
+          ...(has("unauthorizedIp") ? { unauthorized_ip: wanted.unauthorizedIp ?? null } : {}),
+        })
+        .where("uid", "=", uid)
+        .execute();
     },
-    connected: (uid, { lastConnect, lastIp, trail }) =>
-      void connected.run(lastConnect, lastIp, JSON.stringify(trail), uid),
-    setUnauthorizedIp: (uid, address) => void setUnauthorizedIp.run(address ?? null, uid),
-    setTrail: (uid, trail) => void setTrail.run(JSON.stringify(trail), uid),
-    disconnected: (uid, atSeconds) => void disconnected.run(Math.floor(atSeconds), uid),
-    setDisconnectTime: (uid, atSeconds) => void setDisconnectTime.run(Math.floor(atSeconds), uid),
-    online: () => online.all().map((row) => text(row, "uid")),
-    isOnline: (uid) => isOnline.get(uid) !== undefined,
-    setHeartbeat: (uid, heartbeat) => void setHeartbeat.run(JSON.stringify(heartbeat), uid),
-    reported(uid) {
-      const row = reported.get(uid);
-      if (row === undefined) return undefined;
-      return { version: number(row, "reported_version"), reported: json(row, "reported", ShadowMap) };
+    async connected(uid, { lastConnect, lastIp, trail }) {
+      await CONNECTED(executor, { uid, at: lastConnect, ip: lastIp, trail: JSON.stringify(trail) });
     },
-    setReported: (uid, shadow) => void setReported.run(JSON.stringify(shadow.reported), shadow.version, uid),
-    remove: (uid) => void remove.run(uid),
+    async setUnauthorizedIp(uid, address) {
+      await db
+        .updateTable("nodes")
+        .set({ unauthorized_ip: address ?? null })
+        .where("uid", "=", uid)
+        .execute();
+    },
+    async setTrail(uid, trail) {
+      await db
+        .updateTable("nodes")
+        .set({ trail: JSON.stringify(trail) })
+        .where("uid", "=", uid)
+        .execute();
+    },
+    async disconnected(uid, atSeconds) {
+      await DISCONNECTED(executor, { uid, at: Math.floor(atSeconds) });
+    },
+    async setDisconnectTime(uid, atSeconds) {
+      await SET_DISCONNECT_TIME(executor, { uid, at: Math.floor(atSeconds) });
+    },
+    online: async () => uidsIn(await uids.where("is_online", "=", 1).execute()),
+    isOnline: async (uid) => (await IS_ONLINE(executor, { uid })).rows.length > 0,
+    async setHeartbeat(uid, heartbeat) {
+      await SET_HEARTBEAT(executor, { uid, heartbeat: JSON.stringify(heartbeat) });
+    },
+    async reported(uid) {
+      const [row] = (await REPORTED(executor, { uid })).rows;
+      return row === undefined ? undefined : { version: row.reported_version, reported: json(row.reported, ShadowMap) };
+    },
+    async setReported(uid, { reported, version }) {
+      await SET_REPORTED(executor, { uid, reported: JSON.stringify(reported), version });
+    },
+    async remove(uid) {
+      await db.deleteFrom("nodes").where("uid", "=", uid).execute();
+    },
   };
 }
 
-function column(row: Row | undefined, name: string): string | undefined {
-  return row === undefined ? undefined : text(row, name);
-}
+const uidsIn = (rows: readonly { readonly uid: string }[]): readonly string[] => rows.map(({ uid }) => uid);
 
 const listOrNull = (list: readonly string[] | undefined): string | null =>
   list === undefined ? null : JSON.stringify(list);
 
-function readTrail(row: Row): IdentityTrail {
-  const { n, bootId, earlierBoots, sharedAt, isHeld } = json(row, "trail", Trail);
+function readTrail(text: string): IdentityTrail {
+  const { n, bootId, earlierBoots, sharedAt, isHeld } = json(text, Trail);
   return { n, bootId, earlierBoots, sharedAt, isHeld };
 }
 
-function readCredentials(row: Row): NodeCredentials {
+function readCredentials(
+  row: Pick<
+    NodeRow,
+    | "keys"
+    | "auth"
+    | "overlay"
+    | "wireguard"
+    | "trail"
+    | "last_ip"
+    | "locked_to"
+    | "unauthorized_ip"
+    | "reported_version"
+  >,
+): NodeCredentials {
   return {
-    keys: json(row, "keys", NodeKeys),
-    thumbprints: { auth: text(row, "auth"), overlay: text(row, "overlay"), wireguard: text(row, "wireguard") },
-    trail: readTrail(row),
-    lastIp: maybeText(row, "last_ip"),
-    lockedTo: maybeJson(row, "locked_to", Blocks),
-    unauthorizedIp: maybeText(row, "unauthorized_ip"),
-    reportedVersion: number(row, "reported_version"),
+    keys: json(row.keys, NodeKeys),
+    thumbprints: { auth: row.auth, overlay: row.overlay, wireguard: row.wireguard },
+    trail: readTrail(row.trail),
+    lastIp: row.last_ip ?? undefined,
+    lockedTo: maybeJson(row.locked_to, Blocks),
+    unauthorizedIp: row.unauthorized_ip ?? undefined,
+    reportedVersion: row.reported_version,
   };
 }
 
-function readNode(row: Row): StoredNode {
+function readNode(row: NodeRow): StoredNode {
   return {
-    uid: text(row, "uid"),
-    name: text(row, "name"),
-    fqdn: text(row, "fqdn"),
-    domain: text(row, "domain"),
-    org: text(row, "org"),
-    type: word(row, "type", NodeType),
-    state: word(row, "state", NodeState),
-    lifecycleState: row["lifecycle_state"] === null ? undefined : word(row, "lifecycle_state", LifecycleState),
-    cluster: maybeText(row, "cluster"),
-    tags: json(row, "tags", Tags),
-    keys: json(row, "keys", NodeKeys),
-    lastIp: maybeText(row, "last_ip"),
-    lockedTo: maybeJson(row, "locked_to", Blocks),
-    unauthorizedIp: maybeText(row, "unauthorized_ip"),
-    lastConnect: maybeNumber(row, "last_connect"),
-    disconnectTime: maybeNumber(row, "disconnect_time"),
-    createdAt: number(row, "created_at"),
-    device: maybeJson(row, "device", Device),
-    heartbeat: maybeJson(row, "heartbeat", StoredHeartbeat),
-    config: json(row, "config", Config),
-    confirm: maybeJson(row, "confirm", ConfirmRequest),
-    reported: json(row, "reported", ShadowMap),
+    uid: row.uid,
+    name: row.name,
+    fqdn: row.fqdn,
+    domain: row.domain,
+    org: row.org,
+    type: word(row.type, NodeType),
+    state: word(row.state, NodeState),
+    lifecycleState: row.lifecycle_state === null ? undefined : word(row.lifecycle_state, LifecycleState),
+    cluster: row.cluster ?? undefined,
+    tags: json(row.tags, Tags),
+    keys: json(row.keys, NodeKeys),
+    lastIp: row.last_ip ?? undefined,
+    lockedTo: maybeJson(row.locked_to, Blocks),
+    unauthorizedIp: row.unauthorized_ip ?? undefined,
+    lastConnect: row.last_connect ?? undefined,
+    disconnectTime: row.disconnect_time ?? undefined,
+    createdAt: row.created_at,
+    device: maybeJson(row.device, Device),
+    heartbeat: maybeJson(row.heartbeat, StoredHeartbeat),
+    config: json(row.config, Config),
+    confirm: maybeJson(row.confirm, ConfirmRequest),
+    reported: json(row.reported, ShadowMap),
   };
 }

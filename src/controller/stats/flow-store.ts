@@ -1,140 +1,230 @@
-import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { sql, type Generated, type Selectable } from "kysely";
 import { addressRange } from "../../lib/net/cidr.ts";
 import { DEFUNCT_FLAGS, FlowRecord } from "../../protocol/documents/telemetry.ts";
 import { JsonObject } from "../../protocol/values/values.ts";
 import { FLOWS_SECONDS, MAX_FLOWS_FOUND, USAGE_SECONDS, usageBuckets, usageOf } from "./flows.ts";
-import { maybeJson, maybeText, number, text, word, type Row } from "../store/rows.ts";
 import { defined } from "../../lib/defined.ts";
+import { maybeJson, word } from "../store/columns.ts";
+import { engineOf, type Executor } from "../store/database.ts";
+import { statement } from "../store/statement.ts";
+import type { Uncounted } from "../store/trimmer.ts";
 import type { FlowFilter, FlowSearch, NodeFlow } from "./records.ts";
 
 /** Flow records of all nodes, including deleted ones: 30 days and at most 500,000; and their sums per minute for 90 days. */
 export interface FlowStore extends FlowSearch {
   /** Stores records of a node, and drops its oldest beyond its limit of 100,000. */
-  add(nodeId: string, flows: readonly FlowRecord[]): void;
-  prune(nowSeconds: number): void;
+  add(nodeId: string, flows: readonly FlowRecord[]): Promise<void>;
+  prune(nowSeconds: number): Promise<void>;
 }
 
-/** Limit of rows: a search may scan all of them and blocks everything else meanwhile. */
+/** Returns the UIDs of nodes by their names. */
+export type UidsOf = (names: readonly string[]) => Promise<ReadonlyMap<string, string>>;
+
+/** Limit of rows: a search may scan all of them. */
 const ROWS = 500_000;
 const ROWS_PER_NODE = 100_000;
 /** Rows by which a node may exceed its limit before they are dropped in bulk; counting and dropping are slow. */
 const SLACK = 5000;
 
-const ADD = `
-  INSERT INTO flows (node, source_node, dest_node, source_ip, dest_ip, source_key, dest_key, source_port, dest_port, source_bytes,
-    dest_bytes, started_at, ended_at, protocol, tcp_flags, flags, activity, meta)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
-const WHERE = `
-  ended_at >= :from AND ended_at <= :to
-  AND (:nodes IS NULL OR node IN (SELECT value FROM json_each(:nodes)))
-  AND (:protocols IS NULL OR protocol IN (SELECT value FROM json_each(:protocols)))
-  AND (:sourceLow IS NULL OR source_key BETWEEN :sourceLow AND :sourceHigh)
-  AND (:destLow IS NULL OR dest_key BETWEEN :destLow AND :destHigh)
-  AND (:sourcePort IS NULL OR source_port = :sourcePort)
-  AND (:destPort IS NULL OR dest_port = :destPort)
-  AND (:connector IS NULL OR meta ->> '$.connector' = :connector)
-  AND (:flow IS NULL OR meta ->> '$.flow' = :flow)
-  AND (:reasons IS NULL OR meta ->> '$.reason' IN (SELECT value FROM json_each(:reasons)))
-  AND (:defunct IS NULL OR ((flags & ${DEFUNCT_FLAGS}) <> 0) = :defunct)`;
+type FlowTables = {
+  readonly flows: {
+    readonly seq: Generated<number>;
+    readonly node: string;
+    readonly source_node: string;
+    readonly dest_node: string;
+    readonly source_ip: string;
+    readonly dest_ip: string;
+    readonly source_key: Uint8Array | null;
+    readonly dest_key: Uint8Array | null;
+    readonly source_port: number;
+    readonly dest_port: number;
+    readonly source_bytes: number;
+    readonly dest_bytes: number;
+    readonly started_at: number;
+    readonly ended_at: number;
+    readonly protocol: string;
+    readonly tcp_flags: string | null;
+    readonly flags: number;
+    readonly activity: string | null;
+    readonly meta: string | null;
+  };
+  readonly flow_usage: {
+    readonly node: string;
+    readonly t: number;
+    readonly source: string;
+    readonly bytes: number;
+    readonly count: number;
+  };
+};
+type FlowRow = Selectable<FlowTables["flows"]>;
+
+const ADD = statement<Omit<FlowRow, "seq">>()((db, value) =>
+  db
+    .$extendTables<FlowTables>()
+    .insertInto("flows")
+    .values({
+      node: value("node"),
+      source_node: value("source_node"),
+      dest_node: value("dest_node"),
+      source_ip: value("source_ip"),
+      dest_ip: value("dest_ip"),
+      source_key: value("source_key"),
+      dest_key: value("dest_key"),
+      source_port: value("source_port"),
+      dest_port: value("dest_port"),
+      source_bytes: value("source_bytes"),
+      dest_bytes: value("dest_bytes"),
+      started_at: value("started_at"),
+      ended_at: value("ended_at"),
+      protocol: value("protocol"),
+      tcp_flags: value("tcp_flags"),
+      flags: value("flags"),
+      activity: value("activity"),
+      meta: value("meta"),
+    }),
+);
+const MAX = sql.lit(Number.MAX_SAFE_INTEGER);
+const ADD_USAGE = statement<FlowTables["flow_usage"]>()((db, value) =>
+  db
+    .$extendTables<FlowTables>()
+    .insertInto("flow_usage")
+    .values({
+      node: value("node"),
+      t: value("t"),
+      source: value("source"),
+      bytes: value("bytes"),
+      count: value("count"),
+    })
+    .onConflict((conflict) =>
+      conflict.columns(["node", "t", "source"]).doUpdateSet({
+        bytes: sql`case when flow_usage.bytes > ${MAX} - excluded.bytes then ${MAX} else flow_usage.bytes + excluded.bytes end`,
+        count: sql`flow_usage.count + excluded.count`,
+      }),
+    ),
+);
 const Protocol = FlowRecord.shape.protocol;
 
-/** `uidOf` maps node names to UIDs. */
-export function flowStore(sql: DatabaseSync, uidOf: (name: string) => string | undefined): FlowStore {
-  const add = sql.prepare(ADD);
-  const addUsage = sql.prepare(
-    `INSERT INTO flow_usage VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
-     SET bytes = min(bytes + excluded.bytes, ${Number.MAX_SAFE_INTEGER}), count = count + excluded.count`,
-  );
-  const count = sql.prepare(
-    `SELECT count(*) AS total FROM (SELECT 1 FROM flows WHERE ${WHERE} LIMIT ${MAX_FLOWS_FOUND})`,
-  );
-  const page = (order: "ASC" | "DESC"): StatementSync =>
-    sql.prepare(
-      `SELECT * FROM flows WHERE ${WHERE} ORDER BY ended_at ${order}, seq ${order} LIMIT :limit OFFSET :offset`,
-    );
-  const pages = { asc: page("ASC"), desc: page("DESC") };
-  const usage = sql.prepare(
-    `SELECT CAST((t - :from) / :size AS INTEGER) AS bucket, total(bytes) AS bytes, total(count) AS count FROM flow_usage
-     WHERE t >= :from AND t < :to AND (:nodes IS NULL OR node IN (SELECT value FROM json_each(:nodes)))
-     AND (source = '' OR (:nodes IS NOT NULL AND source NOT IN (SELECT value FROM json_each(:nodes)))) GROUP BY bucket`,
-  );
-  const ofNode = sql.prepare("SELECT count(*) AS rows FROM flows WHERE node = ?");
-  const dropOfNode = sql.prepare(
-    "DELETE FROM flows WHERE seq IN (SELECT seq FROM flows WHERE node = ? ORDER BY ended_at LIMIT ?)",
-  );
-  const pruneOld = sql.prepare("DELETE FROM flows WHERE ended_at < ?");
-  const pruneMany = sql.prepare("DELETE FROM flows WHERE seq <= (SELECT max(seq) FROM flows) - ?");
-  const pruneUsage = sql.prepare("DELETE FROM flow_usage WHERE t < ?");
-  // Rows added since a node's rows were last counted.
-  const uncounted = new Map<string, number>();
+export function flowStore(executor: Executor, uncounted: Uncounted, uidsOf: UidsOf): FlowStore {
+  const db = executor.$extendTables<FlowTables>();
+  const engine = engineOf(executor);
 
-  function trim(node: string, added: number): void {
-    const since = (uncounted.get(node) ?? SLACK) + added;
-    uncounted.set(node, since);
-    if (since < SLACK) return;
-    uncounted.set(node, 0);
-    const over = Number(ofNode.get(node)?.["rows"] ?? 0) - ROWS_PER_NODE;
-    if (over > 0) dropOfNode.run(node, over);
-  }
+  const trim = async (node: string): Promise<void> => {
+    const ofNode = db.selectFrom("flows").where("node", "=", node);
+    const count = await ofNode.select((eb) => eb.fn.countAll<number>().as("total")).executeTakeFirst();
+    const over = (count?.total ?? 0) - ROWS_PER_NODE;
+    if (over <= 0) return;
+    await db.deleteFrom("flows").where("seq", "in", ofNode.select("seq").orderBy("ended_at").limit(over)).execute();
+  };
+  const matching = (filter: FlowFilter) => {
+    let found = db
+      .selectFrom("flows")
+      .where("ended_at", ">=", Math.floor(filter.from * 1000))
+      .where("ended_at", "<=", Math.floor(filter.to * 1000));
+    const lists = [
+      [sql.ref("node"), filter.nodeIds],
+      [sql.ref("protocol"), filter.protocols],
+      [engine.jsonField(sql.ref("meta"), "reason"), filter.reasons],
+    ] as const;
+    for (const [column, list] of lists) if (list !== undefined) found = found.where(engine.isAnyOf(column, list));
+    const ranges = [
+      ["source_key", filter.source],
+      ["dest_key", filter.dest],
+    ] as const;
+    for (const [column, text] of ranges) {
+      const range = text === undefined ? undefined : addressRange(text);
+      if (range !== undefined) found = found.where(column, ">=", range.low).where(column, "<=", range.high);
+    }
+    const { sourcePort, destPort, connector, flow, isDefunct } = filter;
+    if (sourcePort !== undefined) found = found.where("source_port", "=", sourcePort);
+    if (destPort !== undefined) found = found.where("dest_port", "=", destPort);
+    if (connector !== undefined) found = found.where(engine.jsonField(sql.ref("meta"), "connector"), "=", connector);
+    if (flow !== undefined) found = found.where(engine.jsonField(sql.ref("meta"), "flow"), "=", flow);
+    if (isDefunct !== undefined) {
+      found = found.where(sql<number>`(flags & ${sql.lit(DEFUNCT_FLAGS)})`, isDefunct ? "<>" : "=", 0);
+    }
+    return found;
+  };
 
   return {
-    add(node, flows) {
-      for (const flow of flows) add.run(...valuesOf(node, flow));
-      for (const { t, source, bytes, count: ended } of usageOf(flows, node, uidOf)) {
-        addUsage.run(node, t, source, bytes, ended);
+    async add(node, flows) {
+      for (const flow of flows) await ADD(executor, rowOf(node, flow));
+      const uids = await uidsOf([...new Set(flows.map(({ sourceNode }) => sourceNode))]);
+      for (const { t, source, bytes, count } of usageOf(flows, node, (name) => uids.get(name))) {
+        await ADD_USAGE(executor, { node, t, source, bytes, count });
       }
-      trim(node, flows.length);
+      if (uncounted.isDue(`flows ${node}`, flows.length, SLACK)) await trim(node);
     },
-    find(filter) {
-      const named = parametersOf(filter);
+    async find(filter) {
+      const found = matching(filter);
       const { offset, order } = filter;
       const limit = Math.max(0, Math.min(filter.limit, MAX_FLOWS_FOUND - offset));
-      const items = pages[order].all({ ...named, limit, offset }).map(read);
+      const rows = await found
+        .selectAll()
+        .orderBy("ended_at", order)
+        .orderBy("seq", order)
+        .limit(limit)
+        .offset(offset)
+        .execute();
+      const items = rows.map(read);
       // The last page implies the total, so that a small result needs no second query.
-      const isLast = items.length < limit && (items.length > 0 || offset === 0);
-      const total = isLast ? offset + items.length : Number(count.get(named)?.["total"] ?? 0);
-      return { total, items };
+      if (items.length < limit && (items.length > 0 || offset === 0)) return { total: offset + items.length, items };
+      const count = await db
+        .selectFrom(found.select("seq").limit(MAX_FLOWS_FOUND).as("found"))
+        .select((eb) => eb.fn.countAll<number>().as("total"))
+        .executeTakeFirst();
+      return { total: count?.total ?? 0, items };
     },
-    usage(range, nodeIds) {
+    async usage(range, nodeIds) {
       const { from, to, bucketSeconds: size } = range;
-      const rows = usage.all({ from, to, size, nodes: list(nodeIds) });
-      const counted = rows.map((row) => ({
-        index: number(row, "bucket"),
-        bytes: Math.min(number(row, "bytes"), Number.MAX_SAFE_INTEGER),
-        count: number(row, "count"),
-      }));
+      const { integer, real } = engine.types;
+      const reported = sql`source = ''`;
+      // Of a flow that both ends report, only the record of its source counts if both are asked for.
+      const counts =
+        nodeIds === undefined
+          ? reported
+          : sql`${engine.isAnyOf(sql.ref("node"), nodeIds)} and (${reported} or not ${engine.isAnyOf(sql.ref("source"), nodeIds)})`;
+      const { rows } = await sql<{ readonly index: number; readonly bytes: number; readonly count: number }>`
+        select cast((t - ${from}) / ${size} as ${integer}) as "index", sum(cast(bytes as ${real})) as bytes, sum(count) as count
+        from flow_usage where t >= ${from} and t < ${Math.ceil(to)} and ${counts} group by 1`.execute(db);
+      const counted = rows.map((row) => ({ ...row, bytes: Math.min(row.bytes, Number.MAX_SAFE_INTEGER) }));
       return usageBuckets(range, counted);
     },
-    prune(nowSeconds) {
-      pruneOld.run(Math.floor((nowSeconds - FLOWS_SECONDS) * 1000));
-      pruneMany.run(ROWS);
-      pruneUsage.run(Math.floor(nowSeconds - USAGE_SECONDS));
+    async prune(nowSeconds) {
+      await db
+        .deleteFrom("flows")
+        .where("ended_at", "<", Math.floor((nowSeconds - FLOWS_SECONDS) * 1000))
+        .execute();
+      await sql`delete from flows where seq <= (select max(seq) from flows) - ${sql.lit(ROWS)}`.execute(db);
+      await db
+        .deleteFrom("flow_usage")
+        .where("t", "<", Math.floor(nowSeconds - USAGE_SECONDS))
+        .execute();
     },
   };
 }
 
-function valuesOf(node: string, flow: FlowRecord) {
+function rowOf(node: string, flow: FlowRecord): Omit<FlowRow, "seq"> {
   const { sourceIP, destIP, meta } = flow;
-  return [
+  return {
     node,
-    flow.sourceNode,
-    flow.destNode,
-    sourceIP,
-    destIP,
-    keyOf(sourceIP),
-    keyOf(destIP),
-    flow.sourcePort,
-    flow.destPort,
-    flow.sourceBytes,
-    flow.destBytes,
-    Date.parse(flow.startTime),
-    Date.parse(flow.endTime),
-    flow.protocol,
-    flow.tcpFlags ?? null,
-    Number(flow.flags),
-    flow.activityID ?? null,
-    meta === undefined || meta === null ? null : JSON.stringify(meta),
-  ] as const;
+    source_node: flow.sourceNode,
+    dest_node: flow.destNode,
+    source_ip: sourceIP,
+    dest_ip: destIP,
+    source_key: keyOf(sourceIP),
+    dest_key: keyOf(destIP),
+    source_port: flow.sourcePort,
+    dest_port: flow.destPort,
+    source_bytes: flow.sourceBytes,
+    dest_bytes: flow.destBytes,
+    started_at: Date.parse(flow.startTime),
+    ended_at: Date.parse(flow.endTime),
+    protocol: flow.protocol,
+    tcp_flags: flow.tcpFlags ?? null,
+    flags: Number(flow.flags),
+    activity: flow.activityID ?? null,
+    meta: meta === undefined || meta === null ? null : JSON.stringify(meta),
+  };
 }
 
 /** Returns the sort key of an address; a zone is ignored, as it names a link. */
@@ -142,49 +232,24 @@ function keyOf(address: string): Uint8Array | null {
   return addressRange(address.replace(/%.*$/, ""))?.low ?? null;
 }
 
-function parametersOf(filter: FlowFilter) {
-  const source = filter.source === undefined ? undefined : addressRange(filter.source);
-  const dest = filter.dest === undefined ? undefined : addressRange(filter.dest);
+function read(row: FlowRow): NodeFlow {
+  const [tcpFlags, activityID] = [row.tcp_flags ?? undefined, row.activity ?? undefined];
   return {
-    from: Math.floor(filter.from * 1000),
-    to: Math.floor(filter.to * 1000),
-    nodes: list(filter.nodeIds),
-    protocols: list(filter.protocols),
-    sourceLow: source?.low ?? null,
-    sourceHigh: source?.high ?? null,
-    destLow: dest?.low ?? null,
-    destHigh: dest?.high ?? null,
-    sourcePort: filter.sourcePort ?? null,
-    destPort: filter.destPort ?? null,
-    connector: filter.connector ?? null,
-    flow: filter.flow ?? null,
-    reasons: list(filter.reasons),
-    defunct: filter.isDefunct === undefined ? null : Number(filter.isDefunct),
-  };
-}
-
-function list(values: readonly string[] | undefined): string | null {
-  return values === undefined ? null : JSON.stringify(values);
-}
-
-function read(row: Row): NodeFlow {
-  const [tcpFlags, activityID] = [maybeText(row, "tcp_flags"), maybeText(row, "activity")];
-  return {
-    nodeId: text(row, "node"),
-    sourceNode: text(row, "source_node"),
-    destNode: text(row, "dest_node"),
-    sourceIP: text(row, "source_ip"),
-    destIP: text(row, "dest_ip"),
-    sourcePort: number(row, "source_port"),
-    destPort: number(row, "dest_port"),
-    sourceBytes: number(row, "source_bytes"),
-    destBytes: number(row, "dest_bytes"),
-    startTime: new Date(number(row, "started_at")).toISOString(),
-    endTime: new Date(number(row, "ended_at")).toISOString(),
-    protocol: word(row, "protocol", Protocol),
+    nodeId: row.node,
+    sourceNode: row.source_node,
+    destNode: row.dest_node,
+    sourceIP: row.source_ip,
+    destIP: row.dest_ip,
+    sourcePort: row.source_port,
+    destPort: row.dest_port,
+    sourceBytes: row.source_bytes,
+    destBytes: row.dest_bytes,
+    startTime: new Date(row.started_at).toISOString(),
+    endTime: new Date(row.ended_at).toISOString(),
+    protocol: word(row.protocol, Protocol),
     ...defined({ tcpFlags }),
-    flags: String(number(row, "flags")),
+    flags: String(row.flags),
     ...defined({ activityID }),
-    meta: maybeJson(row, "meta", JsonObject) ?? null,
+    meta: maybeJson(row.meta, JsonObject) ?? null,
   };
 }

@@ -1,16 +1,20 @@
-import type { DatabaseSync } from "node:sqlite";
+import { sql, type Selectable } from "kysely";
 import { z } from "zod";
 import { HopDetails, type GatewayDetails } from "../../protocol/documents/telemetry.ts";
 import { DETAILS_SECONDS, MAX_DETAILS_FOUND } from "./gateway-details.ts";
-import { maybeJson, number, text, type Row } from "../store/rows.ts";
 import { defined } from "../../lib/defined.ts";
+import { maybeJson } from "../store/columns.ts";
+import type { Executor } from "../store/database.ts";
+import { statement } from "../store/statement.ts";
+import type { Uncounted } from "../store/trimmer.ts";
+import type { UidsOf } from "./flow-store.ts";
 import type { GatewayDetailsSearch } from "./records.ts";
 
 /** Round trips to gateways, as reported by the nodes that dialed them, including deleted ones: 90 days, and at most 4,000,000 records. */
 export interface GatewayDetailsStore extends GatewayDetailsSearch {
   /** Stores records of a node, replacing the same interval, and drops its oldest beyond its limit of 300,000. */
-  add(node: { readonly uid: string; readonly name: string }, records: readonly GatewayDetails[]): void;
-  prune(nowSeconds: number): void;
+  add(node: { readonly uid: string; readonly name: string }, records: readonly GatewayDetails[]): Promise<void>;
+  prune(nowSeconds: number): Promise<void>;
 }
 
 /** Limit of rows per node: two tunnels give 259,200 records in 90 days. */
@@ -21,67 +25,115 @@ const SLACK = 5000;
 
 const Hops = z.array(HopDetails);
 
-export function gatewayDetailsStore(
-  sql: DatabaseSync,
-  uidOf: (name: string) => string | undefined,
-): GatewayDetailsStore {
-  const add = sql.prepare("INSERT OR REPLACE INTO gateway_details VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-  const ofNode = sql.prepare(
-    `SELECT peer AS label, * FROM gateway_details WHERE node = :node AND t >= :from AND t <= :to
-     UNION ALL SELECT name AS label, * FROM gateway_details WHERE peer_uid = :node AND t >= :from AND t <= :to
-     ORDER BY t, label, path LIMIT ${MAX_DETAILS_FOUND + 1}`,
-  );
-  const count = sql.prepare("SELECT count(*) AS rows FROM gateway_details WHERE node = ?");
-  const dropOfNode = sql.prepare(
-    `DELETE FROM gateway_details WHERE (node, t, peer, path) IN
-     (SELECT node, t, peer, path FROM gateway_details WHERE node = ? ORDER BY t LIMIT ?)`,
-  );
-  const pruneOld = sql.prepare("DELETE FROM gateway_details WHERE t < ?");
-  const pruneMany = sql.prepare(
-    `DELETE FROM gateway_details WHERE t <= (SELECT t FROM gateway_details ORDER BY t DESC LIMIT 1 OFFSET ${ROWS})`,
-  );
-  // Rows added since a node's rows were last counted.
-  const uncounted = new Map<string, number>();
+type DetailsTables = {
+  readonly gateway_details: {
+    readonly node: string;
+    readonly name: string;
+    readonly peer: string;
+    readonly peer_uid: string;
+    readonly path: string;
+    readonly t: number;
+    readonly num_rtt: number;
+    readonly min_rtt: number;
+    readonly max_rtt: number;
+    readonly mean_rtt: number;
+    readonly std_rtt: number;
+    readonly hops: string | null;
+  };
+};
+type DetailsRow = Selectable<DetailsTables["gateway_details"]>;
 
-  function trim(node: string, added: number): void {
-    const since = (uncounted.get(node) ?? SLACK) + added;
-    uncounted.set(node, since);
-    if (since < SLACK) return;
-    uncounted.set(node, 0);
-    const over = Number(count.get(node)?.["rows"] ?? 0) - ROWS_PER_NODE;
-    if (over > 0) dropOfNode.run(node, over);
-  }
+const PUT = statement<DetailsRow>()((db, value) => {
+  const content = {
+    name: value("name"),
+    peer_uid: value("peer_uid"),
+    num_rtt: value("num_rtt"),
+    min_rtt: value("min_rtt"),
+    max_rtt: value("max_rtt"),
+    mean_rtt: value("mean_rtt"),
+    std_rtt: value("std_rtt"),
+    hops: value("hops"),
+  };
+  return db
+    .$extendTables<DetailsTables>()
+    .insertInto("gateway_details")
+    .values({ node: value("node"), t: value("t"), peer: value("peer"), path: value("path"), ...content })
+    .onConflict((conflict) => conflict.columns(["node", "t", "peer", "path"]).doUpdateSet(content));
+});
 
+/** `uidsOf` maps node names to UIDs. */
+export function gatewayDetailsStore(executor: Executor, uncounted: Uncounted, uidsOf: UidsOf): GatewayDetailsStore {
+  const db = executor.$extendTables<DetailsTables>();
+  const trim = async (node: string): Promise<void> => {
+    const count = await db
+      .selectFrom("gateway_details")
+      .select((eb) => eb.fn.countAll<number>().as("total"))
+      .where("node", "=", node)
+      .executeTakeFirst();
+    const over = (count?.total ?? 0) - ROWS_PER_NODE;
+    if (over <= 0) return;
+    await sql`delete from gateway_details where (node, t, peer, path) in (
+      select node, t, peer, path from gateway_details where node = ${node} order by t limit ${over})`.execute(db);
+  };
   return {
-    add({ uid, name }, records) {
+    async add({ uid, name }, records) {
+      const uids = await uidsOf([...new Set(records.map(({ node }) => node))]);
       for (const { time, node, path = "", numRtt, minRtt, maxRtt, meanRtt, stdRtt, hops } of records) {
-        const list = hops === undefined ? null : JSON.stringify(hops);
-        add.run(uid, name, node, uidOf(node) ?? "", path, time, numRtt, minRtt, maxRtt, meanRtt, stdRtt, list);
+        await PUT(executor, {
+          node: uid,
+          name,
+          peer: node,
+          peer_uid: uids.get(node) ?? "",
+          path,
+          t: time,
+          num_rtt: numRtt,
+          min_rtt: minRtt,
+          max_rtt: maxRtt,
+          mean_rtt: meanRtt,
+          std_rtt: stdRtt,
+          hops: hops === undefined ? null : JSON.stringify(hops),
+        });
       }
-      trim(uid, records.length);
+      if (uncounted.isDue(`gateway_details ${uid}`, records.length, SLACK)) await trim(uid);
     },
-    find(node, from, to) {
-      const rows = ofNode.all({ node, from: from * 1000, to: to * 1000 + 999 });
+    async find(node, from, to) {
+      const within = db
+        .selectFrom("gateway_details")
+        .selectAll()
+        .where("t", ">=", Math.ceil(from * 1000))
+        .where("t", "<=", Math.floor(to * 1000 + 999));
+      const rows = await within
+        .select("peer as label")
+        .where("node", "=", node)
+        .unionAll(within.select("name as label").where("peer_uid", "=", node))
+        .orderBy("t")
+        .orderBy("label")
+        .orderBy("path")
+        .limit(MAX_DETAILS_FOUND + 1)
+        .execute();
       return rows.length > MAX_DETAILS_FOUND ? undefined : rows.map(read);
     },
-    prune(nowSeconds) {
-      pruneOld.run(Math.floor((nowSeconds - DETAILS_SECONDS) * 1000));
-      pruneMany.run();
+    async prune(nowSeconds) {
+      await db
+        .deleteFrom("gateway_details")
+        .where("t", "<", Math.floor((nowSeconds - DETAILS_SECONDS) * 1000))
+        .execute();
+      const beyond = db.selectFrom("gateway_details").select("t").orderBy("t", "desc").limit(1).offset(ROWS);
+      await db.deleteFrom("gateway_details").where("t", "<=", beyond).execute();
     },
   };
 }
 
-function read(row: Row): GatewayDetails {
-  const [path, hops] = [text(row, "path"), maybeJson(row, "hops", Hops)];
+function read(row: DetailsRow & { readonly label: string }): GatewayDetails {
   return {
-    time: number(row, "t"),
-    node: text(row, "label"),
-    ...(path === "" ? {} : { path }),
-    minRtt: number(row, "min_rtt"),
-    maxRtt: number(row, "max_rtt"),
-    meanRtt: number(row, "mean_rtt"),
-    stdRtt: number(row, "std_rtt"),
-    numRtt: number(row, "num_rtt"),
-    ...defined({ hops }),
+    time: row.t,
+    node: row.label,
+    ...(row.path === "" ? {} : { path: row.path }),
+    minRtt: row.min_rtt,
+    maxRtt: row.max_rtt,
+    meanRtt: row.mean_rtt,
+    stdRtt: row.std_rtt,
+    numRtt: row.num_rtt,
+    ...defined({ hops: maybeJson(row.hops, Hops) }),
   };
 }

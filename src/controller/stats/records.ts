@@ -30,9 +30,9 @@ export interface FlowFilter {
 /** Search in the flow records of all nodes. */
 export interface FlowSearch {
   /** Finds flows by their end time, at most 10,000 on all pages; `total` is limited likewise. */
-  find(filter: FlowFilter): { readonly total: number; readonly items: readonly NodeFlow[] };
+  find(filter: FlowFilter): Promise<{ readonly total: number; readonly items: readonly NodeFlow[] }>;
   /** Returns the traffic of some nodes or all, by time; a flow reported by both ends counts once. */
-  usage(range: UsageRange, nodeIds: readonly string[] | undefined): readonly UsageBucket[];
+  usage(range: UsageRange, nodeIds: readonly string[] | undefined): Promise<readonly UsageBucket[]>;
 }
 
 /** Search in the round trips to gateways. */
@@ -41,5 +41,5 @@ export interface GatewayDetailsSearch {
    * Returns the measurements of a node, and those of others to it under the other's name, oldest first. `from` and `to` are Unix seconds,
    * both inclusive. Undefined if the result exceeds `MAX_DETAILS_FOUND`.
    */
-  find(nodeId: string, from: number, to: number): readonly GatewayDetails[] | undefined;
+  find(nodeId: string, from: number, to: number): Promise<readonly GatewayDetails[] | undefined>;
 }

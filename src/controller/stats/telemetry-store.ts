@@ -1,38 +1,81 @@
-import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import type { MetricSample, StreamName } from "../../protocol/documents/telemetry.ts";
 import { METRICS_SECONDS } from "./telemetry.ts";
-import { json, number } from "../store/rows.ts";
+import { json } from "../store/columns.ts";
+import type { Executor } from "../store/database.ts";
+import { statement } from "../store/statement.ts";
 
 /** Stored positions of each node's telemetry streams, and its metrics (90 days). */
 export interface TelemetryStore {
   /** Number of the last stored record of a stream; 0 if none. */
-  last(node: string, stream: StreamName): number;
-  setLast(node: string, stream: StreamName, last: number): void;
-  addMetric(node: string, sample: MetricSample): void;
+  last(node: string, stream: StreamName): Promise<number>;
+  setLast(node: string, stream: StreamName, last: number): Promise<void>;
+  addMetric(node: string, sample: MetricSample): Promise<void>;
   /** Oldest first; both ends inclusive, Unix seconds. At most 90 days of minutes. */
-  metrics(node: string, from: number, to: number): readonly MetricSample[];
-  prune(nowSeconds: number): void;
+  metrics(node: string, from: number, to: number): Promise<readonly MetricSample[]>;
+  prune(nowSeconds: number): Promise<void>;
 }
+
+/** Minutes in 90 days. */
+const MOST_METRICS = 129_600;
 
 const Sample = z.record(z.string(), z.number());
 
-export function telemetryStore(sql: DatabaseSync): TelemetryStore {
-  const last = sql.prepare("SELECT last FROM telemetry_acks WHERE node = ? AND stream = ?");
-  const setLast = sql.prepare(
-    "INSERT INTO telemetry_acks VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last = excluded.last",
-  );
-  const addMetric = sql.prepare("INSERT INTO metrics VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET m = excluded.m");
-  const metrics = sql.prepare("SELECT t, m FROM metrics WHERE node = ? AND t >= ? AND t <= ? ORDER BY t LIMIT 129600");
-  const pruneMetrics = sql.prepare("DELETE FROM metrics WHERE t < ?");
+type TelemetryTables = {
+  readonly telemetry_acks: { readonly node: string; readonly stream: string; readonly last: number };
+  readonly metrics: { readonly node: string; readonly t: number; readonly m: string };
+};
+
+const LAST = statement<{ readonly node: string; readonly stream: string }>()((db, value) =>
+  db
+    .$extendTables<TelemetryTables>()
+    .selectFrom("telemetry_acks")
+    .select("last")
+    .where("node", "=", value("node"))
+    .where("stream", "=", value("stream")),
+);
+const SET_LAST = statement<TelemetryTables["telemetry_acks"]>()((db, value) =>
+  db
+    .$extendTables<TelemetryTables>()
+    .insertInto("telemetry_acks")
+    .values({ node: value("node"), stream: value("stream"), last: value("last") })
+    .onConflict((conflict) => conflict.columns(["node", "stream"]).doUpdateSet({ last: value("last") })),
+);
+const ADD_METRIC = statement<TelemetryTables["metrics"]>()((db, value) =>
+  db
+    .$extendTables<TelemetryTables>()
+    .insertInto("metrics")
+    .values({ node: value("node"), t: value("t"), m: value("m") })
+    .onConflict((conflict) => conflict.columns(["node", "t"]).doUpdateSet({ m: value("m") })),
+);
+
+export function telemetryStore(executor: Executor): TelemetryStore {
+  const db = executor.$extendTables<TelemetryTables>();
   return {
-    last: (node, stream) => Number(last.get(node, stream)?.["last"] ?? 0),
-    setLast: (node, stream, value) => void setLast.run(node, stream, value),
-    addMetric: (node, { t, m }) => void addMetric.run(node, t, JSON.stringify(m)),
-    metrics: (node, from, to) =>
-      metrics.all(node, from, to).map((row) => ({ t: number(row, "t"), m: json(row, "m", Sample) })),
-    prune(nowSeconds) {
-      pruneMetrics.run(nowSeconds - METRICS_SECONDS);
+    last: async (node, stream) => (await LAST(executor, { node, stream })).rows[0]?.last ?? 0,
+    async setLast(node, stream, last) {
+      await SET_LAST(executor, { node, stream, last });
+    },
+    async addMetric(node, { t, m }) {
+      await ADD_METRIC(executor, { node, t, m: JSON.stringify(m) });
+    },
+    async metrics(node, from, to) {
+      const rows = await db
+        .selectFrom("metrics")
+        .select(["t", "m"])
+        .where("node", "=", node)
+        .where("t", ">=", Math.ceil(from))
+        .where("t", "<=", Math.floor(to))
+        .orderBy("t")
+        .limit(MOST_METRICS)
+        .execute();
+      return rows.map(({ t, m }) => ({ t, m: json(m, Sample) }));
+    },
+    async prune(nowSeconds) {
+      await db
+        .deleteFrom("metrics")
+        .where("t", "<", Math.floor(nowSeconds - METRICS_SECONDS))
+        .execute();
     },
   };
 }

@@ -1,4 +1,4 @@
-import { sql, type Kysely, type RawBuilder, type Transaction } from "kysely";
+import { sql, type Kysely, type RawBuilder, type SqlBool, type Transaction } from "kysely";
 import { InternalError } from "../../errors.ts";
 
 /** What runs statements: the database itself, or a transaction. An area names its tables with `db.$extendTables<NodeTables>()`. */
@@ -49,9 +49,9 @@ export interface Engine {
   /** Returns the text of a member of a JSON object that is stored as text; NULL without it. */
   jsonField(column: RawBuilder<unknown>, key: string): RawBuilder<string | null>;
   /** Reports whether a text contains another, ASCII letters of either case being the same. */
-  contains(column: RawBuilder<unknown>, text: string): RawBuilder<number>;
+  contains(column: RawBuilder<unknown>, text: string): RawBuilder<SqlBool>;
   /** Reports whether a text is in a list, with one statement for lists of every length. */
-  isAnyOf(column: RawBuilder<unknown>, list: readonly string[]): RawBuilder<number>;
+  isAnyOf(column: RawBuilder<unknown>, list: readonly string[]): RawBuilder<SqlBool>;
 }
 
 const likePattern = (text: string): string => `%${text.replaceAll(/[\\%_]/g, String.raw`\$&`)}%`;

@@ -1,33 +1,44 @@
-import type { DatabaseSync } from "node:sqlite";
 import type { KeysEnvelope } from "../../protocol/channel/keys-chain.ts";
-import { maybeText, text } from "./rows.ts";
+import type { Executor } from "./database.ts";
 
 type MetaKey = "org" | "domain" | "admin-key-hash";
 
 /** Single values of this control plane, and the versions of its keys document. */
 export interface MetaStore {
-  get(key: MetaKey): string | undefined;
-  set(key: MetaKey, value: string): void;
-  keyDocuments(): readonly KeysEnvelope[];
-  appendKeyDocument(version: number, envelope: KeysEnvelope): void;
+  get(key: MetaKey): Promise<string | undefined>;
+  set(key: MetaKey, value: string): Promise<void>;
+  keyDocuments(): Promise<readonly KeysEnvelope[]>;
+  appendKeyDocument(version: number, envelope: KeysEnvelope): Promise<void>;
 }
 
-export function metaStore(sql: DatabaseSync): MetaStore {
-  const get = sql.prepare("SELECT value FROM meta WHERE key = ?");
-  const set = sql.prepare("INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value");
-  const documents = sql.prepare("SELECT jws, cross_jws FROM key_documents ORDER BY version");
-  const append = sql.prepare("INSERT INTO key_documents VALUES (?, ?, ?)");
+type MetaTables = {
+  readonly meta: { readonly key: string; readonly value: string };
+  readonly key_documents: { readonly version: number; readonly jws: string; readonly cross_jws: string | null };
+};
+
+export function metaStore(executor: Executor): MetaStore {
+  const db = executor.$extendTables<MetaTables>();
   return {
-    get(key) {
-      const row = get.get(key);
-      return row === undefined ? undefined : text(row, "value");
+    async get(key) {
+      const row = await db.selectFrom("meta").select("value").where("key", "=", key).executeTakeFirst();
+      return row?.value;
     },
-    set: (key, value) => void set.run(key, value),
-    keyDocuments: () =>
-      documents.all().map((row) => {
-        const cross = maybeText(row, "cross_jws");
-        return cross === undefined ? { jws: text(row, "jws") } : { jws: text(row, "jws"), cross };
-      }),
-    appendKeyDocument: (version, { jws, cross }) => void append.run(version, jws, cross ?? null),
+    async set(key, value) {
+      await db
+        .insertInto("meta")
+        .values({ key, value })
+        .onConflict((conflict) => conflict.column("key").doUpdateSet({ value }))
+        .execute();
+    },
+    async keyDocuments() {
+      const rows = await db.selectFrom("key_documents").select(["jws", "cross_jws"]).orderBy("version").execute();
+      return rows.map(({ jws, cross_jws: cross }) => (cross === null ? { jws } : { jws, cross }));
+    },
+    async appendKeyDocument(version, { jws, cross }) {
+      await db
+        .insertInto("key_documents")
+        .values({ version, jws, cross_jws: cross ?? null })
+        .execute();
+    },
   };
 }

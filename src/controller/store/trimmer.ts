@@ -1,36 +1,51 @@
-import type { DatabaseSync } from "node:sqlite";
+import { sql } from "kysely";
+import type { Executor } from "./database.ts";
 
 /** Rows by which a node may exceed its limit before they are dropped in bulk. */
 const SLACK = 500;
 
+/**
+ * Amounts added to parts of tables since their totals were last counted, because counting is slow. Kept beside the database: what a
+ * transaction that is rolled back added only makes the next count come earlier or later.
+ */
+export class Uncounted {
+  readonly #added = new Map<string, number>();
+
+  /** Adds to a part. Reports whether its total is to be counted: at first, and whenever `slack` was added since. */
+  isDue(part: string, added: number, slack: number): boolean {
+    const since = (this.#added.get(part) ?? slack) + added;
+    const isDue = since >= slack;
+    this.#added.set(part, isDue ? 0 : since);
+    return isDue;
+  }
+}
+
 /** Returns a function that drops the oldest rows of a node beyond `most`, so that it cannot displace rows of others. */
 export function trimmer(
-  sql: DatabaseSync,
+  db: Executor,
+  uncounted: Uncounted,
   table: "events" | "audits",
   most: number,
-): (node: string, added: number) => void {
-  const rows = `FROM ${table} WHERE origin = 'node' AND node_id = ?`;
-  const count = sql.prepare(`SELECT count(*) AS rows ${rows}`);
-  const drop = sql.prepare(`DELETE FROM ${table} WHERE seq IN (SELECT seq ${rows} ORDER BY seq LIMIT ?)`);
-  // Rows added since a node's rows were last counted, because counting is slow.
-  const uncounted = new Map<string, number>();
-  return (node, added) => {
-    const since = (uncounted.get(node) ?? SLACK) + added;
-    uncounted.set(node, since);
-    if (since < SLACK) return;
-    uncounted.set(node, 0);
-    const over = Number(count.get(node)?.["rows"] ?? 0) - most;
-    if (over > 0) drop.run(node, over);
+): (node: string, added: number) => Promise<void> {
+  return async (node, added) => {
+    if (!uncounted.isDue(`${table} ${node}`, added, SLACK)) return;
+    const ofNode = sql`from ${sql.table(table)} where origin = 'node' and node_id = ${node}`;
+    const { rows } = await sql<{ readonly total: number }>`select count(*) as total ${ofNode}`.execute(db);
+    const over = (rows[0]?.total ?? 0) - most;
+    if (over <= 0) return;
+    await sql`delete from ${sql.table(table)} where seq in (select seq ${ofNode} order by seq limit ${over})`.execute(
+      db,
+    );
   };
 }
 
 /** Returns a function that drops the oldest rows beyond `most` of each origin. Counts rows, because `seq` includes dropped ones. */
-export function pruner(sql: DatabaseSync, table: "events" | "audits", most: number): () => void {
-  const drop = sql.prepare(
-    `DELETE FROM ${table} WHERE origin = :origin
-     AND seq <= (SELECT seq FROM ${table} WHERE origin = :origin ORDER BY seq DESC LIMIT 1 OFFSET :most)`,
-  );
-  return () => {
-    for (const origin of ["control-plane", "node"]) drop.run({ origin, most });
+export function pruner(db: Executor, table: "events" | "audits", most: number): () => Promise<void> {
+  return async () => {
+    for (const origin of ["control-plane", "node"]) {
+      const ofOrigin = sql`${sql.table(table)} where origin = ${origin}`;
+      await sql`delete from ${ofOrigin} and seq <= (
+        select seq from ${ofOrigin} order by seq desc limit 1 offset ${most})`.execute(db);
+    }
   };
 }

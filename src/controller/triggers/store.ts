@@ -1,37 +1,74 @@
-import type { DatabaseSync } from "node:sqlite";
 import { HISTORY_SECONDS } from "../events/store.ts";
-import { text } from "../store/rows.ts";
+import type { Executor } from "../store/database.ts";
+import { statement } from "../store/statement.ts";
 
 /** Node of each sent trigger, so that only this node can deliver its result. Stores no bodies or output. */
 export interface TriggerStore {
   add(
     trigger: { readonly id: string; readonly node: string; readonly event: string; readonly user: string },
     at: number,
-  ): void;
-  nodeOf(id: string): string | undefined;
+  ): Promise<void>;
+  nodeOf(id: string): Promise<string | undefined>;
   /** Stores the latest outcome, `ok` or an error code: a reboot is answered first and reported after it completes. */
-  settle(id: string, outcome: string): void;
-  prune(nowSeconds: number): void;
+  settle(id: string, outcome: string): Promise<void>;
+  prune(nowSeconds: number): Promise<void>;
 }
 
-export function triggerStore(sql: DatabaseSync): TriggerStore {
-  const add = sql.prepare("INSERT INTO triggers VALUES (?, ?, ?, ?, ?, NULL)");
-  const nodeOf = sql.prepare("SELECT node FROM triggers WHERE id = ?");
-  const settle = sql.prepare("UPDATE triggers SET outcome = ? WHERE id = ?");
-  const prune = sql.prepare("DELETE FROM triggers WHERE sent_at < ?");
-  const pruneMany = sql.prepare(
-    "DELETE FROM triggers WHERE rowid IN (SELECT rowid FROM triggers ORDER BY sent_at DESC LIMIT -1 OFFSET 200000)",
-  );
+type TriggerTables = {
+  readonly triggers: {
+    readonly id: string;
+    readonly node: string;
+    readonly event: string;
+    readonly user: string;
+    readonly sent_at: number;
+    readonly outcome: string | null;
+  };
+};
+
+const ADD = statement<Omit<TriggerTables["triggers"], "outcome">>()((db, value) =>
+  db
+    .$extendTables<TriggerTables>()
+    .insertInto("triggers")
+    .values({
+      id: value("id"),
+      node: value("node"),
+      event: value("event"),
+      user: value("user"),
+      sent_at: value("sent_at"),
+    }),
+);
+const NODE_OF = statement<{ readonly id: string }>()((db, value) =>
+  db.$extendTables<TriggerTables>().selectFrom("triggers").select("node").where("id", "=", value("id")),
+);
+const SETTLE = statement<{ readonly id: string; readonly outcome: string }>()((db, value) =>
+  db
+    .$extendTables<TriggerTables>()
+    .updateTable("triggers")
+    .set({ outcome: value("outcome") })
+    .where("id", "=", value("id")),
+);
+
+const ROWS = 200_000;
+/** SQLite takes an offset only with a limit. */
+const ALL = Number.MAX_SAFE_INTEGER;
+
+export function triggerStore(executor: Executor): TriggerStore {
+  const db = executor.$extendTables<TriggerTables>();
   return {
-    add: ({ id, node, event, user }, at) => void add.run(id, node, event, user, Math.floor(at)),
-    nodeOf(id) {
-      const row = nodeOf.get(id);
-      return row === undefined ? undefined : text(row, "node");
+    async add({ id, node, event, user }, at) {
+      await ADD(executor, { id, node, event, user, sent_at: Math.floor(at) });
     },
-    settle: (id, outcome) => void settle.run(outcome, id),
-    prune(nowSeconds) {
-      prune.run(Math.floor(nowSeconds - HISTORY_SECONDS));
-      pruneMany.run();
+    nodeOf: async (id) => (await NODE_OF(executor, { id })).rows[0]?.node,
+    async settle(id, outcome) {
+      await SETTLE(executor, { id, outcome });
+    },
+    async prune(nowSeconds) {
+      await db
+        .deleteFrom("triggers")
+        .where("sent_at", "<", Math.floor(nowSeconds - HISTORY_SECONDS))
+        .execute();
+      const beyond = db.selectFrom("triggers").select("id").orderBy("sent_at", "desc").limit(ALL).offset(ROWS);
+      await db.deleteFrom("triggers").where("id", "in", beyond).execute();
     },
   };
 }

@@ -1,10 +1,7 @@
-import { DatabaseSync } from "node:sqlite";
-import { migrations } from "../../../src/controller/store/migrations.ts";
-import { storesOver, type Stores } from "../../../src/controller/stores.ts";
+import { openMemoryStore } from "../../../src/controller/store/sqlite.ts";
+import { storeIn, type Store } from "../../../src/controller/stores.ts";
 
-/** The controller's stores over a database in memory. */
-export function memoryStores(): Stores {
-  const sql = new DatabaseSync(":memory:");
-  for (const script of migrations) sql.exec(script);
-  return storesOver(sql, true);
+/** The controller's store over a database in memory. */
+export function memoryStores(): Store {
+  return storeIn(openMemoryStore());
 }

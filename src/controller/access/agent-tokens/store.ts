@@ -1,5 +1,5 @@
-import type { DatabaseSync } from "node:sqlite";
-import { maybeText, number, text, type Row } from "../../store/rows.ts";
+import type { Selectable } from "kysely";
+import type { Executor } from "../../store/database.ts";
 
 /** A stored token, with only the SHA-256 of its secret; times in Unix seconds. */
 export interface StoredAgentToken {
@@ -26,71 +26,131 @@ export interface TokenUse {
 
 /** Agent tokens; removing one removes its uses. */
 export interface AgentTokenStore {
-  all(): readonly StoredAgentToken[];
-  get(id: string): StoredAgentToken | undefined;
-  count(): number;
-  add(token: Omit<StoredAgentToken, "uses">): void;
+  all(): Promise<readonly StoredAgentToken[]>;
+  get(id: string): Promise<StoredAgentToken | undefined>;
+  count(): Promise<number>;
+  add(token: Omit<StoredAgentToken, "uses">): Promise<void>;
   /** Returns false if there is none. */
-  remove(id: string): boolean;
-  use(id: string, key: string): TokenUse | undefined;
+  remove(id: string): Promise<boolean>;
+  use(id: string, key: string): Promise<TokenUse | undefined>;
   /** Reserves one use of a token for a key. */
-  take(id: string, key: string, name: string): void;
+  take(id: string, key: string, name: string): Promise<void>;
   /** Stores the license of a use. */
-  licensed(id: string, key: string, license: string): void;
+  licensed(id: string, key: string, license: string): Promise<void>;
   /** Releases a use for which no license was issued. */
-  release(id: string, key: string): void;
-  prune(nowSeconds: number): void;
+  release(id: string, key: string): Promise<void>;
+  prune(nowSeconds: number): Promise<void>;
 }
 
 const KEPT_SECONDS = 30 * 24 * 3600;
 
-export function agentTokenStore(sql: DatabaseSync): AgentTokenStore {
-  const columns = "*, (SELECT count(*) FROM agent_token_uses WHERE token = id) AS uses";
-  const all = sql.prepare(`SELECT ${columns} FROM agent_tokens ORDER BY created_at, id`);
-  const one = sql.prepare(`SELECT ${columns} FROM agent_tokens WHERE id = ?`);
-  const count = sql.prepare("SELECT count(*) AS n FROM agent_tokens");
-  const add = sql.prepare("INSERT INTO agent_tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
-  const remove = sql.prepare("DELETE FROM agent_tokens WHERE id = ?");
-  const use = sql.prepare("SELECT * FROM agent_token_uses WHERE token = ? AND key = ?");
-  const take = sql.prepare("INSERT INTO agent_token_uses (token, key, name) VALUES (?, ?, ?)");
-  const licensed = sql.prepare("UPDATE agent_token_uses SET license = ? WHERE token = ? AND key = ?");
-  const release = sql.prepare("DELETE FROM agent_token_uses WHERE token = ? AND key = ?");
-  const prune = sql.prepare("DELETE FROM agent_tokens WHERE expires_at < ?");
+type AgentTokenTables = {
+  readonly agent_tokens: {
+    readonly id: string;
+    readonly secret_sha256: string;
+    readonly name: string | null;
+    readonly name_prefix: string | null;
+    readonly max_uses: number;
+    readonly created_at: number;
+    readonly expires_at: number;
+    readonly created_by: string;
+  };
+  readonly agent_token_uses: {
+    readonly token: string;
+    readonly key: string;
+    readonly name: string;
+    readonly license: string | null;
+  };
+};
+
+export function agentTokenStore(executor: Executor): AgentTokenStore {
+  const db = executor.$extendTables<AgentTokenTables>();
+  const tokens = db
+    .selectFrom("agent_tokens")
+    .selectAll()
+    .select((eb) =>
+      eb
+        .selectFrom("agent_token_uses")
+        .select((of) => of.fn.countAll<number>().as("uses"))
+        .whereRef("agent_token_uses.token", "=", "agent_tokens.id")
+        .as("uses"),
+    );
   return {
-    all: () => all.all().map(read),
-    get(id) {
-      const row = one.get(id);
+    async all() {
+      return (await tokens.orderBy("created_at").orderBy("id").execute()).map(read);
+    },
+    async get(id) {
+      const row = await tokens.where("id", "=", id).executeTakeFirst();
       return row === undefined ? undefined : read(row);
     },
-    count() {
-      const row = count.get();
-      return row === undefined ? 0 : number(row, "n");
+    async count() {
+      const row = await db
+        .selectFrom("agent_tokens")
+        .select((eb) => eb.fn.countAll<number>().as("total"))
+        .executeTakeFirst();
+      return row?.total ?? 0;
     },
-    add: ({ id, secretSha256, name, namePrefix, maxUses, createdAt, expiresAt, createdBy }) =>
-      void add.run(id, secretSha256, name ?? null, namePrefix ?? null, maxUses, createdAt, expiresAt, createdBy),
-    remove: (id) => remove.run(id).changes > 0,
-    use(id, key) {
-      const row = use.get(id, key);
-      if (row === undefined) return undefined;
-      return { key: text(row, "key"), name: text(row, "name"), license: maybeText(row, "license") };
+    async add({ id, secretSha256, name, namePrefix, maxUses, createdAt, expiresAt, createdBy }) {
+      await db
+        .insertInto("agent_tokens")
+        .values({
+          id,
+          secret_sha256: secretSha256,
+          name: name ?? null,
+          name_prefix: namePrefix ?? null,
+          max_uses: maxUses,
+          created_at: createdAt,
+          expires_at: expiresAt,
+          created_by: createdBy,
+        })
+        .execute();
     },
-    take: (id, key, name) => void take.run(id, key, name),
-    licensed: (id, key, license) => void licensed.run(license, id, key),
-    release: (id, key) => void release.run(id, key),
-    prune: (nowSeconds) => void prune.run(Math.floor(nowSeconds - KEPT_SECONDS)),
+    async remove(id) {
+      const { numDeletedRows } = await db.deleteFrom("agent_tokens").where("id", "=", id).executeTakeFirst();
+      return numDeletedRows > 0n;
+    },
+    async use(id, key) {
+      const row = await db
+        .selectFrom("agent_token_uses")
+        .select(["key", "name", "license"])
+        .where("token", "=", id)
+        .where("key", "=", key)
+        .executeTakeFirst();
+      return row === undefined ? undefined : { key: row.key, name: row.name, license: row.license ?? undefined };
+    },
+    async take(id, key, name) {
+      await db.insertInto("agent_token_uses").values({ token: id, key, name }).execute();
+    },
+    async licensed(id, key, license) {
+      await db
+        .updateTable("agent_token_uses")
+        .set({ license })
+        .where("token", "=", id)
+        .where("key", "=", key)
+        .execute();
+    },
+    async release(id, key) {
+      await db.deleteFrom("agent_token_uses").where("token", "=", id).where("key", "=", key).execute();
+    },
+    async prune(nowSeconds) {
+      await db
+        .deleteFrom("agent_tokens")
+        .where("expires_at", "<", Math.floor(nowSeconds - KEPT_SECONDS))
+        .execute();
+    },
   };
 }
 
-function read(row: Row): StoredAgentToken {
+function read(row: Selectable<AgentTokenTables["agent_tokens"]> & { readonly uses: number | null }): StoredAgentToken {
   return {
-    id: text(row, "id"),
-    secretSha256: text(row, "secret_sha256"),
-    name: maybeText(row, "name"),
-    namePrefix: maybeText(row, "name_prefix"),
-    maxUses: number(row, "max_uses"),
-    uses: number(row, "uses"),
-    createdAt: number(row, "created_at"),
-    expiresAt: number(row, "expires_at"),
-    createdBy: text(row, "created_by"),
+    id: row.id,
+    secretSha256: row.secret_sha256,
+    name: row.name ?? undefined,
+    namePrefix: row.name_prefix ?? undefined,
+    maxUses: row.max_uses,
+    uses: row.uses ?? 0,
+    createdAt: row.created_at,
+    expiresAt: row.expires_at,
+    createdBy: row.created_by,
   };
 }

@@ -1,8 +1,9 @@
-import type { DatabaseSync } from "node:sqlite";
+import { sql, type Selectable } from "kysely";
 import { NodeState, NodeType } from "../../../protocol/values/values.ts";
 import { stateOf } from "../../nodes/ip-lock.ts";
 import type { MeshRecord } from "./mesh-node.ts";
-import { maybeText, text, word, type Row } from "../../store/rows.ts";
+import { word } from "../../store/columns.ts";
+import { engineOf, type Executor } from "../../store/database.ts";
 
 /** Fields of a node that decide which nodes share data; the sections as JSON text. */
 export type MeshRow = Omit<MeshRecord, "gateway" | "connectors"> & {
@@ -12,36 +13,61 @@ export type MeshRow = Omit<MeshRecord, "gateway" | "connectors"> & {
 
 /** Reads these fields without the rest of a node's row. */
 export interface MeshStore {
-  all(): readonly MeshRow[];
-  get(uid: string): MeshRow | undefined;
+  all(): Promise<readonly MeshRow[]>;
+  get(uid: string): Promise<MeshRow | undefined>;
 }
 
-const COLUMNS = `uid, name, fqdn, domain, type, state, cluster, overlay, unauthorized_ip,
-  config -> '$.gateway' AS gateway, config -> '$.connectors' AS connectors`;
+type MeshTables = {
+  readonly nodes: {
+    readonly uid: string;
+    readonly name: string;
+    readonly fqdn: string;
+    readonly domain: string;
+    readonly type: string;
+    readonly state: string;
+    readonly cluster: string | null;
+    readonly overlay: string;
+    readonly unauthorized_ip: string | null;
+    readonly config: string;
+  };
+};
 
-export function meshStore(sql: DatabaseSync): MeshStore {
-  const all = sql.prepare(`SELECT ${COLUMNS} FROM nodes ORDER BY uid`);
-  const one = sql.prepare(`SELECT ${COLUMNS} FROM nodes WHERE uid = ?`);
+export function meshStore(executor: Executor): MeshStore {
+  const engine = engineOf(executor);
+  const config = sql.ref("config");
+  const rows = executor
+    .$extendTables<MeshTables>()
+    .selectFrom("nodes")
+    .select(["uid", "name", "fqdn", "domain", "type", "state", "cluster", "overlay", "unauthorized_ip"])
+    .select([
+      engine.jsonField(config, "gateway").as("gateway"),
+      engine.jsonField(config, "connectors").as("connectors"),
+    ]);
   return {
-    all: () => all.all().map(read),
-    get(uid) {
-      const row = one.get(uid);
+    all: async () => (await rows.orderBy("uid").execute()).map(read),
+    async get(uid) {
+      const row = await rows.where("uid", "=", uid).executeTakeFirst();
       return row === undefined ? undefined : read(row);
     },
   };
 }
 
-function read(row: Row): MeshRow {
+function read(
+  row: Omit<Selectable<MeshTables["nodes"]>, "config"> & {
+    readonly gateway: string | null;
+    readonly connectors: string | null;
+  },
+): MeshRow {
   return {
-    uid: text(row, "uid"),
-    name: text(row, "name"),
-    fqdn: text(row, "fqdn"),
-    domain: text(row, "domain"),
-    type: word(row, "type", NodeType),
-    state: stateOf({ state: word(row, "state", NodeState), unauthorizedIp: maybeText(row, "unauthorized_ip") }),
-    cluster: maybeText(row, "cluster"),
-    key: text(row, "overlay"),
-    gateway: maybeText(row, "gateway"),
-    connectors: maybeText(row, "connectors"),
+    uid: row.uid,
+    name: row.name,
+    fqdn: row.fqdn,
+    domain: row.domain,
+    type: word(row.type, NodeType),
+    state: stateOf({ state: word(row.state, NodeState), unauthorizedIp: row.unauthorized_ip ?? undefined }),
+    cluster: row.cluster ?? undefined,
+    key: row.overlay,
+    gateway: row.gateway ?? undefined,
+    connectors: row.connectors ?? undefined,
   };
 }

@@ -1,7 +1,8 @@
-import type { DatabaseSync } from "node:sqlite";
 import type { DocumentName } from "../../../protocol/documents/claims.ts";
 import { DocumentApplied } from "../../../protocol/channel/methods.ts";
-import { json, maybeText, number, text } from "../../store/rows.ts";
+import { json } from "../../store/columns.ts";
+import type { Executor } from "../../store/database.ts";
+import { statement } from "../../store/statement.ts";
 
 /** Identifies a document of a node; `sub` is its subject. */
 export interface DocumentId {
@@ -21,49 +22,100 @@ export interface StoredDocument {
 }
 
 export interface DocumentStore {
-  get(id: DocumentId): StoredDocument | undefined;
+  get(id: DocumentId): Promise<StoredDocument | undefined>;
   /** Highest version a node ever got under this name, for any subject; 0 if none. */
-  highest(node: string, name: DocumentName): number;
-  put(id: DocumentId, document: { readonly version: number; readonly hash: string; readonly body: string }): void;
+  highest(node: string, name: DocumentName): Promise<number>;
+  put(
+    id: DocumentId,
+    document: { readonly version: number; readonly hash: string; readonly body: string },
+  ): Promise<void>;
   /** Stores the signed form, unless the version has changed. */
-  setJws(id: DocumentId, version: number, jws: string, seal: string): void;
-  applied(node: string): Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>;
-  setApplied(node: string, report: DocumentApplied): void;
+  setJws(id: DocumentId, version: number, jws: string, seal: string): Promise<void>;
+  applied(node: string): Promise<Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>>;
+  setApplied(node: string, report: DocumentApplied): Promise<void>;
 }
 
-export function documentStore(sql: DatabaseSync): DocumentStore {
-  const get = sql.prepare(
-    "SELECT version, hash, body, jws, seal FROM documents WHERE node = ? AND name = ? AND sub = ?",
-  );
-  const highest = sql.prepare("SELECT coalesce(max(version), 0) AS version FROM documents WHERE node = ? AND name = ?");
-  const put = sql.prepare(
-    `INSERT INTO documents (node, name, sub, version, hash, body) VALUES (?, ?, ?, ?, ?, ?)
-     ON CONFLICT DO UPDATE SET version = excluded.version, hash = excluded.hash, body = excluded.body, jws = NULL, seal = NULL`,
-  );
-  const setJws = sql.prepare(
-    "UPDATE documents SET jws = ?, seal = ? WHERE node = ? AND name = ? AND sub = ? AND version = ?",
-  );
-  const applied = sql.prepare("SELECT name, report FROM applied WHERE node = ?");
-  const setApplied = sql.prepare(
-    "INSERT INTO applied VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET report = excluded.report",
-  );
+type DocumentTables = {
+  readonly documents: {
+    readonly node: string;
+    readonly name: string;
+    readonly sub: string;
+    readonly version: number;
+    readonly hash: string;
+    readonly body: string;
+    readonly jws: string | null;
+    readonly seal: string | null;
+  };
+  readonly applied: { readonly node: string; readonly name: string; readonly report: string };
+};
+
+type Id = Readonly<Record<"node" | "name" | "sub", string>>;
+type Content = { readonly version: number; readonly hash: string; readonly body: string };
+
+const GET = statement<Id>()((db, value) =>
+  db
+    .$extendTables<DocumentTables>()
+    .selectFrom("documents")
+    .select(["version", "hash", "body", "jws", "seal"])
+    .where("node", "=", value("node"))
+    .where("name", "=", value("name"))
+    .where("sub", "=", value("sub")),
+);
+const HIGHEST = statement<Pick<Id, "node" | "name">>()((db, value) =>
+  db
+    .$extendTables<DocumentTables>()
+    .selectFrom("documents")
+    .select((eb) => eb.fn.max("version").as("version"))
+    .where("node", "=", value("node"))
+    .where("name", "=", value("name")),
+);
+const PUT = statement<Id & Content>()((db, value) => {
+  const content = { version: value("version"), hash: value("hash"), body: value("body") };
+  return db
+    .$extendTables<DocumentTables>()
+    .insertInto("documents")
+    .values({ node: value("node"), name: value("name"), sub: value("sub"), ...content })
+    .onConflict((conflict) =>
+      conflict.columns(["node", "name", "sub"]).doUpdateSet({ ...content, jws: null, seal: null }),
+    );
+});
+const SET_JWS = statement<Id & { readonly version: number; readonly jws: string; readonly seal: string }>()(
+  (db, value) =>
+    db
+      .$extendTables<DocumentTables>()
+      .updateTable("documents")
+      .set({ jws: value("jws"), seal: value("seal") })
+      .where("node", "=", value("node"))
+      .where("name", "=", value("name"))
+      .where("sub", "=", value("sub"))
+      .where("version", "=", value("version")),
+);
+
+export function documentStore(executor: Executor): DocumentStore {
+  const db = executor.$extendTables<DocumentTables>();
   return {
-    get({ node, name, sub }) {
-      const row = get.get(node, name, sub);
-      if (row === undefined) return undefined;
-      return {
-        version: number(row, "version"),
-        hash: text(row, "hash"),
-        body: text(row, "body"),
-        jws: maybeText(row, "jws"),
-        seal: maybeText(row, "seal"),
-      };
+    async get({ node, name, sub }) {
+      const [row] = (await GET(executor, { node, name, sub })).rows;
+      return row === undefined ? undefined : { ...row, jws: row.jws ?? undefined, seal: row.seal ?? undefined };
     },
-    highest: (node, name) => Number(highest.get(node, name)?.["version"] ?? 0),
-    put: ({ node, name, sub }, { version, hash, body }) => void put.run(node, name, sub, version, hash, body),
-    setJws: ({ node, name, sub }, version, jws, seal) => void setJws.run(jws, seal, node, name, sub, version),
-    applied: (node) =>
-      Object.fromEntries(applied.all(node).map((row) => [text(row, "name"), json(row, "report", DocumentApplied)])),
-    setApplied: (node, report) => void setApplied.run(node, report.name, JSON.stringify(report)),
+    highest: async (node, name) => (await HIGHEST(executor, { node, name })).rows[0]?.version ?? 0,
+    async put({ node, name, sub }, { version, hash, body }) {
+      await PUT(executor, { node, name, sub, version, hash, body });
+    },
+    async setJws({ node, name, sub }, version, jws, seal) {
+      await SET_JWS(executor, { node, name, sub, version, jws, seal });
+    },
+    async applied(node) {
+      const rows = await db.selectFrom("applied").select(["name", "report"]).where("node", "=", node).execute();
+      return Object.fromEntries(rows.map(({ name, report }) => [name, json(report, DocumentApplied)]));
+    },
+    async setApplied(node, applied) {
+      const report = JSON.stringify(applied);
+      await db
+        .insertInto("applied")
+        .values({ node, name: applied.name, report })
+        .onConflict((conflict) => conflict.columns(["node", "name"]).doUpdateSet({ report }))
+        .execute();
+    },
   };
 }

@@ -19,8 +19,8 @@ export interface ControlKeys {
 
 /** Storage of the versions of the keys document. */
 export interface KeysLedger {
-  all(): readonly KeysEnvelope[];
-  append(version: number, envelope: KeysEnvelope): void;
+  all(): Promise<readonly KeysEnvelope[]>;
+  append(version: number, envelope: KeysEnvelope): Promise<void>;
 }
 
 /**
@@ -35,7 +35,7 @@ export async function loadControlKeys(
 ): Promise<ControlKeys> {
   const signing = (await store.load("signing")) ?? (await store.create("signing"));
   const apiToken = (await store.load("api-token")) ?? (await store.create("api-token"));
-  const stored = ledger.all();
+  const stored = await ledger.all();
   const current = stored.length === 0 ? undefined : await walkOwn(stored);
   const rootNext = await store.load("root-next");
   const wanted = { signing: [signing.publicKey], spki: [...options.spki] };
@@ -53,7 +53,7 @@ export async function loadControlKeys(
     };
     const jws = await signJws("holdfast-keys+jwt", claims, root);
     const cross = isRootNew ? await signJws("holdfast-keys+jwt", claims, rootNext) : undefined;
-    ledger.append(claims.version, cross === undefined ? { jws } : { jws, cross });
+    await ledger.append(claims.version, cross === undefined ? { jws } : { jws, cross });
     newest = claims;
   }
   if (newest === undefined) throw new HostError("root-key-missing", "there is no keys document");
@@ -64,7 +64,7 @@ export async function loadControlKeys(
     accepted: await keySetOf(newest.signing),
     rootThumbprint: await thumbprint(newest.root),
     newest,
-    envelopes: ledger.all(),
+    envelopes: await ledger.all(),
   };
 }
 

@@ -1,0 +1,9 @@
+/** Runs work in transactions over some of the stores. */
+export interface Transact<Parts> {
+  /**
+   * Runs `work` in a transaction: whole, or not at all if it rejects. `work` may run again after a conflict with another transaction,
+   * so it has no effect but on `tx`; what follows from it comes after `transact` resolved. Within it only `tx` is used.
+   * @throws {HostError} `store-unavailable` if the database fails, or after too many conflicts
+   */
+  transact<T>(work: (tx: Parts) => Promise<T>): Promise<T>;
+}
