@@ -1,10 +1,10 @@
 import { getRequestListener } from "@hono/node-server";
-import { createServer as createHttpServer, type Server } from "node:http";
+import { createServer as createHttpServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
+import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { HostError, toError } from "../errors.ts";
 import { systemClock, type Clock } from "../host/clock.ts";
-import { storageError } from "../host/files/database.ts";
 import { buildInfo } from "../lib/build-info.ts";
 import { STREAM_PATH } from "../protocol/channel/envelope.ts";
 import { AgentTokens } from "./access/agent-tokens/service.ts";
@@ -36,6 +36,7 @@ import { Terminals } from "./containers/terminals.ts";
 import { Alerts } from "./events/alerts.ts";
 import { eventLog, type EventLog } from "./events/service.ts";
 import { createApi } from "./http/api.ts";
+import { Images } from "./images/service.ts";
 import { FailureLimiter } from "./http/failure-limiter.ts";
 import { sourcesOf, type Source } from "./http/sources.ts";
 import { jwtIssuer } from "./http/tokens.ts";
@@ -52,14 +53,17 @@ import {
   type ControllerSettings,
   type ControllerSettingsInput,
 } from "./settings.ts";
-import { databasePathOf, openState } from "./state.ts";
+import { databasePathOf, openState, type StateDeps } from "./state.ts";
 import type { TelemetryStore } from "./stats/telemetry-store.ts";
+import { storePulse } from "./store/pulse.ts";
 import { ReplyJoins } from "./triggers/reply-joins.ts";
 import { TriggerService } from "./triggers/service.ts";
 
 export interface ControllerOptions extends ControllerSettingsInput {
   readonly log: Logger;
   readonly clock?: Clock;
+  /** Called once if another controller has taken the PostgreSQL store over, so that this one must end. */
+  readonly onTakenOver?: (error: HostError) => void;
 }
 
 /** What the areas do. */
@@ -81,8 +85,8 @@ export interface Controller extends Services {
   readonly url: string;
   /** Path of the operator's API key file. */
   readonly adminKeyPath: string;
-  /** Checks that the store responds. @throws the store's error */
-  check(): void;
+  /** Returns the reason if a component does not respond. */
+  check(): string | undefined;
   close(): Promise<void>;
 }
 
@@ -94,29 +98,29 @@ const PRUNE_MS = 3_600_000;
  * @throws {InputError} `invalid-settings`; {HostError} if its state, a key, a certificate or the port is unavailable
  */
 export async function startController(options: ControllerOptions): Promise<Controller> {
-  const { log, clock = systemClock(), ...input } = options;
+  const { log, clock = systemClock(), onTakenOver = () => undefined, ...input } = options;
   const settings = controllerSettings(input);
   // Checked first, before anything is created.
   await checkPort(settings.listen.host, settings.listen.port);
   try {
-    return await open(settings, log, clock);
+    return await open(settings, { log, clock, onTakenOver });
   } catch (error) {
-    const refused = storageError(error);
-    if (refused === undefined) throw error;
-    throw new HostError(refused.code, `${databasePathOf(settings)}: ${refused.message}`, { cause: error });
+    if (!(error instanceof HostError) || error.code !== "storage-unavailable") throw error;
+    throw new HostError(error.code, `${databasePathOf(settings)}: ${error.message}`, { cause: error });
   }
 }
 
 /** Opens all parts, each above those that it uses; they close in the reverse order. */
-async function open(settings: ControllerSettings, log: Logger, clock: Clock): Promise<Controller> {
+async function open(settings: ControllerSettings, deps: StateDeps): Promise<Controller> {
+  const { log, clock } = deps;
   await using stack = new AsyncDisposableStack();
-  const state = await openState(settings, { log, clock }, stack);
+  const state = await openState(settings, deps, stack);
   const { store, keys, identity, speedTestTokens, registryTokens, volumeKeys, tlsPins } = state;
   const { heartbeatSeconds, maxSessions } = settings;
   const registryHost = registryHostOf(settings);
   const server = stack.adopt(serverFor(state.certificate), (opened) => closeServer(opened, clock));
   const port = await listen(server, settings.listen.host, settings.listen.port);
-  // Nothing below waits, so that no request arrives before its listener.
+  // Nothing below waits before the listeners are there.
   const origin = originOf(settings, port, state.certificate !== undefined);
   const base = { store, clock, keys, origin };
   const events = eventLog(store, clock, identity);
@@ -183,7 +187,7 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
       nodes,
       events,
       sessions,
-      expect: (uid, reason) => awaiting.expect(uid, reason),
+      expect: (uid, reason) => awaiting.expect(store, uid, reason),
       send: (uid, request, options) => runs.run(uid, request, options),
     }),
     terminals: new Terminals({ store, nodes, events, streams, log: channelLog }),
@@ -203,7 +207,9 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
   const tokens = jwtIssuer({ origin, privateKey, publicKey: state.apiTokenKey, clock });
   const routes = apiRoutes({
     ...store,
+    store,
     ...services,
+    images: new Images({ store, events }),
     ...identity,
     activations,
     agentTokens,
@@ -218,6 +224,7 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
     onWrongCode: (user, { address }) =>
       refusals.note("activation", { address, message: `${user} entered an unknown activation code` }),
     version: buildInfo.version,
+    checkStore: () => store.check(),
   });
   const failures = new FailureLimiter(clock);
   const onAuthFailure = ({ address, prefix }: Source): number | undefined => {
@@ -227,15 +234,16 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
   };
   const api = createApi({ routes, access: store.access, tokens, onAuthFailure, clock, log: apiLog });
 
-  // What arrives at the port.
-  documents.refresh(store.nodes.uids());
-  const stopSweeping = every(clock, log, SWEEP_MS, () => {
-    refusals.sweep();
-    sessions.sweep();
-    awaiting.sweep();
+  const stopSweeping = every(clock, log, SWEEP_MS, async () => {
+    await refusals.sweep();
+    await sessions.sweep();
+    await awaiting.sweep();
   });
   stack.defer(stopSweeping);
   stack.defer(every(clock, log, PRUNE_MS, () => store.prune(clock.now() / 1000)));
+
+  // What arrives at the port, once the documents are those of this version and these settings.
+  const ready = changes.apply((tx) => tx.nodes.uids());
   const agentRoutes = new AgentRoutes({
     ...base,
     sessions,
@@ -264,16 +272,24 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
   const sessionUpgrades = stack.adopt(new SessionUpgrades(greeter, clock, connections, sources), (opened) =>
     opened.close(),
   );
-  server.on("upgrade", (request, stream, head) => {
+  const upgrade = (request: IncomingMessage, stream: Duplex, head: Buffer): void => {
     const path = pathOf(request);
     if (path === STREAM_PATH) streamUpgrades.fromNode(request, stream, head);
     else if (TERMINAL_PATH.test(path)) void streamUpgrades.fromCaller(request, stream, head);
     else sessionUpgrades.upgrade(request, stream, head);
-  });
-  server.on("request", (request, response) => {
+  };
+  const serve = (request: IncomingMessage, response: ServerResponse): void => {
     if (pathOf(request).startsWith(AGENT_PREFIX)) void agentRoutes.handle(request, response);
     else void serveApi(request, response);
+  };
+  // Requests that arrive before are held; if the documents fail, the server closes.
+  const ignore = (): void => undefined;
+  server.on("upgrade", (request, stream, head) => {
+    stream.on("error", ignore);
+    ready.then(() => upgrade(request, stream.off("error", ignore), head), ignore);
   });
+  server.on("request", (request, response) => void ready.then(() => serve(request, response), ignore));
+  await ready;
   log.info({ url: origin, ...identity }, "controller serves");
 
   const running = stack.move();
@@ -281,7 +297,7 @@ async function open(settings: ControllerSettings, log: Logger, clock: Clock): Pr
     ...services,
     url: origin,
     adminKeyPath: state.adminKeyPath,
-    check: () => void store.meta.get("admin-key-hash"),
+    check: storePulse(store, clock),
     close: () => running.disposeAsync(),
   };
 }
@@ -306,19 +322,29 @@ function originOf({ publicUrl, listen: { host } }: ControllerSettings, port: num
   return publicUrl ?? `http${isTls ? "s" : ""}://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-/** Runs housekeeping at an interval, whose failures are logged. Returns what stops it. */
-function every(clock: Clock, log: Logger, ms: number, run: () => void): () => void {
+/** Runs housekeeping at an interval, whose failures are logged. Returns what stops it, and waits for the end of a run. */
+function every(clock: Clock, log: Logger, ms: number, run: () => Promise<void>): () => Promise<void> {
+  let isStopped = false;
   let cancel = (): void => undefined;
+  let running = Promise.resolve();
+  const runOnce = async (): Promise<void> => {
+    try {
+      await run();
+    } catch (error) {
+      log.error({ err: toError(error) }, "housekeeping failed");
+    }
+    arm();
+  };
   const arm = (): void => {
+    if (isStopped) return;
     cancel = clock.after(ms, () => {
-      try {
-        run();
-      } catch (error) {
-        log.error({ err: toError(error) }, "housekeeping failed");
-      }
-      arm();
+      running = runOnce();
     });
   };
   arm();
-  return () => cancel();
+  return () => {
+    isStopped = true;
+    cancel();
+    return running;
+  };
 }

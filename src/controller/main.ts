@@ -17,7 +17,16 @@ export async function run(argv: readonly string[]): Promise<number> {
   try {
     const { log } = rootLogger({ level: "info", destination: standardOutput(isLogInJournal()) });
     const { runDir, ...options } = readOptions(argv);
-    const controller = await startController({ ...options, log });
+    let end = (): void => undefined;
+    let fault: Error | undefined;
+    const ended = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const onTakenOver = (error: Error): void => {
+      fault = error;
+      end();
+    };
+    const controller = await startController({ ...options, log, onTakenOver });
     const pidFile = await writePid(runDir).catch(async (error: unknown) => {
       await controller.close();
       throw error;
@@ -31,14 +40,13 @@ export async function run(argv: readonly string[]): Promise<number> {
     const line = `Serving ${controller.url}`;
     manager.ready(line);
     const stopWatchdog = watch(supervision.watchdogMs, log, controller, () => manager.alive(line));
-    await new Promise<void>((resolve) => {
-      const stop = (): void => resolve();
-      process.once("SIGTERM", stop).once("SIGINT", stop);
-    });
+    process.once("SIGTERM", end).once("SIGINT", end);
+    await ended;
     stopWatchdog?.();
     manager.stopping();
     await controller.close();
     pidFile.remove();
+    if (fault !== undefined) throw fault;
     log.info("controller stopped");
     return 0;
   } catch (thrown) {
@@ -56,11 +64,7 @@ function watch(
   feed: () => void,
 ): (() => void) | undefined {
   if (limitMs === undefined) return undefined;
-  const check = (): undefined => {
-    controller.check();
-    return undefined;
-  };
-  return startWatchdog({ clock: systemClock(), log, limitMs, check, feed });
+  return startWatchdog({ clock: systemClock(), log, limitMs, check: () => controller.check(), feed });
 }
 
 async function writePid(runDir: string): Promise<PidFile> {

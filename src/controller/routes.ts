@@ -25,7 +25,7 @@ import { pluginLogRoutes, type PluginLogRouteDeps } from "./stats/plugin-log-rou
 import { statsRoutes, type StatsRouteDeps } from "./stats/routes.ts";
 import { nodeBundleRoutes } from "./triggers/bundle-routes.ts";
 import { triggerRoutes, type TriggerRouteDeps } from "./triggers/routes.ts";
-import { serviceRoutes } from "./http/health.ts";
+import { serviceRoutes, type ServiceRouteDeps } from "./http/health.ts";
 import type { Route } from "./http/route.ts";
 
 /** Services that the operations of the API call, and what they show. */
@@ -52,12 +52,13 @@ export type RouteDeps = OauthRouteDeps &
   AccessRouteDeps &
   RepositoryRouteDeps &
   RegistryTokenRouteDeps &
-  ReleaseRouteDeps & { readonly version: string };
+  ReleaseRouteDeps &
+  ServiceRouteDeps;
 
 /** Returns all operations of the API. If two paths match a request, the earlier one wins. */
 export function apiRoutes(deps: RouteDeps): readonly Route[] {
   const routes: Route[] = [
-    ...serviceRoutes(deps.version, () => routes),
+    ...serviceRoutes(deps, () => routes),
     ...oauthRoutes(deps),
     ...nodeRoutes(deps),
     ...activationRoutes(deps),

@@ -12,7 +12,7 @@ import { imageStore, type ImageStore } from "./images/store.ts";
 import { licenseStore, type LicenseStore } from "./nodes/license-store.ts";
 import { nodeStore, type NodeStore } from "./nodes/store.ts";
 import { tombstoneStore, type TombstoneStore } from "./nodes/tombstone-store.ts";
-import { flowStore, type FlowStore } from "./stats/flow-store.ts";
+import { flowStore, type FlowStore, type UidsOf } from "./stats/flow-store.ts";
 import { gatewayDetailsStore, type GatewayDetailsStore } from "./stats/gateway-details-store.ts";
 import { telemetryStore, type TelemetryStore } from "./stats/telemetry-store.ts";
 import type { Executor, StoreDatabase } from "./store/database.ts";
@@ -78,6 +78,10 @@ export function storeIn(database: StoreDatabase): Store {
 
 function storesOver(db: Executor, uncounted: Uncounted): Stores {
   const nodes = nodeStore(db);
+  const uidsOf: UidsOf = async (names) => {
+    const found = await nodes.called(names);
+    return new Map(found.flatMap(({ uid, name, fqdn }) => [[name, uid] as const, [fqdn, uid] as const]));
+  };
   return {
     nodes,
     meta: metaStore(db),
@@ -93,8 +97,8 @@ function storesOver(db: Executor, uncounted: Uncounted): Stores {
     agentTokens: agentTokenStore(db),
     triggers: triggerStore(db),
     telemetry: telemetryStore(db),
-    flows: flowStore(db, uncounted, (names) => nodes.uidsOf(names)),
-    gatewayDetails: gatewayDetailsStore(db, uncounted, (names) => nodes.uidsOf(names)),
+    flows: flowStore(db, uncounted, uidsOf),
+    gatewayDetails: gatewayDetailsStore(db, uncounted, uidsOf),
     containerOutput: containerOutputStore(db, uncounted),
     images: imageStore(db),
     access: accessStore(db),

@@ -14,8 +14,8 @@ const ClusterParams = z.object({ clusterFQDN: Fqdn });
 const onCluster = ({ clusterFQDN }: z.infer<typeof ClusterParams>): string => tgrn.cluster(clusterFQDN);
 
 /** Returns a cluster. @throws {InputError} `not-found` */
-export function clusterOf(clusters: Pick<ClusterService, "get">, fqdn: string): ClusterRecord {
-  const record = clusters.get(fqdn);
+export async function clusterOf(clusters: Pick<ClusterService, "get">, fqdn: string): Promise<ClusterRecord> {
+  const record = await clusters.get(fqdn);
   if (record === undefined) throw new InputError("not-found", `there is no cluster ${fqdn}`);
   return record;
 }
@@ -63,8 +63,8 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
         200: { description: "The clusters the caller may read", schema: z.array(PublicCluster) },
         ...refusals,
       },
-      handle: ({ caller }) => {
-        const listed = clusters.all().filter(({ fqdn }) => caller.may(["nodes::read"], tgrn.cluster(fqdn)));
+      handle: async ({ caller }) => {
+        const listed = (await clusters.all()).filter(({ fqdn }) => caller.may(["nodes::read"], tgrn.cluster(fqdn)));
         return Response.json(listed.map(publicCluster));
       },
     }),
@@ -82,7 +82,8 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
         ...refusals,
         ...badBody,
       },
-      handle: ({ body, caller }) => Response.json(publicCluster(clusters.create(body, caller.name)), { status: 201 }),
+      handle: async ({ body, caller }) =>
+        Response.json(publicCluster(await clusters.create(body, caller.name)), { status: 201 }),
     }),
     route({
       method: "GET",
@@ -93,7 +94,8 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
       access: { to: "resource", permissions: ["nodes::read"], resource: onCluster },
       params: ClusterParams,
       answers: { ...cluster, ...notFound },
-      handle: ({ params: { clusterFQDN } }) => Response.json(publicCluster(clusterOf(clusters, clusterFQDN))),
+      handle: async ({ params: { clusterFQDN } }) =>
+        Response.json(publicCluster(await clusterOf(clusters, clusterFQDN))),
     }),
     route({
       method: "DELETE",
@@ -108,9 +110,8 @@ export function clusterRoutes({ clusters }: ClusterRouteDeps): readonly Route[] 
         ...refusals,
         ...notFound,
       },
-      handle: ({ params: { clusterFQDN }, caller }) => {
-        clusterOf(clusters, clusterFQDN);
-        clusters.delete(clusterFQDN, caller.name);
+      handle: async ({ params: { clusterFQDN }, caller }) => {
+        await clusters.delete(clusterFQDN, caller.name);
         return Response.json({});
       },
     }),

@@ -3,27 +3,37 @@ import { InputError } from "../../errors.ts";
 import type { Clock } from "../../host/clock.ts";
 import { NodeName } from "../../protocol/values/values.ts";
 import type { NodeLabel } from "../events/records.ts";
-import type { EventLog } from "../events/service.ts";
+import type { EventLog, EventParts } from "../events/service.ts";
 import type { Changes } from "../nodes/changes.ts";
 import { changeTag, checkField } from "../nodes/fields.ts";
 import { checkNameFree } from "../nodes/names.ts";
 import type { NodeStore } from "../nodes/store.ts";
-import type { Atomic } from "../store/atomic.ts";
+import type { Transact } from "../store/transact.ts";
 import type { ClusterRecord } from "./records.ts";
 import type { ClusterStore } from "./store.ts";
 
+/** Stores of an open transaction that changes clusters. */
+export interface ClusterParts extends EventParts {
+  readonly clusters: ClusterStore;
+  readonly nodes: Pick<NodeStore, "byFqdn" | "change">;
+}
+
 export interface ClusterServiceDeps {
-  readonly store: Atomic & {
-    readonly clusters: ClusterStore;
-    readonly nodes: Pick<NodeStore, "byFqdn" | "change">;
-  };
+  readonly store: Transact<ClusterParts> & { readonly clusters: Pick<ClusterStore, "all" | "get"> };
   readonly events: Pick<EventLog, "change">;
-  readonly changes: Changes;
+  readonly changes: Changes<ClusterParts>;
   readonly clock: Clock;
   readonly domain: string;
 }
 
-/** Clusters. Changes throw `InputError`: `not-found`, `invalid-body`, `name-taken`. */
+/** A change of what members inherit, and its text in the event. */
+export interface ClusterChange {
+  readonly tags?: ClusterRecord["tags"];
+  readonly config?: ClusterRecord["config"];
+  readonly message: string;
+}
+
+/** Clusters. Changes reject with `InputError`: `not-found`, `invalid-body`, `name-taken`. */
 export class ClusterService {
   readonly #deps: ClusterServiceDeps;
 
@@ -31,70 +41,81 @@ export class ClusterService {
     this.#deps = deps;
   }
 
-  all(): readonly ClusterRecord[] {
+  all(): Promise<readonly ClusterRecord[]> {
     return this.#deps.store.clusters.all();
   }
 
-  get(fqdn: string): ClusterRecord | undefined {
+  get(fqdn: string): Promise<ClusterRecord | undefined> {
     return this.#deps.store.clusters.get(fqdn);
   }
 
   /** Creates a cluster without members. */
-  create({ name }: { readonly name: string }, user: string): ClusterRecord {
+  async create({ name }: { readonly name: string }, user: string): Promise<ClusterRecord> {
     const { store, events, clock, domain } = this.#deps;
     checkField("name", NodeName, name);
     const fqdn = `${name}.${domain}`;
-    checkNameFree(store, fqdn);
-    return store.atomic(() => {
-      store.clusters.add({ fqdn, name, domain, createdAt: Math.floor(clock.now() / 1000) });
-      events.change(labelOf({ name, fqdn }), user, `Cluster ${fqdn} created`);
-      return this.stored(fqdn);
+    return store.transact(async (tx) => {
+      await checkNameFree(tx, fqdn);
+      await tx.clusters.add({ fqdn, name, domain, createdAt: Math.floor(clock.now() / 1000) });
+      await events.change(tx, labelOf({ name, fqdn }), user, `Cluster ${fqdn} created`);
+      return storedIn(tx, fqdn);
     });
   }
 
   /** Deletes a cluster; its members leave it. */
-  delete(fqdn: string, user: string): void {
-    const { store, events, changes } = this.#deps;
-    const cluster = this.stored(fqdn);
-    changes.apply(() => {
-      for (const uid of cluster.members) store.nodes.change(uid, { cluster: undefined });
-      store.clusters.remove(fqdn);
-      events.change(labelOf(cluster), user, `Cluster ${fqdn} deleted`);
+  async delete(fqdn: string, user: string): Promise<void> {
+    const { events, changes } = this.#deps;
+    await changes.apply(async (tx) => {
+      const cluster = await storedIn(tx, fqdn);
+      for (const uid of cluster.members) await tx.nodes.change(uid, { cluster: undefined });
+      await tx.clusters.remove(fqdn);
+      await events.change(tx, labelOf(cluster), user, `Cluster ${fqdn} deleted`);
       return cluster.members;
     });
   }
 
-  /** Sets a tag; undefined removes it. */
-  setTag(fqdn: string, name: string, value: string | undefined, user: string): ClusterRecord {
-    const cluster = this.stored(fqdn);
-    const tags = changeTag(cluster.tags, name, value);
-    return this.change(cluster, { tags }, user, `Tag ${name} of cluster ${fqdn} changed`);
-  }
-
-  /** Stores and records a change of what members inherit; a change without effect is not recorded. */
-  change(
-    cluster: ClusterRecord,
-    change: Partial<Pick<ClusterRecord, "tags" | "config">>,
+  /** Sets a tag; undefined removes it. `check` may refuse it by throwing. */
+  setTag(
+    fqdn: string,
+    name: string,
+    value: string | undefined,
     user: string,
-    message: string,
-  ): ClusterRecord {
-    const { store, events, changes } = this.#deps;
-    if (isDeepStrictEqual({ ...cluster, ...change }, cluster)) return cluster;
-    changes.apply(() => {
-      if (change.tags !== undefined) store.clusters.setTags(cluster.fqdn, change.tags);
-      if (change.config !== undefined) store.clusters.setConfig(cluster.fqdn, change.config);
-      events.change(labelOf(cluster), user, message);
-      return cluster.members;
+    check: (cluster: ClusterRecord) => void = () => undefined,
+  ): Promise<ClusterRecord> {
+    const message = `Tag ${name} of cluster ${fqdn} changed`;
+    return this.change(fqdn, user, (cluster) => {
+      check(cluster);
+      return { tags: changeTag(cluster.tags, name, value), message };
     });
-    return this.stored(cluster.fqdn);
   }
 
-  /** Returns a cluster. @throws {InputError} `not-found` */
-  stored(fqdn: string): ClusterRecord {
-    const cluster = this.#deps.store.clusters.get(fqdn);
-    if (cluster === undefined) throw new InputError("not-found", `no cluster ${fqdn}`);
-    return cluster;
+  /**
+   * Stores and records a change of what members inherit, which `decide` makes of the stored cluster and may refuse by throwing; it may
+   * run again. A change without effect is not recorded.
+   */
+  async change(fqdn: string, user: string, decide: (cluster: ClusterRecord) => ClusterChange): Promise<ClusterRecord> {
+    const { events, changes } = this.#deps;
+    await changes.apply(async (tx) => {
+      const cluster = await storedIn(tx, fqdn);
+      const { message, ...change } = decide(cluster);
+      if (isDeepStrictEqual({ ...cluster, ...change }, cluster)) return [];
+      if (change.tags !== undefined) await tx.clusters.setTags(fqdn, change.tags);
+      if (change.config !== undefined) await tx.clusters.setConfig(fqdn, change.config);
+      await events.change(tx, labelOf(cluster), user, message);
+      return cluster.members;
+    });
+    return storedIn(this.#deps.store, fqdn);
   }
+}
+
+/** @throws {InputError} `not-found` */
+async function storedIn(
+  { clusters }: { readonly clusters: Pick<ClusterStore, "get"> },
+  fqdn: string,
+): Promise<ClusterRecord> {
+  const cluster = await clusters.get(fqdn);
+  if (cluster === undefined) throw new InputError("not-found", `there is no cluster ${fqdn}`);
+  return cluster;
 }
 
 /** Label of events about a cluster: its name, and no node id. */

@@ -4,8 +4,8 @@ import { FORBIDDEN_KEYS } from "../../lib/formats/strict-json.ts";
 import { firstIssueText } from "../../protocol/values/issue-text.ts";
 import { Fqdn, TagText, Uid } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
-import { clusterChangeAnswer, clusterChangeResponse, clusterOf } from "./routes.ts";
-import { changeAnswer, changeResponse, nodeOf } from "../nodes/routes.ts";
+import { clusterChangeAnswer, clusterChangeResponse } from "./routes.ts";
+import { changeAnswer, changeResponse } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
@@ -49,11 +49,14 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
       params: NodeTag,
       body: { schema: TagBody },
       answers: { ...node, ...badBody },
-      handle: ({ params: { nodeID, tagName }, body: { value }, caller }) => {
-        checkSet(nodeOf(nodes, nodeID), tagName);
-        return changeResponse(nodes.setTag(nodeID, tagName, value, caller.name), caller, {
-          tags: { [tagName]: value },
-        });
+      handle: async ({ params: { nodeID, tagName }, body: { value }, caller }) => {
+        return changeResponse(
+          await nodes.setTag(nodeID, tagName, value, caller.name, (node) => checkSet(node, tagName)),
+          caller,
+          {
+            tags: { [tagName]: value },
+          },
+        );
       },
     }),
     route({
@@ -65,9 +68,12 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
       access: onNode,
       params: NodeTag,
       answers: { ...node, ...violations },
-      handle: ({ params: { nodeID, tagName }, caller }) => {
-        checkRemove(nodeOf(nodes, nodeID), tagName);
-        return changeResponse(nodes.setTag(nodeID, tagName, undefined, caller.name), caller, { tags: {} });
+      handle: async ({ params: { nodeID, tagName }, caller }) => {
+        return changeResponse(
+          await nodes.setTag(nodeID, tagName, undefined, caller.name, (node) => checkRemove(node, tagName)),
+          caller,
+          { tags: {} },
+        );
       },
     }),
     route({
@@ -80,9 +86,10 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
       params: ClusterTag,
       body: { schema: TagBody },
       answers: { ...cluster, ...badBody },
-      handle: ({ params: { clusterFQDN, tagName }, body: { value }, caller }) => {
-        checkSet(clusterOf(clusters, clusterFQDN), tagName);
-        const changed = clusters.setTag(clusterFQDN, tagName, value, caller.name);
+      handle: async ({ params: { clusterFQDN, tagName }, body: { value }, caller }) => {
+        const changed = await clusters.setTag(clusterFQDN, tagName, value, caller.name, (cluster) =>
+          checkSet(cluster, tagName),
+        );
         return clusterChangeResponse(changed, caller, { tags: { [tagName]: value } });
       },
     }),
@@ -95,9 +102,10 @@ export function tagRoutes({ nodes, clusters }: TagRouteDeps): readonly Route[] {
       access: onCluster,
       params: ClusterTag,
       answers: { ...cluster, ...violations },
-      handle: ({ params: { clusterFQDN, tagName }, caller }) => {
-        checkRemove(clusterOf(clusters, clusterFQDN), tagName);
-        const changed = clusters.setTag(clusterFQDN, tagName, undefined, caller.name);
+      handle: async ({ params: { clusterFQDN, tagName }, caller }) => {
+        const changed = await clusters.setTag(clusterFQDN, tagName, undefined, caller.name, (cluster) =>
+          checkRemove(cluster, tagName),
+        );
         return clusterChangeResponse(changed, caller, { tags: {} });
       },
     }),

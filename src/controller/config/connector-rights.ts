@@ -4,8 +4,7 @@ import type { SectionName } from "../../protocol/sections/sections.ts";
 import type { JsonObject } from "../../protocol/values/values.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { forbidden, type Caller } from "../http/caller.ts";
-import type { NodeRecord } from "../nodes/records.ts";
-import type { NodeService } from "../nodes/service.ts";
+import type { NodeStore, StoredNode } from "../nodes/store.ts";
 
 const PERMISSION = "nodes::configure:connectors";
 
@@ -14,19 +13,20 @@ const PERMISSION = "nodes::configure:connectors";
  * name is rejected like a forbidden node: such a node may register later, and names must not be guessable.
  * @throws {InputError} `forbidden`
  */
-export function requireDestinations(
-  nodes: Pick<NodeService, "all">,
+export async function requireDestinations(
+  nodes: Pick<NodeStore, "called">,
   caller: Caller,
   section: SectionName,
-  node: NodeRecord,
+  node: StoredNode,
   body: JsonObject,
-): void {
+): Promise<void> {
   if (section !== "connectors") return;
   const stored = new Set(destinations(node, node.config.connectors ?? {}).map(({ key }) => key));
   const added = destinations(node, body).filter(({ key }) => !stored.has(key));
   if (added.length === 0) return;
-  const uids = uidsByName(nodes);
-  for (const name of new Set(added.map(({ name }) => name))) {
+  const names = [...new Set(added.map(({ name }) => name))];
+  const uids = await uidsByName(nodes, names);
+  for (const name of names) {
     // An unknown name stands for any node that may get it later.
     const resources = (uids.get(name) ?? ["*"]).map(tgrn.node);
     if (!resources.every((resource) => caller.may([PERMISSION], resource)))
@@ -36,7 +36,7 @@ export function requireDestinations(
 
 /** Returns the destinations on other nodes of a node's enabled connectors. */
 function destinations(
-  node: NodeRecord,
+  node: StoredNode,
   section: JsonObject,
 ): readonly { readonly name: string; readonly key: string }[] {
   return normaliseConnectors(section, { nodeType: node.type })
@@ -44,9 +44,12 @@ function destinations(
     .map(({ node: name, target, transport }) => ({ name, key: JSON.stringify([name, target, transport]) }));
 }
 
-function uidsByName(nodes: Pick<NodeService, "all">): ReadonlyMap<string, readonly string[]> {
+async function uidsByName(
+  nodes: Pick<NodeStore, "called">,
+  names: readonly string[],
+): Promise<ReadonlyMap<string, readonly string[]>> {
   const found = new Map<string, string[]>();
-  for (const { uid, name, fqdn } of nodes.all()) {
+  for (const { uid, name, fqdn } of await nodes.called(names)) {
     for (const alias of [uid, name, fqdn]) found.set(alias, [...(found.get(alias) ?? []), uid]);
   }
   return found;

@@ -20,13 +20,11 @@ import { accessTo, NodeParams } from "./routes.ts";
 import type { Caller } from "../http/caller.ts";
 import { requireDestinations } from "./connector-rights.ts";
 import { checkTargets } from "./section-targets.ts";
-import { nodeOf } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
-import type { NodeRecord } from "../nodes/records.ts";
-import type { NodeService } from "../nodes/service.ts";
+import type { StoredNode } from "../nodes/store.ts";
 import type { ConfigService } from "./service.ts";
 
 /** A section whose items have operations of their own. */
@@ -38,7 +36,7 @@ interface Itemised {
   readonly body: z.ZodType<JsonObject>;
   readonly stored: z.ZodType<JsonObject>;
   /** Returns the issues of a section, item by item. */
-  readonly judge: (section: JsonObject, node: NodeRecord) => readonly ConfigIssue[];
+  readonly judge: (section: JsonObject, node: StoredNode) => readonly ConfigIssue[];
 }
 
 const ITEMISED: readonly Itemised[] = [
@@ -66,7 +64,6 @@ const collisions = {
 } as const;
 
 export interface ItemRouteDeps {
-  readonly nodes: NodeService;
   readonly config: ConfigService;
 }
 
@@ -93,14 +90,14 @@ function create(deps: ItemRouteDeps, kind: Itemised): Route {
       ...badBody,
       ...collisions,
     },
-    handle: ({ params: { nodeID }, body, caller }) => {
-      const stored = openSection(deps, nodeID, section);
-      const all = v2Items(stored);
-      if (Object.keys(all).length >= MAX_ITEMS)
-        throw new Violations([`${section}.items: must be at most ${MAX_ITEMS}`]);
+    handle: async ({ params: { nodeID }, body, caller }) => {
       const id = randomUUID();
-      const item = { index: nextIndex(all), ...body, id };
-      putItem(deps, nodeID, kind, stored, item, caller);
+      const item = await putItem(deps, nodeID, id, kind, caller, (stored) => {
+        const all = v2Items(stored);
+        if (Object.keys(all).length >= MAX_ITEMS)
+          throw new Violations([`${section}.items: must be at most ${MAX_ITEMS}`]);
+        return { index: nextIndex(all), ...body, id };
+      });
       return Response.json(item, { status: 201 });
     },
   });
@@ -124,13 +121,13 @@ function update(deps: ItemRouteDeps, kind: Itemised): Route {
       ...badBody,
       ...collisions,
     },
-    handle: ({ params, body, caller }) => {
+    handle: async ({ params, body, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
-      const stored = openSection(deps, nodeID, section);
-      const { index } = itemOf(stored, id, noun);
-      if (body["id"] !== undefined && body["id"] !== id) throw new Violations([`id: must be ${id}, or absent`]);
-      const item = { ...defined({ index }), ...body, id };
-      putItem(deps, nodeID, kind, stored, item, caller);
+      const item = await putItem(deps, nodeID, id, kind, caller, (stored) => {
+        const { index } = itemOf(stored, id, noun);
+        if (body["id"] !== undefined && body["id"] !== id) throw new Violations([`id: must be ${id}, or absent`]);
+        return { ...defined({ index }), ...body, id };
+      });
       return Response.json(item);
     },
   });
@@ -147,12 +144,14 @@ function remove(deps: ItemRouteDeps, kind: Itemised): Route {
     access: accessTo(section),
     params: itemParams(kind),
     answers: { 200: { description: "Removed", schema: Empty }, ...refusals, ...notFound, ...violations, ...collisions },
-    handle: ({ params, caller }) => {
+    handle: async ({ params, caller }) => {
       const { nodeID = "", [parameter]: id = "" } = params;
-      const stored = openSection(deps, nodeID, section);
-      itemOf(stored, id, noun);
-      const { [id]: _removed, ...items } = v2Items(stored);
-      deps.config.setSection(nodeID, section, { ...stored, version: 2, items }, caller.name);
+      await deps.config.setSection(nodeID, section, caller.name, (node) => {
+        const stored = openSection(node, section);
+        itemOf(stored, id, noun);
+        const { [id]: _removed, ...items } = v2Items(stored);
+        return { body: { ...stored, version: 2, items } };
+      });
       return Response.json({});
     },
   });
@@ -173,14 +172,15 @@ function upgrade(deps: ItemRouteDeps, { section, noun }: Itemised): Route {
       ...notFound,
       ...violations,
     },
-    handle: ({ params: { nodeID }, caller }) => {
-      const node = nodeOf(deps.nodes, nodeID);
-      const stored = node.config[section] ?? {};
-      if (isV2(stored)) throw new Violations([`${section}.version: the section is already in V2 form`]);
-      const upgraded = upgradeToV2(section, stored, randomUUID);
-      requireDestinations(deps.nodes, caller, section, node, upgraded);
-      deps.config.setSection(nodeID, section, upgraded, caller.name);
-      return Response.json(upgraded);
+    handle: async ({ params: { nodeID }, caller }) => {
+      const { config } = await deps.config.setSection(nodeID, section, caller.name, async (node, tx) => {
+        const stored = node.config[section] ?? {};
+        if (isV2(stored)) throw new Violations([`${section}.version: the section is already in V2 form`]);
+        const body = upgradeToV2(section, stored, randomUUID);
+        await requireDestinations(tx.nodes, caller, section, node, body);
+        return { body };
+      });
+      return Response.json(config[section]);
     },
   });
 }
@@ -189,12 +189,12 @@ const itemPath = ({ section, parameter }: Itemised): string => `/v2/node/{nodeID
 
 const itemParams = ({ parameter }: Itemised) => NodeParams.extend({ [parameter]: z.string().max(MAX_ID_LENGTH) });
 
-/** Returns the stored section, or a new one in V2 form. @throws {InputError} `not-found`, or `legacy-form` */
-function openSection(deps: ItemRouteDeps, nodeID: string, section: ItemSection): JsonObject {
-  const stored = nodeOf(deps.nodes, nodeID).config[section];
+/** Returns the stored section, or a new one in V2 form. @throws {InputError} `legacy-form` */
+function openSection({ uid, config }: StoredNode, section: ItemSection): JsonObject {
+  const stored = config[section];
   if (stored === undefined) return { enabled: true, version: 2, items: {} };
   if (isV2(stored)) return stored;
-  const call = `POST /v2/node/${nodeID}/config/${section}/upgrade`;
+  const call = `POST /v2/node/${uid}/config/${section}/upgrade`;
   throw new InputError("legacy-form", `${section} of this node are in legacy form; call ${call} first`);
 }
 
@@ -205,30 +205,36 @@ function itemOf(stored: JsonObject, id: string, noun: string): JsonObject {
   return isObject(items[id]) ? items[id] : {};
 }
 
-/** Stores an item. @throws {InputError} `item-collision`, with the id of the other item */
-function putItem(
-  deps: ItemRouteDeps,
+/**
+ * Stores the item that `decide` makes of the stored section, and returns it as stored.
+ * @throws {InputError} `item-collision`, with the id of the other item
+ */
+async function putItem(
+  { config }: ItemRouteDeps,
   nodeID: string,
-  { section, judge }: Itemised,
-  stored: JsonObject,
-  item: JsonObject & { readonly id: string },
+  id: string,
+  { section, noun, judge }: Itemised,
   caller: Caller,
-): void {
-  const { id } = item;
-  const node = nodeOf(deps.nodes, nodeID);
-  const others = v2Items(stored);
-  checkTargets(section, { version: 2, items: { [id]: item } }, node, ({ path }) =>
-    path.slice(`${section}.items.${id}.`.length),
-  );
-  // Checked as the last item, so that it is reported as the colliding one.
-  const asLast = { ...stored, version: 2, items: { ...others, [id]: { ...item, index: Number.MAX_SAFE_INTEGER } } };
-  const issue = judge(asLast, node).find((found) => found.id === id && found.other !== undefined);
-  if (issue !== undefined) {
-    throw new InputError("item-collision", issue.message, { details: { id: issue.other, code: issue.code } });
-  }
-  const body = { ...stored, version: 2, items: { ...others, [id]: item } };
-  requireDestinations(deps.nodes, caller, section, node, body);
-  deps.config.setSection(nodeID, section, body, caller.name);
+  decide: (stored: JsonObject) => JsonObject,
+): Promise<JsonObject> {
+  const changed = await config.setSection(nodeID, section, caller.name, async (node, tx) => {
+    const before = openSection(node, section);
+    const item = decide(before);
+    const others = v2Items(before);
+    checkTargets(section, { version: 2, items: { [id]: item } }, node, ({ path }) =>
+      path.slice(`${section}.items.${id}.`.length),
+    );
+    // Checked as the last item, so that it is reported as the colliding one.
+    const asLast = { ...before, version: 2, items: { ...others, [id]: { ...item, index: Number.MAX_SAFE_INTEGER } } };
+    const issue = judge(asLast, node).find((found) => found.id === id && found.other !== undefined);
+    if (issue !== undefined) {
+      throw new InputError("item-collision", issue.message, { details: { id: issue.other, code: issue.code } });
+    }
+    const body = { ...before, version: 2, items: { ...others, [id]: item } };
+    await requireDestinations(tx.nodes, caller, section, node, body);
+    return { body };
+  });
+  return itemOf(changed.config[section] ?? {}, id, noun);
 }
 
 /** Returns an index after all others. */

@@ -39,8 +39,8 @@ export function networkConfigRoutes({ nodes, clusters, config: sections }: Netwo
       access: { to: "resource", permissions: ["nodes::read"], resource: ({ nodeID }) => tgrn.node(nodeID) },
       params: NodeParams,
       answers: { ...shown, ...refusals, ...notFound, ...violations },
-      handle: ({ params: { nodeID } }) => {
-        const { type, config, fqdn } = nodeOf(nodes, nodeID);
+      handle: async ({ params: { nodeID } }) => {
+        const { type, config, fqdn } = await nodeOf(nodes, nodeID);
         refuseForAgents("network", type);
         return sectionResponse(config.network, fqdn);
       },
@@ -54,8 +54,8 @@ export function networkConfigRoutes({ nodes, clusters, config: sections }: Netwo
       access: { to: "resource", permissions: ["nodes::read"], resource: onCluster },
       params: ClusterParams,
       answers: { ...shown, ...refusals, ...notFound },
-      handle: ({ params: { clusterFQDN } }) => {
-        const { config, fqdn } = clusterOf(clusters, clusterFQDN);
+      handle: async ({ params: { clusterFQDN } }) => {
+        const { config, fqdn } = await clusterOf(clusters, clusterFQDN);
         return sectionResponse(config.network, fqdn);
       },
     }),
@@ -73,9 +73,10 @@ export function networkConfigRoutes({ nodes, clusters, config: sections }: Netwo
         limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH },
       },
       answers: { ...clusterChangeAnswer, ...refusals, ...notFound, ...badBody },
-      handle: ({ params: { clusterFQDN }, body, caller }) => {
-        const whole = withStoredSecrets("network", body, clusterOf(clusters, clusterFQDN).config.network);
-        const changed = sections.setClusterSection(clusterFQDN, "network", whole, caller.name);
+      handle: async ({ params: { clusterFQDN }, body, caller }) => {
+        const changed = await sections.setClusterSection(clusterFQDN, "network", caller.name, ({ config }) =>
+          withStoredSecrets("network", body, config.network),
+        );
         return clusterChangeResponse(changed, caller, { config: hideSecrets({ network: body }) });
       },
     }),
@@ -88,9 +89,8 @@ export function networkConfigRoutes({ nodes, clusters, config: sections }: Netwo
       access: clusterAccess,
       params: ClusterParams,
       answers: { ...clusterChangeAnswer, ...refusals, ...notFound },
-      handle: ({ params: { clusterFQDN }, caller }) => {
-        clusterOf(clusters, clusterFQDN);
-        const changed = sections.setClusterSection(clusterFQDN, "network", undefined, caller.name);
+      handle: async ({ params: { clusterFQDN }, caller }) => {
+        const changed = await sections.setClusterSection(clusterFQDN, "network", caller.name, () => undefined);
         return clusterChangeResponse(changed, caller, { config: {} });
       },
     }),

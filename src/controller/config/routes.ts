@@ -14,7 +14,7 @@ import { JsonObject, Uid, type NodeType } from "../../protocol/values/values.ts"
 import { missingTunnelSecrets } from "../../protocol/sections/network/tunnels.ts";
 import { tgrn } from "../access/policies/permissions.ts";
 import { keepSecrets, hideSecrets } from "../../protocol/documents/secrets.ts";
-import { changeAnswer, changeResponse, nodeOf } from "../nodes/routes.ts";
+import { changeAnswer, changeResponse } from "../nodes/routes.ts";
 import { Violations } from "../http/problem.ts";
 import { numberIn } from "../http/query.ts";
 import { requireDestinations } from "./connector-rights.ts";
@@ -23,7 +23,6 @@ import { route, type Route } from "../http/route.ts";
 import { badBody, notFound, refusals, violations } from "../http/shapes.ts";
 import { defined } from "../../lib/defined.ts";
 import type { NodeRecord } from "../nodes/records.ts";
-import type { NodeService } from "../nodes/service.ts";
 import type { ConfigService } from "./service.ts";
 
 /** Path and operation of a whole section. */
@@ -69,7 +68,6 @@ const ConfirmQuery = z.object({
 });
 
 export interface SectionRouteDeps {
-  readonly nodes: NodeService;
   readonly config: ConfigService;
 }
 
@@ -78,7 +76,7 @@ export function nodeConfigRoutes(deps: SectionRouteDeps): readonly Route[] {
   return SECTION_PATHS.flatMap((at) => (at.isRemovable ? [replace(deps, at), remove(deps, at)] : [replace(deps, at)]));
 }
 
-function replace({ nodes, config }: SectionRouteDeps, { section, path, operation }: SectionPath): Route {
+function replace({ config }: SectionRouteDeps, { section, path, operation }: SectionPath): Route {
   const schema: z.ZodType<JsonObject> = sectionSchemas[section] ?? JsonObject;
   return route({
     method: "PUT",
@@ -91,23 +89,24 @@ function replace({ nodes, config }: SectionRouteDeps, { section, path, operation
     ...(section === "network" ? { query: ConfirmQuery } : {}),
     body: { schema, root: section, limits: { maxBytes: SECTION_MAX_BYTES, maxDepth: SECTION_MAX_DEPTH } },
     answers: { 200: { ...changeAnswer[200], headers: warned }, ...refusals, ...notFound, ...badBody },
-    handle: ({ params: { nodeID }, query, body, caller }) => {
-      const record = nodeOf(nodes, nodeID);
-      refuseForAgents(section, record.type);
-      if (isItemSection(section)) checkForm(section, record.config[section] ?? {}, body);
-      checkTargets(section, body, record, ({ path }) => path);
-      requireDestinations(nodes, caller, section, record, body);
-      const whole = withStoredSecrets(section, body, record.config[section]);
-      const changed = config.setSection(nodeID, section, whole, caller.name, confirmOf(query));
+    handle: async ({ params: { nodeID }, query, body, caller }) => {
+      const changed = await config.setSection(nodeID, section, caller.name, async (node, tx) => {
+        const stored = node.config[section];
+        refuseForAgents(section, node.type);
+        if (isItemSection(section)) checkForm(section, stored ?? {}, body);
+        checkTargets(section, body, node, ({ path }) => path);
+        await requireDestinations(tx.nodes, caller, section, node, body);
+        return { body: withStoredSecrets(section, body, stored), confirm: confirmOf(query) };
+      });
       const response = changeResponse(changed, caller, { config: hideSecrets({ [section]: body }) });
-      const warning = notApplied(section, record);
+      const warning = notApplied(section, changed);
       if (warning !== undefined) response.headers.set(WARNING_HEADER, warning);
       return response;
     },
   });
 }
 
-function remove({ nodes, config }: SectionRouteDeps, { section, path, operation }: SectionPath): Route {
+function remove({ config }: SectionRouteDeps, { section, path, operation }: SectionPath): Route {
   return route({
     method: "DELETE",
     path: `/node/{nodeID}${path}`,
@@ -118,10 +117,11 @@ function remove({ nodes, config }: SectionRouteDeps, { section, path, operation 
     params: NodeParams,
     ...(section === "network" ? { query: ConfirmQuery } : {}),
     answers: { ...changeAnswer, ...refusals, ...notFound, ...violations },
-    handle: ({ params: { nodeID }, query, caller }) => {
-      const record = nodeOf(nodes, nodeID);
-      refuseForAgents(section, record.type);
-      const changed = config.setSection(nodeID, section, undefined, caller.name, confirmOf(query));
+    handle: async ({ params: { nodeID }, query, caller }) => {
+      const changed = await config.setSection(nodeID, section, caller.name, (node) => {
+        refuseForAgents(section, node.type);
+        return { body: undefined, confirm: confirmOf(query) };
+      });
       return changeResponse(changed, caller, { config: {} });
     },
   });

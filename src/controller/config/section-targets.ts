@@ -11,7 +11,7 @@ import type { NodeRecord } from "../nodes/records.ts";
 export function checkTargets(
   section: SectionName,
   body: JsonObject,
-  node: NodeRecord,
+  node: Pick<NodeRecord, "uid" | "name" | "fqdn" | "type">,
   pathOf: (issue: ConfigIssue) => string,
 ): void {
   if (section !== "connectors") return;

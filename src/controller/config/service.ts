@@ -7,16 +7,26 @@ import type { JsonObject } from "../../protocol/values/values.ts";
 import type { ClusterRecord } from "../clusters/records.ts";
 import type { ClusterService } from "../clusters/service.ts";
 import type { NodeRecord } from "../nodes/records.ts";
-import type { NodeService } from "../nodes/service.ts";
+import type { NodeParts, NodeService } from "../nodes/service.ts";
+import type { StoredNode } from "../nodes/store.ts";
 import { checkSection } from "./checks.ts";
 
 export interface ConfigServiceDeps {
-  readonly nodes: Pick<NodeService, "stored" | "change">;
-  readonly clusters: Pick<ClusterService, "stored" | "change">;
+  readonly nodes: Pick<NodeService, "change">;
+  readonly clusters: Pick<ClusterService, "change">;
   readonly clock: Clock;
 }
 
-/** Sections of the desired configuration. Changes throw `InputError`: `not-found`, `invalid-body`, `not-supported`. */
+/** A new body of a section; undefined removes it. */
+export interface SectionChange {
+  readonly body: JsonObject | undefined;
+  /** How the node confirms the change. */
+  readonly confirm?: Omit<ConfirmRequest, "askedAt"> | undefined;
+  /** Describes the change in the event, without secrets. */
+  readonly summary?: string;
+}
+
+/** Sections of the desired configuration. Changes reject with `InputError`: `not-found`, `invalid-body`, `not-supported`. */
 export class ConfigService {
   readonly #deps: ConfigServiceDeps;
 
@@ -24,35 +34,41 @@ export class ConfigService {
     this.#deps = deps;
   }
 
-  /** Replaces a section of a node; undefined removes it. `summary` describes the change in the event, without secrets. */
+  /** Changes a section of a node, as `decide` makes it of the stored node and may refuse by throwing; it may run again. */
   setSection(
     uid: string,
     section: SectionName,
-    body: JsonObject | undefined,
     user: string,
-    confirm?: Omit<ConfirmRequest, "askedAt">,
-    summary?: string,
-  ): NodeRecord {
+    decide: (node: StoredNode, tx: Pick<NodeParts, "nodes">) => SectionChange | Promise<SectionChange>,
+  ): Promise<NodeRecord> {
     const { nodes, clock } = this.#deps;
-    const node = nodes.stored(uid);
-    if (!sectionSuits(section, node.type)) {
-      throw new InputError("not-supported", `${section} does not exist on nodes of type ${node.type}`);
-    }
-    const config = withSection(node.config, section, body);
-    const confirmation = confirm === undefined ? {} : { confirm: { ...confirm, askedAt: Math.round(clock.now()) } };
-    const trial = confirm?.tryMinutes === undefined ? "" : `, trial of ${confirm.tryMinutes} minutes`;
-    const message = `Configuration of ${section} ${verbOf(body)}${trial}${summary === undefined ? "" : `: ${summary}`}`;
-    return nodes.change(node, { config, ...confirmation }, user, message);
+    return nodes.change(uid, user, async (node, tx) => {
+      const { body, confirm, summary } = await decide(node, tx);
+      if (!sectionSuits(section, node.type)) {
+        throw new InputError("not-supported", `${section} does not exist on nodes of type ${node.type}`);
+      }
+      const config = withSection(node.config, section, body);
+      const confirmation = confirm === undefined ? {} : { confirm: { ...confirm, askedAt: Math.round(clock.now()) } };
+      const trial = confirm?.tryMinutes === undefined ? "" : `, trial of ${confirm.tryMinutes} minutes`;
+      const message = `Configuration of ${section} ${verbOf(body)}${trial}${summary === undefined ? "" : `: ${summary}`}`;
+      return { change: { config, ...confirmation }, message };
+    });
   }
 
-  /** Replaces a section that members inherit; undefined removes it. */
-  setClusterSection(fqdn: string, section: SectionName, body: JsonObject | undefined, user: string): ClusterRecord {
-    const { clusters } = this.#deps;
-    const cluster = clusters.stored(fqdn);
-    if (!sectionOwners[section].clusters) throw new InputError("not-supported", `clusters have no ${section} section`);
-    const config = withSection(cluster.config, section, body);
-    const message = `Configuration of ${section} of cluster ${fqdn} ${verbOf(body)}`;
-    return clusters.change(cluster, { config }, user, message);
+  /** Changes a section that members inherit, as `decide` makes it of the stored cluster; undefined removes it. */
+  setClusterSection(
+    fqdn: string,
+    section: SectionName,
+    user: string,
+    decide: (cluster: ClusterRecord) => JsonObject | undefined,
+  ): Promise<ClusterRecord> {
+    return this.#deps.clusters.change(fqdn, user, (cluster) => {
+      if (!sectionOwners[section].clusters)
+        throw new InputError("not-supported", `clusters have no ${section} section`);
+      const body = decide(cluster);
+      const message = `Configuration of ${section} of cluster ${fqdn} ${verbOf(body)}`;
+      return { config: withSection(cluster.config, section, body), message };
+    });
   }
 }
 

@@ -32,6 +32,7 @@ import { Violations } from "../http/problem.ts";
 import { route, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, Problem, refusals, violations } from "../http/shapes.ts";
 import type { NodeService } from "../nodes/service.ts";
+import type { StoredNode } from "../nodes/store.ts";
 import type { ClusterService } from "../clusters/service.ts";
 import type { ConfigService } from "../config/service.ts";
 
@@ -74,15 +75,14 @@ export interface ExecRouteDeps {
 }
 
 /** Returns the effective section: the cluster's if the node is a member of a cluster that has one. @throws {InputError} */
-export function execOfNode(deps: Pick<ExecRouteDeps, "nodes" | "clusters">, nodeID: string): ExecBody {
-  const { type, config, cluster } = nodeOf(deps.nodes, nodeID);
+export async function execOfNode(deps: Pick<ExecRouteDeps, "nodes" | "clusters">, nodeID: string): Promise<ExecBody> {
+  const { type, config, cluster } = await nodeOf(deps.nodes, nodeID);
   refuseForAgents("exec", type);
-  return (cluster === undefined ? undefined : deps.clusters.get(cluster)?.config.exec) ?? config.exec ?? {};
+  return (cluster === undefined ? undefined : await deps.clusters.get(cluster))?.config.exec ?? config.exec ?? {};
 }
 
 /** Returns the section of a node for a change. @throws {InputError} `cluster-member` if the cluster's section applies */
-export function openExec(deps: Pick<ExecRouteDeps, "nodes" | "clusters">, nodeID: string): ExecBody {
-  const { type, config, cluster } = nodeOf(deps.nodes, nodeID);
+export function openExec({ type, config, cluster }: StoredNode): ExecBody {
   refuseForAgents("exec", type);
   if (cluster === undefined) return config.exec ?? {};
   const message = `the node is a member of ${cluster}: containers and volumes are configured on the cluster`;
@@ -102,8 +102,8 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       access: mayRead,
       params: NodeParams,
       answers: { 200: { description: "Their records", schema: z.array(PublicContainer) }, ...answers, ...violations },
-      handle: ({ params: { nodeID } }) =>
-        Response.json(containersOf(execOfNode(deps, nodeID)).map((one) => shown(nodeID, one))),
+      handle: async ({ params: { nodeID } }) =>
+        Response.json(containersOf(await execOfNode(deps, nodeID)).map((one) => shown(nodeID, one))),
     }),
     route({
       method: "POST",
@@ -120,16 +120,16 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
         ...badBody,
         ...clashes,
       },
-      handle: ({ params: { nodeID }, body, caller }) => {
-        const stored = openExec(deps, nodeID);
-        if (!hasRoom(stored, "commands"))
-          throw new Violations(["body: cannot add a container: the limit per node is reached"]);
-        const container = { ...body, id: body.id ?? randomUUID() };
-        if (containerOf(stored, container.id) !== undefined) {
-          const message = `container ${container.id} already exists`;
-          throw new InputError("item-collision", message, { details: { id: container.id, code: "E_NAME_DUPLICATE" } });
-        }
-        return Response.json(put(deps, nodeID, stored, container, caller, "added"), { status: 201 });
+      handle: async ({ params: { nodeID }, body, caller }) => {
+        const id = body.id ?? randomUUID();
+        const record = await put(deps, nodeID, id, caller, "added", (stored) => {
+          if (!hasRoom(stored, "commands"))
+            throw new Violations(["body: cannot add a container: the limit per node is reached"]);
+          if (containerOf(stored, id) === undefined) return { ...body, id };
+          const message = `container ${id} already exists`;
+          throw new InputError("item-collision", message, { details: { id, code: "E_NAME_DUPLICATE" } });
+        });
+        return Response.json(record, { status: 201 });
       },
     }),
     route({
@@ -141,8 +141,8 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       access: mayRead,
       params: ContainerParams,
       answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...violations },
-      handle: ({ params: { nodeID, containerID } }) =>
-        Response.json(shown(nodeID, found(execOfNode(deps, nodeID), containerID))),
+      handle: async ({ params: { nodeID, containerID } }) =>
+        Response.json(shown(nodeID, found(await execOfNode(deps, nodeID), containerID))),
     }),
     route({
       method: "PUT",
@@ -154,14 +154,15 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       params: ContainerParams,
       body: { schema: z.preprocess(tidyRecord, ContainerBody), described: ContainerBody, limits: bodyLimits },
       answers: { 200: { description: "Its record", schema: PublicContainer }, ...answers, ...badBody, ...clashes },
-      handle: ({ params: { nodeID, containerID }, body, caller }) => {
-        const stored = openExec(deps, nodeID);
-        const before = found(stored, containerID);
-        if (body.id !== undefined && body.id.toLowerCase() !== containerID.toLowerCase()) {
-          throw new Violations([`id: must be ${containerID}, or absent`]);
-        }
-        const container = { ...partsBody(before), ...body, id: before["id"] };
-        return Response.json(put(deps, nodeID, stored, container, caller, "changed"));
+      handle: async ({ params: { nodeID, containerID }, body, caller }) => {
+        const record = await put(deps, nodeID, containerID, caller, "changed", (stored) => {
+          const before = found(stored, containerID);
+          if (body.id !== undefined && body.id.toLowerCase() !== containerID.toLowerCase()) {
+            throw new Violations([`id: must be ${containerID}, or absent`]);
+          }
+          return { ...partsBody(before), ...body, id: before["id"] };
+        });
+        return Response.json(record);
       },
     }),
     route({
@@ -173,11 +174,12 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
       access: mayModify,
       params: ContainerParams,
       answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations, ...clashes },
-      handle: ({ params: { nodeID, containerID }, caller }) => {
-        const stored = openExec(deps, nodeID);
-        const { name } = found(stored, containerID);
-        const summary = `container ${String(name)} removed`;
-        deps.config.setSection(nodeID, "exec", withoutContainer(stored, containerID), caller.name, undefined, summary);
+      handle: async ({ params: { nodeID, containerID }, caller }) => {
+        await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
+          const stored = openExec(node);
+          const { name } = found(stored, containerID);
+          return { body: withoutContainer(stored, containerID), summary: `container ${String(name)} removed` };
+        });
         return Response.json({});
       },
     }),
@@ -196,12 +198,13 @@ export function nodeExecRoutes(deps: ExecRouteDeps): readonly Route[] {
         ...badBody,
         ...clashes,
       },
-      handle: ({ params: { nodeID, containerID }, body, caller }) => {
-        const stored = openExec(deps, nodeID);
+      handle: async ({ params: { nodeID, containerID }, body, caller }) => {
         // A part, even an empty one, signals to the node that the record and the configuration were both written.
         const parts = { variables: [], ...body };
-        const container = { ...recordOf(found(stored, containerID)), ...parts };
-        put(deps, nodeID, stored, container, caller, "configured");
+        await put(deps, nodeID, containerID, caller, "configured", (stored) => ({
+          ...recordOf(found(stored, containerID)),
+          ...parts,
+        }));
         return Response.json(parts);
       },
     }),
@@ -260,8 +263,8 @@ function partRoute(deps: ExecRouteDeps, { word, operation, label, schema, of }: 
       ...notFound,
       ...violations,
     },
-    handle: ({ params: { nodeID, containerID } }) => {
-      const section = execOfNode(deps, nodeID);
+    handle: async ({ params: { nodeID, containerID } }) => {
+      const section = await execOfNode(deps, nodeID);
       return Response.json(of(section, found(section, containerID)));
     },
   });
@@ -278,25 +281,31 @@ function shown(nodeUid: string, container: JsonObject): JsonObject {
   return { version: 0, ...recordOf(container), nodeUid, namespace: "exec" };
 }
 
-/** Stores a container. @throws {InputError} `item-collision`, with the id of the other container; {Violations} for contradictions */
-function put(
+/**
+ * Stores the container that `decide` makes of the stored section, and returns its record as stored.
+ * @throws {InputError} `item-collision`, with the id of the other container; {Violations} for contradictions
+ */
+async function put(
   deps: ExecRouteDeps,
   nodeID: string,
-  stored: ExecBody,
-  container: JsonObject,
+  id: string,
   caller: Caller,
   done: string,
-): JsonObject {
-  const { clash, lines } = judgeContainer(stored, container);
-  if (lines.length > 0) throw new Violations(lines);
-  if (clash !== undefined) {
-    throw new InputError("item-collision", clash.message, { details: { id: clash.other, code: clash.code } });
-  }
-  const section = withContainer(stored, container);
-  requireImages(deps, caller, stored, section);
-  const summary = `container ${String(container["name"])} ${done}${auditNote(container)}`;
-  deps.config.setSection(nodeID, "exec", section, caller.name, undefined, summary);
-  return shown(nodeID, found(section, String(container["id"])));
+  decide: (stored: ExecBody) => JsonObject,
+): Promise<JsonObject> {
+  const { config } = await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
+    const stored = openExec(node);
+    const container = decide(stored);
+    const { clash, lines } = judgeContainer(stored, container);
+    if (lines.length > 0) throw new Violations(lines);
+    if (clash !== undefined) {
+      throw new InputError("item-collision", clash.message, { details: { id: clash.other, code: clash.code } });
+    }
+    const body = withContainer(stored, container);
+    requireImages(deps, caller, stored, body);
+    return { body, summary: `container ${String(container["name"])} ${done}${auditNote(container)}` };
+  });
+  return shown(nodeID, found(config.exec ?? {}, id));
 }
 
 /**

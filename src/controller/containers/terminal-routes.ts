@@ -59,7 +59,7 @@ export function terminalRoutes({ nodes, terminals }: TerminalRouteDeps): readonl
         ...violations,
       },
       async handle({ params: { nodeID }, query, request, caller, upgrade }) {
-        if (!nodeOf(nodes, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
+        if (!(await nodeOf(nodes, nodeID)).isOnline) throw new SessionError("offline", "the node has no session");
         if (upgrade === undefined) {
           const problem = { error: "a terminal requires a WebSocket upgrade", code: "upgrade-required" };
           return Response.json(problem, { status: 426, headers: { upgrade: "websocket" } });

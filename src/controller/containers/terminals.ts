@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { toError } from "../../errors.ts";
 import type { FrameSocket } from "../../host/net/frame-socket.ts";
 import type { StreamEnd } from "../../protocol/channel/streams.ts";
-import type { EventLog } from "../events/service.ts";
+import type { AuditParts, EventLog } from "../events/service.ts";
 import type { NodeTerminal } from "../http/upgrade.ts";
 import { refuseAccessTo, refuseWhileHeld } from "../nodes/held-identity.ts";
 import type { NodeService } from "../nodes/service.ts";
@@ -10,7 +10,7 @@ import type { NodeStore } from "../nodes/store.ts";
 import type { TerminalRequest } from "./records.ts";
 
 export interface TerminalsDeps {
-  readonly store: { readonly nodes: NodeStore };
+  readonly store: AuditParts & { readonly nodes: Pick<NodeStore, "credentials"> };
   readonly nodes: Pick<NodeService, "stored">;
   readonly events: Pick<EventLog, "audit">;
   /** Streams to nodes; `open` resolves once the node has connected. */
@@ -42,14 +42,14 @@ export class Terminals {
    */
   async open(uid: string, { user, ...params }: TerminalRequest, signal: AbortSignal): Promise<NodeTerminal> {
     const { store, nodes, events, streams, log } = this.#deps;
-    const node = nodes.stored(uid);
-    refuseWhileHeld(store, uid);
-    if (node.unauthorizedIp !== undefined) refuseAccessTo(store, uid, node.unauthorizedIp);
+    const node = await nodes.stored(uid);
+    await refuseWhileHeld(store, uid);
+    if (node.unauthorizedIp !== undefined) await refuseAccessTo(store, uid, node.unauthorizedIp);
     const stream = await streams.open(uid, { kind: "container-exec", params, user }, signal);
-    const audit = (action: string): void => events.audit(node, `${user} ${action}`);
+    const audit = (action: string): Promise<void> => events.audit(store, node, `${user} ${action}`);
     // Terminals are only opened if they can be audited.
     try {
-      audit(`opened a terminal in container ${params.container}`);
+      await audit(`opened a terminal in container ${params.container}`);
     } catch (error) {
       stream.discard();
       throw error;

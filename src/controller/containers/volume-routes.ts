@@ -30,7 +30,7 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       access: mayRead,
       params: NodeParams,
       answers: { 200: { description: "The volumes", schema: z.array(JsonObject) }, ...answers, ...violations },
-      handle: ({ params: { nodeID } }) => Response.json(volumesOf(execOfNode(deps, nodeID))),
+      handle: async ({ params: { nodeID } }) => Response.json(volumesOf(await execOfNode(deps, nodeID))),
     }),
     route({
       method: "POST",
@@ -42,17 +42,19 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       params: NodeParams,
       body: { schema: z.preprocess(withoutBlanks, VolumeItem), described: VolumeItem, limits: bodyLimits },
       answers: { 201: { description: "The volume", schema: PublicVolume }, ...answers, ...badBody, ...clashes },
-      handle: ({ params: { nodeID }, body, caller }) => {
-        const stored = openExec(deps, nodeID);
-        if (!hasRoom(stored, "volumes"))
-          throw new Violations(["body: cannot add a volume: the limit per node is reached"]);
-        const clash = judgeVolume(stored, body);
-        if (clash !== undefined) {
-          const message = `there is a volume with this ${clash.path.split(".").at(-1) ?? "name"} already`;
-          throw new InputError("item-collision", message, { details: { id: clash.other, code: clash.code } });
-        }
-        const section = { ...stored, volumes: [...volumesOf(stored), body] };
-        deps.config.setSection(nodeID, "exec", section, caller.name, undefined, `volume ${body.name} added`);
+      handle: async ({ params: { nodeID }, body, caller }) => {
+        await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
+          const stored = openExec(node);
+          if (!hasRoom(stored, "volumes"))
+            throw new Violations(["body: cannot add a volume: the limit per node is reached"]);
+          const clash = judgeVolume(stored, body);
+          if (clash !== undefined) {
+            const message = `there is a volume with this ${clash.path.split(".").at(-1) ?? "name"} already`;
+            throw new InputError("item-collision", message, { details: { id: clash.other, code: clash.code } });
+          }
+          const volumes = [...volumesOf(stored), body];
+          return { body: { ...stored, volumes }, summary: `volume ${body.name} added` };
+        });
         return Response.json(body, { status: 201 });
       },
     }),
@@ -65,17 +67,19 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       access: mayModify,
       params: VolumeParams,
       answers: { 200: { description: "Removed", schema: Empty }, ...answers, ...violations, ...clashes },
-      handle: ({ params: { nodeID, volumeName }, caller }) => {
-        const stored = openExec(deps, nodeID);
+      handle: async ({ params: { nodeID, volumeName }, caller }) => {
         const isThis = ({ name }: JsonObject): boolean => name === volumeName;
-        if (!volumesOf(stored).some(isThis)) throw new InputError("not-found", `there is no volume ${volumeName}`);
-        const user = containersOf(stored).find((one) => mountedVolumes(stored, one).some(isThis));
-        if (user !== undefined) {
-          const message = `the container ${String(user["name"])} mounts the volume ${volumeName}`;
-          throw new InputError("item-collision", message, { details: { id: user["id"], code: "E_DEPENDENCY" } });
-        }
-        const section = { ...stored, volumes: volumesOf(stored).filter((one) => !isThis(one)) };
-        deps.config.setSection(nodeID, "exec", section, caller.name, undefined, `volume ${volumeName} removed`);
+        await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
+          const stored = openExec(node);
+          if (!volumesOf(stored).some(isThis)) throw new InputError("not-found", `there is no volume ${volumeName}`);
+          const user = containersOf(stored).find((one) => mountedVolumes(stored, one).some(isThis));
+          if (user !== undefined) {
+            const message = `the container ${String(user["name"])} mounts the volume ${volumeName}`;
+            throw new InputError("item-collision", message, { details: { id: user["id"], code: "E_DEPENDENCY" } });
+          }
+          const volumes = volumesOf(stored).filter((one) => !isThis(one));
+          return { body: { ...stored, volumes }, summary: `volume ${volumeName} removed` };
+        });
         return Response.json({});
       },
     }),
@@ -92,8 +96,8 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
         ...answers,
         ...violations,
       },
-      handle: ({ params: { nodeID } }) => {
-        const { limits } = execOfNode(deps, nodeID);
+      handle: async ({ params: { nodeID } }) => {
+        const { limits } = await execOfNode(deps, nodeID);
         return Response.json(isObject(limits) ? limits : {});
       },
     }),
@@ -107,12 +111,14 @@ export function nodeExecVolumeRoutes(deps: ExecRouteDeps): readonly Route[] {
       params: NodeParams,
       body: { schema: z.preprocess(withoutBlanks, NodeLimits), described: NodeLimits, limits: bodyLimits },
       answers: { 200: { description: "The limits", schema: JsonObject }, ...answers, ...badBody, ...clashes },
-      handle: ({ params: { nodeID }, body, caller }) => {
-        const { limits: _replaced, ...stored } = openExec(deps, nodeID);
-        const lines = judgeLimits(body);
-        if (lines.length > 0) throw new Violations(lines);
-        const section = Object.keys(body).length === 0 ? stored : { ...stored, limits: body };
-        deps.config.setSection(nodeID, "exec", section, caller.name, undefined, "limits of all containers");
+      handle: async ({ params: { nodeID }, body, caller }) => {
+        await deps.config.setSection(nodeID, "exec", caller.name, (node) => {
+          const { limits: _replaced, ...stored } = openExec(node);
+          const lines = judgeLimits(body);
+          if (lines.length > 0) throw new Violations(lines);
+          const section = Object.keys(body).length === 0 ? stored : { ...stored, limits: body };
+          return { body: section, summary: "limits of all containers" };
+        });
         return Response.json(body);
       },
     }),

@@ -36,8 +36,11 @@ export interface StoreCallDeps {
 }
 
 /** Rejects nodes without a data store. @throws {InputError} `not-found`; `not-supported` for an agent */
-export function checkHasStore({ nodes }: Pick<StoreCallDeps, "nodes">, nodeID: string): { readonly isOnline: boolean } {
-  const { type, isOnline } = nodeOf(nodes, nodeID);
+export async function checkHasStore(
+  { nodes }: Pick<StoreCallDeps, "nodes">,
+  nodeID: string,
+): Promise<{ readonly isOnline: boolean }> {
+  const { type, isOnline } = await nodeOf(nodes, nodeID);
   if (type === "Agent") throw new InputError("not-supported", "agents have no data store");
   return { isOnline };
 }
@@ -52,7 +55,7 @@ export async function askStore<T>(
   body: DataStoreRequest,
   schema: z.ZodType<T>,
 ): Promise<T> {
-  if (!checkHasStore(deps, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
+  if (!(await checkHasStore(deps, nodeID)).isOnline) throw new SessionError("offline", "the node has no session");
   const order: TriggerRequest = {
     event: DATA_STORE_EVENT,
     body,

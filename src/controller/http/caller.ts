@@ -5,8 +5,8 @@ import { isAllowed, reachOf } from "../access/policies/verdict.ts";
 
 /** Holders of keys and credentials. */
 export interface Credentials {
-  findApiKey(key: string): Grant | undefined;
-  findServiceUser(name: string, clientId: string): Grant | undefined;
+  findApiKey(key: string): Promise<Grant | undefined>;
+  findServiceUser(name: string, clientId: string): Promise<Grant | undefined>;
 }
 
 /** Sender of a request, with its policies at the start of the request. */
@@ -56,7 +56,7 @@ export async function authenticate(request: Request, access: Credentials, tokens
 export async function identify(header: string, access: Credentials, tokens: TokenIssuer): Promise<Caller> {
   if (header === "") throw unauthorized("no Authorization header");
   const token = BEARER.exec(header)?.[1];
-  const grant = token === undefined ? access.findApiKey(header) : await grantOf(token, access, tokens);
+  const grant = await (token === undefined ? access.findApiKey(header) : grantOf(token, access, tokens));
   if (grant === undefined) throw unauthorized("invalid credentials");
   return new Caller(grant);
 }

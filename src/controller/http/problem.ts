@@ -1,5 +1,4 @@
 import { AgentError, HostError, InputError, InternalError } from "../../errors.ts";
-import { storageError } from "../../host/files/database.ts";
 import { errorCodes, isErrorCode } from "../../protocol/values/error-codes.ts";
 import { defined } from "../../lib/defined.ts";
 
@@ -24,6 +23,7 @@ const httpCodes = {
   "invalid-query": 422,
   "too-many-failures": 429,
   overloaded: 503,
+  "store-unavailable": 503,
 } as const satisfies Record<string, number>;
 
 /** Retry delay of overload errors, in seconds; the load passes quickly. */
@@ -66,22 +66,24 @@ export interface Refusal {
 
 /** Converts a thrown error; a fault reveals no details. */
 export function refusalOf(thrown: unknown): Refusal {
-  const refused = storageError(thrown);
-  if (refused !== undefined) return { ...refusalOf(refused), isFault: true };
   const status = statusOf(thrown);
   if (!(thrown instanceof AgentError) || status === undefined) {
     return { status: 500, code: "internal", message: "internal error", details: undefined, isFault: true };
   }
-  return { status, code: thrown.code, message: thrown.message, details: thrown.details, isFault: false };
+  return { status, code: thrown.code, message: thrown.message, details: thrown.details, isFault: isStoreFault(thrown) };
 }
 
 /** Returns the HTTP status, or undefined for a fault. A session error has the node's code, which may be unknown here. */
 function statusOf(thrown: unknown): number | undefined {
   if (!(thrown instanceof AgentError) || thrown instanceof InternalError) return undefined;
   if (isErrorCode(thrown.code)) return errorCodes[thrown.code].http;
-  if (thrown instanceof InputError) return isHttpCode(thrown.code) ? httpCodes[thrown.code] : 422;
+  if (isHttpCode(thrown.code)) return httpCodes[thrown.code];
+  if (thrown instanceof InputError) return 422;
   return thrown instanceof HostError ? undefined : 502;
 }
+
+/** Reports whether the store could not be used: logged, and shown with its reason. */
+const isStoreFault = ({ code }: AgentError): boolean => code === "storage-unavailable" || code === "store-unavailable";
 
 const isHttpCode = (code: string): code is keyof typeof httpCodes => Object.hasOwn(httpCodes, code);
 
@@ -89,7 +91,7 @@ const isHttpCode = (code: string): code is keyof typeof httpCodes => Object.hasO
 export function problemResponse(thrown: unknown, headers: Readonly<Record<string, string>> = {}): Response {
   if (thrown instanceof Violations) return Response.json(thrown.lines, { status: 422, headers });
   const { status, code, message, details } = refusalOf(thrown);
-  const later = code === "overloaded" ? { "retry-after": RETRY_SECONDS } : {};
+  const later = code === "overloaded" || code === "store-unavailable" ? { "retry-after": RETRY_SECONDS } : {};
   const isViolation = thrown instanceof InputError && (code === "invalid-query" || code === "invalid-body");
   if (isViolation) return Response.json([message], { status, headers });
   return Response.json(

@@ -33,7 +33,7 @@ export type Access<P> =
       readonly permissions: readonly string[];
       /** Returns permissions that replace these for some parameters. */
       readonly instead?: (params: P) => readonly string[] | undefined;
-      readonly resource: (params: P) => string;
+      readonly resource: (params: P) => string | Promise<string>;
     }
   | { readonly to: "kind"; readonly permission: string; readonly kind: string };
 
@@ -128,7 +128,7 @@ export function route<
     async run({ request, search, params: rawParams, identify, upgrade, source }) {
       const caller = spec.access.to === "all" ? ANYBODY : await identify();
       const params = readParams(spec.params ?? Nothing, rawParams) as z.infer<P>;
-      checkAccess(spec.access, params, caller);
+      await checkAccess(spec.access, params, caller);
       const query = read(spec.query ?? Nothing, queryValues(search, spec.query ?? Nothing), "query") as z.infer<Q>;
       const body = spec.body === undefined ? undefined : await readBody(request, spec.body);
       // Without a schema, a part has the type of the default parameter, which the compiler cannot follow here.
@@ -142,10 +142,14 @@ function permissionsOf<P>(access: Access<P>): readonly string[] {
   return access.to === "kind" ? [access.permission] : access.permissions;
 }
 
-function checkAccess<P extends Record<string, unknown>>(access: Access<P>, params: P, caller: Caller): void {
+async function checkAccess<P extends Record<string, unknown>>(
+  access: Access<P>,
+  params: P,
+  caller: Caller,
+): Promise<void> {
   if (access.to === "resource") {
     const permissions = access.permissions.map((name) => name.replace("{event}", String(params["event"])));
-    caller.require(access.instead?.(params) ?? permissions, access.resource(params));
+    caller.require(access.instead?.(params) ?? permissions, await access.resource(params));
   } else if (access.to === "kind" && caller.reach(access.permission, access.kind) === "none") {
     throw forbidden([access.permission], anyOf(access.kind));
   }

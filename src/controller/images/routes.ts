@@ -10,7 +10,8 @@ import { Violations } from "../http/problem.ts";
 import { Flag } from "../http/query.ts";
 import { route, type Call, type Route } from "../http/route.ts";
 import { badBody, Empty, notFound, ofNode, Problem, refusals, violations } from "../http/shapes.ts";
-import type { ImageRecord, ImageRecords } from "./records.ts";
+import type { ImageRecord } from "./records.ts";
+import type { Images } from "./service.ts";
 import type { NodeService } from "../nodes/service.ts";
 import type { TriggerService } from "../triggers/service.ts";
 import type { ReplyJoins } from "../triggers/reply-joins.ts";
@@ -18,7 +19,6 @@ import type { Clock } from "../../host/clock.ts";
 
 const tag = "Virtual machine images";
 const base = "/v2/node/{nodeID}/kvm/image";
-const MAX_IMAGES = 256;
 /** Concurrent requests to a node for image details, and the time limit of all of them. */
 const MAX_CONCURRENT = 2;
 const DETAILS_MS = 15_000;
@@ -51,7 +51,7 @@ type Found = { readonly present?: boolean } & Partial<ImageInfo>;
 
 export interface ImageRouteDeps {
   readonly nodes: NodeService;
-  readonly images: ImageRecords;
+  readonly images: Images;
   readonly triggers: TriggerService;
   readonly joins: ReplyJoins;
   readonly clock: Clock;
@@ -59,13 +59,8 @@ export interface ImageRouteDeps {
 
 /** Routes of a node's virtual machine images. The control plane stores the records; the files are in the node's data store. */
 export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
-  const { nodes, images, clock } = deps;
+  const { images, clock } = deps;
   const body = { schema: z.preprocess(withoutBlanks, ImageBody), described: ImageBody } as const;
-  const found = (nodeID: string, id: string): ImageRecord => {
-    const record = images.get(nodeID, id);
-    if (record === undefined) throw new InputError("not-found", `there is no image ${id}`);
-    return record;
-  };
   return [
     route({
       method: "GET",
@@ -77,8 +72,8 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       params: NodeParams,
       answers: { 200: { description: "The records", schema: z.array(PublicImage) }, ...answers },
       handle: async (call) => {
-        checkHasStore(deps, call.params.nodeID);
-        return Response.json(await shown(deps, storeCall(call), images.ofNode(call.params.nodeID)));
+        await checkHasStore(deps, call.params.nodeID);
+        return Response.json(await shown(deps, storeCall(call), await images.ofNode(call.params.nodeID)));
       },
     }),
     route({
@@ -98,22 +93,11 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       },
       handle: async (call) => {
         const { nodeID } = call.params;
-        checkHasStore(deps, nodeID);
+        await checkHasStore(deps, nodeID);
         const record = { ...call.body, id: call.body.id ?? randomUUID() };
-        const refuse = (): void => {
-          if (images.get(nodeID, record.id) !== undefined) {
-            const message = `image ${record.id} already exists`;
-            throw new InputError("item-collision", message, { details: { id: record.id, code: "E_NAME_DUPLICATE" } });
-          }
-          if (images.ofNode(nodeID).length >= MAX_IMAGES) {
-            throw new Violations([`body: cannot add an image: the limit of ${MAX_IMAGES} per node is reached`]);
-          }
-        };
-        refuse();
+        await images.checkRoom(nodeID, record.id);
         const info = await requireFile(deps, storeCall(call), record.location);
-        // Another request may have finished while the node was asked.
-        refuse();
-        put(nodeID, record, call.caller.name, "added");
+        await images.add(nodeID, record, call.caller.name);
         return Response.json({ ...record, present: true, ...info }, { status: 201 });
       },
     }),
@@ -128,8 +112,8 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       answers: { 200: { description: "The record", schema: PublicImage }, ...answers },
       handle: async (call) => {
         const { nodeID, id } = call.params;
-        checkHasStore(deps, nodeID);
-        const [image] = await shown(deps, storeCall(call), [found(nodeID, id)]);
+        await checkHasStore(deps, nodeID);
+        const [image] = await shown(deps, storeCall(call), [await images.get(nodeID, id)]);
         return Response.json(image);
       },
     }),
@@ -145,14 +129,12 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       answers: { 200: { description: "The record", schema: PublicImage }, ...answers, ...badBody },
       handle: async (call) => {
         const { nodeID, id } = call.params;
-        checkHasStore(deps, nodeID);
-        found(nodeID, id);
+        await checkHasStore(deps, nodeID);
+        await images.get(nodeID, id);
         if (call.body.id !== undefined && call.body.id !== id) throw new Violations([`id: must be ${id}, or absent`]);
         const info = await requireFile(deps, storeCall(call), call.body.location);
-        // The record may have been removed meanwhile.
-        found(nodeID, id);
         const record = { ...call.body, id };
-        put(nodeID, record, call.caller.name, "changed");
+        await images.replace(nodeID, record, call.caller.name);
         return Response.json({ ...record, present: true, ...info });
       },
     }),
@@ -170,29 +152,23 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
       answers: { 200: { description: "Removed", schema: Empty }, ...answers },
       handle: async (call) => {
         const { nodeID, id } = call.params;
-        checkHasStore(deps, nodeID);
-        const record = found(nodeID, id);
+        await checkHasStore(deps, nodeID);
+        const record = await images.get(nodeID, id);
         if (call.query.deleteFile === true) {
           const isSame = ({ id: other, location }: ImageRecord): boolean =>
             other !== id && pathOf(location) === pathOf(record.location);
-          const other = images.ofNode(nodeID).find(isSame);
+          const other = (await images.ofNode(nodeID)).find(isSame);
           if (other !== undefined) {
             const message = `image ${other.displayName} uses the same file`;
             throw new InputError("item-collision", message, { details: { id: other.id, code: "E_DEPENDENCY" } });
           }
           await removeFile(deps, storeCall(call), record.location);
         }
-        nodes.recordChange(nodeID, call.caller.name, `Image ${record.displayName} removed`, () =>
-          images.remove(nodeID, id),
-        );
+        await images.remove(nodeID, record, call.caller.name);
         return Response.json({});
       },
     }),
   ];
-
-  function put(nodeID: string, record: ImageRecord, user: string, done: string): void {
-    nodes.recordChange(nodeID, user, `Image ${record.displayName} ${done}`, () => images.put(nodeID, record));
-  }
 
   /** Returns the records, with file details that the node returns in time. */
   async function shown(
@@ -200,7 +176,7 @@ export function nodeImageRoutes(deps: ImageRouteDeps): readonly Route[] {
     call: StoreCall,
     records: readonly ImageRecord[],
   ): Promise<readonly object[]> {
-    if (records.length === 0 || !checkHasStore(deps, call.nodeID).isOnline) return records;
+    if (records.length === 0 || !(await checkHasStore(deps, call.nodeID)).isOnline) return records;
     const late = new AbortController();
     const stopClock = clock.after(DETAILS_MS, () =>
       late.abort(new SessionError("timeout", "the node did not respond in time")),

@@ -3,14 +3,14 @@ import type { Clock } from "../../host/clock.ts";
 import { signJws, type Signer } from "../../protocol/channel/jws.ts";
 import { Base64Url32, NodeName, type NodeType } from "../../protocol/values/values.ts";
 import type { ControlKeys } from "../channel/keys/control-keys.ts";
-import type { EventLog } from "../events/service.ts";
-import type { Atomic } from "../store/atomic.ts";
+import type { EventLog, EventParts } from "../events/service.ts";
+import type { Transact } from "../store/transact.ts";
 import { checkField } from "./fields.ts";
 import type { LicenseStore } from "./license-store.ts";
 import { checkNameFree, type NameHolders } from "./names.ts";
 
 export interface LicensesDeps {
-  readonly store: Atomic & NameHolders & { readonly licenses: Pick<LicenseStore, "add"> };
+  readonly store: NameHolders & Transact<EventParts & { readonly licenses: Pick<LicenseStore, "add"> }>;
   readonly events: Pick<EventLog, "change">;
   readonly keys: Pick<ControlKeys, "rootThumbprint"> & {
     readonly signing: Signer;
@@ -48,7 +48,7 @@ export class Licenses {
     const { store, events, keys, clock, origin, org, domain } = this.#deps;
     checkField("name", NodeName, name);
     if (jkt !== undefined) checkField("jkt", Base64Url32, jkt);
-    checkNameFree(store, `${name}.${domain}`);
+    await checkNameFree(store, `${name}.${domain}`);
     const iat = Math.floor(clock.now() / 1000);
     const license = {
       iss: origin,
@@ -64,10 +64,10 @@ export class Licenses {
       ...(jkt === undefined ? {} : { cnf: { jkt } }),
     };
     const jws = await signJws("holdfast-license+jwt", license, keys.signing);
-    store.atomic(() => {
-      store.licenses.add(license, user);
+    await store.transact(async (tx) => {
+      await tx.licenses.add(license, user);
       const node = { uid: license.jti, name, fqdn: `${name}.${domain}` };
-      events.change(node, user, `License issued for ${node.fqdn} (${type})`);
+      await events.change(tx, node, user, `License issued for ${node.fqdn} (${type})`);
     });
     return jws;
   }

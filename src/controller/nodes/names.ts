@@ -2,12 +2,12 @@ import { InputError } from "../../errors.ts";
 
 /** Those who have names, which nodes and clusters share. */
 export interface NameHolders {
-  readonly nodes: { byFqdn(fqdn: string): unknown };
-  readonly clusters: { get(fqdn: string): unknown };
+  readonly nodes: { byFqdn(fqdn: string): Promise<unknown> };
+  readonly clusters: { get(fqdn: string): Promise<unknown> };
 }
 
 /** Checks that no node or cluster has a name. @throws {InputError} `name-taken` */
-export function checkNameFree({ nodes, clusters }: NameHolders, fqdn: string): void {
-  if (nodes.byFqdn(fqdn) === undefined && clusters.get(fqdn) === undefined) return;
+export async function checkNameFree({ nodes, clusters }: NameHolders, fqdn: string): Promise<void> {
+  if ((await nodes.byFqdn(fqdn)) === undefined && (await clusters.get(fqdn)) === undefined) return;
   throw new InputError("name-taken", `${fqdn} already exists; choose another name`, { details: { field: "name" } });
 }

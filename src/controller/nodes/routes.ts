@@ -46,8 +46,8 @@ const onNode = ({ nodeID }: { readonly nodeID: string }): string => tgrn.node(no
 const manageAccess = { to: "resource", permissions: ["nodes::manage"], resource: onNode } as const;
 
 /** Returns a node. @throws {InputError} `not-found` */
-export function nodeOf(nodes: Pick<NodeService, "get">, uid: string): NodeRecord {
-  const record = nodes.get(uid);
+export async function nodeOf(nodes: Pick<NodeService, "get">, uid: string): Promise<NodeRecord> {
+  const record = await nodes.get(uid);
   if (record === undefined) throw new InputError("not-found", `there is no node ${uid}`);
   return record;
 }
@@ -63,7 +63,7 @@ export function changeResponse(record: NodeRecord, caller: Caller, part: Readonl
 export interface NodeRouteDeps {
   readonly nodes: NodeService;
   readonly licenses: Licenses;
-  readonly clusters: { get(fqdn: string): unknown };
+  readonly clusters: { get(fqdn: string): Promise<unknown> };
 }
 
 /** Routes of nodes, without configuration, tags and triggers. */
@@ -90,10 +90,9 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
         ...refusals,
         ...violations,
       },
-      handle: ({ query, search, caller }) => {
+      handle: async ({ query, search, caller }) => {
         const projection = parseProjection(search);
-        const listed = nodes
-          .all()
+        const listed = (await nodes.all())
           .filter((record) => query.cluster === undefined || record.cluster === query.cluster)
           .filter((record) => hasTags(record.tags, query.tags))
           .filter((record) => caller.may(["nodes::read"], tgrn.node(record.uid)));
@@ -135,12 +134,12 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       access: {
         to: "resource",
         permissions: ["nodes::read"],
-        resource: ({ fqdn }) => tgrn.node(nodes.byFqdn(fqdn)?.uid ?? "unknown"),
+        resource: async ({ fqdn }) => tgrn.node((await nodes.byFqdn(fqdn))?.uid ?? "unknown"),
       },
       params: z.object({ fqdn: AnyFqdn }),
       answers: { ...nodeAnswer, ...refusals, ...notFound },
-      handle: ({ params: { fqdn } }) => {
-        const record = nodes.byFqdn(fqdn);
+      handle: async ({ params: { fqdn } }) => {
+        const record = await nodes.byFqdn(fqdn);
         if (record === undefined) throw new InputError("not-found", `there is no node ${fqdn}`);
         return nodeResponse(record, "full");
       },
@@ -154,7 +153,7 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       access: { to: "resource", permissions: ["nodes::read"], resource: onNode },
       params: NodeParams,
       answers: { ...nodeAnswer, ...refusals, ...notFound },
-      handle: ({ params: { nodeID } }) => nodeResponse(nodeOf(nodes, nodeID), "detail"),
+      handle: async ({ params: { nodeID } }) => nodeResponse(await nodeOf(nodes, nodeID), "detail"),
     }),
     route({
       method: "PUT",
@@ -173,15 +172,16 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
           }),
       },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
-      handle: ({ params: { nodeID }, body: { state, cluster }, caller }) => {
-        const before = nodeOf(nodes, nodeID).cluster;
+      handle: async ({ params: { nodeID }, body: { state, cluster }, caller }) => {
+        const before = (await nodeOf(nodes, nodeID)).cluster;
         // Checked before the lookup, so that names cannot be guessed.
         if (typeof cluster === "string" && cluster !== before) {
           caller.require(["nodes::cluster"], tgrn.cluster(cluster));
-          if (clusters.get(cluster) === undefined) throw new Violations([`cluster: there is no cluster ${cluster}`]);
+          if ((await clusters.get(cluster)) === undefined)
+            throw new Violations([`cluster: there is no cluster ${cluster}`]);
         }
         const change = { ...defined({ state, cluster }) };
-        return changeResponse(nodes.update(nodeID, change, caller.name), caller, change);
+        return changeResponse(await nodes.update(nodeID, change, caller.name), caller, change);
       },
     }),
     route({
@@ -194,7 +194,6 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       params: NodeParams,
       answers: { 200: { description: "Removed", schema: z.strictObject({}) }, ...refusals, ...notFound },
       handle: async ({ params: { nodeID }, caller }) => {
-        nodeOf(nodes, nodeID);
         await nodes.delete(nodeID, caller.name);
         return Response.json({});
       },
@@ -213,9 +212,8 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
         }),
       },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
-      handle: ({ params: { nodeID }, body: { addresses }, caller }) => {
-        nodeOf(nodes, nodeID);
-        const record = nodes.setLock(
+      handle: async ({ params: { nodeID }, body: { addresses }, caller }) => {
+        const record = await nodes.setLock(
           nodeID,
           addresses === undefined ? "current" : [...new Set(addresses)],
           caller.name,
@@ -232,10 +230,8 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       access: manageAccess,
       params: NodeParams,
       answers: { ...changeAnswer, ...refusals, ...notFound },
-      handle: ({ params: { nodeID }, caller }) => {
-        nodeOf(nodes, nodeID);
-        return changeResponse(nodes.setLock(nodeID, undefined, caller.name), caller, {});
-      },
+      handle: async ({ params: { nodeID }, caller }) =>
+        changeResponse(await nodes.setLock(nodeID, undefined, caller.name), caller, {}),
     }),
     route({
       method: "PUT",
@@ -247,10 +243,8 @@ export function nodeRoutes({ nodes, licenses, clusters }: NodeRouteDeps): readon
       params: NodeParams,
       body: { schema: z.strictObject({ lifecycleState: LifecycleState }) },
       answers: { ...changeAnswer, ...refusals, ...notFound, ...badBody },
-      handle: ({ params: { nodeID }, body: { lifecycleState }, caller }) => {
-        nodeOf(nodes, nodeID);
-        return changeResponse(nodes.setLifecycleState(nodeID, lifecycleState, caller.name), caller, { lifecycleState });
-      },
+      handle: async ({ params: { nodeID }, body: { lifecycleState }, caller }) =>
+        changeResponse(await nodes.setLifecycleState(nodeID, lifecycleState, caller.name), caller, { lifecycleState }),
     }),
   ];
 }

@@ -4,9 +4,9 @@ import type { Clock } from "../../host/clock.ts";
 import { defined } from "../../lib/defined.ts";
 import type { LifecycleState, NodeState } from "../../protocol/values/values.ts";
 import type { AlertStore } from "../events/alert-store.ts";
-import type { EventLog } from "../events/service.ts";
+import type { EventLog, EventParts } from "../events/service.ts";
 import type { Sources } from "../http/sources.ts";
-import type { Atomic } from "../store/atomic.ts";
+import type { Transact } from "../store/transact.ts";
 import type { Changes } from "./changes.ts";
 import { changeTag } from "./fields.ts";
 import { isPermitted, placeOf } from "./ip-lock.ts";
@@ -15,16 +15,24 @@ import type { NodeRecord } from "./records.ts";
 import type { NodeChange, NodeStore, StoredHeartbeat, StoredNode } from "./store.ts";
 import type { TombstoneStore } from "./tombstone-store.ts";
 
+/** Stores of an open transaction that changes nodes. */
+export interface NodeParts extends EventParts {
+  readonly nodes: NodeStore;
+  readonly tombstones: Pick<TombstoneStore, "add">;
+  readonly alerts: Pick<AlertStore, "open" | "close" | "closeAll">;
+  readonly clusters: { get(fqdn: string): Promise<{ readonly members: readonly string[] } | undefined> };
+}
+
 export interface NodeServiceDeps {
-  readonly store: Atomic & {
+  readonly store: Transact<NodeParts> & {
     readonly nodes: NodeStore;
-    readonly tombstones: Pick<TombstoneStore, "add">;
-    readonly alerts: Pick<AlertStore, "closeAll">;
-    readonly clusters: { get(fqdn: string): { readonly members: readonly string[] } | undefined };
-    readonly documents: { applied(uid: string): NodeRecord["applied"] };
+    readonly documents: {
+      applied(uid: string): Promise<NodeRecord["applied"]>;
+      appliedByNode(): Promise<ReadonlyMap<string, NodeRecord["applied"]>>;
+    };
   };
-  readonly events: Pick<EventLog, "record" | "change" | "changeOutsideDocuments">;
-  readonly changes: Changes;
+  readonly events: Pick<EventLog, "record" | "change">;
+  readonly changes: Changes<NodeParts>;
   readonly sessions: {
     get(uid: string): { readonly address: string } | undefined;
     heartbeat(uid: string): StoredHeartbeat | undefined;
@@ -33,6 +41,12 @@ export interface NodeServiceDeps {
   readonly dismiss: (uid: string) => Promise<void>;
   readonly sources: Pick<Sources, "areHidden" | "isFrontEnd">;
   readonly clock: Clock;
+}
+
+/** A change of a node, and its text in the event. */
+export interface NodeDecision {
+  readonly change: NodeChange;
+  readonly message: string;
 }
 
 const MAX_MEMBERS = 16;
@@ -48,142 +62,168 @@ export class NodeService {
     this.#deps = deps;
   }
 
-  all(): readonly NodeRecord[] {
-    return this.#deps.store.nodes.all().map((node) => this.#record(node));
+  async all(): Promise<readonly NodeRecord[]> {
+    const { nodes, documents } = this.#deps.store;
+    const stored = await nodes.all();
+    const applied = await documents.appliedByNode();
+    return stored.map((node) => this.#record(node, applied.get(node.uid) ?? {}));
   }
 
-  get(uid: string): NodeRecord | undefined {
-    const node = this.#deps.store.nodes.get(uid);
-    return node === undefined ? undefined : this.#record(node);
+  async get(uid: string): Promise<NodeRecord | undefined> {
+    const node = await this.#deps.store.nodes.get(uid);
+    return node === undefined ? undefined : this.#read(node);
   }
 
-  byFqdn(fqdn: string): NodeRecord | undefined {
-    const node = this.#deps.store.nodes.byFqdn(fqdn);
-    return node === undefined ? undefined : this.#record(node);
+  async byFqdn(fqdn: string): Promise<NodeRecord | undefined> {
+    const node = await this.#deps.store.nodes.byFqdn(fqdn);
+    return node === undefined ? undefined : this.#read(node);
   }
 
   /** Sets the state of a node, or its cluster; null removes it from its cluster. */
-  update(uid: string, change: { state?: NodeState; cluster?: string | null }, user: string): NodeRecord {
-    const node = this.stored(uid);
-    const wanted: NodeChange = {
-      ...defined({ state: change.state }),
-      ...(change.cluster === undefined ? {} : { cluster: change.cluster ?? undefined }),
-    };
-    if (typeof change.cluster === "string" && change.cluster !== node.cluster) this.#checkJoin(node, change.cluster);
-    const parts = [
-      ...(change.state === undefined || change.state === node.state ? [] : [`state ${change.state}`]),
-      ...(change.cluster === undefined || (change.cluster ?? undefined) === node.cluster
-        ? []
-        : [`cluster ${change.cluster ?? "none"}`]),
-    ];
-    return this.change(node, wanted, user, `Node updated: ${parts.join(", ")}`);
+  update(uid: string, wanted: { state?: NodeState; cluster?: string | null }, user: string): Promise<NodeRecord> {
+    const { state, cluster } = wanted;
+    return this.change(uid, user, async (node, tx) => {
+      if (typeof cluster === "string" && cluster !== node.cluster) await checkJoin(tx, node, cluster);
+      const parts = [
+        ...(state === undefined || state === node.state ? [] : [`state ${state}`]),
+        ...(cluster === undefined || (cluster ?? undefined) === node.cluster ? [] : [`cluster ${cluster ?? "none"}`]),
+      ];
+      const change = {
+        ...defined({ state }),
+        ...(cluster === undefined ? {} : { cluster: cluster ?? undefined }),
+      };
+      return { change, message: `Node updated: ${parts.join(", ")}` };
+    });
   }
 
   async delete(uid: string, user: string): Promise<void> {
-    const { store, events, changes, dismiss, clock } = this.#deps;
-    const node = this.stored(uid);
-    changes.apply(() => {
-      const credentials = store.nodes.credentials(uid);
+    const { events, changes, dismiss, clock } = this.#deps;
+    await changes.apply(async (tx) => {
+      const node = await storedIn(tx, uid);
+      const credentials = await tx.nodes.credentials(uid);
       if (credentials !== undefined) {
-        store.tombstones.add(uid, credentials.keys.auth, credentials.thumbprints.auth, clock.now() / 1000);
+        await tx.tombstones.add(uid, credentials.keys.auth, credentials.thumbprints.auth, clock.now() / 1000);
       }
-      events.record(node, { eventType: "Node Delete", level: "WARNING", message: "Node deleted", details: { user } });
-      store.alerts.closeAll(uid);
-      store.nodes.remove(uid);
-      return [uid, ...this.#membersOf(node.cluster)];
+      const event = { eventType: "Node Delete", level: "WARNING", message: "Node deleted", details: { user } } as const;
+      await events.record(tx, node, event);
+      await tx.alerts.closeAll(uid);
+      await tx.nodes.remove(uid);
+      return [uid, ...(await membersOf(tx, node.cluster))];
     });
     await dismiss(uid);
   }
 
-  /** Sets a tag; undefined removes it. */
-  setTag(uid: string, name: string, value: string | undefined, user: string): NodeRecord {
-    const node = this.stored(uid);
-    const tags = changeTag(node.tags, name, value);
+  /** Sets a tag; undefined removes it. `check` may refuse it by throwing. */
+  setTag(
+    uid: string,
+    name: string,
+    value: string | undefined,
+    user: string,
+    check: (node: StoredNode) => void = () => undefined,
+  ): Promise<NodeRecord> {
     const message = value === undefined ? `Tag ${name} removed` : `Tag ${name} set to ${value}`;
-    return this.change(node, { tags }, user, message);
+    return this.change(uid, user, (node) => {
+      check(node);
+      return { change: { tags: changeTag(node.tags, name, value) }, message };
+    });
   }
 
-  setLifecycleState(uid: string, state: LifecycleState, user: string): NodeRecord {
-    return this.change(this.stored(uid), { lifecycleState: state }, user, `Lifecycle state set to ${state}`);
+  setLifecycleState(uid: string, state: LifecycleState, user: string): Promise<NodeRecord> {
+    const decision = { change: { lifecycleState: state }, message: `Lifecycle state set to ${state}` };
+    return this.change(uid, user, () => decision);
   }
 
   /** Locks a node to address blocks, or to its current address; undefined removes the lock. @throws {InputError} `not-configured` */
-  setLock(uid: string, lock: readonly string[] | "current" | undefined, user: string): NodeRecord {
-    const { store, events, sessions, sources } = this.#deps;
+  async setLock(uid: string, lock: readonly string[] | "current" | undefined, user: string): Promise<NodeRecord> {
+    const { sessions, sources } = this.#deps;
     if (lock !== undefined && sources.areHidden) {
       const hint = "start the controller with --trusted-proxy, so that it knows the addresses of nodes";
       throw new InputError("not-configured", `a front end hides the addresses of nodes: ${hint}`);
     }
-    const node = this.stored(uid);
-    const current = sessions.get(uid)?.address;
-    const known = current ?? node.lastIp;
-    if (lock === "current" && known === undefined) {
-      const reason = "the node has not connected yet, so its address is unknown; specify addresses";
-      throw new InputError("invalid-body", `addresses: ${reason}`, { details: { field: "addresses" } });
-    }
-    if (lock === "current" && known !== undefined && sources.isFrontEnd(known)) {
-      // A lock to a front end would permit every client that it does not identify.
-      const hint = "configure it to send X-Forwarded-For, or specify the addresses";
-      throw new InputError("not-configured", `the front end ${known} does not forward the node's address: ${hint}`);
-    }
-    const lockedTo = lock === "current" ? [placeOf(known ?? "")] : lock === undefined ? undefined : [...lock].sort();
-    const from = current ?? node.unauthorizedIp;
-    const unauthorizedIp = from === undefined || isPermitted(lockedTo, from) ? undefined : from;
-    const message = lockedTo === undefined ? "Address lock removed" : `Node locked to ${lockedTo.join(", ")}`;
-    return store.atomic(() => {
-      const changed = this.change(node, { lockedTo, unauthorizedIp }, user, message);
-      reportLock(events, node, node, changed);
-      return changed;
+    return this.change(uid, user, (node) => {
+      const current = sessions.get(uid)?.address;
+      const known = current ?? node.lastIp;
+      if (lock === "current" && known === undefined) {
+        const reason = "the node has not connected yet, so its address is unknown; specify addresses";
+        throw new InputError("invalid-body", `addresses: ${reason}`, { details: { field: "addresses" } });
+      }
+      if (lock === "current" && known !== undefined && sources.isFrontEnd(known)) {
+        // A lock to a front end would permit every client that it does not identify.
+        const hint = "configure it to send X-Forwarded-For, or specify the addresses";
+        throw new InputError("not-configured", `the front end ${known} does not forward the node's address: ${hint}`);
+      }
+      const lockedTo = lock === "current" ? [placeOf(known ?? "")] : lock === undefined ? undefined : [...lock].sort();
+      const from = current ?? node.unauthorizedIp;
+      const unauthorizedIp = from === undefined || isPermitted(lockedTo, from) ? undefined : from;
+      const message = lockedTo === undefined ? "Address lock removed" : `Node locked to ${lockedTo.join(", ")}`;
+      return { change: { lockedTo, unauthorizedIp }, message };
     });
   }
 
-  /** Stores and records a change of a node; a change without effect is not recorded. */
-  change(node: StoredNode, change: NodeChange, user: string, message: string): NodeRecord {
-    const { store, events, changes } = this.#deps;
-    if (isDeepStrictEqual({ ...node, ...change }, node)) return this.#record(node);
-    changes.apply(() => {
-      store.nodes.change(node.uid, change);
-      events.change(node, user, message);
+  /**
+   * Stores and records a change of a node, which `decide` makes of the stored node and may refuse by throwing; it may run again, and reads
+   * through `tx` alone. A change without effect is not recorded.
+   */
+  async change(
+    uid: string,
+    user: string,
+    decide: (node: StoredNode, tx: NodeParts) => NodeDecision | Promise<NodeDecision>,
+  ): Promise<NodeRecord> {
+    const { events, changes } = this.#deps;
+    await changes.apply(async (tx) => {
+      const node = await storedIn(tx, uid);
+      const { change, message } = await decide(node, tx);
+      const changed = { ...node, ...change };
+      if (isDeepStrictEqual(changed, node)) return [];
+      await tx.nodes.change(uid, change);
+      await events.change(tx, node, user, message);
+      await reportLock(tx, events, node, node, changed);
       const touched = Object.hasOwn(change, "cluster") ? [node.cluster, change.cluster] : [];
-      return new Set([node.uid, ...touched.flatMap((cluster) => this.#membersOf(cluster))]);
+      const affected = new Set([uid]);
+      for (const cluster of touched) for (const member of await membersOf(tx, cluster)) affected.add(member);
+      return affected;
     });
-    return this.#record(this.stored(node.uid));
-  }
-
-  /** Runs a change that belongs to a node and records it by this user, in one transaction. @throws {InputError} `not-found` */
-  recordChange<T>(uid: string, user: string, message: string, work: () => T): T {
-    return this.#deps.events.changeOutsideDocuments(user, message, work, this.stored(uid));
+    return this.#read(await this.stored(uid));
   }
 
   /** Returns a node as stored. @throws {InputError} `not-found` */
-  stored(uid: string): StoredNode {
-    const node = this.#deps.store.nodes.get(uid);
-    if (node === undefined) throw new InputError("not-found", `no node ${uid}`);
-    return node;
+  stored(uid: string): Promise<StoredNode> {
+    return storedIn(this.#deps.store, uid);
   }
 
-  #record(node: StoredNode): NodeRecord {
-    const { sessions, store } = this.#deps;
+  async #read(node: StoredNode): Promise<NodeRecord> {
+    return this.#record(node, await this.#deps.store.documents.applied(node.uid));
+  }
+
+  #record(node: StoredNode, applied: NodeRecord["applied"]): NodeRecord {
+    const { sessions } = this.#deps;
     return {
       ...node,
       isOnline: sessions.get(node.uid) !== undefined,
       heartbeat: sessions.heartbeat(node.uid) ?? node.heartbeat,
-      applied: store.documents.applied(node.uid),
+      applied,
     };
   }
+}
 
-  #checkJoin(node: StoredNode, fqdn: string): void {
-    const cluster = this.#deps.store.clusters.get(fqdn);
-    if (cluster === undefined) throw new InputError("not-found", `no cluster ${fqdn}`);
-    if (node.type === "Agent") throw new InputError("not-supported", "cluster: agents cannot be members of a cluster");
-    if (cluster.members.length >= MAX_MEMBERS) {
-      throw new InputError("invalid-body", `cluster: ${fqdn} has ${MAX_MEMBERS} members`, {
-        details: { field: "cluster" },
-      });
-    }
-  }
+/** @throws {InputError} `not-found` */
+async function storedIn({ nodes }: { readonly nodes: Pick<NodeStore, "get"> }, uid: string): Promise<StoredNode> {
+  const node = await nodes.get(uid);
+  if (node === undefined) throw new InputError("not-found", `there is no node ${uid}`);
+  return node;
+}
 
-  #membersOf(cluster: string | undefined): readonly string[] {
-    return cluster === undefined ? [] : this.#deps.store.nodes.members(cluster);
+async function checkJoin(tx: Pick<NodeParts, "clusters">, node: StoredNode, fqdn: string): Promise<void> {
+  const cluster = await tx.clusters.get(fqdn);
+  if (cluster === undefined) throw new InputError("not-found", `no cluster ${fqdn}`);
+  if (node.type === "Agent") throw new InputError("not-supported", "cluster: agents cannot be members of a cluster");
+  if (cluster.members.length >= MAX_MEMBERS) {
+    throw new InputError("invalid-body", `cluster: ${fqdn} has ${MAX_MEMBERS} members`, {
+      details: { field: "cluster" },
+    });
   }
+}
+
+async function membersOf({ nodes }: Pick<NodeParts, "nodes">, cluster: string | undefined): Promise<readonly string[]> {
+  return cluster === undefined ? [] : nodes.members(cluster);
 }

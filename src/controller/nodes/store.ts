@@ -64,8 +64,8 @@ export interface NodeStore {
   label(uid: string): Promise<NodeLabel | undefined>;
   /** Returns the node with this name or FQDN. */
   uidOf(name: string): Promise<string | undefined>;
-  /** Returns the UIDs of the nodes with these names or FQDNs, by each. */
-  uidsOf(names: readonly string[]): Promise<ReadonlyMap<string, string>>;
+  /** Returns the nodes with these UIDs, names or FQDNs. */
+  called(aliases: readonly string[]): Promise<readonly NodeLabel[]>;
   /** Returns the cluster and domain of a node, the subjects of its documents. */
   placement(uid: string): Promise<{ readonly cluster: string | undefined; readonly domain: string } | undefined>;
   members(cluster: string): Promise<readonly string[]>;
@@ -245,14 +245,12 @@ export function nodeStore(executor: Executor): NodeStore {
         .executeTakeFirst();
       return row?.uid;
     },
-    async uidsOf(names) {
-      const found = await db
+    called: (aliases) =>
+      db
         .selectFrom("nodes")
         .select(["uid", "name", "fqdn"])
-        .where((eb) => eb.or([engine.isAnyOf(sql.ref("name"), names), engine.isAnyOf(sql.ref("fqdn"), names)]))
-        .execute();
-      return new Map(found.flatMap(({ uid, name, fqdn }) => [[name, uid] as const, [fqdn, uid] as const]));
-    },
+        .where((eb) => eb.or(["uid", "name", "fqdn"].map((column) => engine.isAnyOf(sql.ref(column), aliases))))
+        .execute(),
     async placement(uid) {
       const [row] = (await PLACEMENT(executor, { uid })).rows;
       return row === undefined ? undefined : { cluster: row.cluster ?? undefined, domain: row.domain };

@@ -107,7 +107,7 @@ async function bearerOf(
   const node = await registryTokens?.bearerOf(username, password);
   if (node !== undefined) {
     // A deleted node must not pull.
-    if (nodes.get(node.uid) === undefined) throw unauthorized();
+    if ((await nodes.get(node.uid)) === undefined) throw unauthorized();
     return { name: node.uid, may: (repository, action) => action === "pull" && repository === node.repository };
   }
   const caller = await callerOf(password, { access, tokens });

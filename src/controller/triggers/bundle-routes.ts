@@ -44,7 +44,7 @@ export function nodeBundleRoutes(deps: RunDeps & Pick<TriggerRouteDeps, "nodes">
         ...violations,
       },
       async handle({ params: { nodeID }, query, request, caller }) {
-        if (!nodeOf(deps.nodes, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
+        if (!(await nodeOf(deps.nodes, nodeID)).isOnline) throw new SessionError("offline", "the node has no session");
         const size = query.maxBytes === undefined ? {} : { maxBytes: query.maxBytes };
         const order = {
           event: PUSH_LOGS_EVENT,

@@ -126,14 +126,14 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
           throw new InputError("unknown-event", "invalid event name: use letters, digits, '.', '_' and '-'");
         if (FILE_EVENTS.has(event) && body?.["file"] !== undefined)
           caller.require(STORE_PERMISSIONS, tgrn.node(nodeID));
-        if (!nodeOf(deps.nodes, nodeID).isOnline) throw new SessionError("offline", "the node has no session");
+        if (!(await nodeOf(deps.nodes, nodeID)).isOnline) throw new SessionError("offline", "the node has no session");
         const stream = query.stream === true;
         const order: TriggerRequest = {
           event,
           body: body ?? {},
           wait: stream || query.wait === true,
           user: caller.name,
-          deadlineMs: deadlineOf(deps, nodeID, event, body, stream),
+          deadlineMs: await deadlineOf(deps, nodeID, event, body, stream),
         };
         return stream
           ? streamTrigger(deps, nodeID, order, request.signal)
@@ -147,19 +147,19 @@ export function triggerRoutes(deps: TriggerRouteDeps): readonly Route[] {
  * Returns the deadline of a trigger, in milliseconds. A container's event may need a pull and the stop timeout; a streamed run takes at
  * most an hour.
  */
-function deadlineOf(
+async function deadlineOf(
   { nodes, clusters }: TriggerRouteDeps,
   nodeID: string,
   event: string,
   body: unknown,
   stream: boolean,
-): number {
+): Promise<number> {
   const known = event === DATA_STORE_EVENT ? dataStoreDeadlineMs(body) : DEADLINES_MS.get(event);
-  const { type } = nodeOf(nodes, nodeID);
+  const { type } = await nodeOf(nodes, nodeID);
   const container =
     known !== undefined || type === "Agent"
       ? undefined
-      : containerNamed(execOfNode({ nodes, clusters }, nodeID), event);
+      : containerNamed(await execOfNode({ nodes, clusters }, nodeID), event);
   if (stream && LONG_STREAMS.has(event)) return LONGEST_MS;
   if (container === undefined) return stream ? STREAM_DEADLINE_MS : (known ?? DEFAULT_DEADLINE_MS);
   return stream ? LONGEST_MS : Math.min(PULL_MS + stopSecondsOf(container) * SECOND, LONGEST_MS);

@@ -1,4 +1,4 @@
-import type { EventLog } from "../events/service.ts";
+import type { AuditParts, EventLog } from "../events/service.ts";
 import type { ClusterStore } from "../clusters/store.ts";
 import { refuseTriggerFrom, refuseWhileHeld } from "../nodes/held-identity.ts";
 import type { NodeService } from "../nodes/service.ts";
@@ -15,12 +15,15 @@ export interface TriggerOptions {
 export type RunTrigger = (uid: string, request: TriggerRequest, options: TriggerOptions) => Promise<unknown>;
 
 export interface TriggerServiceDeps {
-  readonly store: { readonly nodes: NodeStore; readonly clusters: Pick<ClusterStore, "get"> };
+  readonly store: AuditParts & {
+    readonly nodes: Pick<NodeStore, "credentials">;
+    readonly clusters: Pick<ClusterStore, "get">;
+  };
   readonly nodes: Pick<NodeService, "stored">;
   readonly events: Pick<EventLog, "audit">;
   readonly sessions: { get(uid: string): { readonly address: string } | undefined };
   /** Expects a node to reconnect. */
-  readonly expect: (uid: string, reason: "restart" | "reboot") => void;
+  readonly expect: (uid: string, reason: "restart" | "reboot") => Promise<void>;
   readonly send: RunTrigger;
 }
 
@@ -45,17 +48,17 @@ export class TriggerService {
    */
   async run(uid: string, request: TriggerRequest, options: TriggerOptions): Promise<unknown> {
     const { store, nodes, events, sessions, expect, send } = this.#deps;
-    const node = nodes.stored(uid);
-    refuseWhileHeld(store, uid);
+    const node = await nodes.stored(uid);
+    await refuseWhileHeld(store, uid);
     const session = sessions.get(uid);
-    if (session !== undefined) refuseTriggerFrom(store, uid, session.address, request.event);
+    if (session !== undefined) await refuseTriggerFrom(store, uid, session.address, request.event);
     if (session !== undefined && request.isAudited !== false && !isRead(request)) {
-      const shared = node.cluster === undefined ? undefined : store.clusters.get(node.cluster)?.config.exec;
-      const label = callLabel(request, shared ?? node.config.exec ?? {});
-      events.audit(node, `${request.user} invoked ${label}`);
+      const cluster = node.cluster === undefined ? undefined : await store.clusters.get(node.cluster);
+      const label = callLabel(request, cluster?.config.exec ?? node.config.exec ?? {});
+      await events.audit(store, node, `${request.user} invoked ${label}`);
     }
     const restart = Object.hasOwn(RESTART_TRIGGERS, request.event) ? RESTART_TRIGGERS[request.event] : undefined;
-    if (restart !== undefined && session !== undefined) expect(uid, restart);
+    if (restart !== undefined && session !== undefined) await expect(uid, restart);
     return send(uid, request, options);
   }
 }

@@ -32,6 +32,8 @@ export interface DocumentStore {
   /** Stores the signed form, unless the version has changed. */
   setJws(id: DocumentId, version: number, jws: string, seal: string): Promise<void>;
   applied(node: string): Promise<Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>>;
+  /** Returns what `applied` returns, of every node that has reported something. */
+  appliedByNode(): Promise<ReadonlyMap<string, Readonly<Partial<Record<DocumentApplied["name"], DocumentApplied>>>>>;
   setApplied(node: string, report: DocumentApplied): Promise<void>;
 }
 
@@ -106,8 +108,11 @@ export function documentStore(executor: Executor): DocumentStore {
       await SET_JWS(executor, { node, name, sub, version, jws, seal });
     },
     async applied(node) {
-      const rows = await db.selectFrom("applied").select(["name", "report"]).where("node", "=", node).execute();
-      return Object.fromEntries(rows.map(({ name, report }) => [name, json(report, DocumentApplied)]));
+      return reportsIn(await db.selectFrom("applied").selectAll().where("node", "=", node).execute());
+    },
+    async appliedByNode() {
+      const rows = Map.groupBy(await db.selectFrom("applied").selectAll().execute(), ({ node }) => node);
+      return new Map([...rows].map(([node, reports]) => [node, reportsIn(reports)]));
     },
     async setApplied(node, applied) {
       const report = JSON.stringify(applied);
@@ -119,3 +124,6 @@ export function documentStore(executor: Executor): DocumentStore {
     },
   };
 }
+
+const reportsIn = (rows: readonly { readonly name: string; readonly report: string }[]) =>
+  Object.fromEntries(rows.map(({ name, report }) => [name, json(report, DocumentApplied)]));

@@ -9,7 +9,8 @@ import { anyOf, tgrn } from "../../access/policies/permissions.ts";
 import { problemResponse, withViolations } from "../../http/problem.ts";
 import { route, type Call, type Route } from "../../http/route.ts";
 import { badBody, notFound, Problem, refusals } from "../../http/shapes.ts";
-import type { EventLog } from "../../events/service.ts";
+import type { EventLog, EventParts } from "../../events/service.ts";
+import type { Transact } from "../../store/transact.ts";
 import type { Source } from "../../http/sources.ts";
 
 const tag = "Activation";
@@ -38,13 +39,14 @@ const answers = {
 
 export interface ActivationRouteDeps {
   readonly activations: Activations;
-  readonly events: Pick<EventLog, "changeOutsideDocuments">;
+  readonly store: Transact<EventParts>;
+  readonly events: Pick<EventLog, "change">;
   /** Called for each wrong activation code. */
   readonly onWrongCode?: (user: string, source: Source) => void;
 }
 
 /** Routes of activation codes, which machines without a license show. */
-export function activationRoutes({ activations, events, onWrongCode }: ActivationRouteDeps): readonly Route[] {
+export function activationRoutes({ store, activations, events, onWrongCode }: ActivationRouteDeps): readonly Route[] {
   type Entry = Pick<Call<unknown, unknown, unknown>, "caller" | "source">;
   /** Counts an unknown code, and sets `retry-after` when a user has entered too many. */
   const withRateLimit = async (
@@ -110,11 +112,8 @@ export function activationRoutes({ activations, events, onWrongCode }: Activatio
             activations.approve(code, guesser, { name, type }),
           );
           const { jti: uid } = peekClaims("holdfast-license+jwt", license);
-          events.changeOutsideDocuments(
-            guesser.user,
-            `Activation code accepted: ${describe(machine)} becomes ${name}`,
-            () => undefined,
-          );
+          const message = `Activation code accepted: ${describe(machine)} becomes ${name}`;
+          await store.transact((tx) => events.change(tx, undefined, guesser.user, message));
           return Response.json({ uid, name, type, machine }, { status: 201 });
         }),
     }),
