@@ -6,6 +6,7 @@ import { ADMIN_POLICY, type Policy } from "../../../src/controller/access/polici
 import { sha256Hex, type AccessStore } from "../../../src/controller/access/store.ts";
 import { createApi, type ApiDeps } from "../../../src/controller/http/api.ts";
 import type { Route } from "../../../src/controller/http/route.ts";
+import { Images } from "../../../src/controller/images/service.ts";
 import { jwtIssuer } from "../../../src/controller/http/tokens.ts";
 import { Activations } from "../../../src/controller/nodes/activations/service.ts";
 import type { LicenseRequest } from "../../../src/controller/nodes/licenses.ts";
@@ -51,14 +52,18 @@ export class ApiBench {
   readonly deps: RouteDeps & ApiDeps;
   readonly logged: string[] = [];
 
-  private constructor(privateKey: webcrypto.CryptoKey, publicKey: webcrypto.CryptoKey, clock: Clock) {
+  private constructor(
+    fleet: FleetStage,
+    privateKey: webcrypto.CryptoKey,
+    publicKey: webcrypto.CryptoKey,
+    clock: Clock,
+  ) {
     const log = pino({ level: "debug" }, { write: (line: string) => void this.logged.push(line) });
-    this.fleet = new FleetStage(clock, ORIGIN, { kid: "test", privateKey });
+    this.fleet = fleet;
     const { store, services } = this.fleet;
     this.flows = store.flows;
     this.gatewayDetails = store.gatewayDetails;
     this.access = store.access;
-    this.access.putApiKey("admin", sha256Hex(ADMIN_KEY), [ADMIN_POLICY]);
     const issue = async (request: LicenseRequest): Promise<string> => services.licenses.issue(request);
     this.activations = new Activations({ clock, origin: ORIGIN, issue });
     this.agentTokens = new AgentTokens({
@@ -71,7 +76,10 @@ export class ApiBench {
     });
     const deps = {
       ...store,
+      store,
       ...services,
+      images: new Images({ store, events: services.events }),
+      checkStore: () => store.check(),
       joins: new ReplyJoins(),
       activations: this.activations,
       agentTokens: this.agentTokens,
@@ -98,15 +106,23 @@ export class ApiBench {
         "verify",
       ]),
     ]);
-    return new ApiBench(imported[0], imported[1], clock);
+    const [privateKey, publicKey] = imported;
+    const fleet = await FleetStage.open(clock, ORIGIN, { kid: "test", privateKey });
+    const bench = new ApiBench(fleet, privateKey, publicKey, clock);
+    await bench.access.putApiKey("admin", sha256Hex(ADMIN_KEY), [ADMIN_POLICY]);
+    return bench;
   }
 
   /** Creates an API key with one policy: these actions on these resources. */
-  keyFor(actions: readonly string[], resources: readonly string[] = ["*"], deny: readonly string[] = []): string {
+  async keyFor(
+    actions: readonly string[],
+    resources: readonly string[] = ["*"],
+    deny: readonly string[] = [],
+  ): Promise<string> {
     const statements: Policy["statements"] = [{ effect: "allow", actions: [...actions] }];
     if (deny.length > 0) statements.push({ effect: "deny", actions: [...deny] });
     const key = randomUUID();
-    this.access.putApiKey(key, sha256Hex(key), [{ name: "test", statements, resources: [...resources] }]);
+    await this.access.putApiKey(key, sha256Hex(key), [{ name: "test", statements, resources: [...resources] }]);
     return key;
   }
 

@@ -20,7 +20,7 @@ import { TriggerService } from "../../../src/controller/triggers/service.ts";
 import { SessionError } from "../../../src/errors.ts";
 import type { Clock } from "../../../src/host/clock.ts";
 import type { Signer } from "../../../src/protocol/channel/jws.ts";
-import { memoryStores } from "./memory-stores.ts";
+import { openTestStore, type TestStore } from "./test-store.ts";
 
 export const ORG = "0f0e0d0c-0b0a-4908-8706-050403020100";
 export const DOMAIN = "example.net";
@@ -32,6 +32,17 @@ export type TriggerScript = (
 ) => Promise<unknown>;
 
 const X = "A".repeat(43);
+
+type NodeTables = {
+  readonly nodes: {
+    readonly uid: string;
+    readonly last_ip: string | null;
+    readonly last_connect: number | null;
+    readonly disconnect_time: number | null;
+    readonly device: string | null;
+    readonly heartbeat: string | null;
+  };
+};
 
 /** A node record with everything known; parts can be given. */
 export function nodeRecord(change: Partial<NodeRecord> = {}): NodeRecord {
@@ -106,7 +117,7 @@ interface RecordedChange {
 
 /** The services over a database in memory, with nodes whose sessions the test plays. */
 export class FleetStage {
-  readonly store: Stores = memoryStores();
+  readonly store: TestStore;
   readonly services: Services;
   readonly triggered: { readonly uid: string; readonly request: TriggerRequest }[] = [];
   readonly terminals: { readonly uid: string; readonly request: Omit<TerminalRequest, "user"> }[] = [];
@@ -116,11 +127,22 @@ export class FleetStage {
   #changesSeen = 0;
   script: TriggerScript = ({ wait }) => Promise.resolve(wait ? { output: { message: "pong" } } : true);
 
-  constructor(clock: Clock, origin: string, signing: Signer, log: Logger = pino({ level: "silent" })) {
-    const { store } = this;
+  static async open(
+    clock: Clock,
+    origin: string,
+    signing: Signer,
+    log: Logger = pino({ level: "silent" }),
+  ): Promise<FleetStage> {
+    return new FleetStage(await openTestStore(), clock, origin, signing, log);
+  }
+
+  private constructor(store: TestStore, clock: Clock, origin: string, signing: Signer, log: Logger) {
+    this.store = store;
     const identity = { org: ORG, domain: DOMAIN };
     const events = eventLog(store, clock, identity);
-    const changes = { apply: (change: () => Iterable<string>) => void store.atomic(() => [...change()]) };
+    const changes = {
+      apply: async (change: (tx: Stores) => Promise<Iterable<string>>) => void (await store.transact(change)),
+    };
     const sessions = {
       get: (uid: string) => {
         const address = this.#online.get(uid);
@@ -147,7 +169,7 @@ export class FleetStage {
         nodes,
         events,
         sessions,
-        expect: () => undefined,
+        expect: () => Promise.resolve(),
         send: (uid, request, options) => {
           if (!this.#online.has(uid)) return Promise.reject(new SessionError("offline", "the node has no session"));
           this.triggered.push({ uid, request });
@@ -170,21 +192,21 @@ export class FleetStage {
         store,
         events,
         clock,
-        identities: { release: (uid) => releaseIdentity(store, uid), resume: () => undefined },
+        identities: { release: releaseIdentity, resume: () => Promise.resolve() },
       }),
       telemetry: store.telemetry,
     };
   }
 
   /** Adds a node; parts of its record can be given. */
-  add(change: Partial<NodeRecord> = {}): NodeRecord {
+  async add(change: Partial<NodeRecord> = {}): Promise<NodeRecord> {
     const { store } = this;
     const record = nodeRecord(change);
     const { uid, name, fqdn, domain, org, type, keys, createdAt, device, reported, lastIp, isOnline } = record;
     const thumbprints = { auth: `${uid} auth`, overlay: `${uid} overlay`, wireguard: `${uid} wireguard` };
     const made = { vendor: "", model: "", mac: "", wan: "" };
     const trail = NEW_IDENTITY;
-    store.nodes.add({
+    await store.nodes.add({
       uid,
       name,
       fqdn,
@@ -198,15 +220,22 @@ export class FleetStage {
       device: device ?? made,
     });
     const { state, lifecycleState, cluster, tags, config, confirm, lockedTo, unauthorizedIp } = record;
-    store.nodes.change(uid, { state, lifecycleState, cluster, tags, config, confirm, lockedTo, unauthorizedIp });
+    await store.nodes.change(uid, { state, lifecycleState, cluster, tags, config, confirm, lockedTo, unauthorizedIp });
     const { lastConnect, disconnectTime, heartbeat } = record;
-    store.sql
-      .prepare(
-        "UPDATE nodes SET last_ip = ?, last_connect = ?, disconnect_time = ?, device = ?, heartbeat = ? WHERE uid = ?",
-      )
-      .run(lastIp ?? null, lastConnect ?? null, disconnectTime ?? null, text(device), text(heartbeat), uid);
-    store.nodes.setReported(uid, { version: 1, reported });
-    for (const report of Object.values(record.applied)) store.documents.setApplied(uid, report);
+    await store.database.db
+      .$extendTables<NodeTables>()
+      .updateTable("nodes")
+      .set({
+        last_ip: lastIp ?? null,
+        last_connect: lastConnect ?? null,
+        disconnect_time: disconnectTime ?? null,
+        device: text(device),
+        heartbeat: text(heartbeat),
+      })
+      .where("uid", "=", uid)
+      .execute();
+    await store.nodes.setReported(uid, { version: 1, reported });
+    for (const report of Object.values(record.applied)) await store.documents.setApplied(uid, report);
     this.setOnline(uid, isOnline, lastIp);
     return this.#found(uid);
   }
@@ -217,42 +246,42 @@ export class FleetStage {
     else this.#online.delete(uid);
   }
 
-  node(uid: string): NodeRecord | undefined {
+  node(uid: string): Promise<NodeRecord | undefined> {
     return this.services.nodes.get(uid);
   }
 
-  cluster(fqdn: string): ClusterRecord | undefined {
+  cluster(fqdn: string): Promise<ClusterRecord | undefined> {
     return this.services.clusters.get(fqdn);
   }
 
   /** Changes that were recorded since `forget`, oldest first. */
-  get recorded(): readonly RecordedChange[] {
-    return this.#all().slice(this.#changesSeen);
+  async recorded(): Promise<readonly RecordedChange[]> {
+    return (await this.#all()).slice(this.#changesSeen);
   }
 
   /** The same, as lines of text. */
-  get changes(): readonly string[] {
-    return this.recorded.map(({ user, message }) => `${user}: ${message}`);
+  async changes(): Promise<readonly string[]> {
+    return (await this.recorded()).map(({ user, message }) => `${user}: ${message}`);
   }
 
   /** Their users. */
-  get users(): readonly string[] {
-    return this.recorded.map(({ user }) => user);
+  async users(): Promise<readonly string[]> {
+    return (await this.recorded()).map(({ user }) => user);
   }
 
   /** Leaves the changes so far out of `recorded`. */
-  forget(): void {
-    this.#changesSeen = this.#all().length;
+  async forget(): Promise<void> {
+    this.#changesSeen = (await this.#all()).length;
   }
 
-  #all(): readonly RecordedChange[] {
+  async #all(): Promise<readonly RecordedChange[]> {
     const filter = { eventTypes: ["Configuration Change", "Node Delete"], limit: 1000, offset: 0 };
-    const { items } = this.store.events.find({ ...filter, sort: { by: "timestamp", order: "asc" } });
+    const { items } = await this.store.events.find({ ...filter, sort: { by: "timestamp", order: "asc" } });
     return items.map(({ details, message }) => ({ user: String(details["user"]), message }));
   }
 
-  #found(uid: string): NodeRecord {
-    const record = this.node(uid);
+  async #found(uid: string): Promise<NodeRecord> {
+    const record = await this.node(uid);
     if (record === undefined) throw new Error(`no node ${uid}`);
     return record;
   }

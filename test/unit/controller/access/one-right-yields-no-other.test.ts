@@ -21,8 +21,8 @@ let bench: ApiBench;
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  bench.fleet.add(HERE);
-  bench.fleet.add(THERE);
+  await bench.fleet.add(HERE);
+  await bench.fleet.add(THERE);
   bench.fleet.services.clusters.create({ name: "pair" }, "test");
   await bench.call("POST", "/v2/policy", { json: POLICY });
   await bench.call("POST", "/v2/service-user", { json: { name: "root", policies: ["everything"] } });
@@ -161,35 +161,35 @@ const WAYS: readonly Way[] = [
 
 test.each(WAYS)("$what: refused", async ({ held, on, request, missing, resource, before }) => {
   if (before !== undefined) await bench.call(before[0], before[1], { json: before[2] });
-  const config = bench.fleet.node(HERE.uid)?.config;
+  const config = (await bench.fleet.node(HERE.uid))?.config;
   const [method, path, json] = request;
-  const answer = await bench.call(method, path, { key: bench.keyFor(held, on), json });
+  const answer = await bench.call(method, path, { key: await bench.keyFor(held, on), json });
   expect([answer.status, answer.json]).toMatchObject([
     403,
     { code: "forbidden", details: { permission: missing, resource } },
   ]);
-  expect(bench.fleet.node(HERE.uid)?.config).toEqual(config);
+  expect((await bench.fleet.node(HERE.uid))?.config).toEqual(config);
 });
 
 describe("who holds what is needed", () => {
-  const both = () => bench.keyFor([CONFIGURE], [tgrn.node(HERE.uid), tgrn.node(THERE.uid)]);
+  const both = async () => await bench.keyFor([CONFIGURE], [tgrn.node(HERE.uid), tgrn.node(THERE.uid)]);
 
   it("makes a credential of a user with the policies that they may give", async () => {
-    const key = bench.keyFor(["users::modify", "permissions::modify"]);
+    const key = await bench.keyFor(["users::modify", "permissions::modify"]);
     expect((await bench.call("POST", "/v2/service-user/root/token", { key })).status).toBe(200);
   });
 
   it("makes a credential of a user without any policy", async () => {
-    const key = bench.keyFor(["users::modify"]);
+    const key = await bench.keyFor(["users::modify"]);
     expect((await bench.call("POST", "/v2/service-user/plain/token", { key })).status).toBe(200);
     expect((await bench.call("POST", "/v2/service-user/absent/token", { key })).status).toBe(404);
   });
 
   it("joins a cluster, and leaves it without", async () => {
-    const key = bench.keyFor(["nodes::manage", "nodes::cluster"], [...onHere, tgrn.cluster(CLUSTER)]);
+    const key = await bench.keyFor(["nodes::manage", "nodes::cluster"], [...onHere, tgrn.cluster(CLUSTER)]);
     const path = `/node/${HERE.uid}`;
     expect((await bench.call("PUT", path, { key, json: { cluster: CLUSTER } })).status).toBe(200);
-    const manager = bench.keyFor(["nodes::manage"]);
+    const manager = await bench.keyFor(["nodes::manage"]);
     expect((await bench.call("PUT", path, { key: manager, json: { cluster: CLUSTER } })).status).toBe(200);
     expect((await bench.call("PUT", path, { key: manager, json: { cluster: null } })).status).toBe(200);
   });
@@ -202,7 +202,7 @@ describe("who holds what is needed", () => {
 
   it("keeps a connector that somebody else made, and connects a node to itself", async () => {
     await bench.call("PUT", connectors, { json: legacy(THERE.name) });
-    const key = bench.keyFor([CONFIGURE], onHere);
+    const key = await bench.keyFor([CONFIGURE], onHere);
     const json = {
       connectors: [
         { ...connector(THERE.name), port: 8081 },
@@ -214,7 +214,7 @@ describe("who holds what is needed", () => {
   });
 
   it("runs public images", async () => {
-    const key = bench.keyFor(["node-exec::modify"]);
+    const key = await bench.keyFor(["node-exec::modify"]);
     const path = `/v2/node/${HERE.uid}/exec/container`;
     const answer = await bench.call("POST", path, { key, json: container("docker.io/library/alpine") });
     expect(answer.status).toBe(201);

@@ -66,7 +66,7 @@ describe("policies", () => {
 
   it("are listed as far as the caller may read them", async () => {
     for (const name of ["a", "b"]) await bench.call("POST", "/v2/policy", { json: { ...reader, name } });
-    const key = bench.keyFor(["permissions::read"], ["tgrn:tg::permissions:policy/b"]);
+    const key = await bench.keyFor(["permissions::read"], ["tgrn:tg::permissions:policy/b"]);
     expect(items((await bench.call("GET", "/v2/policy", { key })).json).map(({ name }) => name)).toEqual(["b"]);
   });
 });
@@ -99,7 +99,7 @@ describe("service users", () => {
   });
 
   it("are given policies only by who may change permissions", async () => {
-    const key = bench.keyFor(["users::modify"]);
+    const key = await bench.keyFor(["users::modify"]);
     const plain = await bench.call("POST", "/v2/service-user", { key, json: { name: "plain" } });
     expect(plain.status).toBe(201);
     const answer = await bench.call("POST", "/v2/service-user", { key, json: { name: "bot", policies: ["reader"] } });
@@ -132,7 +132,7 @@ it("every change of who may do what is recorded with who made it, and a refused 
   await bench.call("POST", "/v2/service-user/nobody/token");
   await bench.call("DELETE", "/v2/policy/reader");
   await bench.call("DELETE", "/v2/policy/reader");
-  expect(bench.fleet.changes).toEqual([
+  expect(await bench.fleet.changes()).toEqual([
     "admin: Policy reader created",
     "admin: Policy reader replaced",
     "admin: Service user bot created",

@@ -174,7 +174,7 @@ test("a token that is withdrawn, expired or guessed gives nothing", async () => 
 
 test("a token does no more than its maker still may", async () => {
   const bench = await ApiBench.create();
-  const key = bench.keyFor(["nodes::manage"]);
+  const key = await bench.keyFor(["nodes::manage"]);
   const { json } = await bench.call("POST", "/v2/agent-token", { key, json: { name: "laptop" } });
   const { id, secret } = readAgentToken(String(Members.parse(json)["token"])) ?? { id: "", secret: "" };
   const use = async () => {

@@ -37,7 +37,7 @@ describe("clusters", () => {
 
   it("are listed as far as the caller may read them", async () => {
     for (const name of ["one", "two"]) bench.fleet.services.clusters.create({ name }, "test");
-    const key = bench.keyFor(["nodes::read"], ["tgrn:tg::nodes:cluster/two.example.net"]);
+    const key = await bench.keyFor(["nodes::read"], ["tgrn:tg::nodes:cluster/two.example.net"]);
     expect(items((await bench.call("GET", "/cluster", { key })).json).map(({ name }) => name)).toEqual(["two"]);
     expect((await bench.call("GET", "/cluster/one.example.net", { key })).status).toBe(403);
     expect((await bench.call("POST", "/cluster", { key, json: { name: "x" } })).status).toBe(403);
@@ -60,11 +60,11 @@ describe("clusters", () => {
 describe("what a cluster tells", () => {
   it("is only the part written to a caller who may not read it, and never a secret", async () => {
     await bench.call("POST", "/cluster", { json: { name: "pair" } });
-    const record = bench.fleet.cluster("pair.example.net");
+    const record = await bench.fleet.cluster("pair.example.net");
     if (record === undefined) throw new Error("no cluster");
     const config = { network: { tunnels: [{ name: "a", type: "ipsec", psk: "hunter2" }] } };
     bench.fleet.store.clusters.setConfig(record.fqdn, config);
-    const key = bench.keyFor(["nodes::manage"]);
+    const key = await bench.keyFor(["nodes::manage"]);
     const path = "/cluster/pair.example.net/tag/site";
     const put = await bench.call("PUT", path, { key, json: { value: "rome" } });
     expect(put.json).toEqual({ fqdn: record.fqdn, tags: { site: "rome" } });
@@ -79,6 +79,6 @@ describe("a tag of a cluster", () => {
     await bench.call("POST", "/cluster", { json: { name: "pair" } });
     const answer = await bench.call("PUT", `/cluster/pair.example.net/tag/${name}`, { json: { value: "x" } });
     expect([answer.status, answer.json]).toEqual([422, [`tagName: the key ${name} is not allowed`]]);
-    expect(bench.fleet.cluster("pair.example.net")?.tags).toEqual({});
+    expect((await bench.fleet.cluster("pair.example.net"))?.tags).toEqual({});
   });
 });

@@ -6,7 +6,7 @@ let uid: string;
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  uid = bench.fleet.add({ name: "gw", config: {} }).uid;
+  uid = (await bench.fleet.add({ name: "gw", config: {} })).uid;
 });
 
 const server = { enabled: true, type: "public", host: "gw.example.net", port: 8443 };
@@ -23,7 +23,7 @@ describe("PUT /node/{nodeID}/config/gateway", () => {
     expect(members((await put({ enabled: false })).json)["config"]).toEqual({ gateway: { enabled: false } });
     const gone = await bench.call("DELETE", `/node/${uid}/config/gateway`);
     expect([gone.status, members(gone.json)["config"]]).toEqual([200, {}]);
-    expect(bench.fleet.users).toEqual(["admin", "admin", "admin"]);
+    expect(await bench.fleet.users()).toEqual(["admin", "admin", "admin"]);
   });
 
   it.each([
@@ -49,8 +49,8 @@ describe("PUT /node/{nodeID}/config/gateway", () => {
   ])("refuses %s by name, and changes nothing", async (_, change, lines) => {
     const { status, json } = await put(change === undefined ? {} : { ...server, ...change });
     expect([status, json]).toEqual([422, lines]);
-    expect(bench.fleet.node(uid)?.config).toEqual({});
-    expect(bench.fleet.users).toEqual([]);
+    expect((await bench.fleet.node(uid))?.config).toEqual({});
+    expect(await bench.fleet.users()).toEqual([]);
   });
 
   it("refuses what is no object, too deep or too large", async () => {
@@ -65,9 +65,9 @@ describe("PUT /node/{nodeID}/config/gateway", () => {
   });
 
   it("is taken for an agent, takes its own permission, and needs a node", async () => {
-    const agent = bench.fleet.add({ name: "laptop", type: "Agent", config: {} }).uid;
+    const agent = (await bench.fleet.add({ name: "laptop", type: "Agent", config: {} })).uid;
     expect((await put({ enabled: false, connectToPublic: false }, undefined, agent)).status).toBe(200);
-    const key = bench.keyFor(["nodes::configure:gateway"], [`tgrn:tg::nodes:node/${uid}`]);
+    const key = await bench.keyFor(["nodes::configure:gateway"], [`tgrn:tg::nodes:node/${uid}`]);
     expect((await put(server, key)).status).toBe(200);
     expect((await put(server, key, agent)).json).toMatchObject({ code: "forbidden" });
     expect((await put(server, undefined, "00000000-0000-4000-8000-000000000000")).status).toBe(404);

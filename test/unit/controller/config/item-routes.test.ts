@@ -21,10 +21,10 @@ let uid: string;
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  uid = bench.fleet.add({ name: "appliance", config: {} }).uid;
+  uid = (await bench.fleet.add({ name: "appliance", config: {} })).uid;
 });
 
-const stored = (section: ItemSection): unknown => bench.fleet.node(uid)?.config[section];
+const stored = async (section: ItemSection): Promise<unknown> => (await bench.fleet.node(uid))?.config[section];
 const idOf = (json: unknown): string => z.object({ id: z.uuid() }).parse(json).id;
 
 describe.each(["connectors", "services"] as const)("%s item by item", (section) => {
@@ -45,7 +45,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
     expect(second).not.toBe(A);
     const shown = members(members((await bench.call("GET", `/node/${uid}`)).json)["config"]);
     expect(shown[section]).toMatchObject({ items: { [id]: { index: 0 }, [second]: { index: 1, id: second } } });
-    expect(bench.fleet.users).toEqual(["admin", "admin"]);
+    expect(await bench.fleet.users()).toEqual(["admin", "admin"]);
   });
 
   it("are replaced and removed one by one", async () => {
@@ -171,8 +171,8 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
   });
 
   it("take their own permission in the specification's spelling, on their own node", async () => {
-    const key = bench.keyFor([normaliseAction(`node::configure::${section}`)], [`tgrn:tg::nodes:node/${uid}`]);
-    const foreign = bench.fleet.add({ name: "other", config: {} }).uid;
+    const key = await bench.keyFor([normaliseAction(`node::configure::${section}`)], [`tgrn:tg::nodes:node/${uid}`]);
+    const foreign = (await bench.fleet.add({ name: "other", config: {} })).uid;
     const made = await bench.call("POST", base(), { json: sample, key });
     expect(made.status).toBe(201);
     const item = `${base()}/${idOf(made.json)}`;
@@ -185,7 +185,7 @@ describe.each(["connectors", "services"] as const)("%s item by item", (section) 
         { details: { permission: `nodes::configure:${section}`, resource: `tgrn:tg::nodes:node/${foreign}` } },
       ]);
     }
-    const wrong = bench.keyFor([`nodes::configure:${section === "services" ? "connectors" : "services"}`]);
+    const wrong = await bench.keyFor([`nodes::configure:${section === "services" ? "connectors" : "services"}`]);
     expect((await bench.call("POST", base(), { json: sample, key: wrong })).status).toBe(403);
   });
 
@@ -278,7 +278,7 @@ describe.each(["connectors", "services"] as const)("%s as a whole", (section) =>
   });
 
   it("exist on agents, and not on nodes that are gone", async () => {
-    const agent = bench.fleet.add({ name: "laptop", type: "Agent", config: {} }).uid;
+    const agent = (await bench.fleet.add({ name: "laptop", type: "Agent", config: {} })).uid;
     expect((await bench.call("PUT", `/node/${agent}/config/${section}`, { json: legacy })).status).toBe(200);
     expect((await bench.call("POST", `/v2/node/${agent}/config/${section}/upgrade`)).status).toBe(200);
     expect(
@@ -330,7 +330,7 @@ describe("a connector to an address that no node lets others reach", () => {
   });
 
   it("is refused in a legacy list too, and by every way to write such an address", async () => {
-    const other = bench.fleet.add({ name: "old", config: {} }).uid;
+    const other = (await bench.fleet.add({ name: "old", config: {} })).uid;
     const one = (at: number, id: string, service: string) => ({ ...bad, service, port: 8000 + at, id });
     const list = [
       one(0, A, "224.0.0.1:80"),

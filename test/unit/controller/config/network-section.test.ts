@@ -14,14 +14,14 @@ let paths: { node: string; cluster: string };
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  uid = bench.fleet.add({ name: "appliance", config: {} }).uid;
-  agent = bench.fleet.add({ name: "laptop", type: "Agent", config: {} }).uid;
+  uid = (await bench.fleet.add({ name: "appliance", config: {} })).uid;
+  agent = (await bench.fleet.add({ name: "laptop", type: "Agent", config: {} })).uid;
   bench.fleet.services.clusters.create({ name: "pair" }, "test");
   paths = { node: `/node/${uid}/config/network`, cluster: `/cluster/${FQDN}/config/network` };
 });
 
-const stored = () => bench.fleet.node(uid)?.config;
-const inherited = () => bench.fleet.cluster(FQDN)?.config;
+const stored = async () => (await bench.fleet.node(uid))?.config;
+const inherited = async () => (await bench.fleet.cluster(FQDN))?.config;
 const put = (path: string, json: unknown, key?: string) =>
   bench.call("PUT", path, key === undefined ? { json } : { json, key });
 
@@ -79,7 +79,7 @@ describe("the section network of a node", () => {
         "network.nats.0.toSource: 10.9.0.0/16 has another prefix length than 10.0.0.0/8; only one address may stand for many",
       ],
     ]);
-    expect([stored(), bench.fleet.users]).toEqual([{}, ["test"]]);
+    expect([stored(), await bench.fleet.users()]).toEqual([{}, ["test"]]);
   });
 
   it("may name a VRF that only its cluster has", async () => {
@@ -133,7 +133,7 @@ describe("the section network of a cluster", () => {
     expect([gone.status, inherited()]).toEqual([200, {}]);
     expect((await bench.call("GET", paths.cluster)).status).toBe(404);
     // What changes nothing is not recorded.
-    expect(bench.fleet.users).toEqual(["test", "admin", "admin"]);
+    expect(await bench.fleet.users()).toEqual(["test", "admin", "admin"]);
   });
 
   const own = "is always a member's own, not for a cluster";
@@ -155,7 +155,7 @@ describe("the section network of a cluster", () => {
   });
 
   it("takes its own permission on that cluster, and tells a writer no more than he wrote", async () => {
-    const key = bench.keyFor(["nodes::configure:network"], [`tgrn:tg::nodes:cluster/${FQDN}`]);
+    const key = await bench.keyFor(["nodes::configure:network"], [`tgrn:tg::nodes:cluster/${FQDN}`]);
     expect((await put(paths.cluster, INHERITED, key)).json).toEqual({ fqdn: FQDN, config: { network: INHERITED } });
     expect((await put(paths.node, {}, key)).status).toBe(403);
     expect((await bench.call("GET", paths.cluster, { key })).status).toBe(403);
@@ -168,7 +168,7 @@ describe("the section network of a cluster", () => {
 });
 
 describe("how a change is to be confirmed", () => {
-  const asked = () => bench.fleet.node(uid)?.confirm;
+  const asked = async () => (await bench.fleet.node(uid))?.confirm;
 
   it.each([
     ["confirm=30", { seconds: 30 }],

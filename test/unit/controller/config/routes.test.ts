@@ -9,8 +9,8 @@ let agent: string;
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  uid = bench.fleet.add({ name: "appliance", config: {} }).uid;
-  agent = bench.fleet.add({ name: "laptop", type: "Agent", config: {} }).uid;
+  uid = (await bench.fleet.add({ name: "appliance", config: {} })).uid;
+  agent = (await bench.fleet.add({ name: "laptop", type: "Agent", config: {} })).uid;
 });
 
 /** Sections that take any object; those with a schema of their own have tests of their own. */
@@ -29,7 +29,7 @@ describe.each(SECTIONS)("section %s at /%s", (section, path, isForAgents) => {
     expect(answer.json).toMatchObject({ uid, config: { [section]: body } });
     const replaced = await bench.call("PUT", `/node/${uid}/${path}`, { json: { other: 1 } });
     expect(replaced.json).toMatchObject({ config: { [section]: { other: 1 } } });
-    expect(bench.fleet.node(uid)?.config).toEqual({ [section]: { other: 1 } });
+    expect((await bench.fleet.node(uid))?.config).toEqual({ [section]: { other: 1 } });
   });
 
   it("says that it is stored and not applied", async () => {
@@ -38,7 +38,7 @@ describe.each(SECTIONS)("section %s at /%s", (section, path, isForAgents) => {
   });
 
   it("takes its own permission in every spelling of a policy", async () => {
-    const key = bench.keyFor([`nodes::configure:${section}`], [`tgrn:tg::nodes:node/${uid}`]);
+    const key = await bench.keyFor([`nodes::configure:${section}`], [`tgrn:tg::nodes:node/${uid}`]);
     expect((await bench.call("PUT", `/node/${uid}/${path}`, { json: {}, key })).status).toBe(200);
     const refused = await bench.call("PUT", `/node/${agent}/${path}`, { json: {}, key });
     expect(refused.json).toMatchObject({
@@ -100,7 +100,7 @@ describe("removing a section", () => {
 describe("what a change answers", () => {
   it("is only the part written to a caller who may not read the node", async () => {
     bench.fleet.services.config.setSection(uid, "snmp", { port: 161 }, "test");
-    const key = bench.keyFor(["nodes::configure:gateway", "nodes::manage"]);
+    const key = await bench.keyFor(["nodes::configure:gateway", "nodes::manage"]);
     const call = (method: string, path: string, json?: unknown) =>
       bench.call(method, `/node/${uid}${path}`, json === undefined ? { key } : { key, json });
     expect((await call("GET", "")).status).toBe(403);
@@ -120,10 +120,10 @@ describe("what a change answers", () => {
     const put = await bench.call("PUT", `/node/${uid}/snmp`, { json: secret });
     const shown = { enabled: true, authPassphrase: "", privacyPassphrase: "" };
     expect(put.json).toMatchObject({ config: { snmp: shown } });
-    const key = bench.keyFor(["nodes::configure:snmp"]);
+    const key = await bench.keyFor(["nodes::configure:snmp"]);
     const part = await bench.call("PUT", `/node/${uid}/snmp`, { json: shown, key });
     expect(part.json).toEqual({ uid, config: { snmp: shown } });
-    expect(bench.fleet.node(uid)?.config).toEqual({ snmp: secret });
+    expect((await bench.fleet.node(uid))?.config).toEqual({ snmp: secret });
     const query = "projection[0][0]=config&projection[0][1]=snmp&projection[0][2]=authPassphrase";
     for (const path of [`/node/${uid}`, "/node/by-fqdn/appliance.example.net", `/node?${query}`]) {
       expect((await bench.call("GET", path)).text).not.toMatch(/correct|battery/);

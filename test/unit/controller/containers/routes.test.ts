@@ -44,11 +44,11 @@ let base: string;
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  uid = bench.fleet.add({ name: "appliance", config: {} }).uid;
+  uid = (await bench.fleet.add({ name: "appliance", config: {} })).uid;
   base = `/v2/node/${uid}/exec`;
 });
 
-const stored = () => bench.fleet.node(uid)?.config.exec;
+const stored = async () => (await bench.fleet.node(uid))?.config.exec;
 const containers = () => items(stored()?.["commands"]);
 const create = (json: unknown) => bench.call("POST", `${base}/container`, { json });
 const put = (path: string, json: unknown) => bench.call("PUT", `${base}/${path}`, { json });
@@ -73,7 +73,7 @@ describe("containers", () => {
     const removed = await bench.call("DELETE", `${base}/container/${A}`);
     expect([removed.status, removed.json]).toEqual([200, {}]);
     expect(await get("container")).toEqual([]);
-    expect(bench.fleet.changes).toEqual([
+    expect(await bench.fleet.changes()).toEqual([
       "admin: Configuration of exec changed: container edge-api added",
       "admin: Configuration of exec changed: container edge-api changed",
       "admin: Configuration of exec changed: container edge-api removed",
@@ -204,11 +204,11 @@ describe("containers", () => {
   it("are audited with what gives them more than others have", async () => {
     await create({ ...RECORD, privileged: true, saveOutput: true, capabilities: { addCaps: ["SYS_ADMIN"] } });
     await put(`container/${A}/config`, PARTS.variable);
-    expect(bench.fleet.changes).toEqual([
+    expect(await bench.fleet.changes()).toEqual([
       "admin: Configuration of exec changed: container edge-api added (privileged; with SYS_ADMIN; output saved)",
       "admin: Configuration of exec changed: container edge-api configured (privileged; output saved)",
     ]);
-    expect(JSON.stringify([bench.fleet.changes, bench.logged])).not.toContain("hush");
+    expect(JSON.stringify([await bench.fleet.changes(), bench.logged])).not.toContain("hush");
   });
 });
 
@@ -293,7 +293,7 @@ describe("the parts of a container", () => {
 
   it("tell the values of variables to who may read them, and nobody else", async () => {
     await put(`container/${A}/config`, CONFIG);
-    const [reader, viewer] = [bench.keyFor(["node-exec::read"]), bench.keyFor(["nodes::read"])];
+    const [reader, viewer] = [await bench.keyFor(["node-exec::read"]), await bench.keyFor(["nodes::read"])];
     expect(await get(`container/${A}/variable`, reader)).toEqual(PARTS.variable.variables);
     const shown = await bench.call("GET", `/node/${uid}`, { key: viewer });
     expect(shown.text).toContain("TOKEN");
@@ -399,7 +399,7 @@ describe("a node that has no containers of its own", () => {
   });
 
   it("is an agent", async () => {
-    const agent = bench.fleet.add({ name: "laptop", type: "Agent", config: {} }).uid;
+    const agent = (await bench.fleet.add({ name: "laptop", type: "Agent", config: {} })).uid;
     const where = `/v2/node/${agent}/exec`;
     const reads = ["container", `container/${A}`, `container/${A}/vrf`, "volume", "limit"].map(
       (path) => ["GET", `${where}/${path}`, undefined] as const,
@@ -408,6 +408,6 @@ describe("a node that has no containers of its own", () => {
       const answer = await bench.call(method, path, json === undefined ? {} : { json });
       expect([answer.status, answer.json]).toMatchObject([422, { code: "not-supported" }]);
     }
-    expect(members(bench.fleet.node(agent)?.config)).toEqual({});
+    expect(members((await bench.fleet.node(agent))?.config)).toEqual({});
   });
 });

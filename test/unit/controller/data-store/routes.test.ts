@@ -12,7 +12,7 @@ const ID = "0d1c2b3a-4f5e-4d6c-8b7a-091827364554";
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  base = `/v2/node/${bench.fleet.add({ name: "one" }).uid}/data-store`;
+  base = `/v2/node/${(await bench.fleet.add({ name: "one" })).uid}/data-store`;
   bench.fleet.script = () => Promise.resolve({ id: ID });
 });
 
@@ -121,7 +121,8 @@ describe("what is refused without asking the node", () => {
   });
 
   it("a node that is offline, is an agent, or is none", async () => {
-    const under = (change: object) => `/v2/node/${bench.fleet.add({ name: "two", ...change }).uid}/data-store/tasks`;
+    const under = async (change: object) =>
+      `/v2/node/${(await bench.fleet.add({ name: "two", ...change })).uid}/data-store/tasks`;
     expect(await bench.call("GET", under({ isOnline: false }))).toMatchObject({
       status: 503,
       json: { code: "offline" },
@@ -133,10 +134,10 @@ describe("what is refused without asking the node", () => {
   });
 
   it("whoever lacks the one permission, also with the blanket one for triggers", async () => {
-    const key = bench.keyFor(["nodes::read", "nodes::manage", "nodes::remote-execute"]);
+    const key = await bench.keyFor(["nodes::read", "nodes::manage", "nodes::remote-execute"]);
     expect((await call("GET", "/tasks", undefined, { key })).status).toBe(403);
     bench.fleet.script = answering({ tasks: [] });
-    const allowed = bench.keyFor(["nodes::service:datastore-manager"]);
+    const allowed = await bench.keyFor(["nodes::service:datastore-manager"]);
     expect((await call("GET", "/tasks", undefined, { key: allowed })).status).toBe(200);
   });
 });
@@ -221,7 +222,7 @@ describe("listings in parts that are under way", () => {
 
   /** Nodes whose answers stop after their first part, until they are let go on. */
   beforeEach(() => {
-    nodes = Array.from({ length: 9 }, (_, at) => bench.fleet.add({ name: `many-${at}` }).uid);
+    nodes = Array.from({ length: 9 }, async (_, at) => (await bench.fleet.add({ name: `many-${at}` })).uid);
     end = [];
     bench.fleet.script = async (_, { onProgress, signal }) => {
       onProgress?.({ seq: 0, kind: "json", data: first });

@@ -9,8 +9,8 @@ let two: NodeRecord;
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  one = bench.fleet.add({ name: "one" });
-  two = bench.fleet.add({ name: "two" });
+  one = await bench.fleet.add({ name: "one" });
+  two = await bench.fleet.add({ name: "two" });
   const at = Date.parse("2026-01-01T00:00:00Z") / 1000;
   const events = [
     eventRecord(one, { uid: "e1", timestamp: at, level: "INFO" }),
@@ -62,7 +62,7 @@ describe("GET /v2/event", () => {
   });
 
   it("holds only what the caller may read", async () => {
-    const key = bench.keyFor(["events::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    const key = await bench.keyFor(["events::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
     expect(await found("", key)).toEqual(["e2"]);
     expect(await found(`?nodeIDs=${one.uid},${two.uid}`, key)).toEqual(["e2"]);
     expect(await found(`?nodeIDs=${one.uid}`, key)).toEqual([]);
@@ -123,7 +123,7 @@ describe("the older form", () => {
     expect(items(answer.json)).toHaveLength(4);
     expect(answer.headers.get("deprecation")).toMatch(/^@\d+$/);
     expect(answer.headers.get("link")).toContain("/v2/event");
-    const key = bench.keyFor(["alerts::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    const key = await bench.keyFor(["alerts::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
     expect(items((await bench.call("GET", "/alert", { key })).json)).toHaveLength(1);
     expect((await bench.call("GET", "/alert?limit=9999")).status).toBe(422);
   });
@@ -169,7 +169,7 @@ describe("audits", () => {
   });
 
   it("are those of the nodes that the caller may read", async () => {
-    const key = bench.keyFor(["events::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    const key = await bench.keyFor(["events::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
     expect(await values("/v2/audit", key)).toEqual(["bob invoked Node Restart"]);
     expect(await values(`/v2/audit/${two.uid}`, key)).toEqual(["bob invoked Node Restart"]);
     expect((await bench.call("GET", `/v2/audit/${one.uid}`, { key })).status).toBe(403);
@@ -208,7 +208,7 @@ describe("alerts", () => {
   it("are listed as far as the caller may read them", async () => {
     expect(items((await bench.call("GET", "/v2/alert")).json)).toHaveLength(2);
     expect(items((await bench.call("GET", `/v2/alert/${one.uid}`)).json)).toMatchObject([{ uid: "a-one" }]);
-    const key = bench.keyFor(["alerts::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
+    const key = await bench.keyFor(["alerts::read"], [`tgrn:tg::nodes:node/${two.uid}`]);
     expect((await bench.call("GET", "/v2/alert", { key })).json).toMatchObject([{ uid: "a-two" }]);
     expect((await bench.call("GET", "/v2/alert/00000000-0000-4000-8000-000000000000")).status).toBe(404);
   });
@@ -222,10 +222,10 @@ describe("alerts", () => {
 
   it("take nodes::manage too where dismissing lifts a hold", async () => {
     const path = `/v2/alert/${one.uid}/Identity%20Shared`;
-    const refused = await bench.call("DELETE", path, { key: bench.keyFor(["alerts::read"]) });
+    const refused = await bench.call("DELETE", path, { key: await bench.keyFor(["alerts::read"]) });
     expect(refused.status).toBe(403);
     expect(refused.json).toMatchObject({ details: { permission: "nodes::manage" } });
-    const key = bench.keyFor(["alerts::read", "nodes::manage"]);
+    const key = await bench.keyFor(["alerts::read", "nodes::manage"]);
     expect((await bench.call("DELETE", path, { key })).status).toBe(404);
   });
 });

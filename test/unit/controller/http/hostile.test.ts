@@ -7,7 +7,7 @@ import { eventRecord } from "../../../support/control-plane/fleet-stage.ts";
 import { runs } from "../../../support/sample.ts";
 
 const bench = await ApiBench.create();
-const node = bench.fleet.add({ name: "one" });
+const node = await bench.fleet.add({ name: "one" });
 bench.fleet.services.clusters.create({ name: "pair" }, "test");
 bench.fleet.store.events.add(eventRecord(node));
 // What a node answers is judged as well.
@@ -120,7 +120,7 @@ describe("hostile requests", () => {
     broken.fleet.services.nodes.all = () => {
       throw fault;
     };
-    const answer = await broken.app.request("/node", { headers: { authorization: broken.keyFor(["*"]) } });
+    const answer = await broken.app.request("/node", { headers: { authorization: await broken.keyFor(["*"]) } });
     expect(answer.status).toBe(500);
     expect(await answer.json()).toEqual({ error: "internal error", code: "internal" });
     expect(broken.logged.join("")).toContain("secret detail");

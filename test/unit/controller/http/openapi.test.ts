@@ -119,7 +119,7 @@ describe("the OpenAPI document", () => {
   });
 
   it("describes the answers that are really given", async () => {
-    const node = bench.fleet.add({ name: "one" });
+    const node = await bench.fleet.add({ name: "one" });
     bench.fleet.store.events.add(eventRecord(node));
     bench.fleet.services.clusters.create({ name: "pair" }, "test");
     const [logs, gateway] = ["/v2/node/{nodeID}/plugin-logs/gateway-details", "/node/{nodeID}/config/gateway"];

@@ -15,7 +15,7 @@ let uid = "";
 
 beforeAll(async () => {
   bench = await ApiBench.create();
-  uid = bench.fleet.add({ name: "one" }).uid;
+  uid = (await bench.fleet.add({ name: "one" })).uid;
 });
 
 const filled = (path: string): string =>
@@ -55,22 +55,26 @@ describe("every route", () => {
     const others = [...knownPermissions].filter((name) => !route.permissions.includes(name));
     const needed = route.permissions.map((name) => name.replace("{event}", "tg-ping"));
     const elsewhere = ["tgrn:tg::access-apps:app/*", "tgrn:tg::nodes:gatekeeper/one"];
-    const keys = [bench.keyFor(others), bench.keyFor(["*"], ["*"], needed), bench.keyFor(needed, elsewhere)];
+    const keys = [
+      await bench.keyFor(others),
+      await bench.keyFor(["*"], ["*"], needed),
+      await bench.keyFor(needed, elsewhere),
+    ];
     for (const key of keys) {
       const answer = await bench.call(route.method, filled(route.path), { key });
       expect(answer.status).toBe(403);
       expect(answer.json).toMatchObject({ code: "forbidden", details: { permission: needed.join(" or ") } });
       expect(z.object({ details: z.object({ resource: z.string() }) }).safeParse(answer.json).success).toBe(true);
     }
-    expect(bench.fleet.users).toEqual([]);
+    expect(await bench.fleet.users()).toEqual([]);
   });
 
   it.each(guarded.map((route) => [label(route), route] as const))("%s is open to its permission", async (_, route) => {
     const needed = route.permissions.map((name) => name.replace("{event}", "tg-ping"));
     for (const permission of needed) {
       const fresh = await ApiBench.create();
-      uid = fresh.fleet.add({ name: "one" }).uid;
-      const { status } = await fresh.call(route.method, filled(route.path), { key: fresh.keyFor([permission]) });
+      uid = (await fresh.fleet.add({ name: "one" })).uid;
+      const { status } = await fresh.call(route.method, filled(route.path), { key: await fresh.keyFor([permission]) });
       expect([401, 403, 405, 500]).not.toContain(status);
     }
   });
@@ -90,7 +94,7 @@ describe("every route", () => {
       expect((await send(" ".repeat(4 * 1024 * 1024 + 1))).status).toBe(413);
       expect((await send("[]")).status).toBe(422);
     }
-    expect(bench.fleet.users).toEqual([]);
+    expect(await bench.fleet.users()).toEqual([]);
     expect(bench.fleet.triggered).toEqual([]);
   });
 });
@@ -136,7 +140,7 @@ describe("the request id", () => {
 
   it("is in the one line a request leaves in the log, without secrets", async () => {
     bench.logged.length = 0;
-    const key = bench.keyFor(["nodes::read"]);
+    const key = await bench.keyFor(["nodes::read"]);
     const { headers } = await bench.call("GET", "/node?tags=secret:value", { key });
     expect(bench.logged).toHaveLength(1);
     const line = members(JSON.parse(bench.logged[0] ?? ""));

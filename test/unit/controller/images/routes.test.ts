@@ -19,7 +19,7 @@ let asked: DataStoreRequest[];
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  uid = bench.fleet.add({ name: "one" }).uid;
+  uid = (await bench.fleet.add({ name: "one" })).uid;
   files = new Map([["images/win.qcow2", info]]);
   asked = [];
   bench.fleet.script = ({ body }) => {
@@ -48,7 +48,7 @@ describe("POST", () => {
     expect([answer.status, answer.json]).toEqual([201, { ...record, present: true, ...info }]);
     expect(asked).toEqual([{ action: "IMAGE_INFO", filename: image.location }]);
     expect(bench.deps.images.ofNode(uid)).toEqual([record]);
-    expect(bench.fleet.changes).toEqual(["admin: Image Windows added"]);
+    expect(await bench.fleet.changes()).toEqual(["admin: Image Windows added"]);
   });
 
   it("makes an id where none is sent", async () => {
@@ -92,7 +92,7 @@ describe("POST", () => {
     expect(await call("POST", "", another)).toMatchObject({ status: 409, json: { code: "busy" } });
     setOnline(false);
     expect(await call("POST", "", another)).toMatchObject({ status: 503, json: { code: "offline" } });
-    uid = bench.fleet.add({ name: "two", type: "Agent" }).uid;
+    uid = (await bench.fleet.add({ name: "two", type: "Agent" })).uid;
     expect(await call("POST", "", another)).toMatchObject({ status: 422, json: { code: "not-supported" } });
     expect((await call("GET")).status).toBe(422);
   });
@@ -130,7 +130,7 @@ describe("GET", () => {
           after: (_: number, run: () => void) => (timers.push(run), () => undefined),
         };
         bench = await ApiBench.create(clock);
-        uid = bench.fleet.add({ name: "slow" }).uid;
+        uid = (await bench.fleet.add({ name: "slow" })).uid;
         bench.deps.images.put(uid, image);
         bench.deps.images.put(uid, { ...image, id: OTHER });
         bench.fleet.script = (_, { signal }) =>
@@ -161,7 +161,7 @@ describe("GET", () => {
   });
 
   it("of one that is not there is 404, as is one of another node", async () => {
-    uid = bench.fleet.add({ name: "two" }).uid;
+    uid = (await bench.fleet.add({ name: "two" })).uid;
     expect((await call("GET", `/${ID}`)).status).toBe(404);
     expect((await call("DELETE", `/${ID}`)).status).toBe(404);
     expect((await call("PUT", `/${ID}`, image)).status).toBe(404);
@@ -177,7 +177,7 @@ describe("PUT", () => {
     const { status, json } = await call("PUT", `/${ID}`, changed);
     expect([status, json]).toEqual([200, { ...changed, id: ID, present: true, ...info }]);
     expect(bench.deps.images.get(uid, ID)).toEqual({ ...changed, id: ID });
-    expect(bench.fleet.changes).toEqual(["admin: Image Desktop changed"]);
+    expect(await bench.fleet.changes()).toEqual(["admin: Image Desktop changed"]);
     expect(files.size).toBe(1);
   });
 
@@ -197,7 +197,7 @@ describe("DELETE", () => {
     const { status, json } = await call("DELETE", `/${ID}`);
     expect([status, json]).toEqual([200, {}]);
     expect(bench.deps.images.ofNode(uid)).toEqual([]);
-    expect([files.size, asked, bench.fleet.changes]).toEqual([1, [], ["admin: Image Windows removed"]]);
+    expect([files.size, asked, await bench.fleet.changes()]).toEqual([1, [], ["admin: Image Windows removed"]]);
   });
 
   it("removes the file first where that is asked for", async () => {
@@ -220,7 +220,7 @@ describe("DELETE", () => {
     refuseAll(error);
     expect((await call("DELETE", `/${ID}?deleteFile=true`)).status).toBe(status);
     expect(bench.deps.images.ofNode(uid)).toEqual([image]);
-    expect(bench.fleet.changes).toEqual([]);
+    expect(await bench.fleet.changes()).toEqual([]);
   });
 
   it("keeps a file that another image is in", async () => {

@@ -12,8 +12,8 @@ let now = 0;
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  one = bench.fleet.add({ name: "one", tags: { site: "berlin" } });
-  two = bench.fleet.add({ name: "two", tags: { site: "paris" } });
+  one = await bench.fleet.add({ name: "one", tags: { site: "berlin" } });
+  two = await bench.fleet.add({ name: "two", tags: { site: "paris" } });
   now = bench.deps.clock.now();
   bench.flows.add(one.uid, [flowAt(now - 3 * HOUR, { destPort: 1 }), flowAt(now - HOUR, { destPort: 2 })]);
   bench.flows.add(two.uid, [
@@ -74,7 +74,7 @@ describe("GET /v2/flow", () => {
   });
 
   it("shows a caller only the nodes that it may read the events of", async () => {
-    const key = bench.keyFor(["events::read"], [tgrn.node(two.uid)]);
+    const key = await bench.keyFor(["events::read"], [tgrn.node(two.uid)]);
     expect(await portsOf("", key)).toEqual([3]);
     expect(await portsOf(`?nodeIDs=${one.uid}`, key)).toEqual([]);
   });
@@ -92,19 +92,19 @@ describe("GET /stats/realtime/usage", () => {
     expect(await totalOf("?filters=site:berlin")).toEqual([2000, 2]);
     expect(await totalOf("?filters=site:rome")).toEqual([0, 0]);
     expect(await totalOf("?relative_start=-2 hours&intervalInMinutes=1")).toEqual([2000, 2]);
-    expect(await totalOf("", bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]))).toEqual([1000, 1]);
+    expect(await totalOf("", await bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]))).toEqual([1000, 1]);
   });
 
   it("counts a flow between two nodes once, and for either of them", async () => {
-    const three = bench.fleet.add({ name: "three", tags: { site: "oslo" } });
+    const three = await bench.fleet.add({ name: "three", tags: { site: "oslo" } });
     const ends = { sourceNode: three.name, destNode: two.name };
     const ended = Date.now() - 60_000;
     bench.flows.add(three.uid, [flowAt(ended, ends)]);
     bench.flows.add(two.uid, [flowAt(ended, ends)]);
     expect(await totalOf("")).toEqual([4000, 4]);
-    expect(await totalOf("", bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]))).toEqual([2000, 2]);
+    expect(await totalOf("", await bench.keyFor(["nodes::read"], [tgrn.node(two.uid)]))).toEqual([2000, 2]);
     expect(await totalOf("?filters=site:oslo")).toEqual([1000, 1]);
-    const both = bench.keyFor(["nodes::read"], [tgrn.node(two.uid), tgrn.node(three.uid)]);
+    const both = await bench.keyFor(["nodes::read"], [tgrn.node(two.uid), tgrn.node(three.uid)]);
     expect(await totalOf("", both)).toEqual([2000, 2]);
     // Whoever is not known cannot have told of it.
     bench.flows.add(two.uid, [flowAt(ended, { ...ends, sourceNode: "stranger" })]);

@@ -20,8 +20,8 @@ const hop = { hop: 1, ip: "192.0.2.1", fqdn: "r1.example", minRtt: 0.5, maxRtt: 
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  edge = bench.fleet.add({ name: "edge" });
-  gateway = bench.fleet.add({ name: "gw" });
+  edge = await bench.fleet.add({ name: "edge" });
+  gateway = await bench.fleet.add({ name: "gw" });
 });
 
 const ask = (uid: string, query: string, key?: string) =>
@@ -39,7 +39,7 @@ describe("gateway details", () => {
   });
 
   it("of a gateway are its clients' records of it, under their names", async () => {
-    const other = bench.fleet.add({ name: "another" });
+    const other = await bench.fleet.add({ name: "another" });
     bench.gatewayDetails.add(edge, [record(0), record(1, { node: "elsewhere" })]);
     bench.gatewayDetails.add(other, [record(0, { path: "lte" })]);
     bench.gatewayDetails.add(gateway, [record(2, { node: "hub" })]);
@@ -88,10 +88,10 @@ describe("gateway details", () => {
   });
 
   it("are not of agents, of nobody, and not for everybody", async () => {
-    const agent = bench.fleet.add({ name: "laptop", type: "Agent" });
+    const agent = await bench.fleet.add({ name: "laptop", type: "Agent" });
     expect((await ask(agent.uid, all)).json).toMatchObject({ code: "not-supported" });
     expect((await ask("00000000-0000-4000-8000-000000000000", all)).status).toBe(404);
-    const key = bench.keyFor(["nodes::read"], [`tgrn:tg::nodes:node/${edge.uid}`]);
+    const key = await bench.keyFor(["nodes::read"], [`tgrn:tg::nodes:node/${edge.uid}`]);
     expect((await ask(edge.uid, all, key)).status).toBe(200);
     expect((await ask(gateway.uid, all, key)).status).toBe(403);
   });

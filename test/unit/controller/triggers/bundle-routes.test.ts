@@ -8,7 +8,7 @@ let uid: string;
 
 beforeEach(async () => {
   bench = await ApiBench.create();
-  uid = bench.fleet.add({ name: "one" }).uid;
+  uid = (await bench.fleet.add({ name: "one" })).uid;
 });
 
 const CONTENT = Buffer.alloc(200_000, "an archive ");
@@ -59,15 +59,15 @@ it("says why there is none", async () => {
   bench.fleet.script = () => Promise.reject(new SessionError("busy", "another bundle is just being made"));
   expect(await fetch()).toMatchObject({ status: 409, json: { code: "busy" } });
   expect((await fetch("?maxBytes=1")).status).toBeGreaterThanOrEqual(400);
-  uid = bench.fleet.add({ name: "two", isOnline: false }).uid;
+  uid = (await bench.fleet.add({ name: "two", isOnline: false })).uid;
   expect(await fetch()).toMatchObject({ status: 503, json: { code: "offline" } });
 });
 
 it("a place in the data store takes the leave to change that", async () => {
   const push = (key: string, json: object) => bench.call("POST", `/node/${uid}/trigger/node-push-logs`, { key, json });
-  const own = bench.keyFor(["nodes::service:node-push-logs"]);
+  const own = await bench.keyFor(["nodes::service:node-push-logs"]);
   expect((await push(own, {})).status).toBe(200);
   expect((await push(own, { file: "a.tar.gz" })).status).toBe(403);
-  const both = bench.keyFor(["nodes::service:node-push-logs", "nodes::service:datastore-manager"]);
+  const both = await bench.keyFor(["nodes::service:node-push-logs", "nodes::service:datastore-manager"]);
   expect((await push(both, { file: "a.tar.gz" })).status).toBe(200);
 });

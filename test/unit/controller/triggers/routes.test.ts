@@ -29,7 +29,7 @@ beforeEach(async () => {
     },
   };
   bench = await ApiBench.create(clock);
-  uid = bench.fleet.add({ name: "one" }).uid;
+  uid = (await bench.fleet.add({ name: "one" })).uid;
 });
 
 const trigger = (event: string, json?: unknown, key?: string) =>
@@ -116,17 +116,17 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
   });
 
   it("is open to the permission of the event and to the blanket one", async () => {
-    expect((await trigger("tg-ping", {}, bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(200);
-    expect((await trigger("tg-ping", {}, bench.keyFor(["nodes::remote-execute"]))).status).toBe(200);
-    expect((await trigger("node-reboot", {}, bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(403);
-    const guarded = bench.keyFor(["nodes::remote-execute"], ["*"], ["nodes::service:node-reboot"]);
+    expect((await trigger("tg-ping", {}, await bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(200);
+    expect((await trigger("tg-ping", {}, await bench.keyFor(["nodes::remote-execute"]))).status).toBe(200);
+    expect((await trigger("node-reboot", {}, await bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(403);
+    const guarded = await bench.keyFor(["nodes::remote-execute"], ["*"], ["nodes::service:node-reboot"]);
     expect((await trigger("node-reboot", {}, guarded)).status).toBe(403);
-    expect((await trigger("*", {}, bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(403);
+    expect((await trigger("*", {}, await bench.keyFor(["nodes::service:tg-ping"]))).status).toBe(403);
   });
 
   it("captures whole packets only for who holds the permission by its name", async () => {
     const by = async (...key: Parameters<typeof bench.keyFor>) =>
-      (await trigger("tg-capture", { action: "status" }, bench.keyFor(...key))).status;
+      (await trigger("tg-capture", { action: "status" }, await bench.keyFor(...key))).status;
     expect(await by(["node-advanced::service:tg-capture"])).toBe(200);
     expect(await by(["node-advanced::service:tg-capture"], ["*"], ["node-advanced::*"])).toBe(403);
     expect(await by(["*", "nodes::service:tg-capture"])).toBe(403);
@@ -134,20 +134,20 @@ describe("POST /node/{nodeID}/trigger/{event}", () => {
 
   it("writes a capture into the data store only for who may change that", async () => {
     const file = { iface: "wan0", file: "captures/a" };
-    const key = bench.keyFor(["nodes::service:tg-tcpdump"]);
+    const key = await bench.keyFor(["nodes::service:tg-tcpdump"]);
     expect((await trigger("tg-tcpdump", { iface: "wan0" }, key)).status).toBe(200);
     expect((await trigger("tg-tcpdump", file, key)).status).toBe(403);
     expect((await trigger("tg-tcpdump?stream=1", file, key)).status).toBe(403);
     expect(requests()).toHaveLength(1);
-    const both = bench.keyFor(["nodes::service:tg-tcpdump", "nodes::service:datastore-manager"]);
+    const both = await bench.keyFor(["nodes::service:tg-tcpdump", "nodes::service:datastore-manager"]);
     expect((await trigger("tg-tcpdump", file, both)).status).toBe(200);
-    expect((await trigger("tg-tcpdump", file, bench.keyFor(["nodes::remote-execute"]))).status).toBe(200);
-    const guarded = bench.keyFor(["nodes::remote-execute"], ["*"], ["nodes::service:datastore-manager"]);
+    expect((await trigger("tg-tcpdump", file, await bench.keyFor(["nodes::remote-execute"]))).status).toBe(200);
+    const guarded = await bench.keyFor(["nodes::remote-execute"], ["*"], ["nodes::service:datastore-manager"]);
     expect((await trigger("tg-tcpdump", file, guarded)).status).toBe(403);
   });
 
   it.each(["", "?wait=1", "?stream=1"])("answers 503 for a node that is offline, with '%s'", async (query) => {
-    uid = bench.fleet.add({ name: "off", isOnline: false }).uid;
+    uid = (await bench.fleet.add({ name: "off", isOnline: false })).uid;
     const answer = await trigger(`tg-ping${query}`);
     expect([answer.status, answer.json]).toMatchObject([503, { code: "offline" }]);
   });
